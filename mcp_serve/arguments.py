@@ -15,10 +15,10 @@ from pydantic import Field
 
 from mcp_serve import answer_size
 from mcp_serve.redaction.redaction import redact
-from mcp_serve.sdk.tools import Arguments
+from mcp_serve.sdk.tools import ToolArguments
 from session_core import InvalidInput
 
-__all__ = ["Arguments", "Home", "Listing", "several"]
+__all__ = ["PageArguments", "ProfileArguments", "ToolArguments", "to_tuple"]
 
 Text = Annotated[str, Field(max_length=2000)]
 Session = Annotated[
@@ -39,7 +39,7 @@ Roles = Annotated[
 ]
 Detail = Annotated[Literal["concise", "detailed"], Field()]
 Cursor = Annotated[str, Field(max_length=32_768, description="A next_cursor.")]
-MaxChars = Annotated[int, Field(ge=answer_size.LEAST, le=answer_size.MOST)]
+MaxChars = Annotated[int, Field(ge=answer_size.MIN_CHARS, le=answer_size.MAX_CHARS)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 MessageId = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
@@ -51,43 +51,43 @@ Days = Annotated[float, Field(ge=0, le=100_000)]
 Handle = Annotated[str, Field(max_length=100, description="Plan to apply, passed alone.")]
 
 
-class Home(Arguments):
+class ProfileArguments(ToolArguments):
     """What every tool takes."""
 
     profile: Annotated[str, Field(max_length=200)] | None = None
 
 
-class Listing(Home):
+class PageArguments(ProfileArguments):
     """What every list takes."""
 
     cursor: Cursor | None = None
 
 
-def several(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
+def to_tuple(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
     """Return one of a kind or several as several."""
     if given is None:
         return None
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-_AGE = re.compile(r"(\d{1,6})\s*([mhdw])")
-_UNITS_S = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_AGE_PATTERN = re.compile(r"(\d{1,6})\s*([mhdw])")
+_UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
-def iso(at: float | None) -> str | None:
+def format_time(at: float | None) -> str | None:
     """Return a time to the second in UTC; None where it is none that a calendar has."""
     try:
-        return None if at is None else _said(int(at))
+        return None if at is None else _format_second(int(at))
     except (OverflowError, ValueError, OSError):
         return None
 
 
 @lru_cache(4096)
-def _said(second: int) -> str:
+def _format_second(second: int) -> str:
     return datetime.fromtimestamp(second, timezone.utc).isoformat().replace("+00:00", "Z")
 
 
-def moment(name: str, text: str | None, now: float) -> float | None:
+def parse_time(name: str, text: str | None, now: float) -> float | None:
     """Return the time that an argument says; one without a zone is in UTC.
 
     Raises:
@@ -95,9 +95,9 @@ def moment(name: str, text: str | None, now: float) -> float | None:
     """
     if text is None:
         return None
-    age = _AGE.fullmatch(text.strip().lower())
+    age = _AGE_PATTERN.fullmatch(text.strip().lower())
     if age:
-        return now - int(age[1]) * _UNITS_S[age[2]]
+        return now - int(age[1]) * _UNIT_SECONDS[age[2]]
     try:
         found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
         zoned = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
@@ -109,13 +109,15 @@ def moment(name: str, text: str | None, now: float) -> float | None:
         ) from error
 
 
-def between(since: str | None, until: str | None, now: float) -> tuple[float | None, float | None]:
+def parse_time_range(
+    since: str | None, until: str | None, now: float
+) -> tuple[float | None, float | None]:
     """Return the times between which something is looked for.
 
     Raises:
         InvalidInput: one of them says none, or nothing is between them.
     """
-    first, last = moment("since", since, now), moment("until", until, now)
+    first, last = parse_time("since", since, now), parse_time("until", until, now)
     if first is not None and last is not None and first > last:
         raise InvalidInput(
             f"since {since!r:.80} is later than until {until!r:.80}, and nothing is between them; "

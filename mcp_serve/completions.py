@@ -8,43 +8,47 @@ from contextlib import suppress
 from mcp.types import Completion
 
 from mcp_serve import render
-from mcp_serve.homes import Home
-from mcp_serve.profiles import Served
-from mcp_serve.progress import in_thread
+from mcp_serve.homes import ServedHome
+from mcp_serve.profiles import ServedProfiles
+from mcp_serve.progress import run_in_thread
 from session_core import SessionError, SessionFilter
 
-_MOST = 100
-_LOOKED_AT = 200
+_MAX_VALUES = 100
+_MAX_SCANNED_ROWS = 200
 
 
 class Completions:
     """Completes arguments of prompts and templates by their name."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: ServedProfiles) -> None:
         self._served = served
 
-    async def of(self, argument: str, typed: str) -> Completion:
+    async def complete_argument(self, argument: str, typed: str) -> Completion:
         """Return what begins with, or contains, what was typed; the newest first."""
-        find = _BY_ARGUMENT.get(argument)
+        find = _COMPLETERS.get(argument)
         if find is None:
             return Completion(values=[])
-        return await in_thread(self._found, find, typed)
+        return await run_in_thread(self._find_matches, find, typed)
 
-    def _found(self, find: Callable[[Home, str], Iterator[str]], typed: str) -> Completion:
+    def _find_matches(
+        self, find: Callable[[ServedHome, str], Iterator[str]], typed: str
+    ) -> Completion:
         found: list[str] = []
         for name in self._served.names:
             with suppress(SessionError):  # what is wrong with a home is said where it is read
-                found += find(self._served.home(name), typed)
+                found += find(self._served.get_home(name), typed)
         found = list(dict.fromkeys(found))
         low = typed.casefold()
         found.sort(key=lambda value: not value.casefold().startswith(low))
-        return Completion(values=found[:_MOST], total=len(found), has_more=len(found) > _MOST)
+        return Completion(
+            values=found[:_MAX_VALUES], total=len(found), has_more=len(found) > _MAX_VALUES
+        )
 
 
-def _sessions(home: Home, typed: str) -> Iterator[str]:
+def _list_session_names(home: ServedHome, typed: str) -> Iterator[str]:
     low = typed.casefold()
-    for each in home.db.list_sessions(SessionFilter(status="all"), limit=_LOOKED_AT).items:
-        title = render.one_line(home, each.title)
+    for each in home.db.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
+        title = render.render_line(home, each.title)
         if title and low in title.casefold():
             yield title
         if each.id.casefold().startswith(low):
@@ -54,38 +58,38 @@ def _sessions(home: Home, typed: str) -> Iterator[str]:
         yield full
 
 
-def _ids(home: Home, typed: str) -> Iterator[str]:
+def _list_ids(home: ServedHome, typed: str) -> Iterator[str]:
     low = typed.casefold()
-    for each in home.db.list_sessions(SessionFilter(status="all"), limit=_LOOKED_AT).items:
+    for each in home.db.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
         if each.id.casefold().startswith(low):
             yield each.id
 
 
-def _keys(home: Home, typed: str) -> Iterator[str]:
+def _list_session_keys(home: ServedHome, typed: str) -> Iterator[str]:
     low = typed.casefold()
-    return (key for key in home.store.entries() if low in key.casefold())
+    return (key for key in home.store.load_entries() if low in key.casefold())
 
 
-def _sources(home: Home, typed: str) -> Iterator[str]:
+def _list_sources(home: ServedHome, typed: str) -> Iterator[str]:
     low = typed.casefold()
-    for each in home.db.list_sessions(SessionFilter(status="all"), limit=_LOOKED_AT).items:
-        source = render.one_line(home, each.source)
+    for each in home.db.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
+        source = render.render_line(home, each.source)
         if source and low in source.casefold():
             yield source
 
 
-def _projects(home: Home, typed: str) -> Iterator[str]:
+def _list_projects(home: ServedHome, typed: str) -> Iterator[str]:
     low = typed.casefold()
-    for each in home.db.list_sessions(SessionFilter(status="all"), limit=_LOOKED_AT).items:
-        project = render.one_line(home, each.project, 1000)
+    for each in home.db.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
+        project = render.render_line(home, each.project, 1000)
         if project and low in project.casefold():
             yield project
 
 
-_BY_ARGUMENT: dict[str, Callable[[Home, str], Iterator[str]]] = {
-    "session": _sessions,
-    "session_id": _ids,
-    "session_key": _keys,
-    "source": _sources,
-    "project": _projects,
+_COMPLETERS: dict[str, Callable[[ServedHome, str], Iterator[str]]] = {
+    "session": _list_session_names,
+    "session_id": _list_ids,
+    "session_key": _list_session_keys,
+    "source": _list_sources,
+    "project": _list_projects,
 }

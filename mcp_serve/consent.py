@@ -14,15 +14,15 @@ from mcp.types import ClientCapabilities
 from pydantic import BaseModel, Field
 
 from mcp_serve import answer_size, plans, render
-from mcp_serve.homes import Home
-from mcp_serve.profiles import Served
-from mcp_serve.progress import in_thread
-from mcp_serve.tools.spec import Spec
-from session_core import Preview
+from mcp_serve.homes import ServedHome
+from mcp_serve.profiles import ServedProfiles
+from mcp_serve.progress import run_in_thread
+from mcp_serve.tools.spec import ToolSpec
+from session_core import PlanPreview
 
 Answer = Literal["agreed", "declined", "cancelled"]
 
-_EXAMPLES = 5
+_MAX_EXAMPLES = 5
 
 
 class Consent(BaseModel):
@@ -31,7 +31,9 @@ class Consent(BaseModel):
     agree: bool = Field(default=True, title="Do exactly this")
 
 
-def asking(served: Served, spec: Spec) -> Callable[..., Awaitable[Consent | Elicit[Consent]]]:
+def build_consent_function(
+    served: ServedProfiles, spec: ToolSpec
+) -> Callable[..., Awaitable[Consent | Elicit[Consent]]]:
     """Return what asks before a plan of these homes is applied by a tool.
 
     It takes its arguments by their names, and of those that may stand beside a plan the summary.
@@ -47,7 +49,7 @@ def asking(served: Served, spec: Spec) -> Callable[..., Awaitable[Consent | Elic
     ) -> Consent | Elicit[Consent]:
         if plan is None or not served.options.confirm or not can_ask(context.client_capabilities):
             return Consent()
-        question = await in_thread(_question, served, profile, spec, plan, summary)
+        question = await run_in_thread(_build_question, served, profile, spec, plan, summary)
         return Consent() if question is None else Elicit(question, Consent)
 
     return ask_of_summary if "summary" in spec.beside_plan else ask
@@ -59,38 +61,38 @@ def can_ask(capabilities: ClientCapabilities | None) -> bool:
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
-def answer_of(outcome: Any) -> Answer:
+def read_answer(outcome: Any) -> Answer:
     """Return what the human has answered."""
     if outcome.action == "accept":
         return "agreed" if outcome.data.agree else "declined"
     return "declined" if outcome.action == "decline" else "cancelled"
 
 
-def _question(
-    served: Served, profile: str | None, spec: Spec, plan: str, summary: str | None
+def _build_question(
+    served: ServedProfiles, profile: str | None, spec: ToolSpec, plan: str, summary: str | None
 ) -> str | None:
     """Return what is asked; None where the plan was begun already, since then that was agreed."""
-    home = served.home(profile or served.profile_of(plan=plan))
-    plans.check_kind(home, plan, spec.asks)
+    home = served.get_home(profile or served.find_profile(plan=plan))
+    plans.check_plan_kind(home, plan, spec.asks)
     if spec.check is not None:
         spec.check(home, plan, summary)
-    if home.ledger.plan(plan).state != "planned":
+    if home.ledger.get_plan(plan).state != "planned":
         return None
-    kind = home.ledger.plan(plan).kind
-    return _words(home, kind, home.maintenance.planned(plan))
+    kind = home.ledger.get_plan(plan).kind
+    return _format_question(home, kind, home.maintenance.get_plan(plan))
 
 
-def _words(home: Home, kind: str, found: Preview) -> str:
-    examples = [f"- {_named(home, each)}" for each in found.items[:_EXAMPLES]]
-    more = [f"- and {found.count - _EXAMPLES:,} more"] if found.count > _EXAMPLES else []
-    warned = [f"Note: {warning}" for warning in plans.warned(home, found.warnings)]
-    whose = f" in profile {render.one_line(home, home.profile)}" if home.profile else ""
+def _format_question(home: ServedHome, kind: str, found: PlanPreview) -> str:
+    examples = [f"- {_format_item(home, each)}" for each in found.items[:_MAX_EXAMPLES]]
+    more = [f"- and {found.count - _MAX_EXAMPLES:,} more"] if found.count > _MAX_EXAMPLES else []
+    warned = [f"Note: {warning}" for warning in plans.render_warnings(home, found.warnings)]
+    whose = f" in profile {render.render_line(home, home.profile)}" if home.profile else ""
     asked = f"{kind.capitalize()}{whose}: {found.count:,}?"
     return "\n".join([asked, *examples, *more, *warned])
 
 
-def _named(home: Home, each: Any) -> str:
+def _format_item(home: ServedHome, each: Any) -> str:
     """Say what one thing is; a title is somebody's words, in quotation marks of its own."""
-    title = render.one_line(home, each.title)
-    name = answer_size.render(title) if title else render.name(each.id)
-    return f"{name}: {render.one_line(home, each.why)}"
+    title = render.render_line(home, each.title)
+    name = answer_size.render_json(title) if title else render.render_id(each.id)
+    return f"{name}: {render.render_line(home, each.why)}"

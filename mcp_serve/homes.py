@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from mcp_serve.feed import Feed
+from mcp_serve.feed import HomeFeed
 from mcp_serve.redaction import redaction
 from session_core import (
     Corrupt,
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CLIENT = "mcp-sessions"
+CLIENT_NAME = "mcp-sessions"
 """How the log names this server."""
 
 
-class _once(Generic[T]):  # noqa: N801 -- it stands for a keyword
+class _locked_property(Generic[T]):  # noqa: N801 -- it stands for a keyword
     """What is made when it is first asked for, and once, whichever threads ask for it."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make = make
         self._name = make.__name__
 
-    def __get__(self, instance: Home, owner: type[Home]) -> T:
+    def __get__(self, instance: ServedHome, owner: type[ServedHome]) -> T:
         """Return it; from then on it stands in the instance and this is not asked any more."""
         with instance.lock:
             made = vars(instance)
@@ -48,7 +48,7 @@ class _once(Generic[T]):  # noqa: N801 -- it stands for a keyword
             return found
 
 
-class Home:
+class ServedHome:
     """A home, and how it is served; `profile` is its name where several are.
 
     `path` is its folder, or the file of its database.
@@ -71,20 +71,20 @@ class Home:
         self.redacts = redact
         self._trash = trash
         self._load_extension = load_extension and not read_only
-        self.redact = redaction.redact if redact else redaction.keep
+        self.redact = redaction.redact if redact else redaction.keep_text
         self.now = clock
         self.lock = threading.RLock()
         self.db_path = find_home(path).db_path
-        self._file = _file(self.db_path)
+        self._file = _get_file_id(self.db_path)
 
     def is_replaced(self) -> bool:
         """Whether another database has taken the place of the one that is served."""
-        seen = _file(self.db_path)
+        seen = _get_file_id(self.db_path)
         if self._file is None:
             self._file = seen
         return seen not in (None, self._file)
 
-    @_once
+    @_locked_property
     def db(self) -> SessionDB:
         """Its database; nothing is opened or made before the first look.
 
@@ -101,51 +101,51 @@ class Home:
         except InvalidInput as error:
             raise Corrupt(f"no database can be served here: {error}") from error
 
-    @_once
+    @_locked_property
     def store(self) -> SessionStore:
         """Its session store, as its configuration says."""
         return SessionStore.open(self.db_path.parent, self.db)
 
-    @_once
+    @_locked_property
     def folder(self) -> StateFolder:
         """Where what is kept about it is."""
         folder = StateFolder(self.db.path)
         with suppress(SessionError):  # doctor shows the folder of a damaged home too
-            folder.ask(self.db)
+            folder.load_home_name(self.db)
         return folder
 
-    @_once
+    @_locked_property
     def ledger(self) -> Ledger:
         """Its plans, trash and audit log."""
         return Ledger(self.folder, trash_dir=self._trash, reads_anywhere=True)
 
-    def our_pins(self) -> Collection[str]:
+    def list_own_pins(self) -> Collection[str]:
         """Return the sessions that are pinned by us, where no column says so."""
-        has_column = "pinned" in self.db.row_images("sessions", {"id": ""}).columns
-        return () if has_column else self.ledger.pins.all()
+        has_column = "pinned" in self.db.read_row_images("sessions", {"id": ""}).columns
+        return () if has_column else self.ledger.pins.list_pinned()
 
-    @_once
-    def feed(self) -> Feed:
+    @_locked_property
+    def feed(self) -> HomeFeed:
         """What happens in it."""
-        return Feed(self)
+        return HomeFeed(self)
 
-    @_once
+    @_locked_property
     def maintenance(self) -> Maintenance:
         """What finds and plans."""
-        return self.maintenance_for(CLIENT)
+        return self.make_maintenance(CLIENT_NAME)
 
-    def maintenance_for(self, client: str) -> Maintenance:
+    def make_maintenance(self, client: str) -> Maintenance:
         """Return what applies and restores, for one whom the log is to name."""
         from session_core import Maintenance  # noqa: PLC0415 -- it is not on the path of a read
 
         return Maintenance(self.db, self.ledger, store=self.store, client=client)
 
-    def compressor_for(self, client: str) -> Compressor:
+    def make_compressor(self, client: str) -> Compressor:
         """Return what compresses; no secret is in what it writes by itself."""
         from mcp_serve.redaction import messages  # noqa: PLC0415 -- as below
         from session_core import Compressor  # noqa: PLC0415 -- it is not on the path of a read
 
-        clean = messages.clean if self.redacts else messages.keep
+        clean = messages.make_summary_cleaner if self.redacts else messages.make_noop_cleaner
         return Compressor(self.db, self.ledger, store=self.store, clean=clean, client=client)
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class Home:
                 opened[name].close()
 
 
-def _file(path: Path) -> tuple[int, int] | None:
+def _get_file_id(path: Path) -> tuple[int, int] | None:
     """Return which file has a name, None where none has."""
     try:
         found = path.stat()

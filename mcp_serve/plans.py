@@ -7,26 +7,26 @@ from dataclasses import asdict
 from typing import Any
 
 from mcp_serve import answer_size, render, resolve
-from mcp_serve.arguments import iso, several
-from mcp_serve.homes import Home
-from mcp_serve.progress import Work
+from mcp_serve.arguments import format_time, to_tuple
+from mcp_serve.homes import ServedHome
+from mcp_serve.progress import CallContext
 from session_core import (
-    WHY_PROTECTED,
-    Applied,
+    PROTECTION_REASONS,
+    ApplyResult,
     Bytes,
     InvalidInput,
-    Preview,
+    PlanPreview,
     SessionFilter,
-    Undone,
+    UndoResult,
 )
 
 NO_BYTES = asdict(Bytes())
-SHRINK = "sessions_prune(what='index')"
+SHRINK_CALL = "sessions_prune(what='index')"
 """The call that gives the free room of a database file back to the disk."""
 
-WENT_ON = "this call went on with what a call before it had begun"
+RESUMED_NOTE = "this call went on with what a call before it had begun"
 
-_TOOLS = {
+_TOOL_BY_KIND = {
     "prune": "sessions_prune",
     "finalize": "sessions_finalize",
     "compress": "sessions_compress",
@@ -34,112 +34,119 @@ _TOOLS = {
 }
 """Which tool takes a plan, by what its kind begins with."""
 
-_WARNING = 500
+_MAX_WARNING_CHARS = 500
 _FOR_ITEMS, _FOR_SKIPPED, _FOR_WARNINGS = 8_000, 6_000, 4_000
 """So many characters of an answer are for each; the rest of it is short."""
 
 
-def preview(home: Home, found: Preview) -> dict[str, Any]:
+def render_preview(home: ServedHome, found: PlanPreview) -> dict[str, Any]:
     """Return what a plan would do."""
-    items = [item(home, each) for each in found.items]
+    items = [render_item(home, each) for each in found.items]
     return {
         "outcome": found.outcome,
         "plan": found.plan,
-        "expires_at": iso(found.expires_at),
+        "expires_at": format_time(found.expires_at),
         "count": found.count,
-        "items": answer_size.first(items, _FOR_ITEMS),
+        "items": answer_size.take_fitting_rows(items, _FOR_ITEMS),
         "protected": [
-            {"why": WHY_PROTECTED[why], "count": count} for why, count in found.protected.items()
+            {"why": PROTECTION_REASONS[why], "count": count}
+            for why, count in found.protected.items()
         ],
         "bytes": asdict(found.bytes),
-        "warnings": warned(home, found.warnings),
+        "warnings": render_warnings(home, found.warnings),
     }
 
 
-def item(home: Home, found: Any) -> dict[str, Any]:
+def render_item(home: ServedHome, found: Any) -> dict[str, Any]:
     """Return one thing that a plan is about."""
     return {
-        "id": render.name(found.id),
-        "title": render.one_line(home, found.title),
-        "why": render.one_line(home, found.why),
+        "id": render.render_id(found.id),
+        "title": render.render_line(home, found.title),
+        "why": render.render_line(home, found.why),
     }
 
 
-def warned(home: Home, warnings: Iterable[str]) -> list[str]:
+def render_warnings(home: ServedHome, warnings: Iterable[str]) -> list[str]:
     """Return warnings as they are said: they name titles, reasons and folders."""
-    found = [render.one_line(home, each, _WARNING) or "" for each in dict.fromkeys(warnings)]
-    shown = answer_size.first(found, _FOR_WARNINGS)
+    found = [
+        render.render_line(home, each, _MAX_WARNING_CHARS) or "" for each in dict.fromkeys(warnings)
+    ]
+    shown = answer_size.take_fitting_rows(found, _FOR_WARNINGS)
     more = len(found) - len(shown)
     return [*shown, f"and {more:,} more warnings"] if more else shown
 
 
-def skipped(home: Home, left: Collection[tuple[str, str]]) -> list[dict[str, Any]]:
+def render_skipped(home: ServedHome, left: Collection[tuple[str, str]]) -> list[dict[str, Any]]:
     """Return what was left as it is and why, as much as fits."""
-    said = [{"id": render.name(each), "why": render.one_line(home, why)} for each, why in left]
-    return answer_size.first(said, _FOR_SKIPPED)
+    said = [
+        {"id": render.render_id(each), "why": render.render_line(home, why)} for each, why in left
+    ]
+    return answer_size.take_fitting_rows(said, _FOR_SKIPPED)
 
 
-def apply(home: Home, plan: str, verb: str, counted: str, work: Work) -> dict[str, Any]:
+def apply_plan(
+    home: ServedHome, plan: str, verb: str, counted: str, work: CallContext
+) -> dict[str, Any]:
     """Apply a plan of a verb, or go on with it; `counted` names what its answer counts.
 
     Raises:
         NotFound: there is no such plan.
         InvalidInput: it is one of another tool.
     """
-    check_kind(home, plan, verb)
-    goes_on = home.ledger.plan(plan).state == "applying"
-    found = run(home, plan, work)
-    if not isinstance(found, Applied):
+    check_plan_kind(home, plan, verb)
+    goes_on = home.ledger.get_plan(plan).state == "applying"
+    found = run_plan(home, plan, work)
+    if not isinstance(found, ApplyResult):
         raise InvalidInput("that plan takes a compression back; pass it to sessions_restore")
-    return applied(home, found, counted, count=getattr(found, counted), goes_on=goes_on)
+    return render_applied(home, found, counted, count=getattr(found, counted), goes_on=goes_on)
 
 
-def run(home: Home, plan: str, work: Work) -> Applied | Undone:
+def run_plan(home: ServedHome, plan: str, work: CallContext) -> ApplyResult | UndoResult:
     """Apply a plan, or go on with it, and report the progress."""
-    planned = home.maintenance.planned(plan)
+    planned = home.maintenance.get_plan(plan)
 
-    def tell(done: Applied) -> None:
-        work.tell(planned.count - done.remaining, planned.count)
+    def tell(done: ApplyResult) -> None:
+        work.report_progress(planned.count - done.remaining, planned.count)
 
-    found = home.maintenance_for(work.client).apply(plan, progress=tell, stop=work.is_cancelled)
-    if isinstance(found, Applied):
+    found = home.make_maintenance(work.client).apply(plan, progress=tell, stop=work.is_cancelled)
+    if isinstance(found, ApplyResult):
         tell(found)
     return found
 
 
-def applied(
-    home: Home, found: Applied, counted: str, *, count: int, goes_on: bool = False
+def render_applied(
+    home: ServedHome, found: ApplyResult, counted: str, *, count: int, goes_on: bool = False
 ) -> dict[str, Any]:
     """Return what a plan came to, with the name of what is counted."""
-    planned = home.maintenance.planned(found.plan)
-    left = skipped(home, [(each.id, each.why) for each in found.skipped])
+    planned = home.maintenance.get_plan(found.plan)
+    left = render_skipped(home, [(each.id, each.why) for each in found.skipped])
     unsaid = len(found.skipped) - len(left)
     more = [f"{unsaid:,} more were skipped"] if unsaid else []
-    begun = [WENT_ON] if goes_on else []
-    return preview(home, planned) | {
+    begun = [RESUMED_NOTE] if goes_on else []
+    return render_preview(home, planned) | {
         "outcome": found.outcome,
         counted: count,
         "skipped": left,
         "remaining": found.remaining,
         "batch": found.batch,
         "bytes": asdict(found.bytes),
-        **({"next": SHRINK} if found.shrinks else {}),
-        "warnings": warned(home, [*begun, *more, *planned.warnings, *found.warnings]),
+        **({"next": SHRINK_CALL} if found.shrinks else {}),
+        "warnings": render_warnings(home, [*begun, *more, *planned.warnings, *found.warnings]),
     }
 
 
-def not_applied(home: Home, plan: str, outcome: str) -> dict[str, Any]:
+def render_unapplied(home: ServedHome, plan: str, outcome: str) -> dict[str, Any]:
     """Return a plan that the human has declined, which closes it, or has put off."""
-    said = preview(home, home.maintenance.planned(plan)) | {"outcome": outcome}
+    said = render_preview(home, home.maintenance.get_plan(plan)) | {"outcome": outcome}
     if outcome == "declined":
-        home.maintenance.decline(plan)
+        home.maintenance.close_plan(plan)
     else:
         how = "call again with the same plan, or start the server with --confirm=never"
         said["warnings"] = [*said["warnings"], f"nobody has agreed and nothing was changed; {how}"]
     return said
 
 
-def check_alone(given: Any, beside: Collection[str] = ()) -> None:
+def check_plan_alone(given: Any, beside: Collection[str] = ()) -> None:
     """Refuse what is passed with a plan: that is recorded, and nothing adds to it.
 
     Raises:
@@ -155,33 +162,33 @@ def check_alone(given: Any, beside: Collection[str] = ()) -> None:
             raise InvalidInput(f"with plan no {name} may be given; the plan has recorded it")
 
 
-def check_kind(home: Home, plan: str, verb: str) -> None:
+def check_plan_kind(home: ServedHome, plan: str, verb: str) -> None:
     """Refuse a plan of another tool.
 
     Raises:
         NotFound: there is no such plan.
         InvalidInput: it is one of another tool.
     """
-    kind = home.ledger.plan(plan).kind
+    kind = home.ledger.get_plan(plan).kind
     if not kind.startswith(verb):
-        tools = (tool for start, tool in _TOOLS.items() if kind.startswith(start))
+        tools = (tool for start, tool in _TOOL_BY_KIND.items() if kind.startswith(start))
         raise InvalidInput(
             f"plan {plan} is one to {kind}; pass it to {next(tools, 'what made it')}"
         )
 
 
-def named(home: Home, sessions: list[str] | None) -> tuple[str, ...] | None:
+def find_sessions(home: ServedHome, sessions: list[str] | None) -> tuple[str, ...] | None:
     """Return the sessions that full ids and session keys mean."""
     if sessions is None:
         return None
-    return tuple(dict.fromkeys(resolve.find_exactly(home, each) for each in sessions))
+    return tuple(dict.fromkeys(resolve.find_exact_session(home, each) for each in sessions))
 
 
-def where(given: Any) -> SessionFilter:
+def build_filter(given: Any) -> SessionFilter:
     """Return the filter of what is given; what a tool has no argument for says nothing."""
     return SessionFilter(
         project=getattr(given, "project", None),
-        source=several(getattr(given, "source", None)),
+        source=to_tuple(getattr(given, "source", None)),
         end_reason=getattr(given, "end_reason", None),
         min_messages=getattr(given, "min_messages", None),
         max_messages=getattr(given, "max_messages", None),

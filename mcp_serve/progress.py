@@ -28,27 +28,27 @@ T = TypeVar("T")
 
 CALLS, LOOKS, WORK = "calls", "looks", "work"
 
-_MOST = {CALLS: 8, LOOKS: 4, WORK: 4}
+_MAX_THREADS = {CALLS: 8, LOOKS: 4, WORK: 4}
 
 _LIMITERS: RunVar[dict[str, CapacityLimiter]] = RunVar("mcp_serve.progress")
 
 
-async def in_thread(run: Callable[..., T], *given: Any, of: str = CALLS) -> T:
+async def run_in_thread(run: Callable[..., T], *given: Any, of: str = CALLS) -> T:
     """Return what a function returns, in a thread of a kind."""
     limiters = _LIMITERS.get(None)
     if limiters is None:
-        limiters = {kind: CapacityLimiter(most) for kind, most in _MOST.items()}
+        limiters = {kind: CapacityLimiter(most) for kind, most in _MAX_THREADS.items()}
         _LIMITERS.set(limiters)
     return await to_thread.run_sync(partial(run, *given), limiter=limiters[of])
 
 
-Report = Callable[[float, float], Awaitable[None]]
+ProgressReport = Callable[[float, float], Awaitable[None]]
 
 
-class Work:
+class CallContext:
     """One call; `client` is how the log names who made it."""
 
-    def __init__(self, client: str, report: Report) -> None:
+    def __init__(self, client: str, report: ProgressReport) -> None:
         self.client = client
         self._report = report
         self._send: MemoryObjectSendStream[tuple[float, int]] | None = None
@@ -56,7 +56,7 @@ class Work:
         self._done = -1
         self._again = 0
 
-    def tell(self, done: int, total: int) -> None:
+    def report_progress(self, done: int, total: int) -> None:
         """Say from the thread how far it is; going back is not said.
 
         Said again of the same, it is a part of the next one: progress has to grow to be any.
@@ -85,12 +85,12 @@ class Work:
         self._send, told = anyio.create_memory_object_stream[tuple[float, int]](math.inf)
         with told:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._tell_on, told)
+                tasks.start_soon(self._send_progress, told)
                 with self._send:
-                    await in_thread(work, of=WORK)
+                    await run_in_thread(work, of=WORK)
         return outcome.result()
 
-    async def _tell_on(self, told: MemoryObjectReceiveStream[tuple[float, int]]) -> None:
+    async def _send_progress(self, told: MemoryObjectReceiveStream[tuple[float, int]]) -> None:
         try:
             async for done, total in told:
                 await self._report(done, total)

@@ -12,15 +12,15 @@ from mcp.types import Completion, ListResourcesResult, ToolAnnotations
 
 from mcp_serve import consent, plans, prompts
 from mcp_serve.completions import Completions
-from mcp_serve.dispatch import Caller
-from mcp_serve.errors import explain
-from mcp_serve.homes import CLIENT
-from mcp_serve.profiles import Served
-from mcp_serve.progress import Work
-from mcp_serve.render import plain, shorten
+from mcp_serve.dispatch import ToolDispatcher
+from mcp_serve.errors import explain_error
+from mcp_serve.homes import CLIENT_NAME
+from mcp_serve.profiles import ServedProfiles
+from mcp_serve.progress import CallContext
+from mcp_serve.render import shorten_text, to_plain_line
 from mcp_serve.resources import Resources
-from mcp_serve.sdk.disconnect import unless_left
-from mcp_serve.sdk.tools import strict_tool
+from mcp_serve.sdk.disconnect import run_while_connected
+from mcp_serve.sdk.tools import make_strict_tool
 from mcp_serve.tools import (
     compress,
     edit,
@@ -34,9 +34,9 @@ from mcp_serve.tools import (
     stats,
 )
 from mcp_serve.tools import list as tools_list
-from mcp_serve.tools.spec import Spec
+from mcp_serve.tools.spec import ToolSpec
 
-SPECS: tuple[Spec, ...] = (
+SPECS: tuple[ToolSpec, ...] = (
     tools_list.SPEC,
     read.SPEC,
     search.SPEC,
@@ -51,22 +51,23 @@ SPECS: tuple[Spec, ...] = (
 )
 """The tools in the order in which they are listed."""
 
-_CLIENT_CHARACTERS = 60
+_MAX_CLIENT_CHARS = 60
 
 
-class Surface:
+class ServedSurface:
     """The tools, resources, prompts and completions of what is served."""
 
-    def __init__(self, served: Served) -> None:
-        self._caller = Caller(served)
+    def __init__(self, served: ServedProfiles) -> None:
+        self._caller = ToolDispatcher(served)
         self._resources = Resources(served, self._caller)
         self._completions = Completions(served)
         read_only = served.options.read_only
         shown = [spec for spec in SPECS if not (spec.changes and read_only)]
         self.tools: Sequence[Tool] = [
-            _tool(spec, self._caller, consent.asking(served, spec)) for spec in shown
+            _make_tool(spec, self._caller, consent.build_consent_function(served, spec))
+            for spec in shown
         ]
-        self._prompts = [each for each in prompts.ALL if not (each.changes and read_only)]
+        self._prompts = [each for each in prompts.PROMPTS if not (each.changes and read_only)]
 
     def register(self, server: MCPServer[Any]) -> None:
         """Add resources and prompts."""
@@ -77,40 +78,42 @@ class Surface:
     def check_prompt(self, name: str, given: Mapping[str, Any]) -> str | None:
         """Return what is wrong with a request for a prompt of ours."""
         found = next((each for each in self._prompts if each.name == name), None)
-        return None if found is None else found.check(given)
+        return None if found is None else found.check_arguments(given)
 
     async def list_resources(self, cursor: str | None) -> ListResourcesResult:
         """Return a page of the resources."""
-        return await self._resources.page(cursor)
+        return await self._resources.list_page(cursor)
 
-    async def follow(self, addresses: Sequence[str]) -> None:
+    async def follow_addresses(self, addresses: Sequence[str]) -> None:
         """Look from now on also at what somebody wants to be told of."""
-        await self._resources.follow(addresses)
+        await self._resources.follow_addresses(addresses)
 
-    async def changes(self) -> tuple[list[str], bool]:
+    async def collect_changes(self) -> tuple[list[str], bool]:
         """Return the addresses of what has changed since it was asked, and whether lists have."""
-        return await self._resources.changes()
+        return await self._resources.collect_changes()
 
-    async def complete(self, argument: str, typed: str) -> Completion:
+    async def complete_argument(self, argument: str, typed: str) -> Completion:
         """Return what somebody may be typing."""
-        return await self._completions.of(argument, typed)
+        return await self._completions.complete_argument(argument, typed)
 
 
-def _run(spec: Spec, caller: Caller, ask: Any) -> Any:
+def _make_runner(spec: ToolSpec, caller: ToolDispatcher, ask: Any) -> Any:
     """Return what the SDK calls for a tool; one that applies plans asks the human first."""
 
     async def call(context: Any, **given: Any) -> Any:
         del context
-        return await caller.call(spec, given)
+        return await caller.call_tool(spec, given)
 
     async def wait(context: Any, **given: Any) -> Any:
-        return await unless_left(context, partial(caller.call, spec, given))
+        return await run_while_connected(context, partial(caller.call_tool, spec, given))
 
     async def change(context: Any, **given: Any) -> Any:
-        return await caller.change(spec, given, _work(context))
+        return await caller.run_change(spec, given, _make_call_context(context))
 
     async def apply(context: Any, asked: Any, **given: Any) -> Any:
-        return await caller.apply(spec, consent.answer_of(asked), given, _work(context))
+        return await caller.apply_plan(
+            spec, consent.read_answer(asked), given, _make_call_context(context)
+        )
 
     async def look(context: Any, **given: Any) -> Any:
         return await (change if given.get(spec.takes_long) else call)(context, **given)
@@ -125,16 +128,16 @@ def _run(spec: Spec, caller: Caller, ask: Any) -> Any:
     return apply
 
 
-def _work(context: Context[Any, Any]) -> Work:
+def _make_call_context(context: Context[Any, Any]) -> CallContext:
     """Return the work of a call; the log says of which client it is."""
     params = context.session.client_params
-    name = shorten(plain(params.client_info.name), _CLIENT_CHARACTERS) if params else ""
-    return Work(f"{CLIENT}: {name}" if name else CLIENT, context.report_progress)
+    name = shorten_text(to_plain_line(params.client_info.name), _MAX_CLIENT_CHARS) if params else ""
+    return CallContext(f"{CLIENT_NAME}: {name}" if name else CLIENT_NAME, context.report_progress)
 
 
-def _tool(spec: Spec, caller: Caller, ask: Any) -> Tool:
-    run = _run(spec, caller, ask)
-    return strict_tool(
+def _make_tool(spec: ToolSpec, caller: ToolDispatcher, ask: Any) -> Tool:
+    run = _make_runner(spec, caller, ask)
+    return make_strict_tool(
         run,
         name=spec.name,
         title=spec.title,
@@ -148,6 +151,6 @@ def _tool(spec: Spec, caller: Caller, ask: Any) -> Tool:
             idempotent_hint=spec.idempotent,
             open_world_hint=False,
         ),
-        explain=explain,
-        check=partial(plans.check_alone, beside=spec.beside_plan),
+        explain=explain_error,
+        check=partial(plans.check_plan_alone, beside=spec.beside_plan),
     )

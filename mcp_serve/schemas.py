@@ -9,7 +9,7 @@ from typing_extensions import NotRequired, TypedDict
 Status = Literal["open", "ended", "archived"]
 
 
-class Session(TypedDict):
+class SessionOutput(TypedDict):
     """One conversation."""
 
     id: str
@@ -31,18 +31,18 @@ class Session(TypedDict):
 class SessionsPage(TypedDict):
     """Some conversations."""
 
-    sessions: list[Session]
+    sessions: list[SessionOutput]
     next_cursor: str | None
 
 
-class ReadSession(Session):
+class ReadSessionOutput(SessionOutput):
     """The session that is read."""
 
     continues: NotRequired[str]
     continued_by: NotRequired[str]
 
 
-class Message(TypedDict):
+class MessageOutput(TypedDict):
     """One message."""
 
     id: int
@@ -58,13 +58,13 @@ class Message(TypedDict):
 class MessagesPage(TypedDict):
     """Some messages of a session."""
 
-    session: ReadSession
-    messages: list[Message]
+    session: ReadSessionOutput
+    messages: list[MessageOutput]
     next_cursor: str | None
     prev_cursor: NotRequired[str]
 
 
-class Hit(TypedDict):
+class HitOutput(TypedDict):
     """One found message."""
 
     session_id: str
@@ -81,13 +81,13 @@ class Hit(TypedDict):
 class HitsPage(TypedDict):
     """Found messages, best first."""
 
-    hits: list[Hit]
+    hits: list[HitOutput]
     matched: Literal["all", "prefix", "any", "substring", "text"]
     searched_back_to: str | None
     next_cursor: str | None
 
 
-class Route(TypedDict):
+class RouteOutput(TypedDict):
     """A chat, and the session that it is in."""
 
     session_key: str
@@ -102,11 +102,11 @@ class Route(TypedDict):
 class RoutesPage(TypedDict):
     """Some routes."""
 
-    routes: list[Route]
+    routes: list[RouteOutput]
     next_cursor: str | None
 
 
-class Counts(TypedDict):
+class SessionCountsOutput(TypedDict):
     """How many sessions there are."""
 
     total: int
@@ -116,7 +116,7 @@ class Counts(TypedDict):
     by_source: dict[str, int]
 
 
-class Bytes(TypedDict):
+class SizeOutput(TypedDict):
     """What a home takes on the disk."""
 
     db: int
@@ -126,7 +126,7 @@ class Bytes(TypedDict):
     trash: int
 
 
-class Finding(TypedDict):
+class FindingOutput(TypedDict):
     """What is not as it should be, and the tool that mends it."""
 
     code: str
@@ -136,23 +136,23 @@ class Finding(TypedDict):
     tool: str | None
 
 
-class Stats(TypedDict):
+class StatsOutput(TypedDict):
     """The report on a home."""
 
     home: str
-    sessions: Counts
+    sessions: SessionCountsOutput
     messages: int
-    size: Bytes
+    size: SizeOutput
     growth_per_week: int
     tokens: dict[str, int]
     cost: float
-    findings: list[Finding]
+    findings: list[FindingOutput]
     sqlite: str
     gateway_live: bool
     estimated: bool
 
 
-class Event(TypedDict):
+class EventOutput(TypedDict):
     """Something that happened."""
 
     type: Literal[
@@ -174,22 +174,22 @@ class Event(TypedDict):
     reason: NotRequired[str]
 
 
-class Events(TypedDict):
+class EventsOutput(TypedDict):
     """What has happened since a cursor."""
 
-    events: list[Event]
+    events: list[EventOutput]
     cursor: str
     gap: bool
 
 
-class Edited(TypedDict):
+class EditOutput(TypedDict):
     """An edited session."""
 
-    session: Session
+    session: SessionOutput
     batch: str | None
 
 
-class Item(TypedDict):
+class PlanItemOutput(TypedDict):
     """One thing that a plan is about."""
 
     id: str
@@ -197,14 +197,14 @@ class Item(TypedDict):
     why: str
 
 
-class Protected(TypedDict):
+class ProtectedOutput(TypedDict):
     """How much is protected, and why."""
 
     why: str
     count: int
 
 
-class Room(TypedDict):
+class PlanBytesOutput(TypedDict):
     """Bytes on the disk: estimates in a plan, measured in a result."""
 
     needed_now: int
@@ -213,44 +213,44 @@ class Room(TypedDict):
     trash: int
 
 
-class Skipped(TypedDict):
+class SkippedOutput(TypedDict):
     """What was left as it is."""
 
     id: str
     why: str
 
 
-class Plan(TypedDict):
+class PlanOutput(TypedDict):
     """A plan, and after applying what was done."""
 
     outcome: Literal["planned", "nothing", "applied", "partial", "declined", "cancelled"]
     plan: str | None
     expires_at: str | None
     count: int
-    items: list[Item]
-    protected: list[Protected]
-    bytes: Room
+    items: list[PlanItemOutput]
+    protected: list[ProtectedOutput]
+    bytes: PlanBytesOutput
     warnings: list[str]
-    skipped: NotRequired[list[Skipped]]
+    skipped: NotRequired[list[SkippedOutput]]
     remaining: NotRequired[int]
     batch: NotRequired[str | None]
     profile: NotRequired[str]
 
 
-class Pruned(Plan):
+class PruneOutput(PlanOutput):
     """What a prune plans or has done."""
 
     removed: NotRequired[int]
     next: NotRequired[str]
 
 
-class Finalized(Plan):
+class FinalizeOutput(PlanOutput):
     """What a finalize plans or has done."""
 
     finalized: NotRequired[int]
 
 
-class Batch(TypedDict):
+class BatchOutput(TypedDict):
     """What can be undone."""
 
     batch: str
@@ -261,10 +261,10 @@ class Batch(TypedDict):
     profile: NotRequired[str]
 
 
-class Restored(TypedDict):
+class RestoreOutput(TypedDict):
     """What can be undone; or a restore, as a plan or done."""
 
-    batches: NotRequired[list[Batch]]
+    batches: NotRequired[list[BatchOutput]]
     next_cursor: NotRequired[str | None]
     outcome: NotRequired[
         Literal["planned", "nothing", "applied", "partial", "declined", "cancelled"]
@@ -272,18 +272,18 @@ class Restored(TypedDict):
     plan: NotRequired[str | None]
     expires_at: NotRequired[str | None]
     count: NotRequired[int]
-    items: NotRequired[list[Item]]
-    protected: NotRequired[list[Protected]]
-    bytes: NotRequired[Room]
+    items: NotRequired[list[PlanItemOutput]]
+    protected: NotRequired[list[ProtectedOutput]]
+    bytes: NotRequired[PlanBytesOutput]
     warnings: NotRequired[list[str]]
     restored: NotRequired[int]
-    skipped: NotRequired[list[Skipped]]
+    skipped: NotRequired[list[SkippedOutput]]
     remaining: NotRequired[int]
     batch: NotRequired[str | None]
     profile: NotRequired[str]
 
 
-class Brief(TypedDict):
+class BriefOutput(TypedDict):
     """What whoever writes a summary has to know."""
 
     from_id: int
@@ -295,7 +295,7 @@ class Brief(TypedDict):
     digest: str
 
 
-class Retention(TypedDict):
+class RetentionOutput(TypedDict):
     """How many facts there were, and how many the summary keeps."""
 
     found: int
@@ -303,12 +303,12 @@ class Retention(TypedDict):
     by_kind: dict[str, list[int]]
 
 
-class Compressed(Plan):
+class CompressOutput(PlanOutput):
     """A compression, as a plan with its brief or done."""
 
-    brief: NotRequired[Brief]
+    brief: NotRequired[BriefOutput]
     shape: NotRequired[Literal["in_place", "continuation"]]
     session_id: NotRequired[str]
     tokens_before: NotRequired[int]
     tokens_after: NotRequired[int]
-    retention: NotRequired[Retention]
+    retention: NotRequired[RetentionOutput]

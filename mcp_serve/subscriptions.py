@@ -31,17 +31,17 @@ from mcp.types import (
 
 from mcp_serve.sdk import private
 
-_MOST_ADDRESSES = 1_000
+_MAX_ADDRESSES = 1_000
 """So many addresses a connection may follow."""
 
-_PATIENCE_S = 0.05
+_SEND_TIMEOUT_S = 0.05
 """So long is waited for those who do not read, each time that anybody is told."""
 
-_LISTS = ""
+_LIST_CHANGED = ""
 """Stands among addresses for the lists."""
 
 
-class Bus(InMemorySubscriptionBus):
+class CountingBus(InMemorySubscriptionBus):
     """The bus of the SDK, which also says whether anybody listens."""
 
     def __init__(self) -> None:
@@ -65,18 +65,18 @@ class Bus(InMemorySubscriptionBus):
 
 
 @dataclass(slots=True)
-class _Older:
+class _OlderConnection:
     """A connection of the older era: what it follows, and what it was not told yet."""
 
     session: ServerSession
     addresses: set[str] = field(default_factory=set)
     untold: dict[str, None] = field(default_factory=dict)
 
-    async def tell(self) -> None:
+    async def send_pending(self) -> None:
         """Tell what was not told yet."""
         while self.untold:
             address = next(iter(self.untold))
-            if address == _LISTS:
+            if address == _LIST_CHANGED:
                 await self.session.send_resource_list_changed()
             else:
                 await self.session.send_resource_updated(address)
@@ -87,29 +87,29 @@ class Subscriptions:
     """Those who want to be told."""
 
     def __init__(self) -> None:
-        self.bus = Bus()
+        self.bus = CountingBus()
         self.listen = ListenHandler(self.bus)
-        self._older: dict[int, _Older] = {}
+        self._older: dict[int, _OlderConnection] = {}
 
     @property
-    def wanted(self) -> bool:
+    def has_listeners(self) -> bool:
         """Whether anybody wants to be told."""
         return bool(self.bus.listening or self._older)
 
-    def note(self, context: ServerRequestContext[Any, Any]) -> None:
+    def add_connection(self, context: ServerRequestContext[Any, Any]) -> None:
         """Remember a connection of the older era, which is told when lists change."""
-        self._noted(context)
+        self._get_connection(context)
 
-    def _noted(self, context: ServerRequestContext[Any, Any]) -> _Older:
-        connection = _connection(context)
+    def _get_connection(self, context: ServerRequestContext[Any, Any]) -> _OlderConnection:
+        connection = _identify_connection(context)
         older = self._older.get(connection)
         if older is None:
-            older = self._older[connection] = _Older(context.session)
-            private.when_gone(context.session, lambda: self._forget(connection))
+            older = self._older[connection] = _OlderConnection(context.session)
+            private.call_on_close(context.session, lambda: self._forget_connection(connection))
         older.session = context.session
         return older
 
-    def _forget(self, connection: int) -> None:
+    def _forget_connection(self, connection: int) -> None:
         self._older.pop(connection, None)
 
     async def subscribe(
@@ -120,11 +120,11 @@ class Subscriptions:
         Raises:
             MCPError: there are too many.
         """
-        addresses = self._noted(context).addresses
+        addresses = self._get_connection(context).addresses
         addresses.add(str(params.uri))
-        if len(addresses) > _MOST_ADDRESSES:
+        if len(addresses) > _MAX_ADDRESSES:
             addresses.discard(str(params.uri))
-            most = f"a connection follows {_MOST_ADDRESSES:,} addresses at most"
+            most = f"a connection follows {_MAX_ADDRESSES:,} addresses at most"
             raise MCPError(INVALID_PARAMS, f"{most}; unsubscribe from others first")
         return EmptyResult()
 
@@ -132,32 +132,32 @@ class Subscriptions:
         self, context: ServerRequestContext[Any, Any], params: UnsubscribeRequestParams
     ) -> EmptyResult:
         """Follow an address no longer."""
-        self._noted(context).addresses.discard(str(params.uri))
+        self._get_connection(context).addresses.discard(str(params.uri))
         return EmptyResult()
 
-    async def tell(self, addresses: Iterable[str], *, list_changed: bool) -> None:
+    async def publish_changes(self, addresses: Iterable[str], *, list_changed: bool) -> None:
         """Tell everybody of what has changed, and of what they were not told before."""
         changed = dict.fromkeys(addresses)
         for address in changed:
             await self.bus.publish(ResourceUpdated(uri=address))
         if list_changed:
             await self.bus.publish(ResourcesListChanged())
-            changed[_LISTS] = None
+            changed[_LIST_CHANGED] = None
         async with anyio.create_task_group() as tasks:
             for connection, older in list(self._older.items()):
-                followed = older.addresses | {_LISTS}
+                followed = older.addresses | {_LIST_CHANGED}
                 older.untold |= {each: None for each in changed if each in followed}
                 if older.untold:
-                    tasks.start_soon(self._tell_older, connection, older)
+                    tasks.start_soon(self._send_to_older, connection, older)
 
-    async def _tell_older(self, connection: int, older: _Older) -> None:
+    async def _send_to_older(self, connection: int, older: _OlderConnection) -> None:
         try:
-            with anyio.move_on_after(_PATIENCE_S):
-                await older.tell()
+            with anyio.move_on_after(_SEND_TIMEOUT_S):
+                await older.send_pending()
         except Exception:  # noqa: BLE001 -- whatever a closed connection raises
-            self._forget(connection)
+            self._forget_connection(connection)
 
 
-def _connection(context: ServerRequestContext[Any, Any]) -> int:
+def _identify_connection(context: ServerRequestContext[Any, Any]) -> int:
     """Return what tells a connection from others: what its client has said of itself."""
     return id(context.session.client_params)

@@ -8,27 +8,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from session_core._sqlite3 import Driver
-    from session_core._sqlite3 import choose as choose_sqlite
-    from session_core._sqlite3 import describe as describe_sqlite
+    from session_core._sqlite3 import Driver, choose_sqlite, describe_sqlite
     from session_core.chats import Platform, SessionSource, build_session_key
     from session_core.compression.async_compressor import AsyncCompressor
     from session_core.compression.compressor import Compressor
-    from session_core.compression.ranges import Limits
-    from session_core.compression.retention import Retention
+    from session_core.compression.ranges import CompressionLimits
+    from session_core.compression.retention import RetentionReport
     from session_core.compression.types import (
-        Brief,
-        Compressed,
+        CompressionPlan,
+        CompressionResult,
         NotCompressed,
-        Planned,
-        Request,
-        Undone,
-        UndoPlanned,
+        SummaryBrief,
+        SummaryRequest,
+        UndoPlan,
+        UndoResult,
     )
     from session_core.config import GatewayConfig, SessionResetPolicy
     from session_core.context import (
-        child_env,
-        current_session_id,
+        build_child_env,
+        get_current_session_id,
         get_session_env,
         session_context,
         set_current_session_id,
@@ -48,121 +46,121 @@ if TYPE_CHECKING:
         TitleTaken,
         Unsupported,
     )
-    from session_core.home import Home, active_profile, find_home, profiles
+    from session_core.home import Home, find_active_profile, find_home, list_profiles
     from session_core.hooks import Hooks, hookimpl
     from session_core.ledger.ledger import Ledger
     from session_core.ledger.state_folder import StateFolder
-    from session_core.ledger.types import Audited, Batch
+    from session_core.ledger.types import AuditEntry, Batch
     from session_core.lifecycle.agent_cache import AgentCache
-    from session_core.lifecycle.agent_turn import Run
+    from session_core.lifecycle.agent_turn import AgentTurn
     from session_core.lifecycle.expiry import ExpiryWatcher
     from session_core.lifecycle.replies import normalize_empty_agent_response
     from session_core.lifecycle.runtime import Reply, SessionRuntime
     from session_core.maintenance.async_maintenance import AsyncMaintenance
-    from session_core.maintenance.edits import Edited
+    from session_core.maintenance.edits import EditResult
     from session_core.maintenance.maintenance import Maintenance
-    from session_core.maintenance.transfer.export import Exported
-    from session_core.maintenance.transfer.types import Arrivals, Imported
+    from session_core.maintenance.transfer.export import ExportResult
+    from session_core.maintenance.transfer.types import ImportPreview, ImportResult
     from session_core.maintenance.types import (
-        WHY_PROTECTED,
-        Applied,
+        PROTECTION_REASONS,
+        ApplyResult,
         Bytes,
-        Coming,
-        Health,
-        Preview,
-        Restored,
-        Wanted,
+        HealthReport,
+        PlanPreview,
+        PlanRequest,
+        RestorePreview,
+        RestoreResult,
     )
-    from session_core.presence import Gateway, Lease, gateway, holders, leases
+    from session_core.presence import Gateway, Lease, find_gateway, list_holders, list_leases
     from session_core.routing.async_store import AsyncSessionStore
     from session_core.routing.entries import SessionEntry
     from session_core.routing.store import SessionStore
     from session_core.state.async_db import AsyncSessionDB
-    from session_core.state.content import plain_text
+    from session_core.state.content import extract_plain_text
     from session_core.state.protocol import StateDatabase
     from session_core.state.sqlite.database import SessionDB
     from session_core.types import (
-        Appended,
-        AppendedMany,
-        Changes,
-        Event,
+        AppendManyResult,
+        AppendResult,
+        EventPage,
         Finding,
-        Hit,
         Holder,
         MessageRow,
+        MessageWindow,
         Page,
         Revision,
-        Rewound,
+        RewindResult,
+        SearchHit,
         SearchResult,
+        SessionEvent,
         SessionFilter,
         SessionRow,
         SessionSummary,
         Sizes,
-        Window,
     )
 
 __all__ = [
-    "WHY_PROTECTED",
+    "PROTECTION_REASONS",
     "AgentCache",
-    "Appended",
-    "AppendedMany",
-    "Applied",
-    "Arrivals",
+    "AgentTurn",
+    "AppendManyResult",
+    "AppendResult",
+    "ApplyResult",
     "AsyncCompressor",
     "AsyncMaintenance",
     "AsyncSessionDB",
     "AsyncSessionStore",
-    "Audited",
+    "AuditEntry",
     "Batch",
     "BlockingCallWarning",
-    "Brief",
     "Busy",
     "Bytes",
     "Changed",
-    "Changes",
-    "Coming",
-    "Compressed",
+    "CompressionLimits",
+    "CompressionPlan",
+    "CompressionResult",
     "Compressor",
     "Conflict",
     "Corrupt",
     "Denied",
     "Driver",
-    "Edited",
-    "Event",
+    "EditResult",
+    "EventPage",
     "ExpiryWatcher",
-    "Exported",
+    "ExportResult",
     "Finding",
     "Gateway",
     "GatewayConfig",
-    "Health",
-    "Hit",
+    "HealthReport",
     "Holder",
     "Home",
     "Hooks",
-    "Imported",
+    "ImportPreview",
+    "ImportResult",
     "InvalidInput",
     "Lease",
     "Ledger",
-    "Limits",
     "Maintenance",
     "MessageRow",
+    "MessageWindow",
     "NotCompressed",
     "NotFound",
     "Page",
-    "Planned",
+    "PlanPreview",
+    "PlanRequest",
     "Platform",
-    "Preview",
     "Reply",
-    "Request",
-    "Restored",
-    "Retention",
+    "RestorePreview",
+    "RestoreResult",
+    "RetentionReport",
     "Revision",
-    "Rewound",
-    "Run",
+    "RewindResult",
+    "SearchHit",
     "SearchResult",
     "SessionDB",
     "SessionEntry",
     "SessionError",
+    "SessionEvent",
     "SessionFilter",
     "SessionResetPolicy",
     "SessionRow",
@@ -175,51 +173,51 @@ __all__ = [
     "StateFolder",
     "StorageError",
     "StorageFull",
+    "SummaryBrief",
+    "SummaryRequest",
     "TitleTaken",
-    "UndoPlanned",
-    "Undone",
+    "UndoPlan",
+    "UndoResult",
     "Unsupported",
-    "Wanted",
-    "Window",
-    "active_profile",
+    "build_child_env",
     "build_session_key",
-    "child_env",
     "choose_sqlite",
-    "current_session_id",
     "describe_sqlite",
+    "extract_plain_text",
+    "find_active_profile",
+    "find_gateway",
     "find_home",
-    "gateway",
+    "get_current_session_id",
     "get_session_env",
-    "holders",
     "hookimpl",
-    "leases",
+    "list_holders",
+    "list_leases",
+    "list_profiles",
     "normalize_empty_agent_response",
-    "plain_text",
-    "profiles",
     "session_context",
     "set_current_session_id",
 ]
 
 _MODULES: dict[str, tuple[str, ...]] = {
-    "_sqlite3": ("Driver",),
+    "_sqlite3": ("Driver", "choose_sqlite", "describe_sqlite"),
     "chats": ("Platform", "SessionSource", "build_session_key"),
     "compression.async_compressor": ("AsyncCompressor",),
     "compression.compressor": ("Compressor",),
-    "compression.ranges": ("Limits",),
-    "compression.retention": ("Retention",),
+    "compression.ranges": ("CompressionLimits",),
+    "compression.retention": ("RetentionReport",),
     "compression.types": (
-        "Brief",
-        "Compressed",
+        "SummaryBrief",
+        "CompressionResult",
         "NotCompressed",
-        "Planned",
-        "Request",
-        "UndoPlanned",
-        "Undone",
+        "CompressionPlan",
+        "SummaryRequest",
+        "UndoPlan",
+        "UndoResult",
     ),
     "config": ("GatewayConfig", "SessionResetPolicy"),
     "context": (
-        "child_env",
-        "current_session_id",
+        "build_child_env",
+        "get_current_session_id",
         "get_session_env",
         "session_context",
         "set_current_session_id",
@@ -239,66 +237,60 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "TitleTaken",
         "Unsupported",
     ),
-    "home": ("Home", "active_profile", "find_home", "profiles"),
+    "home": ("Home", "find_active_profile", "find_home", "list_profiles"),
     "hooks": ("Hooks", "hookimpl"),
     "ledger.ledger": ("Ledger",),
     "ledger.state_folder": ("StateFolder",),
-    "ledger.types": ("Audited", "Batch"),
+    "ledger.types": ("AuditEntry", "Batch"),
     "lifecycle.agent_cache": ("AgentCache",),
-    "lifecycle.agent_turn": ("Run",),
+    "lifecycle.agent_turn": ("AgentTurn",),
     "lifecycle.expiry": ("ExpiryWatcher",),
     "lifecycle.replies": ("normalize_empty_agent_response",),
     "lifecycle.runtime": ("Reply", "SessionRuntime"),
     "maintenance.async_maintenance": ("AsyncMaintenance",),
-    "maintenance.edits": ("Edited",),
+    "maintenance.edits": ("EditResult",),
     "maintenance.maintenance": ("Maintenance",),
-    "maintenance.transfer.export": ("Exported",),
-    "maintenance.transfer.types": ("Arrivals", "Imported"),
+    "maintenance.transfer.export": ("ExportResult",),
+    "maintenance.transfer.types": ("ImportPreview", "ImportResult"),
     "maintenance.types": (
-        "Applied",
+        "ApplyResult",
         "Bytes",
-        "Coming",
-        "Health",
-        "Preview",
-        "Restored",
-        "WHY_PROTECTED",
-        "Wanted",
+        "RestorePreview",
+        "HealthReport",
+        "PlanPreview",
+        "RestoreResult",
+        "PROTECTION_REASONS",
+        "PlanRequest",
     ),
-    "presence": ("Gateway", "Lease", "gateway", "holders", "leases"),
+    "presence": ("Gateway", "Lease", "find_gateway", "list_holders", "list_leases"),
     "routing.async_store": ("AsyncSessionStore",),
     "routing.entries": ("SessionEntry",),
     "routing.store": ("SessionStore",),
     "state.async_db": ("AsyncSessionDB",),
-    "state.content": ("plain_text",),
+    "state.content": ("extract_plain_text",),
     "state.protocol": ("StateDatabase",),
     "state.sqlite.database": ("SessionDB",),
     "types": (
-        "Appended",
-        "AppendedMany",
-        "Changes",
-        "Event",
+        "AppendResult",
+        "AppendManyResult",
+        "EventPage",
+        "SessionEvent",
         "Finding",
-        "Hit",
+        "SearchHit",
         "Holder",
         "MessageRow",
         "Page",
         "Revision",
-        "Rewound",
+        "RewindResult",
         "SearchResult",
         "SessionFilter",
         "SessionRow",
         "SessionSummary",
         "Sizes",
-        "Window",
+        "MessageWindow",
     ),
 }
-_OTHERWISE_NAMED = {
-    "choose_sqlite": ("_sqlite3", "choose"),
-    "describe_sqlite": ("_sqlite3", "describe"),
-}
-_LATER = {
-    name: (module, name) for module, names in _MODULES.items() for name in names
-} | _OTHERWISE_NAMED
+_LATER = {name: (module, name) for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -26,24 +26,24 @@ try:
 except ImportError:  # Windows has none, and a store without a database there has one process
     fcntl = None  # type: ignore[assignment]
 
-_PATIENCE_S = 5.0
+_LOCK_TIMEOUT_S = 5.0
 """Who holds a lock for so long has stopped."""
 
-_POLL_S = 0.01
+_LOCK_POLL_S = 0.01
 _REPLACE_TRIES = 10
 _REPLACE_WAIT_S = 0.05
-_NO_SUCH_SYNC = (errno.EINVAL, errno.ENOTSUP)
+_SYNC_UNSUPPORTED_ERRNOS = (errno.EINVAL, errno.ENOTSUP)
 """What a file system says that has no sync for folders."""
 
-_NO_SUCH_LINK = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+_LINK_UNSUPPORTED_ERRNOS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 """What a file system says where a file has one name only."""
 
 
-SMALL = 4_000_000
+MAX_SMALL_FILE_BYTES = 4_000_000
 """The most bytes of a configuration or a record of a process."""
 
 
-def read_file(path: Path, limit: int = SMALL) -> bytes:
+def read_file(path: Path, limit: int = MAX_SMALL_FILE_BYTES) -> bytes:
     """Return the bytes of a regular file; a link is followed, a FIFO or a device never waited for.
 
     Raises:
@@ -64,19 +64,24 @@ def open_regular(path: Path, *, is_link_followed: bool = True) -> Iterator[Binar
     Raises:
         OSError: it cannot be opened, or is not a regular file.
     """
-    _require_regular(os.stat(path, follow_symlinks=is_link_followed), path)  # noqa: PTH116 -- text too
-    flags = os.O_RDONLY | _flag("O_NONBLOCK") | _flag("O_CLOEXEC") | _flag("O_BINARY")
-    flags |= 0 if is_link_followed else _flag("O_NOFOLLOW")
+    _check_regular(os.stat(path, follow_symlinks=is_link_followed), path)  # noqa: PTH116 -- text too
+    flags = (
+        os.O_RDONLY
+        | _get_open_flag("O_NONBLOCK")
+        | _get_open_flag("O_CLOEXEC")
+        | _get_open_flag("O_BINARY")
+    )
+    flags |= 0 if is_link_followed else _get_open_flag("O_NOFOLLOW")
     with os.fdopen(os.open(path, flags), "rb") as file:
-        _require_regular(os.fstat(file.fileno()), path)
+        _check_regular(os.fstat(file.fileno()), path)
         yield file
 
 
-def _flag(name: str) -> int:
+def _get_open_flag(name: str) -> int:
     return int(getattr(os, name, 0))
 
 
-def _require_regular(status: os.stat_result, path: Path) -> None:
+def _check_regular(status: os.stat_result, path: Path) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
 
@@ -95,7 +100,7 @@ def find_target(path: Path, home: Path | None = None) -> Path:
     base = folder if home is None else Path(os.path.realpath(home))
     if target.parent != folder and (home is None or not target.is_relative_to(base)):
         raise Denied(f"{path} is a link that leads out of {base}; replace the link with a file")
-    owners = _trusted_owners(base, folder)
+    owners = _list_trusted_owners(base, folder)
     if owners and folder.stat().st_uid not in owners:
         raise Denied(f"{folder} is the folder of another user; name another folder")
     with contextlib.suppress(FileNotFoundError):
@@ -107,7 +112,7 @@ def find_target(path: Path, home: Path | None = None) -> Path:
     return target
 
 
-def _trusted_owners(base: Path, folder: Path, user: int | None = None) -> frozenset[int]:
+def _list_trusted_owners(base: Path, folder: Path, user: int | None = None) -> frozenset[int]:
     """Return the users whose files may be replaced; the set is empty if the system has no users.
 
     Outside the home a file of root is replaced only for a home of root.
@@ -136,9 +141,9 @@ def write_atomic(
         Denied: `find_target` refuses the path.
     """
     target = find_target(path, home)
-    with _written(target.parent, parts, prefix, mode) as begun:
+    with _write_temporary(target.parent, parts, prefix, mode) as begun:
         _keep_owner(begun, target)
-        _replace(begun, target)
+        _replace_file(begun, target)
     sync_folder(target.parent)
 
 
@@ -149,7 +154,7 @@ def _keep_owner(begun: Path, target: Path) -> None:
             os.chown(begun, status.st_uid, status.st_gid)
 
 
-def write_new(
+def write_new_file(
     path: Path,
     parts: Iterable[bytes],
     *,
@@ -165,30 +170,30 @@ def write_new(
     Raises:
         FileExistsError: something has its name, and stays as it is.
     """
-    with _written(path.parent, parts, prefix, mode) as begun:
+    with _write_temporary(path.parent, parts, prefix, mode) as begun:
         if owner is not None and hasattr(os, "chown"):
             with contextlib.suppress(OSError):
                 os.chown(begun, *owner)
         if times_ns is not None:
             os.utime(begun, ns=times_ns)
-        _place(begun, path)
+        _link_new(begun, path)
     sync_folder(path.parent)
 
 
 @contextlib.contextmanager
-def exclusive(path: Path, patience_s: float | None = None) -> Iterator[None]:
+def hold_file_lock(path: Path, patience_s: float | None = None) -> Iterator[None]:
     """Hold a lock file against other processes; it stays, and the lock goes with the process.
 
     Raises:
         Busy: somebody else has held it for so long, five seconds where nothing is said.
     """
-    patience_s = _PATIENCE_S if patience_s is None else patience_s
+    patience_s = _LOCK_TIMEOUT_S if patience_s is None else patience_s
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    flags = os.O_RDWR | os.O_CREAT | _flag("O_NOFOLLOW") | _flag("O_NONBLOCK")
+    flags = os.O_RDWR | os.O_CREAT | _get_open_flag("O_NOFOLLOW") | _get_open_flag("O_NONBLOCK")
     descriptor = os.open(path, flags, 0o600)
     try:
-        _require_regular(os.fstat(descriptor), path)
-        _lock(descriptor, path, time.monotonic() + patience_s)
+        _check_regular(os.fstat(descriptor), path)
+        _wait_for_lock(descriptor, path, time.monotonic() + patience_s)
         try:
             yield
         finally:
@@ -198,19 +203,19 @@ def exclusive(path: Path, patience_s: float | None = None) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, path: Path, deadline: float) -> None:
+def _wait_for_lock(descriptor: int, path: Path, deadline: float) -> None:
     while fcntl is not None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:
                 raise Busy(f"{path} is held by somebody else; try again") from None
-            time.sleep(random.uniform(0, _POLL_S))  # noqa: S311 -- jitter, not a secret
+            time.sleep(random.uniform(0, _LOCK_POLL_S))  # noqa: S311 -- jitter, not a secret
         else:
             return
 
 
-def set_aside(path: Path, now: float, home: Path | None = None) -> Path:
+def rename_broken_file(path: Path, now: float, home: Path | None = None) -> Path:
     """Rename a broken file so that nothing overwrites it, and return its new name.
 
     A link within the home is followed, and stays for the file that is written next.
@@ -220,13 +225,13 @@ def set_aside(path: Path, now: float, home: Path | None = None) -> Path:
     """
     target = find_target(path, home)
     target.lstat()
-    aside = name_aside(target, now)
-    _replace(target, aside)
+    aside = reserve_broken_name(target, now)
+    _replace_file(target, aside)
     sync_folder(target.parent)
     return aside
 
 
-def name_aside(path: Path, now: float, home: Path | None = None) -> Path:
+def reserve_broken_name(path: Path, now: float, home: Path | None = None) -> Path:
     """Return a name for what was broken in this file; an empty file takes it, so nobody else.
 
     Raises:
@@ -235,10 +240,10 @@ def name_aside(path: Path, now: float, home: Path | None = None) -> Path:
     target = find_target(path, home)
     stem = f"{target.name}.broken-{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}"
     names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
-    return next(free for name in names if _take(free := target.with_name(name)))
+    return next(free for name in names if _create_empty(free := target.with_name(name)))
 
 
-def sweep(folder: Path, prefix: str, *, older_than_s: float, now: float) -> int:
+def delete_leftovers(folder: Path, prefix: str, *, older_than_s: float, now: float) -> int:
     """Remove what writes that were killed have left; return how many."""
     removed = 0
     for left in folder.glob(f"{glob.escape(prefix)}*.tmp"):
@@ -257,14 +262,16 @@ def sync_folder(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in _NO_SUCH_SYNC:
+        if error.errno not in _SYNC_UNSUPPORTED_ERRNOS:
             raise
     finally:
         os.close(descriptor)
 
 
 @contextlib.contextmanager
-def _written(folder: Path, parts: Iterable[bytes], prefix: str, mode: int) -> Iterator[Path]:
+def _write_temporary(
+    folder: Path, parts: Iterable[bytes], prefix: str, mode: int
+) -> Iterator[Path]:
     """Write a file of no name that counts, which is gone at the end unless it was given one."""
     descriptor, name = tempfile.mkstemp(prefix=prefix, suffix=".tmp", dir=folder)
     begun = Path(name)
@@ -282,21 +289,21 @@ def _written(folder: Path, parts: Iterable[bytes], prefix: str, mode: int) -> It
         raise
 
 
-def _place(begun: Path, target: Path) -> None:
+def _link_new(begun: Path, target: Path) -> None:
     """Give a file a name that nothing has."""
     try:
         target.hardlink_to(begun)
     except OSError as error:
-        if error.errno not in _NO_SUCH_LINK:
+        if error.errno not in _LINK_UNSUPPORTED_ERRNOS:
             raise
-        if not _take(target):
+        if not _create_empty(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
-        _replace(begun, target)
+        _replace_file(begun, target)
     else:
         begun.unlink()
 
 
-def _take(path: Path) -> bool:
+def _create_empty(path: Path) -> bool:
     try:
         path.touch(mode=0o600, exist_ok=False)
     except FileExistsError:
@@ -304,7 +311,7 @@ def _take(path: Path) -> bool:
     return True
 
 
-def _replace(source: Path, target: Path) -> None:
+def _replace_file(source: Path, target: Path) -> None:
     """Rename over; on Windows a reader may be in the way for a moment."""
     for _ in range(_REPLACE_TRIES - 1):
         try:

@@ -19,7 +19,7 @@ from session_core.errors import Conflict, InvalidInput, Unsupported
 Connection = sqlite3.Connection
 Cursor = sqlite3.Cursor
 
-Choice = Literal["standard", "bundled"]
+SqliteChoice = Literal["standard", "bundled"]
 
 FIXED_VERSION = (3, 51, 3)
 """The first version without the race between two checkpoints and a commit."""
@@ -29,18 +29,18 @@ FIXED_VERSION = (3, 51, 3)
 class Driver:
     """The SQLite library that was decided on."""
 
-    name: Choice
+    name: SqliteChoice
     version: str
     fixed: bool
     """Whether it is free of the WAL checkpoint race."""
 
 
 _lock = threading.Lock()
-_chosen: Choice | None = None
+_chosen_library: SqliteChoice | None = None
 _module: Any = None
 
 
-def choose(name: Choice) -> Driver:
+def choose_sqlite(name: SqliteChoice) -> Driver:
     """Decide for this process, before the first connection.
 
     Raises:
@@ -48,32 +48,36 @@ def choose(name: Choice) -> Driver:
         InvalidInput: there is no such choice.
         Unsupported: the bundled one is not installed.
     """
-    global _chosen  # noqa: PLW0603 -- one decision for the process
-    if name not in get_args(Choice):
-        raise InvalidInput(f"unknown sqlite {name!r}; known are {', '.join(get_args(Choice))}")
+    global _chosen_library  # noqa: PLW0603 -- one decision for the process
+    if name not in get_args(SqliteChoice):
+        raise InvalidInput(
+            f"unknown sqlite {name!r}; known are {', '.join(get_args(SqliteChoice))}"
+        )
     with _lock:
-        if _module is not None and _chosen != name:
-            raise Conflict(f"this process already uses the {_chosen} sqlite; choose before opening")
+        if _module is not None and _chosen_library != name:
+            raise Conflict(
+                f"this process already uses the {_chosen_library} sqlite; choose before opening"
+            )
         if name == "bundled" and find_spec("pysqlite3") is None:
             raise Unsupported("the bundled sqlite is not installed; install pysqlite3")
-        _chosen = name
-    return describe()
+        _chosen_library = name
+    return describe_sqlite()
 
 
-def describe() -> Driver:
+def describe_sqlite() -> Driver:
     """Say what was decided, or would be at the first connection."""
-    library = _load(_chosen or "standard") if _module is None else _module
+    library = _import_library(_chosen_library or "standard") if _module is None else _module
     version = tuple(int(part) for part in library.sqlite_version.split("."))
-    return Driver(_chosen or "standard", library.sqlite_version, version >= FIXED_VERSION)
+    return Driver(_chosen_library or "standard", library.sqlite_version, version >= FIXED_VERSION)
 
 
-def library() -> Any:
+def load_library() -> Any:
     """Return the module, which fixes the choice."""
-    global _chosen, _module  # noqa: PLW0603 -- one decision for the process
+    global _chosen_library, _module  # noqa: PLW0603 -- one decision for the process
     if _module is None:
         with _lock:
-            _chosen = _chosen or "standard"
-            _module = _load(_chosen)
+            _chosen_library = _chosen_library or "standard"
+            _module = _import_library(_chosen_library)
     return _module
 
 
@@ -83,16 +87,16 @@ def connect(uri: str, *, busy_timeout_s: float) -> Connection:
     Text that is no UTF-8 is read with a sign in the place of what is wrong: as an error, one byte
     of it would take every list and search with it, and tell what stands there.
     """
-    connection = library().connect(
+    connection = load_library().connect(
         uri, uri=True, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False
     )
-    connection.text_factory = _text
+    connection.text_factory = _decode_text
     return cast("Connection", connection)
 
 
-def _text(stored: bytes) -> str:
+def _decode_text(stored: bytes) -> str:
     return stored.decode("utf-8", "replace")
 
 
-def _load(name: Choice) -> Any:
+def _import_library(name: SqliteChoice) -> Any:
     return sqlite3 if name == "standard" else import_module("pysqlite3.dbapi2")

@@ -21,18 +21,18 @@ from session_core.routing.store import SessionStore
 from session_core.state.protocol import StateDatabase
 from session_core.types import Claim, Holder
 
-ACTIVE_S = 3600.0
+RECENT_ACTIVITY_S = 3600.0
 """Beside another holder, a session in which something was said so lately is at work."""
 
-_START_S = 0.05
+_START_TOLERANCE_S = 0.05
 """So long may a process take to become what it is started as."""
 
-_BEAT_S = 300.0
+_HEARTBEAT_TIMEOUT_S = 300.0
 """A gateway that has not said for so long that it lives is taken for dead."""
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
+class HomeActivity:
     """Who else has this home in hand."""
 
     at: float
@@ -43,7 +43,7 @@ class Company:
     """Who is at a turn in a session."""
     holders: tuple[Holder, ...] = ()
 
-    def at_work(self, session_id: str, active_at: Any, *, routed: bool) -> str | None:
+    def describe_active_user(self, session_id: str, active_at: Any, *, routed: bool) -> str | None:
         """Return who may be at work in a session just now, if anybody.
 
         A session of which nobody knows when it was active is taken for active.
@@ -55,8 +55,8 @@ class Company:
             return f"{lease.surface or 'a program'} (pid {lease.pid}) has this session open"
         if session_id in self.turns:
             return f"{self.turns[session_id]} is at a turn in this session"
-        known = processes.number(active_at)
-        active = known is None or self.at - known < ACTIVE_S
+        known = processes.parse_number(active_at)
+        active = known is None or self.at - known < RECENT_ACTIVITY_S
         if active and self.holders:
             others = ", ".join(map(str, self.holders))
             return f"it was active within the hour, and {others} has the database open"
@@ -64,10 +64,10 @@ class Company:
 
 
 @dataclass(frozen=True, slots=True)
-class Alive:
+class ActivitySnapshot:
     """All that may keep a session from being touched, as of one moment."""
 
-    company: Company
+    company: HomeActivity
     routes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By session, the keys of the chats that are in it."""
     suspended: frozenset[str] = frozenset()
@@ -78,109 +78,113 @@ class Alive:
     """Sessions that are pinned by us, where the home has no column for it."""
 
 
-def company(db: StateDatabase, now: float, homes: Collection[Path] = ()) -> Company:
+def load_home_activity(db: StateDatabase, now: float, homes: Collection[Path] = ()) -> HomeActivity:
     """Return who else has a home in hand; `homes` are those of its routes, where not its own."""
-    return _company(db, now, homes, _live_claims(db, now))
+    return _build_home_activity(db, now, homes, _list_live_claims(db, now))
 
 
-def _company(
+def _build_home_activity(
     db: StateDatabase, now: float, homes: Collection[Path], claims: Collection[Claim]
-) -> Company:
+) -> HomeActivity:
     folders = homes or ([db.folder] if db.folder is not None else [])
-    return Company(
+    return HomeActivity(
         at=now,
-        gateway=_gateway(folders, claims),
-        leases={lease.session_id: lease for home in folders for lease in presence.leases(home)},
-        turns=_held(claims, "turn"),
-        holders=_holders(db),
+        gateway=_find_live_gateway(folders, claims),
+        leases={
+            lease.session_id: lease for home in folders for lease in presence.list_leases(home)
+        },
+        turns=_map_claim_holders(claims, "turn"),
+        holders=_list_open_holders(db),
     )
 
 
-def _holders(db: StateDatabase) -> tuple[Holder, ...]:
+def _list_open_holders(db: StateDatabase) -> tuple[Holder, ...]:
     """Return who has the database open, and still has it when asked again.
 
     What another thread of this process starts just now has all that is open here, for a moment.
     """
-    found = db.holders()
+    found = db.list_holders()
     if found:
-        time.sleep(_START_S)
-        still = {holder.pid for holder in db.holders()}
+        time.sleep(_START_TOLERANCE_S)
+        still = {holder.pid for holder in db.list_holders()}
         found = [holder for holder in found if holder.pid in still]
     return tuple(found)
 
 
-def gather(
+def gather_activity(
     db: StateDatabase, store: SessionStore | None, now: float, pinned: Collection[str] = ()
-) -> Alive:
+) -> ActivitySnapshot:
     """Return all that may keep a session from being touched just now."""
-    homes = [] if store is None else presence.homes_of(store.sessions_dir, db.folder)
-    claims = _live_claims(db, now)
+    homes = [] if store is None else presence.list_route_homes(store.sessions_dir, db.folder)
+    claims = _list_live_claims(db, now)
     routes: dict[str, dict[str, None]] = {}
     suspended: set[str] = set()
-    for key, session_id, is_suspended in _routes(db, store):
+    for key, session_id, is_suspended in _iter_used_routes(db, store):
         routes.setdefault(session_id, {})[key] = None
         if is_suspended:
             suspended.add(session_id)
-    return Alive(
-        company=_company(db, now, homes, claims),
+    return ActivitySnapshot(
+        company=_build_home_activity(db, now, homes, claims),
         routes={session_id: tuple(keys) for session_id, keys in routes.items()},
         suspended=frozenset(suspended),
-        compressing=_held(claims, "compression"),
+        compressing=_map_claim_holders(claims, "compression"),
         pinned=frozenset(pinned),
     )
 
 
-def is_live(claim: Claim, now: float) -> bool:
+def is_live_claim(claim: Claim, now: float) -> bool:
     """Whether somebody still is at what he noted; one without an end is believed.
 
     A gateway has to say that it lives again and again, and its process has to be there.
     """
     if claim.kind != "gateway":
         return claim.expires_at is None or claim.expires_at > now
-    if claim.at is not None and now - claim.at > _BEAT_S:
+    if claim.at is not None and now - claim.at > _HEARTBEAT_TIMEOUT_S:
         return False
     here = claim.host in ("", platform.node())
-    return claim.pid is None or not here or processes.alive(claim.pid)
+    return claim.pid is None or not here or processes.is_alive(claim.pid)
 
 
-def _live_claims(db: StateDatabase, now: float) -> list[Claim]:
-    return [claim for claim in db.claims() if is_live(claim, now)]
+def _list_live_claims(db: StateDatabase, now: float) -> list[Claim]:
+    return [claim for claim in db.list_claims() if is_live_claim(claim, now)]
 
 
-def _held(claims: Collection[Claim], kind: str) -> dict[str, str]:
+def _map_claim_holders(claims: Collection[Claim], kind: str) -> dict[str, str]:
     found = (claim for claim in claims if claim.kind == kind)
     return {claim.session_id: claim.holder for claim in found if claim.session_id is not None}
 
 
-def _gateway(homes: Collection[Path], claims: Collection[Claim]) -> str | None:
+def _find_live_gateway(homes: Collection[Path], claims: Collection[Claim]) -> str | None:
     for home in homes:
-        live = presence.gateway(home)
+        live = presence.find_gateway(home)
         if live is not None:
             return f"a gateway (pid {live.pid})"
     beats = (claim for claim in claims if claim.kind == "gateway")
     return next((f"a gateway (pid {claim.pid or claim.holder})" for claim in beats), None)
 
 
-def _routes(db: StateDatabase, store: SessionStore | None) -> Iterator[tuple[str, str, bool]]:
+def _iter_used_routes(
+    db: StateDatabase, store: SessionStore | None
+) -> Iterator[tuple[str, str, bool]]:
     """Yield the key, the session and whether it is suspended of every route that may be in use.
 
     Those of another folder count as long as that is there: another store may have them. So does one
     that cannot be read as a whole, where it names a session.
     """
     if store is not None:
-        for key, entry in store.entries().items():
+        for key, entry in store.load_entries().items():
             yield key, entry.session_id, entry.suspended
-    for scope in db.gateway_routing_scopes() if db.has_routing else ():
+    for scope in db.list_gateway_routing_scopes() if db.has_routing else ():
         if recovery.is_gone(scope):
             continue
         for key, text in db.load_gateway_routing_entries(scope=scope).items():
-            said = _said(text)
+            said = _parse_entry(text)
             session_id = said.get("session_id")
             if isinstance(session_id, str) and key[:1] != "_":
                 yield key, session_id, bool(said.get("suspended"))
 
 
-def _said(text: str) -> dict[str, Any]:
+def _parse_entry(text: str) -> dict[str, Any]:
     try:
         entry = json.loads(text)
     except (ValueError, RecursionError):

@@ -21,16 +21,16 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
 import anyio
 
-from session_core.event_loops import copy_context_for_thread, running_loop, set_loop_beside
+from session_core.event_loops import copy_context_for_thread, get_running_loop, set_waiting_loop
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 W = TypeVar("W")
 
-Kind = Literal["changes", "looks", "calls", "agents", "claims", "watch"]
+ThreadKind = Literal["changes", "looks", "calls", "agents", "claims", "watch"]
 
-MOST: dict[Kind, int] = {
+MAX_THREADS: dict[ThreadKind, int] = {
     # Changes that come while one commits share the next commit: more threads would win nothing.
     "changes": 16,
     # Readers have threads of their own, so that they do not wait for callers that want the lock.
@@ -44,16 +44,16 @@ MOST: dict[Kind, int] = {
 }
 """How many worker threads one object has for each kind of call, over all event loops."""
 
-_DAEMONS: frozenset[Kind] = frozenset(("agents", "claims", "watch"))
+_DAEMON_KINDS: frozenset[ThreadKind] = frozenset(("agents", "claims", "watch"))
 """The end of the process does not wait for these calls: they may never return."""
 
-_LINGER_S = 0.1
+_IDLE_THREAD_S = 0.1
 """How long an idle thread waits for the next call, which costs less than a new thread."""
 
 _LOG = logging.getLogger("session_core")
 
 
-class _Call:
+class _PendingCall:
     """One call, and the context that it runs in."""
 
     def __init__(
@@ -73,7 +73,7 @@ class _Call:
         if not self.future.set_running_or_notify_cancel():
             return
         try:
-            result = self.context.run(self._run)
+            result = self.context.run(self._run_function)
         except BaseException as error:  # noqa: BLE001 -- raised where it is awaited
             self.future.set_exception(error)
         else:
@@ -87,8 +87,8 @@ class _Call:
             self.on_end()
         self.future.set_exception(error)
 
-    def _run(self) -> Any:
-        _around.set((*_around.get(), self))
+    def _run_function(self) -> Any:
+        _enclosing_calls.set((*_enclosing_calls.get(), self))
         try:
             return self.function()
         finally:
@@ -96,7 +96,7 @@ class _Call:
                 self.on_end()
 
 
-_around: contextvars.ContextVar[tuple[_Call, ...]] = contextvars.ContextVar(
+_enclosing_calls: contextvars.ContextVar[tuple[_PendingCall, ...]] = contextvars.ContextVar(
     "calls_around", default=()
 )
 """The calls that wait for this code, as one of a store waits for a hook."""
@@ -109,7 +109,7 @@ class WorkerThreads:
         self._most = most
         self._daemon = daemon
         self._changed = threading.Condition()
-        self._queue: deque[_Call] = deque()
+        self._queue: deque[_PendingCall] = deque()
         self._threads = 0
         self._idle = 0
         self._is_starting = False
@@ -123,7 +123,7 @@ class WorkerThreads:
         """
         future = self.submit(function, on_end=on_end)
         try:
-            await finished(future)
+            await wait_until_finished(future)
         except BaseException:
             if not future.cancel():
                 future.add_done_callback(_log_failure)
@@ -136,27 +136,29 @@ class WorkerThreads:
         self, function: Callable[[], T], *, on_end: Callable[[], object] | None = None
     ) -> Future[T]:
         """Run a function as soon as a thread is free, also if no caller waits for it."""
-        call = _Call(function, self, on_end)
-        loop = running_loop()
+        call = _PendingCall(function, self, on_end)
+        loop = get_running_loop()
         if loop is not None:
-            call.context.run(set_loop_beside, loop)
-        if self._is_within_another():
-            self._start(call.run)
+            call.context.run(set_waiting_loop, loop)
+        if self._is_nested_call():
+            self._start_thread(call.run)
         else:
             self._enqueue(call)
         return call.future
 
-    def _is_within_another(self) -> bool:
+    def _is_nested_call(self) -> bool:
         """Return whether a call of these threads waits for this one, which then must not queue."""
-        return any(call.threads is self and not call.future.done() for call in _around.get())
+        return any(
+            call.threads is self and not call.future.done() for call in _enclosing_calls.get()
+        )
 
-    def _enqueue(self, call: _Call) -> None:
+    def _enqueue(self, call: _PendingCall) -> None:
         with self._changed:
             self._queue.append(call)
             self._changed.notify()
-        self._start_another()
+        self._start_next_worker()
 
-    def _start_another(self) -> None:
+    def _start_next_worker(self) -> None:
         """Start a thread if calls wait.
 
         To start a thread is to wait until it runs, which takes long while many threads run. A loop
@@ -169,21 +171,21 @@ class WorkerThreads:
             is_first = self._threads == 0
             self._threads += 1
             self._is_starting = True
-        if is_first or running_loop() is None:
+        if is_first or get_running_loop() is None:
             self._start_worker()
         else:
             try:
                 _thread.start_new_thread(self._start_worker, ())
             except RuntimeError as error:
-                self._give_up(error)
+                self._handle_start_failure(error)
 
     def _start_worker(self) -> None:
         try:
-            self._start(self._work)
+            self._start_thread(self._run_calls)
         except RuntimeError as error:
-            self._give_up(error)
+            self._handle_start_failure(error)
 
-    def _give_up(self, error: RuntimeError) -> None:
+    def _handle_start_failure(self, error: RuntimeError) -> None:
         """Go on without one more thread; without any, the calls that wait fail."""
         with self._changed:
             self._threads -= 1
@@ -194,21 +196,21 @@ class WorkerThreads:
         for call in refused:
             call.refuse(error)
 
-    def _start(self, work: Callable[[], None]) -> None:
+    def _start_thread(self, work: Callable[[], None]) -> None:
         threading.Thread(target=work, name="session_core worker", daemon=self._daemon).start()
 
-    def _work(self) -> None:
+    def _run_calls(self) -> None:
         with self._changed:
             self._is_starting = False
-        while (call := self._next()) is not None:
-            self._start_another()
+        while (call := self._take_next_call()) is not None:
+            self._start_next_worker()
             call.run()
             del call  # an idle thread keeps no result alive
 
-    def _next(self) -> _Call | None:
+    def _take_next_call(self) -> _PendingCall | None:
         with self._changed:
             self._idle += 1
-            has_more = self._changed.wait_for(lambda: self._queue, _LINGER_S)
+            has_more = self._changed.wait_for(lambda: self._queue, _IDLE_THREAD_S)
             self._idle -= 1
             if has_more:
                 return self._queue.popleft()
@@ -216,9 +218,9 @@ class WorkerThreads:
             return None
 
 
-async def finished(future: Future[Any]) -> None:
+async def wait_until_finished(future: Future[Any]) -> None:
     """Wait until a call has ended; a caller that is cancelled leaves it alone."""
-    loop = running_loop()
+    loop = get_running_loop()
     if loop is None:
         raise RuntimeError("no event loop of asyncio or trio runs in this thread")
     ended = anyio.Event()
@@ -231,41 +233,43 @@ async def finished(future: Future[Any]) -> None:
     await ended.wait()
 
 
-def threads_of(owner: object, kind: Kind) -> WorkerThreads:
+def get_worker_threads(owner: object, kind: ThreadKind) -> WorkerThreads:
     """Return the worker threads for calls of one kind on one object, whatever wraps it."""
-    with _owned_lock:
-        kinds = _owned.setdefault(owner, {})
+    with _threads_lock:
+        kinds = _threads_by_owner.setdefault(owner, {})
         if kind not in kinds:
-            kinds[kind] = WorkerThreads(MOST[kind], daemon=kind in _DAEMONS)
+            kinds[kind] = WorkerThreads(MAX_THREADS[kind], daemon=kind in _DAEMON_KINDS)
         return kinds[kind]
 
 
-_owned_lock = threading.RLock()  # a signal handler may ask while it is held
-_owned: weakref.WeakKeyDictionary[object, dict[Kind, WorkerThreads]] = weakref.WeakKeyDictionary()
+_threads_lock = threading.RLock()  # a signal handler may ask while it is held
+_threads_by_owner: weakref.WeakKeyDictionary[object, dict[ThreadKind, WorkerThreads]] = (
+    weakref.WeakKeyDictionary()
+)
 
 if hasattr(os, "register_at_fork"):  # the threads are not there in a child
-    os.register_at_fork(after_in_child=_owned.clear)
+    os.register_at_fork(after_in_child=_threads_by_owner.clear)
 
 
-class AsyncFace(Generic[W]):
+class AsyncWrapper(Generic[W]):
     """Wraps an object whose methods block; each call runs in a worker thread of that object."""
 
     def __init__(self, wrapped: W) -> None:
         self._wrapped = wrapped
 
-    async def _run(self, function: Callable[[], T], kind: Kind) -> T:
-        return await threads_of(self._wrapped, kind).run(function)
+    async def _run_in_thread(self, function: Callable[[], T], kind: ThreadKind) -> T:
+        return await get_worker_threads(self._wrapped, kind).run(function)
 
 
-def in_thread(
-    method: Callable[Concatenate[Any, P], R], kind: Kind = "calls"
+def make_async(
+    method: Callable[Concatenate[Any, P], R], kind: ThreadKind = "calls"
 ) -> Callable[Concatenate[Any, P], Awaitable[R]]:
     """Return a method of a wrapped object as a coroutine function of its face."""
 
     @wraps(method)
-    async def call(self: AsyncFace[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def call(self: AsyncWrapper[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
         bound: Callable[P, R] = getattr(self._wrapped, method.__name__)
-        return await self._run(partial(bound, *args, **kwargs), kind)
+        return await self._run_in_thread(partial(bound, *args, **kwargs), kind)
 
     return call
 

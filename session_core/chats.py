@@ -42,7 +42,7 @@ class Platform(str, Enum):
         return self.value
 
 
-def as_platform(given: Platform | str) -> Platform | str:
+def parse_platform(given: Platform | str) -> Platform | str:
     """Return the platform that a string names in any case; one of a plugin is a string."""
     name = str(given).strip().lower()
     try:
@@ -51,14 +51,14 @@ def as_platform(given: Platform | str) -> Platform | str:
         return name
 
 
-def as_text(stored: Any) -> str | None:
+def normalize_text(stored: Any) -> str | None:
     """Return a stored text or number as text: an id is a number in some files."""
     if isinstance(stored, bool) or not isinstance(stored, (str, int, float)):
         return None
     return str(stored)
 
 
-_ALWAYS = (
+_REQUIRED_FIELDS = (
     "platform",
     "chat_id",
     "chat_name",
@@ -68,7 +68,7 @@ _ALWAYS = (
     "thread_id",
     "chat_topic",
 )
-_IF_SET = (
+_OPTIONAL_FIELDS = (
     "user_id_alt",
     "chat_id_alt",
     "scope_id",
@@ -106,8 +106,8 @@ class SessionSource:
     def __post_init__(self) -> None:
         if not isinstance(self.platform, str) or not self.platform.strip():
             raise InvalidInput("a source has a platform; one of a plugin is any name")
-        self.platform = as_platform(self.platform)
-        self.chat_id = as_text(self.chat_id) or ""
+        self.platform = parse_platform(self.platform)
+        self.chat_id = normalize_text(self.chat_id) or ""
 
     @property
     def guild_id(self) -> str | None:
@@ -120,9 +120,9 @@ class SessionSource:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is stored: some fields always, the others only where they say something."""
-        stored = {name: getattr(self, name) for name in _ALWAYS}
+        stored = {name: getattr(self, name) for name in _REQUIRED_FIELDS}
         stored["platform"] = str(self.platform)
-        stored |= {name: value for name in _IF_SET if (value := getattr(self, name))}
+        stored |= {name: value for name in _OPTIONAL_FIELDS if (value := getattr(self, name))}
         return stored | self.extra | stored
 
     @classmethod
@@ -138,8 +138,8 @@ class SessionSource:
             raise InvalidInput("an origin needs a platform and a chat_id")
         threaded = bool(given.pop("auto_thread_created", False))
         known: dict[str, Any] = {
-            name: as_text(given.pop(name, None))
-            for name in (*_ALWAYS, *_IF_SET)
+            name: normalize_text(given.pop(name, None))
+            for name in (*_REQUIRED_FIELDS, *_OPTIONAL_FIELDS)
             if name != "auto_thread_created"
         }
         guild = known.pop("guild_id")
@@ -167,34 +167,34 @@ def build_session_key(
     user = source.user_id_alt or source.user_id
     chat = source.chat_id
     if source.platform == Platform.WHATSAPP:
-        user = user and (canonical_whatsapp_id(user, canonical_id) or user)
+        user = user and (normalize_whatsapp_id(user, canonical_id) or user)
         if source.chat_type == "dm":  # the id of a group is nobody's, and stays as it is
-            chat = chat and canonical_whatsapp_id(chat, canonical_id)
+            chat = chat and normalize_whatsapp_id(chat, canonical_id)
     if source.chat_type == "dm":
-        parts += _some(chat or user, source.thread_id)
+        parts += _drop_empty(chat or user, source.thread_id)
     else:
         shared = not group_sessions_per_user or (source.thread_id and not thread_sessions_per_user)
-        parts += _some(chat, source.thread_id, None if shared else user)
+        parts += _drop_empty(chat, source.thread_id, None if shared else user)
     return ":".join(parts)
 
 
-def _some(*ids: str | None) -> list[str]:
+def _drop_empty(*ids: str | None) -> list[str]:
     return [str(given) for given in ids if given]
 
 
-def canonical_whatsapp_id(given: str, mapped: Callable[[str], str] | None = None) -> str:
+def normalize_whatsapp_id(given: str, mapped: Callable[[str], str] | None = None) -> str:
     """Return the id of a person on WhatsApp without sign, device and domain."""
     bare = str(given).strip().replace("+", "").split(":", 1)[0].split("@", 1)[0]
     return mapped(bare) if mapped and bare else bare
 
 
-def platform_of(session_key: str) -> str:
+def get_key_platform(session_key: str) -> str:
     """Return the platform in a key, for logs and hooks; keys cannot be taken apart in general."""
     parts = session_key.split(":")
     return parts[2] if len(parts) > 2 else ""  # noqa: PLR2004 -- agent, profile, platform
 
 
-def profile_of(session_key: str) -> str:
+def get_key_profile(session_key: str) -> str:
     """Return the profile in a key, which is `main` for the default one; nothing where none is."""
     parts = session_key.split(":")
     return parts[1] if len(parts) > 1 and parts[0] == "agent" else ""
@@ -206,7 +206,7 @@ def check_session_id(session_id: str) -> str:
     Raises:
         InvalidInput: it would leave its folder, or no file, database or environment takes it.
     """
-    if not _is_inside(session_id) or "/" in session_id or "\\" in session_id:
+    if not _is_inside_folder(session_id) or "/" in session_id or "\\" in session_id:
         raise InvalidInput(
             "a session id is text without '..', '/' and a backslash, not a path with a drive"
         )
@@ -221,14 +221,14 @@ def check_session_key(session_key: str) -> str:
     Raises:
         InvalidInput: it would leave its folder.
     """
-    if not _is_inside(session_key) or session_key[0] in "/\\":
+    if not _is_inside_folder(session_key) or session_key[0] in "/\\":
         raise InvalidInput(
             "a session key is text without '..' that begins with no '/', backslash or drive"
         )
     return session_key
 
 
-def _is_inside(name: Any) -> bool:
+def _is_inside_folder(name: Any) -> bool:
     if not isinstance(name, str) or not name or ".." in name:
         return False
     return not (name[0].isalpha() and name[1:2] == ":")

@@ -38,47 +38,47 @@ from pydantic import (
 )
 
 from session_core._atomic import read_file
-from session_core.chats import Platform, as_platform
+from session_core.chats import Platform, parse_platform
 from session_core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-MODES = ("none", "idle", "daily", "both")
+RESET_MODES = ("none", "idle", "daily", "both")
 
-_NEAR = 0.8
+_MIN_NAME_SIMILARITY = 0.8
 """A name as near as that to a known one is a mistyped one."""
 
-_POLICY = "a SessionResetPolicy or a mapping of its values"
-_POLICIES = f"a mapping of names to {_POLICY}"
-_YES_NO = "true or false"
-_VALID = {
-    "mode": f"one of {', '.join(MODES)}",
+_POLICY_HINT = "a SessionResetPolicy or a mapping of its values"
+_POLICIES_HINT = f"a mapping of names to {_POLICY_HINT}"
+_BOOL_HINT = "true or false"
+_VALID_VALUES = {
+    "mode": f"one of {', '.join(RESET_MODES)}",
     "at_hour": "an integer from 0 to 23",
     "idle_minutes": "a number > 0",
-    "default_reset_policy": _POLICY,
-    "reset_by_type": _POLICIES,
-    "reset_by_platform": _POLICIES,
+    "default_reset_policy": _POLICY_HINT,
+    "reset_by_type": _POLICIES_HINT,
+    "reset_by_platform": _POLICIES_HINT,
     "sessions_dir": "a path",
-    "write_sessions_json": _YES_NO,
-    "group_sessions_per_user": _YES_NO,
-    "thread_sessions_per_user": _YES_NO,
-    "multiplex_profiles": _YES_NO,
+    "write_sessions_json": _BOOL_HINT,
+    "group_sessions_per_user": _BOOL_HINT,
+    "thread_sessions_per_user": _BOOL_HINT,
+    "multiplex_profiles": _BOOL_HINT,
     "session_store_max_age_days": "a number of days, 0 to keep all",
     "auto_continue_freshness_s": "a number of seconds",
 }
 """By field, the values that can be used."""
 
 
-def _truth(given: Any) -> Any:
+def _parse_bool(given: Any) -> Any:
     """Return what people write for yes and no as a bool."""
     if isinstance(given, str):
-        return WORDS.get(given.strip().lower(), given)
+        return BOOL_WORDS.get(given.strip().lower(), given)
     return bool(given) if isinstance(given, (int, float)) else given
 
 
-def _number(given: Any) -> Any:
+def _parse_finite_number(given: Any) -> Any:
     """Return a finite number; yes and no are none."""
     if isinstance(given, str):
         given = float(given)
@@ -89,47 +89,47 @@ def _number(given: Any) -> Any:
     return given
 
 
-def _days(given: Any) -> Any:
+def _parse_days(given: Any) -> Any:
     """Return whole days: less than none is 0, and so is `off`."""
     if given is False:
         return 0
-    return max(int(given if isinstance(given, str) else _number(given)), 0)
+    return max(int(given if isinstance(given, str) else _parse_finite_number(given)), 0)
 
 
-def _mode(given: Any) -> Any:
+def _parse_mode(given: Any) -> Any:
     return "none" if given is False else given  # what YAML makes of `off`
 
 
-def _folder(given: Any) -> Any:
+def _parse_folder(given: Any) -> Any:
     return None if given == "" else given
 
 
-def _policies(given: Any, info: ValidationInfo) -> Any:
+def _parse_policies(given: Any, info: ValidationInfo) -> Any:
     """Return policies by name; one that is broken is like none, and costs no other."""
     if not isinstance(given, Mapping):
         return given
     policies = {}
     for key, policy in given.items():
-        name = str(as_platform(key)) if info.field_name == "reset_by_platform" else str(key)
+        name = str(parse_platform(key)) if info.field_name == "reset_by_platform" else str(key)
         if not isinstance(policy, (Mapping, SessionResetPolicy, type(None))):
-            _report(info, name, f"cannot be {shown(policy)}")
-        with _below(info, name):
-            policies[name] = _policy(policy, info)
+            _report_problem(info, name, f"cannot be {format_value(policy)}")
+        with _prefix_problems(info, name):
+            policies[name] = _parse_policy(policy, info)
     return policies
 
 
-def _policy(given: Any, info: ValidationInfo) -> SessionResetPolicy:
+def _parse_policy(given: Any, info: ValidationInfo) -> SessionResetPolicy:
     if info.context is None and isinstance(given, Mapping):
         return SessionResetPolicy(**given)
     return SessionResetPolicy.from_dict(given, info.context)
 
 
-Truth = Annotated[bool, BeforeValidator(_truth)]
-Number = Annotated[int | float, BeforeValidator(_number)]
-Minutes = Annotated[int | float, Field(gt=0), BeforeValidator(_number)]
-Hour = Annotated[int, Field(ge=0, le=23), BeforeValidator(_number)]
-Days = Annotated[int, BeforeValidator(_days)]
-Folder = Annotated[Path | None, BeforeValidator(_folder)]
+LenientBool = Annotated[bool, BeforeValidator(_parse_bool)]
+FiniteNumber = Annotated[int | float, BeforeValidator(_parse_finite_number)]
+Minutes = Annotated[int | float, Field(gt=0), BeforeValidator(_parse_finite_number)]
+Hour = Annotated[int, Field(ge=0, le=23), BeforeValidator(_parse_finite_number)]
+Days = Annotated[int, BeforeValidator(_parse_days)]
+Folder = Annotated[Path | None, BeforeValidator(_parse_folder)]
 
 
 class _Settings(BaseModel):
@@ -148,39 +148,39 @@ class _Settings(BaseModel):
             InvalidInput: a value cannot be used, or a name looks like a mistyped one.
         """
         for name in values.keys() - cls.model_fields.keys():
-            near = get_close_matches(name, cls.model_fields, n=1, cutoff=_NEAR)
+            near = get_close_matches(name, cls.model_fields, n=1, cutoff=_MIN_NAME_SIMILARITY)
             if near:
                 raise InvalidInput(f"{name} is not a setting; did you mean {near[0]}?")
         if values:
-            with _refused():
+            with _translate_errors():
                 cls.model_validate(values)
         return super().__new__(cls)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set a value from code, as `__init__` takes it."""
-        with _refused():
+        with _translate_errors():
             super().__setattr__(name, value)
 
     @model_validator(mode="before")
     @classmethod
-    def _with_text_keys(cls, given: Any) -> Any:
+    def _convert_keys_to_text(cls, given: Any) -> Any:
         """Take a key that YAML made a number or a bool as text, so that it costs no other."""
         return {str(key): given[key] for key in given} if isinstance(given, Mapping) else given
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def _or_default(
+    def _replace_invalid_value(
         cls, given: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo
     ) -> Any:
         name = str(info.field_name)
         if given is not None:  # a key without a value says nothing
             try:
-                with _below(info, name):
+                with _prefix_problems(info, name):
                     return handler(given)
             except ValidationError:
                 if info.context is None:
                     raise
-                _report(info, name, f"cannot be {shown(given)}")
+                _report_problem(info, name, f"cannot be {format_value(given)}")
         return cls.model_fields[name].get_default(call_default_factory=True)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
@@ -195,19 +195,21 @@ class _Settings(BaseModel):
 class SessionResetPolicy(_Settings):
     """When a chat starts afresh by itself; a mode in a file that is not known is like none."""
 
-    mode: Annotated[str, BeforeValidator(_mode)] = "none"
+    mode: Annotated[str, BeforeValidator(_parse_mode)] = "none"
     at_hour: Hour = 4
     idle_minutes: Minutes = 1440
 
     @field_validator("mode")
     @classmethod
-    def _say_unknown(cls, mode: str, info: ValidationInfo) -> str:
-        if mode not in MODES:
-            _report(info, "mode", f"is {shown(mode)}, which is like none")
+    def _report_unknown_mode(cls, mode: str, info: ValidationInfo) -> str:
+        if mode not in RESET_MODES:
+            _report_problem(info, "mode", f"is {format_value(mode)}, which is like none")
         return mode
 
     @classmethod
-    def from_dict(cls, stored: Any, problems: list[Problem] | None = None) -> SessionResetPolicy:
+    def from_dict(
+        cls, stored: Any, problems: list[ConfigProblem] | None = None
+    ) -> SessionResetPolicy:
         """Return the policy that was stored."""
         if isinstance(stored, SessionResetPolicy):
             return stored
@@ -215,7 +217,7 @@ class SessionResetPolicy(_Settings):
         return cls.model_validate(stored if isinstance(stored, Mapping) else {}, context=found)
 
 
-PoliciesByName = Annotated[dict[str, SessionResetPolicy], BeforeValidator(_policies)]
+PoliciesByName = Annotated[dict[str, SessionResetPolicy], BeforeValidator(_parse_policies)]
 
 
 class GatewayConfig(_Settings):
@@ -225,12 +227,12 @@ class GatewayConfig(_Settings):
     reset_by_type: PoliciesByName = Field(default_factory=dict)
     reset_by_platform: PoliciesByName = Field(default_factory=dict)
     sessions_dir: Folder = None
-    write_sessions_json: Truth = True
-    group_sessions_per_user: Truth = True
-    thread_sessions_per_user: Truth = False
-    multiplex_profiles: Truth = False
+    write_sessions_json: LenientBool = True
+    group_sessions_per_user: LenientBool = True
+    thread_sessions_per_user: LenientBool = False
+    multiplex_profiles: LenientBool = False
     session_store_max_age_days: Days = 90
-    auto_continue_freshness_s: Number = 3600
+    auto_continue_freshness_s: FiniteNumber = 3600
 
     _problems: tuple[str, ...] = PrivateAttr(default=())
 
@@ -239,18 +241,18 @@ class GatewayConfig(_Settings):
         """What could not be used, a sentence each, when this was loaded or made from a dict."""
         return self._problems
 
-    def policy_for(
+    def get_reset_policy(
         self, platform: Platform | str | None = None, chat_type: str | None = None
     ) -> SessionResetPolicy:
         """Return the policy of a chat: that of its platform, of its type, or the default."""
-        name = str(as_platform(platform)) if platform else ""
+        name = str(parse_platform(platform)) if platform else ""
         by_type = self.reset_by_type.get(chat_type or "", self.default_reset_policy)
         return self.reset_by_platform.get(name, by_type)
 
     @classmethod
     def from_dict(cls, stored: Any) -> GatewayConfig:
         """Return the configuration that was stored."""
-        return cls._of(Found(dict(stored) if isinstance(stored, Mapping) else {}))
+        return cls._from_values(ConfigValues(dict(stored) if isinstance(stored, Mapping) else {}))
 
     @classmethod
     def load(
@@ -260,48 +262,48 @@ class GatewayConfig(_Settings):
 
         The environment comes before `config.yaml`, and that before `gateway.json`.
         """
-        found = Found()
+        found = ConfigValues()
         found.add_json(Path(home, "gateway.json"))
         found.add_yaml(Path(home, "config.yaml"))
         found.add_environment(os.environ if environ is None else environ)
-        config = cls._of(found)
+        config = cls._from_values(found)
         # Relative to the home: the working folder of the gateway is not known here.
         config.sessions_dir = Path(home, config.sessions_dir or "sessions")
         return config
 
     @classmethod
-    def _of(cls, found: Found) -> GatewayConfig:
+    def _from_values(cls, found: ConfigValues) -> GatewayConfig:
         config = cls.model_validate(found.values, context=found.problems)
-        config._problems = found.sentences()  # noqa: SLF001 -- its own
+        config._problems = found.format_problems()  # noqa: SLF001 -- its own
         return config
 
 
-def _report(info: ValidationInfo, name: str, what: str) -> None:
+def _report_problem(info: ValidationInfo, name: str, what: str) -> None:
     if info.context is None:
         raise ValueError(what)
     info.context.append(((name,) if name else (), what))
 
 
 @contextmanager
-def _refused() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Raise what pydantic refuses as an error of ours, with the values that are valid."""
     try:
         yield
     except ValidationError as error:
-        raise InvalidInput("; ".join(map(_sentence, error.errors()))) from None
+        raise InvalidInput("; ".join(map(_format_error, error.errors()))) from None
 
 
-def _sentence(error: Any) -> str:
+def _format_error(error: Any) -> str:
     place = ".".join(map(str, error["loc"]))
     inner = error.get("ctx", {}).get("error")
     if isinstance(inner, InvalidInput):
         return f"{place}: {inner}"
-    valid = _VALID.get(str(error["loc"][-1]), "another value")
-    return f"{place} must be {valid}, got {shown(error['input'])}"
+    valid = _VALID_VALUES.get(str(error["loc"][-1]), "another value")
+    return f"{place} must be {valid}, got {format_value(error['input'])}"
 
 
 @contextmanager
-def _below(info: ValidationInfo, name: str) -> Iterator[None]:
+def _prefix_problems(info: ValidationInfo, name: str) -> Iterator[None]:
     """What is reported meanwhile is in this field."""
     problems = info.context if info.context is not None else []
     before = len(problems)
@@ -309,31 +311,31 @@ def _below(info: ValidationInfo, name: str) -> Iterator[None]:
     problems[before:] = [((name, *path), what) for path, what in problems[before:]]
 
 
-WORDS = {"true": True, "1": True, "yes": True, "on": True}
-WORDS |= {"false": False, "0": False, "no": False, "off": False}
+BOOL_WORDS = {"true": True, "1": True, "yes": True, "on": True}
+BOOL_WORDS |= {"false": False, "0": False, "no": False, "off": False}
 
 _MOST_NODES, _MOST_DEEP, _MOST_DIGITS = 1_000_000, 100, 4_000
 
-Problem = tuple[tuple[str, ...], str]
+ConfigProblem = tuple[tuple[str, ...], str]
 """Where the value is that cannot be used, and what of it."""
 
-_IN_YAML = (
+_YAML_FIELDS = (
     "group_sessions_per_user",
     "thread_sessions_per_user",
     "multiplex_profiles",
     "write_sessions_json",
 )
-_ONLY_IN_JSON = (
+_JSON_ONLY_FIELDS = (
     "default_reset_policy",
     "reset_by_platform",
     "reset_by_type",
     "session_store_max_age_days",
     "sessions_dir",
 )
-_FRESHNESS = "auto_continue_freshness_s"
-_OLD_FRESHNESS = "gateway_auto_continue_freshness"
-_OF_POLICY = {"SESSION_IDLE_MINUTES": "idle_minutes", "SESSION_RESET_HOUR": "at_hour"}
-_UNREADABLE = (
+_FRESHNESS_KEY = "auto_continue_freshness_s"
+_OLD_FRESHNESS_KEY = "gateway_auto_continue_freshness"
+_POLICY_VARIABLES = {"SESSION_IDLE_MINUTES": "idle_minutes", "SESSION_RESET_HOUR": "at_hour"}
+_READ_ERRORS = (
     OSError,
     ValueError,
     ArithmeticError,
@@ -346,94 +348,98 @@ _UNREADABLE = (
 
 
 @dataclass
-class Found:
+class ConfigValues:
     """The values that were found, where each of them stands, and what cannot be used of them."""
 
     values: dict[str, Any] = field(default_factory=dict)
     places: dict[tuple[str, ...], str] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[ConfigProblem] = field(default_factory=list)
 
     def add_json(self, path: Path) -> None:
         """Take what the older file says."""
-        self.values = self._read(path, json.loads)
+        self.values = self._read_mapping(path, json.loads)
         self.places = {(name,): f"{path.name}: {name}" for name in self.values}
 
     def add_yaml(self, path: Path) -> None:
         """Take what the file says that the older one may have said otherwise."""
-        told = self._read(path, _parse_yaml)
+        told = self._read_mapping(path, _parse_yaml)
         section = told.get("gateway")
         nested = section if isinstance(section, Mapping) else {}
-        for name in (*_IN_YAML, "session_reset"):
+        for name in (*_YAML_FIELDS, "session_reset"):
             where = told if name in told else nested
             if name in where:
                 place = f"{path.name}: {name if where is told else f'gateway.{name}'}"
-                self._take(name, where[name], place)
+                self._set_value(name, where[name], place)
         agent = told.get("agent")
-        if isinstance(agent, Mapping) and _OLD_FRESHNESS in agent:
-            self._take(_FRESHNESS, agent[_OLD_FRESHNESS], f"{path.name}: agent.{_OLD_FRESHNESS}")
-        for name in _ONLY_IN_JSON:
+        if isinstance(agent, Mapping) and _OLD_FRESHNESS_KEY in agent:
+            self._set_value(
+                _FRESHNESS_KEY,
+                agent[_OLD_FRESHNESS_KEY],
+                f"{path.name}: agent.{_OLD_FRESHNESS_KEY}",
+            )
+        for name in _JSON_ONLY_FIELDS:
             if name in told or name in nested:
-                self._say(f"{path.name}: {name} is read from gateway.json alone")
+                self._add_problem(f"{path.name}: {name} is read from gateway.json alone")
 
     def add_environment(self, environ: Mapping[str, str]) -> None:
         """Take what the environment says, where that can be used."""
-        for variable, name in _OF_POLICY.items():
+        for variable, name in _POLICY_VARIABLES.items():
             if text := environ.get(variable):
-                self._set_of_policy(name, text, variable)
+                self._set_policy_value(name, text, variable)
         freshness = environ.get("HERMES_AUTO_CONTINUE_FRESHNESS")
-        if freshness and _FRESHNESS not in self.values:  # here the file comes first
-            self._take(_FRESHNESS, freshness, "HERMES_AUTO_CONTINUE_FRESHNESS")
+        if freshness and _FRESHNESS_KEY not in self.values:  # here the file comes first
+            self._set_value(_FRESHNESS_KEY, freshness, "HERMES_AUTO_CONTINUE_FRESHNESS")
         word = environ.get("GATEWAY_MULTIPLEX_PROFILES", "").strip().lower()
-        if word in WORDS:
-            self.values["multiplex_profiles"] = WORDS[word]
+        if word in BOOL_WORDS:
+            self.values["multiplex_profiles"] = BOOL_WORDS[word]
         elif word:
-            self._say(f"GATEWAY_MULTIPLEX_PROFILES cannot be {shown(word)}")
+            self._add_problem(f"GATEWAY_MULTIPLEX_PROFILES cannot be {format_value(word)}")
 
-    def sentences(self) -> tuple[str, ...]:
+    def format_problems(self) -> tuple[str, ...]:
         """Return the problems with the places where the values stand."""
-        return tuple(f"{self._place(path)} {what}".strip() for path, what in self.problems)
+        return tuple(f"{self._find_place(path)} {what}".strip() for path, what in self.problems)
 
-    def _read(self, path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
+    def _read_mapping(self, path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
         try:
             told = parse(read_file(path).decode()) or {}
         except FileNotFoundError:
             return {}
-        except _UNREADABLE as error:
+        except _READ_ERRORS as error:
             line = getattr(error, "lineno", None)
             where = f", see line {line}" if line else ""
             why = f": {error.strerror}" if isinstance(error, OSError) else ""
-            self._say(f"{path.name} cannot be read{where}{why}")
+            self._add_problem(f"{path.name} cannot be read{where}{why}")
             return {}
         if not isinstance(told, dict):
-            self._say(f"{path.name} has no keys")
+            self._add_problem(f"{path.name} has no keys")
             return {}
         return told
 
-    def _take(self, name: str, value: Any, place: str) -> None:
+    def _set_value(self, name: str, value: Any, place: str) -> None:
         if name == "session_reset":
             name = "default_reset_policy"
             if not value or not isinstance(value, Mapping):
                 if value:
-                    self._say(f"{place} cannot be {shown(value)}")
+                    self._add_problem(f"{place} cannot be {format_value(value)}")
                 return
         self.values[name] = value
         self.places[(name,)] = place
 
-    def _set_of_policy(self, name: str, text: str, variable: str) -> None:
+    def _set_policy_value(self, name: str, text: str, variable: str) -> None:
         try:
             number = int(text)
         except ValueError:
-            self._say(f"{variable} cannot be {shown(text)}")
+            self._add_problem(f"{variable} cannot be {format_value(text)}")
             return
         policy = self.values.get("default_reset_policy")
         known = policy if isinstance(policy, Mapping) else {}
         self.values["default_reset_policy"] = {**known, name: number}
         self.places["default_reset_policy", name] = variable
 
-    def _say(self, what: str) -> None:
+    def _add_problem(self, what: str) -> None:
         self.problems.append(((), what))
 
-    def _place(self, path: tuple[str, ...]) -> str:
+    def _find_place(self, path: tuple[str, ...]) -> str:
         for depth in range(len(path), 0, -1):
             if place := self.places.get(path[:depth]):
                 return ".".join((place, *path[depth:]))
@@ -445,7 +451,7 @@ def _parse_yaml(text: str) -> Any:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _require_small(yaml.parse(text, loader))
+        _check_yaml_size(yaml.parse(text, loader))
         return yaml.load(text, loader)  # noqa: S506 -- both are safe
     except yaml.YAMLError as error:
         found = ValueError("no YAML")
@@ -454,7 +460,7 @@ def _parse_yaml(text: str) -> Any:
         raise found from None
 
 
-def _require_small(events: Iterable[Any]) -> None:
+def _check_yaml_size(events: Iterable[Any]) -> None:
     """Refuse YAML that is nested too deep, or too large once its aliases are written out.
 
     The C loader overflows its stack on the former, and merged aliases double with each line.
@@ -480,14 +486,19 @@ def _is_endless_number(event: Any) -> bool:
     return len(text) > _MOST_DIGITS and not text.strip("0123456789:_.+-")
 
 
-_BRIEFLY = reprlib.Repr()
-_BRIEFLY.maxlevel, _BRIEFLY.maxstring, _BRIEFLY.maxlong, _BRIEFLY.maxother = 4, 200, 100, 200
+_SHORT_REPR = reprlib.Repr()
+_SHORT_REPR.maxlevel, _SHORT_REPR.maxstring, _SHORT_REPR.maxlong, _SHORT_REPR.maxother = (
+    4,
+    200,
+    100,
+    200,
+)
 
 
-def shown(given: Any) -> str:
+def format_value(given: Any) -> str:
     """Return enough of a value to find it by."""
     try:
-        text = _BRIEFLY.repr(given)
+        text = _SHORT_REPR.repr(given)
     except ValueError:  # a number with more digits than are written
         text = "a very large number"
     return text if len(text) <= 40 else f"{text[:39]}…"  # noqa: PLR2004 -- enough to find it by

@@ -19,7 +19,7 @@ from session_core.errors import InvalidInput
 
 SESSION_ID = "HERMES_SESSION_ID"
 
-NAMES: Mapping[str, str] = MappingProxyType(
+VARIABLE_NAMES: Mapping[str, str] = MappingProxyType(
     {
         "platform": "HERMES_SESSION_PLATFORM",
         "source": "HERMES_SESSION_SOURCE",
@@ -40,13 +40,13 @@ NAMES: Mapping[str, str] = MappingProxyType(
 )
 """What `session_context` takes, and the variable that each of them is."""
 
-_ALL = frozenset(NAMES.values())
+_ALL_VARIABLES = frozenset(VARIABLE_NAMES.values())
 _variables: ContextVar[Mapping[str, str]] = ContextVar(
     "session_variables", default=MappingProxyType({})
 )
 
 
-class _Process:
+class _ProcessState:
     """What was written to the environment of this process, and whether turns have contexts."""
 
     lock = threading.Lock()
@@ -60,14 +60,14 @@ def set_current_session_id(session_id: str | None) -> None:
     Raises:
         InvalidInput: no environment can hold that.
     """
-    if session_id and (not isinstance(session_id, str) or _fit(session_id) != session_id):
+    if session_id and (not isinstance(session_id, str) or _clean_value(session_id) != session_id):
         raise InvalidInput("the id of a session is text without a NUL or half a character")
-    with _Process.lock:
+    with _ProcessState.lock:
         if session_id:
             os.environ[SESSION_ID] = session_id
         else:
             os.environ.pop(SESSION_ID, None)
-        _Process.written = session_id
+        _ProcessState.written = session_id
     _variables.set({**_variables.get(), SESSION_ID: session_id or ""})
 
 
@@ -76,12 +76,12 @@ def get_session_env(name: str, default: str = "") -> str:
     value = _variables.get().get(name)
     if value is None:
         value = os.environ.get(name)
-        if name == SESSION_ID and _is_left_behind(value):
+        if name == SESSION_ID and _is_stale_session(value):
             return default
     return default if value is None else value
 
 
-def current_session_id() -> str | None:
+def get_current_session_id() -> str | None:
     """Return the id of the current session."""
     return get_session_env(SESSION_ID) or None
 
@@ -98,9 +98,9 @@ def session_context(*, inherit: bool = True, **variables: Any) -> Iterator[None]
     Raises:
         InvalidInput: there is no such variable.
     """
-    outer = _variables.get() if inherit else dict.fromkeys(_ALL, "")
-    named = {_named(name): _fit(value) for name, value in variables.items()}
-    _Process.has_contexts = True
+    outer = _variables.get() if inherit else dict.fromkeys(_ALL_VARIABLES, "")
+    named = {_resolve_variable(name): _clean_value(value) for name, value in variables.items()}
+    _ProcessState.has_contexts = True
     token = _variables.set({**outer, **named})
     try:
         yield
@@ -109,35 +109,35 @@ def session_context(*, inherit: bool = True, **variables: Any) -> Iterator[None]
             _variables.reset(token)
 
 
-def child_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+def build_child_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment for a subprocess of this turn; `os.environ` is not touched.
 
     The id that another turn has left in `os.environ` is not passed on.
     """
     variables = _variables.get()
-    with _Process.lock:
+    with _ProcessState.lock:
         env = dict(os.environ)
-    if SESSION_ID not in variables and _is_left_behind(env.get(SESSION_ID)):
+    if SESSION_ID not in variables and _is_stale_session(env.get(SESSION_ID)):
         env.pop(SESSION_ID, None)
     return {**env, **variables, **(extra or {})}
 
 
-def _is_left_behind(session_id: str | None) -> bool:
+def _is_stale_session(session_id: str | None) -> bool:
     """Whether an id of the environment is what another turn has left there."""
-    return _Process.has_contexts and session_id == _Process.written
+    return _ProcessState.has_contexts and session_id == _ProcessState.written
 
 
-def _fit(value: Any) -> str:
+def _clean_value(value: Any) -> str:
     """Return what a subprocess can be given: people have names that were cut within an emoji."""
     text = "" if value is None else str(value)
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
-def _named(name: str) -> str:
-    if name in _ALL:
+def _resolve_variable(name: str) -> str:
+    if name in _ALL_VARIABLES:
         return name
     try:
-        return NAMES[name]
+        return VARIABLE_NAMES[name]
     except KeyError:
-        known = ", ".join(NAMES)
+        known = ", ".join(VARIABLE_NAMES)
         raise InvalidInput(f"no session variable {name!r}; there are {known}") from None

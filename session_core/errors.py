@@ -32,10 +32,10 @@ class SessionError(Exception):
 
     def __reduce__(self) -> tuple[Callable[..., SessionError], tuple[Any, ...]]:
         """Return what a copy is made of, as one that goes to another process."""
-        return _rebuild, (type(self), self.args, vars(self))
+        return _rebuild_error, (type(self), self.args, vars(self))
 
 
-def _rebuild(kind: type[SessionError], args: Any, state: Mapping[str, Any]) -> SessionError:
+def _rebuild_error(kind: type[SessionError], args: Any, state: Mapping[str, Any]) -> SessionError:
     """Return a copy of an error, whatever arguments its class takes."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(state)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_beside: contextvars.ContextVar[EventLoop | None] = contextvars.ContextVar(
+_waiting_loop: contextvars.ContextVar[EventLoop | None] = contextvars.ContextVar(
     "loop_beside", default=None
 )
 
@@ -30,7 +30,7 @@ class EventLoop(Protocol):
     def is_closed(self) -> bool:
         """Return whether it runs nothing any more, as far as is known."""
 
-    def is_here(self) -> bool:
+    def is_current(self) -> bool:
         """Return whether it runs in this thread."""
 
     def call_soon(self, function: Callable[[], object]) -> None:
@@ -40,7 +40,7 @@ class EventLoop(Protocol):
             RuntimeError: the loop is closed.
         """
 
-    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    def start_task(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine as a task of the loop; a cancelled future cancels the task.
 
         Raises:
@@ -58,15 +58,15 @@ class AsyncioLoop:
         """Return whether it runs nothing any more."""
         return self._loop.is_closed()
 
-    def is_here(self) -> bool:
+    def is_current(self) -> bool:
         """Return whether it runs in this thread."""
-        return _asyncio_loop() is self._loop
+        return _get_asyncio_loop() is self._loop
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop soon."""
         self._loop.call_soon_threadsafe(function)
 
-    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    def start_task(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine as a task of the loop."""
         import asyncio  # noqa: PLC0415 -- it is loaded already
 
@@ -83,15 +83,15 @@ class TrioLoop:
         """Return False: a token does not know; a call on a run that is over raises."""
         return False
 
-    def is_here(self) -> bool:
+    def is_current(self) -> bool:
         """Return whether it runs in this thread."""
-        return _trio_token() is self._token
+        return _get_trio_token() is self._token
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop soon."""
         self._token.run_sync_soon(function)
 
-    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    def start_task(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine as a system task: one that fails must not end the whole run."""
         from concurrent.futures import Future, InvalidStateError  # noqa: PLC0415 -- costs 3 ms
 
@@ -126,38 +126,38 @@ class TrioLoop:
         return future
 
 
-def running_loop() -> EventLoop | None:
+def get_running_loop() -> EventLoop | None:
     """Return the event loop that runs in this thread."""
-    token = _trio_token()
+    token = _get_trio_token()
     if token is not None:
         return TrioLoop(token)
-    loop = _asyncio_loop()
+    loop = _get_asyncio_loop()
     return None if loop is None else AsyncioLoop(loop)
 
 
-def current_task() -> weakref.ref[Any] | None:
+def get_current_task() -> weakref.ref[Any] | None:
     """Return the task that runs in this thread; None outside of one."""
     task = None
-    if _trio_token() is not None:
+    if _get_trio_token() is not None:
         task = importlib.import_module("trio").lowlevel.current_task()
-    elif (loop := _asyncio_loop()) is not None:
+    elif (loop := _get_asyncio_loop()) is not None:
         import asyncio  # noqa: PLC0415 -- it is loaded already
 
         task = asyncio.current_task(loop)
     return None if task is None else weakref.ref(task)
 
 
-def loop_beside() -> EventLoop | None:
+def get_waiting_loop() -> EventLoop | None:
     """Return the loop of the task that waits for this thread, unless it would stand still."""
-    loop = _beside.get()
-    if loop is None or loop.is_closed() or loop.is_here():
+    loop = _waiting_loop.get()
+    if loop is None or loop.is_closed() or loop.is_current():
         return None
     return loop
 
 
-def set_loop_beside(loop: EventLoop) -> None:
+def set_waiting_loop(loop: EventLoop) -> None:
     """Let `loop_beside` return a loop in this context."""
-    _beside.set(loop)
+    _waiting_loop.set(loop)
 
 
 def copy_context_for_thread() -> contextvars.Context:
@@ -172,7 +172,7 @@ def copy_context_for_thread() -> contextvars.Context:
     return context
 
 
-def _asyncio_loop() -> asyncio.AbstractEventLoop | None:
+def _get_asyncio_loop() -> asyncio.AbstractEventLoop | None:
     if "asyncio" not in sys.modules:
         return None
     import asyncio  # noqa: PLC0415 -- it is loaded already, or is being loaded by another thread
@@ -180,7 +180,7 @@ def _asyncio_loop() -> asyncio.AbstractEventLoop | None:
     return asyncio._get_running_loop()  # noqa: SLF001 -- documented, and it raises nothing
 
 
-def _trio_token() -> Any:
+def _get_trio_token() -> Any:
     if "trio" not in sys.modules:
         return None
     # A finalizer may ask in the middle of the very import of trio, which runs nothing then.

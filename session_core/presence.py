@@ -21,18 +21,26 @@ from typing import Any
 from session_core import processes
 from session_core._atomic import read_file
 from session_core.errors import Denied
-from session_core.processes import PROC, alive
+from session_core.processes import PROC_FOLDER, is_alive
 from session_core.types import Holder
 
-__all__ = ["Gateway", "Lease", "alive", "gateway", "holders", "leases", "sidecar"]
+__all__ = [
+    "Gateway",
+    "Lease",
+    "find_gateway",
+    "get_sidecar_path",
+    "is_alive",
+    "list_holders",
+    "list_leases",
+]
 
 _SUFFIXES = ("", "-wal", "-shm")
-_RECORDS = ("gateway.pid", "gateway.lock", "gateway_state.json")
-_LEASES = Path("runtime", "active_sessions.json")
+_GATEWAY_FILES = ("gateway.pid", "gateway.lock", "gateway_state.json")
+_LEASES_PATH = Path("runtime", "active_sessions.json")
 
 # Tells who blocks the lock that every connection keeps, without taking it (Windows cannot tell:
 # there a file that may not be had alone is held by somebody).
-_PROBE = r"""
+_PROBE_SCRIPT = r"""
 import os, struct, sys
 def who(path, start, length):
     if os.name == "nt":
@@ -83,54 +91,54 @@ class Lease:
     surface: str = ""
 
 
-def holders(path: Path) -> list[Holder]:
+def list_holders(path: Path) -> list[Holder]:
     """Return the other processes that have `path` or its log open, as far as this system tells.
 
     A process that is known to be there but not which one it is has the pid 0.
     """
-    pids = _holders_by_proc(path)
+    pids = _find_holders_by_proc(path)
     if pids is None:
-        pids = _holders_by_lsof(path)
+        pids = _find_holders_by_lsof(path)
     if pids is None:
-        pids = _holders_by_probe(path)
+        pids = _find_holders_by_probe(path)
     pids.discard(os.getpid())
     if len(pids) > 1:
         pids.discard(0)
-    return [Holder(pid, processes.name(pid)) for pid in sorted(pids)]
+    return [Holder(pid, processes.get_process_name(pid)) for pid in sorted(pids)]
 
 
-def sidecar(path: Path, suffix: str = "") -> Path:
+def get_sidecar_path(path: Path, suffix: str = "") -> Path:
     """Return what SQLite keeps under a suffix: beside the database itself, not beside a link."""
     return Path(os.path.realpath(path) + suffix)
 
 
-def gateway(home: Path) -> Gateway | None:
+def find_gateway(home: Path) -> Gateway | None:
     """Return the gateway of a Hermes home if it lives.
 
     Its record must name a living process that started when the record says and whose arguments
     are those of a gateway, so that a pid that was given to somebody else is not taken for it.
     """
-    for name in _RECORDS:
+    for name in _GATEWAY_FILES:
         record = _read_json(home / name)
         if isinstance(record, int) and not isinstance(record, bool):
             record = {"pid": record}
         if not isinstance(record, dict):
             continue
-        pid = _pid(record.get("pid"))
-        if pid is None or not alive(pid, record.get("start_time")):
+        pid = _parse_pid(record.get("pid"))
+        if pid is None or not is_alive(pid, record.get("start_time")):
             continue
-        argv = processes.argv(pid) or _recorded_argv(record)
-        if _runs_gateway(argv):
+        argv = processes.get_argv(pid) or _parse_argv(record)
+        if _is_gateway_command(argv):
             return Gateway(pid, argv)
     return None
 
 
-def leases(home: Path) -> list[Lease]:
+def list_leases(home: Path) -> list[Lease]:
     """Return the leases of a Hermes home whose process lives; none proves nothing.
 
     A lease without the start of its process counts as long as there is a process with its pid.
     """
-    found = _read_json(home / _LEASES)
+    found = _read_json(home / _LEASES_PATH)
     entries = found.get("entries") if isinstance(found, dict) else found
     return [
         Lease(
@@ -141,16 +149,16 @@ def leases(home: Path) -> list[Lease]:
         )
         for entry in (entries if isinstance(entries, list) else ())
         if isinstance(entry, dict) and entry.get("session_id")
-        if (pid := _pid(entry.get("pid"))) is not None
-        and alive(pid, entry.get("process_start_time"))
+        if (pid := _parse_pid(entry.get("pid"))) is not None
+        and is_alive(pid, entry.get("process_start_time"))
     ]
 
 
-def _holders_by_proc(path: Path) -> set[int] | None:
-    if not (PROC / "locks").exists():
+def _find_holders_by_proc(path: Path) -> set[int] | None:
+    if not (PROC_FOLDER / "locks").exists():
         return None
-    locking = set(_lock_owners(path))
-    opening, all_seen = _file_owners(path)
+    locking = set(_iter_lock_owners(path))
+    opening, all_seen = _find_file_owners(path)
     pids = (locking | opening) - {-1}
     # A lock of an open file names no process: it is one of those that have it open, or one whose
     # files may not be seen.
@@ -159,12 +167,12 @@ def _holders_by_proc(path: Path) -> set[int] | None:
     return pids
 
 
-def _lock_owners(path: Path) -> Iterator[int]:
+def _iter_lock_owners(path: Path) -> Iterator[int]:
     """Yield who has a lock, -1 for a lock that belongs to an open file and not to a process."""
-    wanted = set(_identities(path))
-    known_devices = _devices()
+    wanted = set(_iter_file_ids(path))
+    known_devices = _list_mount_devices()
     anywhere = {inode for device, inode in wanted if device not in known_devices}
-    for line in processes.lines(PROC / "locks"):
+    for line in processes.read_lines(PROC_FOLDER / "locks"):
         fields = [field for field in line.split() if field != "->"]
         try:
             device, _, inode = fields[5].rpartition(":")
@@ -175,16 +183,16 @@ def _lock_owners(path: Path) -> Iterator[int]:
             yield owner
 
 
-def _file_owners(path: Path) -> tuple[set[int], bool]:
+def _find_file_owners(path: Path) -> tuple[set[int], bool]:
     """Return who has a file open, and whether the files of all processes could be seen."""
-    files = (sidecar(path, suffix).name for suffix in _SUFFIXES)
+    files = (get_sidecar_path(path, suffix).name for suffix in _SUFFIXES)
     names = {name + gone for name in files for gone in ("", " (deleted)")}
-    wanted = {(found.st_dev, found.st_ino) for found in _stats(path)}
+    wanted = {(found.st_dev, found.st_ino) for found in _iter_file_stats(path)}
     owners: set[int] = set()
     all_seen = True
-    for pid in _pids():
+    for pid in _iter_pids():
         try:
-            if _open_files(pid, names) & wanted:
+            if _list_open_files(pid, names) & wanted:
                 owners.add(pid)
         except PermissionError:
             all_seen = False
@@ -193,7 +201,7 @@ def _file_owners(path: Path) -> tuple[set[int], bool]:
     return owners, all_seen
 
 
-def _open_files(pid: int, names: set[str]) -> set[tuple[int, int]]:
+def _list_open_files(pid: int, names: set[str]) -> set[tuple[int, int]]:
     found = set()
     with os.scandir(f"/proc/{pid}/fd") as entries:
         for entry in entries:
@@ -205,62 +213,65 @@ def _open_files(pid: int, names: set[str]) -> set[tuple[int, int]]:
     return found
 
 
-def _stats(path: Path) -> Iterator[os.stat_result]:
+def _iter_file_stats(path: Path) -> Iterator[os.stat_result]:
     for suffix in _SUFFIXES:
         with suppress(OSError):
-            yield sidecar(path, suffix).stat()
+            yield get_sidecar_path(path, suffix).stat()
 
 
-def _identities(path: Path) -> Iterator[tuple[str, int]]:
-    for found in _stats(path):
+def _iter_file_ids(path: Path) -> Iterator[tuple[str, int]]:
+    for found in _iter_file_stats(path):
         yield f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}", found.st_ino
 
 
-def _devices() -> set[str]:
+def _list_mount_devices() -> set[str]:
     """Return the devices of the mounts; some systems show another one for a file (btrfs)."""
     found = set()
-    for line in processes.lines(PROC / "self" / "mountinfo"):
+    for line in processes.read_lines(PROC_FOLDER / "self" / "mountinfo"):
         with suppress(IndexError, ValueError):
             major, _, minor = line.split()[2].partition(":")
             found.add(f"{int(major):02x}:{int(minor):02x}")
     return found
 
 
-def _pids() -> Iterator[int]:
+def _iter_pids() -> Iterator[int]:
     with suppress(OSError):
-        for name in os.listdir(PROC):  # noqa: PTH208 -- names alone
+        for name in os.listdir(PROC_FOLDER):  # noqa: PTH208 -- names alone
             if name.isdecimal():
                 yield int(name)
 
 
-def _holders_by_lsof(path: Path) -> set[int] | None:
+def _find_holders_by_lsof(path: Path) -> set[int] | None:
     """Ask the tool that macOS and the BSDs have; None where it is not there."""
     if sys.platform == "win32":
         return None
-    files = [sidecar(path, suffix) for suffix in _SUFFIXES]
+    files = [get_sidecar_path(path, suffix) for suffix in _SUFFIXES]
     names = [str(file) for file in files if file.exists()]
-    answer = processes.run(["lsof", "-w", "-t", "--", *names]) if names else ""
-    return None if answer is None else _ints(answer)
+    answer = processes.run_tool(["lsof", "-w", "-t", "--", *names]) if names else ""
+    return None if answer is None else _parse_ints(answer)
 
 
-def _holders_by_probe(path: Path) -> set[int]:
+def _find_holders_by_probe(path: Path) -> set[int]:
     """Ask a child who blocks a lock; if only we do, somebody else may be behind us."""
-    pids = _ints(processes.run([sys.executable, "-I", "-c", _PROBE, str(sidecar(path))]) or "")
+    pids = _parse_ints(
+        processes.run_tool([sys.executable, "-I", "-c", _PROBE_SCRIPT, str(get_sidecar_path(path))])
+        or ""
+    )
     return {0} if pids == {os.getpid()} else pids
 
 
-def _ints(text: str) -> set[int]:
+def _parse_ints(text: str) -> set[int]:
     return {int(word) for word in text.split() if word.isdecimal()}
 
 
-def _recorded_argv(record: dict[str, Any]) -> tuple[str, ...]:
+def _parse_argv(record: dict[str, Any]) -> tuple[str, ...]:
     argv = record.get("argv")
     if record.get("kind") != "hermes-gateway" or not isinstance(argv, list):
         return ()
     return tuple(str(part) for part in argv)
 
 
-def _runs_gateway(argv: Iterable[str]) -> bool:
+def _is_gateway_command(argv: Iterable[str]) -> bool:
     """Whether a command line is that of a gateway at work, not of one of its other verbs."""
     words = [word.strip("\"'").replace("\\", "/").lower() for word in argv]
     names = {word.rpartition("/")[2].removesuffix(".exe") for word in words}
@@ -271,14 +282,14 @@ def _runs_gateway(argv: Iterable[str]) -> bool:
     module = any(word.endswith(("hermes_cli.main", "hermes_cli/main.py")) for word in words)
     if not module and "hermes" not in names:
         return False
-    rest = _without_profile(words)
+    rest = _drop_profile_option(words)
     if "gateway" not in rest:
         return False
     verb = rest[rest.index("gateway") + 1 :][:1]
     return verb in ([], ["run"], ["restart"])
 
 
-def _without_profile(words: list[str]) -> list[str]:
+def _drop_profile_option(words: list[str]) -> list[str]:
     rest: list[str] = []
     skip = False
     for word in words:
@@ -298,12 +309,12 @@ def _read_json(path: Path) -> Any:
         return None
 
 
-def _pid(value: Any) -> int | None:
-    number = processes.number(value)
+def _parse_pid(value: Any) -> int | None:
+    number = processes.parse_number(value)
     return int(number) if number is not None and 0 < number < 2**31 else None
 
 
-def homes_of(sessions_dir: Path, database: Path | None) -> list[Path]:
+def list_route_homes(sessions_dir: Path, database: Path | None) -> list[Path]:
     """Return the homes whose gateway may hold these routes, the one of the database last.
 
     The folder of the routes need not be in the home.
@@ -312,14 +323,14 @@ def homes_of(sessions_dir: Path, database: Path | None) -> list[Path]:
     return list({folder.resolve(): folder for folder in folders}.values())
 
 
-def refuse_beside_one(homes: Iterable[Path]) -> None:
+def refuse_if_gateway_runs(homes: Iterable[Path]) -> None:
     """Refuse a change of routes that a live gateway would overwrite.
 
     Raises:
         Denied: one lives, and is not this process.
     """
     for home in homes:
-        live = gateway(home)
+        live = find_gateway(home)
         if live is not None and live.pid != os.getpid():
             raise Denied(
                 f"a gateway (pid {live.pid}) holds the routes of {home} in memory and would "

@@ -13,57 +13,57 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-PROC = Path("/proc")
+PROC_FOLDER = Path("/proc")
 
 _CHILD_TIMEOUT_S = 10
 _CHILD_ENVIRONMENT = {"LC_ALL": "C", "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
 _START_TOLERANCE_S = 1.5
 """A start is told in whole seconds by some, and by clocks that are set while it runs."""
 
-_STILL_ACTIVE = 259
+_STILL_ACTIVE_CODE = 259
 
 
-def alive(pid: int, started_at: Any = None) -> bool:
+def is_alive(pid: int, started_at: Any = None) -> bool:
     """Whether a process lives, and is the one that started at `started_at` where that is known.
 
     A start is given in epoch seconds, or as Hermes stores it: in ticks since the boot on Linux, in
     hundredths of epoch seconds elsewhere. Where the system does not tell, the pid alone decides.
     """
-    if pid <= 0 or not _exists(pid):
+    if pid <= 0 or not _has_process(pid):
         return False
-    recorded = number(started_at)
+    recorded = parse_number(started_at)
     if recorded is None:
         return True
-    starts = _starts(pid)
+    starts = _list_start_times(pid)
     return not starts or any(abs(recorded - start) <= within for start, within in starts)
 
 
-def started_at(pid: int) -> float | None:
+def get_start_time(pid: int) -> float | None:
     """Return the start of a process as `alive` takes it, None where the system does not tell."""
-    return next((start for start, _ in _starts(pid)), None)
+    return next((start for start, _ in _list_start_times(pid)), None)
 
 
-def name(pid: int) -> str:
+def get_process_name(pid: int) -> str:
     """Return what the system calls a process, empty where it does not tell."""
     if pid == 0:
         return "an unknown process"
-    found = "".join(lines(PROC / str(pid) / "comm")).strip()
+    found = "".join(read_lines(PROC_FOLDER / str(pid) / "comm")).strip()
     if not found and sys.platform not in ("linux", "win32"):
-        found = os.path.basename((run(["ps", "-o", "comm=", "-p", str(pid)]) or "").strip())  # noqa: PTH119
+        found = os.path.basename((run_tool(["ps", "-o", "comm=", "-p", str(pid)]) or "").strip())  # noqa: PTH119
     return found
 
 
-def argv(pid: int) -> tuple[str, ...]:
+def get_argv(pid: int) -> tuple[str, ...]:
     """Return the arguments of a process, none where they cannot be read."""
     with suppress(OSError):
-        raw = (PROC / str(pid) / "cmdline").read_bytes()
+        raw = (PROC_FOLDER / str(pid) / "cmdline").read_bytes()
         return tuple(part.decode("utf-8", "replace") for part in raw.split(b"\0") if part)
     if sys.platform in ("linux", "win32"):
         return ()
-    return tuple((run(["ps", "-o", "args=", "-p", str(pid)]) or "").split())
+    return tuple((run_tool(["ps", "-o", "args=", "-p", str(pid)]) or "").split())
 
 
-def run(command: list[str]) -> str | None:
+def run_tool(command: list[str]) -> str | None:
     """Run a tool of the system and return what it says; None where there is no such tool."""
     try:
         done = subprocess.run(  # noqa: S603 -- a fixed command, and a path that is an argument
@@ -79,7 +79,7 @@ def run(command: list[str]) -> str | None:
     return done.stdout
 
 
-def lines(path: Path) -> list[str]:
+def read_lines(path: Path) -> list[str]:
     """Return the lines of a small file of the system, none where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -87,7 +87,7 @@ def lines(path: Path) -> list[str]:
         return []
 
 
-def number(value: Any) -> float | None:
+def parse_number(value: Any) -> float | None:
     """Return a number that was stored as one or as text."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
@@ -97,19 +97,19 @@ def number(value: Any) -> float | None:
         return None
 
 
-def _exists(pid: int) -> bool:
+def _has_process(pid: int) -> bool:
     if sys.platform == "win32":
-        return _exists_on_windows(pid)
+        return _has_windows_process(pid)
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         pass
-    return _stat_fields(pid)[:1] not in (["Z"], ["X"])
+    return _read_stat_fields(pid)[:1] not in (["Z"], ["X"])
 
 
-def _exists_on_windows(pid: int) -> bool:
+def _has_windows_process(pid: int) -> bool:
     if sys.platform != "win32":
         return False
     import _winapi  # noqa: PLC0415 -- there on Windows alone
@@ -121,35 +121,35 @@ def _exists_on_windows(pid: int) -> bool:
     except OSError:
         return False
     try:
-        return _winapi.GetExitCodeProcess(process) == _STILL_ACTIVE
+        return _winapi.GetExitCodeProcess(process) == _STILL_ACTIVE_CODE
     finally:
         _winapi.CloseHandle(process)
 
 
-def _starts(pid: int) -> list[tuple[float, float]]:
+def _list_start_times(pid: int) -> list[tuple[float, float]]:
     """Return the start of a process in every way that it may be recorded, each with a tolerance."""
-    fields = _stat_fields(pid)
+    fields = _read_stat_fields(pid)
     if fields:
         ticks = int(fields[19])
-        epoch = _boot_time() + ticks / os.sysconf("SC_CLK_TCK")
+        epoch = _get_boot_time() + ticks / os.sysconf("SC_CLK_TCK")
         return [(ticks, 0), (epoch, _START_TOLERANCE_S), (epoch * 100, _START_TOLERANCE_S * 100)]
     if sys.platform == "win32":
         return []
-    answer = run(["ps", "-o", "lstart=", "-p", str(pid)])
+    answer = run_tool(["ps", "-o", "lstart=", "-p", str(pid)])
     with suppress(ValueError):
         epoch = time.mktime(time.strptime((answer or "").strip(), "%a %b %d %H:%M:%S %Y"))
         return [(epoch, _START_TOLERANCE_S), (epoch * 100, _START_TOLERANCE_S * 100)]
     return []
 
 
-def _stat_fields(pid: int) -> list[str]:
+def _read_stat_fields(pid: int) -> list[str]:
     """Return what Linux says of a process after its name: state first, start in ticks as 19."""
-    text = "".join(lines(PROC / str(pid) / "stat"))
+    text = "".join(read_lines(PROC_FOLDER / str(pid) / "stat"))
     return text.rpartition(")")[2].split()
 
 
-def _boot_time() -> float:
-    for line in lines(PROC / "stat"):
+def _get_boot_time() -> float:
+    for line in read_lines(PROC_FOLDER / "stat"):
         if line.startswith("btime "):
             return float(line.split()[1])
     return 0.0

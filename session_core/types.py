@@ -17,14 +17,14 @@ HomeKind = Literal["own", "hermes", "absent"]
 LinkKind = Literal["continuation", "branch", "delegate", "other"]
 """What `parent_session_id` means; only a continuation is the same conversation."""
 
-View = Literal["live", "full"]
+MessageView = Literal["live", "full"]
 """Live rows alone, or compacted ones too; rewound rows are in neither."""
 
-Status = Literal["open", "ended", "archived", "all"]
-Order = Literal["recent", "started", "size"]
-Mode = Literal["words", "substring"]
-Per = Literal["conversation", "message"]
-Matched = Literal["all", "prefix", "any", "substring", "text"]
+SessionStatus = Literal["open", "ended", "archived", "all"]
+SessionOrder = Literal["recent", "started", "size"]
+SearchMode = Literal["words", "substring"]
+SearchUnit = Literal["conversation", "message"]
+MatchMode = Literal["all", "prefix", "any", "substring", "text"]
 
 
 class SessionRow(TypedDict, total=False):
@@ -115,7 +115,7 @@ class Revision(NamedTuple):
     ended_at: float | None
 
 
-class Appended(int):
+class AppendResult(int):
     """The id of an appended message, with the revision of its session before and after."""
 
     before: Revision
@@ -139,7 +139,7 @@ class Appended(int):
 
 
 @dataclass(frozen=True, slots=True)
-class AppendedMany:
+class AppendManyResult:
     """The ids of appended messages, with the revision of their session before and after."""
 
     ids: tuple[int, ...]
@@ -171,7 +171,7 @@ class SessionFilter:
     ids: tuple[str, ...] | None = None
     words: str | None = None
     source: tuple[str, ...] | None = None
-    status: Status | None = None
+    status: SessionStatus | None = None
     project: str | None = None
     started_after: float | None = None
     started_before: float | None = None
@@ -228,7 +228,7 @@ class SessionSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MessageWindow:
     """Some messages of a session in the order of their ids, and whether there are more."""
 
     messages: list[MessageRow]
@@ -237,7 +237,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewound:
+class RewindResult:
     """What a rewind took back."""
 
     target: MessageRow
@@ -247,7 +247,7 @@ class Rewound:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SearchHit:
     """One found message, with its conversation."""
 
     session_id: str
@@ -268,8 +268,8 @@ class SearchResult:
     the cursor goes on from there.
     """
 
-    hits: list[Hit]
-    matched: Matched
+    hits: list[SearchHit]
+    matched: MatchMode
     searched_back_to: float | None = None
     next_cursor: str | None = None
 
@@ -278,7 +278,7 @@ EventType = Literal["message", "session_started", "session_ended"]
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SessionEvent:
     """Something that was committed."""
 
     type: EventType
@@ -292,10 +292,10 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class EventPage:
     """What was committed since a cursor; after a gap, list again."""
 
-    events: list[Event]
+    events: list[SessionEvent]
     cursor: str
     gap: bool = False
 
@@ -337,7 +337,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
+class RawText:
     """Text that is no UTF-8, as it is stored."""
 
     stored: bytes
@@ -347,7 +347,7 @@ class Raw:
 
 
 @dataclass(frozen=True, slots=True)
-class Images:
+class RowImages:
     """Rows of one table as they are stored.
 
     A table without a primary key has its row ids among the columns. Rows that are `shared` are
@@ -366,28 +366,28 @@ class Images:
     def pack(self) -> list[Any]:
         """Return it as JSON in which bytes may stand."""
         rows: Any = self.rows
-        if any(Raw in map(type, row) for row in rows):
-            rows = [[_packed(value) for value in row] for row in rows]
+        if any(RawText in map(type, row) for row in rows):
+            rows = [[_pack_value(value) for value in row] for row in rows]
         return [self.table, self.columns, rows, self.shared, self.of]
 
     @classmethod
     def unpack(cls, packed: Sequence[Any]) -> Self:
         """Return what was packed."""
         table, columns, rows, shared, of = packed
-        whole = tuple(tuple(map(_unpacked, row)) for row in rows)
+        whole = tuple(tuple(map(_unpack_value, row)) for row in rows)
         return cls(table, tuple(columns), whole, shared, of)
 
 
-def _packed(value: Any) -> Any:
-    return {"raw": value.stored} if isinstance(value, Raw) else value
+def _pack_value(value: Any) -> Any:
+    return {"raw": value.stored} if isinstance(value, RawText) else value
 
 
-def _unpacked(value: Any) -> Any:
-    return Raw(value["raw"]) if isinstance(value, dict) else value
+def _unpack_value(value: Any) -> Any:
+    return RawText(value["raw"]) if isinstance(value, dict) else value
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class RowMismatch:
     """A row that was not put back, or with `column` a value of one that was, and why."""
 
     table: str
@@ -397,20 +397,20 @@ class Misfit:
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class PutResult:
     """What became of rows that were put back."""
 
     inserted: int = 0
     present: int = 0
     """Rows that were there already, as they were."""
-    refused: tuple[Misfit, ...] = ()
-    emptied: tuple[Misfit, ...] = ()
+    refused: tuple[RowMismatch, ...] = ()
+    emptied: tuple[RowMismatch, ...] = ()
     dropped_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By table, what this schema has no column for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Vacuumed:
+class VacuumResult:
     """What the database and its log take on the disk before and after."""
 
     before_bytes: int
@@ -418,7 +418,7 @@ class Vacuumed:
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class InventoryItem:
     """One session in the inventory of a home: what decides about it, and none of its text."""
 
     id: str
@@ -445,7 +445,7 @@ class Stock:
 
 
 @dataclass(frozen=True, slots=True)
-class Orphans:
+class OrphanRows:
     """Rows of a table that belong to a session which is not there."""
 
     table: str
@@ -481,10 +481,10 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class HomeFacts:
     """What is known of a home beside its sessions."""
 
-    orphans: tuple[Orphans, ...]
+    orphans: tuple[OrphanRows, ...]
     claims: tuple[Claim, ...]
     weeks: tuple[int, ...]
     """About how many messages came in each of the last weeks, this one first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.hermes_schema import cjk_statements
+from tests.hermes_schema import list_cjk_statements
 from tests.homes import connect
 
 INDEX, TOKENIZER = "messages_fts_cjk", "cjk_unicode61"
@@ -20,7 +20,7 @@ def add_cjk_index(path: Path) -> None:
     """
     with connect(path) as connection:
         connection.execute("BEGIN")
-        for statement in cjk_statements("unicode61"):
+        for statement in list_cjk_statements("unicode61"):
             connection.execute(statement)
         connection.execute(f"INSERT INTO {INDEX}({INDEX}) VALUES ('rebuild')")  # noqa: S608
         connection.execute("COMMIT")

@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Decide before the first connection."""
-    _sqlite3.choose(config.getoption("--sqlite"))
+    _sqlite3.choose_sqlite(config.getoption("--sqlite"))
 
 
 @pytest.hookimpl(wrapper=True)

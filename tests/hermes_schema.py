@@ -275,34 +275,34 @@ _PEOPLE = (
 )
 
 
-def statements(schema: int, layout: int) -> Iterator[str]:
+def list_statements(schema: int, layout: int) -> Iterator[str]:
     """Return what makes an empty database, one statement after the other."""
     for name, lines in _TABLES.items():
-        body = ",\n    ".join(_since(lines, schema))
+        body = ",\n    ".join(_select_since(lines, schema))
         if body:
             mode = "billing_mode, task" if schema >= 22 else "billing_mode"
             yield f"CREATE TABLE {name} (\n    {body.replace('{mode}', mode)}\n)"
-    yield from (f"CREATE {index}" for index in _since(_INDEXES, schema))
+    yield from (f"CREATE {index}" for index in _select_since(_INDEXES, schema))
     if schema >= 30:
         yield _DISPLAY_ORDER.strip()
     if layout == 0:
         for fts, tokenize in (("messages_fts", ""), ("messages_fts_trigram", _TRIGRAM)):
-            yield from _split(_INLINE.format(fts=fts, tokenize=tokenize))
+            yield from _split_script(_INLINE.format(fts=fts, tokenize=tokenize))
     else:
-        yield from _external(layout)
+        yield from _list_external_indexes(layout)
 
 
-def cjk_statements(tokenizer: str) -> Iterator[str]:
+def list_cjk_statements(tokenizer: str) -> Iterator[str]:
     """Return what adds the index of a native tokenizer, which leaves out the rows of tools."""
     yield _CJK_VIEW
     options = {"source": "messages_fts_cjk_src", "tokenize": f", tokenize='{tokenizer}'"}
     columns = ["content", "tool_name", "tool_calls"]
     rows = "{row}.role <> 'tool'"
-    for statement in _index("messages_fts_cjk", columns, rows, options, prefix=False):
+    for statement in _create_index("messages_fts_cjk", columns, rows, options, prefix=False):
         yield statement.replace("'fts_rebuild_", "'fts_cjk_rebuild_")
 
 
-def _external(layout: int) -> Iterator[str]:
+def _list_external_indexes(layout: int) -> Iterator[str]:
     """Words from all rows; trigrams without the rows of tools, cron jobs and subagents."""
     prefix = layout >= 3
     people = _PEOPLE if prefix else "1"
@@ -310,21 +310,23 @@ def _external(layout: int) -> Iterator[str]:
         yield _WORDS_VIEW.format(content=_PREFIX.format(row="m"))
     yield _TRIGRAM_VIEW.format(people=people.format(row="m"))
     words = {"source": "messages_fts_src" if prefix else "messages", "tokenize": ""}
-    yield from _index("messages_fts", ["content", "tool_name", "tool_calls"], "1", words, prefix)
+    yield from _create_index(
+        "messages_fts", ["content", "tool_name", "tool_calls"], "1", words, prefix
+    )
     grams = {"source": "messages_fts_trigram_src", "tokenize": _TRIGRAM}
     columns = ["content", "tool_name"] + ([] if prefix else ["tool_calls"])
     rows = f"{{row}}.role <> 'tool' AND {people}"
-    yield from _index("messages_fts_trigram", columns, rows, grams, prefix=False)
+    yield from _create_index("messages_fts_trigram", columns, rows, grams, prefix=False)
 
 
-def _index(
+def _create_index(
     fts: str, columns: list[str], rows: str, options: dict[str, str], prefix: bool
 ) -> Iterator[str]:
     def values(row: str) -> str:
         content = _PREFIX.format(row=row) if prefix else f"{row}.content"
         return ", ".join([content, *(f"{row}.{name}" for name in columns[1:])])
 
-    yield from _split(
+    yield from _split_script(
         _EXTERNAL.format(
             fts=fts,
             columns=", ".join(columns),
@@ -338,13 +340,13 @@ def _index(
     )
 
 
-def _split(script: str) -> list[str]:
+def _split_script(script: str) -> list[str]:
     return [part.strip() for part in script.split(";\nCREATE")[:1]] + [
         f"CREATE{part}".strip() for part in script.split(";\nCREATE")[1:]
     ]
 
 
-def _since(lines: str, schema: int) -> list[str]:
+def _select_since(lines: str, schema: int) -> list[str]:
     """Return the lines that there are in a schema, without their numbers."""
     pairs = (line.strip().split(" ", 1) for line in lines.strip().splitlines())
     return [text for since, text in pairs if int(since) <= schema]

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from session_core import _sqlite3
-from session_core.state.sqlite.connection import file_uri
-from session_core.state.sqlite.opening import create
-from tests.hermes_schema import statements
+from session_core.state.sqlite.connection import make_file_uri
+from session_core.state.sqlite.opening import create_database
+from tests.hermes_schema import list_statements
 
 SCHEMAS = range(16, 31)
 
 
-def hermes_database(
+def make_hermes_database(
     path: Path, schema: int = 22, *, fts_layout: int | None = None, null_flags: bool = False
 ) -> None:
     """Make an empty database as Hermes does.
@@ -37,7 +37,7 @@ def hermes_database(
     with connect(path, mode="rwc") as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("BEGIN")
-        for statement in statements(schema, layout):
+        for statement in list_statements(schema, layout):
             strict = "active INTEGER NOT NULL"
             connection.execute(
                 statement.replace(strict, "active INTEGER") if null_flags else statement
@@ -50,15 +50,15 @@ def hermes_database(
         connection.execute("COMMIT")
 
 
-def own_database(path: Path) -> None:
+def make_own_database(path: Path) -> None:
     """Make an empty database of our own."""
-    create(path, 5.0)
+    create_database(path, 5.0)
 
 
 @contextmanager
 def connect(path: Path, mode: str = "rw") -> Iterator[_sqlite3.Connection]:
     """Open a plain connection and close it at the end."""
-    connection = _sqlite3.connect(file_uri(path, f"mode={mode}"), busy_timeout_s=5)
+    connection = _sqlite3.connect(make_file_uri(path, f"mode={mode}"), busy_timeout_s=5)
     try:
         connection.execute("PRAGMA foreign_keys=ON")
         yield connection
@@ -69,7 +69,7 @@ def connect(path: Path, mode: str = "rw") -> Iterator[_sqlite3.Connection]:
 def add_session(connection: _sqlite3.Connection, session_id: str, **columns: Any) -> str:
     """Insert a session row; columns that this schema has not are left out."""
     row = {"id": session_id, "source": "cli", "started_at": time.time(), **columns}
-    _insert(connection, "sessions", row)
+    _insert_row(connection, "sessions", row)
     return session_id
 
 
@@ -86,7 +86,7 @@ def add_message(
     calls = row.get("tool_calls")
     if _is_json(calls):
         row["tool_calls"] = json.dumps(calls)
-    message_id = _insert(connection, "messages", row)
+    message_id = _insert_row(connection, "messages", row)
     if row.get("active", 1):
         connection.execute(
             "UPDATE sessions SET message_count = message_count + 1,"
@@ -96,7 +96,7 @@ def add_message(
     return message_id
 
 
-def fill(
+def fill_database(
     path: Path, sessions: int = 12, messages: int = 10, *, seed: int = 0, start: float = 1.7e9
 ) -> list[str]:
     """Add conversations of several sources, scripts and shapes; return their ids, oldest first."""
@@ -104,12 +104,12 @@ def fill(
     with connect(path) as connection:
         connection.execute("BEGIN")
         ids = [
-            _conversation(connection, f"fill_{seed}_{number:05}", number, start)
+            _add_conversation(connection, f"fill_{seed}_{number:05}", number, start)
             for number in range(sessions)
         ]
         for number, session_id in enumerate(ids):
             for turn in range(messages):
-                _turn(connection, chance, session_id, turn, start + number * 3600 + turn)
+                _add_turn(connection, chance, session_id, turn, start + number * 3600 + turn)
         connection.execute("COMMIT")
     return ids
 
@@ -125,7 +125,7 @@ TEXTS = (
 )
 
 
-def _conversation(
+def _add_conversation(
     connection: _sqlite3.Connection, session_id: str, number: int, start: float
 ) -> str:
     at = start + number * 3600
@@ -143,7 +143,7 @@ def _conversation(
     )
 
 
-def _turn(
+def _add_turn(
     connection: _sqlite3.Connection, chance: random.Random, session_id: str, turn: int, at: float
 ) -> None:
     """Add one message: asked, calling a tool, the tool's, answered."""
@@ -162,7 +162,7 @@ def _turn(
         add_message(connection, session_id, "assistant", text, timestamp=at, reasoning="because")
 
 
-def _insert(connection: _sqlite3.Connection, table: str, row: dict[str, Any]) -> int:
+def _insert_row(connection: _sqlite3.Connection, table: str, row: dict[str, Any]) -> int:
     listed = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
     known = {name for (name,) in listed}
     row = {name: value for name, value in row.items() if name in known}

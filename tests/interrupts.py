@@ -10,7 +10,9 @@ from typing import Any
 WAIT_S = 20.0
 
 
-def raising(at: int, places: tuple[str, ...]) -> Callable[[FrameType, str, Any], None]:
+def make_interrupting_profiler(
+    at: int, places: tuple[str, ...]
+) -> Callable[[FrameType, str, Any], None]:
     """Return a profiler that raises what Ctrl-C raises at the nth place of these files, once.
 
     A signal handler is run where a function begins and where a call is over.
@@ -27,7 +29,7 @@ def raising(at: int, places: tuple[str, ...]) -> Callable[[FrameType, str, Any],
     return profile
 
 
-def another_thread(step: Callable[[], object]) -> None:
+def run_beside_thread(step: Callable[[], object]) -> None:
     """Run a step in a thread of its own, which must come to an end."""
     failed: list[BaseException] = []
 

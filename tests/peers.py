@@ -27,33 +27,33 @@ class PeerMissing(Exception):
 
 def peer_python(name: str, requirement: str, *, versions: Sequence[str] = VERSIONS) -> Path:
     """Return the Python of the environment `name` that has `requirement`; make it if need be."""
-    folder = peers_folder() / name
-    python = _python_in(folder)
+    folder = get_peers_folder() / name
+    python = _find_python(folder)
     if not python.exists():
-        _make(folder, requirement, base_python(versions))
+        _make_environment(folder, requirement, find_base_python(versions))
     return python
 
 
-def peers_folder() -> Path:
+def get_peers_folder() -> Path:
     """Return where the environments are."""
     return Path(os.environ.get("MCP_SESSIONS_PEERS") or ROOT / ".peers").absolute()
 
 
-def pythons(versions: Sequence[str]) -> dict[str, str]:
+def list_pythons(versions: Sequence[str]) -> dict[str, str]:
     """Return the Pythons of these versions that are here, by version."""
-    found = ((version_of(command), command) for command in _candidates(versions))
+    found = ((read_version(command), command) for command in _list_candidates(versions))
     return {version: command for version, command in found if version in versions}
 
 
-def base_python(versions: Sequence[str] = VERSIONS) -> str:
+def find_base_python(versions: Sequence[str] = VERSIONS) -> str:
     """Return a Python of one of these versions, this one if it is."""
-    for command in _candidates(versions):
-        if version_of(command) in versions:
+    for command in _list_candidates(versions):
+        if read_version(command) in versions:
             return command
     raise PeerMissing(f"the peers need Python {' or '.join(versions)}; install one of them")
 
 
-def peer_environment(home: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+def make_peer_environment(home: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return an environment in which a peer finds nobody's home but this one."""
     kept = ("PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR")
     env = {name: os.environ[name] for name in kept if name in os.environ}
@@ -61,7 +61,7 @@ def peer_environment(home: Path, extra: Mapping[str, str] | None = None) -> dict
     return env | own | dict(extra or {})
 
 
-def run(command: list[str], requirement: str, *, path: Path | None = None) -> None:
+def run_command(command: list[str], requirement: str, *, path: Path | None = None) -> None:
     """Run a step of an installation; programs of the folder `path` are found first.
 
     Raises:
@@ -74,7 +74,7 @@ def run(command: list[str], requirement: str, *, path: Path | None = None) -> No
         raise PeerMissing(f"{requirement} could not be installed:\n{reason}")
 
 
-def build(folder: Path, fill: Callable[[Path], None]) -> None:
+def build_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     """Build it beside its place and move it there, so that it is whole or not there at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
@@ -89,7 +89,7 @@ def build(folder: Path, fill: Callable[[Path], None]) -> None:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def _candidates(versions: Sequence[str]) -> Iterator[str]:
+def _list_candidates(versions: Sequence[str]) -> Iterator[str]:
     yield sys.executable
     for version in versions:
         found = shutil.which(f"python{version}")
@@ -105,7 +105,7 @@ def _is_of_pyenv(folder: Path) -> bool:
     return folder.name == "shims" and (folder.parent / "versions").is_dir()
 
 
-def version_of(command: str) -> str | None:
+def read_version(command: str) -> str | None:
     """Return the version of a Python that can make environments, None where it is none."""
     code = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2])"
     asked = [command, "-c", code]
@@ -113,14 +113,14 @@ def version_of(command: str) -> str | None:
     return answer.stdout.strip() if answer.returncode == 0 else None
 
 
-def _make(folder: Path, requirement: str, base: str) -> None:
+def _make_environment(folder: Path, requirement: str, base: str) -> None:
     def fill(building: Path) -> None:
-        run([base, "-m", "venv", str(building)], requirement)
+        run_command([base, "-m", "venv", str(building)], requirement)
         install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", requirement]
-        run([str(_python_in(building)), *install], requirement)
+        run_command([str(_find_python(building)), *install], requirement)
 
-    build(folder, fill)
+    build_folder(folder, fill)
 
 
-def _python_in(folder: Path) -> Path:
+def _find_python(folder: Path) -> Path:
     return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")

@@ -17,8 +17,8 @@ import anyio.lowlevel
 import pytest
 
 from session_core.aio import WorkerThreads
-from session_core.event_loops import loop_beside
-from session_core.hooks.calls import Call
+from session_core.event_loops import get_waiting_loop
+from session_core.hooks.calls import IsolatedCall
 from tests.lifecycle.runtimes import becomes
 
 pytestmark = pytest.mark.anyio
@@ -137,7 +137,7 @@ async def test_call_within_a_call_does_not_queue(anyio_backend: str) -> None:
         backends.append(await threads.run(lambda: anyio_backend))
 
     def outer() -> str | None:
-        return Call(hook, 20.0, loop_beside()).wait()
+        return IsolatedCall(hook, 20.0, get_waiting_loop()).wait()
 
     with anyio.fail_after(30):
         assert await threads.run(outer) is None
@@ -195,7 +195,7 @@ async def test_own_loop_of_a_call_is_recognised() -> None:
         await anyio.lowlevel.checkpoint()
         ended.append(True)
 
-    call = Call(hook, 20.0)
+    call = IsolatedCall(hook, 20.0)
     assert call.wait() is None
     assert ended == [True]
 

@@ -47,7 +47,7 @@ def test_every_method_of_the_contract_is_there_with_its_signature(name: str) -> 
 async def test_a_conversation_is_written_and_read(db: AsyncSessionDB) -> None:
     await db.create_session("s", "cli", model="m")
     done = await db.append_message("s", role="user", content="hello")
-    assert done.after == await db.revision("s")
+    assert done.after == await db.get_revision("s")
     assert [row["content"] for row in await db.get_messages("s")] == ["hello"]
     assert [line.id for line in (await db.list_sessions()).items] == ["s"]
 
@@ -269,20 +269,20 @@ async def test_a_time_to_follow_that_makes_no_sense_is_invalid_input(
     db: AsyncSessionDB, timeout_s: Any
 ) -> None:
     with pytest.raises(InvalidInput, match="timeout_s"):
-        await db.changes(timeout_s=timeout_s)
+        await db.read_changes(timeout_s=timeout_s)
 
 
 async def test_one_who_follows_waits_while_everybody_is_kept_out(home_path: Path) -> None:
     db = Shut(home_path / "state.db")
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.create_session("s", "cli")
     async with AsyncSessionDB(db) as wrapped:
         db.busy = 1
         with pytest.raises(Busy):
-            await wrapped.changes(cursor)
+            await wrapped.read_changes(cursor)
         db.busy = 2
         with anyio.fail_after(20):
-            seen = await wrapped.changes(cursor, timeout_s=30)
+            seen = await wrapped.read_changes(cursor, timeout_s=30)
         assert [event.session_id for event in seen.events] == ["s"]
 
 
@@ -295,4 +295,4 @@ class Shut(SessionDB):
         if self.busy:
             self.busy -= 1
             raise Busy("a writer keeps everybody out")
-        return super()._look(*args)
+        return super()._read_changes(*args)

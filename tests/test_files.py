@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from session_core._atomic import (
-    _trusted_owners,
-    exclusive,
-    name_aside,
+    _list_trusted_owners,
+    delete_leftovers,
+    hold_file_lock,
     read_file,
-    set_aside,
-    sweep,
+    rename_broken_file,
+    reserve_broken_name,
     sync_folder,
     write_atomic,
 )
@@ -45,11 +45,11 @@ def write_to(path: Path, home: Path) -> None:
 
 
 def set_aside_at(path: Path, home: Path) -> None:
-    set_aside(path, NOW, home)
+    rename_broken_file(path, NOW, home)
 
 
 def name_aside_of(path: Path, home: Path) -> None:
-    name_aside(path, NOW, home)
+    reserve_broken_name(path, NOW, home)
 
 
 def make_odd(path: Path, kind: str) -> None:
@@ -184,10 +184,10 @@ def test_trusted_owners_depend_on_home(tmp_path: Path) -> None:
     inside, outside = tmp_path / "home" / "sessions", tmp_path / "outside"
     inside.mkdir(parents=True)
     owner = tmp_path.stat().st_uid
-    assert _trusted_owners(tmp_path / "home", inside, owner + 1) == {owner, owner + 1}
-    assert _trusted_owners(tmp_path / "home", inside, 0) == {owner, 0}
-    assert _trusted_owners(tmp_path / "home", outside, owner + 1) == {owner, owner + 1}
-    assert _trusted_owners(tmp_path / "home", outside, 0) == {owner}
+    assert _list_trusted_owners(tmp_path / "home", inside, owner + 1) == {owner, owner + 1}
+    assert _list_trusted_owners(tmp_path / "home", inside, 0) == {owner, 0}
+    assert _list_trusted_owners(tmp_path / "home", outside, owner + 1) == {owner, owner + 1}
+    assert _list_trusted_owners(tmp_path / "home", outside, 0) == {owner}
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root gives files away")
@@ -267,7 +267,7 @@ def test_file_swapped_while_opened_is_refused(path: Path, monkeypatch: pytest.Mo
 def test_lock_through_link_is_refused(path: Path, tmp_path: Path) -> None:
     lock = path.with_name(".sessions.lock")
     lock.symlink_to(tmp_path / "made")
-    with pytest.raises(OSError, match="symbolic links"), exclusive(lock):
+    with pytest.raises(OSError, match="symbolic links"), hold_file_lock(lock):
         pass
     assert not (tmp_path / "made").exists()
 
@@ -326,7 +326,7 @@ def test_a_write_that_is_killed_leaves_the_old_file_and_what_is_swept(path: Path
     left = [name for name in names(path) if name != "sessions.json"]
     assert len(left) == 1
     made_at = (path.parent / left[0]).stat().st_mtime
-    assert sweep(path.parent, PREFIX, older_than_s=60, now=made_at + 61) == 1
+    assert delete_leftovers(path.parent, PREFIX, older_than_s=60, now=made_at + 61) == 1
     assert names(path) == ["sessions.json"]
 
 
@@ -338,17 +338,17 @@ def test_only_old_files_with_the_prefix_are_swept(path: Path) -> None:
         (path.parent / name).touch()
         os.utime(path.parent / name, (NOW - 61, NOW - 61))
     os.utime(path.parent / ".sessions_b.tmp", (NOW - 60, NOW - 60))
-    assert sweep(path.parent, PREFIX, older_than_s=60, now=NOW) == 1
+    assert delete_leftovers(path.parent, PREFIX, older_than_s=60, now=NOW) == 1
     assert names(path) == [".other_a.tmp", ".sessions_a", ".sessions_b.tmp", "a.tmp"]
 
 
 def test_a_prefix_is_no_pattern(path: Path) -> None:
     (path.parent / "xa.tmp").touch()
-    assert sweep(path.parent, "[x]", older_than_s=-10, now=NOW * 2) == 0
+    assert delete_leftovers(path.parent, "[x]", older_than_s=-10, now=NOW * 2) == 0
 
 
 def test_a_folder_that_is_missing_has_nothing_to_sweep(tmp_path: Path) -> None:
-    assert sweep(tmp_path / "none", PREFIX, older_than_s=0, now=NOW) == 0
+    assert delete_leftovers(tmp_path / "none", PREFIX, older_than_s=0, now=NOW) == 0
 
 
 # What is broken
@@ -356,7 +356,7 @@ def test_a_folder_that_is_missing_has_nothing_to_sweep(tmp_path: Path) -> None:
 
 def test_a_broken_file_is_set_aside_as_it_is(path: Path) -> None:
     path.write_bytes(b"{broken")
-    aside = set_aside(path, NOW)
+    aside = rename_broken_file(path, NOW)
     assert aside.read_bytes() == b"{broken"
     assert aside.name.startswith("sessions.json.broken-2023111")
     assert names(path) == [aside.name]
@@ -365,7 +365,7 @@ def test_a_broken_file_is_set_aside_as_it_is(path: Path) -> None:
 def test_two_files_of_one_second_are_both_set_aside(path: Path) -> None:
     for text in (b"1", b"2", b"3"):
         path.write_bytes(text)
-        set_aside(path, NOW)
+        rename_broken_file(path, NOW)
     assert sorted(entry.read_bytes() for entry in path.parent.iterdir()) == [b"1", b"2", b"3"]
 
 
@@ -374,7 +374,7 @@ def test_a_link_to_a_broken_file_stays_for_the_next_one(path: Path, tmp_path: Pa
     target = tmp_path / "real.json"
     target.write_bytes(b"{broken")
     path.symlink_to(target)
-    aside = set_aside(path, NOW, tmp_path)
+    aside = rename_broken_file(path, NOW, tmp_path)
     assert (aside.parent, aside.read_bytes()) == (tmp_path, b"{broken")
     write_atomic(path, [b"new"], prefix=PREFIX, home=tmp_path)
     assert target.read_bytes() == b"new"
@@ -382,7 +382,7 @@ def test_a_link_to_a_broken_file_stays_for_the_next_one(path: Path, tmp_path: Pa
 
 def test_a_file_that_is_gone_cannot_be_set_aside(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        set_aside(path, NOW)
+        rename_broken_file(path, NOW)
 
 
 def test_a_folder_that_is_gone_cannot_be_synced(tmp_path: Path) -> None:

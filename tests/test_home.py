@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from session_core import active_profile, find_home, profiles
-from session_core.home import Home, looks_like_hermes
+from session_core import find_active_profile, find_home, list_profiles
+from session_core.home import Home, is_hermes_home
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="homes of other platforms")
 
@@ -60,7 +60,7 @@ def test_a_hermes_home_is_found_by_its_database_or_one_of_its_files(
 def test_an_empty_hermes_folder_is_none(tmp_path: Path) -> None:
     (tmp_path / ".hermes" / "logs").mkdir(parents=True)
     assert find_home(None, {"HOME": str(tmp_path)}).path != tmp_path / ".hermes"
-    assert not looks_like_hermes(tmp_path / ".hermes")
+    assert not is_hermes_home(tmp_path / ".hermes")
 
 
 @pytest.mark.requirement("faces:found")
@@ -105,7 +105,7 @@ def test_a_hermes_folder_that_may_not_be_looked_into_counts_as_one() -> None:
         hermes_home(user / ".hermes").chmod(0)
         with _as_nobody():
             assert find_home(None, {"HOME": str(user)}).path == user / ".hermes"
-            assert looks_like_hermes(user / ".hermes")
+            assert is_hermes_home(user / ".hermes")
         (user / ".hermes").chmod(0o700)
 
 
@@ -125,31 +125,31 @@ def _as_nobody() -> Iterator[None]:
 @pytest.mark.requirement("faces:found")
 def test_a_file_in_place_of_the_home_is_no_hermes_home(tmp_path: Path) -> None:
     (tmp_path / ".hermes").write_text("a file")
-    assert not looks_like_hermes(tmp_path / ".hermes")
+    assert not is_hermes_home(tmp_path / ".hermes")
     assert find_home(None, {"HOME": str(tmp_path)}).path != tmp_path / ".hermes"
 
 
 @pytest.mark.requirement("faces:profiles-found")
 def test_the_profile_in_which_hermes_starts_is_known_and_not_followed(tmp_path: Path) -> None:
-    assert active_profile(tmp_path) is None
+    assert find_active_profile(tmp_path) is None
     (tmp_path / "profiles" / "work").mkdir(parents=True)
     (tmp_path / "config.yaml").touch()
     for text, name in (("work\n", "work"), (" \n", None), ("x" * 5_000, "x" * 200)):
         (tmp_path / "active_profile").write_text(text)
-        assert active_profile(tmp_path) == name
+        assert find_active_profile(tmp_path) == name
     assert find_home(tmp_path).path == tmp_path
     (tmp_path / "active_profile").unlink()
     (tmp_path / "active_profile").mkdir()
-    assert active_profile(tmp_path) is None
+    assert find_active_profile(tmp_path) is None
 
 
 @pytest.mark.requirement("faces:profiles-found")
 def test_profiles_are_homes_below_the_root(tmp_path: Path) -> None:
-    assert profiles(tmp_path) == {"default": tmp_path}
+    assert list_profiles(tmp_path) == {"default": tmp_path}
     for name in ("work", "home", "default"):
         (tmp_path / "profiles" / name).mkdir(parents=True)
     (tmp_path / "profiles" / "a file").touch()
-    found = profiles(tmp_path)
+    found = list_profiles(tmp_path)
     assert list(found) == ["default", "home", "work"]
     assert found["default"] == tmp_path
     assert found["work"] == tmp_path / "profiles" / "work"

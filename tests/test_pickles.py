@@ -18,13 +18,14 @@ import pytest
 import mcp_serve
 import session_core
 from session_core import (
-    Appended,
+    AppendResult,
     Busy,
+    CompressionLimits,
     GatewayConfig,
-    Limits,
     NotCompressed,
     NotFound,
     Page,
+    PlanRequest,
     Platform,
     Revision,
     SessionEntry,
@@ -32,7 +33,6 @@ from session_core import (
     SessionResetPolicy,
     SessionSource,
     TitleTaken,
-    Wanted,
 )
 
 COPIES: dict[str, Callable[[Any], Any]] = {
@@ -50,8 +50,8 @@ COPIES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 def test_an_id_keeps_its_revisions_when_it_is_copied(copied: Callable[[Any], Any]) -> None:
     before, after = Revision(0, 0, 0, 0, None), Revision(7, 1, 0, 0, None)
-    again = copied(Appended(7, before, after))
-    assert (type(again), again, again.before, again.after) == (Appended, 7, before, after)
+    again = copied(AppendResult(7, before, after))
+    assert (type(again), again, again.before, again.after) == (AppendResult, 7, before, after)
 
 
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
@@ -75,9 +75,9 @@ SERVICES = {
 """Public classes that hold a database, a file or a lock."""
 
 MADE: dict[str, Any] = {
-    "Appended": Appended(7, Revision(0, 0, 0, 0, None), Revision(7, 1, 0, 0, None)),
+    "Appended": AppendResult(7, Revision(0, 0, 0, 0, None), Revision(7, 1, 0, 0, None)),
     "GatewayConfig": GatewayConfig(sessions_dir=Path("x"), of_the_future=5),
-    "Limits": Limits(),
+    "Limits": CompressionLimits(),
     "Page": Page([1, 2], "next"),
     "Platform": Platform.TELEGRAM,
     "SessionEntry": SessionEntry.from_dict(
@@ -91,7 +91,7 @@ MADE: dict[str, Any] = {
     "SessionFilter": SessionFilter(project="x"),
     "SessionResetPolicy": SessionResetPolicy(mode="idle"),
     "SessionSource": SessionSource("telegram", "42", extra={"of_the_future": 5}),
-    "Wanted": Wanted("sessions"),
+    "Wanted": PlanRequest("sessions"),
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from session_core import Holder, presence, processes
-from tests.homes import connect, hermes_database
+from tests.homes import connect, make_hermes_database
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -53,7 +53,7 @@ def process(*arguments: str, **environ: str) -> Iterator[subprocess.Popen[bytes]
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     path = tmp_path / "it's a #home?" / "state.db"
-    hermes_database(path)
+    make_hermes_database(path)
     return path
 
 
@@ -71,8 +71,8 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def test_nobody_holds_a_database_that_nobody_has_open(database: Path) -> None:
-    assert presence.holders(database) == []
-    assert presence.holders(database.parent / "not there") == []
+    assert presence.list_holders(database) == []
+    assert presence.list_holders(database.parent / "not there") == []
 
 
 @LINUX
@@ -81,16 +81,18 @@ def test_another_process_that_has_it_open_is_told_by_pid_and_name(
     database: Path, mode: str
 ) -> None:
     with holding(database, mode) as child:
-        assert presence.holders(database) == [Holder(child.pid, processes.name(child.pid))]
-        assert processes.name(child.pid)
-    assert presence.holders(database) == []
+        assert presence.list_holders(database) == [
+            Holder(child.pid, processes.get_process_name(child.pid))
+        ]
+        assert processes.get_process_name(child.pid)
+    assert presence.list_holders(database) == []
 
 
 @LINUX
 def test_this_process_is_not_told(database: Path) -> None:
     with connect(database) as connection, holding(database) as child:
         connection.execute("SELECT count(*) FROM sessions").fetchone()
-        assert [holder.pid for holder in presence.holders(database)] == [child.pid]
+        assert [holder.pid for holder in presence.list_holders(database)] == [child.pid]
 
 
 @LINUX
@@ -98,7 +100,7 @@ def test_a_holder_of_a_rollback_journal_database_is_told(database: Path) -> None
     with connect(database) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
     with holding(database) as child:
-        assert [holder.pid for holder in presence.holders(database)] == [child.pid]
+        assert [holder.pid for holder in presence.list_holders(database)] == [child.pid]
 
 
 @LINUX
@@ -106,7 +108,7 @@ def test_a_holder_is_told_through_a_symlink(database: Path, tmp_path: Path) -> N
     link = tmp_path / "link.db"
     link.symlink_to(database)
     with holding(database) as child:
-        assert [holder.pid for holder in presence.holders(link)] == [child.pid]
+        assert [holder.pid for holder in presence.list_holders(link)] == [child.pid]
 
 
 @LINUX
@@ -114,9 +116,9 @@ def test_another_database_of_that_name_is_not_confused_with_it(
     database: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other" / "state.db"
-    hermes_database(other)
+    make_hermes_database(other)
     with holding(other):
-        assert presence.holders(database) == []
+        assert presence.list_holders(database) == []
 
 
 @LINUX
@@ -124,8 +126,8 @@ def test_asking_leaves_our_own_locks_alone(database: Path) -> None:
     with connect(database) as connection:
         connection.execute("BEGIN IMMEDIATE")
         before = _locks()
-        presence.holders(database)
-        presence._holders_by_probe(database)
+        presence.list_holders(database)
+        presence._find_holders_by_probe(database)
         assert _locks() == before
         assert before
 
@@ -133,27 +135,27 @@ def test_asking_leaves_our_own_locks_alone(database: Path) -> None:
 @LINUX
 def test_a_lock_is_told_by_a_probe_where_there_is_nothing_else(database: Path) -> None:
     with holding(database) as child:
-        assert presence._holders_by_probe(database) == {child.pid}
+        assert presence._find_holders_by_probe(database) == {child.pid}
         with connect(database) as connection:
             connection.execute("SELECT count(*) FROM sessions").fetchone()
-            assert presence._holders_by_probe(database) <= {0, child.pid, os.getpid()}
-    assert presence._holders_by_probe(database) == set()
+            assert presence._find_holders_by_probe(database) <= {0, child.pid, os.getpid()}
+    assert presence._find_holders_by_probe(database) == set()
 
 
 def test_a_process_lives_until_it_has_ended() -> None:
     with process("-c", _SLEEP) as child:
-        assert presence.alive(child.pid)
-    assert not presence.alive(child.pid)
-    assert not presence.alive(0)
-    assert not presence.alive(-1)
-    assert not presence.alive(2**40)
+        assert presence.is_alive(child.pid)
+    assert not presence.is_alive(child.pid)
+    assert not presence.is_alive(0)
+    assert not presence.is_alive(-1)
+    assert not presence.is_alive(2**40)
 
 
 @LINUX
 def test_a_process_that_ended_but_was_not_waited_for_does_not_live() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert not presence.alive(child.pid)
+    assert not presence.is_alive(child.pid)
     child.wait()
 
 
@@ -161,15 +163,15 @@ def test_a_process_that_ended_but_was_not_waited_for_does_not_live() -> None:
 def test_a_pid_is_told_from_one_that_was_given_again_by_its_start() -> None:
     pid = os.getpid()
     started = ticks(pid)
-    epoch = processes._boot_time() + started / os.sysconf("SC_CLK_TCK")
-    assert presence.alive(pid, started)
-    assert presence.alive(pid, str(started))
-    assert presence.alive(pid, epoch)
-    assert presence.alive(pid, None)
-    assert presence.alive(pid, "nonsense")
-    assert not presence.alive(pid, started + 1)
-    assert not presence.alive(pid, epoch - 60)
-    assert not presence.alive(pid, float("nan"))
+    epoch = processes._get_boot_time() + started / os.sysconf("SC_CLK_TCK")
+    assert presence.is_alive(pid, started)
+    assert presence.is_alive(pid, str(started))
+    assert presence.is_alive(pid, epoch)
+    assert presence.is_alive(pid, None)
+    assert presence.is_alive(pid, "nonsense")
+    assert not presence.is_alive(pid, started + 1)
+    assert not presence.is_alive(pid, epoch - 60)
+    assert not presence.is_alive(pid, float("nan"))
 
 
 @pytest.fixture
@@ -184,14 +186,14 @@ def gateway_script(tmp_path: Path) -> Path:
 @LINUX
 @pytest.mark.parametrize("name", ["gateway.pid", "gateway.lock", "gateway_state.json"])
 def test_a_gateway_that_lives_is_found(tmp_path: Path, gateway_script: Path, name: str) -> None:
-    assert presence.gateway(tmp_path) is None
+    assert presence.find_gateway(tmp_path) is None
     with process(str(gateway_script)) as child:
         record = {"pid": child.pid, "kind": "hermes-gateway", "start_time": ticks(child.pid)}
         write_json(tmp_path / name, record)
-        found = presence.gateway(tmp_path)
+        found = presence.find_gateway(tmp_path)
         assert found is not None
         assert (found.pid, found.argv[1]) == (child.pid, str(gateway_script))
-    assert presence.gateway(tmp_path) is None
+    assert presence.find_gateway(tmp_path) is None
 
 
 @LINUX
@@ -200,7 +202,7 @@ def test_a_gateway_is_found_by_a_file_with_nothing_but_its_pid(
 ) -> None:
     with process(str(gateway_script)) as child:
         (tmp_path / "gateway.pid").write_text(f"{child.pid}\n")
-        found = presence.gateway(tmp_path)
+        found = presence.find_gateway(tmp_path)
         assert found is not None
         assert found.pid == child.pid
 
@@ -213,11 +215,11 @@ def test_a_pid_that_another_program_has_now_is_no_gateway(
     with process("-c", _SLEEP) as child:
         record = {"pid": child.pid, "kind": "hermes-gateway", "argv": argv}
         write_json(tmp_path / "gateway.pid", record)
-        assert presence.gateway(tmp_path) is None
+        assert presence.find_gateway(tmp_path) is None
     with process(str(gateway_script)) as child:
         record |= {"pid": child.pid, "start_time": ticks(child.pid) - 5}
         write_json(tmp_path / "gateway.pid", record)
-        assert presence.gateway(tmp_path) is None
+        assert presence.find_gateway(tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -241,7 +243,7 @@ def test_a_pid_that_another_program_has_now_is_no_gateway(
     ],
 )
 def test_a_gateway_is_known_by_its_arguments(command: str, runs: bool) -> None:
-    assert presence._runs_gateway(command.split()) is runs
+    assert presence._is_gateway_command(command.split()) is runs
 
 
 def entry(pid: Any, started: Any = None, **fields: Any) -> dict[str, Any]:
@@ -257,9 +259,9 @@ def entry(pid: Any, started: Any = None, **fields: Any) -> dict[str, Any]:
 
 @LINUX
 def test_only_leases_whose_process_lives_count(tmp_path: Path) -> None:
-    assert presence.leases(tmp_path) == []
+    assert presence.list_leases(tmp_path) == []
     pid = os.getpid()
-    epoch = processes._boot_time() + ticks(pid) / os.sysconf("SC_CLK_TCK")
+    epoch = processes._get_boot_time() + ticks(pid) / os.sysconf("SC_CLK_TCK")
     with process("-c", _SLEEP) as child:
         ended = child.pid
     entries = [
@@ -269,7 +271,7 @@ def test_only_leases_whose_process_lives_count(tmp_path: Path) -> None:
         entry(pid, session_id="no start"),
     ]
     write_json(tmp_path / "runtime" / "active_sessions.json", {"entries": entries})
-    assert presence.leases(tmp_path) == [
+    assert presence.list_leases(tmp_path) == [
         presence.Lease("s", pid, "l", "cli"),
         presence.Lease("no start", pid, "l", "cli"),
     ]
@@ -300,15 +302,15 @@ def test_a_broken_file_says_nothing_and_raises_nothing(tmp_path: Path, content: 
     (tmp_path / "runtime").mkdir()
     for name in ("gateway.pid", "gateway.lock", "runtime/active_sessions.json"):
         (tmp_path / name).write_bytes(content)
-    assert presence.gateway(tmp_path) is None
-    assert presence.leases(tmp_path) == []
+    assert presence.find_gateway(tmp_path) is None
+    assert presence.list_leases(tmp_path) == []
 
 
 def test_a_folder_in_place_of_a_file_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "gateway.pid").mkdir()
     (tmp_path / "runtime" / "active_sessions.json").mkdir(parents=True)
-    assert presence.gateway(tmp_path) is None
-    assert presence.leases(tmp_path) == []
+    assert presence.find_gateway(tmp_path) is None
+    assert presence.list_leases(tmp_path) == []
 
 
 def _locks() -> list[str]:

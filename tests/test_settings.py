@@ -256,24 +256,24 @@ def policies() -> GatewayConfig:
 
 
 def test_the_policy_of_a_platform_comes_first() -> None:
-    assert policies().policy_for(Platform.TELEGRAM, "group").mode == "none"
+    assert policies().get_reset_policy(Platform.TELEGRAM, "group").mode == "none"
 
 
 def test_a_platform_is_given_as_text_too() -> None:
-    assert policies().policy_for("telegram", "dm").mode == "none"
+    assert policies().get_reset_policy("telegram", "dm").mode == "none"
 
 
 def test_a_platform_of_a_plugin_has_a_policy() -> None:
-    assert policies().policy_for("irc").mode == "daily"
+    assert policies().get_reset_policy("irc").mode == "daily"
 
 
 def test_the_policy_of_a_type_comes_second() -> None:
-    assert policies().policy_for("slack", "group").idle_minutes == 2
+    assert policies().get_reset_policy("slack", "group").idle_minutes == 2
 
 
 @pytest.mark.parametrize("chat", [(), ("slack",), ("slack", "dm"), (None, None), ("", "")])
 def test_the_default_policy_comes_last(chat: tuple[Any, ...]) -> None:
-    assert policies().policy_for(*chat).idle_minutes == 1
+    assert policies().get_reset_policy(*chat).idle_minutes == 1
 
 
 def test_a_policy_that_is_broken_costs_no_other() -> None:
@@ -532,7 +532,7 @@ def test_the_environment_comes_before_the_files(load: Any) -> None:
 
 def test_the_environment_is_for_the_default_policy_alone(load: Any) -> None:
     config = load(None, {"reset_by_type": {"dm": {"mode": "idle"}}}, SESSION_IDLE_MINUTES="7")
-    assert config.policy_for("irc", "dm").idle_minutes == 1440
+    assert config.get_reset_policy("irc", "dm").idle_minutes == 1440
 
 
 def test_a_number_out_of_range_is_the_default_and_not_what_the_file_says(load: Any) -> None:

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from mcp_serve.arguments import moment
+from mcp_serve.arguments import parse_time
 from mcp_serve.cli.output import print_error
 from session_core import InvalidInput
 
-MOST = 2**53
+MAX_INTEGER = 2**53
 
 
-def whole(least: int = 0, most: int = MOST) -> Callable[[str], int]:
+def make_integer_parser(least: int = 0, most: int = MAX_INTEGER) -> Callable[[str], int]:
     """Return what takes a whole number."""
 
     def read(text: str) -> int:
@@ -36,7 +36,7 @@ def whole(least: int = 0, most: int = MOST) -> Callable[[str], int]:
     return read
 
 
-def amount(text: str) -> float:
+def parse_amount(text: str) -> float:
     """Return a number that is none below nothing."""
     try:
         found = float(text)
@@ -47,18 +47,18 @@ def amount(text: str) -> float:
     return found
 
 
-def when(text: str) -> str:
+def parse_time_option(text: str) -> str:
     """Return a time or an age with its unit: a bare number is days."""
     given = f"{text}d" if text.isdigit() else text
     try:
-        moment("it", given, time.time())
+        parse_time("it", given, time.time())
     except InvalidInput as error:
         said = str(error).removeprefix(f"it {given!r:.80} ")
         raise argparse.ArgumentTypeError(f"{text!r:.80} {said}") from error
     return given
 
 
-def some(text: str) -> str:
+def parse_text(text: str) -> str:
     """Return a text that says something.
 
     An empty name of a file is that of this folder, and an empty filter chooses everything: a
@@ -69,23 +69,23 @@ def some(text: str) -> str:
     return text
 
 
-def folder(text: str) -> Path:
+def parse_folder(text: str) -> Path:
     """Return a folder that is there."""
-    path = Path(some(text)).expanduser()
+    path = Path(parse_text(text)).expanduser()
     if not path.is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder {text}")
     return path
 
 
-def file(text: str) -> Path:
+def parse_file(text: str) -> Path:
     """Return a file that is there."""
-    path = Path(some(text)).expanduser()
+    path = Path(parse_text(text)).expanduser()
     if not path.is_file():
         raise argparse.ArgumentTypeError(f"there is no file {text}")
     return path
 
 
-class Once(argparse.Action):
+class StoreOnceAction(argparse.Action):
     """Takes an option that has one value: the second one would silently be the only one."""
 
     def __call__(
@@ -103,13 +103,13 @@ class Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """Reads a command line in which nothing is given twice but what takes several."""
 
     def __init__(self, *args: object, **more: object) -> None:
         super().__init__(*args, **more)  # type: ignore[arg-type]
         for name in (None, "store"):
-            self.register("action", name, Once)
+            self.register("action", name, StoreOnceAction)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """End with a message, in which what was typed may stand."""

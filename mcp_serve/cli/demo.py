@@ -16,11 +16,11 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mcp_serve.cli.demo_home.sample import SampleHome, sample_home
+from mcp_serve.cli.demo_home.sample import SampleHome, create_sample_home
 from mcp_serve.cli.errors import DONE
 from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.output import print_error
-from mcp_serve.cli.screen import DIM, Screen, milliseconds
+from mcp_serve.cli.screen import DIM, Screen, format_milliseconds
 from session_core import find_home
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ examples:
   mcp-sessions demo --serve   serve a sample home, to connect your client to it
 """
 
-_LISTENING = "listening on "
-_LAST_WORDS_S = 5
+_LISTENING_PREFIX = "listening on "
+_STOP_TIMEOUT_S = 5
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this verb."""
     parser.add_argument(
         "--keep", action="store_true", help="leave the sample home there and print its path"
@@ -54,57 +54,59 @@ def run(options: argparse.Namespace) -> int:
     # On standard output a client is talked to.
     screen = Screen(sys.stderr if options.serve else sys.stdout)
     choose_driver()
-    with sample_home(keep=options.keep) as home:
-        code = _serve(home, screen) if options.serve else _show(home, screen)
+    with create_sample_home(keep=options.keep) as home:
+        code = _serve_home(home, screen) if options.serve else _run_tour(home, screen)
         if options.keep:
-            _say_where(home, screen)
+            _show_location(home, screen)
     if not options.serve:
-        screen.line()
-        screen.block("", "Next, tell your client of it; this lists the clients that are here:")
-        screen.line("  mcp-sessions install")
+        screen.write_line()
+        screen.write_block(
+            "", "Next, tell your client of it; this lists the clients that are here:"
+        )
+        screen.write_line("  mcp-sessions install")
     return code
 
 
-def _show(home: SampleHome, screen: Screen) -> int:
+def _run_tour(home: SampleHome, screen: Screen) -> int:
     """Build it, then start its server as a client does, and walk through it."""
     import anyio  # noqa: PLC0415 -- the SDK and what it needs; serving does without
     from mcp import StdioServerParameters  # noqa: PLC0415
 
     from mcp_serve.cli.demo_home.tour import Tour  # noqa: PLC0415
-    from mcp_serve.cli.mcp_client import talk  # noqa: PLC0415
+    from mcp_serve.cli.mcp_client import run_with_server  # noqa: PLC0415
 
-    _preface(screen)
+    _show_preface(screen)
     began = time.perf_counter()
-    built = home.create()
-    screen.heading("A sample home", milliseconds(time.perf_counter() - began))
-    screen.block("", f"Everyday talk, tools and other scripts: {built}.")
+    built = home.fill()
+    screen.write_heading("A sample home", format_milliseconds(time.perf_counter() - began))
+    screen.write_block("", f"Everyday talk, tools and other scripts: {built}.")
     began = time.perf_counter()
 
     async def walk(client: Client) -> None:
-        took = milliseconds(time.perf_counter() - began)
-        screen.heading("Its server, started as a client does it", took)
-        screen.block("", " ".join(["mcp-sessions", *home.serving]), style=DIM)
+        took = format_milliseconds(time.perf_counter() - began)
+        screen.write_heading("Its server, started as a client does it", took)
+        screen.write_block("", " ".join(["mcp-sessions", *home.serve_arguments]), style=DIM)
         tools = (await client.list_tools()).tools
-        screen.line(f"MCP {client.protocol_version}, {len(tools)} tools.")
+        screen.write_line(f"MCP {client.protocol_version}, {len(tools)} tools.")
         await Tour(client, screen).walk()
 
     program, *rest = home.command
     # In a folder of its own no file of the person's can be taken for a module.
     started = StdioServerParameters(command=program, args=rest, cwd=home.folder)
-    anyio.run(partial(talk, started, walk))
+    anyio.run(partial(run_with_server, started, walk))
     return DONE
 
 
-def _preface(screen: Screen) -> None:
+def _show_preface(screen: Screen) -> None:
     driver, real = choose_driver(), find_home()
     fixed = "" if driver.fixed else "; older than 3.51.3, which mended a rare WAL race"
-    screen.block("SQLite      ", f"{driver.name} {driver.version}{fixed}")
-    screen.block("Real home   ", f"{real.path} ({real.found_by}; the demo leaves it alone)")
+    screen.write_block("SQLite      ", f"{driver.name} {driver.version}{fixed}")
+    screen.write_block("Real home   ", f"{real.path} ({real.found_by}; the demo leaves it alone)")
 
 
-def _serve(home: SampleHome, screen: Screen) -> int:
+def _serve_home(home: SampleHome, screen: Screen) -> int:
     """Serve it until the client that has started this, or the person, has enough."""
-    home.create()
+    home.fill()
     person, token = sys.stdin.isatty(), secrets.token_urlsafe(24)
     process = subprocess.Popen(  # noqa: S603 -- ourselves
         [*home.command, *(["--http", "--port", "0"] if person else [])],
@@ -113,10 +115,10 @@ def _serve(home: SampleHome, screen: Screen) -> int:
         stderr=subprocess.PIPE if person else None,
         encoding="utf-8",
     )
-    with suppress(KeyboardInterrupt), _ended(process):
+    with suppress(KeyboardInterrupt), _stop_process(process):
         for line in process.stderr or ():
-            if line.startswith(_LISTENING):
-                _introduce(screen, line.removeprefix(_LISTENING).strip(), token)
+            if line.startswith(_LISTENING_PREFIX):
+                _show_connection(screen, line.removeprefix(_LISTENING_PREFIX).strip(), token)
             else:
                 print_error(line, end="")
         return process.wait()
@@ -124,31 +126,33 @@ def _serve(home: SampleHome, screen: Screen) -> int:
 
 
 @contextmanager
-def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
+def _stop_process(process: subprocess.Popen[str]) -> Iterator[None]:
     try:
         yield
     finally:
         process.terminate()
         try:
-            process.wait(_LAST_WORDS_S)
+            process.wait(_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
 
-def _introduce(screen: Screen, address: str, token: str) -> None:
-    screen.block("", "A sample home is served until Ctrl-C. To connect a client, for example:")
-    screen.whole(f"  claude mcp add --transport http demo {address} \\")
-    screen.secret(f'    --header "Authorization: Bearer {token}"')
-    screen.block("", "Or let a client start it, whatever it is:")
-    screen.line("  mcp-sessions demo --serve")
+def _show_connection(screen: Screen, address: str, token: str) -> None:
+    screen.write_block(
+        "", "A sample home is served until Ctrl-C. To connect a client, for example:"
+    )
+    screen.write_uncut(f"  claude mcp add --transport http demo {address} \\")
+    screen.write_secret(f'    --header "Authorization: Bearer {token}"')
+    screen.write_block("", "Or let a client start it, whatever it is:")
+    screen.write_line("  mcp-sessions demo --serve")
 
 
-def _say_where(home: SampleHome, screen: Screen) -> None:
-    screen.line()
-    screen.whole(f"The sample home stays in {home.path}")
-    screen.line("To look around in it:")
+def _show_location(home: SampleHome, screen: Screen) -> None:
+    screen.write_line()
+    screen.write_uncut(f"The sample home stays in {home.path}")
+    screen.write_line("To look around in it:")
     setting = "set {}" if sys.platform == "win32" else "export {}"
-    screen.whole("  " + setting.format(f"MCP_SESSIONS_HOME={home.path}"))
-    screen.line("  mcp-sessions list")
-    screen.line("  mcp-sessions doctor")
+    screen.write_uncut("  " + setting.format(f"MCP_SESSIONS_HOME={home.path}"))
+    screen.write_line("  mcp-sessions list")
+    screen.write_line("  mcp-sessions doctor")

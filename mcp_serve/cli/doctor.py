@@ -24,28 +24,28 @@ from mcp import StdioServerParameters
 
 from mcp_serve import render
 from mcp_serve.cli import missing_home, plan_output
-from mcp_serve.cli.arguments import amount
+from mcp_serve.cli.arguments import parse_amount
 from mcp_serve.cli.clients import files
-from mcp_serve.cli.clients.places import CLIENTS, Client, Machine, is_there
+from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment, is_present
 from mcp_serve.cli.errors import DONE, FAILED
-from mcp_serve.cli.mcp_client import NoServer, talk
-from mcp_serve.cli.options import choose_driver, of_answers, of_homes
+from mcp_serve.cli.mcp_client import ServerUnreachable, run_with_server
+from mcp_serve.cli.options import add_home_options, add_json_option, choose_driver
 from mcp_serve.cli.output import print_json
-from mcp_serve.cli.screen import GREEN, RED, YELLOW, Screen, columns
-from mcp_serve.homes import Home
+from mcp_serve.cli.screen import GREEN, RED, YELLOW, Screen, measure_width
+from mcp_serve.homes import ServedHome
 from mcp_serve.http import auth
-from mcp_serve.profiles import Options, Served
-from mcp_serve.render import plain, shorten
+from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.render import shorten_text, to_plain_line
 from session_core import (
     Corrupt,
     Denied,
-    Health,
+    HealthReport,
     SessionError,
-    active_profile,
+    find_active_profile,
+    find_gateway,
     find_home,
-    gateway,
-    holders,
-    profiles,
+    list_holders,
+    list_profiles,
 )
 
 if TYPE_CHECKING:
@@ -60,29 +60,33 @@ examples:
   mcp-sessions doctor --token          the bearer token of serve --http alone
 """
 
-_MARKS: dict[State, tuple[str, str]] = {
+_STATE_MARKS: dict[State, tuple[str, str]] = {
     "ok": ("✔", GREEN),
     "warning": ("!", YELLOW),
     "failure": ("✘", RED),
 }
-_ABOUT = 14
-_COMMANDS = ("mcp-sessions ", "chmod ")
+_LABEL_WIDTH = 14
+_COMMAND_PREFIXES = ("mcp-sessions ", "chmod ")
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("--token", action="store_true", help="print the bearer token alone")
     parser.add_argument(
-        "--timeout", type=amount, default=30, metavar="S", help="how long a server may take (30)"
+        "--timeout",
+        type=parse_amount,
+        default=30,
+        metavar="S",
+        help="how long a server may take (30)",
     )
-    of_homes(parser)
-    of_answers(parser)
+    add_home_options(parser)
+    add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Look at everything; return whether something has failed."""
-    served = Served(
-        Options(
+    served = ServedProfiles(
+        ServerOptions(
             home=options.home,
             profiles=options.profile,
             all_profiles=options.all_profiles,
@@ -91,10 +95,10 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.token:
         from mcp_serve.cli.options import choose_driver  # noqa: PLC0415 -- not for the help
-        from mcp_serve.http.auth import token_of  # noqa: PLC0415
+        from mcp_serve.http.auth import load_token  # noqa: PLC0415
 
         choose_driver()
-        token = token_of(served.home().folder)
+        token = load_token(served.get_home().folder)
         served.close()
         if options.json:
             print_json({"token": token})
@@ -102,23 +106,27 @@ def run(options: argparse.Namespace) -> int:
             print(token)  # noqa: T201 -- the output of a command
         return DONE
     try:
-        checks = _as_json(_all(served, options)) if options.json else _show(_all(served, options))
+        checks = (
+            _print_checks(_run_checks(served, options))
+            if options.json
+            else _show_checks(_run_checks(served, options))
+        )
     finally:
         served.close()
     return FAILED if any(each.state == "failure" for each in checks) else DONE
 
 
-def _all(served: Served, options: argparse.Namespace) -> Iterator[Check]:
+def _run_checks(served: ServedProfiles, options: argparse.Namespace) -> Iterator[Check]:
 
     yield from check_homes(served)
-    yield of_sqlite()
-    knowing: list[Told] = []
-    yield from of_clients(Path.cwd(), knowing)
-    homes = [served.path(name) for name in served.names]
-    yield from of_handshakes(knowing, homes, options.timeout)
+    yield check_sqlite()
+    knowing: list[ConfiguredClient] = []
+    yield from check_clients(Path.cwd(), knowing)
+    homes = [served.get_path(name) for name in served.names]
+    yield from check_handshakes(knowing, homes, options.timeout)
 
 
-def _as_json(checks: Iterator[Check]) -> list[Check]:
+def _print_checks(checks: Iterator[Check]) -> list[Check]:
     found = list(checks)
     plain = [asdict(each) for each in found]
     plain = [each | each.pop("more") for each in plain]
@@ -126,43 +134,43 @@ def _as_json(checks: Iterator[Check]) -> list[Check]:
     return found
 
 
-def _show(checks: Iterator[Check]) -> list[Check]:
+def _show_checks(checks: Iterator[Check]) -> list[Check]:
     """Show each as soon as it is known."""
     screen, found = Screen(sys.stdout), []
     for each in checks:
-        mark, colour = _MARKS[each.state]
-        head = f"{mark} {each.state:<8}{each.about:<{_ABOUT}} "
-        screen.block(head, _short(each.says), style=colour)
+        mark, colour = _STATE_MARKS[each.state]
+        head = f"{mark} {each.state:<8}{each.about:<{_LABEL_WIDTH}} "
+        screen.write_block(head, _shorten_home(each.says), style=colour)
         if each.next:
-            _advise(screen, " " * len(head) + "-> ", _short(each.next))
+            _show_advice(screen, " " * len(head) + "-> ", _shorten_home(each.next))
         sys.stdout.flush()
         found.append(each)
-    screen.line()
-    screen.line(_sum(Counter(each.state for each in found)))
+    screen.write_line()
+    screen.write_line(_summarize_counts(Counter(each.state for each in found)))
     return found
 
 
-def _advise(screen: Screen, head: str, text: str) -> None:
+def _show_advice(screen: Screen, head: str, text: str) -> None:
     """Say what to do next; a command that does not fit beside its head stands whole below."""
-    if text.startswith(_COMMANDS) and columns(head + text) > screen.width:
-        screen.whole(f"  -> {text}")
+    if text.startswith(_COMMAND_PREFIXES) and measure_width(head + text) > screen.width:
+        screen.write_uncut(f"  -> {text}")
     else:
-        screen.block(head, text)
+        screen.write_block(head, text)
 
 
-def _short(text: str) -> str:
+def _shorten_home(text: str) -> str:
     """Return a text with the folder of the user as people write it."""
     return text.replace(f"{Path.home()}/", "~/")
 
 
-def _sum(counts: Counter[State]) -> str:
+def _summarize_counts(counts: Counter[State]) -> str:
     if counts.keys() == {"ok"}:
         return "Nothing is wrong."
     return f"{counts['failure']} failed, {counts['warning']} to look at."
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ConfiguredClient:
     """A client that has the server in its configuration, and what it starts."""
 
     by: str
@@ -172,41 +180,45 @@ class Told:
     env: tuple[tuple[str, str], ...] = ()
 
 
-def of_clients(folder: Path, told: list[Told]) -> Iterator[Check]:
+def check_clients(folder: Path, told: list[ConfiguredClient]) -> Iterator[Check]:
     """Yield how each client is, and note what those start that know of us.
 
     What a project says is told and never started: it may be anybody's, who named us in there.
     """
-    machine, projects = Machine(), list[Told]()
+    machine, projects = UserEnvironment(), list[ConfiguredClient]()
     for client in CLIENTS:
-        own, project = client.user(machine), client.file(machine, folder)
-        is_here = client.is_here(machine)
-        yield _of_file(client, own, client.name, told, is_here=is_here)
+        own, project = client.user(machine), client.find_file(machine, folder)
+        is_here = client.is_installed(machine)
+        yield _check_file(client, own, client.name, told, is_here=is_here)
         # In the folder of the user some files of a project are those of the user.
-        if project is not None and project != own and is_there(project):
-            yield from _of_project(client, project, projects)
+        if project is not None and project != own and is_present(project):
+            yield from _check_project(client, project, projects)
     if not told and not projects:
         yield Check("clients", "warning", "none knows of this server", "mcp-sessions install")
 
 
-def _of_project(client: Client, path: Path, projects: list[Told]) -> Iterator[Check]:
+def _check_project(
+    client: ClientProgram, path: Path, projects: list[ConfiguredClient]
+) -> Iterator[Check]:
     """Yield what a file of a project says, where that is about us."""
-    found = _of_file(client, path, f"{client.name} --project", projects, is_here=True)
+    found = _check_file(client, path, f"{client.name} --project", projects, is_here=True)
     if "entries" in found.more:
         yield replace(found, says=f"{found.says}, of this project; it is not started here")
     elif found.state != "ok":
         yield found
 
 
-def _of_file(client: Client, path: Path, by: str, told: list[Told], *, is_here: bool) -> Check:
+def _check_file(
+    client: ClientProgram, path: Path, by: str, told: list[ConfiguredClient], *, is_here: bool
+) -> Check:
     more: dict[str, Any] = {"path": str(path)}
     try:
-        entries = files.ours_in(client, path)
+        entries = files.find_our_entries(client, path)
     except SessionError as error:
         again = f"mend the file; mcp-sessions install {by} --print shows what belongs into it"
         return Check(client.name, "failure", str(error).partition(";")[0], again, more)
     if entries:
-        told += [_told(by, client.label, entry) for entry in entries.values()]
+        told += [_parse_entry(by, client.label, entry) for entry in entries.values()]
         return Check(client.name, "ok", f"told, in {path}", more=more | {"entries": list(entries)})
     if is_here:
         said = f"here and not told, in {path}"
@@ -214,23 +226,25 @@ def _of_file(client: Client, path: Path, by: str, told: list[Told], *, is_here: 
     return Check(client.name, "ok", f"not here; it would be told in {path}", more=more)
 
 
-def _told(by: str, label: str, entry: dict[str, Any]) -> Told:
+def _parse_entry(by: str, label: str, entry: dict[str, Any]) -> ConfiguredClient:
     env = entry.get("env", entry.get("environment"))
     pairs = env.items() if isinstance(env, dict) else ()
     given = tuple((str(name), str(value)) for name, value in pairs)
-    return Told(by, label, tuple(files.words(entry)), given)
+    return ConfiguredClient(by, label, tuple(files.get_command_line(entry)), given)
 
 
-def of_handshakes(told: list[Told], homes: list[Path], timeout_s: float) -> list[Check]:
+def check_handshakes(
+    told: list[ConfiguredClient], homes: list[Path], timeout_s: float
+) -> list[Check]:
     """Start what each client starts, each once and all at once; return how they answered."""
-    starts: dict[tuple[Any, Any], list[Told]] = {}
-    ours = (*files.command(shared=False), "serve", "--home", str(homes[0]))
-    for each in told or [Told("", "this command", ours)]:
+    starts: dict[tuple[Any, Any], list[ConfiguredClient]] = {}
+    ours = (*files.find_command(shared=False), "serve", "--home", str(homes[0]))
+    for each in told or [ConfiguredClient("", "this command", ours)]:
         starts.setdefault((each.command, each.env), []).append(each)
     found: dict[int, Check] = {}
 
-    async def shake(at: int, those: list[Told]) -> None:
-        found[at] = await _shake(those, homes, timeout_s)
+    async def shake(at: int, those: list[ConfiguredClient]) -> None:
+        found[at] = await _check_handshake(those, homes, timeout_s)
 
     async def shake_all() -> None:
         async with anyio.create_task_group() as tasks:
@@ -241,7 +255,9 @@ def of_handshakes(told: list[Told], homes: list[Path], timeout_s: float) -> list
     return [found[at] for at in sorted(found)]
 
 
-async def _shake(those: list[Told], homes: list[Path], timeout_s: float) -> Check:
+async def _check_handshake(
+    those: list[ConfiguredClient], homes: list[Path], timeout_s: float
+) -> Check:
     first = those[0]
     labels = ", ".join(each.label for each in those)
     more: dict[str, Any] = {"clients": [each.by for each in those], "command": list(first.command)}
@@ -250,8 +266,8 @@ async def _shake(those: list[Told], homes: list[Path], timeout_s: float) -> Chec
     began = time.perf_counter()
     try:
         # Most clients still begin so; the newer way is tried by the demo.
-        answer = await talk(started, _ask, mode="legacy", timeout_s=timeout_s)
-    except NoServer as error:
+        answer = await run_with_server(started, _query_server, mode="legacy", timeout_s=timeout_s)
+    except ServerUnreachable as error:
         again = f"mcp-sessions install {first.by}" if first.by else "mcp-sessions serve says more"
         said = f"{labels}: {error}, when {' '.join(first.command)} was started"
         return Check("handshake", "failure", said, again, more)
@@ -265,17 +281,17 @@ async def _shake(those: list[Told], homes: list[Path], timeout_s: float) -> Chec
     return Check("handshake", "ok", said, more=more)
 
 
-async def _ask(client: Asking) -> dict[str, Any]:
+async def _query_server(client: Asking) -> dict[str, Any]:
     tools = (await client.list_tools()).tools
     answer = await client.call_tool("sessions_stats")
     if answer.is_error or answer.structured_content is None:
-        raise NoServer(f"sessions_stats has failed: {answer.content}")
+        raise ServerUnreachable(f"sessions_stats has failed: {answer.content}")
     return {"tools": len(tools), "home": answer.structured_content["home"]}
 
 
 State = Literal["ok", "warning", "failure"]
 
-_OTHERS = 0o077
+_OTHERS_MODE = 0o077
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +306,7 @@ class Check:
     """What a script would else have to read out of the words."""
 
 
-_NEXT = {
+_FINDING_FIXES = {
     "duplicate_titles": "mcp-sessions edit ID --title TITLE",
     "broken_entries": "mend it by hand; the next change of a route sets a broken file aside",
     "long_log": "end the programs that have the database open; the last to close it cuts the log",
@@ -300,23 +316,23 @@ _NEXT = {
 }
 """What mends a finding that no plan does."""
 
-_ANOTHER_STATE = "set MCP_SESSIONS_STATE to a folder of yours"
+_STATE_ADVICE = "set MCP_SESSIONS_STATE to a folder of yours"
 
-_HARMLESS = ("never_ended", "drifted_counters")
+_HARMLESS_FINDINGS = ("never_ended", "drifted_counters")
 """Findings that are as they are: sessions may be open, and no counter is trusted."""
 
 
-def check_homes(served: Served) -> Iterator[Check]:
+def check_homes(served: ServedProfiles) -> Iterator[Check]:
     """Yield how every home is that was asked for."""
     choose_driver()
-    yield _found(served)
-    is_wrong = missing_home.wrong(served) is not None
+    yield _check_location(served)
+    is_wrong = missing_home.explain_wrong_name(served) is not None
     for name in served.names:
         label = f" {name}" if len(served.names) > 1 else ""
-        yield from _of_home(served.home(name), label, is_wrong=is_wrong)
+        yield from _check_home(served.get_home(name), label, is_wrong=is_wrong)
 
 
-def of_sqlite() -> Check:
+def check_sqlite() -> Check:
     """Return on which SQLite this runs."""
     driver = choose_driver()
     said = f"{driver.version} ({driver.name})"
@@ -330,11 +346,11 @@ def of_sqlite() -> Check:
     )
 
 
-def _found(served: Served) -> Check:
+def _check_location(served: ServedProfiles) -> Check:
     found = find_home(served.options.home)
-    names = ", ".join(profiles(found.path))
+    names = ", ".join(list_profiles(found.path))
     hint = f"; its profiles are {names}" if names != "default" else ""
-    active = shorten(plain(active_profile(found.path) or ""))
+    active = shorten_text(to_plain_line(find_active_profile(found.path) or ""))
     if active not in ("", "default"):
         hint += f"; Hermes starts in {active}, which is not followed (--profile serves it)"
     said = f"{found.path} ({found.found_by}){hint}"
@@ -343,45 +359,51 @@ def _found(served: Served) -> Check:
     return Check("home", "ok", said, more=more)
 
 
-def _of_home(home: Home, label: str, *, is_wrong: bool) -> Iterator[Check]:
+def _check_home(home: ServedHome, label: str, *, is_wrong: bool) -> Iterator[Check]:
     about = f"sessions{label}"
     try:
-        missing = missing_home.reason(home.path)
+        missing = missing_home.find_missing_reason(home.path)
         home.db.list_sessions(limit=1)
         health = None if missing else home.maintenance.health()
     except (SessionError, OSError) as error:
-        yield Check(about, "failure", f"cannot be read: {error}", _way_out(home, error))
+        yield Check(about, "failure", f"cannot be read: {error}", _advise_on_error(home, error))
     else:
         if health is None:
-            yield _of_missing(home, about, missing, is_wrong=is_wrong)
+            yield _check_missing_home(home, about, missing, is_wrong=is_wrong)
         else:
-            yield from _of_health(home, about, health)
-    yield _of_gateway(home, label)
-    yield from _of_state(home, label)
+            yield from _check_health(home, about, health)
+    yield _check_gateway(home, label)
+    yield from _check_state_folder(home, label)
 
 
-def _of_missing(home: Home, about: str, missing: str | None, *, is_wrong: bool) -> Check:
-    state: State = "failure" if is_wrong or missing_home.is_empty(home.path) else "warning"
+def _check_missing_home(
+    home: ServedHome, about: str, missing: str | None, *, is_wrong: bool
+) -> Check:
+    state: State = (
+        "failure" if is_wrong or missing_home.has_empty_database(home.path) else "warning"
+    )
     said = f"there is no home in {home.path}: {missing}"
-    return Check(about, state, said, missing_home.to_do(home.path))
+    return Check(about, state, said, missing_home.suggest_remedy(home.path))
 
 
-def _of_health(home: Home, about: str, health: Health) -> Iterator[Check]:
+def _check_health(home: ServedHome, about: str, health: HealthReport) -> Iterator[Check]:
     counts, size = health.sessions, health.sizes.db if health.sizes else 0
     said = f"{counts.total:,} ({counts.open:,} open), {counts.messages:,} messages"
     said += f", {size / 1e6:,.1f} MB"
     more = {"total": counts.total, "open": counts.open, "messages": counts.messages, "bytes": size}
     yield Check(about, "ok", said, more=more)
     for each in health.findings:
-        what = render.one_line(home, each.what, 300) or each.code
-        what = plan_output.said(each.code, each.count, what)
-        mends = f"mcp-sessions {each.tool} {each.plan}" if each.tool else _NEXT.get(each.code)
+        what = render.render_line(home, each.what, 300) or each.code
+        what = plan_output.describe_finding(each.code, each.count, what)
+        mends = (
+            f"mcp-sessions {each.tool} {each.plan}" if each.tool else _FINDING_FIXES.get(each.code)
+        )
         state: State = "failure" if each.code == "unreadable" else "warning"
-        if each.code not in _HARMLESS:
+        if each.code not in _HARMLESS_FINDINGS:
             yield Check(about, state, what, mends, {"code": each.code, "count": each.count})
 
 
-def _way_out(home: Home, error: Exception) -> str:
+def _advise_on_error(home: ServedHome, error: Exception) -> str:
     if isinstance(error, Denied):
         return f"make it yours to read: ls -la {home.path}"
     if isinstance(error, Corrupt):
@@ -392,9 +414,9 @@ def _way_out(home: Home, error: Exception) -> str:
     return "try again; if it stays so, stop what else has the database open"
 
 
-def _of_gateway(home: Home, label: str) -> Check:
-    about, live = f"gateway{label}", gateway(home.db_path.parent)
-    others = ", ".join(f"{each.name or '?'} ({each.pid})" for each in holders(home.db_path))
+def _check_gateway(home: ServedHome, label: str) -> Check:
+    about, live = f"gateway{label}", find_gateway(home.db_path.parent)
+    others = ", ".join(f"{each.name or '?'} ({each.pid})" for each in list_holders(home.db_path))
     beside = f"; the database is open in {others}" if others else ""
     if live is None:
         return Check(about, "ok", f"none is live{beside}", more={"live": False})
@@ -402,37 +424,37 @@ def _of_gateway(home: Home, label: str) -> Check:
     return Check(about, "ok", said, more={"live": True, "pid": live.pid})
 
 
-def _of_state(home: Home, label: str) -> Iterator[Check]:
+def _check_state_folder(home: ServedHome, label: str) -> Iterator[Check]:
     about = f"state folder{label}"
     try:
         found = home.folder.find()
-        given = auth.found(home.folder)
+        given = auth.find_token(home.folder)
         home.folder.check_place()
         place, is_beside = home.folder.place, home.folder.is_beside_database
     except SessionError as error:
-        yield Check(about, "failure", str(error), _ANOTHER_STATE)
+        yield Check(about, "failure", str(error), _STATE_ADVICE)
         return
-    yield _of_folder(about, found, place, is_beside=is_beside)
+    yield _check_folder_access(about, found, place, is_beside=is_beside)
     said = "there is one; mcp-sessions doctor --token prints it" if given else "none yet"
     yield Check(f"token{label}", "ok", f"{said}, serve --http makes one" if not given else said)
 
 
-def _of_folder(about: str, found: Path | None, place: Path, *, is_beside: bool) -> Check:
+def _check_folder_access(about: str, found: Path | None, place: Path, *, is_beside: bool) -> Check:
     """Return whether what is kept is kept, and from others."""
-    existing = _existing(place)
+    existing = _find_existing_folder(place)
     more = {"path": str(found)} if found else {}
     if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
         said = f"{existing} may not be written, so nothing can be changed and undone"
-        mends = f"make it yours to write: ls -la {existing}" if is_beside else _ANOTHER_STATE
+        mends = f"make it yours to write: ls -la {existing}" if is_beside else _STATE_ADVICE
         return Check(about, "failure", said, mends, more)
     if found is None:
         return Check(about, "ok", f"none yet; the first change makes one in {place.parent}")
-    if os.name == "posix" and stat.S_IMODE(found.stat().st_mode) & _OTHERS:
+    if os.name == "posix" and stat.S_IMODE(found.stat().st_mode) & _OTHERS_MODE:
         said = f"{found} is open to others, with what is in the trash"
         return Check(about, "warning", said, f"chmod 700 {found}", more)
     return Check(about, "ok", f"{found}, yours alone", more=more)
 
 
-def _existing(folder: Path) -> Path:
+def _find_existing_folder(folder: Path) -> Path:
     """Return the folder, or the first one above it that is there."""
     return next(path for path in (folder, *folder.parents) if os.path.lexists(path))

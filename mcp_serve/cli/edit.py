@@ -9,12 +9,12 @@ from typing import Any
 
 from mcp_serve import plans, render, resolve
 from mcp_serve.cli import plan_command
-from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.cli.terminal import Terminal
-from mcp_serve.cli.tool_calls import Answer, Tools
-from mcp_serve.homes import Home
+from mcp_serve.cli.tool_calls import Answer, ToolCaller
+from mcp_serve.homes import ServedHome
 from mcp_serve.tools import edit
-from session_core import InvalidInput, Preview
+from session_core import InvalidInput, PlanPreview
 
 EXAMPLES = """\
 examples:
@@ -24,7 +24,7 @@ examples:
 """
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("session", metavar="ID", help="a full id, or a session key")
     parser.add_argument("--title", help="an empty one is none")
@@ -38,9 +38,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             f"--un{word}", dest=name, action="store_false", default=None, help="not so any more"
         )
     parser.add_argument("--reopen", action="store_true", help="forget that it has ended")
-    plan_command.arguments(parser, "show what would change, stop", handles=False)
-    of_homes(parser)
-    of_answers(parser)
+    plan_command.add_plan_arguments(parser, "show what would change, stop", handles=False)
+    add_home_options(parser)
+    add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -49,19 +49,19 @@ def run(options: argparse.Namespace) -> int:
     if not options.reopen and set(wanted.values()) == {None}:
         raise InvalidInput("nothing to edit; give --title, --archive, --pin or --reopen")
     wanted["reopen"] = options.reopen
-    change = plan_command.Change(
+    change = plan_command.ChangeRequest(
         edit.SPEC,
         "edit",
         {"session": options.session, **wanted},
-        done=_done,
+        done=_show_result,
         nothing="It is so already.",
-        look=partial(_look, options.session, wanted),
-        typed=(options.session, *_words(options)),
+        look=partial(_preview_edit, options.session, wanted),
+        typed=(options.session, *_list_given_options(options)),
     )
-    return plan_command.run(options, change)
+    return plan_command.run_change(options, change)
 
 
-def _words(options: argparse.Namespace) -> Iterator[str]:
+def _list_given_options(options: argparse.Namespace) -> Iterator[str]:
     """Yield the options that were given."""
     if options.title is not None:
         yield f"--title={options.title}"
@@ -75,41 +75,45 @@ def _words(options: argparse.Namespace) -> Iterator[str]:
         yield "--reopen"
 
 
-def _look(session: str, wanted: Answer, tools: Tools) -> Answer:
+def _preview_edit(session: str, wanted: Answer, tools: ToolCaller) -> Answer:
     """Return what would change, as a plan says it."""
-    tools.read(edit.SPEC, {"session": session, **wanted})
+    tools.validate_arguments(edit.SPEC, {"session": session, **wanted})
     home = tools.home
-    exact = resolve.find_exactly(home, session)
+    exact = resolve.find_exact_session(home, session)
     altered: dict[str, dict[str, tuple[Any, Any]]] = {}
-    for each in home.maintenance.would_edit(exact, **wanted):
+    for each in home.maintenance.preview_edit(exact, **wanted):
         altered.setdefault(each.session_id, {})[each.what] = each.before, each.after
     count = len(altered)
-    planned = Preview("planned" if count else "nothing", None, None, count, ())
-    shown = render.session(home, home.db.summarize(exact), home.our_pins())
+    planned = PlanPreview("planned" if count else "nothing", None, None, count, ())
+    shown = render.render_session(home, home.db.summarize_session(exact), home.list_own_pins())
     items = [
-        {"id": render.name(name), "title": shown["title"], "why": "; ".join(_said(home, columns))}
+        {
+            "id": render.render_id(name),
+            "title": shown["title"],
+            "why": "; ".join(_describe_changes(home, columns)),
+        }
         for name, columns in altered.items()
     ]
-    return plans.preview(home, planned) | {"items": items, "session": shown, "batch": None}
+    return plans.render_preview(home, planned) | {"items": items, "session": shown, "batch": None}
 
 
-def _said(home: Home, columns: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
+def _describe_changes(home: ServedHome, columns: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
     """Yield what is, and what would be."""
     if "title" in columns:
-        was, becomes = (render.one_line(home, each) or "none" for each in columns["title"])
+        was, becomes = (render.render_line(home, each) or "none" for each in columns["title"])
         yield f"title: {was} -> {becomes}"
     for name in ("archived", "pinned"):
         if name in columns:
             was, becomes = ("yes" if each else "no" for each in columns[name])
             yield f"{name}: {was} -> {becomes}"
     if columns.keys() & {"ended_at", "end_reason"}:
-        reason = render.one_line(home, columns.get("end_reason", (None,))[0])
+        reason = render.render_line(home, columns.get("end_reason", (None,))[0])
         yield f"status: ended{f' ({reason})' if reason else ''} -> open"
 
 
-def _done(out: Terminal, kind: str, found: Answer) -> None:
+def _show_result(out: Terminal, kind: str, found: Answer) -> None:
     del kind
     session = found["session"]
     pinned = " · pinned" if session["pinned"] else ""
-    out.line(session["title"] or session["preview"] or "(nothing in it)", "bold")
-    out.line(f"{session['id']} · {session['source']} · {session['status']}{pinned}", "dim")
+    out.write_line(session["title"] or session["preview"] or "(nothing in it)", "bold")
+    out.write_line(f"{session['id']} · {session['source']} · {session['status']}{pinned}", "dim")

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from session_core import Busy, Conflict, InvalidInput, NotFound, SessionError, TitleTaken
 
-_TOOL = re.compile(r"\bsessions_(\w+)")
+_TOOL_PATTERN = re.compile(r"\bsessions_(\w+)")
 
-_WORDS = {
+_REPLACEMENTS = {
     "routes_list": "`mcp-sessions routes`",
     "keep_last": "--keep-last",
     "older_than_days": "--older-than",
@@ -21,9 +21,9 @@ _WORDS = {
     "give no sessions and no filter": "give no --session and no filter",
 }
 
-_VALUE = re.compile(r"\bwhat='(\w+)'")
+_VALUE_PATTERN = re.compile(r"\bwhat='(\w+)'")
 
-_TYPED = {
+_ARGUMENT_LABELS = {
     "query": "WORD",
     "what": "WHAT",
     "session": "ID",
@@ -34,35 +34,37 @@ _TYPED = {
 """What a person types for an argument that has no option of its name."""
 
 
-def said(error: SessionError) -> str:
+def format_error(error: SessionError) -> str:
     """Return an error with the verbs of the command, where it names tools of the server."""
-    text = in_words(str(error))
+    text = translate_tool_text(str(error))
     nearest = error.nearest if isinstance(error, NotFound) else ()
     if not nearest or "did you mean" in text:
         return text
     return f"{text}; nearest: {', '.join(nearest[:5])}"
 
 
-def in_words(text: str) -> str:
+def translate_tool_text(text: str) -> str:
     """Return what a tool says with the verbs and the options of the command."""
-    text = _TOOL.sub(r"`mcp-sessions \1`", text)
-    for name, word in _WORDS.items():
+    text = _TOOL_PATTERN.sub(r"`mcp-sessions \1`", text)
+    for name, word in _REPLACEMENTS.items():
         text = text.replace(name, word)
-    return _VALUE.sub(r"\1", text)
+    return _VALUE_PATTERN.sub(r"\1", text)
 
 
-def in_options(text: str, arguments: Iterable[str]) -> str:
+def translate_arguments(text: str, arguments: Iterable[str]) -> str:
     """Return what is said of the arguments of a tool as it is said of what a person types."""
     names = "|".join(sorted(arguments, key=len, reverse=True))
     at = re.compile(rf"(^|\. |^with plan no )({names})(?:\.\d+)?(?= (?:is|has|may) )")
-    return at.sub(lambda found: found[1].replace("plan", "--plan") + _typed(found[2]), text)
+    return at.sub(
+        lambda found: found[1].replace("plan", "--plan") + _format_argument(found[2]), text
+    )
 
 
-def _typed(argument: str) -> str:
-    return _TYPED.get(argument, f"--{argument.replace('_', '-')}")
+def _format_argument(argument: str) -> str:
+    return _ARGUMENT_LABELS.get(argument, f"--{argument.replace('_', '-')}")
 
 
-def code_of(error: SessionError) -> int:
+def get_exit_code(error: SessionError) -> int:
     """Return the exit code that an error has."""
     if isinstance(error, NotFound):
         return UNKNOWN_ID

@@ -15,17 +15,17 @@ from rich.filesize import decimal
 
 from mcp_serve import resolve
 from mcp_serve.cli import filters, missing_home
-from mcp_serve.cli.arguments import some
-from mcp_serve.cli.errors import DONE, PARTIAL, in_options
-from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.arguments import parse_text
+from mcp_serve.cli.errors import DONE, PARTIAL, translate_arguments
+from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.cli.output import print_json
-from mcp_serve.cli.progress import Bar, Working
+from mcp_serve.cli.progress import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import Terminal
-from mcp_serve.cli.tool_calls import Tools
-from mcp_serve.errors import explain
-from mcp_serve.homes import Home
-from mcp_serve.render import harmless
-from session_core import Conflict, Denied, Exported, InvalidInput, SessionFilter, StorageError
+from mcp_serve.cli.tool_calls import ToolCaller
+from mcp_serve.errors import explain_error
+from mcp_serve.homes import ServedHome
+from mcp_serve.render import to_plain_text
+from session_core import Conflict, Denied, ExportResult, InvalidInput, SessionFilter, StorageError
 
 EXAMPLES = """\
 What is written is what is stored, secrets included, with all that was compressed
@@ -39,86 +39,92 @@ examples:
   mcp-sessions export --source cron | gzip > cron.jsonl.gz
 """
 
-_FORMS = {"jsonl": "jsonl", "md": "markdown"}
+_FORMATS = {"jsonl": "jsonl", "md": "markdown"}
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument(
         "session", nargs="*", metavar="ID", help="an id, how one begins, a session key, a title"
     )
-    parser.add_argument("--format", choices=tuple(_FORMS), default="jsonl", help="(jsonl)")
+    parser.add_argument("--format", choices=tuple(_FORMATS), default="jsonl", help="(jsonl)")
     parser.add_argument(
         "--out",
-        type=some,
+        type=parse_text,
         metavar="FILE",
         default="-",
         help="a new file, or a folder for a file each; - prints it (-)",
     )
-    filters.add(parser)
-    of_homes(parser)
-    of_answers(parser)
+    filters.add_filter_options(parser)
+    add_home_options(parser)
+    add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Write them, and say how much it was."""
-    to = None if options.out == "-" else _place(options.out)
+    to = None if options.out == "-" else _prepare_target(options.out)
     if to is None and options.json:
         raise InvalidInput("--json says what was written where; name a file by --out")
-    with Tools(options) as tools:
+    with ToolCaller(options) as tools:
         if len(tools.served.names) > 1:
             raise InvalidInput("an export is of one home; name it by one --profile")
-        missing = None if options.session or options.json else missing_home.note(tools.served)
+        missing = (
+            None
+            if options.session or options.json
+            else missing_home.format_missing_note(tools.served)
+        )
         if missing is not None:
-            Terminal(sys.stderr).line(missing)
+            Terminal(sys.stderr).write_line(missing)
             return DONE
         try:
-            done = _export(options, tools.home, to or _printing())
+            done = _export_sessions(options, tools.home, to or _choose_printer())
         except Conflict as error:  # of a file that is there, which is so the next time as well
             raise Denied(str(error)) from error
     if options.json:
         print_json(asdict(done))
     else:
-        _say(options, done)
+        _show_result(options, done)
     return PARTIAL if done.gone or done.changed or done.there else DONE
 
 
-def _export(
-    options: argparse.Namespace, home: Home, to: Path | Callable[[bytes], object]
-) -> Exported:
-    sessions = [resolve.find(home, each).id for each in options.session] or None
-    maintenance = home.maintenance_for(Working.client)
-    with Bar("Exporting") as bar:
-        return maintenance.export(
+def _export_sessions(
+    options: argparse.Namespace, home: ServedHome, to: Path | Callable[[bytes], object]
+) -> ExportResult:
+    sessions = [resolve.find_session(home, each).id for each in options.session] or None
+    maintenance = home.make_maintenance(TerminalProgress.client)
+    with ProgressBar("Exporting") as bar:
+        return maintenance.export_sessions(
             to,
             sessions,
-            where=_where(options),
+            where=_build_filter(options),
             form="markdown" if options.format == "md" else "jsonl",
-            progress=bar.tell,
+            progress=bar.report_progress,
         )
 
 
-def _where(options: argparse.Namespace) -> SessionFilter | None:
+def _build_filter(options: argparse.Namespace) -> SessionFilter | None:
     """Return the filters that were given; an export leaves out the archive only when told so.
 
     Raises:
         InvalidInput: one of them makes no sense.
     """
-    given = filters.given(options)
+    given = filters.read_given_options(options)
     given.pop("profile", None)
     if not given:
         return None
     try:
-        read = filters.Filtered.read({"status": "all"} | given)
+        read = filters.ListFilterArguments.read({"status": "all"} | given)
     except ValidationError as error:
         raise InvalidInput(
-            in_options(explain(error) or "", filters.Filtered.model_fields)
+            translate_arguments(
+                explain_error(error) or "", filters.ListFilterArguments.model_fields
+            )
         ) from error
     where: SessionFilter = read.where(time.time())
     return where
 
 
-def _place(given: str) -> Path:
+def _prepare_target(given: str) -> Path:
     """Return a file, or a folder, which is made where it is named as one.
 
     Raises:
@@ -133,24 +139,24 @@ def _place(given: str) -> Path:
     return path
 
 
-def _printing() -> Callable[[bytes], object]:
+def _choose_printer() -> Callable[[bytes], object]:
     """Return what prints it: as it is, but nothing that a terminal would obey."""
     if sys.stdout.isatty():
-        return lambda part: sys.stdout.write(harmless(part.decode()))
+        return lambda part: sys.stdout.write(to_plain_text(part.decode()))
     return sys.stdout.buffer.write
 
 
-def _say(options: argparse.Namespace, done: Exported) -> None:
+def _show_result(options: argparse.Namespace, done: ExportResult) -> None:
     beside = Terminal(sys.stderr)
     if options.out != "-":
         sessions = f"{done.sessions:,} session" + "s" * (done.sessions != 1)
         size = decimal(done.bytes)
-        Terminal(sys.stdout).line(
+        Terminal(sys.stdout).write_line(
             f"Wrote {sessions} with {done.messages:,} messages, {size}, to {options.out}"
         )
     for name in done.there:
-        beside.line(f"{name} was there already, and stays as it is.")
+        beside.write_line(f"{name} was there already, and stays as it is.")
     for name in done.gone:
-        beside.line(f"{name} was deleted meanwhile.")
+        beside.write_line(f"{name} was deleted meanwhile.")
     for name in done.changed:
-        beside.line(f"{name} was changed meanwhile; export it again.")
+        beside.write_line(f"{name} was changed meanwhile; export it again.")

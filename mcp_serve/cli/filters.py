@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from mcp_serve import arguments as given_as
-from mcp_serve.arguments import moment
-from mcp_serve.cli.arguments import amount, some, when, whole
+from mcp_serve.arguments import parse_time
+from mcp_serve.cli.arguments import make_integer_parser, parse_amount, parse_text, parse_time_option
 from mcp_serve.tools.list import ListArguments
 from mcp_serve.tools.prune import PruneArguments
 from session_core import SessionFilter
 
-_PATTERNS = {
+_PATTERN_FIELDS = {
     "title": "title_like",
     "cwd": "cwd_prefix",
     "model": "model_like",
@@ -24,16 +24,16 @@ _PATTERNS = {
     "chat_type": "chat_type",
     "branch": "branch_like",
 }
-_RANGES = ("tokens", "cost", "tool_calls")
+_RANGE_FIELDS = ("tokens", "cost", "tool_calls")
 
 
-_NOT_OURS = ("profile", "plan")
+_OTHER_ARGUMENTS = ("profile", "plan")
 """Arguments of the tools that are no filters."""
 
 _DAY_S = 86_400.0
 
 
-class _More(given_as.Home):
+class _ExtraFilters(given_as.ProfileArguments):
     """The filters that a model is not troubled with."""
 
     source: given_as.Sources | None = None
@@ -52,23 +52,23 @@ class _More(given_as.Home):
     min_tool_calls: given_as.Count | None = None
     max_tool_calls: given_as.Count | None = None
 
-    def with_more(self, where: SessionFilter) -> SessionFilter:
+    def add_extra_filters(self, where: SessionFilter) -> SessionFilter:
         """Return a filter with these as well."""
-        patterns = {field: getattr(self, name) for name, field in _PATTERNS.items()}
-        bounds = [f"{side}_{what}" for what in _RANGES for side in ("min", "max")]
+        patterns = {field: getattr(self, name) for name, field in _PATTERN_FIELDS.items()}
+        bounds = [f"{side}_{what}" for what in _RANGE_FIELDS for side in ("min", "max")]
         ranges = {name: getattr(self, name) for name in bounds}
         return replace(where, **patterns, **ranges)
 
 
-class Filtered(_More, ListArguments):  # type: ignore[misc]  # several sources
+class ListFilterArguments(_ExtraFilters, ListArguments):  # type: ignore[misc]  # several sources
     """The arguments of `sessions_list`, and every other filter."""
 
     def where(self, now: float) -> SessionFilter:
         """Return which conversations are asked for."""
-        return self.with_more(super().where(now))
+        return self.add_extra_filters(super().build_filter(now))
 
 
-class Pruned(_More, PruneArguments):  # type: ignore[misc]  # as above
+class PruneFilterArguments(_ExtraFilters, PruneArguments):  # type: ignore[misc]  # as above
     """The arguments of `sessions_prune`, and every other filter; `until` is an age, in days."""
 
     status: given_as.Status | None = None
@@ -76,54 +76,64 @@ class Pruned(_More, PruneArguments):  # type: ignore[misc]  # as above
 
     def where(self, now: float) -> SessionFilter:
         """Return which sessions are asked for."""
-        active_after = moment("since", self.since, now)
-        found = replace(super().where(now), status=self.status, active_after=active_after)
-        return self.with_more(found)
+        active_after = parse_time("since", self.since, now)
+        found = replace(super().build_filter(now), status=self.status, active_after=active_after)
+        return self.add_extra_filters(found)
 
 
-def add(parser: argparse.ArgumentParser, until: str = "not active since then") -> None:
+def add_filter_options(
+    parser: argparse.ArgumentParser, until: str = "not active since then"
+) -> None:
     """Add them to a verb; `until` is what the end of the time means there."""
     group = parser.add_argument_group("which sessions")
     group.add_argument(
-        "--project", type=some, metavar="FOLDER", help="worked on in it, or below it"
+        "--project", type=parse_text, metavar="FOLDER", help="worked on in it, or below it"
     )
-    group.add_argument("--source", type=some, action="append", help="such as cli; may be repeated")
+    group.add_argument(
+        "--source", type=parse_text, action="append", help="such as cli; may be repeated"
+    )
     group.add_argument("--status", choices=("open", "ended", "archived", "all"))
     group.add_argument(
         *("--since", "--newer-than", "--after"),
-        type=when,
+        type=parse_time_option,
         metavar="TIME",
         help="active since: 7d, a date",
     )
     group.add_argument(
-        *("--until", "--older-than", "--before"), type=when, metavar="TIME", help=until
+        *("--until", "--older-than", "--before"), type=parse_time_option, metavar="TIME", help=until
     )
-    group.add_argument("--end-reason", type=some, metavar="REASON")
+    group.add_argument("--end-reason", type=parse_text, metavar="REASON")
     for name in ("--title", "--model", "--branch"):
-        group.add_argument(name, type=some, metavar="PART", help="a part of it")
-    group.add_argument("--cwd", type=some, metavar="FOLDER", help="a working folder that begins so")
+        group.add_argument(name, type=parse_text, metavar="PART", help="a part of it")
+    group.add_argument(
+        "--cwd", type=parse_text, metavar="FOLDER", help="a working folder that begins so"
+    )
     for name in ("--provider", "--user", "--chat-id", "--chat-type"):
-        group.add_argument(name, type=some)
+        group.add_argument(name, type=parse_text)
     for name, kind in (
-        ("messages", whole()),
-        ("tokens", whole()),
-        ("cost", amount),
-        ("tool-calls", whole()),
+        ("messages", make_integer_parser()),
+        ("tokens", make_integer_parser()),
+        ("cost", parse_amount),
+        ("tool-calls", make_integer_parser()),
     ):
         group.add_argument(f"--min-{name}", type=kind, metavar="N")
         group.add_argument(f"--max-{name}", type=kind, metavar="N")
 
 
-def given(options: argparse.Namespace, of: type[_More] = Filtered) -> dict[str, Any]:
+def read_given_options(
+    options: argparse.Namespace, of: type[_ExtraFilters] = ListFilterArguments
+) -> dict[str, Any]:
     """Return those of these arguments that were given."""
     named = {
-        name: getattr(options, name, None) for name in of.model_fields if name not in _NOT_OURS
+        name: getattr(options, name, None)
+        for name in of.model_fields
+        if name not in _OTHER_ARGUMENTS
     }
     return {name: value for name, value in named.items() if value is not None}
 
 
-def days(text: str | None) -> float | None:
+def parse_age_days(text: str | None) -> float | None:
     """Return how many days ago a time was; one that is to come is none."""
     now = time.time()
-    at = moment("older-than", text, now)
+    at = parse_time("older-than", text, now)
     return None if at is None else max((now - at) / _DAY_S, 0.0)

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from mcp_serve import arguments as given_as
 from mcp_serve.cli import filters, plan_command
-from mcp_serve.cli.arguments import some, when
-from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.arguments import parse_text, parse_time_option
+from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.tools import finalize
 
-_WHAT = ("sessions", "expired", "orphaned", "abandoned")
+_KINDS = ("sessions", "expired", "orphaned", "abandoned")
 
 EXAMPLES = """\
 what it is about:
@@ -27,31 +27,36 @@ examples:
 """
 
 
-class FinalizeArguments(finalize.FinalizeArguments):
+class FinalizeCommandArguments(finalize.FinalizeArguments):
     """The arguments of the tool, of several sources."""
 
     source: given_as.Sources | None = None  # type: ignore[assignment]
 
 
-_SPEC = replace(finalize.SPEC, arguments=FinalizeArguments)
+_SPEC = replace(finalize.SPEC, arguments=FinalizeCommandArguments)
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    plan_command.what(parser, _WHAT)
-    parser.add_argument("--reason", type=some, help="why it ended, as it is noted")
+    plan_command.add_what_argument(parser, _KINDS)
+    parser.add_argument("--reason", type=parse_text, help="why it ended, as it is noted")
     parser.add_argument("--start-new", action="store_true", help="their chats begin afresh")
-    plan_command.arguments(parser, limit=True)
+    plan_command.add_plan_arguments(parser, limit=True)
     group = parser.add_argument_group("which sessions")
     group.add_argument(
-        "--project", type=some, metavar="FOLDER", help="worked on in it, or below it"
+        "--project", type=parse_text, metavar="FOLDER", help="worked on in it, or below it"
     )
-    group.add_argument("--source", type=some, action="append", help="such as cli; may be repeated")
     group.add_argument(
-        "--older-than", type=when, metavar="TIME", help="not active since then: 30d, a date"
+        "--source", type=parse_text, action="append", help="such as cli; may be repeated"
     )
-    of_homes(parser)
-    of_answers(parser)
+    group.add_argument(
+        "--older-than",
+        type=parse_time_option,
+        metavar="TIME",
+        help="not active since then: 30d, a date",
+    )
+    add_home_options(parser)
+    add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -63,6 +68,6 @@ def run(options: argparse.Namespace) -> int:
         "start_new": options.start_new,
         "project": options.project,
         "source": options.source,
-        "older_than_days": filters.days(options.older_than),
+        "older_than_days": filters.parse_age_days(options.older_than),
     }
-    return plan_command.run(options, plan_command.Change(_SPEC, "finalize", asked))
+    return plan_command.run_change(options, plan_command.ChangeRequest(_SPEC, "finalize", asked))

@@ -6,17 +6,17 @@ import argparse
 from dataclasses import replace
 
 from mcp_serve.cli import filters
-from mcp_serve.cli.options import of_answers, of_homes, of_pages
-from mcp_serve.cli.terminal import Column, since
-from mcp_serve.cli.tool_calls import Answer, answer, show_list, terminal
+from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
+from mcp_serve.cli.terminal import TableColumn, format_age
+from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer, show_list
 from mcp_serve.tools import list as tools_list
 
 _COLUMNS = (
-    Column("active", right=True),
-    Column("msgs", right=True),
-    Column("title", yields=True),
-    Column("from", wide_only=True),
-    Column("id", copied=True),
+    TableColumn("active", right=True),
+    TableColumn("msgs", right=True),
+    TableColumn("title", yields=True),
+    TableColumn("from", wide_only=True),
+    TableColumn("id", copied=True),
 )
 
 EXAMPLES = """\
@@ -28,43 +28,43 @@ examples:
 """
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("query", nargs="*", metavar="WORD", help="words in title and name")
-    filters.add(parser)
+    filters.add_filter_options(parser)
     parser.add_argument("--order", choices=("recent", "started", "size"), help="(recent)")
-    of_pages(parser, 20)
-    of_homes(parser)
-    of_answers(parser)
+    add_page_options(parser, 20)
+    add_home_options(parser)
+    add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """List them."""
-    asked = filters.given(options) | {"order": options.order}
+    asked = filters.read_given_options(options) | {"order": options.order}
     asked.pop("limit", None)
     if options.query:
         asked["query"] = " ".join(options.query)
     else:
         asked.pop("query", None)
-    spec = replace(tools_list.SPEC, arguments=filters.Filtered)
-    return answer(
+    spec = replace(tools_list.SPEC, arguments=filters.ListFilterArguments)
+    return show_answer(
         options,
-        lambda tools: tools.gather(spec, asked, "sessions", options.limit, options.cursor),
-        _show,
+        lambda tools: tools.collect_pages(spec, asked, "sessions", options.limit, options.cursor),
+        _show_sessions,
     )
 
 
-def _show(found: Answer) -> None:
-    out = terminal()
+def _show_sessions(found: Answer) -> None:
+    out = get_terminal()
     if not found["sessions"]:
-        out.line("No such conversations.")
+        out.write_line("No such conversations.")
         return
-    show_list(_COLUMNS, found["sessions"], _row)
+    show_list(_COLUMNS, found["sessions"], _format_row)
     if found["next_cursor"] is not None:
-        out.hint("There are more: --limit shows them, words and filters find them.")
+        out.write_hint("There are more: --limit shows them, words and filters find them.")
 
 
-def _row(each: Answer) -> list[str]:
+def _format_row(each: Answer) -> list[str]:
     shown = each["title"] or each["preview"] or "(nothing in it)"
-    row = [since(each["last_active_at"]), f"{each['messages']:,}", shown, each["source"]]
+    row = [format_age(each["last_active_at"]), f"{each['messages']:,}", shown, each["source"]]
     return [*row, each["id"]]

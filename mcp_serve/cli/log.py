@@ -7,20 +7,20 @@ from typing import Any
 
 from mcp_serve import arguments as given_as
 from mcp_serve import render
-from mcp_serve.arguments import iso
-from mcp_serve.cli.options import of_answers, of_homes, of_pages
-from mcp_serve.cli.terminal import Column, local
-from mcp_serve.cli.tool_calls import Answer, answer, show_list, terminal
-from mcp_serve.cursors import Asked
-from mcp_serve.homes import Home
-from mcp_serve.tools.spec import Spec
+from mcp_serve.arguments import format_time
+from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
+from mcp_serve.cli.terminal import TableColumn, format_local_time
+from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer, show_list
+from mcp_serve.cursors import PagedQuery
+from mcp_serve.homes import ServedHome
+from mcp_serve.tools.spec import ToolSpec
 
 _COLUMNS = (
-    Column("when"),
-    Column("who", wraps=True),
-    Column("what", wraps=True),
-    Column("counts", wraps=True),
-    Column("plan", copied=True),
+    TableColumn("when"),
+    TableColumn("who", wraps=True),
+    TableColumn("what", wraps=True),
+    TableColumn("counts", wraps=True),
+    TableColumn("plan", copied=True),
 )
 
 EXAMPLES = """\
@@ -30,84 +30,86 @@ examples:
 """
 
 
-class LogArguments(given_as.Listing):
+class LogArguments(given_as.PageArguments):
     """The arguments of the log."""
 
     limit: int = 20
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    of_pages(parser, 20)
-    of_homes(parser)
-    of_answers(parser)
+    add_page_options(parser, 20)
+    add_home_options(parser)
+    add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """List them."""
-    return answer(
+    return show_answer(
         options,
-        lambda tools: tools.gather(_SPEC, {}, "lines", options.limit, options.cursor),
-        _show,
+        lambda tools: tools.collect_pages(_SPEC, {}, "lines", options.limit, options.cursor),
+        _show_entries,
     )
 
 
-def _lines(home: Home, given: LogArguments, asked: Asked) -> Answer:
+def _list_entries(home: ServedHome, given: LogArguments, asked: PagedQuery) -> Answer:
     page = home.maintenance.log(given.limit, asked.place)
     lines = [
         {
-            "at": iso(each.at),
-            "who": render.one_line(home, each.client),
-            "what": render.one_line(home, each.what),
+            "at": format_time(each.at),
+            "who": render.render_line(home, each.client),
+            "what": render.render_line(home, each.what),
             "plan": each.plan,
             "counts": each.counts,
             **({"profile": home.profile} if home.profile else {}),
         }
         for each in page.items
     ]
-    return {"lines": lines, "next_cursor": asked.at(page.next_cursor)}
+    return {"lines": lines, "next_cursor": asked.make_cursor(page.next_cursor)}
 
 
-_SPEC = Spec(
+_SPEC = ToolSpec(
     name="log",
     title="Log",
     description="Who has changed what.",
     arguments=LogArguments,
     answers=None,
-    run=_lines,
+    run=_list_entries,
 )
 
 
-def _show(found: Answer) -> None:
-    out = terminal()
+def _show_entries(found: Answer) -> None:
+    out = get_terminal()
     if not found["lines"]:
-        out.line("Nothing was changed by us in this home.")
+        out.write_line("Nothing was changed by us in this home.")
         return
-    show_list(_COLUMNS, found["lines"], _row)
+    show_list(_COLUMNS, found["lines"], _format_row)
     if found["next_cursor"] is not None:
-        out.hint("There are more: --limit shows them.")
+        out.write_hint("There are more: --limit shows them.")
 
 
-def _row(each: Answer) -> list[str]:
+def _format_row(each: Answer) -> list[str]:
     return [
-        local(each["at"]),
+        format_local_time(each["at"]),
         each["who"],
         each["what"],
-        _counted(each["counts"]),
+        _format_counts(each["counts"]),
         each["plan"] or "",
     ]
 
 
-def _counted(counts: Any) -> str:
+def _format_counts(counts: Any) -> str:
     """Return what was counted, without what came to none."""
     if not isinstance(counts, dict):
         return str(counts)
     there = ((name, value) for name, value in counts.items() if value not in (0, False, None))
-    return ", ".join(name if value is True else f"{name} {_value(value)}" for name, value in there)
+    return ", ".join(
+        name if value is True else f"{name} {_format_value(value)}" for name, value in there
+    )
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Return what was counted; two of it are before and after."""
     if isinstance(value, list):
-        return " to ".join(map(_value, value))
+        return " to ".join(map(_format_value, value))
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from importlib import import_module, metadata
 from pathlib import Path
 
-from mcp_serve.cli.arguments import Parser
-from mcp_serve.cli.errors import DONE, FAILED, INTERRUPTED, code_of, said
-from mcp_serve.cli.options import of_answers, of_homes, refuse_what_says_nothing
+from mcp_serve.cli.arguments import CommandParser
+from mcp_serve.cli.errors import DONE, FAILED, INTERRUPTED, format_error, get_exit_code
+from mcp_serve.cli.options import add_home_options, add_json_option, refuse_misplaced_options
 from mcp_serve.cli.output import log_to_stderr, print_error
-from mcp_serve.cli.plan_command import Stopped
+from mcp_serve.cli.plan_command import QuestionInterrupted
 from session_core import SessionError
 
 VERBS = {
@@ -47,9 +47,9 @@ VERBS = {
 }
 """Each verb with its module, and what it does."""
 
-_HELLO = "mcp_serve.cli.welcome"
+_WELCOME_MODULE = "mcp_serve.cli.welcome"
 
-_EXAMPLE = """\
+_EXAMPLES = """\
 example:
   mcp-sessions demo          see what it does, on made-up conversations
   mcp-sessions demo --keep   and keep them, to look around yourself
@@ -59,67 +59,67 @@ example:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    _open_what_is_closed()
-    _accept_every_script()
-    parser = parser_of(given)
+    _open_closed_streams()
+    _replace_unencodable_text()
+    parser = build_parser(given)
     options = parser.parse_args(given)
     if options.verb is None and not sys.stdin.isatty():
         # A client starts the bare command, and talks to it on the other end of a pipe.
-        options = parser_of(["serve"]).parse_args([*given, "serve"])
+        options = build_parser(["serve"]).parse_args([*given, "serve"])
     elif options.verb is None:
         options.of_homes = True
-    refuse_what_says_nothing(parser, options)
+    refuse_misplaced_options(parser, options)
     log_to_stderr(traces=options.verb == "serve")
-    module = VERBS[options.verb][0] if options.verb else _HELLO
+    module = VERBS[options.verb][0] if options.verb else _WELCOME_MODULE
     try:
-        return _run(module, options)
+        return _run_verb(module, options)
     finally:
         if arguments is None:
             # The interpreter ends now: Ctrl-C would print a trace behind the last line.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _run(module: str, options: argparse.Namespace) -> int:
+def _run_verb(module: str, options: argparse.Namespace) -> int:
     """Run a verb; return its exit code."""
     try:
         code: int = import_module(module).run(options)
         sys.stdout.flush()
-    except Stopped:
+    except QuestionInterrupted:
         print_error("\nStopped; nothing was changed.")
         return INTERRUPTED
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _write_no_more()  # whoever read the output has enough
+        _discard_output()  # whoever read the output has enough
         # What was agreed to beforehand may not have been begun.
         return FAILED if getattr(options, "yes", False) else DONE
     except OSError as error:
-        _write_no_more()
+        _discard_output()
         print_error(f"mcp-sessions: {error}")
         return FAILED
     except SessionError as error:
-        print_error(f"mcp-sessions: {said(error)}")
-        return code_of(error)
+        print_error(f"mcp-sessions: {format_error(error)}")
+        return get_exit_code(error)
     return code
 
 
-def _write_no_more() -> None:
+def _discard_output() -> None:
     """Let nothing be flushed at exit into what takes no more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def parser_of(given: Sequence[str]) -> argparse.ArgumentParser:
+def build_parser(given: Sequence[str]) -> argparse.ArgumentParser:
     """Return the parser of the command, with what those verbs take that are given."""
-    parser = Parser(
+    parser = CommandParser(
         prog="mcp-sessions",
         description="An agent's sessions: list, read, search and maintain them.",
-        epilog=_EXAMPLE,
+        epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     version = metadata.version("mcp-sessions")
     parser.add_argument("--version", action="version", version=f"mcp-sessions {version}")
-    of_homes(parser, before=True)
-    of_answers(parser, before=True)
+    add_home_options(parser, before=True)
+    add_json_option(parser, before=True)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
     for name, (module, does) in VERBS.items():
         verb = verbs.add_parser(
@@ -135,7 +135,7 @@ def parser_of(given: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _open_what_is_closed() -> None:
+def _open_closed_streams() -> None:
     """Let a stream that whoever started this has closed be an empty one."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -143,7 +143,7 @@ def _open_what_is_closed() -> None:
             setattr(sys, name, nothing)
 
 
-def _accept_every_script() -> None:
+def _replace_unencodable_text() -> None:
     """Show what a terminal cannot write as a question mark, instead of failing at it."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -13,7 +13,7 @@ import anyio
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from mcp_serve.render import plain
+from mcp_serve.render import to_plain_line
 from session_core import SessionError
 
 if TYPE_CHECKING:
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PATIENCE_S = 2.0
+_GRACE_S = 2.0
 """How long a server that has said something else may yet say what it should."""
-_SHOWN = 200
-_CHUNK = 1 << 16
-_CLOSED = "Connection closed"
+_MAX_SHOWN_CHARS = 200
+_CHUNK_BYTES = 1 << 16
+_CLOSED_MESSAGE = "Connection closed"
 """How the SDK says it."""
 
 
-_EXPECTED = (
+_EXPECTED_ERRORS = (
     SessionError,
     MCPError,
     OSError,
@@ -41,11 +41,11 @@ _EXPECTED = (
 """How the SDK and the system say that a server is none; everything else is a fault of ours."""
 
 
-class NoServer(SessionError):
+class ServerUnreachable(SessionError):
     """What was started cannot be talked to; the message says why."""
 
 
-class _Heard:
+class _ServerOutput:
     """What came beside the answers: the first that is no MCP, the last that it said of itself."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class _Heard:
         self.errors = os.fdopen(writing, "w", encoding="utf-8")
         self._end = b""
         # It may say more than a disk holds, so that the end alone is kept.
-        self._reader = threading.Thread(target=self._read, args=(reading,), daemon=True)
+        self._reader = threading.Thread(target=self._read_stderr, args=(reading,), daemon=True)
         self._reader.start()
 
     def __enter__(self) -> Self:
@@ -63,22 +63,24 @@ class _Heard:
     def __exit__(self, *_: object) -> None:
         self.errors.close()
 
-    def last_words(self) -> str:
+    def read_last_line(self) -> str:
         """Return the last line that it has said of itself, once it has ended."""
         self.errors.close()
-        self._reader.join(_PATIENCE_S)
+        self._reader.join(_GRACE_S)
         lines = [
-            line for line in map(plain, self._end.decode(errors="replace").splitlines()) if line
+            line
+            for line in map(to_plain_line, self._end.decode(errors="replace").splitlines())
+            if line
         ]
-        return lines[-1][:_SHOWN] if lines else ""
+        return lines[-1][:_MAX_SHOWN_CHARS] if lines else ""
 
-    def _read(self, reading: int) -> None:
+    def _read_stderr(self, reading: int) -> None:
         with open(reading, "rb", buffering=0) as stream:
-            while read := stream.read(_CHUNK):
-                self._end = (self._end + read)[-_CHUNK:]
+            while read := stream.read(_CHUNK_BYTES):
+                self._end = (self._end + read)[-_CHUNK_BYTES:]
 
 
-async def talk(
+async def run_with_server(
     started: StdioServerParameters,
     use: Callable[[Client], Awaitable[T]],
     *,
@@ -92,30 +94,30 @@ async def talk(
     """
     # What the SDK logs of a server is said by the error that is raised here.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
-    with _Heard() as heard:
+    with _ServerOutput() as heard:
         try:
             with anyio.fail_after(timeout_s) as limit:
-                return await _use(started, use, mode, heard, limit)
+                return await _connect_client(started, use, mode, heard, limit)
         except Exception as error:
-            only = _only(error)
-            if isinstance(only, _EXPECTED):
-                raise _reason(only, heard, timeout_s) from error
+            only = _unwrap_group(error)
+            if isinstance(only, _EXPECTED_ERRORS):
+                raise _build_error(only, heard, timeout_s) from error
             raise
 
 
-async def _use(
+async def _connect_client(
     started: StdioServerParameters,
     use: Callable[[Client], Awaitable[T]],
     mode: Any,
-    heard: _Heard,
+    heard: _ServerOutput,
     limit: anyio.CancelScope,
 ) -> T:
     until = limit.deadline
 
     async def listen(message: object) -> None:
         if isinstance(message, ValueError) and heard.noise is None:
-            heard.noise = _said(message)
-            limit.deadline = min(limit.deadline, anyio.current_time() + _PATIENCE_S)
+            heard.noise = _extract_noise(message)
+            limit.deadline = min(limit.deadline, anyio.current_time() + _GRACE_S)
 
     connected = stdio_client(started, heard.errors)
     async with Client(connected, mode=mode, cache=None, message_handler=listen) as client:
@@ -123,32 +125,34 @@ async def _use(
         return await use(client)
 
 
-def _said(error: ValueError) -> str:
+def _extract_noise(error: ValueError) -> str:
     """Return the line that is no message of the protocol."""
     from pydantic import ValidationError  # noqa: PLC0415 -- where something goes wrong
 
     given = error.errors()[0].get("input") if isinstance(error, ValidationError) else ""
-    return plain(given)[:_SHOWN]
+    return to_plain_line(given)[:_MAX_SHOWN_CHARS]
 
 
-def _only(error: BaseException) -> BaseException:
+def _unwrap_group(error: BaseException) -> BaseException:
     """Return what went wrong, without the groups of tasks in which it did."""
     inner = getattr(error, "exceptions", None)
-    return _only(inner[0]) if inner else error
+    return _unwrap_group(inner[0]) if inner else error
 
 
-def _reason(error: BaseException, heard: _Heard, timeout_s: float) -> SessionError:
+def _build_error(error: BaseException, heard: _ServerOutput, timeout_s: float) -> SessionError:
     if isinstance(error, SessionError):
         return error
     if isinstance(error, OSError) and not isinstance(error, TimeoutError):
-        return NoServer(f"it cannot be started: {error.strerror or error}")
-    words = heard.last_words()
+        return ServerUnreachable(f"it cannot be started: {error.strerror or error}")
+    words = heard.read_last_line()
     behind = f"; its last words: {words}" if words else ""
     if isinstance(error, UnicodeDecodeError):
-        return NoServer(f"it says what is no MCP, and no text{behind}")
+        return ServerUnreachable(f"it says what is no MCP, and no text{behind}")
     if heard.noise is not None:
-        return NoServer(f"it says what is no MCP: {heard.noise}{behind}")
+        return ServerUnreachable(f"it says what is no MCP: {heard.noise}{behind}")
     if isinstance(error, TimeoutError):
-        return NoServer(f"it did not answer within {timeout_s:g} s{behind}")
-    said = plain(error)[:_SHOWN]
-    return NoServer(f"{'it ended without an answer' if said == _CLOSED else said}{behind}")
+        return ServerUnreachable(f"it did not answer within {timeout_s:g} s{behind}")
+    said = to_plain_line(error)[:_MAX_SHOWN_CHARS]
+    return ServerUnreachable(
+        f"{'it ended without an answer' if said == _CLOSED_MESSAGE else said}{behind}"
+    )

@@ -6,65 +6,69 @@ import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
-from mcp_serve.profiles import Served
+from mcp_serve.profiles import ServedProfiles
 from session_core import NotFound, SessionDB, find_home
 
-_DATABASE = "state.db"
-_NAMES = ("--home", "MCP_SESSIONS_HOME", "HERMES_HOME")
+_DATABASE_NAME = "state.db"
+_NAMING_SOURCES = ("--home", "MCP_SESSIONS_HOME", "HERMES_HOME")
 """By what a home is named, which is not there then by mistake."""
 
-_BEGIN = (
+_BEGIN_ADVICE = (
     "start the agent once, bring in what was exported by `mcp-sessions import FILE`, "
     "or name another --home"
 )
 """What begins a home; one of our own begins with whatever is written first."""
 
 
-def require(served: Served) -> None:
+def require_home(served: ServedProfiles) -> None:
     """Refuse where a home or a profile was named, and there is none.
 
     Raises:
         NotFound: so it is; `nearest` has the homes that are close to it.
     """
-    why = wrong(served)
+    why = explain_wrong_name(served)
     if why is not None:
-        path = served.path()
+        path = served.get_path()
         raise NotFound(
-            f"there is no home in {path} ({named_by(served)}): {why}; {to_do(path)}",
-            nearest=tuple(map(str, _near(path))),
+            f"there is no home in {path} ({find_naming_source(served)}): {why}; {suggest_remedy(path)}",
+            nearest=tuple(map(str, _find_similar_homes(path))),
         )
 
 
-def wrong(served: Served) -> str | None:
+def explain_wrong_name(served: ServedProfiles) -> str | None:
     """Return why what was named is no home, None where there is one or none was named.
 
     An empty file was a database, or is to be one; where it is does not matter.
     """
-    is_named = find_home(served.options.home).found_by in _NAMES or served.options.profiles
-    paths = [served.path(name) for name in served.names]
-    reasons = [reason(path) for path in paths]
-    return reasons[0] if all(reasons) and (is_named or is_empty(paths[0])) else None
+    is_named = find_home(served.options.home).found_by in _NAMING_SOURCES or served.options.profiles
+    paths = [served.get_path(name) for name in served.names]
+    reasons = [find_missing_reason(path) for path in paths]
+    return reasons[0] if all(reasons) and (is_named or has_empty_database(paths[0])) else None
 
 
-def note(served: Served) -> str | None:
+def format_missing_note(served: ServedProfiles) -> str | None:
     """Return the sentence that there is no home yet, None where there is one, or several are."""
-    path = served.path()
-    missing = reason(path) if len(served.names) == 1 else None
-    return None if missing is None else f"There is no home yet in {path}: {missing}; {to_do(path)}."
+    path = served.get_path()
+    missing = find_missing_reason(path) if len(served.names) == 1 else None
+    return (
+        None
+        if missing is None
+        else f"There is no home yet in {path}: {missing}; {suggest_remedy(path)}."
+    )
 
 
-def reason(path: Path) -> str | None:
+def find_missing_reason(path: Path) -> str | None:
     """Return why a folder is no home, None where it is one."""
     database = find_home(path).db_path
     if _is_file(path) and path != database:
-        return f"it is a file, and a home is a folder with a {_DATABASE}"
-    if is_empty(path):
+        return f"it is a file, and a home is a folder with a {_DATABASE_NAME}"
+    if has_empty_database(path):
         return f"its {database.name} has no bytes, and is no database"
-    if _is_there(database) or _is_hermes_home(database):
+    if _is_present(database) or _is_hermes_home(database):
         return None
     if path == database:
         return "there is no such file"
-    return f"no {_DATABASE} is in it" if path.is_dir() else "there is no such folder"
+    return f"no {_DATABASE_NAME} is in it" if path.is_dir() else "there is no such folder"
 
 
 def _is_hermes_home(database: Path) -> bool:
@@ -72,16 +76,16 @@ def _is_hermes_home(database: Path) -> bool:
         return db.kind == "absent"
 
 
-def to_do(path: Path) -> str:
+def suggest_remedy(path: Path) -> str:
     """Return what can be done about it."""
     if _is_file(path) and path != find_home(path).db_path:
         return "name a folder by --home"
-    if is_empty(path):
+    if has_empty_database(path):
         return "put a backup in its place, or remove it to begin anew"
-    return _BEGIN
+    return _BEGIN_ADVICE
 
 
-def is_empty(path: Path) -> bool:
+def has_empty_database(path: Path) -> bool:
     """Whether there is a database in a home with nothing in it, not even that it is one."""
     database = find_home(path).db_path
     try:
@@ -90,22 +94,22 @@ def is_empty(path: Path) -> bool:
         return False
 
 
-def named_by(served: Served) -> str:
+def find_naming_source(served: ServedProfiles) -> str:
     """Return by what the home, or the first of its profiles, was chosen."""
     name = served.names[0]
     return find_home(served.options.home).found_by if name == "default" else f"--profile {name}"
 
 
-def _near(path: Path) -> Iterator[Path]:
+def _find_similar_homes(path: Path) -> Iterator[Path]:
     """Yield the homes above, in and beside a folder, whose name may have been meant."""
-    siblings = {each.name: each for each in _folders(path.parent)}
+    siblings = {each.name: each for each in _list_folders(path.parent)}
     close = difflib.get_close_matches(path.name, siblings)
-    meant = (path.parent, *_folders(path), *(siblings[name] for name in close))
-    return (each for each in meant if each != path and _has_some(each))
+    meant = (path.parent, *_list_folders(path), *(siblings[name] for name in close))
+    return (each for each in meant if each != path and _has_database(each))
 
 
-def _has_some(path: Path) -> bool:
-    return _is_file(path / _DATABASE) and not is_empty(path)
+def _has_database(path: Path) -> bool:
+    return _is_file(path / _DATABASE_NAME) and not has_empty_database(path)
 
 
 def _is_file(path: Path) -> bool:
@@ -115,14 +119,14 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _folders(path: Path) -> list[Path]:
+def _list_folders(path: Path) -> list[Path]:
     try:
         return sorted(each for each in path.iterdir() if each.is_dir())
     except OSError:
         return []
 
 
-def _is_there(path: Path) -> bool:
+def _is_present(path: Path) -> bool:
     """Whether something is there; where nobody may look there may be, which opening it says."""
     try:
         path.lstat()

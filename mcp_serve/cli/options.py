@@ -14,21 +14,21 @@ import argparse
 import shlex
 import sys
 
-from mcp_serve.cli.arguments import some, whole
+from mcp_serve.cli.arguments import make_integer_parser, parse_text
 from mcp_serve.cli.errors import DONE
 from session_core import Driver, Unsupported, choose_sqlite
 
-_LOADS = ("prune", "compress", "restore", "import")
+_EXTENSION_VERBS = ("prune", "compress", "restore", "import")
 """The verbs that take --load-extension, but serve."""
 
 
-def of_homes(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
+def add_home_options(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
     """Add which home is meant to a verb, or `before` all verbs: there they have their defaults."""
     nothing = argparse.SUPPRESS
     parser.set_defaults(of_homes=not before)
     parser.add_argument(
         "--home",
-        type=some,
+        type=parse_text,
         default=None if before else nothing,
         help="the folder of the home, or its database file, which ends in .db",
     )
@@ -46,7 +46,7 @@ def of_homes(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
     )
 
 
-def of_answers(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
+def add_json_option(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
     """Add for whom the answer is."""
     parser.set_defaults(of_answers=not before)
     parser.add_argument(
@@ -57,7 +57,7 @@ def of_answers(parser: argparse.ArgumentParser, *, before: bool = False) -> None
     )
 
 
-def of_extension(parser: argparse.ArgumentParser) -> None:
+def add_extension_option(parser: argparse.ArgumentParser) -> None:
     """Add the option that loads the extension of a home."""
     parser.add_argument(
         "--load-extension",
@@ -66,7 +66,7 @@ def of_extension(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def refuse_what_says_nothing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+def refuse_misplaced_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End where an option stands before a verb that does not take it, as it does behind it."""
     for name, takes in (
         ("home", "of_homes"),
@@ -79,10 +79,14 @@ def refuse_what_says_nothing(parser: argparse.ArgumentParser, options: argparse.
             parser.error(f"{options.verb or 'the command alone'} takes no {word}")
 
 
-def of_pages(parser: argparse.ArgumentParser, limit: int, what: str = "lines") -> None:
+def add_page_options(parser: argparse.ArgumentParser, limit: int, what: str = "lines") -> None:
     """Add how much of a list is shown, and where that goes on."""
     parser.add_argument(
-        "--limit", type=whole(1), metavar="N", default=limit, help=f"how many {what} ({limit})"
+        "--limit",
+        type=make_integer_parser(1),
+        metavar="N",
+        default=limit,
+        help=f"how many {what} ({limit})",
     )
     parser.add_argument(
         "--cursor", metavar="NEXT", help="go on behind a page: its next_cursor of --json"
@@ -92,11 +96,11 @@ def of_pages(parser: argparse.ArgumentParser, limit: int, what: str = "lines") -
     )
 
 
-def command(options: argparse.Namespace, *words: str) -> str:
+def format_command(options: argparse.Namespace, *words: str) -> str:
     """Return what to type next about the same home."""
     home = ["--home", options.home] if options.home else []
     profiles = [word for name in options.profile for word in ("--profile", name)]
-    loads = getattr(options, "load_extension", False) and words[0] in _LOADS
+    loads = getattr(options, "load_extension", False) and words[0] in _EXTENSION_VERBS
     extension = ["--load-extension"] if loads else []
     return shlex.join(["mcp-sessions", *home, *profiles, *words, *extension])
 
@@ -120,11 +124,11 @@ examples:
   mcp-sessions completion fish > ~/.config/fish/completions/mcp-sessions.fish
 """
 
-_FILES = ("FILE",)
-_FOLDERS = ("FOLDER", "DIR")
+_FILE_METAVARS = ("FILE",)
+_FOLDER_METAVARS = ("FOLDER", "DIR")
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
 
@@ -133,25 +137,25 @@ def run(options: argparse.Namespace) -> int:
     """Print it."""
     import shtab  # noqa: PLC0415 -- no other verb needs it
 
-    from mcp_serve.cli.main import VERBS, parser_of  # noqa: PLC0415 -- it imports this module
+    from mcp_serve.cli.main import VERBS, build_parser  # noqa: PLC0415 -- it imports this module
 
-    parser = parser_of(list(VERBS))
-    for action in _actions(parser):
+    parser = build_parser(list(VERBS))
+    for action in _list_actions(parser):
         named = (action.metavar or "").upper() if isinstance(action.metavar, str) else ""
-        if action.dest == "home" or named in _FOLDERS:
+        if action.dest == "home" or named in _FOLDER_METAVARS:
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-        elif named in _FILES:
+        elif named in _FILE_METAVARS:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
     sys.stdout.write(shtab.complete(parser, options.shell))
     return DONE
 
 
-def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+def _list_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """Return what a parser and the parsers of its verbs take."""
     found = []
     for action in parser._actions:  # noqa: SLF001 -- argparse has no other way to ask
         found.append(action)
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 -- as above
             for verb in action.choices.values():
-                found += _actions(verb)
+                found += _list_actions(verb)
     return found

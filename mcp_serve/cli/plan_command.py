@@ -20,33 +20,40 @@ from dataclasses import dataclass, field
 
 from mcp_serve import plans
 from mcp_serve.cli import missing_home, plan_output
-from mcp_serve.cli.arguments import whole
-from mcp_serve.cli.errors import DECLINED, DONE, INTERRUPTED, PARTIAL, in_words, said
-from mcp_serve.cli.options import command
+from mcp_serve.cli.arguments import make_integer_parser
+from mcp_serve.cli.errors import (
+    DECLINED,
+    DONE,
+    INTERRUPTED,
+    PARTIAL,
+    format_error,
+    translate_tool_text,
+)
+from mcp_serve.cli.options import format_command
 from mcp_serve.cli.output import print_error, print_json
-from mcp_serve.cli.progress import Bar, Working
-from mcp_serve.cli.terminal import Terminal, local
-from mcp_serve.cli.tool_calls import Answer, Tools
-from mcp_serve.tools.spec import Spec
+from mcp_serve.cli.progress import ProgressBar, TerminalProgress
+from mcp_serve.cli.terminal import Terminal, format_local_time
+from mcp_serve.cli.tool_calls import Answer, ToolCaller
+from mcp_serve.tools.spec import ToolSpec
 from session_core import SessionError
 
 
-def somebody_is_there() -> bool:
+def can_ask_user() -> bool:
     """Whether a question would be seen, and could be answered."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def declined(nothing: str = "nothing was changed") -> str:
+def format_declined(nothing: str = "nothing was changed") -> str:
     """Return what is said where the answer was no, or nobody could give one."""
-    why = "" if somebody_is_there() else "nobody could be asked, and --yes was not given; "
+    why = "" if can_ask_user() else "nobody could be asked, and --yes was not given; "
     return f"Declined: {why}{nothing}."
 
 
-class Stopped(KeyboardInterrupt):
+class QuestionInterrupted(KeyboardInterrupt):
     """Ctrl-C at a question: nothing was changed yet."""
 
 
-def agreed(question: str, *, yes: bool) -> bool:
+def ask_confirmation(question: str, *, yes: bool) -> bool:
     """Ask a question; where nobody can answer it, the answer is no.
 
     Raises:
@@ -54,13 +61,13 @@ def agreed(question: str, *, yes: bool) -> bool:
     """
     if yes:
         return True
-    if not somebody_is_there():
+    if not can_ask_user():
         return False
     try:
         print_error(f"{question} [y/N] ", end="")
         answer = _read_line()
     except KeyboardInterrupt as error:
-        raise Stopped from error
+        raise QuestionInterrupted from error
     return answer.strip().lower() in ("y", "yes")
 
 
@@ -81,15 +88,15 @@ def _read_line() -> str:
     return sys.stdin.readline()
 
 
-Show = Callable[[Terminal, str, Answer], None]
+AnswerPrinter = Callable[[Terminal, str, Answer], None]
 """Shows the answer of a kind of plan."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangeRequest:
     """What a verb changes."""
 
-    spec: Spec
+    spec: ToolSpec
     verb: str
     asked: Answer
     """What is planned, where no plan is given."""
@@ -97,17 +104,17 @@ class Change:
     """What is given with the plan."""
     again: tuple[str, ...] = ()
     """What else has to be typed to go on with a plan."""
-    plan: Show = plan_output.plan
-    done: Show = plan_output.done
+    plan: AnswerPrinter = plan_output.show_plan
+    done: AnswerPrinter = plan_output.show_result
     nothing: str = ""
     """What is said where there is nothing to do."""
-    look: Callable[[Tools], Answer] | None = None
+    look: Callable[[ToolCaller], Answer] | None = None
     """Says what would be done as a plan does, where the tool makes none."""
     typed: tuple[str, ...] = ()
     """What has to be typed then."""
 
 
-def what(parser: argparse.ArgumentParser, kinds: Sequence[str]) -> None:
+def add_what_argument(parser: argparse.ArgumentParser, kinds: Sequence[str]) -> None:
     """Add what is changed: one of these kinds, the first where none is said, or named sessions."""
     parser.add_argument(
         "what",
@@ -122,7 +129,7 @@ def what(parser: argparse.ArgumentParser, kinds: Sequence[str]) -> None:
     )
 
 
-def arguments(
+def add_plan_arguments(
     parser: argparse.ArgumentParser,
     only: str = "show it, print its handle, stop",
     *,
@@ -141,28 +148,30 @@ def arguments(
         parser.set_defaults(plan=None)
     if limit:
         group.add_argument(
-            "--limit", type=whole(1), metavar="N", help="how much of it is shown (20)"
+            "--limit", type=make_integer_parser(1), metavar="N", help="how much of it is shown (20)"
         )
     group.add_argument("--yes", action="store_true", help="do it without a question")
 
 
-def run(options: argparse.Namespace, change: Change) -> int:
+def run_change(options: argparse.Namespace, change: ChangeRequest) -> int:
     """Make a change; return how that went."""
-    with Tools(options, changes=True) as tools:
-        making = _Making(options, change, tools)
+    with ToolCaller(options, changes=True) as tools:
+        making = _ChangeRunner(options, change, tools)
         try:
             return making.run()
         except KeyboardInterrupt:
-            return making.interrupted()
+            return making.report_interruption()
         finally:
             if options.json and making.answer:
                 print_json(making.answer)
 
 
-class _Making:
+class _ChangeRunner:
     """One change as it is made; `answer` is that of the last step."""
 
-    def __init__(self, options: argparse.Namespace, change: Change, tools: Tools) -> None:
+    def __init__(
+        self, options: argparse.Namespace, change: ChangeRequest, tools: ToolCaller
+    ) -> None:
         self._options = options
         self._change = change
         self._tools = tools
@@ -176,113 +185,113 @@ class _Making:
         """Make it."""
         change = self._change
         if self._handle is not None:
-            self.answer = self._recorded(self._handle)
+            self.answer = self._load_plan(self._handle)
         else:
-            with Bar("Looking"):
+            with ProgressBar("Looking"):
                 if change.look is not None:
                     self.answer = change.look(self._tools)
                 else:
-                    self.answer = self._ask(change.asked, Working("Planning"))
+                    self.answer = self._call_tool(change.asked, TerminalProgress("Planning"))
         self._handle = self.answer["plan"]
         if self._handle is not None and getattr(self._options, "limit", None):
-            self._show_more(self._handle, self._options.limit)
+            self._extend_items(self._handle, self._options.limit)
         if self.answer["outcome"] == "nothing":
-            self._nothing()
+            self._show_nothing_changed()
             return DONE
-        return self._decide()
+        return self._confirm_and_apply()
 
-    def _decide(self) -> int:
-        state, kind = self._state()
+    def _confirm_and_apply(self) -> int:
+        state, kind = self._find_plan_state()
         if state not in ("planned", "applying"):  # it answers what it came to, or that it is closed
-            return self._work()
+            return self._apply_change()
         if not self._options.json or not (self._options.yes or self._options.plan_only):
             self._change.plan(self._out, kind, self.answer)
         if self._options.plan_only:
-            self._say_plan()
+            self._show_plan_command()
             return DONE
         # What was begun was agreed to, as `mcp_serve.consent` has it.
-        if state == "planned" and not self._agreed(kind):
-            self._decline()
+        if state == "planned" and not self._ask_confirmation(kind):
+            self._decline_plan()
             return DECLINED
-        return self._work()
+        return self._apply_change()
 
-    def _show_more(self, handle: str, limit: int) -> None:
+    def _extend_items(self, handle: str, limit: int) -> None:
         """Let the answer name so many of the things that the plan is about."""
         home = self._tools.home
-        found = home.maintenance.planned(handle, limit)
-        self.answer["items"] = [plans.item(home, each) for each in found.items]
+        found = home.maintenance.get_plan(handle, limit)
+        self.answer["items"] = [plans.render_item(home, each) for each in found.items]
 
-    def _decline(self) -> None:
+    def _decline_plan(self) -> None:
         if self._handle is None:
             self.answer = self.answer | {"outcome": "declined"}
         else:
-            self.answer = plans.not_applied(self._tools.home, self._handle, "declined")
+            self.answer = plans.render_unapplied(self._tools.home, self._handle, "declined")
 
-    def interrupted(self) -> int:
+    def report_interruption(self) -> int:
         """Say that nothing more is done, and how to go on."""
-        self._err.line()
+        self._err.write_line()
         if self._handle is None and not self._at_work:
-            self._err.line("Stopped; nothing was changed.")
+            self._err.write_line("Stopped; nothing was changed.")
             return INTERRUPTED
-        untouched = self._state()[0] == "planned" and not self._at_work
+        untouched = self._find_plan_state()[0] == "planned" and not self._at_work
         changed = "nothing was changed" if untouched else "the store is whole"
-        self._say_how_to_go_on(f"Stopped; {changed}. ")
+        self._show_continue_command(f"Stopped; {changed}. ")
         return INTERRUPTED
 
-    def _recorded(self, handle: str) -> Answer:
+    def _load_plan(self, handle: str) -> Answer:
         """Return what a plan said when it was made; one that cannot be applied is refused."""
         home, change = self._tools.home, self._change
-        self._tools.read(change.spec, {**change.asked, "plan": handle})
-        plans.check_kind(home, handle, change.spec.asks)
+        self._tools.validate_arguments(change.spec, {**change.asked, "plan": handle})
+        plans.check_plan_kind(home, handle, change.spec.asks)
         if change.spec.check is not None:
             change.spec.check(home, handle, change.beside.get("summary"))
-        return plans.preview(home, home.maintenance.planned(handle))
+        return plans.render_preview(home, home.maintenance.get_plan(handle))
 
-    def _state(self) -> tuple[str, str]:
+    def _find_plan_state(self) -> tuple[str, str]:
         """Return how far the plan is and of which kind; what has none is of its verb's."""
         if self._handle is None:
             return "planned", self._change.verb
-        found = self._tools.home.ledger.plan(self._handle)
+        found = self._tools.home.ledger.get_plan(self._handle)
         return found.state, found.kind
 
-    def _agreed(self, kind: str) -> bool:
+    def _ask_confirmation(self, kind: str) -> bool:
         """Ask; say why nothing is changed where the answer is no."""
         if self._options.yes:
             return True
-        self._out.line()
+        self._out.write_line()
         count = self.answer["count"]
-        if agreed(f"{plan_output.words(kind, count)}?", yes=False):
+        if ask_confirmation(f"{plan_output.describe_plan(kind, count)}?", yes=False):
             return True
         closed = "" if self._handle is None else ", and the plan is closed"
-        self._err.line(declined(f"nothing was changed{closed}"))
+        self._err.write_line(format_declined(f"nothing was changed{closed}"))
         return False
 
-    def _ask(self, given: Answer, work: Working) -> Answer:
-        return self._tools.ask(self._change.spec, given, work)
+    def _call_tool(self, given: Answer, work: TerminalProgress) -> Answer:
+        return self._tools.call_tool(self._change.spec, given, work)
 
-    def _work(self) -> int:
+    def _apply_change(self) -> int:
         """Call the tool until nothing remains, or Ctrl-C; say what was done."""
         change = self._change
         given = change.asked if self._handle is None else {"plan": self._handle, **change.beside}
-        work = Working(_WORDS[change.verb])
+        work = TerminalProgress(_PROGRESS_LABELS[change.verb])
         self._at_work = True
         try:
             with work:
-                self.answer = self._ask(given, work)
+                self.answer = self._call_tool(given, work)
                 while self._outcome == "partial" and not work.is_cancelled():
-                    self.answer = self._ask(given, work)
+                    self.answer = self._call_tool(given, work)
         except SessionError as error:
             if work.is_cancelled():
-                return self.interrupted()
-            if not self._begun():
+                return self.report_interruption()
+            if not self._has_begun():
                 raise
-            return self._stuck(error)
+            return self._report_failure(error)
         if self._outcome == "partial":
-            self._say_done()
-            self._say_how_to_go_on("")
+            self._show_result()
+            self._show_continue_command("")
             return INTERRUPTED
         if self._outcome == "applied":
-            self._say_done()
+            self._show_result()
         left = self.answer.get("skipped") if change.look is not None else None
         return PARTIAL if left else DONE
 
@@ -291,63 +300,65 @@ class _Making:
         """What the tool came to; one that only ever does it all does not say so."""
         return str(self.answer.get("outcome", "applied"))
 
-    def _begun(self) -> bool:
+    def _has_begun(self) -> bool:
         """Whether a step of it was done, and it can be gone on with."""
         if self._handle is None:
             return self._outcome == "partial"
-        plan = self._tools.home.ledger.plan(self._handle)
+        plan = self._tools.home.ledger.get_plan(self._handle)
         if plan.state != "applying" or plan.batch is None:
             return False
-        return bool(self._tools.home.ledger.steps(plan.batch))
+        return bool(self._tools.home.ledger.list_steps(plan.batch))
 
-    def _stuck(self, error: SessionError) -> int:
-        self._err.whole(f"mcp-sessions: {said(error)}")
-        self._say_how_to_go_on("A part of it was done, and the store is whole. ")
+    def _report_failure(self, error: SessionError) -> int:
+        self._err.write_unwrapped(f"mcp-sessions: {format_error(error)}")
+        self._show_continue_command("A part of it was done, and the store is whole. ")
         return PARTIAL
 
-    def _say_how_to_go_on(self, before: str) -> None:
-        self._err.line(f"{before}Go on with it by")
-        self._err.whole(f"  {self._go_on()}")
+    def _show_continue_command(self, before: str) -> None:
+        self._err.write_line(f"{before}Go on with it by")
+        self._err.write_unwrapped(f"  {self._format_continue_command()}")
 
-    def _nothing(self) -> None:
+    def _show_nothing_changed(self) -> None:
         if self._options.json:
             return
-        self._out.line(missing_home.note(self._tools.served) or "Nothing to do.")
+        self._out.write_line(
+            missing_home.format_missing_note(self._tools.served) or "Nothing to do."
+        )
         for warning in self.answer["warnings"]:
-            self._out.line(f"Note: {in_words(warning)}.")
-        plan_output.protected(self._out, self.answer)
+            self._out.write_line(f"Note: {translate_tool_text(warning)}.")
+        plan_output.show_protected(self._out, self.answer)
         if self._change.nothing:
-            self._out.hint(self._change.nothing)
+            self._out.write_hint(self._change.nothing)
 
-    def _say_plan(self) -> None:
+    def _show_plan_command(self) -> None:
         if self._options.json:
             return
-        until = local(self.answer["expires_at"])
+        until = format_local_time(self.answer["expires_at"])
         how = f"Plan {self._handle} can be applied until {until} by" if self._handle else "Do it by"
-        self._out.line()
-        self._out.line(f"Nothing was changed. {how}")
-        self._out.whole(f"  {self._go_on()}")
+        self._out.write_line()
+        self._out.write_line(f"Nothing was changed. {how}")
+        self._out.write_unwrapped(f"  {self._format_continue_command()}")
 
-    def _say_done(self) -> None:
+    def _show_result(self) -> None:
         if self._options.json:
             return
-        self._change.done(self._out, self._state()[1], self.answer)
+        self._change.done(self._out, self._find_plan_state()[1], self.answer)
         if "next" in self.answer:
-            self._out.line("The file becomes smaller by")
-            self._out.whole(f"  {command(self._options, 'prune', 'index')}")
+            self._out.write_line("The file becomes smaller by")
+            self._out.write_unwrapped(f"  {format_command(self._options, 'prune', 'index')}")
         batch = self.answer.get("batch")
         if batch and (self._change.verb != "restore" or self._handle is not None):
             part = "" if self._outcome == "applied" else " what was done"
-            self._out.line(f"Undo{part or ' it'} by")
-            self._out.whole(f"  {command(self._options, 'restore', batch)}")
+            self._out.write_line(f"Undo{part or ' it'} by")
+            self._out.write_unwrapped(f"  {format_command(self._options, 'restore', batch)}")
 
-    def _go_on(self) -> str:
+    def _format_continue_command(self) -> str:
         change = self._change
         words = ("--plan", self._handle, *change.again) if self._handle else change.typed
-        return command(self._options, change.verb, *words)
+        return format_command(self._options, change.verb, *words)
 
 
-_WORDS = {
+_PROGRESS_LABELS = {
     "prune": "Removing",
     "finalize": "Ending",
     "compress": "Compressing",

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from mcp_serve.cli.output import clean
-from mcp_serve.homes import CLIENT
+from mcp_serve.cli.output import clean_text
+from mcp_serve.homes import CLIENT_NAME
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-_AFTER_S = 1.0
+_DELAY_S = 1.0
 
 
-class Bar:
+class ProgressBar:
     """Shown for as long as this is entered, once that was long."""
 
-    def __init__(self, words: str, *, after_s: float = _AFTER_S) -> None:
+    def __init__(self, words: str, *, after_s: float = _DELAY_S) -> None:
         self.words = words
         self._lock = threading.Lock()
-        self._timer = threading.Timer(after_s, self._show)
+        self._timer = threading.Timer(after_s, self._start_display)
         self._timer.daemon = True
         self._progress: Progress | None = None
         self._task: TaskID | None = None
@@ -56,19 +56,19 @@ class Bar:
             if self._progress is not None:
                 self._progress.stop()
 
-    def tell(self, done: int, total: int) -> None:
+    def report_progress(self, done: int, total: int) -> None:
         """Say how far it is."""
         with self._lock:
             self._at = done, total
-            self._update()
+            self._update_task()
 
-    def _update(self) -> None:
+    def _update_task(self) -> None:
         if self._progress is not None and self._task is not None and self._at is not None:
             done, total = self._at
             # Of one thing nobody knows how far it is before it is done.
             self._progress.update(self._task, completed=done, total=total if total > 1 else None)
 
-    def _show(self) -> None:
+    def _start_display(self) -> None:
         from rich.progress import (  # noqa: PLC0415 -- most work is over before it is shown
             BarColumn,
             Progress,
@@ -81,7 +81,7 @@ class Bar:
 
             def render(_, task: Task) -> Text:  # noqa: N805 -- the bar is the one around it
                 del task
-                return Text(clean(self.words))
+                return Text(clean_text(self.words))
 
         class Count(ProgressColumn):
             """How much is done, where that is known."""
@@ -98,21 +98,21 @@ class Bar:
             console = Console(file=sys.stderr)
             self._progress = Progress(*columns, console=console, transient=True)
             self._task = self._progress.add_task("", total=None)
-            self._update()
+            self._update_task()
             self._progress.start()
 
 
-_ENDING = "Ending behind this step"
+_ENDING_LABEL = "Ending behind this step"
 
 
-class Working:
+class TerminalProgress:
     """Entered for as long as something is changed; `words` say what, beside the bar."""
 
-    client = f"{CLIENT} (terminal)"
+    client = f"{CLIENT_NAME} (terminal)"
     """How the log names who has changed something: no client of the server is named so."""
 
     def __init__(self, words: str) -> None:
-        self._bar = Bar(words)
+        self._bar = ProgressBar(words)
         self._cancelled = threading.Event()
         self._before: signal._HANDLER = signal.default_int_handler
 
@@ -125,9 +125,9 @@ class Working:
         self._bar.__exit__()
         signal.signal(signal.SIGINT, self._before)
 
-    def tell(self, done: int, total: int) -> None:
+    def report_progress(self, done: int, total: int) -> None:
         """Say how far it is."""
-        self._bar.tell(done, total)
+        self._bar.report_progress(done, total)
 
     def is_cancelled(self) -> bool:
         """Whether it is to end."""
@@ -135,5 +135,5 @@ class Working:
 
     def _cancel(self, _number: int, _frame: FrameType | None) -> None:
         self._cancelled.set()
-        self._bar.words = _ENDING
+        self._bar.words = _ENDING_LABEL
         signal.signal(signal.SIGINT, self._before)

@@ -6,13 +6,13 @@ import argparse
 from dataclasses import replace
 
 from mcp_serve.cli import filters, plan_command
-from mcp_serve.cli.arguments import folder
-from mcp_serve.cli.options import of_answers, of_extension, of_homes
+from mcp_serve.cli.arguments import parse_folder
+from mcp_serve.cli.options import add_extension_option, add_home_options, add_json_option
 from mcp_serve.tools import prune
 
-_WHAT = ("sessions", "ghosts", "routes", "orphans", "index", "trash", "all")
+_KINDS = ("sessions", "ghosts", "routes", "orphans", "index", "trash", "all")
 
-_AGE = "Only what has ended and was not active for 90 days goes; --older-than says otherwise."
+_AGE_HELP = "Only what has ended and was not active for 90 days goes; --older-than says otherwise."
 
 EXAMPLES = """\
 what it is about:
@@ -32,27 +32,29 @@ examples:
 """
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    plan_command.what(parser, _WHAT)
-    parser.add_argument("--trash", type=folder, metavar="DIR", help="keep what goes in this folder")
-    plan_command.arguments(parser, limit=True)
-    filters.add(parser, until="not active since then (90d)")
-    of_extension(parser)
-    of_homes(parser)
-    of_answers(parser)
+    plan_command.add_what_argument(parser, _KINDS)
+    parser.add_argument(
+        "--trash", type=parse_folder, metavar="DIR", help="keep what goes in this folder"
+    )
+    plan_command.add_plan_arguments(parser, limit=True)
+    filters.add_filter_options(parser, until="not active since then (90d)")
+    add_extension_option(parser)
+    add_home_options(parser)
+    add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Plan, ask, apply."""
-    asked = filters.given(options, filters.Pruned)
+    asked = filters.read_given_options(options, filters.PruneFilterArguments)
     asked |= {
         "sessions": options.session,
-        "older_than_days": filters.days(options.until),
+        "older_than_days": filters.parse_age_days(options.until),
     }
-    spec = replace(prune.SPEC, arguments=filters.Pruned)
-    hint = "" if options.session or options.until or options.what != "sessions" else _AGE
+    spec = replace(prune.SPEC, arguments=filters.PruneFilterArguments)
+    hint = "" if options.session or options.until or options.what != "sessions" else _AGE_HELP
     again = ("--trash", str(options.trash)) if options.trash else ()
-    return plan_command.run(
-        options, plan_command.Change(spec, "prune", asked, again=again, nothing=hint)
+    return plan_command.run_change(
+        options, plan_command.ChangeRequest(spec, "prune", asked, again=again, nothing=hint)
     )

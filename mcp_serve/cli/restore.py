@@ -7,23 +7,28 @@ from dataclasses import replace
 from functools import partial
 
 from mcp_serve import plans, render
-from mcp_serve.arguments import iso
+from mcp_serve.arguments import format_time
 from mcp_serve.cli import plan_command, plan_output
-from mcp_serve.cli.options import of_answers, of_extension, of_homes, of_pages
-from mcp_serve.cli.progress import Working
-from mcp_serve.cli.terminal import Column, Terminal, local
-from mcp_serve.cli.tool_calls import Answer, Tools, answer, show_list, terminal
-from mcp_serve.cursors import Asked
-from mcp_serve.homes import Home
+from mcp_serve.cli.options import (
+    add_extension_option,
+    add_home_options,
+    add_json_option,
+    add_page_options,
+)
+from mcp_serve.cli.progress import TerminalProgress
+from mcp_serve.cli.terminal import TableColumn, Terminal, format_local_time
+from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer, show_list
+from mcp_serve.cursors import PagedQuery
+from mcp_serve.homes import ServedHome
 from mcp_serve.tools import restore
-from session_core import InvalidInput, Preview, UndoPlanned
+from session_core import InvalidInput, PlanPreview, UndoPlan
 
 _COLUMNS = (
-    Column("when"),
-    Column("what", wraps=True),
-    Column("things", right=True),
-    Column("until"),
-    Column("batch", copied=True),
+    TableColumn("when"),
+    TableColumn("what", wraps=True),
+    TableColumn("things", right=True),
+    TableColumn("until"),
+    TableColumn("batch", copied=True),
 )
 
 EXAMPLES = """\
@@ -33,14 +38,16 @@ examples:
 """
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("batch", nargs="?", metavar="BATCH", help="undo this one")
-    of_pages(parser, 20)
-    plan_command.arguments(parser, "show it, stop; prints a handle where it would drop something")
-    of_extension(parser)
-    of_homes(parser)
-    of_answers(parser)
+    add_page_options(parser, 20)
+    plan_command.add_plan_arguments(
+        parser, "show it, stop; prints a handle where it would drop something"
+    )
+    add_extension_option(parser)
+    add_home_options(parser)
+    add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -50,70 +57,78 @@ def run(options: argparse.Namespace) -> int:
     if options.yes and options.plan is None and options.batch is None:
         raise InvalidInput("--yes is for one BATCH; name it")
     if options.plan is None and options.batch is None:
-        return answer(
+        return show_answer(
             options,
-            lambda tools: tools.gather(_LIST, {}, "batches", options.limit, options.cursor),
-            _show,
+            lambda tools: tools.collect_pages(
+                _LIST_SPEC, {}, "batches", options.limit, options.cursor
+            ),
+            _show_batches,
         )
-    change = plan_command.Change(
+    change = plan_command.ChangeRequest(
         restore.SPEC,
         "restore",
         {"batch": options.batch},
-        plan=_plan,
-        look=partial(_look, options.batch),
+        plan=_show_plan,
+        look=partial(_preview_restore, options.batch),
         typed=(options.batch,),
     )
-    return plan_command.run(options, change)
+    return plan_command.run_change(options, change)
 
 
-def _look(batch: str, tools: Tools) -> Answer:
+def _preview_restore(batch: str, tools: ToolCaller) -> Answer:
     """Return what would come back; where that drops something, the plan that says so."""
     home = tools.home
-    found = home.maintenance.coming(batch)
-    if isinstance(found, UndoPlanned):
-        found = home.maintenance.planned(found.plan)
-    if isinstance(found, Preview):
-        return plans.preview(home, found)
+    found = home.maintenance.preview_restore(batch)
+    if isinstance(found, UndoPlan):
+        found = home.maintenance.get_plan(found.plan)
+    if isinstance(found, PlanPreview):
+        return plans.render_preview(home, found)
     done = found.batch
-    planned = Preview("planned", None, done.expires_at, found.count, found.items)
-    what = render.one_line(home, done.what) or ""
-    return plans.preview(home, planned) | {"batch": done.id, "at": iso(done.at), "tool": what}
+    planned = PlanPreview("planned", None, done.expires_at, found.count, found.items)
+    what = render.render_line(home, done.what) or ""
+    return plans.render_preview(home, planned) | {
+        "batch": done.id,
+        "at": format_time(done.at),
+        "tool": what,
+    }
 
 
-def _plan(out: Terminal, kind: str, found: Answer) -> None:
+def _show_plan(out: Terminal, kind: str, found: Answer) -> None:
     if found["plan"] is not None:
-        plan_output.plan(out, kind, found)
+        plan_output.show_plan(out, kind, found)
         return
-    out.line(plan_output.words(kind, found["count"]), "bold")
-    out.line(f"It takes back `{found['tool']}` of {local(found['at'])}, and has no undo itself.")
+    out.write_line(plan_output.describe_plan(kind, found["count"]), "bold")
+    out.write_line(
+        f"It takes back `{found['tool']}` of {format_local_time(found['at'])}, and has no undo itself."
+    )
     if found["items"]:
-        out.line()
-        plan_output.items(out, found)
+        out.write_line()
+        plan_output.show_items(out, found)
 
 
-def _list(home: Home, given: restore.RestoreArguments, asked: Asked) -> Answer:
-    found: Answer = restore.SPEC.run(home, given, asked, Working("Looking"))
+def _list_batches(home: ServedHome, given: restore.RestoreArguments, asked: PagedQuery) -> Answer:
+    found: Answer = restore.SPEC.run(home, given, asked, TerminalProgress("Looking"))
     if home.profile:
         found["batches"] = [each | {"profile": home.profile} for each in found["batches"]]
     return found
 
 
-_LIST = replace(restore.SPEC, run=_list)
+_LIST_SPEC = replace(restore.SPEC, run=_list_batches)
 """The tool where it changes nothing."""
 
 
-def _show(found: Answer) -> None:
-    out = terminal()
+def _show_batches(found: Answer) -> None:
+    out = get_terminal()
     if not found["batches"]:
-        out.line("Nothing was changed that can be undone.")
+        out.write_line("Nothing was changed that can be undone.")
         return
-    show_list(_COLUMNS, found["batches"], _row)
+    show_list(_COLUMNS, found["batches"], _format_row)
     if found["next_cursor"] is not None:
-        out.hint("There are more: --limit shows them.")
+        out.write_hint("There are more: --limit shows them.")
     else:
-        out.hint("mcp-sessions restore BATCH undoes one of them.")
+        out.write_hint("mcp-sessions restore BATCH undoes one of them.")
 
 
-def _row(each: Answer) -> list[str]:
-    until = local(each["expires_at"])[:10]
-    return [local(each["at"]), each["tool"], f"{each['count']:,}", until, each["batch"]]
+def _format_row(each: Answer) -> list[str]:
+    until = format_local_time(each["expires_at"])[:10]
+    return [format_local_time(each["at"]), each["tool"], f"{each['count']:,}", until, each["batch"]]

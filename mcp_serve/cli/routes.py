@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 
-from mcp_serve.cli.arguments import some
-from mcp_serve.cli.options import of_answers, of_homes, of_pages
-from mcp_serve.cli.terminal import Column, since
-from mcp_serve.cli.tool_calls import Answer, answer, terminal
+from mcp_serve.cli.arguments import parse_text
+from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
+from mcp_serve.cli.terminal import TableColumn, format_age
+from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer
 from mcp_serve.tools import routes
 
 _COLUMNS = (
-    Column("active", right=True),
-    Column("state"),
-    Column("name", yields=True),
-    Column("chat", copied=True),
-    Column("session", copied=True),
+    TableColumn("active", right=True),
+    TableColumn("state"),
+    TableColumn("name", yields=True),
+    TableColumn("chat", copied=True),
+    TableColumn("session", copied=True),
 )
 
 EXAMPLES = """\
@@ -25,17 +25,17 @@ examples:
 """
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("query", nargs="*", metavar="WORD", help="words in its key and name")
-    parser.add_argument("--platform", type=some, help="such as telegram")
+    parser.add_argument("--platform", type=parse_text, help="such as telegram")
     parser.add_argument(
         "--state",
         choices=("active", "suspended", "resume_pending", "expired", "stale", "dangling"),
     )
-    of_pages(parser, 50)
-    of_homes(parser)
-    of_answers(parser)
+    add_page_options(parser, 50)
+    add_home_options(parser)
+    add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -45,26 +45,28 @@ def run(options: argparse.Namespace) -> int:
         "platform": options.platform,
         "state": options.state,
     }
-    return answer(
+    return show_answer(
         options,
-        lambda tools: tools.gather(routes.SPEC, asked, "routes", options.limit, options.cursor),
-        _show,
+        lambda tools: tools.collect_pages(
+            routes.SPEC, asked, "routes", options.limit, options.cursor
+        ),
+        _show_routes,
     )
 
 
-def _show(found: Answer) -> None:
-    out = terminal()
+def _show_routes(found: Answer) -> None:
+    out = get_terminal()
     if not found["routes"]:
-        out.line("No chat is in a session here.")
+        out.write_line("No chat is in a session here.")
         return
-    out.table(_COLUMNS, [_row(each) for each in found["routes"]])
+    out.write_table(_COLUMNS, [_format_row(each) for each in found["routes"]])
     if found["next_cursor"] is not None:
-        out.hint("There are more: --limit shows them, words and --state find them.")
+        out.write_hint("There are more: --limit shows them, words and --state find them.")
 
 
-def _row(each: Answer) -> list[str]:
+def _format_row(each: Answer) -> list[str]:
     return [
-        since(each["updated_at"]),
+        format_age(each["updated_at"]),
         each["state"],
         each["name"] or "",
         each["session_key"],

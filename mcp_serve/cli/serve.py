@@ -6,10 +6,10 @@ import argparse
 import gc
 from typing import TYPE_CHECKING, Any
 
-from mcp_serve.cli.arguments import whole
+from mcp_serve.cli.arguments import make_integer_parser
 from mcp_serve.cli.errors import INTERRUPTED
-from mcp_serve.cli.options import of_extension, of_homes
-from mcp_serve.profiles import Options, Served
+from mcp_serve.cli.options import add_extension_option, add_home_options
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -24,9 +24,9 @@ examples:
 """
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    of_homes(parser)
+    add_home_options(parser)
     parser.add_argument("--read-only", action="store_true", help="leave out what changes data")
     parser.add_argument(
         "--confirm",
@@ -35,12 +35,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="whether the human is asked before a plan is applied, where the client can ask",
     )
     parser.add_argument("--no-redact", action="store_true", help="let secrets through")
-    of_extension(parser)
+    add_extension_option(parser)
     http = parser.add_argument_group("HTTP")
     http.add_argument("--http", action="store_true", help="serve /mcp and /sse instead")
     http.add_argument("--host", help=f"the address ({_HOST})")
     http.add_argument(
-        "--port", type=whole(0, 65_535), help=f"the port ({_PORT}); 0 takes a free one"
+        "--port",
+        type=make_integer_parser(0, 65_535),
+        help=f"the port ({_PORT}); 0 takes a free one",
     )
     http.add_argument("--allow-host", action="append", default=[], help="a name it is called by")
     http.add_argument("--allow-origin", action="append", default=[], help="a page that may call")
@@ -50,9 +52,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve until the input ends, or the process is told to."""
     if not options.http:
-        _require_no_http(options)
-    served = Served(
-        Options(
+        _refuse_http_options(options)
+    served = ServedProfiles(
+        ServerOptions(
             home=options.home,
             profiles=options.profile,
             all_profiles=options.all_profiles,
@@ -67,17 +69,17 @@ def run(options: argparse.Namespace) -> int:
         if options.http:
             _serve_http(served, options)
         else:
-            made = _server(served)
-            _end_when_interrupted()
+            made = _create_server(served)
+            _exit_on_interrupt()
             from mcp_serve.sdk import stdio  # noqa: PLC0415 -- the SDK, as above
 
-            stdio.run(made)
+            stdio.serve_stdio(made)
     finally:
         served.close()
     return 0
 
 
-def _require_no_http(options: argparse.Namespace) -> None:
+def _refuse_http_options(options: argparse.Namespace) -> None:
     """Refuse what says how to listen where nobody listens.
 
     Raises:
@@ -93,7 +95,7 @@ def _require_no_http(options: argparse.Namespace) -> None:
         raise InvalidInput(f"--{given.replace('_', '-')} is for a server over HTTP; add --http")
 
 
-def _end_when_interrupted() -> None:
+def _exit_on_interrupt() -> None:
     """Let Ctrl-C end it at once, as SIGTERM does; what is under way can be gone on with.
 
     A thread reads the input, and nothing ends that before the next line.
@@ -114,26 +116,26 @@ def _choose_driver() -> None:
     choose_driver()
 
 
-def _serve_http(served: Served, options: argparse.Namespace) -> None:
+def _serve_http(served: ServedProfiles, options: argparse.Namespace) -> None:
     from mcp_serve.http import app, auth  # noqa: PLC0415 -- not for a server on standard input
-    from mcp_serve.http.auth import token_of  # noqa: PLC0415
-    from mcp_serve.sdk.factory import closing_streams  # noqa: PLC0415
+    from mcp_serve.http.auth import load_token  # noqa: PLC0415
+    from mcp_serve.sdk.factory import make_stream_closer  # noqa: PLC0415
 
     _choose_driver()
-    token = None if options.no_token else token_of(served.home().folder)
+    token = None if options.no_token else load_token(served.get_home().folder)
     host, port = options.host or _HOST, _PORT if options.port is None else options.port
-    opened = auth.Door.of(host, options.allow_host, options.allow_origin, token)
-    listening = app.listen(host, port)
-    server = _server(served)
-    app.serve(app.app(server, opened), listening, host, closing_streams(server))
+    opened = auth.AccessRules.from_address(host, options.allow_host, options.allow_origin, token)
+    listening = app.open_listener(host, port)
+    server = _create_server(served)
+    app.serve_app(app.create_app(server, opened), listening, host, make_stream_closer(server))
 
 
-def _server(served: Served) -> MCPServer[Any]:
+def _create_server(served: ServedProfiles) -> MCPServer[Any]:
     # What is imported here lives as long as the process; a collection would walk all of it.
     gc.disable()
     from mcp_serve import server  # noqa: PLC0415 -- the SDK; what is wrong is said before it
 
-    made = server.create(served)
+    made = server.create_server(served)
     gc.freeze()
     gc.enable()
     return made

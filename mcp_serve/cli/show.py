@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from mcp_serve.cli.arguments import whole
-from mcp_serve.cli.options import of_answers, of_homes, of_pages
-from mcp_serve.cli.terminal import Terminal, local
-from mcp_serve.cli.tool_calls import Answer, Tools, answer, terminal
+from mcp_serve.cli.arguments import make_integer_parser
+from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
+from mcp_serve.cli.terminal import Terminal, format_local_time
+from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer
 from mcp_serve.tools import read
 from session_core import InvalidInput
 
@@ -19,21 +19,27 @@ examples:
 """
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument(
         "session", nargs="?", metavar="ID", help="an id, how one begins, a session key, a title"
     )
     place = parser.add_mutually_exclusive_group()
-    place.add_argument("--before", type=whole(), metavar="MESSAGE", help="what was said before it")
-    place.add_argument("--after", type=whole(), metavar="MESSAGE", help="what was said after it")
-    place.add_argument("--around", type=whole(), metavar="MESSAGE", help="what was said around it")
+    place.add_argument(
+        "--before", type=make_integer_parser(), metavar="MESSAGE", help="what was said before it"
+    )
+    place.add_argument(
+        "--after", type=make_integer_parser(), metavar="MESSAGE", help="what was said after it"
+    )
+    place.add_argument(
+        "--around", type=make_integer_parser(), metavar="MESSAGE", help="what was said around it"
+    )
     parser.add_argument("--role", action="append", help="only of user, assistant, tool")
     parser.add_argument("--full", action="store_true", help="what was compressed too")
     parser.add_argument("--tools", action="store_true", help="what tools said, whole")
-    of_pages(parser, 50, "messages")
-    of_homes(parser)
-    of_answers(parser)
+    add_page_options(parser, 50, "messages")
+    add_home_options(parser)
+    add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -51,33 +57,35 @@ def run(options: argparse.Namespace) -> int:
         "max_chars": 40_000,
     }
 
-    def ask(tools: Tools) -> Answer:
-        found = tools.gather(read.SPEC, asked, "messages", options.limit, options.cursor)
+    def ask(tools: ToolCaller) -> Answer:
+        found = tools.collect_pages(read.SPEC, asked, "messages", options.limit, options.cursor)
         found["messages"].sort(key=lambda message: message["id"])
         return found
 
-    return answer(options, ask, _show)
+    return show_answer(options, ask, _show_session)
 
 
-def _show(found: Answer) -> None:
-    out = terminal()
+def _show_session(found: Answer) -> None:
+    out = get_terminal()
     session = found["session"]
-    out.line(session["title"] or session["preview"] or session["id"], "bold")
-    out.line(
+    out.write_line(session["title"] or session["preview"] or session["id"], "bold")
+    out.write_line(
         f"{session['id']} · {session['source']} · {session['status']} · "
-        f"{session['messages']:,} messages · begun {local(session['started_at'])}",
+        f"{session['messages']:,} messages · begun {format_local_time(session['started_at'])}",
         "dim",
     )
     for message in found["messages"]:
-        _say(out, message)
+        _show_message(out, message)
     if found["next_cursor"] is not None:
         first = found["messages"][0]["id"] if found["messages"] else 0
-        out.hint(f"There is more: --before {first}, or a higher --limit.")
+        out.write_hint(f"There is more: --before {first}, or a higher --limit.")
 
 
-def _say(out: Terminal, message: Answer) -> None:
+def _show_message(out: Terminal, message: Answer) -> None:
     tool = f" · {message['tool']}" if "tool" in message else ""
-    out.line()
-    out.line(f"{message['role']}{tool} · {local(message['at'])} · {message['id']}", "dim")
+    out.write_line()
+    out.write_line(
+        f"{message['role']}{tool} · {format_local_time(message['at'])} · {message['id']}", "dim"
+    )
     cut = f" … {message['cut_chars']:,} more characters" if "cut_chars" in message else ""
-    out.text(message["text"] + cut)
+    out.write_text(message["text"] + cut)

@@ -12,20 +12,20 @@ from typing import Any
 
 from rich.text import Text
 
-from mcp_serve.cli.arguments import some
+from mcp_serve.cli.arguments import parse_text
 from mcp_serve.cli.errors import DECLINED, DONE
-from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.cli.output import print_json
-from mcp_serve.cli.plan_command import declined
-from mcp_serve.cli.progress import Working
+from mcp_serve.cli.plan_command import format_declined
+from mcp_serve.cli.progress import TerminalProgress
 from mcp_serve.cli.report import charts, html
-from mcp_serve.cli.report.html import Place
-from mcp_serve.cli.report.report import Mend, Point, Report, reported
-from mcp_serve.cli.terminal import Column, Terminal
-from mcp_serve.cli.tool_calls import Answer, Tools, answer, terminal
-from mcp_serve.cursors import Asked
-from mcp_serve.homes import Home
-from mcp_serve.progress import Work
+from mcp_serve.cli.report.html import PageTarget
+from mcp_serve.cli.report.report import ChartPoint, HomeReport, SuggestedFix, build_report
+from mcp_serve.cli.terminal import TableColumn, Terminal
+from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer
+from mcp_serve.cursors import PagedQuery
+from mcp_serve.homes import ServedHome
+from mcp_serve.progress import CallContext
 from mcp_serve.tools import stats
 from session_core import InvalidInput
 
@@ -37,68 +37,75 @@ examples:
   mcp-sessions stats --json | jq .findings
 """
 
-_FIGURES = (Column("what"), Column("how much", wraps=True))
-_LAST = "this week"
-_ESTIMATED = "estimated"
+_FIGURE_COLUMNS = (TableColumn("what"), TableColumn("how much", wraps=True))
+_LAST_LABEL = "this week"
+_ESTIMATED_NOTE = "estimated"
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("--deep", action="store_true", help="exact sizes, every page checked; slow")
     parser.add_argument(
         "--html",
-        type=some,
+        type=parse_text,
         metavar="FILE",
         help="write it as one page with charts; - prints the page",
     )
     parser.add_argument("--yes", action="store_true", help="replace a page that is there")
-    of_homes(parser)
-    of_answers(parser)
+    add_home_options(parser)
+    add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Say it at the terminal, or write the page."""
     if options.html is None:
-        show = partial(_show, options)
-        return answer(options, partial(_asked, options), show)
+        show = partial(_show_reports, options)
+        return show_answer(options, partial(_collect_stats, options), show)
     if options.html == "-" and options.json:
         raise InvalidInput("--html - prints the page; --json says where one was written")
-    place = Place.of(options.html)
-    if not place.may_be_written(yes=options.yes):
-        Terminal(sys.stderr).line(declined("nothing was written"))
+    place = PageTarget.from_argument(options.html)
+    if not place.can_be_written(yes=options.yes):
+        Terminal(sys.stderr).write_line(format_declined("nothing was written"))
         return DECLINED
-    with Tools(options) as tools:
-        found = _asked(options, tools)
-    place.write(html.page(list(_reports(options, found)), time.time()))
+    with ToolCaller(options) as tools:
+        found = _collect_stats(options, tools)
+    place.write(html.render_page(list(_build_reports(options, found)), time.time()))
     if options.html != "-":
-        _written(options)
+        _report_written_page(options)
     return DONE
 
 
-def _written(options: argparse.Namespace) -> None:
+def _report_written_page(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"written": options.html})
     else:
-        Terminal(sys.stderr).line(f"Wrote {options.html}.")
+        Terminal(sys.stderr).write_line(f"Wrote {options.html}.")
 
 
-def _asked(options: argparse.Namespace, tools: Tools) -> Answer:
+def _collect_stats(options: argparse.Namespace, tools: ToolCaller) -> Answer:
     """Ask every profile; several are answered by their names."""
-    spec = stats.SPEC if options.json and options.html is None else replace(stats.SPEC, run=_drawn)
+    spec = (
+        stats.SPEC
+        if options.json and options.html is None
+        else replace(stats.SPEC, run=_load_chart_data)
+    )
     names = tools.served.names
-    with Working("Looking") as work:
+    with TerminalProgress("Looking") as work:
         found = {
-            name: tools.ask(spec, {"deep": options.deep, "profile": name}, work) for name in names
+            name: tools.call_tool(spec, {"deep": options.deep, "profile": name}, work)
+            for name in names
         }
     if work.is_cancelled():
         raise KeyboardInterrupt
     return {"profiles": found} if len(names) > 1 else found[names[0]]
 
 
-def _drawn(home: Home, given: stats.StatsArguments, asked: Asked, work: Work) -> dict[str, Any]:
+def _load_chart_data(
+    home: ServedHome, given: stats.StatsArguments, asked: PagedQuery, work: CallContext
+) -> dict[str, Any]:
     """Return the report on a home with what is drawn of it."""
     del asked
-    answered, health = stats.examined(home, given, work)
+    answered, health = stats.examine_home(home, given, work)
     sizes = None if health is None else health.sizes
     return answered | {
         "weeks": [] if health is None else [asdict(week) for week in health.weeks],
@@ -106,54 +113,56 @@ def _drawn(home: Home, given: stats.StatsArguments, asked: Asked, work: Work) ->
     }
 
 
-def _reports(options: argparse.Namespace, found: Answer) -> Iterator[Report]:
+def _build_reports(options: argparse.Namespace, found: Answer) -> Iterator[HomeReport]:
     several: Mapping[str, Answer] = found.get("profiles", {})
     for name, each in several.items():
-        yield reported(options, each, name)
+        yield build_report(options, each, name)
     if not several:
-        yield reported(options, found, None)
+        yield build_report(options, found, None)
 
 
-def _show(options: argparse.Namespace, found: Answer) -> None:
-    out = terminal()
-    for number, report in enumerate(_reports(options, found)):
+def _show_reports(options: argparse.Namespace, found: Answer) -> None:
+    out = get_terminal()
+    for number, report in enumerate(_build_reports(options, found)):
         if number:
-            out.line()
-        _say(out, report)
+            out.write_line()
+        _show_report(out, report)
 
 
-def _say(out: Terminal, report: Report) -> None:
-    out.line(report.home, "bold")
-    out.table(_FIGURES, report.figures, bare=True)
-    blocks = out.can_write(charts.BLOCKS)
+def _show_report(out: Terminal, report: HomeReport) -> None:
+    out.write_line(report.home, "bold")
+    out.write_table(_FIGURE_COLUMNS, report.figures, bare=True)
+    blocks = out.can_write(charts.BLOCK_CHARACTERS)
     if any(week.value for week in report.weeks):
-        _head(out, "Growth by week", "messages")
+        _show_heading(out, "Growth by week", "messages")
         values = [week.value for week in report.weeks]
         first = report.weeks[0].label
-        out.lines(charts.columns(values, (first, _LAST), out.width, blocks=blocks))
-    _bars(out, "Sessions by source", "", report.sources)
-    _bars(out, "Size by table", _ESTIMATED if report.estimated else "", report.tables)
-    _mends(out, report.mends)
+        out.write_lines(charts.draw_columns(values, (first, _LAST_LABEL), out.width, blocks=blocks))
+    _show_bars(out, "Sessions by source", "", report.sources)
+    _show_bars(out, "Size by table", _ESTIMATED_NOTE if report.estimated else "", report.tables)
+    _show_fixes(out, report.mends)
 
 
-def _bars(out: Terminal, head: str, note: str, points: Sequence[Point]) -> None:
+def _show_bars(out: Terminal, head: str, note: str, points: Sequence[ChartPoint]) -> None:
     if points:
-        _head(out, head, note)
-        given = [charts.Bar(each.label, each.value, each.said) for each in points]
-        out.lines(charts.bars(given, out.width, blocks=out.can_write(charts.BLOCKS)))
+        _show_heading(out, head, note)
+        given = [charts.ChartBar(each.label, each.value, each.said) for each in points]
+        out.write_lines(
+            charts.draw_bars(given, out.width, blocks=out.can_write(charts.BLOCK_CHARACTERS))
+        )
 
 
-def _mends(out: Terminal, mends: Sequence[Mend]) -> None:
-    _head(out, "What is wrong, or takes room")
+def _show_fixes(out: Terminal, mends: Sequence[SuggestedFix]) -> None:
+    _show_heading(out, "What is wrong, or takes room")
     if not mends:
-        out.line("Nothing.")
+        out.write_line("Nothing.")
     for each in mends:
         won = f"; {each.won}" if each.won else ""
-        out.line(f"{each.what}{won}")
+        out.write_line(f"{each.what}{won}")
         if each.command is not None:
-            out.whole(f"  {each.command}")
+            out.write_unwrapped(f"  {each.command}")
 
 
-def _head(out: Terminal, text: str, note: str = "") -> None:
-    out.line()
-    out.lines([Text.assemble((text, "bold"), (f", {note}" if note else "", "dim"))])
+def _show_heading(out: Terminal, text: str, note: str = "") -> None:
+    out.write_line()
+    out.write_lines([Text.assemble((text, "bold"), (f", {note}" if note else "", "dim"))])

@@ -14,19 +14,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mcp_serve.cli.output import clean
-from mcp_serve.cli.screen import ago, ahead, fit
+from mcp_serve.cli.output import clean_text
+from mcp_serve.cli.screen import format_elapsed, format_remaining, truncate_text
 
-_FILE_COLUMNS = 240
+_FILE_WIDTH = 240
 """How wide a table is that goes into a file or a pipe: nothing in it is cut."""
 
-_NARROW = 72
-_GAP = 2
+_NARROW_WIDTH = 72
+_GAP_WIDTH = 2
 _LEAST, _LONG = 12, 24
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column of a table; those that yield are as wide as there is room."""
 
     head: str
@@ -41,7 +41,7 @@ class Column:
     """Whether somebody types it again: where there is no room it has a line of its own, whole."""
 
 
-class Console(RichConsole):
+class RaisingConsole(RichConsole):
     """Leaves it to the command to say how that ends whose output nobody reads any more."""
 
     def on_broken_pipe(self) -> NoReturn:
@@ -53,66 +53,68 @@ class Terminal:
     """Writes to a stream."""
 
     def __init__(self, stream: TextIO) -> None:
-        width = None if stream.isatty() else _FILE_COLUMNS
-        self._console = Console(
+        width = None if stream.isatty() else _FILE_WIDTH
+        self._console = RaisingConsole(
             file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False
         )
 
-    def table(
-        self, columns: Sequence[Column], rows: Sequence[Sequence[str]], *, bare: bool = False
+    def write_table(
+        self, columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], *, bare: bool = False
     ) -> None:
         """Write a table, `bare` of heads; those give way that yield or wrap, then those copied."""
-        rows = [[clean(cell) for cell in row] for row in rows]
-        narrow = self._console.width < _NARROW
+        rows = [[clean_text(cell) for cell in row] for row in rows]
+        narrow = self._console.width < _NARROW_WIDTH
         kept = [at for at, each in enumerate(columns) if not (narrow and each.wide_only)]
-        widths = _widths(columns, kept, rows, self._console.width)
-        if _taken(widths) <= self._console.width:
-            self._rows(_table(columns, widths, rows, bare=bare))
+        widths = _measure_columns(columns, kept, rows, self._console.width)
+        if _measure_table(widths) <= self._console.width:
+            self._write_rows(_build_table(columns, widths, rows, bare=bare))
             return
         below = [at for at in kept if columns[at].copied]
         beside = [at for at in kept if at not in below]
-        widths = _widths(columns, beside, rows, self._console.width)
-        _narrow(widths, {at: _LEAST for at in beside if columns[at].wraps}, self._console.width)
+        widths = _measure_columns(columns, beside, rows, self._console.width)
+        _narrow_columns(
+            widths, {at: _LEAST for at in beside if columns[at].wraps}, self._console.width
+        )
         label = max((len(columns[at].head) for at in below), default=0)
         for number, row in enumerate(rows):
-            self._rows(_table(columns, widths, [row], bare=bare or number > 0))
+            self._write_rows(_build_table(columns, widths, [row], bare=bare or number > 0))
             for at in below:
                 head = columns[at].head.ljust(label)
                 if row[at]:
                     text = Text.assemble(("  " + head + "  ", "dim"), row[at])
-                    self._print(text, soft_wrap=True)
+                    self._print_text(text, soft_wrap=True)
 
-    def _rows(self, table: Table) -> None:
+    def _write_rows(self, table: Table) -> None:
         """Write the lines of a table, none of which ends in blanks."""
         for line in self._console.render_lines(table, pad=False):
             text = Text.assemble(*((part.text, part.style or "") for part in line))
             text.rstrip()
-            self._print(text, soft_wrap=True)
+            self._print_text(text, soft_wrap=True)
 
-    def _print(self, text: Text, *, margin: int = 0, **options: Any) -> None:
+    def _print_text(self, text: Text, *, margin: int = 0, **options: Any) -> None:
         """Print a text once it is clean; what is not clean yet loses its style."""
-        plain = clean(text.plain)
+        plain = clean_text(text.plain)
         kept = text if plain == text.plain else Text(plain, no_wrap=text.no_wrap)
         shown = Padding(kept, (0, 0, 0, margin), expand=False) if margin else kept
         self._console.print(shown, **options)
 
-    def line(self, text: str = "", style: str = "") -> None:
+    def write_line(self, text: str = "", style: str = "") -> None:
         """Write a line, or as many as it takes."""
-        self._print(Text(clean(text), style=style))
+        self._print_text(Text(clean_text(text), style=style))
 
-    def short(self, text: str) -> None:
+    def write_shortened(self, text: str) -> None:
         """Write as much of a text as fits a line, moved in a little."""
-        cut = Text(clean(" ".join(text.split())), no_wrap=True, overflow="ellipsis")
-        self._print(cut, margin=2)
+        cut = Text(clean_text(" ".join(text.split())), no_wrap=True, overflow="ellipsis")
+        self._print_text(cut, margin=2)
 
-    def whole(self, text: str) -> None:
+    def write_unwrapped(self, text: str) -> None:
         """Write a line that is to be copied: the terminal breaks it, where it has to be."""
-        self._print(Text(clean(text)), soft_wrap=True)
+        self._print_text(Text(clean_text(text)), soft_wrap=True)
 
-    def hint(self, text: str) -> None:
+    def write_hint(self, text: str) -> None:
         """Say to a person what could be done next; a script is not told."""
         if self._console.is_terminal:
-            self.line(text, "dim")
+            self.write_line(text, "dim")
 
     @property
     def width(self) -> int:
@@ -127,25 +129,25 @@ class Terminal:
             return False
         return True
 
-    def lines(self, lines: Iterable[Text]) -> None:
+    def write_lines(self, lines: Iterable[Text]) -> None:
         """Write lines that were made to fit."""
         for line in lines:
-            self._print(line, no_wrap=True, overflow="ellipsis")
+            self._print_text(line, no_wrap=True, overflow="ellipsis")
 
-    def cut(self, text: str) -> None:
+    def write_truncated(self, text: str) -> None:
         """Write a line as far as it fits; a file or a pipe has all of it."""
-        text = clean(text)
+        text = clean_text(text)
         if self._console.is_terminal:
-            text = fit(text, self._console.width)
-        self._print(Text(text), soft_wrap=True)
+            text = truncate_text(text, self._console.width)
+        self._print_text(Text(text), soft_wrap=True)
 
-    def text(self, text: str, style: str = "") -> None:
+    def write_text(self, text: str, style: str = "") -> None:
         """Write a text, moved in a little."""
-        self._print(Text(clean(text), style=style), margin=2)
+        self._print_text(Text(clean_text(text), style=style), margin=2)
 
 
-def _table(
-    columns: Sequence[Column],
+def _build_table(
+    columns: Sequence[TableColumn],
     widths: Mapping[int, int],
     rows: Sequence[Sequence[str]],
     *,
@@ -157,7 +159,7 @@ def _table(
         pad_edge=False,
         show_header=not bare,
         header_style="dim",
-        padding=(0, _GAP, 0, 0),
+        padding=(0, _GAP_WIDTH, 0, 0),
     )
     for at, width in widths.items():
         column = columns[at]
@@ -174,59 +176,59 @@ def _table(
     return table
 
 
-def _taken(widths: Mapping[int, int]) -> int:
+def _measure_table(widths: Mapping[int, int]) -> int:
     """Return how wide a table of these columns is."""
-    return sum(widths.values()) + _GAP * (len(widths) - 1)
+    return sum(widths.values()) + _GAP_WIDTH * (len(widths) - 1)
 
 
-def _widths(
-    columns: Sequence[Column], kept: Sequence[int], rows: Sequence[Sequence[str]], room: int
+def _measure_columns(
+    columns: Sequence[TableColumn], kept: Sequence[int], rows: Sequence[Sequence[str]], room: int
 ) -> dict[int, int]:
     """Return how wide each column is; of those that give way the widest does so first."""
-    widths = {at: _widest(columns[at].head, rows, at) for at in kept}
+    widths = {at: _measure_column(columns[at].head, rows, at) for at in kept}
     giving = [at for at in kept if columns[at].yields or columns[at].wraps]
-    least = {at: _LEAST if columns[at].yields else _longest_word(rows, at) for at in giving}
-    _narrow(widths, least, room)
+    least = {at: _LEAST if columns[at].yields else _measure_longest_word(rows, at) for at in giving}
+    _narrow_columns(widths, least, room)
     return widths
 
 
-def _narrow(widths: dict[int, int], least: Mapping[int, int], room: int) -> None:
+def _narrow_columns(widths: dict[int, int], least: Mapping[int, int], room: int) -> None:
     """Take from the widest column, as long as it is not as narrow as it may be."""
-    for _ in range(_taken(widths) - room):
+    for _ in range(_measure_table(widths) - room):
         still = [at for at in least if widths[at] > least[at]]
         if not still:
             break
         widths[max(still, key=lambda at: widths[at])] -= 1
 
 
-def _longest_word(rows: Sequence[Sequence[str]], at: int) -> int:
+def _measure_longest_word(rows: Sequence[Sequence[str]], at: int) -> int:
     """Return how narrow a column may be that wraps: an id in it stays in one line, mostly."""
     longest = max((cell_len(word) for row in rows for word in row[at].split()), default=0)
     return min(max(longest, _LEAST), _LONG)
 
 
-def _widest(head: str, rows: Sequence[Sequence[str]], at: int) -> int:
+def _measure_column(head: str, rows: Sequence[Sequence[str]], at: int) -> int:
     return max(map(cell_len, (head, *(row[at] for row in rows))))
 
 
-def since(moment: str | None) -> str:
+def format_age(moment: str | None) -> str:
     """Return how long ago a time of an answer was."""
-    return "?" if moment is None else ago(time.time() - _timestamp(moment))
+    return "?" if moment is None else format_elapsed(time.time() - _parse_timestamp(moment))
 
 
-def until(moment: str | None) -> str:
+def format_time_left(moment: str | None) -> str:
     """Return in how long a time of an answer is."""
     if moment is None:
         return "?"
-    left = _timestamp(moment) - time.time()
-    return f"in {ahead(left)}" if left > 0 else "expired"
+    left = _parse_timestamp(moment) - time.time()
+    return f"in {format_remaining(left)}" if left > 0 else "expired"
 
 
-def _timestamp(moment: str) -> float:
+def _parse_timestamp(moment: str) -> float:
     return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
 
 
-def local(moment: str | None) -> str:
+def format_local_time(moment: str | None) -> str:
     """Return a time of an answer as the clock on the wall shows it."""
     if moment is None:
         return "?"
@@ -234,7 +236,7 @@ def local(moment: str | None) -> str:
     return at.strftime("%Y-%m-%d %H:%M")
 
 
-def clock(moment: str | None) -> str:
+def format_clock_time(moment: str | None) -> str:
     """Return the time of day of an answer as the clock on the wall shows it."""
     if moment is None:
         return "?"

@@ -9,25 +9,25 @@ from rich.filesize import decimal
 
 from mcp_serve import arguments as given_as
 from mcp_serve import render
-from mcp_serve.arguments import iso
+from mcp_serve.arguments import format_time
 from mcp_serve.cli import filters, plan_command
-from mcp_serve.cli.arguments import when
-from mcp_serve.cli.options import of_answers, of_homes, of_pages
-from mcp_serve.cli.terminal import Column, since, until
-from mcp_serve.cli.tool_calls import Answer, answer, show_list, terminal
-from mcp_serve.cursors import Asked
-from mcp_serve.homes import Home
+from mcp_serve.cli.arguments import parse_time_option
+from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
+from mcp_serve.cli.terminal import TableColumn, format_age, format_time_left
+from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer, show_list
+from mcp_serve.cursors import PagedQuery
+from mcp_serve.homes import ServedHome
 from mcp_serve.tools import prune
-from mcp_serve.tools.spec import Spec
+from mcp_serve.tools.spec import ToolSpec
 from session_core import Batch
 
 _COLUMNS = (
-    Column("age", right=True),
-    Column("size", right=True),
-    Column("what", wraps=True),
-    Column("things", right=True),
-    Column("expires", right=True),
-    Column("batch", copied=True),
+    TableColumn("age", right=True),
+    TableColumn("size", right=True),
+    TableColumn("what", wraps=True),
+    TableColumn("things", right=True),
+    TableColumn("expires", right=True),
+    TableColumn("batch", copied=True),
 )
 
 EXAMPLES = """\
@@ -39,13 +39,13 @@ examples:
 """
 
 
-class TrashArguments(given_as.Listing):
+class TrashArguments(given_as.PageArguments):
     """The arguments of the list."""
 
     limit: int = 20
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|empty")
     for name, does in (("list", "what is in it"), ("empty", "delete it for good: has no undo")):
@@ -57,92 +57,94 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if name == "list":
-            of_pages(action, 20)
+            add_page_options(action, 20)
         else:
             action.add_argument(
                 "--older-than",
-                type=when,
+                type=parse_time_option,
                 metavar="TIME",
                 help="so old, expired or not: 7d, a date; 0 is all",
             )
             action.add_argument("batch", nargs="*", metavar="BATCH", help="only these, however old")
-            plan_command.arguments(action, limit=True)
-        of_homes(action)
-        of_answers(action)
+            plan_command.add_plan_arguments(action, limit=True)
+        add_home_options(action)
+        add_json_option(action)
 
 
 def run(options: argparse.Namespace) -> int:
     """List it, or empty it."""
     if options.action == "list":
-        return answer(
+        return show_answer(
             options,
-            lambda tools: tools.gather(_SPEC, {}, "batches", options.limit, options.cursor),
-            _show,
+            lambda tools: tools.collect_pages(_SPEC, {}, "batches", options.limit, options.cursor),
+            _show_batches,
         )
-    asked: Answer = {"older_than_days": filters.days(options.older_than)}
+    asked: Answer = {"older_than_days": filters.parse_age_days(options.older_than)}
     if options.batch:
         asked["sessions"] = options.batch
     if options.plan is None:
         asked["what"] = "trash"
-    return plan_command.run(options, plan_command.Change(_EMPTYING, "prune", asked))
+    return plan_command.run_change(options, plan_command.ChangeRequest(_EMPTY_SPEC, "prune", asked))
 
 
-def _batches(home: Home, given: TrashArguments, asked: Asked) -> Answer:
+def _list_batches(home: ServedHome, given: TrashArguments, asked: PagedQuery) -> Answer:
     """Return what can be restored, and behind it what has expired and is still there."""
     page = home.maintenance.batches(given.limit, asked.place)
     found = list(page.items)
     if page.next_cursor is None:
         there = {each.id for each in found}
-        found += [each for each in reversed(home.ledger.ripe()) if each.id not in there]
-    listed = [_batch(home, each) for each in found if each.emptied_at is None]
-    return {"batches": listed, "next_cursor": asked.at(page.next_cursor)}
+        found += [
+            each for each in reversed(home.ledger.list_expired_batches()) if each.id not in there
+        ]
+    listed = [_build_batch(home, each) for each in found if each.emptied_at is None]
+    return {"batches": listed, "next_cursor": asked.make_cursor(page.next_cursor)}
 
 
-def _batch(home: Home, each: Batch) -> Answer:
+def _build_batch(home: ServedHome, each: Batch) -> Answer:
     return {
         "batch": each.id,
-        "at": iso(each.at),
-        "tool": render.one_line(home, each.what) or "",
+        "at": format_time(each.at),
+        "tool": render.render_line(home, each.what) or "",
         "count": each.count,
         "bytes": each.bytes,
-        "expires_at": iso(each.expires_at),
+        "expires_at": format_time(each.expires_at),
         "undone": each.undone_at is not None,
         **({"profile": home.profile} if home.profile else {}),
     }
 
 
-_EMPTYING = replace(prune.SPEC, asks="prune trash")
+_EMPTY_SPEC = replace(prune.SPEC, asks="prune trash")
 """The tool with plans to empty the trash alone: others remove what this verb does not name."""
 
-_SPEC = Spec(
+_SPEC = ToolSpec(
     name="trash",
     title="Trash",
     description="What is kept to undo changes.",
     arguments=TrashArguments,
     answers=None,
-    run=_batches,
+    run=_list_batches,
 )
 
 
-def _show(found: Answer) -> None:
-    out = terminal()
+def _show_batches(found: Answer) -> None:
+    out = get_terminal()
     if not found["batches"]:
-        out.line("There is nothing in the trash.")
+        out.write_line("There is nothing in the trash.")
         return
-    show_list(_COLUMNS, found["batches"], _row)
-    out.line(f"{decimal(sum(each['bytes'] for each in found['batches']))} in all.", "dim")
+    show_list(_COLUMNS, found["batches"], _format_row)
+    out.write_line(f"{decimal(sum(each['bytes'] for each in found['batches']))} in all.", "dim")
     if found["next_cursor"] is not None:
-        out.hint("There are more: --limit shows them.")
-    out.hint("mcp-sessions restore BATCH brings one back, mcp-sessions trash empty deletes.")
+        out.write_hint("There are more: --limit shows them.")
+    out.write_hint("mcp-sessions restore BATCH brings one back, mcp-sessions trash empty deletes.")
 
 
-def _row(each: Answer) -> list[str]:
+def _format_row(each: Answer) -> list[str]:
     undone = " (restored)" if each["undone"] else ""
     return [
-        since(each["at"]),
+        format_age(each["at"]),
         decimal(each["bytes"]),
         each["tool"] + undone,
         f"{each['count']:,}",
-        until(each["expires_at"]),
+        format_time_left(each["expires_at"]),
         each["batch"],
     ]

@@ -6,7 +6,12 @@ import argparse
 import sys
 
 from mcp_serve.cli.clients import files
-from mcp_serve.cli.clients.command import make, of_client, place_of, say
+from mcp_serve.cli.clients.command import (
+    add_client_arguments,
+    apply_change,
+    find_client_file,
+    print_outcome,
+)
 from mcp_serve.cli.errors import DONE
 from mcp_serve.cli.screen import Screen
 from session_core import InvalidInput
@@ -18,20 +23,20 @@ examples:
 """
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    of_client(parser)
+    add_client_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Take the server out."""
     if options.client is None:
         raise InvalidInput("name the client; `mcp-sessions install` lists them")
-    client, path = place_of(options)
-    wanted = files.removing(client, path, options.name)
+    client, path = find_client_file(options)
+    wanted = files.build_removal(client, path, options.name)
     if wanted is None:
-        say(options, path, "nothing")
+        print_outcome(options, path, "nothing")
         if not options.json:
-            Screen(sys.stdout).whole(f"{client.label} does not have it, in {path}")
+            Screen(sys.stdout).write_uncut(f"{client.label} does not have it, in {path}")
         return DONE
-    return make(options, wanted)
+    return apply_change(options, wanted)

@@ -9,12 +9,12 @@ from collections.abc import Callable
 import anyio
 
 from mcp_serve.cli.errors import DONE
-from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.cli.output import print_json
-from mcp_serve.cli.terminal import Terminal, clock
-from mcp_serve.cli.tool_calls import Answer, Tools, terminal
-from mcp_serve.dispatch import Caller
-from mcp_serve.render import plain
+from mcp_serve.cli.terminal import Terminal, format_clock_time
+from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal
+from mcp_serve.dispatch import ToolDispatcher
+from mcp_serve.render import to_plain_line
 from mcp_serve.tools import events
 from session_core import Busy, SessionError
 
@@ -25,12 +25,12 @@ examples:
   mcp-sessions watch --json | jq -r .session_id
 """
 
-_WAIT_S = 5
+_TIMEOUT_S = 5
 """How long a home that was replaced by another one is followed at most."""
 
-_BUSY_S = 1
+_BUSY_DELAY_S = 1
 
-_WHAT = {
+_EVENT_LABELS = {
     "session_started": "began",
     "session_ended": "ended:",
     "title_changed": "is now called",
@@ -38,7 +38,7 @@ _WHAT = {
     "compressed": "was compressed",
 }
 
-_MORE: dict[str, tuple[str, ...]] = {
+_EVENT_FIELDS: dict[str, tuple[str, ...]] = {
     "message": (),
     "session_started": ("title",),
     "session_ended": ("reason",),
@@ -49,31 +49,31 @@ _MORE: dict[str, tuple[str, ...]] = {
 """What is said of each kind besides."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("--session", metavar="ID", help="in this one alone")
-    of_homes(parser)
-    of_answers(parser)
+    add_home_options(parser)
+    add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Follow until somebody ends it."""
-    with Tools(options, new=True) as tools:
-        anyio.run(_Following(options, tools).follow)
+    with ToolCaller(options, new=True) as tools:
+        anyio.run(_Watcher(options, tools).follow_profiles)
     return DONE
 
 
-class _Following:
+class _Watcher:
     """All profiles as they are followed."""
 
-    def __init__(self, options: argparse.Namespace, tools: Tools) -> None:
+    def __init__(self, options: argparse.Namespace, tools: ToolCaller) -> None:
         self._options = options
         self._tools = tools
-        self._caller = Caller(tools.served)
-        self._out = terminal()
+        self._caller = ToolDispatcher(tools.served)
+        self._out = get_terminal()
         self._wrong: SessionError | BrokenPipeError | None = None
 
-    async def follow(self) -> None:
+    async def follow_profiles(self) -> None:
         """Follow each; what goes wrong in one of them ends all.
 
         Raises:
@@ -82,60 +82,62 @@ class _Following:
         """
         names = self._tools.served.names
         session = self._options.session
-        begun = {"timeout_s": _WAIT_S, "session": session}
+        begun = {"timeout_s": _TIMEOUT_S, "session": session}
         cursors = {}
         for name in names[:1] if session else names:
-            answered = await self._asked(begun | {"profile": name, "timeout_s": 0})
+            answered = await self._poll_events(begun | {"profile": name, "timeout_s": 0})
             cursors[name] = answered["cursor"]
-        where = ", ".join(str(self._tools.served.path(name)) for name in cursors)
-        Terminal(sys.stderr).hint(f"Following {where}; Ctrl-C ends it.")
+        where = ", ".join(str(self._tools.served.get_path(name)) for name in cursors)
+        Terminal(sys.stderr).write_hint(f"Following {where}; Ctrl-C ends it.")
         async with anyio.create_task_group() as tasks:
             for name, cursor in cursors.items():
-                tasks.start_soon(self._follow, name, cursor, tasks.cancel_scope)
+                tasks.start_soon(self._follow_profile, name, cursor, tasks.cancel_scope)
         if self._wrong is not None:
             raise self._wrong
 
-    async def _follow(self, _profile: str, cursor: str, scope: anyio.CancelScope) -> None:
+    async def _follow_profile(self, _profile: str, cursor: str, scope: anyio.CancelScope) -> None:
         try:
             while True:
-                answered = await self._asked({"cursor": cursor})
+                answered = await self._poll_events({"cursor": cursor})
                 cursor = answered["cursor"]
-                self._write(answered)
+                self._write_events(answered)
         except (SessionError, BrokenPipeError) as error:
             self._wrong = error
             scope.cancel()
 
-    async def _asked(self, given: Answer) -> Answer:
+    async def _poll_events(self, given: Answer) -> Answer:
         """Ask until somebody who keeps the home to himself has let it go."""
         read = events.SPEC.arguments.read({k: v for k, v in given.items() if v is not None})
         chosen = {name: getattr(read, name) for name in read.model_fields_set}
         while True:
             try:
-                return await self._caller.ask(events.SPEC, chosen)
+                return await self._caller.get_answer(events.SPEC, chosen)
             except Busy:
-                await anyio.sleep(_BUSY_S)
+                await anyio.sleep(_BUSY_DELAY_S)
 
-    def _write(self, answered: Answer) -> None:
+    def _write_events(self, answered: Answer) -> None:
         if answered["gap"]:
-            self._say(
-                {"gap": True}, "Some events were missed; list the sessions again.", self._out.line
+            self._write_event(
+                {"gap": True},
+                "Some events were missed; list the sessions again.",
+                self._out.write_line,
             )
         for event in answered["events"]:
             # What was said may be long; what else is told ends in what somebody types again.
-            write = self._out.cut if "role" in event else self._out.line
-            self._say(event, _line(event), write)
+            write = self._out.write_truncated if "role" in event else self._out.write_line
+            self._write_event(event, _format_event(event), write)
         sys.stdout.flush()
 
-    def _say(self, found: Answer, line: str, write: Callable[[str], None]) -> None:
+    def _write_event(self, found: Answer, line: str, write: Callable[[str], None]) -> None:
         if self._options.json:
             print_json(found, indent=None)
         else:
             write(line)
 
 
-def _line(event: Answer) -> str:
+def _format_event(event: Answer) -> str:
     profile = f"{event['profile']}  " if "profile" in event else ""
     said = f"{event['role']}: {event.get('text', '')}" if "role" in event else ""
-    what = said or _WHAT.get(event["type"], event["type"])
-    more = ", ".join(str(event[name]) for name in _MORE[event["type"]] if name in event)
-    return f"{clock(event['at'])}  {profile}{event['session_id']}  {plain(f'{what} {more}')}"
+    what = said or _EVENT_LABELS.get(event["type"], event["type"])
+    more = ", ".join(str(event[name]) for name in _EVENT_FIELDS[event["type"]] if name in event)
+    return f"{format_clock_time(event['at'])}  {profile}{event['session_id']}  {to_plain_line(f'{what} {more}')}"

@@ -20,38 +20,38 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from mcp_serve.http import limits
-from mcp_serve.http.auth import HEALTH, MCP, App, Door, Guard, Scope
+from mcp_serve.http.auth import HEALTH, MCP, AccessRules, App, Guard, Scope
 from mcp_serve.sdk.messages import CheckedBodies
 from session_core import Denied
 
 SSE, MESSAGES = "/sse", "/messages/"
 
-_SESSIONS = 2_000
+_MAX_SESSIONS = 2_000
 """So many older clients may have shaken hands; one that says nothing more is forgotten in time."""
 
 _GRACE_S = 1
 
-_LAST_WORDS_S = 0.05
+_STREAM_END_DELAY_S = 0.05
 """So long have those who wait for their answers before every stream is closed."""
 
 
-def app(server: MCPServer[Any], door: Door) -> Guard:
+def create_app(server: MCPServer[Any], door: AccessRules) -> Guard:
     """Return the app of a server: all transports, behind the guard."""
     unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     made: Starlette = server.streamable_http_app(
-        streamable_http_path=MCP, transport_security=unchecked, max_sessions=_SESSIONS
+        streamable_http_path=MCP, transport_security=unchecked, max_sessions=_MAX_SESSIONS
     )
     sse = server.sse_app(sse_path=SSE, message_path=MESSAGES, transport_security=unchecked)
     routes: list[Any] = sse.routes
     for route in routes:
-        route.app = _answering_once(route.app)
+        route.app = _drop_second_answer(route.app)
     made.router.routes.extend(routes)
-    made.router.routes.append(Route(HEALTH, _health, methods=["GET"]))
+    made.router.routes.append(Route(HEALTH, _answer_health, methods=["GET"]))
     made.add_middleware(CheckedBodies, paths=(MCP, MESSAGES))
-    return Guard(_to_pages(made, door), door)
+    return Guard(_add_cors(made, door), door)
 
 
-def listen(host: str, port: int) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
     """Return a socket that listens; port 0 takes a free one.
 
     Raises:
@@ -64,7 +64,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise Denied(f"nobody can listen on {host}:{port}: {error}") from error
 
 
-def serve(
+def serve_app(
     guard: Guard, listening: socket.socket, host: str, close_streams: Callable[[], None]
 ) -> None:
     """Serve until the process is told to end."""
@@ -73,17 +73,17 @@ def serve(
     print(f"listening on http://{shown}:{port}{MCP}", file=sys.stderr, flush=True)  # noqa: T201 -- what a program that starts this waits for
     config = uvicorn.Config(
         guard,
-        http=limits.protocol(),
+        http=limits.make_protocol(),
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_GRACE_S,
     )
-    _Server(config, [close_streams, guard.end]).run(sockets=[listening])
+    _StreamEndingServer(config, [close_streams, guard.end_requests]).run(sockets=[listening])
 
 
-class _Server(uvicorn.Server):
+class _StreamEndingServer(uvicorn.Server):
     """Ends its streams when it is told to end: a client keeps one open for as long as it lives."""
 
     def __init__(self, config: uvicorn.Config, ends: list[Callable[[], None]]) -> None:
@@ -92,12 +92,12 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Begin to end, outside of the signal."""
-        self._loop.call_soon_threadsafe(self._end, partial(super().handle_exit, sig, frame))
+        self._loop.call_soon_threadsafe(self._end_streams, partial(super().handle_exit, sig, frame))
 
-    def _end(self, exit_all: Callable[[], None]) -> None:
+    def _end_streams(self, exit_all: Callable[[], None]) -> None:
         for end in self._ends:
             end()
-        self._loop.call_later(_LAST_WORDS_S, exit_all)
+        self._loop.call_later(_STREAM_END_DELAY_S, exit_all)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -112,7 +112,7 @@ class _Server(uvicorn.Server):
                 signal.signal(each, handler)
 
 
-def _to_pages(made: App, door: Door) -> App:
+def _add_cors(made: App, door: AccessRules) -> App:
     """Return an app whose answers a browser hands to the pages that were named."""
     if not door.origins:
         return made
@@ -125,7 +125,7 @@ def _to_pages(made: App, door: Door) -> App:
     )
 
 
-def _answering_once(inner: App) -> App:
+def _drop_second_answer(inner: App) -> App:
     """Return an app without the answer that the SDK begins behind the end of a stream."""
 
     async def answer(scope: Scope, receive: Any, send: Any) -> None:
@@ -143,5 +143,5 @@ def _answering_once(inner: App) -> App:
     return answer
 
 
-async def _health(_: Any) -> JSONResponse:
+async def _answer_health(_: Any) -> JSONResponse:
     return JSONResponse({"status": "ok"})

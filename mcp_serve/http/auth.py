@@ -22,54 +22,54 @@ import anyio
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 
-from mcp_serve.files import read_file, write_new
-from mcp_serve.sdk.disconnect import LEFT
+from mcp_serve.files import read_file, write_new_file
+from mcp_serve.sdk.disconnect import LEFT_KEY
 from session_core import Denied, InvalidInput, SessionError, StateFolder
 
-VARIABLE = "MCP_SESSIONS_TOKEN"
+TOKEN_VARIABLE = "MCP_SESSIONS_TOKEN"
 
-_FILE = "token"
-_BYTES = 32
-_LEAST = 16
-_PRIVATE = 0o600
+_TOKEN_FILE = "token"
+_TOKEN_BYTES = 32
+_MIN_TOKEN_CHARS = 16
+_FILE_MODE = 0o600
 
 
-def token_of(folder: StateFolder) -> str:
+def load_token(folder: StateFolder) -> str:
     """Return the token of a home, by its state folder.
 
     Raises:
         Denied: what is to be one is too short, or may not be read or made.
     """
-    return found(folder) or _made(_folder_of(folder) / _FILE)
+    return find_token(folder) or _create_token(_get_folder(folder) / _TOKEN_FILE)
 
 
-def found(folder: StateFolder) -> str | None:
+def find_token(folder: StateFolder) -> str | None:
     """Return the token of a home where there is one; none is made.
 
     Raises:
         Denied: as above.
     """
-    given = os.environ.get(VARIABLE, "").strip()
+    given = os.environ.get(TOKEN_VARIABLE, "").strip()
     if given:
-        return _checked(given, f"{VARIABLE} is no token", "set it anew, or not at all")
+        return _check_token(given, f"{TOKEN_VARIABLE} is no token", "set it anew, or not at all")
     place = folder.find()
-    return _read(place / _FILE) if place else None
+    return _read_token(place / _TOKEN_FILE) if place else None
 
 
-def _folder_of(folder: StateFolder) -> Path:
+def _get_folder(folder: StateFolder) -> Path:
     try:
         return folder.make()
     except SessionError as error:
-        raise type(error)(f"{error}; or set {VARIABLE}, which needs no file") from error
+        raise type(error)(f"{error}; or set {TOKEN_VARIABLE}, which needs no file") from error
 
 
-def _checked(given: str, wrong: str, following: str) -> str:
-    if len(given) < _LEAST or not (given.isascii() and given.isprintable()):
-        raise Denied(f"{wrong}: it has at least {_LEAST} ASCII characters; {following}")
+def _check_token(given: str, wrong: str, following: str) -> str:
+    if len(given) < _MIN_TOKEN_CHARS or not (given.isascii() and given.isprintable()):
+        raise Denied(f"{wrong}: it has at least {_MIN_TOKEN_CHARS} ASCII characters; {following}")
     return given
 
 
-def _read(path: Path) -> str | None:
+def _read_token(path: Path) -> str | None:
     """Return the token of a file, None where there is none; what else is in it opens nothing."""
     try:
         text = read_file(path).decode("utf-8", "replace").strip()
@@ -77,16 +77,16 @@ def _read(path: Path) -> str | None:
         return None
     except OSError as error:
         raise Denied(f"{path} may not be read: {error.strerror}; mend that or remove it") from error
-    return _checked(text, f"{path} holds no token", "remove it, and a new one is made")
+    return _check_token(text, f"{path} holds no token", "remove it, and a new one is made")
 
 
-def _made(path: Path) -> str:
+def _create_token(path: Path) -> str:
     """Make a token, unless another process was faster."""
-    token = secrets.token_urlsafe(_BYTES)
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
     try:
-        write_new(path, [f"{token}\n".encode()], prefix=f".{_FILE}_", mode=_PRIVATE)
+        write_new_file(path, [f"{token}\n".encode()], prefix=f".{_TOKEN_FILE}_", mode=_FILE_MODE)
     except FileExistsError:
-        stored = _read(path)
+        stored = _read_token(path)
         if stored is None:
             raise Denied(f"{path} is a link to nothing; remove it, then start again") from None
         return stored
@@ -98,16 +98,16 @@ App = Callable[[Scope, Any, Any], Any]
 
 MCP, HEALTH = "/mcp", "/health"
 
-KNOWN = "mcp_sessions.known"
+KNOWN_KEY = "mcp_sessions.known"
 """Where a connection keeps what is called when a request on it was let in."""
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_INSIDE = 512
+_MAX_REQUESTS = 512
 """So many requests are served at once; streams stay for as long as their clients do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class AccessRules:
     """Who is let in: by which names, from which pages, with which token."""
 
     hosts: frozenset[str]
@@ -115,7 +115,9 @@ class Door:
     token: str | None
 
     @classmethod
-    def of(cls, host: str, hosts: Iterable[str], origins: Iterable[str], token: str | None) -> Door:
+    def from_address(
+        cls, host: str, hosts: Iterable[str], origins: Iterable[str], token: str | None
+    ) -> AccessRules:
         """Return the door of an address.
 
         Raises:
@@ -133,11 +135,11 @@ class Door:
         pages = {origin.lower().rstrip("/") for origin in origins}
         return cls(frozenset(names), frozenset(pages), token)
 
-    def knows(self, host: str) -> bool:
+    def is_known_host(self, host: str) -> bool:
         """Whether it is called by a name of its own, with or without a port."""
-        return host.lower() in self.hosts or _without_port(host.lower()) in self.hosts
+        return host.lower() in self.hosts or _strip_port(host.lower()) in self.hosts
 
-    def lets_page(self, origin: str, host: str) -> bool:
+    def is_allowed_page(self, origin: str, host: str) -> bool:
         """Whether a page of this origin may call, which calls by this name.
 
         A page of this machine shows the token, which a stranger's does not know. Where none is
@@ -148,9 +150,9 @@ class Door:
             return origin.lower() in self.origins
         if self.token is None:
             return rest == host.lower()
-        return _without_port(rest) in self.hosts & {*_LOOPBACK}
+        return _strip_port(rest) in self.hosts & {*_LOOPBACK}
 
-    def opens(self, authorization: str) -> bool:
+    def is_valid_token(self, authorization: str) -> bool:
         """Whether a token is the right one."""
         scheme, _, given = authorization.partition(" ")
         if self.token is None:
@@ -162,7 +164,7 @@ class Door:
 class Guard:
     """Lets in who knows the door; `/health` wants no token."""
 
-    def __init__(self, app: App, door: Door) -> None:
+    def __init__(self, app: App, door: AccessRules) -> None:
         self._app = app
         self._door = door
         self._inside: set[anyio.Event] = set()
@@ -172,27 +174,27 @@ class Guard:
         """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif (refusal := self._refusal(scope)) is not None:
+        elif (refusal := self._get_refusal(scope)) is not None:
             await refusal(scope, receive, send)
-        elif self._is_open(scope):
+        elif self._is_public(scope):
             await self._app(scope, receive, send)
-        elif len(self._inside) >= _INSIDE:
+        elif len(self._inside) >= _MAX_REQUESTS:
             await PlainTextResponse("too many requests at once\n", 503)(scope, receive, send)
         else:
-            await self._let_in(scope, receive, send)
+            await self._run_request(scope, receive, send)
 
-    def end(self) -> None:
+    def end_requests(self) -> None:
         """Tell those inside that it ends, as if their clients had left."""
         self._ended = True
         for left in self._inside:
             left.set()
 
-    async def _let_in(self, scope: Scope, receive: Any, send: Any) -> None:
+    async def _run_request(self, scope: Scope, receive: Any, send: Any) -> None:
         state = scope.setdefault("state", {})
-        state.get(KNOWN, _nothing)()
+        state.get(KNOWN_KEY, _ignore_connection)()
         left = anyio.Event()
         if scope["path"] == MCP:  # a message to the other transport is answered on a stream
-            state[LEFT] = left
+            state[LEFT_KEY] = left
         if self._ended:
             left.set()
 
@@ -216,32 +218,32 @@ class Guard:
             left.set()
             self._inside.discard(left)
 
-    def _refusal(self, scope: Scope) -> App | None:
-        named = {each: _headers(scope, each) for each in ("host", "origin", "authorization")}
+    def _get_refusal(self, scope: Scope) -> App | None:
+        named = {each: _get_headers(scope, each) for each in ("host", "origin", "authorization")}
         host = named["host"][0] if len(named["host"]) == 1 else ""
-        if not self._door.knows(host):
+        if not self._door.is_known_host(host):
             return PlainTextResponse("this server is not called so; see --allow-host\n", 421)
-        if not all(self._door.lets_page(origin, host) for origin in named["origin"]):
+        if not all(self._door.is_allowed_page(origin, host) for origin in named["origin"]):
             return PlainTextResponse("no page of this origin may call; see --allow-origin\n", 403)
-        if self._is_open(scope):
+        if self._is_public(scope):
             return None
-        if not self._door.opens(next(iter(named["authorization"]), "")):
+        if not self._door.is_valid_token(next(iter(named["authorization"]), "")):
             challenge = {"WWW-Authenticate": 'Bearer realm="mcp-sessions"'}
             return PlainTextResponse("a bearer token is needed\n", 401, challenge)
         return None
 
-    def _is_open(self, scope: Scope) -> bool:
+    def _is_public(self, scope: Scope) -> bool:
         """Whether a request wants no token: `/health`, and what a browser asks beforehand.
 
         It asks so for a page that was named, and is answered by nothing but what a page may send.
         """
         if scope["path"] == HEALTH:
             return True
-        asks = scope["method"] == "OPTIONS" and _headers(scope, "access-control-request-method")
-        return bool(asks) and not self._door.origins.isdisjoint(_headers(scope, "origin"))
+        asks = scope["method"] == "OPTIONS" and _get_headers(scope, "access-control-request-method")
+        return bool(asks) and not self._door.origins.isdisjoint(_get_headers(scope, "origin"))
 
 
-def _headers(scope: Scope, name: str) -> list[str]:
+def _get_headers(scope: Scope, name: str) -> list[str]:
     return [value.decode("latin-1") for each, value in scope["headers"] if each == name.encode()]
 
 
@@ -253,10 +255,10 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def _without_port(host: str) -> str:
+def _strip_port(host: str) -> str:
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdecimal() else host
 
 
-def _nothing() -> None:
+def _ignore_connection() -> None:
     """Stand where a server keeps nothing about its connections."""

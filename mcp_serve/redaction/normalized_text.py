@@ -40,7 +40,7 @@ _NO_ESCAPE_BEFORE = (
 """A bare color is no color behind an escaped ESC: without it, ESC would take the next character."""
 
 
-def _disguises(unseen: str) -> re.Pattern[str]:
+def _compile_disguises(unseen: str) -> re.Pattern[str]:
     """Return what finds anything that reads as something else, or as nothing.
 
     Every alternative begins with one character of one set, so that other text is skipped fast.
@@ -60,8 +60,11 @@ def _disguises(unseen: str) -> re.Pattern[str]:
     )
 
 
-_DISGUISES, _ASCII_DISGUISES = _disguises(_CONTROLS + _INVISIBLE), _disguises(_CONTROLS)
-_SIGNS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
+_DISGUISES, _ASCII_DISGUISES = (
+    _compile_disguises(_CONTROLS + _INVISIBLE),
+    _compile_disguises(_CONTROLS),
+)
+_ESCAPE_SIGNS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _ENTITIES = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
 
 _OVERSTRUCK = re.compile("[^\n\x08]\x08(?=[^\n\x08])")
@@ -72,22 +75,24 @@ _OTHER_LINE = r"(?:[\w./\-]{1,200}\.\w{1,8}:\d|\d{4}-\d\d-\d\d|[A-Z][A-Z0-9_]{2,
 """How a line begins that belongs to no other: the place of a file, a date, a setting."""
 
 _WRAP = re.compile(rf"\n(?<=[^\n]{{60}}\n){_INDENT}(?!{_OTHER_LINE})(?=\S)")
-_MUCH = r"(?=[^\s\\]{8})(?=[^\s\\]{0,200}\d)(?=[^\s\\]{0,200}[A-Za-z])"
-_PREFIX_WRAP = re.compile(_WRAP.pattern + _MUCH)
+_TOKEN_AHEAD = r"(?=[^\s\\]{8})(?=[^\s\\]{0,200}\d)(?=[^\s\\]{0,200}[A-Za-z])"
+_PREFIX_WRAP = re.compile(_WRAP.pattern + _TOKEN_AHEAD)
 """A break that may part a prefix, or leave so little behind it that it is not seen."""
 
-_ESCAPED_WRAP = re.compile(rf"\\n(?<=[^\n]{{60}}\\n)(?<=[\w+/=.\-\\]\\n)(?!{_OTHER_LINE}){_MUCH}")
-_REST = re.compile(
+_ESCAPED_WRAP = re.compile(
+    rf"\\n(?<=[^\n]{{60}}\\n)(?<=[\w+/=.\-\\]\\n)(?!{_OTHER_LINE}){_TOKEN_AHEAD}"
+)
+_REST_PATTERN = re.compile(
     r"(?:(?=[A-Za-z0-9_+/.%~\-]{0,200}\d)|(?=[A-Za-z]{0,40}[a-z][A-Z]))"
     r"(?:[A-Za-z0-9_+/.%~\-]{1,9999}={0,2}|[A-Za-z0-9_+/.%~=\-]{40,9999})"
     r"(?:[\s\"'`,;)\]}&<@\u2026]|\Z)"
 )
 """The rest of a token in the next line: no word, and no name of the next setting."""
 
-_WIDTHS = frozenset((60, 64, 65, 70, 72, 75, 76, 77, 78, 79, 80, 100, 119, 120, 132, 160))
+_WRAP_WIDTHS = frozenset((60, 64, 65, 70, 72, 75, 76, 77, 78, 79, 80, 100, 119, 120, 132, 160))
 """The widths at which lines are usually wrapped, whatever stands at the break."""
 
-_ROUNDS = 3
+_MAX_ROUNDS = 3
 """An escape may be escaped itself, as JSON within JSON is."""
 
 
@@ -148,16 +153,16 @@ class NormalizedText:
         self.text = text
         self._layers: list[_Layer] = []
         if "\x08" in text:
-            self._apply(_strike_out)
-        for _ in range(_ROUNDS):
-            if not self._apply(_decode):
+            self._apply_change(_remove_overstrikes)
+        for _ in range(_MAX_ROUNDS):
+            if not self._apply_change(_decode_escapes):
                 break
 
     def join_lines(self) -> bool:
         """Join lines that were wrapped within a token; return True if there are any."""
-        return "\n" in self.text and self._apply(_join)
+        return "\n" in self.text and self._apply_change(_join_wraps)
 
-    def _apply(self, change: Callable[[str, _Layer], None]) -> bool:
+    def _apply_change(self, change: Callable[[str, _Layer], None]) -> bool:
         layer = _Layer()
         change(self.text, layer)
         view = layer.finish(self.text)
@@ -174,26 +179,26 @@ class NormalizedText:
         return start, stop
 
 
-def _strike_out(text: str, layer: _Layer) -> None:
+def _remove_overstrikes(text: str, layer: _Layer) -> None:
     for struck in _OVERSTRUCK.finditer(text):
         layer.replace(text, struck.start(), struck.end(), "")
 
 
-def _decode(text: str, layer: _Layer) -> None:
+def _decode_escapes(text: str, layer: _Layer) -> None:
     disguises = _ASCII_DISGUISES if text.isascii() else _DISGUISES
     for escape in disguises.finditer(text):
-        new = _meaning(escape)
+        new = _decode_escape(escape)
         if new != escape[0]:
             layer.replace(text, escape.start(), escape.end(), new)
 
 
-def _meaning(escape: re.Match[str]) -> str:
+def _decode_escape(escape: re.Match[str]) -> str:
     kind = escape.lastgroup
     value = escape[kind] if kind else ""
     if kind in ("gone", "line"):
         return ""
     if kind == "sign":
-        return _SIGNS.get(value, value)
+        return _ESCAPE_SIGNS.get(value, value)
     if kind == "percent":
         return bytes.fromhex(value.replace("%", "")).decode("utf-8", "replace")
     if kind in ("unicode", "byte", "hex"):
@@ -205,7 +210,7 @@ def _meaning(escape: re.Match[str]) -> str:
     return _ENTITIES.get(value, "\\")
 
 
-def _join(text: str, layer: _Layer) -> None:
+def _join_wraps(text: str, layer: _Layer) -> None:
     for start, stop in _find_wraps(_WRAP, text):
         layer.replace(text, start, stop, "")
 
@@ -220,7 +225,11 @@ def _find_wraps(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]
             continue
         # A text that JSON has as a value begins behind a quote.
         quote = text.rfind('"', line, start) + 1
-        if start - line in _WIDTHS or start - quote in _WIDTHS or _REST.match(text, wrap.end()):
+        if (
+            start - line in _WRAP_WIDTHS
+            or start - quote in _WRAP_WIDTHS
+            or _REST_PATTERN.match(text, wrap.end())
+        ):
             yield start, wrap.end()
 
 

@@ -18,7 +18,7 @@ START = r"(?<![A-Za-z0-9])"
 """The beginning of a word: a letter of another script or a sign may stand before it."""
 
 
-class Token(NamedTuple):
+class TokenKind(NamedTuple):
     """A kind of secret that its own prefix gives away."""
 
     kind: str
@@ -28,150 +28,154 @@ class Token(NamedTuple):
     """The pattern of the rest."""
 
 
-TOKENS: tuple[Token, ...] = (
-    Token("aws key", "AKIA ASIA ABIA ACCA A3T", r"[A-Z0-9]{16,}"),
-    Token("alibaba key", "LTAI", rf"(?={_ALNUM}{{0,20}}\d){_ALNUM}{{12,}}"),
-    Token("tencent key", "AKID", rf"(?={_ALNUM}{{0,32}}\d){_ALNUM}{{28,}}"),
-    Token("scaleway key", "SCW", r"(?=[A-Z0-9]{0,17}\d)[A-Z0-9]{17}(?![A-Z0-9])"),
-    Token("yandex token", "AQVN y0_ t1.9eu", rf"{_NAME}{{35,}}"),
-    Token("digitalocean token", "dop_v1_ doo_v1_ dor_v1_", r"[0-9a-f]{32,}"),
-    Token("heroku key", "HRKU-", rf"{_WORD}{{36,}}"),
-    Token("cloudflare key", "v1.0-", r"[0-9a-f]{24}-[0-9a-f]{60,}"),
-    Token("fly token", "fm1_ fm1r_ fm1a_ fm2_ fo1_", r"[A-Za-z0-9_\-+/=,]{40,}"),
-    Token("netlify token", "nfp_ nfc_ nfo_ nfu_ nfb_", rf"{_ALNUM}{{30,}}"),
-    Token("vercel token", "vcp_ vci_ vca_ vcr_ vck_ vercel_blob_rw_", rf"{_WORD}{{20,}}"),
-    Token("render key", "rnd_", rf"{_ALNUM}{{24,}}"),
-    Token("supabase key", "sbp_ sb_secret_", rf"{_WORD}{{20,}}"),
-    Token("neon key", "napi_ npg_", r"(?=[a-zA-Z0-9]{0,40}\d)[A-Za-z0-9]{12,}"),
-    Token("planetscale token", "pscale_tkn_ pscale_oauth_ pscale_pw_", rf"{_NAME}{{30,}}"),
-    Token("mongodb atlas secret", "mdb_sa_sk_", rf"{_WORD}{{30,}}"),
-    Token("databricks token", "dapi dose", r"[0-9a-f]{32}(?:-\d)?(?![0-9a-fA-F])"),
-    Token("tailscale key", "tskey-", rf"(?:[a-z]{{2,10}}-)?{_ALNUM}{{6,}}-?{_WORD}{{10,}}"),
-    Token("vault token", "hvs. hvb. hvr.", rf"{_NAME}{{20,}}"),
-    Token("pulumi token", "pul-", r"[0-9a-f]{40}"),
-    Token("infracost key", "ico-", rf"{_ALNUM}{{32}}(?!{_ALNUM})"),
-    Token("prefect key", "pnu_ pna_ pnb_", rf"{_ALNUM}{{36}}"),
-    Token("1password token", "ops_", r"eyJ[A-Za-z0-9+/=_\-]{40,}"),
-    Token("1password key", "A3-", r"[A-Z0-9]{6}-(?:[A-Z0-9]{5,6}-?){4,5}"),
-    Token("doppler token", "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.", rf"{_NAME}{{30,}}"),
-    Token("infisical token", "st.", r"[0-9a-f]{24}\.[0-9a-f]{32}\.[0-9a-f]{32}"),
-    Token("age key", "AGE-SECRET-KEY-1", r"[A-Z0-9]{20,}"),
-    Token("github token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", r"[A-Za-z0-9_]{20,}"),
-    Token(
+TOKENS: tuple[TokenKind, ...] = (
+    TokenKind("aws key", "AKIA ASIA ABIA ACCA A3T", r"[A-Z0-9]{16,}"),
+    TokenKind("alibaba key", "LTAI", rf"(?={_ALNUM}{{0,20}}\d){_ALNUM}{{12,}}"),
+    TokenKind("tencent key", "AKID", rf"(?={_ALNUM}{{0,32}}\d){_ALNUM}{{28,}}"),
+    TokenKind("scaleway key", "SCW", r"(?=[A-Z0-9]{0,17}\d)[A-Z0-9]{17}(?![A-Z0-9])"),
+    TokenKind("yandex token", "AQVN y0_ t1.9eu", rf"{_NAME}{{35,}}"),
+    TokenKind("digitalocean token", "dop_v1_ doo_v1_ dor_v1_", r"[0-9a-f]{32,}"),
+    TokenKind("heroku key", "HRKU-", rf"{_WORD}{{36,}}"),
+    TokenKind("cloudflare key", "v1.0-", r"[0-9a-f]{24}-[0-9a-f]{60,}"),
+    TokenKind("fly token", "fm1_ fm1r_ fm1a_ fm2_ fo1_", r"[A-Za-z0-9_\-+/=,]{40,}"),
+    TokenKind("netlify token", "nfp_ nfc_ nfo_ nfu_ nfb_", rf"{_ALNUM}{{30,}}"),
+    TokenKind("vercel token", "vcp_ vci_ vca_ vcr_ vck_ vercel_blob_rw_", rf"{_WORD}{{20,}}"),
+    TokenKind("render key", "rnd_", rf"{_ALNUM}{{24,}}"),
+    TokenKind("supabase key", "sbp_ sb_secret_", rf"{_WORD}{{20,}}"),
+    TokenKind("neon key", "napi_ npg_", r"(?=[a-zA-Z0-9]{0,40}\d)[A-Za-z0-9]{12,}"),
+    TokenKind("planetscale token", "pscale_tkn_ pscale_oauth_ pscale_pw_", rf"{_NAME}{{30,}}"),
+    TokenKind("mongodb atlas secret", "mdb_sa_sk_", rf"{_WORD}{{30,}}"),
+    TokenKind("databricks token", "dapi dose", r"[0-9a-f]{32}(?:-\d)?(?![0-9a-fA-F])"),
+    TokenKind("tailscale key", "tskey-", rf"(?:[a-z]{{2,10}}-)?{_ALNUM}{{6,}}-?{_WORD}{{10,}}"),
+    TokenKind("vault token", "hvs. hvb. hvr.", rf"{_NAME}{{20,}}"),
+    TokenKind("pulumi token", "pul-", r"[0-9a-f]{40}"),
+    TokenKind("infracost key", "ico-", rf"{_ALNUM}{{32}}(?!{_ALNUM})"),
+    TokenKind("prefect key", "pnu_ pna_ pnb_", rf"{_ALNUM}{{36}}"),
+    TokenKind("1password token", "ops_", r"eyJ[A-Za-z0-9+/=_\-]{40,}"),
+    TokenKind("1password key", "A3-", r"[A-Z0-9]{6}-(?:[A-Z0-9]{5,6}-?){4,5}"),
+    TokenKind(
+        "doppler token", "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.", rf"{_NAME}{{30,}}"
+    ),
+    TokenKind("infisical token", "st.", r"[0-9a-f]{24}\.[0-9a-f]{32}\.[0-9a-f]{32}"),
+    TokenKind("age key", "AGE-SECRET-KEY-1", r"[A-Z0-9]{20,}"),
+    TokenKind("github token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", r"[A-Za-z0-9_]{20,}"),
+    TokenKind(
         "gitlab token",
         "glpat- glrt- glptt- gldt- glsoat- glcbt- glft- glimt- glagent- gloas- glffct-",
         rf"{_NAME}{{16,}}",
     ),
-    Token("gitlab runner token", "GR1348941", rf"{_WORD}{{16,}}"),
-    Token("bitbucket password", "ATBB", rf"(?={_ALNUM}{{0,32}}\d){_ALNUM}{{28,}}"),
-    Token("atlassian token", "ATATT3x ATCTT3x ATSTT3x", r"[A-Za-z0-9_\-=]{40,}"),
-    Token("sourcegraph token", "sgp_", r"[A-Za-z0-9_]{40,}"),
-    Token("circleci token", "CCIPAT_ CCIPRJ_", r"[A-Za-z0-9_]{40,}"),
-    Token("buildkite token", "bkua_ bkct_", r"[0-9a-f]{36,}"),
-    Token("sonarqube token", "squ_ sqp_ sqa_", r"[0-9a-f]{40}"),
-    Token("npm token", "npm_", rf"{_ALNUM}{{30,}}"),
-    Token("pypi token", "pypi-AgE", rf"{_WORD}{{30,}}"),
-    Token("rubygems key", "rubygems_", r"[0-9a-f]{40,}"),
-    Token("crates token", "cio", r"(?=[A-Za-z0-9]{0,32}\d)[A-Za-z0-9]{32}(?![A-Za-z0-9])"),
-    Token("nuget key", "oy2", r"[a-z0-9]{43}(?![A-Za-z0-9])"),
-    Token("clojars token", "CLOJARS_", r"[0-9a-f]{60}"),
-    Token("packagist token", "packagist_ut_ packagist_uut_ packagist_org_", r"[0-9a-f]{40,}"),
-    Token("artifactory token", "AKC", rf"(?={_ALNUM}{{0,80}}\d){_ALNUM}{{10,}}"),
-    Token("artifactory reference", "cmVmdGtu", rf"{_ALNUM}{{50,}}"),
-    Token("docker token", "dckr_pat_ dckr_oat_", rf"{_WORD}{{20,}}"),
-    Token("anthropic key", "sk-ant-", rf"{_WORD}{{16,}}"),
-    Token("openai key", "sk-proj- sk-svcacct- sk-admin- sk-None-", rf"{_WORD}{{20,}}"),
-    Token("openai key", "sk-", rf"(?={_ALNUM}{{0,60}}\d){_ALNUM}{{20,}}"),
-    Token("openrouter key", "sk-or-v1- sk-or-", r"[0-9a-f]{32,}"),
-    Token("langfuse key", "sk-lf-", _UUID),
-    Token("helicone key", "sk-helicone-", rf"{_WORD}{{16,}}"),
-    Token("langsmith key", "lsv2_pt_ lsv2_sk_", r"[0-9a-f]{32}_[0-9a-f]{10}"),
-    Token("groq key", "gsk_", rf"{_ALNUM}{{40,}}"),
-    Token("xai key", "xai-", rf"{_ALNUM}{{40,}}"),
-    Token("replicate token", "r8_", rf"{_ALNUM}{{30,}}"),
-    Token("perplexity key", "pplx-", rf"{_ALNUM}{{32,}}"),
-    Token("nvidia key", "nvapi-", rf"{_WORD}{{40,}}"),
-    Token("cerebras key", "csk-", r"[a-z0-9]{40,}"),
-    Token("fireworks key", "fw_", rf"(?={_ALNUM}{{0,24}}\d){_ALNUM}{{22,}}"),
-    Token("together key", "tgp_v1_", rf"{_WORD}{{36,}}"),
-    Token("voyage key", "pa-", rf"(?={_WORD}{{0,43}}\d)(?={_WORD}{{0,43}}[A-Z]){_WORD}{{40,}}"),
-    Token("jina key", "jina_", rf"{_WORD}{{40,}}"),
-    Token("pinecone key", "pcsk_", r"[A-Za-z0-9_]{40,}"),
-    Token("hugging face token", "hf_ api_org_", rf"{_ALNUM}{{30,}}"),
-    Token("wandb key", "wandb_v1_", rf"{_WORD}{{40,}}"),
-    Token("elevenlabs key", "sk_", rf"[0-9a-f]{{48}}{_NO_HEX}"),
-    Token("e2b key", "e2b_", r"[0-9a-f]{40}"),
-    Token("modal secret", "as-", r"(?=[A-Za-z0-9]{0,22}\d)[A-Za-z0-9]{22}(?![\w\-])"),
-    Token("runpod key", "rpa_", r"[A-Z0-9]{36,}"),
-    Token("browserbase key", "bb_live_ bb_test_", rf"{_WORD}{{20,}}"),
-    Token("tavily key", "tvly-", rf"{_WORD}{{20,}}"),
-    Token("firecrawl key", "fc-", rf"[0-9a-f]{{32}}{_NO_HEX}"),
-    Token("brave key", "BSA", rf"(?={_WORD}{{0,28}}\d){_WORD}{{28}}(?!{_WORD})"),
-    Token("apify token", "apify_api_", rf"{_ALNUM}{{30,}}"),
-    Token("google key", "AIza", rf"{_WORD}{{35,}}"),
-    Token("google token", "ya29.", rf"{_NAME}{{20,}}"),
-    Token("google refresh token", "1//0", rf"{_WORD}{{40,}}"),
-    Token("google secret", "GOCSPX-", rf"{_WORD}{{20,}}"),
-    Token("slack token", "xoxa- xoxb- xoxc- xoxe- xoxo- xoxp- xoxr- xoxs-", r"(?=\d)[\w\-]{10,}"),
-    Token("slack token", "xapp-", r"(?=\d)[\w\-]{16,}"),
-    Token("slack token", "xoxe.xoxp- xoxe.xoxb- xoxd-", r"[\w\-%+/=]{20,}"),
-    Token("facebook token", "EAA", rf"{_ALNUM}{{80,}}"),
-    Token("instagram token", "IGQ", rf"{_WORD}{{100,}}"),
-    Token(
+    TokenKind("gitlab runner token", "GR1348941", rf"{_WORD}{{16,}}"),
+    TokenKind("bitbucket password", "ATBB", rf"(?={_ALNUM}{{0,32}}\d){_ALNUM}{{28,}}"),
+    TokenKind("atlassian token", "ATATT3x ATCTT3x ATSTT3x", r"[A-Za-z0-9_\-=]{40,}"),
+    TokenKind("sourcegraph token", "sgp_", r"[A-Za-z0-9_]{40,}"),
+    TokenKind("circleci token", "CCIPAT_ CCIPRJ_", r"[A-Za-z0-9_]{40,}"),
+    TokenKind("buildkite token", "bkua_ bkct_", r"[0-9a-f]{36,}"),
+    TokenKind("sonarqube token", "squ_ sqp_ sqa_", r"[0-9a-f]{40}"),
+    TokenKind("npm token", "npm_", rf"{_ALNUM}{{30,}}"),
+    TokenKind("pypi token", "pypi-AgE", rf"{_WORD}{{30,}}"),
+    TokenKind("rubygems key", "rubygems_", r"[0-9a-f]{40,}"),
+    TokenKind("crates token", "cio", r"(?=[A-Za-z0-9]{0,32}\d)[A-Za-z0-9]{32}(?![A-Za-z0-9])"),
+    TokenKind("nuget key", "oy2", r"[a-z0-9]{43}(?![A-Za-z0-9])"),
+    TokenKind("clojars token", "CLOJARS_", r"[0-9a-f]{60}"),
+    TokenKind("packagist token", "packagist_ut_ packagist_uut_ packagist_org_", r"[0-9a-f]{40,}"),
+    TokenKind("artifactory token", "AKC", rf"(?={_ALNUM}{{0,80}}\d){_ALNUM}{{10,}}"),
+    TokenKind("artifactory reference", "cmVmdGtu", rf"{_ALNUM}{{50,}}"),
+    TokenKind("docker token", "dckr_pat_ dckr_oat_", rf"{_WORD}{{20,}}"),
+    TokenKind("anthropic key", "sk-ant-", rf"{_WORD}{{16,}}"),
+    TokenKind("openai key", "sk-proj- sk-svcacct- sk-admin- sk-None-", rf"{_WORD}{{20,}}"),
+    TokenKind("openai key", "sk-", rf"(?={_ALNUM}{{0,60}}\d){_ALNUM}{{20,}}"),
+    TokenKind("openrouter key", "sk-or-v1- sk-or-", r"[0-9a-f]{32,}"),
+    TokenKind("langfuse key", "sk-lf-", _UUID),
+    TokenKind("helicone key", "sk-helicone-", rf"{_WORD}{{16,}}"),
+    TokenKind("langsmith key", "lsv2_pt_ lsv2_sk_", r"[0-9a-f]{32}_[0-9a-f]{10}"),
+    TokenKind("groq key", "gsk_", rf"{_ALNUM}{{40,}}"),
+    TokenKind("xai key", "xai-", rf"{_ALNUM}{{40,}}"),
+    TokenKind("replicate token", "r8_", rf"{_ALNUM}{{30,}}"),
+    TokenKind("perplexity key", "pplx-", rf"{_ALNUM}{{32,}}"),
+    TokenKind("nvidia key", "nvapi-", rf"{_WORD}{{40,}}"),
+    TokenKind("cerebras key", "csk-", r"[a-z0-9]{40,}"),
+    TokenKind("fireworks key", "fw_", rf"(?={_ALNUM}{{0,24}}\d){_ALNUM}{{22,}}"),
+    TokenKind("together key", "tgp_v1_", rf"{_WORD}{{36,}}"),
+    TokenKind("voyage key", "pa-", rf"(?={_WORD}{{0,43}}\d)(?={_WORD}{{0,43}}[A-Z]){_WORD}{{40,}}"),
+    TokenKind("jina key", "jina_", rf"{_WORD}{{40,}}"),
+    TokenKind("pinecone key", "pcsk_", r"[A-Za-z0-9_]{40,}"),
+    TokenKind("hugging face token", "hf_ api_org_", rf"{_ALNUM}{{30,}}"),
+    TokenKind("wandb key", "wandb_v1_", rf"{_WORD}{{40,}}"),
+    TokenKind("elevenlabs key", "sk_", rf"[0-9a-f]{{48}}{_NO_HEX}"),
+    TokenKind("e2b key", "e2b_", r"[0-9a-f]{40}"),
+    TokenKind("modal secret", "as-", r"(?=[A-Za-z0-9]{0,22}\d)[A-Za-z0-9]{22}(?![\w\-])"),
+    TokenKind("runpod key", "rpa_", r"[A-Z0-9]{36,}"),
+    TokenKind("browserbase key", "bb_live_ bb_test_", rf"{_WORD}{{20,}}"),
+    TokenKind("tavily key", "tvly-", rf"{_WORD}{{20,}}"),
+    TokenKind("firecrawl key", "fc-", rf"[0-9a-f]{{32}}{_NO_HEX}"),
+    TokenKind("brave key", "BSA", rf"(?={_WORD}{{0,28}}\d){_WORD}{{28}}(?!{_WORD})"),
+    TokenKind("apify token", "apify_api_", rf"{_ALNUM}{{30,}}"),
+    TokenKind("google key", "AIza", rf"{_WORD}{{35,}}"),
+    TokenKind("google token", "ya29.", rf"{_NAME}{{20,}}"),
+    TokenKind("google refresh token", "1//0", rf"{_WORD}{{40,}}"),
+    TokenKind("google secret", "GOCSPX-", rf"{_WORD}{{20,}}"),
+    TokenKind(
+        "slack token", "xoxa- xoxb- xoxc- xoxe- xoxo- xoxp- xoxr- xoxs-", r"(?=\d)[\w\-]{10,}"
+    ),
+    TokenKind("slack token", "xapp-", r"(?=\d)[\w\-]{16,}"),
+    TokenKind("slack token", "xoxe.xoxp- xoxe.xoxb- xoxd-", r"[\w\-%+/=]{20,}"),
+    TokenKind("facebook token", "EAA", rf"{_ALNUM}{{80,}}"),
+    TokenKind("instagram token", "IGQ", rf"{_WORD}{{100,}}"),
+    TokenKind(
         "twitter token",
         "AAAAAAAAAAAAAAAAAAAA",
         r"(?=A{0,4}[A-Za-z0-9%=]{20,}\d)[A-Za-z0-9%=+/]{60,}",
     ),
-    Token("stripe key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", rf"{_ALNUM}{{16,}}"),
-    Token("square key", "sq0csp- sq0atp- sq0idp- EAAA", rf"{_WORD}{{22,}}"),
-    Token(
+    TokenKind("stripe key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", rf"{_ALNUM}{{16,}}"),
+    TokenKind("square key", "sq0csp- sq0atp- sq0idp- EAAA", rf"{_WORD}{{22,}}"),
+    TokenKind(
         "paypal token",
         "access_token$production$ access_token$sandbox$",
         r"[0-9a-z]{12,}\$[0-9a-f]{32}",
     ),
-    Token("plaid token", "access-sandbox- access-development- access-production-", _UUID),
-    Token("flutterwave key", "FLWSECK- FLWSECK_TEST-", r"[0-9A-Za-z]{12,}(?:-X)?"),
-    Token("paddle key", "pdl_live_apikey_ pdl_sdbx_apikey_", r"[A-Za-z0-9_]{40,}"),
-    Token("shopify token", "shpat_ shpca_ shppa_ shpss_", r"[0-9a-fA-F]{30,}"),
-    Token("easypost key", "EZAK EZTK", rf"{_ALNUM}{{54}}"),
-    Token("shippo token", "shippo_live_ shippo_test_", r"[0-9a-f]{40}"),
-    Token("duffel token", "duffel_live_ duffel_test_", rf"{_WORD}{{40,}}"),
-    Token("twilio key", "SK AC", rf"[0-9a-f]{{32}}{_NO_HEX}"),
-    Token("sendgrid key", "SG.", rf"{_NAME}{{20,}}"),
-    Token("mailgun key", "key-", rf"(?<!-key-)[0-9a-f]{{32}}{_NO_HEX}"),
-    Token("mailersend token", "mlsn.", r"[0-9a-f]{60,}"),
-    Token("brevo key", "xkeysib- xsmtpsib-", r"[0-9a-f]{64}-[A-Za-z0-9]{16}"),
-    Token("resend key", "re_", r"(?=[A-Za-z0-9_]{0,33}\d)[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}"),
-    Token("hubspot token", "pat-na1- pat-na2- pat-eu1- pat-ap1-", _UUID),
-    Token("intercom token", "dG9rO", rf"(?={_ALNUM}{{0,40}}\d)[A-Za-z0-9+/]{{40,}}={{0,2}}"),
-    Token("salesforce token", "00D", r"[A-Za-z0-9]{12,15}![A-Za-z0-9_.]{60,}"),
-    Token("airtable token", "pat", r"[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
-    Token("notion token", "ntn_ secret_", r"(?=[A-Za-z0-9]{0,43}\d)[A-Za-z0-9]{40,}"),
-    Token("linear key", "lin_api_ lin_oauth_", rf"{_ALNUM}{{30,}}"),
-    Token("clickup token", "pk_", r"\d{4,12}_[A-Z0-9]{32}"),
-    Token("figma token", "figd_ figo_ figu_", rf"{_WORD}{{36,}}"),
-    Token("postman key", "PMAK-", r"[0-9a-f]{24}-[0-9a-f]{34}"),
-    Token("readme key", "rdme_", r"[a-z0-9]{60,}"),
-    Token("typeform token", "tfp_", r"[A-Za-z0-9_.=\-]{40,}"),
-    Token("contentful token", "CFPAT-", rf"{_WORD}{{40,}}"),
-    Token("frame.io token", "fio-u-", r"[A-Za-z0-9_=\-]{60,}"),
-    Token("dropbox token", "sl.", rf"(?:[Bu]\.)?{_WORD}{{100,}}"),
-    Token("mapbox token", "sk.eyJ", rf"{_NAME}{{40,}}"),
-    Token("new relic key", "NRAK- NRII- NRIQ-", rf"{_WORD}{{24,}}"),
-    Token("sentry token", "sntrys_ sntryu_", r"[A-Za-z0-9_=+/\-]{40,}"),
-    Token("grafana token", "glsa_ glc_", r"[A-Za-z0-9_+/=]{30,}"),
-    Token("honeycomb key", "hcaik_ hcxik_ hcbik_", r"[a-z0-9]{40,}"),
-    Token("dynatrace token", "dt0c01. dt0s01. dt0s16.", r"[A-Z0-9]{24}\.[A-Z0-9]{60,}"),
-    Token("launchdarkly key", "sdk- api- mob-", _UUID),
-    Token("posthog key", "phx_", rf"{_ALNUM}{{40,}}"),
-    Token("inngest key", "signkey-prod- signkey-test- signkey-branch-", r"[0-9a-f]{32,}"),
-    Token("trigger key", "tr_dev_ tr_prod_ tr_stg_", rf"{_ALNUM}{{16,}}"),
-    Token("json web token", "eyJ", r"(?:(?!\beyJ)[\w\-])+\.eyJ[A-Za-z0-9_\-.=]{10,}"),
+    TokenKind("plaid token", "access-sandbox- access-development- access-production-", _UUID),
+    TokenKind("flutterwave key", "FLWSECK- FLWSECK_TEST-", r"[0-9A-Za-z]{12,}(?:-X)?"),
+    TokenKind("paddle key", "pdl_live_apikey_ pdl_sdbx_apikey_", r"[A-Za-z0-9_]{40,}"),
+    TokenKind("shopify token", "shpat_ shpca_ shppa_ shpss_", r"[0-9a-fA-F]{30,}"),
+    TokenKind("easypost key", "EZAK EZTK", rf"{_ALNUM}{{54}}"),
+    TokenKind("shippo token", "shippo_live_ shippo_test_", r"[0-9a-f]{40}"),
+    TokenKind("duffel token", "duffel_live_ duffel_test_", rf"{_WORD}{{40,}}"),
+    TokenKind("twilio key", "SK AC", rf"[0-9a-f]{{32}}{_NO_HEX}"),
+    TokenKind("sendgrid key", "SG.", rf"{_NAME}{{20,}}"),
+    TokenKind("mailgun key", "key-", rf"(?<!-key-)[0-9a-f]{{32}}{_NO_HEX}"),
+    TokenKind("mailersend token", "mlsn.", r"[0-9a-f]{60,}"),
+    TokenKind("brevo key", "xkeysib- xsmtpsib-", r"[0-9a-f]{64}-[A-Za-z0-9]{16}"),
+    TokenKind("resend key", "re_", r"(?=[A-Za-z0-9_]{0,33}\d)[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}"),
+    TokenKind("hubspot token", "pat-na1- pat-na2- pat-eu1- pat-ap1-", _UUID),
+    TokenKind("intercom token", "dG9rO", rf"(?={_ALNUM}{{0,40}}\d)[A-Za-z0-9+/]{{40,}}={{0,2}}"),
+    TokenKind("salesforce token", "00D", r"[A-Za-z0-9]{12,15}![A-Za-z0-9_.]{60,}"),
+    TokenKind("airtable token", "pat", r"[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+    TokenKind("notion token", "ntn_ secret_", r"(?=[A-Za-z0-9]{0,43}\d)[A-Za-z0-9]{40,}"),
+    TokenKind("linear key", "lin_api_ lin_oauth_", rf"{_ALNUM}{{30,}}"),
+    TokenKind("clickup token", "pk_", r"\d{4,12}_[A-Z0-9]{32}"),
+    TokenKind("figma token", "figd_ figo_ figu_", rf"{_WORD}{{36,}}"),
+    TokenKind("postman key", "PMAK-", r"[0-9a-f]{24}-[0-9a-f]{34}"),
+    TokenKind("readme key", "rdme_", r"[a-z0-9]{60,}"),
+    TokenKind("typeform token", "tfp_", r"[A-Za-z0-9_.=\-]{40,}"),
+    TokenKind("contentful token", "CFPAT-", rf"{_WORD}{{40,}}"),
+    TokenKind("frame.io token", "fio-u-", r"[A-Za-z0-9_=\-]{60,}"),
+    TokenKind("dropbox token", "sl.", rf"(?:[Bu]\.)?{_WORD}{{100,}}"),
+    TokenKind("mapbox token", "sk.eyJ", rf"{_NAME}{{40,}}"),
+    TokenKind("new relic key", "NRAK- NRII- NRIQ-", rf"{_WORD}{{24,}}"),
+    TokenKind("sentry token", "sntrys_ sntryu_", r"[A-Za-z0-9_=+/\-]{40,}"),
+    TokenKind("grafana token", "glsa_ glc_", r"[A-Za-z0-9_+/=]{30,}"),
+    TokenKind("honeycomb key", "hcaik_ hcxik_ hcbik_", r"[a-z0-9]{40,}"),
+    TokenKind("dynatrace token", "dt0c01. dt0s01. dt0s16.", r"[A-Z0-9]{24}\.[A-Z0-9]{60,}"),
+    TokenKind("launchdarkly key", "sdk- api- mob-", _UUID),
+    TokenKind("posthog key", "phx_", rf"{_ALNUM}{{40,}}"),
+    TokenKind("inngest key", "signkey-prod- signkey-test- signkey-branch-", r"[0-9a-f]{32,}"),
+    TokenKind("trigger key", "tr_dev_ tr_prod_ tr_stg_", rf"{_ALNUM}{{16,}}"),
+    TokenKind("json web token", "eyJ", r"(?:(?!\beyJ)[\w\-])+\.eyJ[A-Za-z0-9_\-.=]{10,}"),
 )
 """The tokens with a prefix; of two that begin at one place the longer one gives the kind."""
 
 
-class Shape(NamedTuple):
+class SecretShape(NamedTuple):
     """A kind of secret without a prefix of its own: a name or a sign says that one follows."""
 
     kind: str
@@ -192,7 +196,9 @@ PHRASE = (
 _ASCII_PHRASES = "passw passphrase passcode kennwort passe contrase senha"
 _PHRASES = f"{_ASCII_PHRASES} пароль 密码 密碼 パスワード 비밀번호"
 
-_SAYS = r"(?:>(?=[^\s<]{6,200}</)|[\\\"'*`]{0,8}[^\S\n]{0,40}(?::=|=>|=|%3d|[:\uff1a]|value=))"
+_ASSIGNMENT = (
+    r"(?:>(?=[^\s<]{6,200}</)|[\\\"'*`]{0,8}[^\S\n]{0,40}(?::=|=>|=|%3d|[:\uff1a]|value=))"
+)
 """What stands between a name and its value, also in XML and in Markdown."""
 
 _GAP = r"\*{0,2}\s{0,40}"
@@ -200,12 +206,12 @@ _BEFORE_SIGN = r"\s{0,40}(?:[^\w\s,.;)]|value=)"
 """What stands between a name and its value, or disguises it; no other word."""
 
 _RUN = r"[^\s\"'`,;<>(){}\[\]]"
-_END = rf"(?!{_RUN})"
+_RUN_END = rf"(?!{_RUN})"
 _REFERENCE = (
     r"(?![a-z_]{1,60}\d{0,2}(?:\.[a-z_]{1,60}\d{0,3}){1,6}"
-    + _END  # settings.api_key1
+    + _RUN_END  # settings.api_key1
     + r"|[a-z]{0,30}_?(?:api_?key|token|secret|cred)[a-z_]{0,30}\d{0,2}"
-    + _END  # api_key1
+    + _RUN_END  # api_key1
     + rf"|{_RUN}{{1,200}}[(\[]"  # get_token2(
     + r"|your[-_]|xxx|\*\*\*|placeholder"
     + r"|(?:~|\.{1,2})?/[a-z._\-]{1,40}/[a-z]"  # /run/secrets/db1
@@ -213,7 +219,7 @@ _REFERENCE = (
 )
 """A value that names a secret instead of being one: a variable, a call, a file, an example."""
 
-_PLAIN = (
+_NOT_PLACEHOLDER = (
     r"(?!(?:string|number|boolean|required|optional|password|passphrase|secret|hidden|undefined"
     r"|default|function|object|varchar|invalid|missing|incorrect|disabled|enabled|unknown|bearer"
     r"|api_?key|text/plain|value\d{0,2})[\\\"']|your[-_ ]|xxx|\*\*\*|<|\$\{|\{\{|%\("
@@ -222,9 +228,9 @@ _PLAIN = (
 """What is quoted after a name without being its value: a type, a word of a form."""
 
 _QUOTED = (
-    rf"(?:(?<!\\)\"{_PLAIN}(?=(?:[^\"\\\s]|\\\S){{6}})"
+    rf"(?:(?<!\\)\"{_NOT_PLACEHOLDER}(?=(?:[^\"\\\s]|\\\S){{6}})"
     r"[^\"\\\s]*(?:\\\S[^\"\\\s]*){0,500}\""
-    rf"|\\{{1,7}}\"{_PLAIN}[^\"\s]{{6,}}\"|'{_PLAIN}[^'\s]{{6,}}')"
+    rf"|\\{{1,7}}\"{_NOT_PLACEHOLDER}[^\"\s]{{6,}}\"|'{_NOT_PLACEHOLDER}[^'\s]{{6,}}')"
 )
 _BARE = (
     rf"\\?[\"'`]?{_REFERENCE}(?=[^\s\"'`,;]{{0,200}}[\d!#%^&*~])"
@@ -233,19 +239,19 @@ _BARE = (
 VALUE = f"(?:{_QUOTED}|{_BARE})"
 """A value that is a secret because of the name before it: quoted, or with a digit or a sign."""
 
-_LONG = (
+_LONG_VALUE = (
     rf"[\\\"'`]{{0,8}}{_REFERENCE}(?=[^\s\"'`,;]{{0,200}}\d)(?=[^\s\"'`,;]{{0,200}}[a-z])"
     r"[a-z0-9_\-.+/=~%:|]{16,}"
 )
 """A value after a name that is often innocent: long, with a digit and a letter."""
 
-_OPENS = (
+_KEY_WORDS = (
     "api app auth service account client encryption signing private secret access master"
     " subscription storage webhook admin deploy shared"
 )
 _KEY_NAME = "|".join(
     rf"(?<={word}key)|(?<={word}[ _\-]key)|(?<={word}[_\-]access[_\-]key)"
-    for word in _OPENS.split()
+    for word in _KEY_WORDS.split()
 )
 _STRONG_TOKENS = "access auth refresh api bot session security identity secret"
 _STRONG_TOKEN = "|".join(
@@ -265,11 +271,11 @@ _HEADER = r"[A-Z][A-Za-z-]{2,30}: [^\n\\]{0,200}(?=[\n\\])"
 _BREAK = r"(?:[\s\"'\\,+>|\u2502\u2192]|(?<=\\)[nrt]|(?<=\s)\d{1,6}(?= ?[\t|\u2192]))"
 """What stands between the lines of a key, also if these are quoted, numbered or of a diff."""
 
-_NEXT = r"\s{1,40}(?:(?:[>+|\u2502]|\d{1,6} ?[\t|\u2192])[ \t]{0,8})?"
+_NEXT_LINE = r"\s{1,40}(?:(?:[>+|\u2502]|\d{1,6} ?[\t|\u2192])[ \t]{0,8})?"
 """What stands between the words of a file that may be quoted, numbered or of a diff."""
 
-SHAPES: tuple[Shape, ...] = (
-    Shape(
+SHAPES: tuple[SecretShape, ...] = (
+    SecretShape(
         "private key",
         "PRIVATE",
         (
@@ -280,12 +286,12 @@ SHAPES: tuple[Shape, ...] = (
             rf"|{_BREAK}*(?:{_HEADER}{_BREAK}+){{0,8}}(?:[A-Za-z0-9+/=]{{16,}}{_BREAK}*)+)"
         ),
     ),
-    Shape(
+    SecretShape(
         "putty key",
         "PuTTY-User-Key-File-",
         r"PuTTY-User-Key-File-\d:[\s\S]*?(?:Private-(?:MAC|Hash): *[0-9a-f]+|\Z)",
     ),
-    Shape(
+    SecretShape(
         "discord token",
         ".",
         START + r"[MNO][\w-]{23,26}\.[\w-]{6}\.[A-Za-z0-9_-]{27,40}",
@@ -293,34 +299,36 @@ SHAPES: tuple[Shape, ...] = (
         + "|".join(rf"(?<=[MNO][\w-]{{{count}}}\.)" for count in range(23, 27))
         + ")",
     ),
-    Shape("mailchimp key", "-us", START + r"[0-9a-f]{32}-us\d{1,2}(?!\d)"),
-    Shape("new relic license", "NRAL", rf"{START}[0-9a-f]{{36}}NRAL"),
-    Shape("azure devops token", "AZDO", rf"{START}[A-Za-z0-9]{{76}}AZDO[A-Za-z0-9]{{4}}"),
-    Shape(
+    SecretShape("mailchimp key", "-us", START + r"[0-9a-f]{32}-us\d{1,2}(?!\d)"),
+    SecretShape("new relic license", "NRAL", rf"{START}[0-9a-f]{{36}}NRAL"),
+    SecretShape("azure devops token", "AZDO", rf"{START}[A-Za-z0-9]{{76}}AZDO[A-Za-z0-9]{{4}}"),
+    SecretShape(
         "azure client secret", "Q~", rf"(?<![~.\-])(?<!{_WORD}){_SIGNED}{{3}}\dQ~{_SIGNED}{{31,34}}"
     ),
-    Shape("terraform token", ".atlasv1.", START + r"[A-Za-z0-9]{14}\.atlasv1\.[\w\-]{60,}"),
-    Shape("telegram token", ":AA", START + r"\d{8,10}:AA[A-Za-z0-9_\-]{32,36}"),
-    Shape(
+    SecretShape("terraform token", ".atlasv1.", START + r"[A-Za-z0-9]{14}\.atlasv1\.[\w\-]{60,}"),
+    SecretShape("telegram token", ":AA", START + r"\d{8,10}:AA[A-Za-z0-9_\-]{32,36}"),
+    SecretShape(
         "azure key",
         "accountkey= sharedaccesskey=",
         r"(?:accountkey|sharedaccesskey)=[a-z0-9+/%]{40,140}={0,2}",
         is_folded=True,
     ),
-    Shape(
+    SecretShape(
         "slack webhook",
         "hooks.slack.com/",
         r"hooks\.slack\.com/(?:services|workflows|triggers)/[\w/+\-]{20,}",
     ),
-    Shape("discord webhook", "/api/webhooks/", r"/api/webhooks/\d{5,}/[\w\-]{20,}"),
-    Shape("teams webhook", "/webhookb2/", r"/webhookb2/[\w@\-]{30,}/[\w/\-]{30,}"),
-    Shape("zapier webhook", "hooks.zapier.com/", r"hooks\.zapier\.com/hooks/catch/\d+/[\w/]{6,}"),
-    Shape(
+    SecretShape("discord webhook", "/api/webhooks/", r"/api/webhooks/\d{5,}/[\w\-]{20,}"),
+    SecretShape("teams webhook", "/webhookb2/", r"/webhookb2/[\w@\-]{30,}/[\w/\-]{30,}"),
+    SecretShape(
+        "zapier webhook", "hooks.zapier.com/", r"hooks\.zapier\.com/hooks/catch/\d+/[\w/]{6,}"
+    ),
+    SecretShape(
         "softlayer key",
         "api.softlayer.com/",
         r"api\.softlayer\.com/soap/v3(?:\.1)?/[A-Za-z0-9]{32,}",
     ),
-    Shape(
+    SecretShape(
         "authorization header",
         "authorization",
         (
@@ -329,7 +337,7 @@ SHAPES: tuple[Shape, ...] = (
         ),
         is_folded=True,
     ),
-    Shape(
+    SecretShape(
         "bearer token",
         "bearer",
         (
@@ -338,7 +346,7 @@ SHAPES: tuple[Shape, ...] = (
         ),
         is_folded=True,
     ),
-    Shape(
+    SecretShape(
         "basic credentials",
         "authorization",
         (
@@ -347,12 +355,12 @@ SHAPES: tuple[Shape, ...] = (
         ),
         is_folded=True,
     ),
-    Shape(
+    SecretShape(
         "password",
         "://",
         r"://(?P<value>[^\s/:@\"'<>]{0,100}:[^\s/?#\"'<>]{1,300})(?=@)",
     ),
-    Shape(
+    SecretShape(
         "secret in an address",
         "token= key= sig= signature= password= passwd= pwd= secret= auth= code=",
         (
@@ -363,81 +371,81 @@ SHAPES: tuple[Shape, ...] = (
         ),
         is_folded=True,
     ),
-    Shape(
+    SecretShape(
         "named key",
         "key",
-        rf"key(?={_SAYS})(?:{_KEY_NAME}){_SAYS}{_GAP}(?P<value>{VALUE})",
+        rf"key(?={_ASSIGNMENT})(?:{_KEY_NAME}){_ASSIGNMENT}{_GAP}(?P<value>{VALUE})",
         is_folded=True,
         gate=f"key{_BEFORE_SIGN}",
     ),
-    Shape(
+    SecretShape(
         "named secret",
         "secret",
-        rf"secret(?:[_\-]?key)?{_SAYS}{_GAP}(?P<value>{VALUE})",
+        rf"secret(?:[_\-]?key)?{_ASSIGNMENT}{_GAP}(?P<value>{VALUE})",
         is_folded=True,
     ),
-    Shape(
+    SecretShape(
         "named token",
         "token",
         (
-            rf"token(?={_SAYS})(?:(?:{_STRONG_TOKEN}){_SAYS}{_GAP}(?={VALUE})"
-            rf"|{_NOT_TOKEN}{_SAYS}{_GAP}(?={_LONG}))(?P<value>{VALUE}|{_LONG})"
+            rf"token(?={_ASSIGNMENT})(?:(?:{_STRONG_TOKEN}){_ASSIGNMENT}{_GAP}(?={VALUE})"
+            rf"|{_NOT_TOKEN}{_ASSIGNMENT}{_GAP}(?={_LONG_VALUE}))(?P<value>{VALUE}|{_LONG_VALUE})"
         ),
         is_folded=True,
         gate=f"token{_BEFORE_SIGN}",
     ),
-    Shape(
+    SecretShape(
         "named password",
         _PHRASES,
-        rf"{PHRASE}{_SAYS}{_GAP}(?P<value>{VALUE})",
+        rf"{PHRASE}{_ASSIGNMENT}{_GAP}(?P<value>{VALUE})",
         is_folded=True,
     ),
-    Shape(
+    SecretShape(
         "named password",
         "_pass pass: pass= pass\" pass' pass\\ pwd",
         (
             r"p(?:wd(?<![a-z]pwd)|ass(?:" + _LOGIN_PASS + r"|(?<![a-z_]pass)"
             r"(?=[\\\"']{0,8}[^\S\n]{0,5}[:=][^\S\n]{0,5}\\{0,7}[\"'])))"
-            rf"{_SAYS}{_GAP}(?=[\\\"']{{0,8}}(?![/~.]|[a-z]:[\\/])[^\s\"'\\]{{0,100}}\d)"
+            rf"{_ASSIGNMENT}{_GAP}(?=[\\\"']{{0,8}}(?![/~.]|[a-z]:[\\/])[^\s\"'\\]{{0,100}}\d)"
             rf"(?P<value>{VALUE})"
         ),
         is_folded=True,
     ),
-    Shape(
+    SecretShape(
         "password of an environment",
         "PASSWORD= PASSWD= PASSPHRASE=",
         r"(?:PASSWORD|PASSWD|PASSPHRASE)=(?P<value>(?![$<{%*]|your|None\b|null\b|true\b|false\b)"
         rf"[^\s\"'`,;<>(){{}}\[\]$/]{_RUN}{{5,}})(?![\"'`(){{}}\[\]])",
     ),
-    Shape(
+    SecretShape(
         "kubeconfig key",
         "client-key-data",
-        rf"client-key-data{_SAYS}{_GAP}[\\\"']{{0,8}}(?P<value>[a-z0-9+/]{{20,}}={{0,2}})",
+        rf"client-key-data{_ASSIGNMENT}{_GAP}[\\\"']{{0,8}}(?P<value>[a-z0-9+/]{{20,}}={{0,2}})",
         is_folded=True,
     ),
-    Shape(
+    SecretShape(
         "docker credentials",
         "auth",
         rf"(?<=[\"'])auth[\\\"']{{1,8}}\s{{0,40}}:{_GAP}[\\\"']{{1,8}}(?P<value>[a-z0-9+/]{{12,}}={{0,2}})",
         is_folded=True,
     ),
-    Shape(
+    SecretShape(
         "npm credentials",
         "_auth",
-        rf"_auth{_SAYS}{_GAP}(?P<value>[a-z0-9+/]{{12,}}={{0,2}})",
+        rf"_auth{_ASSIGNMENT}{_GAP}(?P<value>[a-z0-9+/]{{12,}}={{0,2}})",
         is_folded=True,
     ),
-    Shape(
+    SecretShape(
         "netrc password",
         "password",
         (
-            rf"(?:[.\d][\w.\-]{{0,99}}|localhost|default|machine{_NEXT}[\w\-]{{1,99}}){_NEXT}"
-            rf"login{_NEXT}[^\s\"'`]{{1,100}}{_NEXT}(?:account{_NEXT}\S{{1,100}}{_NEXT})?"
-            rf"password{_NEXT}(?P<value>(?![\[<$])[^\s\"'`]{{4,}})"
+            rf"(?:[.\d][\w.\-]{{0,99}}|localhost|default|machine{_NEXT_LINE}[\w\-]{{1,99}}){_NEXT_LINE}"
+            rf"login{_NEXT_LINE}[^\s\"'`]{{1,100}}{_NEXT_LINE}(?:account{_NEXT_LINE}\S{{1,100}}{_NEXT_LINE})?"
+            rf"password{_NEXT_LINE}(?P<value>(?![\[<$])[^\s\"'`]{{4,}})"
         ),
         is_folded=True,
     ),
-    Shape(
+    SecretShape(
         "secret option",
         "-pass -token -secret -key -apikey -accesskey -privatekey -accountkey",
         (
@@ -448,7 +456,7 @@ SHAPES: tuple[Shape, ...] = (
         ),
         is_folded=True,
     ),
-    Shape(
+    SecretShape(
         "login of curl",
         "curl",
         (
@@ -458,7 +466,7 @@ SHAPES: tuple[Shape, ...] = (
         ),
         is_folded=True,
     ),
-    Shape(
+    SecretShape(
         "password in words",
         _PHRASES,
         rf"{PHRASE}(?:\s{{1,40}}(?:is|was|ist|lautet|est|es)|[\u662f\u4e3a\u70ba\u306f])\s{{0,40}}:?\s{{0,40}}(?P<value>{VALUE})",

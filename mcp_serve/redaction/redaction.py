@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mcp_serve.redaction.normalized_text import NormalizedText, has_escapes, is_disguised
-from mcp_serve.redaction.patterns import PHRASE, SHAPES, TOKENS, Shape
+from mcp_serve.redaction.patterns import PHRASE, SHAPES, TOKENS, SecretShape
 
 MARK = "[redacted"
 
@@ -33,13 +33,13 @@ _SHORT = 200
 _LONG = 200_000
 """A text that is longer is read in many pages, each of which needs the secrets of all of it."""
 
-_PASSES = 4
+_MAX_PASSES = 4
 """A secret may begin where another one ends, and is seen only after that was taken out."""
 
 _SIGNS = "JAKWQGD$/dpc2_-."
 """Characters of prefixes, those first that most texts have few of; a sign at the end is best."""
 
-_SHORTEST_BODY = 12
+_MIN_BODY_CHARS = 12
 _BROKEN = r"[\\%&\x00-\x1f\x7f-\U0010ffff]"
 """What may stand within a token that is disguised or wrapped."""
 
@@ -57,19 +57,19 @@ _PREFIXES = [
 ]
 
 
-def _token_pattern(prefix: _Prefix) -> str:
+def _build_token_pattern(prefix: _Prefix) -> str:
     """Return the pattern of a token; it begins with plain text, which is found fastest."""
     plain = re.escape(prefix.text)
     return f"{plain}(?<![A-Za-z0-9]{plain}){prefix.body}"
 
 
-def _sign_of(prefix: str) -> str:
+def _pick_sign(prefix: str) -> str:
     """Return the character of a prefix to search for: the last if it is a sign."""
     last = prefix[-1]
     return last if last in "_-." else next(sign for sign in _SIGNS if sign in prefix)
 
 
-def _gate(sign: str, prefixes: Iterable[str]) -> re.Pattern[str]:
+def _compile_gate(sign: str, prefixes: Iterable[str]) -> re.Pattern[str]:
     """Return what finds any prefix that has a sign, before something as long as a token."""
     split = [prefix.rpartition(sign) for prefix in prefixes]
     around: dict[str, dict[str, list[str]]] = {}
@@ -77,14 +77,14 @@ def _gate(sign: str, prefixes: Iterable[str]) -> re.Pattern[str]:
         around.setdefault(rest, {}).setdefault(before[-1:], []).append(before)
     body = r"[\w\-.+/=$%]" if sign in "_-." else r"[\w\-]"
     choices = "|".join(
-        f"{re.escape(rest)}(?={body}{{{_SHORTEST_BODY}}}|{body}{{4,}}{_BROKEN})"
-        f"(?:{_behind(sign + rest, by_last)})"
+        f"{re.escape(rest)}(?={body}{{{_MIN_BODY_CHARS}}}|{body}{{4,}}{_BROKEN})"
+        f"(?:{_build_lookbehind(sign + rest, by_last)})"
         for rest, by_last in around.items()
     )
     return re.compile(f"{re.escape(sign)}(?:{choices})")
 
 
-def _behind(end: str, by_last: Mapping[str, Iterable[str]]) -> str:
+def _build_lookbehind(end: str, by_last: Mapping[str, Iterable[str]]) -> str:
     """Return the pattern of any of some texts before `end`, grouped by their last character."""
     return "|".join(
         f"(?<={re.escape(last + end)})"
@@ -93,20 +93,20 @@ def _behind(end: str, by_last: Mapping[str, Iterable[str]]) -> str:
     )
 
 
-def _token_gates() -> list[tuple[str, re.Pattern[str], list[_Prefix]]]:
+def _build_token_gates() -> list[tuple[str, re.Pattern[str], list[_Prefix]]]:
     """Return the prefixes by a character that they share, with what finds any of these."""
     by_sign: dict[str, list[_Prefix]] = {}
     for prefix in _PREFIXES:
-        by_sign.setdefault(_sign_of(prefix.text), []).append(prefix)
+        by_sign.setdefault(_pick_sign(prefix.text), []).append(prefix)
     return [
-        (sign, _gate(sign, {prefix.text for prefix in sharing}), sharing)
+        (sign, _compile_gate(sign, {prefix.text for prefix in sharing}), sharing)
         for sign, sharing in by_sign.items()
     ]
 
 
-def _by_common(*, folded: bool) -> list[tuple[str, list[tuple[str, Shape]]]]:
+def _group_by_common(*, folded: bool) -> list[tuple[str, list[tuple[str, SecretShape]]]]:
     """Return hints and shapes by what hints have in common, so that one look is mostly enough."""
-    by_common: dict[str, list[tuple[str, Shape]]] = {}
+    by_common: dict[str, list[tuple[str, SecretShape]]] = {}
     for shape in SHAPES:
         for hint in shape.hints.split() if shape.is_folded == folded else ():
             common = next((common for common in _COMMON if common in hint), hint)
@@ -115,24 +115,24 @@ def _by_common(*, folded: bool) -> list[tuple[str, list[tuple[str, Shape]]]]:
 
 
 _COMMON = (*"~/VA-", "key", "pass", "secret", "token", "auth", "=")
-_GATES = _token_gates()
-_EXACT, _FOLDED = _by_common(folded=False), _by_common(folded=True)
+_GATES = _build_token_gates()
+_EXACT, _FOLDED = _group_by_common(folded=False), _group_by_common(folded=True)
 _FOLDED_ASCII = [group for group in _FOLDED if group[0].isascii()]
 
 _compiled = lru_cache(maxsize=None)(re.compile)
 
-_TAIL = 400
+_TAIL_CHARS = 400
 """A cut text is searched for the beginning of a secret in so many characters at its end."""
 
 
-def _open_token(prefix: str) -> str:
+def _build_open_pattern(prefix: str) -> str:
     """Return the pattern of the beginning of a token, however little of it is left."""
     return rf"(?<![A-Za-z0-9]){re.escape(prefix)}[\w\-.+/=%!$]*"
 
 
-_OPEN = re.compile(
+_OPEN_PATTERN = re.compile(
     "(?:"
-    + "|".join(_open_token(prefix.text) for prefix in _PREFIXES)
+    + "|".join(_build_open_pattern(prefix.text) for prefix in _PREFIXES)
     + r"|\bsk-[\w\-]*"
     + r"|\b[0-9a-f]{9,}(?:-(?:u(?:s\d?)?)?)?"
     + r"|(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])[A-Za-z0-9]{9,}[\w.\-]*"
@@ -182,10 +182,10 @@ def redact_cut(text: str) -> str:
 
 def _find_open_end(text: str) -> int | None:
     """Return where the beginning of a secret is at the end of a text."""
-    begin = max(0, len(text) - _TAIL)
+    begin = max(0, len(text) - _TAIL_CHARS)
     view = NormalizedText(text[begin:])
     view.join_lines()
-    opened = [_OPEN.search(text, begin), _OPEN.search(view.text)]
+    opened = [_OPEN_PATTERN.search(text, begin), _OPEN_PATTERN.search(view.text)]
     starts = [
         begin + view.locate(found.start(), found.end())[0] if found is opened[1] else found.start()
         for found in opened
@@ -194,39 +194,39 @@ def _find_open_end(text: str) -> int | None:
     return min(starts, default=None)
 
 
-def keep(text: str) -> str:
+def keep_text(text: str) -> str:
     """Return a text as it is, if nothing is to be redacted."""
     return text
 
 
-def spans(text: str) -> list[tuple[int, int]]:
+def find_spans(text: str) -> list[tuple[int, int]]:
     """Return where secrets are in a text."""
     return [(secret.start, secret.stop) for secret in find_secrets(text)]
 
 
 def find_secrets(text: str) -> Sequence[Secret]:
     """Return the secrets in a text in their order; none overlaps another."""
-    return _find_in_long(text) if len(text) > _LONG else _find(text)
+    return _find_in_long(text) if len(text) > _LONG else _find_uncached(text)
 
 
-def _find(text: str) -> list[Secret]:
+def _find_uncached(text: str) -> list[Secret]:
     secrets: list[Secret] = []
-    for _ in range(_PASSES):
-        found = _search(text)
+    for _ in range(_MAX_PASSES):
+        found = _search_text(text)
         if not found:
             break
-        secrets = _merge([*secrets, *found])
-        text = _blank(text, secrets)
+        secrets = _merge_overlaps([*secrets, *found])
+        text = _blank_secrets(text, secrets)
     return secrets
 
 
-_find_in_long = lru_cache(maxsize=4)(_find)
+_find_in_long = lru_cache(maxsize=4)(_find_uncached)
 
 
-def _search(text: str) -> list[Secret]:
+def _search_text(text: str) -> list[Secret]:
     """Return the secrets of one pass over a text and over its normalized views."""
-    hinted = _hinted(text)
-    secrets = list(_matches(hinted)) if hinted else []
+    hinted = _select_patterns(text)
+    secrets = list(_find_matches(hinted)) if hinted else []
     if not (has_escapes(text) if hinted else is_disguised(text)):
         return secrets
     view = NormalizedText(text)
@@ -241,11 +241,11 @@ def _search(text: str) -> list[Secret]:
 def _search_view(view: NormalizedText) -> list[Secret]:
     return [
         Secret(*view.locate(secret.start, secret.stop), secret.kind)
-        for secret in _matches(_hinted(view.text))
+        for secret in _find_matches(_select_patterns(view.text))
     ]
 
 
-def _matches(hinted: Mapping[str, tuple[str, str]]) -> Iterator[Secret]:
+def _find_matches(hinted: Mapping[str, tuple[str, str]]) -> Iterator[Secret]:
     for pattern, (kind, text) in hinted.items():
         compiled = _compiled(pattern)
         value = compiled.groupindex.get("value", 0)
@@ -255,33 +255,33 @@ def _matches(hinted: Mapping[str, tuple[str, str]]) -> Iterator[Secret]:
                 yield Secret(start, stop, kind)
 
 
-def _hinted(text: str) -> dict[str, tuple[str, str]]:
+def _select_patterns(text: str) -> dict[str, tuple[str, str]]:
     """Return kind and searched text by pattern of what may be in it; mostly there is nothing."""
     hinted: dict[str, tuple[str, str]] = {}
     for sign, gate, prefixes in _GATES:
         if sign in text and gate.search(text):
             for prefix in prefixes:
                 if prefix.text in text:
-                    hinted[_token_pattern(prefix)] = prefix.kind, text
+                    hinted[_build_token_pattern(prefix)] = prefix.kind, text
     for common, shapes in _EXACT:
         if common in text:
-            _add_hinted(hinted, shapes, text)
-    folded = _fold(text)
+            _add_patterns(hinted, shapes, text)
+    folded = _fold_case(text)
     for common, shapes in _FOLDED_ASCII if text.isascii() else _FOLDED:
         if common in folded:
-            _add_hinted(hinted, shapes, folded)
+            _add_patterns(hinted, shapes, folded)
     return hinted
 
 
-def _add_hinted(
-    hinted: dict[str, tuple[str, str]], shapes: Iterable[tuple[str, Shape]], text: str
+def _add_patterns(
+    hinted: dict[str, tuple[str, str]], shapes: Iterable[tuple[str, SecretShape]], text: str
 ) -> None:
     for hint, shape in shapes:
         if hint in text and not (shape.gate and not _compiled(shape.gate).search(text)):
             hinted[shape.pattern] = shape.kind, text
 
 
-def _fold(text: str) -> str:
+def _fold_case(text: str) -> str:
     """Return a text in small letters, each in its place."""
     folded = text.lower()
     if len(folded) == len(text):
@@ -289,7 +289,7 @@ def _fold(text: str) -> str:
     return "".join(small if len(small := sign.lower()) == 1 else sign for sign in text)
 
 
-def _merge(secrets: list[Secret]) -> list[Secret]:
+def _merge_overlaps(secrets: list[Secret]) -> list[Secret]:
     """Return secrets in their order, those that overlap as one."""
     merged: list[Secret] = []
     for secret in sorted(secrets, key=lambda each: (each.start, -each.stop)):
@@ -301,7 +301,7 @@ def _merge(secrets: list[Secret]) -> list[Secret]:
     return merged
 
 
-def _blank(text: str, secrets: Iterable[Secret]) -> str:
+def _blank_secrets(text: str, secrets: Iterable[Secret]) -> str:
     """Return a text of the same length in which secrets are what no secret has in it."""
     pieces, place = list[str](), 0
     for secret in secrets:

@@ -12,18 +12,18 @@ from session_core import Busy
 
 T = TypeVar("T")
 
-LEFT = "mcp_sessions.left"
+LEFT_KEY = "mcp_sessions.left"
 """Where the state of a request keeps the event that its client has left."""
 
 
-async def unless_left(context: Context[Any, Any], work: Callable[[], Awaitable[T]]) -> T:
+async def run_while_connected(context: Context[Any, Any], work: Callable[[], Awaitable[T]]) -> T:
     """Do something for a client while it is there.
 
     Raises:
         Busy: it has left, or this server ends.
     """
     state = getattr(context.request_context.request, "state", None)
-    left: anyio.Event | None = getattr(state, LEFT, None)
+    left: anyio.Event | None = getattr(state, LEFT_KEY, None)
     if left is None:
         return await work()
     found: list[T] = []

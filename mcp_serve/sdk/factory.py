@@ -18,12 +18,12 @@ from mcp.types import (
 )
 
 from mcp_serve.sdk import private
-from mcp_serve.sdk.lazy import Late, Surface
+from mcp_serve.sdk.lazy import LazySurface, Surface
 from mcp_serve.sdk.messages import clean_failures
 from mcp_serve.subscriptions import Subscriptions
 
 
-def server(
+def create_lazy_server(
     name: str,
     *,
     title: str,
@@ -34,13 +34,13 @@ def server(
 ) -> MCPServer[Any]:
     """Return a server whose surface is loaded late."""
     subscriptions = Subscriptions()
-    late = Late(load, subscriptions)
+    late = LazySurface(load, subscriptions)
 
     @asynccontextmanager
     async def lifespan(_: MCPServer[Any]) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(late.soon)
-            tasks.start_soon(late.publish)
+            tasks.start_soon(late.load_after_answer)
+            tasks.start_soon(late.publish_changes)
             yield
             tasks.cancel_scope.cancel()
 
@@ -56,31 +56,31 @@ def server(
         **options,
     )
     late.server = made
-    _subscribe(made, subscriptions)
-    _page_resources(made, late)
-    _complete(made, late)
+    _add_subscriptions(made, subscriptions)
+    _add_resource_pages(made, late)
+    _add_completions(made, late)
     private.advertise_changes(made)
     return made
 
 
-def closing_streams(made: MCPServer[Any]) -> Callable[[], None]:
+def make_stream_closer(made: MCPServer[Any]) -> Callable[[], None]:
     """Return what ends the open streams of the newer era: nothing else would before a client."""
-    listen: Any = private.handler(made, "subscriptions/listen")
+    listen: Any = private.get_handler(made, "subscriptions/listen")
     close: Callable[[], None] = listen.close
     return close
 
 
-def _subscribe(made: MCPServer[Any], subscriptions: Subscriptions) -> None:
+def _add_subscriptions(made: MCPServer[Any], subscriptions: Subscriptions) -> None:
     """Serve subscriptions in both eras: the SDK has none for the older one."""
     for method, params, handle in (
         ("resources/subscribe", SubscribeRequestParams, subscriptions.subscribe),
         ("resources/unsubscribe", UnsubscribeRequestParams, subscriptions.unsubscribe),
         ("subscriptions/listen", SubscriptionsListenRequestParams, subscriptions.listen),
     ):
-        private.handle(made, method, params, handle)
+        private.set_handler(made, method, params, handle)
 
 
-def _page_resources(made: MCPServer[Any], late: Late) -> None:
+def _add_resource_pages(made: MCPServer[Any], late: LazySurface) -> None:
     """List resources a page at a time: the handler of the SDK returns all of them."""
 
     async def listed(_: Any, params: PaginatedRequestParams | None) -> ListResourcesResult:
@@ -92,15 +92,15 @@ def _page_resources(made: MCPServer[Any], late: Late) -> None:
             page.resources.extend(await made.list_resources())
         return page
 
-    private.handle(made, "resources/list", PaginatedRequestParams, listed)
+    private.set_handler(made, "resources/list", PaginatedRequestParams, listed)
 
 
-def _complete(made: MCPServer[Any], late: Late) -> None:
+def _add_completions(made: MCPServer[Any], late: LazySurface) -> None:
     async def complete(ref: Any, argument: Any, context: Any) -> Completion:
         del ref, context
         if late.surface is None:
             return Completion(values=[])
-        return await late.surface.complete(argument.name, argument.value)
+        return await late.surface.complete_argument(argument.name, argument.value)
 
     register: Any = made.completion
     register()(complete)

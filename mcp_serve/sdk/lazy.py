@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 Next = Callable[[ServerRequestContext[Any, Any]], Awaitable[Any]]
 
-_HANDSHAKE = frozenset({"initialize", "server/discover", "ping"})
-_FOLLOWING = frozenset({"subscriptions/listen", "resources/subscribe"})
+_HANDSHAKE_METHODS = frozenset({"initialize", "server/discover", "ping"})
+_FOLLOW_METHODS = frozenset({"subscriptions/listen", "resources/subscribe"})
 
 _LOG = logging.getLogger(__name__)
 
-_LOOK_S = 0.1
+_LOOK_INTERVAL_S = 0.1
 """How often changes are looked for, where anybody wants to be told."""
 
-_LET_IT_OUT_S = 0.02
+_FIRST_ANSWER_DELAY_S = 0.02
 """So long the loop has to itself for writing its first answer, before imports take their turns."""
 
 
@@ -48,17 +48,17 @@ class Surface(Protocol):
     async def list_resources(self, cursor: str | None) -> ListResourcesResult:
         """Return a page of the resources."""
 
-    async def complete(self, argument: str, typed: str) -> Completion:
+    async def complete_argument(self, argument: str, typed: str) -> Completion:
         """Return what somebody may be typing."""
 
-    async def follow(self, addresses: Sequence[str]) -> None:
+    async def follow_addresses(self, addresses: Sequence[str]) -> None:
         """Look from now on also at what somebody wants to be told of."""
 
-    async def changes(self) -> tuple[list[str], bool]:
+    async def collect_changes(self) -> tuple[list[str], bool]:
         """Return the addresses of what has changed since it was asked, and whether lists have."""
 
 
-class Late:
+class LazySurface:
     """The surface of a server: loaded in a thread behind the first answer, or when it is needed."""
 
     def __init__(self, load: Callable[[], Surface], subscriptions: Subscriptions) -> None:
@@ -73,7 +73,7 @@ class Late:
         self._wrong: str | None = None
         self.server: MCPServer[Any] | None = None
 
-    async def ready(self) -> None:
+    async def ensure_loaded(self) -> None:
         """Return when it is there."""
         if self._loaded:
             return
@@ -84,30 +84,30 @@ class Late:
                 surface.register(self.server)
                 self.surface, self._loaded = surface, True
 
-    async def soon(self) -> None:
+    async def load_after_answer(self) -> None:
         """Load it once the first answer is out."""
         await self._begun.wait()
-        await anyio.sleep(_LET_IT_OUT_S)
-        await self.ready()
+        await anyio.sleep(_FIRST_ANSWER_DELAY_S)
+        await self.ensure_loaded()
 
-    async def publish(self) -> None:
+    async def publish_changes(self) -> None:
         """Tell those who want to be told of what changes; one task of the process does."""
         async with self._publishing:
             await self._begun.wait()
-            await self.ready()
+            await self.ensure_loaded()
             while True:
-                await anyio.sleep(_LOOK_S)
-                if self.surface is not None and self.subscriptions.wanted:
-                    await self._tell(self.surface)
+                await anyio.sleep(_LOOK_INTERVAL_S)
+                if self.surface is not None and self.subscriptions.has_listeners:
+                    await self._publish_once(self.surface)
 
-    async def _tell(self, surface: Surface, follow: Sequence[str] = ()) -> None:
+    async def _publish_once(self, surface: Surface, follow: Sequence[str] = ()) -> None:
         """Tell of what has changed; what goes wrong here ends nobody else's calls."""
         try:
             async with self._looking:
                 if follow:
-                    await surface.follow(follow)
-                addresses, list_changed = await surface.changes()
-                await self.subscriptions.tell(addresses, list_changed=list_changed)
+                    await surface.follow_addresses(follow)
+                addresses, list_changed = await surface.collect_changes()
+                await self.subscriptions.publish_changes(addresses, list_changed=list_changed)
         except Exception:  # noqa: BLE001 -- the edge: a task that fails would end the server
             before, self._wrong = self._wrong, traceback.format_exc()
             if before != self._wrong:
@@ -117,31 +117,31 @@ class Late:
         """Let nothing but the handshake pass before it is there, and no unknown tool at all."""
         context = ctx
         self._begun.set()  # a client of the newer era may begin with any request
-        if context.method in _HANDSHAKE:
+        if context.method in _HANDSHAKE_METHODS:
             return await call_next(context)
         if context.request_id is None:
             if context.method == "notifications/initialized":
-                self.subscriptions.note(context)
+                self.subscriptions.add_connection(context)
             return await call_next(context)
-        await self.ready()
-        wrong = self._refusal(context.method, context.params or {})
+        await self.ensure_loaded()
+        wrong = self._get_refusal(context.method, context.params or {})
         if wrong is not None:
             raise MCPError(INVALID_PARAMS, wrong)
-        if context.method in _FOLLOWING and self.surface is not None:
+        if context.method in _FOLLOW_METHODS and self.surface is not None:
             # What comes behind the answer is a change.
-            await self._tell(self.surface, _addresses(context.params or {}))
+            await self._publish_once(self.surface, _list_addresses(context.params or {}))
         return await call_next(context)
 
-    def _refusal(self, method: str, params: Mapping[str, Any]) -> str | None:
+    def _get_refusal(self, method: str, params: Mapping[str, Any]) -> str | None:
         """Return what is wrong with a request that the SDK would answer otherwise."""
         name = params.get("name")
         if self.server is None or self.surface is None or not isinstance(name, str):
             return None
         if method == "tools/call":
-            known = private.names_of_tools(self.server)
+            known = private.list_tool_names(self.server)
             return None if name in known else f"no such tool; there are {', '.join(known)}"
         if method == "prompts/get":
-            known = private.names_of_prompts(self.server)
+            known = private.list_prompt_names(self.server)
             if name not in known:
                 return f"no such prompt; there are {', '.join(known)}"
             given = params.get("arguments")
@@ -149,7 +149,7 @@ class Late:
         return None
 
 
-def _addresses(params: Mapping[str, Any]) -> list[str]:
+def _list_addresses(params: Mapping[str, Any]) -> list[str]:
     """Return what somebody wants to be told of, in either era."""
     wanted = params.get("notifications")
     listed = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None

@@ -33,7 +33,7 @@ from starlette.responses import Response
 MOST_BYTES = DEFAULT_MAX_REQUEST_BODY_SIZE
 """The longest message, over stdio as over HTTP."""
 
-_ID = b'"id"'
+_ID_KEY = b'"id"'
 
 
 class InvalidMessage(Exception):
@@ -53,37 +53,39 @@ def parse_message(data: bytes) -> JSONRPCMessage:
     try:
         message = jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValidationError as error:
-        raise InvalidMessage(_answer(data)) from error
-    if isinstance(message, JSONRPCNotification) and _ID in data and "id" in json.loads(data):
-        raise InvalidMessage(_invalid(None, "an id must be a text or a whole number"))
+        raise InvalidMessage(_make_answer(data)) from error
+    if isinstance(message, JSONRPCNotification) and _ID_KEY in data and "id" in json.loads(data):
+        raise InvalidMessage(_make_invalid_error(None, "an id must be a text or a whole number"))
     return message
 
 
-def refuse_length() -> JSONRPCError:
+def make_length_error() -> JSONRPCError:
     """Return the answer to a message that is too long to be read."""
-    return _invalid(None, f"a message has at most {MOST_BYTES:,} bytes")
+    return _make_invalid_error(None, f"a message has at most {MOST_BYTES:,} bytes")
 
 
-def _answer(data: bytes) -> JSONRPCError | None:
+def _make_answer(data: bytes) -> JSONRPCError | None:
     """Return the answer to invalid data; nothing of the data but its id is repeated."""
     try:
         loaded = json.loads(data)
     except (ValueError, RecursionError):
-        return _error(_find_id(data), PARSE_ERROR, "the message is not valid JSON in UTF-8")
+        return _make_error(_find_id(data), PARSE_ERROR, "the message is not valid JSON in UTF-8")
     if isinstance(loaded, list):
-        return _invalid(None, "batches are not supported; send one message at a time")
+        return _make_invalid_error(None, "batches are not supported; send one message at a time")
     if not isinstance(loaded, dict):
-        return _invalid(None, "a message must be an object")
+        return _make_invalid_error(None, "a message must be an object")
     if "method" not in loaded and ("result" in loaded or "error" in loaded):
         return None
-    request_id = _as_id(loaded.get("id"))
+    request_id = _parse_id(loaded.get("id"))
     if "id" in loaded and request_id is None:
-        return _invalid(None, "an id must be a text or a whole number")
+        return _make_invalid_error(None, "an id must be a text or a whole number")
     if isinstance(loaded.get("method"), str) and isinstance(loaded.get("params", {}), dict):
         if loaded.get("jsonrpc") != "2.0":
-            return _invalid(request_id, 'jsonrpc must be "2.0"')
-        return _invalid(request_id, "half a character in a text, or nested more than 200 levels")
-    return _invalid(request_id, "method must be a text, and params an object")
+            return _make_invalid_error(request_id, 'jsonrpc must be "2.0"')
+        return _make_invalid_error(
+            request_id, "half a character in a text, or nested more than 200 levels"
+        )
+    return _make_invalid_error(request_id, "method must be a text, and params an object")
 
 
 def _find_id(data: bytes) -> str | int | None:
@@ -92,29 +94,29 @@ def _find_id(data: bytes) -> str | int | None:
         loaded = json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
-    request_id = _as_id(loaded.get("id")) if isinstance(loaded, dict) else None
+    request_id = _parse_id(loaded.get("id")) if isinstance(loaded, dict) else None
     return None if isinstance(request_id, str) and "\ufffd" in request_id else request_id
 
 
-def _as_id(value: Any) -> str | int | None:
+def _parse_id(value: Any) -> str | int | None:
     """Return an id that can be sent back, None if there is none."""
     if isinstance(value, str):
         return value if not any("\ud800" <= sign <= "\udfff" for sign in value) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _invalid(request_id: str | int | None, message: str) -> JSONRPCError:
-    return _error(request_id, INVALID_REQUEST, message)
+def _make_invalid_error(request_id: str | int | None, message: str) -> JSONRPCError:
+    return _make_error(request_id, INVALID_REQUEST, message)
 
 
-def _error(request_id: str | int | None, code: int, message: str) -> JSONRPCError:
+def _make_error(request_id: str | int | None, code: int, message: str) -> JSONRPCError:
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=message))
 
 
 App = Callable[[Any, Any, Any], Any]
 
 _BAD_REQUEST = 400
-_MALFORMED = JSONRPCError(
+_MALFORMED_ERROR = JSONRPCError(
     jsonrpc="2.0",
     id=None,
     error=ErrorData(code=INVALID_REQUEST, message="the response is malformed"),
@@ -134,12 +136,12 @@ class CheckedBodies:
         if not is_post or scope["path"] not in self._paths:
             await self._app(scope, receive, send)
             return
-        body, received = await _read(receive)
+        body, received = await _read_body(receive)
         if body is not None:
             try:
                 parse_message(body)
             except InvalidMessage as refused:
-                text = (refused.answer or _MALFORMED).model_dump_json(exclude_unset=True)
+                text = (refused.answer or _MALFORMED_ERROR).model_dump_json(exclude_unset=True)
                 answer = Response(text, _BAD_REQUEST, media_type="application/json")
                 await answer(scope, receive, send)
                 return
@@ -152,7 +154,7 @@ class CheckedBodies:
         await self._app(scope, receive_again, send)
 
 
-async def _read(receive: Any) -> tuple[bytes | None, list[Any]]:
+async def _read_body(receive: Any) -> tuple[bytes | None, list[Any]]:
     """Return a body, None if it is too long or its client has left, and all that was received."""
     parts: list[Any] = []
     length = 0
@@ -171,7 +173,9 @@ async def _read(receive: Any) -> tuple[bytes | None, list[Any]]:
 Next = Callable[[ServerRequestContext[Any, Any]], Awaitable[Any]]
 
 _LOG = logging.getLogger(__name__)
-_DEFECT = "the request failed, which is a defect of this server; its log on stderr says more"
+_DEFECT_MESSAGE = (
+    "the request failed, which is a defect of this server; its log on stderr says more"
+)
 
 
 async def clean_failures(ctx: ServerRequestContext[Any, Any], call_next: Next) -> Any:
@@ -183,24 +187,24 @@ async def clean_failures(ctx: ServerRequestContext[Any, Any], call_next: Next) -
     try:
         answer = await call_next(ctx)
     except MCPError as error:
-        raise MCPError.from_error_data(_cleaned(error.error, ctx.params)) from error
+        raise MCPError.from_error_data(_clean_error(error.error, ctx.params)) from error
     except ValidationError:  # the SDK answers it without a word of it
         raise
     except Exception as error:
         if ctx.request_id is None:
             raise
         _LOG.exception("%s failed", ctx.method)
-        raise MCPError(INTERNAL_ERROR, _DEFECT) from error
+        raise MCPError(INTERNAL_ERROR, _DEFECT_MESSAGE) from error
     if isinstance(answer, dict) and answer.get("isError"):
         return answer | {"content": [_clean_part(part, ctx.params) for part in answer["content"]]}
     return answer
 
 
-def _cleaned(error: ErrorData, passed: Any) -> ErrorData:
-    from mcp_serve.redaction.outgoing import clean, clean_value  # noqa: PLC0415 -- only where one fails
+def _clean_error(error: ErrorData, passed: Any) -> ErrorData:
+    from mcp_serve.redaction.outgoing import clean_text, clean_value  # noqa: PLC0415 -- only where one fails
 
     data = clean_value(error.data, passed)
-    return ErrorData(code=error.code, message=clean(error.message, passed), data=data)
+    return ErrorData(code=error.code, message=clean_text(error.message, passed), data=data)
 
 
 def _clean_part(part: Any, passed: Any) -> Any:

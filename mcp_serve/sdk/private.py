@@ -24,22 +24,22 @@ def add_tools(server: MCPServer[Any], tools: Iterable[Tool]) -> None:
     server._tool_manager._tools.update({tool.name: tool for tool in tools})
 
 
-def names_of_tools(server: MCPServer[Any]) -> list[str]:
+def list_tool_names(server: MCPServer[Any]) -> list[str]:
     """Return the names of the tools, in their order."""
     return [tool.name for tool in server._tool_manager.list_tools()]
 
 
-def names_of_prompts(server: MCPServer[Any]) -> list[str]:
+def list_prompt_names(server: MCPServer[Any]) -> list[str]:
     """Return the names of the prompts, in their order."""
     return [prompt.name for prompt in server._prompt_manager.list_prompts()]
 
 
-def handle(server: MCPServer[Any], method: str, params: type[Any], run: Any) -> None:
+def set_handler(server: MCPServer[Any], method: str, params: type[Any], run: Any) -> None:
     """Let requests of a method be answered by `run`, whoever has answered them before."""
     server._lowlevel_server.add_request_handler(method, params, run)
 
 
-def handler(server: MCPServer[Any], method: str) -> Any:
+def get_handler(server: MCPServer[Any], method: str) -> Any:
     """Return what answers requests of a method, None where nothing does."""
     entry = server._lowlevel_server.get_request_handler(method)
     return None if entry is None else entry.handler
@@ -57,13 +57,13 @@ def advertise_changes(server: MCPServer[Any]) -> None:
     vars(low)["create_initialization_options"] = options
 
 
-def when_gone(session: ServerSession, call: Callable[[], None]) -> None:
+def call_on_close(session: ServerSession, call: Callable[[], None]) -> None:
     """Call something when the connection of a session has ended."""
     session._connection.exit_stack.callback(call)
 
 
 @contextmanager
-def claimed_stdin() -> Iterator[BinaryIO]:
+def claim_stdin() -> Iterator[BinaryIO]:
     """Yield the standard input of the process; what else reads it meanwhile finds its end."""
     file, release = stdio._claim_fd(0, sys.stdin, "rb", stdio._open_stdin_diversion)
     try:
@@ -73,7 +73,7 @@ def claimed_stdin() -> Iterator[BinaryIO]:
             release()
 
 
-async def serve(server: MCPServer[Any], messages: Any, answers: Any) -> None:
+async def serve_connection(server: MCPServer[Any], messages: Any, answers: Any) -> None:
     """Serve one connection until its messages end."""
     low = server._lowlevel_server
     await low.run(messages, answers, low.create_initialization_options())

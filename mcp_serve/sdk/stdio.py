@@ -14,7 +14,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
 from mcp_serve.sdk import private
-from mcp_serve.sdk.messages import MOST_BYTES, InvalidMessage, parse_message, refuse_length
+from mcp_serve.sdk.messages import MOST_BYTES, InvalidMessage, make_length_error, parse_message
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-def run(server: MCPServer[Any]) -> None:
+def serve_stdio(server: MCPServer[Any]) -> None:
     """Serve standard input and output until the input ends."""
-    anyio.run(partial(_serve, server))
+    anyio.run(partial(_serve_async, server))
 
 
-async def _serve(server: MCPServer[Any]) -> None:
+async def _serve_async(server: MCPServer[Any]) -> None:
     # The SDK writes, and keeps stray output off the wire; it is given nothing to read.
-    nothing = cast("anyio.AsyncFile[str]", _Nothing())
-    with private.claimed_stdin() as stdin:
+    nothing = cast("anyio.AsyncFile[str]", _EmptyFile())
+    with private.claim_stdin() as stdin:
         async with stdio_server(stdin=nothing) as (unused, answers):
             await unused.aclose()
-            async with _messages(stdin, answers) as messages:
-                await private.serve(server, messages, answers)
+            async with _read_messages(stdin, answers) as messages:
+                await private.serve_connection(server, messages, answers)
 
 
 @asynccontextmanager
-async def _messages(stdin: BinaryIO, answers: Any) -> AsyncIterator[Any]:
+async def _read_messages(stdin: BinaryIO, answers: Any) -> AsyncIterator[Any]:
     """Read messages; answer those that are refused."""
     sending, receiving = anyio.create_memory_object_stream[SessionMessage](0)
 
@@ -46,7 +46,7 @@ async def _messages(stdin: BinaryIO, answers: Any) -> AsyncIterator[Any]:
         async with sending:
             try:
                 while line := await to_thread.run_sync(stdin.readline, MOST_BYTES + 1):
-                    await _pass_on(line, stdin, sending, answers)
+                    await _forward_line(line, stdin, sending, answers)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 await anyio.lowlevel.checkpoint()  # the server has ended
 
@@ -55,11 +55,11 @@ async def _messages(stdin: BinaryIO, answers: Any) -> AsyncIterator[Any]:
         yield receiving
 
 
-async def _pass_on(line: bytes, stdin: BinaryIO, sending: Any, answers: Any) -> None:
+async def _forward_line(line: bytes, stdin: BinaryIO, sending: Any, answers: Any) -> None:
     if len(line) > MOST_BYTES and not line.endswith(b"\n"):
         while line and not line.endswith(b"\n"):
             line = await to_thread.run_sync(stdin.readline, MOST_BYTES)
-        await answers.send(SessionMessage(refuse_length()))
+        await answers.send(SessionMessage(make_length_error()))
     elif line.strip():
         try:
             await sending.send(SessionMessage(parse_message(line)))
@@ -70,10 +70,10 @@ async def _pass_on(line: bytes, stdin: BinaryIO, sending: Any, answers: Any) -> 
                 await answers.send(SessionMessage(refused.answer))
 
 
-class _Nothing:
+class _EmptyFile:
     """A file without a line."""
 
-    def __aiter__(self) -> _Nothing:
+    def __aiter__(self) -> _EmptyFile:
         return self
 
     async def __anext__(self) -> str:

@@ -24,7 +24,7 @@ Explain = Callable[[BaseException, Sequence[str]], str | None]
 Run = Callable[..., Awaitable[Any]]
 
 
-class Strict(Tool):
+class StrictTool(Tool):
     """A tool whose errors are put into words by us."""
 
     explain: Explain = Field(exclude=True)
@@ -50,13 +50,13 @@ class Strict(Tool):
             raise ToolError(said) from cause
 
 
-def strict_tool(
+def make_strict_tool(
     run: Run,
     *,
     name: str,
     title: str,
     description: str,
-    arguments: type[Arguments],
+    arguments: type[ToolArguments],
     answers: Any,
     annotations: ToolAnnotations,
     explain: Explain,
@@ -67,15 +67,15 @@ def strict_tool(
     `check` raises for arguments that do not go together, before anybody is asked.
     """
     asked = find_resolved_parameters(run)
-    return Strict(
+    return StrictTool(
         fn=run,
         name=name,
         title=title,
         description=description,
         parameters=arguments.schema_of_input(),
-        fn_metadata=Metadata(
+        fn_metadata=ToolMetadata(
             arg_model=arguments,
-            output_schema=slim(TypeAdapter(answers).json_schema()),
+            output_schema=slim_schema(TypeAdapter(answers).json_schema()),
             check=check,
         ),
         is_async=True,
@@ -87,7 +87,7 @@ def strict_tool(
     )
 
 
-class Arguments(ArgModelBase):
+class ToolArguments(ArgModelBase):
     """The arguments of a tool: unknown ones are an error, and null is what was not given.
 
     Each is of its type alone; a number without a fraction is a whole one, as JSON has it.
@@ -99,7 +99,7 @@ class Arguments(ArgModelBase):
     """What a call without a cursor has to give; a cursor carries it."""
 
     @model_validator(mode="after")
-    def _all_there(self) -> Arguments:
+    def _check_required(self) -> ToolArguments:
         for name in self.required:
             if getattr(self, name) is None and getattr(self, "cursor", None) is None:
                 raise ValueError(f"{name} is required")
@@ -108,7 +108,7 @@ class Arguments(ArgModelBase):
     @classmethod
     def schema_of_input(cls) -> dict[str, Any]:
         """Return the JSON schema that is listed."""
-        schema: dict[str, Any] = slim(cls.model_json_schema(by_alias=True), given=True)
+        schema: dict[str, Any] = slim_schema(cls.model_json_schema(by_alias=True), given=True)
         schema.pop("description", None)
         return schema | ({"required": list(cls.required)} if cls.required else {})
 
@@ -117,7 +117,9 @@ class Arguments(ArgModelBase):
         """Validate what a client sent."""
         return cls.model_validate(
             {
-                name: _parsed(value) if name in cls._lists() else _whole(value)
+                name: _parse_list(value)
+                if name in cls._find_list_fields()
+                else _to_whole_number(value)
                 for name, value in given.items()
                 if value is not None
             }
@@ -125,12 +127,12 @@ class Arguments(ArgModelBase):
 
     @classmethod
     @cache
-    def _lists(cls) -> frozenset[str]:
+    def _find_list_fields(cls) -> frozenset[str]:
         fields = cls.model_fields.items()
         return frozenset(name for name, field in fields if "list" in str(field.annotation))
 
 
-class Metadata(FuncMetadata):
+class ToolMetadata(FuncMetadata):
     """Validates by `Arguments` alone; results are validated by the tests."""
 
     check: Callable[[Any], None] = Field(exclude=True)
@@ -147,11 +149,11 @@ class Metadata(FuncMetadata):
         }
 
 
-def _whole(value: Any) -> Any:
+def _to_whole_number(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _parsed(value: Any) -> Any:
+def _parse_list(value: Any) -> Any:
     """Return a list that was sent as its JSON, which some hosts do."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
@@ -161,32 +163,32 @@ def _parsed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-_HUGE = 99_999
+_MAX_SHOWN_LIMIT = 99_999
 _NULL = {"type": "null"}
 
 
-def slim(schema: Mapping[str, Any], *, given: bool = False) -> dict[str, Any]:
+def slim_schema(schema: Mapping[str, Any], *, given: bool = False) -> dict[str, Any]:
     """Return a schema without what costs tokens and says nothing: the keys of answers say it all.
 
     Of what is `given` null is left out: it is accepted, and means what leaving it out means.
     """
-    made: dict[str, Any] = _slim(schema, schema.get("$defs", {}), given=given)
+    made: dict[str, Any] = _slim_part(schema, schema.get("$defs", {}), given=given)
     if not given and "required" in schema:
         made["required"] = schema["required"]  # below the root the keys are there or not as said
     return made
 
 
-def _slim(schema: Any, known: Mapping[str, Any], *, given: bool) -> Any:
+def _slim_part(schema: Any, known: Mapping[str, Any], *, given: bool) -> Any:
     if isinstance(schema, list):
-        return [_slim(item, known, given=given) for item in schema]
+        return [_slim_part(item, known, given=given) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
-        return _slim(known[schema["$ref"].rpartition("/")[2]], known, given=given)
+        return _slim_part(known[schema["$ref"].rpartition("/")[2]], known, given=given)
     kept = {
-        name: {each: _slim(value, known, given=given) for each, value in part.items()}
+        name: {each: _slim_part(value, known, given=given) for each, value in part.items()}
         if name == "properties"
-        else _slim(part, known, given=given)
+        else _slim_part(part, known, given=given)
         for name, part in schema.items()
         if name != "$defs" and (given or name != "required")
         if not (name == "title" and isinstance(part, str))
@@ -210,5 +212,5 @@ def _is_checked_here(name: str, part: Any) -> bool:
     if name in ("minLength", "maxLength", "maxItems"):
         return True
     return (name, part) in (("default", None), ("minimum", 0)) or (
-        name == "maximum" and part > _HUGE
+        name == "maximum" and part > _MAX_SHOWN_LIMIT
     )

@@ -8,20 +8,20 @@ from pydantic import Field
 
 from mcp_serve import answer_size, plans, render, resolve, schemas
 from mcp_serve import arguments as given_as
-from mcp_serve.arguments import iso
-from mcp_serve.cursors import Asked
-from mcp_serve.homes import CLIENT, Home
-from mcp_serve.progress import Work
+from mcp_serve.arguments import format_time
+from mcp_serve.cursors import PagedQuery
+from mcp_serve.homes import CLIENT_NAME, ServedHome
+from mcp_serve.progress import CallContext
 from mcp_serve.redaction import redaction
-from mcp_serve.tools.spec import Spec
-from session_core import Brief, Compressed, InvalidInput, NotCompressed
+from mcp_serve.tools.spec import ToolSpec
+from session_core import CompressionResult, InvalidInput, NotCompressed, SummaryBrief
 
-_FOR_FACTS = 8_000
-_FOR_PLAN = 1_000
+_MAX_FACTS_CHARS = 8_000
+_PLAN_CHARS = 1_000
 """So many characters of an answer are for the facts, and for what stands beside the brief."""
 
 
-class CompressArguments(given_as.Home):
+class CompressArguments(given_as.ProfileArguments):
     """The arguments of `sessions_compress`."""
 
     session: given_as.ExactSession | None = None
@@ -38,18 +38,20 @@ class CompressArguments(given_as.Home):
     )
 
 
-def compress(home: Home, given: CompressArguments, asked: Asked, work: Work) -> dict[str, Any]:
+def compress_session(
+    home: ServedHome, given: CompressArguments, asked: PagedQuery, work: CallContext
+) -> dict[str, Any]:
     """Answer a plan with its brief, or apply one."""
     del asked
     if given.plan is not None:
-        return _applied(home, given.plan, given.summary, work)
+        return _apply_plan(home, given.plan, given.summary, work)
     if given.session is None:
         raise InvalidInput("give a session for a plan and a brief, or the plan to apply it")
     if given.summary is not None:
         raise InvalidInput("a summary goes with a plan; call with session first for the brief")
     try:
-        planned = home.compressor_for(work.client).plan(
-            resolve.find_exactly(home, given.session),
+        planned = home.make_compressor(work.client).plan(
+            resolve.find_exact_session(home, given.session),
             shape=given.shape,
             keep_last=given.keep_last,
             method=given.method,
@@ -57,56 +59,58 @@ def compress(home: Home, given: CompressArguments, asked: Asked, work: Work) -> 
     except NotCompressed as error:
         if error.code != "nothing_to_win":
             raise
-        why = render.one_line(home, str(error), 500) or ""
-        return _plan(None, None, 0) | {"outcome": "nothing", "warnings": [why]}
-    return _plan(planned.plan, planned.expires_at, planned.brief.messages) | {
-        "brief": _brief(planned.brief)
+        why = render.render_line(home, str(error), 500) or ""
+        return _render_plan(None, None, 0) | {"outcome": "nothing", "warnings": [why]}
+    return _render_plan(planned.plan, planned.expires_at, planned.brief.messages) | {
+        "brief": _render_brief(planned.brief)
     }
 
 
-def check(home: Home, plan: str, summary: str | None) -> None:
+def check_compression(home: ServedHome, plan: str, summary: str | None) -> None:
     """Refuse a plan that cannot be applied with a summary, or without one.
 
     Raises:
         InvalidInput: it is that of another tool, or the summary is not one that it waits for.
     """
-    plans.check_kind(home, plan, "compress")
+    plans.check_plan_kind(home, plan, "compress")
     if summary is not None and redaction.MARK in summary:
         raise InvalidInput(
             f"the summary contains {redaction.MARK!r}, which stands for a secret; "
             "write it without these marks"
         )
-    home.compressor_for(CLIENT).check(plan, summary)
+    home.make_compressor(CLIENT_NAME).check(plan, summary)
 
 
-def _applied(home: Home, plan: str, summary: str | None, work: Work) -> dict[str, Any]:
-    check(home, plan, summary)
-    home.maintenance_for(work.client).settle()
-    count = home.maintenance.planned(plan).count
-    done = home.compressor_for(work.client).apply(plan, summary, stop=work.is_cancelled)
-    work.tell(count, count)
-    return _done(plan, count, done, home.ledger.batch(done.batch).bytes)
+def _apply_plan(
+    home: ServedHome, plan: str, summary: str | None, work: CallContext
+) -> dict[str, Any]:
+    check_compression(home, plan, summary)
+    home.make_maintenance(work.client).settle()
+    count = home.maintenance.get_plan(plan).count
+    done = home.make_compressor(work.client).apply(plan, summary, stop=work.is_cancelled)
+    work.report_progress(count, count)
+    return _render_result(plan, count, done, home.ledger.get_batch(done.batch).bytes)
 
 
-def _brief(brief: Brief) -> dict[str, Any]:
+def _render_brief(brief: SummaryBrief) -> dict[str, Any]:
     said = {
         "from_id": brief.from_id,
         "to_id": brief.to_id,
         "messages": brief.messages,
         "tokens": brief.tokens,
-        "must_survive": answer_size.first(brief.must_survive, _FOR_FACTS),
+        "must_survive": answer_size.take_fitting_rows(brief.must_survive, _MAX_FACTS_CHARS),
         "target_chars": brief.target_chars,
         "digest": "",
     }
-    left = answer_size.DEFAULT - answer_size.size(said) - _FOR_PLAN
-    return said | {"digest": answer_size.cut(brief.digest, left)}
+    left = answer_size.DEFAULT_CHARS - answer_size.count_chars(said) - _PLAN_CHARS
+    return said | {"digest": answer_size.cut_text(brief.digest, left)}
 
 
-def _plan(plan: str | None, expires_at: float | None, count: int) -> dict[str, Any]:
+def _render_plan(plan: str | None, expires_at: float | None, count: int) -> dict[str, Any]:
     return {
         "outcome": "planned",
         "plan": plan,
-        "expires_at": iso(expires_at),
+        "expires_at": format_time(expires_at),
         "count": count,
         "items": [],
         "protected": [],
@@ -115,13 +119,13 @@ def _plan(plan: str | None, expires_at: float | None, count: int) -> dict[str, A
     }
 
 
-def _done(plan: str, count: int, done: Compressed, trash: int) -> dict[str, Any]:
+def _render_result(plan: str, count: int, done: CompressionResult, trash: int) -> dict[str, Any]:
     kept = done.retention
-    return _plan(plan, None, count) | {
+    return _render_plan(plan, None, count) | {
         "outcome": "applied",
         "bytes": plans.NO_BYTES | {"trash": trash},
         "shape": done.shape,
-        "session_id": render.name(done.session_id),
+        "session_id": render.render_id(done.session_id),
         "tokens_before": done.tokens_before,
         "tokens_after": done.tokens_after,
         "retention": {
@@ -135,7 +139,7 @@ def _done(plan: str, count: int, done: Compressed, trash: int) -> dict[str, Any]
     }
 
 
-SPEC = Spec(
+SPEC = ToolSpec(
     name="sessions_compress",
     title="Compress a session",
     description=(
@@ -146,10 +150,10 @@ SPEC = Spec(
         "made without a model. Nothing is lost: sessions_restore(batch) takes it back."
     ),
     arguments=CompressArguments,
-    answers=schemas.Compressed,
-    run=compress,
+    answers=schemas.CompressOutput,
+    run=compress_session,
     changes=True,
     asks="compress",
     beside_plan=("summary",),
-    check=check,
+    check=check_compression,
 )

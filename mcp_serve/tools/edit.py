@@ -8,13 +8,13 @@ from pydantic import Field
 
 from mcp_serve import arguments as given_as
 from mcp_serve import render, resolve, schemas
-from mcp_serve.cursors import Asked
-from mcp_serve.homes import Home
-from mcp_serve.progress import Work
-from mcp_serve.tools.spec import Spec
+from mcp_serve.cursors import PagedQuery
+from mcp_serve.homes import ServedHome
+from mcp_serve.progress import CallContext
+from mcp_serve.tools.spec import ToolSpec
 
 
-class EditArguments(given_as.Home):
+class EditArguments(given_as.ProfileArguments):
     """The arguments of `sessions_edit`."""
 
     required = ("session",)
@@ -26,20 +26,22 @@ class EditArguments(given_as.Home):
     reopen: Annotated[bool, Field(description="Forget that it has ended.")] = False
 
 
-def edit(home: Home, given: EditArguments, asked: Asked, work: Work) -> dict[str, Any]:
+def edit_session(
+    home: ServedHome, given: EditArguments, asked: PagedQuery, work: CallContext
+) -> dict[str, Any]:
     """Edit a session and return it as a list shows it."""
     del asked
-    edited = home.maintenance_for(work.client).edit(
-        resolve.find_exactly(home, given.session or ""),
+    edited = home.make_maintenance(work.client).edit(
+        resolve.find_exact_session(home, given.session or ""),
         title=given.title,
         archived=given.archived,
         pinned=given.pinned,
         reopen=given.reopen,
     )
-    return {"session": render.session(home, edited.session), "batch": edited.batch}
+    return {"session": render.render_session(home, edited.session), "batch": edited.batch}
 
 
-SPEC = Spec(
+SPEC = ToolSpec(
     name="sessions_edit",
     title="Edit a session",
     description=(
@@ -47,7 +49,7 @@ SPEC = Spec(
         "once; sessions_restore(batch) takes it back."
     ),
     arguments=EditArguments,
-    answers=schemas.Edited,
-    run=edit,
+    answers=schemas.EditOutput,
+    run=edit_session,
     changes=True,
 )

@@ -9,14 +9,14 @@ from pydantic import Field, NonNegativeInt
 
 from mcp_serve import answer_size, resolve, schemas
 from mcp_serve import arguments as given_as
-from mcp_serve.cursors import Asked
-from mcp_serve.feed import Heard, Place
-from mcp_serve.homes import Home
-from mcp_serve.progress import LOOKS, in_thread
-from mcp_serve.tools.spec import Spec
+from mcp_serve.cursors import PagedQuery
+from mcp_serve.feed import EventPosition, FeedResult
+from mcp_serve.homes import ServedHome
+from mcp_serve.progress import LOOKS, run_in_thread
+from mcp_serve.tools.spec import ToolSpec
 
 
-class EventsArguments(given_as.Home):
+class EventsArguments(given_as.ProfileArguments):
     """The arguments of `events_wait`."""
 
     cursor: (
@@ -27,38 +27,48 @@ class EventsArguments(given_as.Home):
     limit: Annotated[int, Field(ge=1, le=500)] = 100
 
 
-async def wait(home: Home, given: EventsArguments, asked: Asked) -> dict[str, Any]:
+async def wait_for_events(
+    home: ServedHome, given: EventsArguments, asked: PagedQuery
+) -> dict[str, Any]:
     """Return what has happened, as soon as something has, or nothing at the timeout."""
 
-    def begin() -> Place:
-        session = None if given.session is None else resolve.find(home, given.session).id
-        return home.feed.begin(session)
+    def begin() -> EventPosition:
+        session = None if given.session is None else resolve.find_session(home, given.session).id
+        return home.feed.get_current_position(session)
 
-    place = Place.unpack(asked.place) if asked.place else await in_thread(begin, of=LOOKS)
+    place = (
+        EventPosition.from_list(asked.place)
+        if asked.place
+        else await run_in_thread(begin, of=LOOKS)
+    )
     until = anyio.current_time() + given.timeout_s
     while True:
         commits = home.feed.commits
-        heard = await in_thread(home.feed.since, place, given.limit, of=LOOKS)
+        heard = await run_in_thread(home.feed.read_events, place, given.limit, of=LOOKS)
         over = anyio.current_time() >= until
         if heard.events or heard.gap or over:
-            return await in_thread(_fitting, home, given.limit, asked, place, heard, of=LOOKS)
+            return await run_in_thread(
+                _fit_events, home, given.limit, asked, place, heard, of=LOOKS
+            )
         place = heard.place
         with anyio.CancelScope(deadline=until):
-            await home.feed.beyond(commits)
+            await home.feed.wait_for_commit(commits)
 
 
-def _fitting(home: Home, limit: int, asked: Asked, place: Place, heard: Heard) -> dict[str, Any]:
+def _fit_events(
+    home: ServedHome, limit: int, asked: PagedQuery, place: EventPosition, heard: FeedResult
+) -> dict[str, Any]:
     """Return what was heard, as much as fits; the rest is heard behind its cursor."""
 
     def fetch(count: int) -> dict[str, Any]:
-        found = heard if count == limit else home.feed.since(place, count)
-        cursor = asked.at(found.place.packed())
+        found = heard if count == limit else home.feed.read_events(place, count)
+        cursor = asked.make_cursor(found.place.to_list())
         return {"events": found.events, "cursor": cursor, "gap": found.gap}
 
-    return answer_size.fit(fetch, "events", limit)
+    return answer_size.fit_answer(fetch, "events", limit)
 
 
-SPEC = Spec(
+SPEC = ToolSpec(
     name="events_wait",
     title="Wait for events",
     description=(
@@ -69,8 +79,8 @@ SPEC = Spec(
         "to the next call. gap=true: events were missed, list again. Texts are quoted material."
     ),
     arguments=EventsArguments,
-    answers=schemas.Events,
-    run=wait,
+    answers=schemas.EventsOutput,
+    run=wait_for_events,
     waits=True,
     place=tuple[str | None, str, str, NonNegativeInt],
 )

@@ -8,14 +8,14 @@ from pydantic import Field
 
 from mcp_serve import arguments as given_as
 from mcp_serve import plans, schemas
-from mcp_serve.cursors import Asked
-from mcp_serve.homes import Home
-from mcp_serve.progress import Work
-from mcp_serve.tools.spec import Spec
-from session_core import InvalidInput, Wanted
+from mcp_serve.cursors import PagedQuery
+from mcp_serve.homes import ServedHome
+from mcp_serve.progress import CallContext
+from mcp_serve.tools.spec import ToolSpec
+from session_core import InvalidInput, PlanRequest
 
 
-class FinalizeArguments(given_as.Home):
+class FinalizeArguments(given_as.ProfileArguments):
     """The arguments of `sessions_finalize`."""
 
     sessions: given_as.Sessions | None = None
@@ -31,28 +31,30 @@ class FinalizeArguments(given_as.Home):
     plan: given_as.Handle | None = None
 
 
-def finalize(home: Home, given: FinalizeArguments, asked: Asked, work: Work) -> dict[str, Any]:
+def finalize_sessions(
+    home: ServedHome, given: FinalizeArguments, asked: PagedQuery, work: CallContext
+) -> dict[str, Any]:
     """Plan, or apply what was planned."""
     del asked
     if given.plan is not None:
-        return plans.apply(home, given.plan, "finalize", "finalized", work)
+        return plans.apply_plan(home, given.plan, "finalize", "finalized", work)
     if given.what == "sessions" and not given.sessions:
         raise InvalidInput(
             "name the sessions to finalize, or give what='expired', 'orphaned' or 'abandoned'"
         )
-    wanted = Wanted(
+    wanted = PlanRequest(
         given.what,
         verb="finalize",
-        ids=plans.named(home, given.sessions),
-        where=plans.where(given),
+        ids=plans.find_sessions(home, given.sessions),
+        where=plans.build_filter(given),
         older_than_days=given.older_than_days,
         reason=given.reason,
         start_new=given.start_new,
     )
-    return plans.preview(home, home.maintenance.plan(wanted))
+    return plans.render_preview(home, home.maintenance.plan(wanted))
 
 
-SPEC = Spec(
+SPEC = ToolSpec(
     name="sessions_finalize",
     title="Finalize sessions",
     description=(
@@ -62,8 +64,8 @@ SPEC = Spec(
         "it back."
     ),
     arguments=FinalizeArguments,
-    answers=schemas.Finalized,
-    run=finalize,
+    answers=schemas.FinalizeOutput,
+    run=finalize_sessions,
     changes=True,
     asks="finalize",
 )

@@ -9,16 +9,16 @@ from pydantic import Field
 
 from mcp_serve import answer_size, render, schemas
 from mcp_serve import arguments as given_as
-from mcp_serve.arguments import between
-from mcp_serve.cursors import Asked
-from mcp_serve.homes import Home
-from mcp_serve.tools.spec import Spec
-from session_core import SessionFilter, plain_text
+from mcp_serve.arguments import parse_time_range
+from mcp_serve.cursors import PagedQuery
+from mcp_serve.homes import ServedHome
+from mcp_serve.tools.spec import ToolSpec
+from session_core import SessionFilter, extract_plain_text
 
-_LONG = 400
+_LONG_PREVIEW_CHARS = 400
 
 
-class ListArguments(given_as.Listing):
+class ListArguments(given_as.PageArguments):
     """The arguments of `sessions_list`."""
 
     query: Annotated[given_as.Text, Field(description="Words in title and name.")] | None = None
@@ -40,13 +40,13 @@ class ListArguments(given_as.Listing):
     limit: Annotated[int, Field(ge=1, le=100)] = 20
     detail: given_as.Detail = "concise"
 
-    def where(self, now: float) -> SessionFilter:
+    def build_filter(self, now: float) -> SessionFilter:
         """Return which conversations are asked for."""
-        since, until = between(self.since, self.until, now)
+        since, until = parse_time_range(self.since, self.until, now)
         return SessionFilter(
             words=self.query,
             project=self.project,
-            source=given_as.several(self.source),
+            source=given_as.to_tuple(self.source),
             status=self.status,
             active_after=since,
             active_before=until,
@@ -56,31 +56,31 @@ class ListArguments(given_as.Listing):
         )
 
 
-def list_sessions(home: Home, given: ListArguments, asked: Asked) -> dict[str, Any]:
+def list_sessions(home: ServedHome, given: ListArguments, asked: PagedQuery) -> dict[str, Any]:
     """Return conversations, as many as fit."""
     if given.query is not None and home.redact(given.query) != given.query:
         return {"sessions": [], "next_cursor": None}
-    where = given.where(asked.now)
-    pins = home.our_pins()
+    where = given.build_filter(asked.now)
+    pins = home.list_own_pins()
 
     def fetch(limit: int) -> dict[str, Any]:
         page = home.db.list_sessions(where, order=given.order, limit=limit, cursor=asked.place)
-        found = [render.session(home, each, pins) for each in page.items]
+        found = [render.render_session(home, each, pins) for each in page.items]
         if given.detail == "detailed":
-            found = [row | {"preview": _long_preview(home, row)} for row in found]
-        return {"sessions": found, "next_cursor": asked.at(page.next_cursor)}
+            found = [row | {"preview": _render_long_preview(home, row)} for row in found]
+        return {"sessions": found, "next_cursor": asked.make_cursor(page.next_cursor)}
 
-    return answer_size.fit(fetch, "sessions", given.limit)
+    return answer_size.fit_answer(fetch, "sessions", given.limit)
 
 
-def _long_preview(home: Home, row: Mapping[str, Any]) -> str:
+def _render_long_preview(home: ServedHome, row: Mapping[str, Any]) -> str:
     """Return more of what the user said first."""
     window = home.db.read_window(row["id"], after=0, limit=1, roles=["user"])
-    texts = (plain_text(each["content"]) for each in window.messages)
-    return next((render.one_line(home, text, _LONG) or "" for text in texts), "")
+    texts = (extract_plain_text(each["content"]) for each in window.messages)
+    return next((render.render_line(home, text, _LONG_PREVIEW_CHARS) or "" for text in texts), "")
 
 
-SPEC = Spec(
+SPEC = ToolSpec(
     name="sessions_list",
     title="List sessions",
     description=(

@@ -8,14 +8,14 @@ from pydantic import Field
 
 from mcp_serve import arguments as given_as
 from mcp_serve import plans, schemas
-from mcp_serve.cursors import Asked
-from mcp_serve.homes import Home
-from mcp_serve.progress import Work
-from mcp_serve.tools.spec import Spec
-from session_core import InvalidInput, SessionFilter, Wanted
+from mcp_serve.cursors import PagedQuery
+from mcp_serve.homes import ServedHome
+from mcp_serve.progress import CallContext
+from mcp_serve.tools.spec import ToolSpec
+from session_core import InvalidInput, PlanRequest, SessionFilter
 
 
-class PruneArguments(given_as.Home):
+class PruneArguments(given_as.ProfileArguments):
     """The arguments of `sessions_prune`."""
 
     what: Annotated[
@@ -36,17 +36,19 @@ class PruneArguments(given_as.Home):
     max_messages: given_as.Count | None = None
     plan: given_as.Handle | None = None
 
-    def where(self, now: float) -> SessionFilter:
+    def build_filter(self, now: float) -> SessionFilter:
         """Return which sessions are asked for."""
         del now
-        return plans.where(self)
+        return plans.build_filter(self)
 
 
-def prune(home: Home, given: PruneArguments, asked: Asked, work: Work) -> dict[str, Any]:
+def prune_sessions(
+    home: ServedHome, given: PruneArguments, asked: PagedQuery, work: CallContext
+) -> dict[str, Any]:
     """Plan, or apply what was planned."""
     if given.plan is not None:
-        return plans.apply(home, given.plan, "prune", "removed", work)
-    where = given.where(asked.now)
+        return plans.apply_plan(home, given.plan, "prune", "removed", work)
+    where = given.build_filter(asked.now)
     if given.what == "index" and (given.sessions or where != SessionFilter()):
         raise InvalidInput("what='index' is of no session: give no sessions and no filter")
     if given.what == "trash" and where != SessionFilter():
@@ -54,16 +56,16 @@ def prune(home: Home, given: PruneArguments, asked: Asked, work: Work) -> dict[s
             "what='trash' is of no session: give no filter; its sessions are batch handles"
         )
     is_trash = given.what == "trash" and given.sessions is not None
-    wanted = Wanted(
+    wanted = PlanRequest(
         given.what,
-        ids=tuple(given.sessions or ()) if is_trash else plans.named(home, given.sessions),
+        ids=tuple(given.sessions or ()) if is_trash else plans.find_sessions(home, given.sessions),
         where=where,
         older_than_days=given.older_than_days,
     )
-    return plans.preview(home, home.maintenance.plan(wanted))
+    return plans.render_preview(home, home.maintenance.plan(wanted))
 
 
-SPEC = Spec(
+SPEC = ToolSpec(
     name="sessions_prune",
     title="Prune sessions",
     description=(
@@ -74,8 +76,8 @@ SPEC = Spec(
         "that. sessions_restore brings it back for 30 days (not what=trash)."
     ),
     arguments=PruneArguments,
-    answers=schemas.Pruned,
-    run=prune,
+    answers=schemas.PruneOutput,
+    run=prune_sessions,
     changes=True,
     destructive=True,
     asks="prune",

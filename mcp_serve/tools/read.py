@@ -15,40 +15,40 @@ from pydantic import Field, NonNegativeInt, model_validator
 
 from mcp_serve import answer_size, render, resolve, schemas
 from mcp_serve import arguments as given_as
-from mcp_serve.cursors import Asked
-from mcp_serve.homes import Home
-from mcp_serve.render import said, shorten
-from mcp_serve.tools.spec import Spec
+from mcp_serve.cursors import PagedQuery
+from mcp_serve.homes import ServedHome
+from mcp_serve.render import drop_empty, shorten_text
+from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput, MessageRow, NotFound
 
 if TYPE_CHECKING:
-    from mcp_serve.homes import Home
+    from mcp_serve.homes import ServedHome
 
 
-Way = Literal["back", "on"]
+Direction = Literal["back", "on"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReadPosition:
     """Where a page begins: a session, which way, from which message, how far inside of it."""
 
     session: str
-    way: Way
+    way: Direction
     edge: int | None = None
     """Messages before or after this id, exclusive."""
     inside: int = 0
     """So many characters of the message at the edge were shown already; it comes first."""
 
-    def packed(self) -> list[Any]:
+    def to_list(self) -> list[Any]:
         """Return it as JSON."""
         return [self.session, self.way, self.edge, self.inside]
 
 
 @dataclass(slots=True)
-class Filling:
+class PageBuilder:
     """A page that is being filled."""
 
-    home: Home
+    home: ServedHome
     given: ReadArguments
     room: int
     read_id: str
@@ -56,42 +56,44 @@ class Filling:
     cut_inside: int | None = None
     """How far the last message was shown, where it was cut."""
 
-    def add(self, row: MessageRow, inside: int = 0) -> bool:
+    def add_message(self, row: MessageRow, inside: int = 0) -> bool:
         """Add a message, or as much of it as fits into an empty page; say whether it is whole."""
-        text, hidden = render.shown(self.home, row, whole=self.given.detail == "detailed")
+        text, hidden = render.render_text(self.home, row, whole=self.given.detail == "detailed")
         other = row["session_id"] if row["session_id"] != self.read_id else None
         rest = text[inside:]
-        whole = render.message(self.home, row, rest, hidden, other)
-        if (taken := answer_size.size(whole) + 1) <= self.room:
+        whole = render.render_message(self.home, row, rest, hidden, other)
+        if (taken := answer_size.count_chars(whole) + 1) <= self.room:
             self.room -= taken
             self.messages.append(whole)
             return True
         if self.messages:
             return False
-        bare = answer_size.size(render.message(self.home, row, "", 9_999_999_999, other))
-        shown = answer_size.cut(rest, self.room - bare - 1)
+        bare = answer_size.count_chars(
+            render.render_message(self.home, row, "", 9_999_999_999, other)
+        )
+        shown = answer_size.cut_text(rest, self.room - bare - 1)
         self.room = 0
         if shown == rest:  # the little that is left of it is shown in any case
             self.messages.append(whole)
             return True
         left = len(rest) - len(shown) + hidden
-        self.messages.append(render.message(self.home, row, shown, left, other))
+        self.messages.append(render.render_message(self.home, row, shown, left, other))
         self.cut_inside = inside + len(shown)
         return False
 
 
-def fill(
-    home: Home, given: ReadArguments, place: Place, filling: Filling
-) -> tuple[Place | None, Place | None]:
+def fill_page(
+    home: ServedHome, given: ReadArguments, place: ReadPosition, filling: PageBuilder
+) -> tuple[ReadPosition | None, ReadPosition | None]:
     """Fill a page and return the places behind and before it."""
     if given.around is not None and place.edge is None:
-        return _fill_around(home, given, place, filling)
+        return _fill_around_message(home, given, place, filling)
     if place.inside and place.edge is not None:
         row = home.db.get_message(place.edge)
         if row is None:
             raise NotFound("the message of this cursor is gone; read the session again")
-        if not filling.add(row, place.inside):
-            return _behind(place, filling, place.edge), None
+        if not filling.add_message(row, place.inside):
+            return _get_next_position(place, filling, place.edge), None
     count = given.limit - len(filling.messages)
     edges = {"before" if place.way == "back" else "after": place.edge}
     if place.way == "on" and place.edge is None:
@@ -102,44 +104,46 @@ def fill(
     found = window.messages if place.way == "on" else window.messages[::-1]
     last = place.edge
     for row in found[:count]:
-        if not filling.add(row):
-            return _behind(place, filling, last), _back_to(place, window)
+        if not filling.add_message(row):
+            return _get_next_position(place, filling, last), _get_previous_position(place, window)
         last = row["id"]
     more = window.more_before if place.way == "back" else window.more_after
     if more or len(found) > count:
-        return Place(place.session, place.way, last), _back_to(place, window)
-    return _into_parent(home, given, place), _back_to(place, window)
+        return ReadPosition(place.session, place.way, last), _get_previous_position(place, window)
+    return _get_parent_position(home, given, place), _get_previous_position(place, window)
 
 
-def _behind(place: Place, filling: Filling, last: int | None) -> Place:
+def _get_next_position(place: ReadPosition, filling: PageBuilder, last: int | None) -> ReadPosition:
     """Return where a page goes on that had no room for a message."""
     if filling.cut_inside is None:
-        return Place(place.session, place.way, last)
-    return Place(place.session, place.way, filling.messages[-1]["id"], filling.cut_inside)
+        return ReadPosition(place.session, place.way, last)
+    return ReadPosition(place.session, place.way, filling.messages[-1]["id"], filling.cut_inside)
 
 
-def _back_to(place: Place, window: Any) -> Place | None:
+def _get_previous_position(place: ReadPosition, window: Any) -> ReadPosition | None:
     """Return the place that leads the other way, where there is something."""
     if place.way == "back":
         there = window.more_after and window.messages
-        return Place(place.session, "on", window.messages[-1]["id"]) if there else None
+        return ReadPosition(place.session, "on", window.messages[-1]["id"]) if there else None
     there = window.more_before and window.messages
-    return Place(place.session, "back", window.messages[0]["id"]) if there else None
+    return ReadPosition(place.session, "back", window.messages[0]["id"]) if there else None
 
 
-def _into_parent(home: Home, given: ReadArguments, place: Place) -> Place | None:
+def _get_parent_position(
+    home: ServedHome, given: ReadArguments, place: ReadPosition
+) -> ReadPosition | None:
     if given.view != "full" or place.way != "back":
         return None
-    if home.db.link_kind(place.session) != "continuation":
+    if home.db.get_link_kind(place.session) != "continuation":
         return None
     row = home.db.get_session(place.session)
     parent = row["parent_session_id"] if row else None
-    return Place(parent, "back") if parent and home.db.get_session(parent) else None
+    return ReadPosition(parent, "back") if parent and home.db.get_session(parent) else None
 
 
-def _fill_around(
-    home: Home, given: ReadArguments, place: Place, filling: Filling
-) -> tuple[Place | None, Place | None]:
+def _fill_around_message(
+    home: ServedHome, given: ReadArguments, place: ReadPosition, filling: PageBuilder
+) -> tuple[ReadPosition | None, ReadPosition | None]:
     """Fill a page from its centre outwards; behind it is what is newer."""
     _check_centre(home, place.session, given.around)
     window = home.db.read_window(
@@ -154,21 +158,21 @@ def _fill_around(
     while first > 0 or last < len(messages) - 1:
         turn_back = (turn_back or last == len(messages) - 1) and first > 0
         at = first - 1 if turn_back else last + 1
-        if not filling.add(messages[at]):
+        if not filling.add_message(messages[at]):
             break
         first, last = (at, last) if turn_back else (first, at)
         turn_back = not turn_back
     if not messages:
         return None, None
     older, newer = first > 0 or window.more_before, last + 1 < len(messages) or window.more_after
-    back = Place(place.session, "back", messages[first]["id"]) if older else None
+    back = ReadPosition(place.session, "back", messages[first]["id"]) if older else None
     if filling.cut_inside is not None:
         edge = filling.messages[0]["id"]
-        return Place(place.session, "on", edge, filling.cut_inside), back
-    return Place(place.session, "on", messages[last]["id"]) if newer else None, back
+        return ReadPosition(place.session, "on", edge, filling.cut_inside), back
+    return ReadPosition(place.session, "on", messages[last]["id"]) if newer else None, back
 
 
-def _check_centre(home: Home, session_id: str, message_id: int | None) -> None:
+def _check_centre(home: ServedHome, session_id: str, message_id: int | None) -> None:
     """Say in which session a message is that is not in this one.
 
     Raises:
@@ -184,17 +188,17 @@ def _check_centre(home: Home, session_id: str, message_id: int | None) -> None:
         )
 
 
-_LEAST_ROOM = 400
+_MIN_ROOM = 400
 """Where there is less for messages, the row of the session says only what is needed."""
 
-_FAR = 2**40
+_LONG_ID = 2**40
 """No place that is longer to write is likely; where one is, the page is filled once more."""
 
-_TRIES = 3
-_STEP = 500
+_MAX_TRIES = 3
+_ROOM_STEP = 500
 
 
-class ReadArguments(given_as.Listing):
+class ReadArguments(given_as.PageArguments):
     """The arguments of `sessions_read`."""
 
     required = ("session",)
@@ -207,58 +211,67 @@ class ReadArguments(given_as.Listing):
     view: Annotated[
         Literal["live", "full"], Field(description="full: compacted rows and the parent too.")
     ] = "live"
-    max_chars: given_as.MaxChars = answer_size.DEFAULT
+    max_chars: given_as.MaxChars = answer_size.DEFAULT_CHARS
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     detail: Annotated[
         Literal["concise", "detailed"], Field(description="detailed: tool rows whole.")
     ] = "concise"
 
     @model_validator(mode="after")
-    def _one_place(self) -> ReadArguments:
+    def _check_one_position(self) -> ReadArguments:
         if sum(each is not None for each in (self.before, self.after, self.around)) > 1:
             raise ValueError("give at most one of before, after and around")
         return self
 
 
-def read(home: Home, given: ReadArguments, asked: Asked) -> dict[str, Any]:
+def read_session(home: ServedHome, given: ReadArguments, asked: PagedQuery) -> dict[str, Any]:
     """Return a window of messages that fits.
 
     Raises:
         InvalidInput: nothing would, since what stands beside the messages takes all of it.
     """
-    given, asked = _with_centre(home, given, asked)
-    place = _place(home, given, asked)
+    given, asked = _include_compacted(home, given, asked)
+    place = _get_position(home, given, asked)
     of = place.session if asked.place is None else asked.place[0]
 
-    def page(row: dict[str, Any], filling: Filling, *places: Place | None) -> dict[str, Any]:
-        following, previous = (to and asked.at([of, to.packed()]) for to in places)
+    def page(
+        row: dict[str, Any], filling: PageBuilder, *places: ReadPosition | None
+    ) -> dict[str, Any]:
+        following, previous = (to and asked.make_cursor([of, to.to_list()]) for to in places)
         return {
             "session": row,
             "messages": sorted(filling.messages, key=lambda message: message["id"]),
             "next_cursor": following,
-            **said(prev_cursor=previous),
+            **drop_empty(prev_cursor=previous),
         }
 
-    row, far = session_row(home, of), Place(place.session, place.way, _FAR, _FAR)
-    room = given.max_chars - answer_size.size(page(row, Filling(home, given, 0, of), far, far))
-    if room < _LEAST_ROOM:
-        room -= answer_size.size(_bare(row)) - answer_size.size(row)
-        row = _bare(row)
-    for _ in range(_TRIES):
-        filling = Filling(home, given, room, of)
-        found = page(row, filling, *fill(home, given, place, filling))
-        over = answer_size.size(found) - given.max_chars
+    row, far = (
+        render_session_row(home, of),
+        ReadPosition(place.session, place.way, _LONG_ID, _LONG_ID),
+    )
+    room = given.max_chars - answer_size.count_chars(
+        page(row, PageBuilder(home, given, 0, of), far, far)
+    )
+    if room < _MIN_ROOM:
+        room -= answer_size.count_chars(_shorten_row(row)) - answer_size.count_chars(row)
+        row = _shorten_row(row)
+    for _ in range(_MAX_TRIES):
+        filling = PageBuilder(home, given, room, of)
+        found = page(row, filling, *fill_page(home, given, place, filling))
+        over = answer_size.count_chars(found) - given.max_chars
         if over <= 0:
             return found
         room -= over
-    wanted = (answer_size.size(found) // _STEP + 2) * _STEP
+    wanted = (answer_size.count_chars(found) // _ROOM_STEP + 2) * _ROOM_STEP
     raise InvalidInput(
         f"max_chars {given.max_chars} has no room for a message of this session beside its id and "
-        f"cursors; pass max_chars={min(wanted, answer_size.MOST)}"
+        f"cursors; pass max_chars={min(wanted, answer_size.MAX_CHARS)}"
     )
 
 
-def _with_centre(home: Home, given: ReadArguments, asked: Asked) -> tuple[ReadArguments, Asked]:
+def _include_compacted(
+    home: ServedHome, given: ReadArguments, asked: PagedQuery
+) -> tuple[ReadArguments, PagedQuery]:
     """Return what is asked of a read around a message so that it is seen.
 
     A search finds what was compressed as well, and whoever reads on at it need not know that.
@@ -270,34 +283,34 @@ def _with_centre(home: Home, given: ReadArguments, asked: Asked) -> tuple[ReadAr
     return given.model_copy(update=full), replace(asked, query={**asked.query, **full})
 
 
-def _bare(row: dict[str, Any]) -> dict[str, Any]:
+def _shorten_row(row: dict[str, Any]) -> dict[str, Any]:
     """Return the row of a session without what a list says as well."""
-    short = {"title": row["title"] and shorten(row["title"], 40), "preview": ""}
+    short = {"title": row["title"] and shorten_text(row["title"], 40), "preview": ""}
     return {name: value for name, value in row.items() if name != "project"} | short
 
 
-def _place(home: Home, given: ReadArguments, asked: Asked) -> Place:
+def _get_position(home: ServedHome, given: ReadArguments, asked: PagedQuery) -> ReadPosition:
     if asked.place is not None:
         _, (session, way, edge, inside) = asked.place
-        return Place(session, way, edge, inside)
-    named = resolve.find(home, given.session or "").id
+        return ReadPosition(session, way, edge, inside)
+    named = resolve.find_session(home, given.session or "").id
     if given.after is not None:
-        return Place(named, "on", given.after)
-    return Place(named, "back", given.before)
+        return ReadPosition(named, "on", given.after)
+    return ReadPosition(named, "back", given.before)
 
 
-def session_row(home: Home, session_id: str) -> dict[str, Any]:
+def render_session_row(home: ServedHome, session_id: str) -> dict[str, Any]:
     """Return the row of the session that is read, with what it goes on from and into."""
-    row = render.session(home, home.db.summarize(session_id), home.our_pins())
+    row = render.render_session(home, home.db.summarize_session(session_id), home.list_own_pins())
     lineage = home.db.get_compression_lineage(session_id)
     at = lineage.index(session_id) if session_id in lineage else 0
-    return row | said(
-        continues=render.name(lineage[at - 1]) if at > 0 else None,
-        continued_by=render.name(lineage[at + 1]) if at + 1 < len(lineage) else None,
+    return row | drop_empty(
+        continues=render.render_id(lineage[at - 1]) if at > 0 else None,
+        continued_by=render.render_id(lineage[at + 1]) if at + 1 < len(lineage) else None,
     )
 
 
-SPEC = Spec(
+SPEC = ToolSpec(
     name="sessions_read",
     title="Read a session",
     description=(
@@ -309,6 +322,6 @@ SPEC = Spec(
     ),
     arguments=ReadArguments,
     answers=schemas.MessagesPage,
-    run=read,
-    place=tuple[str, tuple[str, Way, given_as.MessageId | None, NonNegativeInt]],
+    run=read_session,
+    place=tuple[str, tuple[str, Direction, given_as.MessageId | None, NonNegativeInt]],
 )

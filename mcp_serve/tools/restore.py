@@ -9,16 +9,16 @@ from pydantic import Field
 
 from mcp_serve import answer_size, plans, render, schemas
 from mcp_serve import arguments as given_as
-from mcp_serve.arguments import iso
-from mcp_serve.cursors import Asked
-from mcp_serve.homes import Home
-from mcp_serve.progress import Work
-from mcp_serve.render import said
-from mcp_serve.tools.spec import Spec
-from session_core import Applied, InvalidInput, Preview, Restored, Undone, UndoPlanned
+from mcp_serve.arguments import format_time
+from mcp_serve.cursors import PagedQuery
+from mcp_serve.homes import ServedHome
+from mcp_serve.progress import CallContext
+from mcp_serve.render import drop_empty
+from mcp_serve.tools.spec import ToolSpec
+from session_core import ApplyResult, InvalidInput, PlanPreview, RestoreResult, UndoPlan, UndoResult
 
 
-class RestoreArguments(given_as.Listing):
+class RestoreArguments(given_as.PageArguments):
     """The arguments of `sessions_restore`."""
 
     batch: Annotated[str, Field(max_length=100, description="Undo this one.")] | None = None
@@ -26,73 +26,77 @@ class RestoreArguments(given_as.Listing):
     limit: Annotated[int, Field(ge=1, le=100)] = 20
 
 
-def restore(home: Home, given: RestoreArguments, asked: Asked, work: Work) -> dict[str, Any]:
+def restore_changes(
+    home: ServedHome, given: RestoreArguments, asked: PagedQuery, work: CallContext
+) -> dict[str, Any]:
     """List what can be undone, or undo it."""
     if given.plan is not None:
-        plans.check_kind(home, given.plan, "undo")
-        return _applied(home, given.plan, work)
+        plans.check_plan_kind(home, given.plan, "undo")
+        return _apply_plan(home, given.plan, work)
     if given.batch is None:
-        return answer_size.fit(lambda limit: _batches(home, limit, asked), "batches", given.limit)
+        return answer_size.fit_answer(
+            lambda limit: _list_batches(home, limit, asked), "batches", given.limit
+        )
     if given.cursor is not None:
         raise InvalidInput("give a batch or a cursor, not both")
-    return _restored(home, given.batch, work)
+    return _restore_batch(home, given.batch, work)
 
 
-def _applied(home: Home, plan: str, work: Work) -> dict[str, Any]:
+def _apply_plan(home: ServedHome, plan: str, work: CallContext) -> dict[str, Any]:
     """Take back what is planned; the removal of an import has a batch of its own."""
-    found = plans.run(home, plan, work)
-    if isinstance(found, Applied):
-        return plans.applied(home, found, "restored", count=found.removed)
-    return _undone(home, found, plan=plan)
+    found = plans.run_plan(home, plan, work)
+    if isinstance(found, ApplyResult):
+        return plans.render_applied(home, found, "restored", count=found.removed)
+    return _render_undone(home, found, plan=plan)
 
 
-def _restored(home: Home, batch: str, work: Work) -> dict[str, Any]:
+def _restore_batch(home: ServedHome, batch: str, work: CallContext) -> dict[str, Any]:
     total = 0
 
-    def tell(done: Restored) -> None:
+    def tell(done: RestoreResult) -> None:
         nonlocal total
         total = max(total, done.remaining + 1)
-        work.tell(total - done.remaining, total)
+        work.report_progress(total - done.remaining, total)
 
-    goes_on = any(step.undone_at is not None for step in home.ledger.steps(batch))
-    found = home.maintenance_for(work.client).restore(batch, progress=tell, stop=work.is_cancelled)
-    if isinstance(found, UndoPlanned):
-        found = home.maintenance.planned(found.plan)
-    if isinstance(found, Preview):
-        return plans.preview(home, found)
-    if isinstance(found, Undone):
-        return _undone(home, found, batch=batch)
+    goes_on = any(step.undone_at is not None for step in home.ledger.list_steps(batch))
+    found = home.make_maintenance(work.client).restore(batch, progress=tell, stop=work.is_cancelled)
+    if isinstance(found, UndoPlan):
+        found = home.maintenance.get_plan(found.plan)
+    if isinstance(found, PlanPreview):
+        return plans.render_preview(home, found)
+    if isinstance(found, UndoResult):
+        return _render_undone(home, found, batch=batch)
     tell(found)
-    return _said(
+    return _render_result(
         outcome=found.outcome,
         restored=found.restored,
-        skipped=plans.skipped(home, [(each.what, each.why) for each in found.unfit]),
+        skipped=plans.render_skipped(home, [(each.what, each.why) for each in found.unfit]),
         remaining=found.remaining,
         batch=found.batch,
         bytes=asdict(found.bytes),
-        warnings=[plans.WENT_ON] if goes_on else [],
+        warnings=[plans.RESUMED_NOTE] if goes_on else [],
     )
 
 
-def _batches(home: Home, limit: int, asked: Asked) -> dict[str, Any]:
+def _list_batches(home: ServedHome, limit: int, asked: PagedQuery) -> dict[str, Any]:
     page = home.maintenance.batches(limit, asked.place, undone=False)
     listed = [
         {
             "batch": each.id,
-            "at": iso(each.at),
-            "tool": render.one_line(home, each.what) or "",
+            "at": format_time(each.at),
+            "tool": render.render_line(home, each.what) or "",
             "count": each.count,
-            "expires_at": iso(each.expires_at),
-            **said(profile=home.profile),
+            "expires_at": format_time(each.expires_at),
+            **drop_empty(profile=home.profile),
         }
         for each in page.items
     ]
-    return {"batches": listed, "next_cursor": asked.at(page.next_cursor)}
+    return {"batches": listed, "next_cursor": asked.make_cursor(page.next_cursor)}
 
 
-def _undone(home: Home, found: Any, **which: str) -> dict[str, Any]:
-    title = render.one_line(home, found.lost_title)
-    return _said(
+def _render_undone(home: ServedHome, found: Any, **which: str) -> dict[str, Any]:
+    title = render.render_line(home, found.lost_title)
+    return _render_result(
         outcome="applied",
         restored=found.restored,
         skipped=[],
@@ -102,7 +106,7 @@ def _undone(home: Home, found: Any, **which: str) -> dict[str, Any]:
     )
 
 
-def _said(**fields: Any) -> dict[str, Any]:
+def _render_result(**fields: Any) -> dict[str, Any]:
     return {
         "plan": None,
         "expires_at": None,
@@ -115,7 +119,7 @@ def _said(**fields: Any) -> dict[str, Any]:
     }
 
 
-SPEC = Spec(
+SPEC = ToolSpec(
     name="sessions_restore",
     title="Restore",
     description=(
@@ -124,8 +128,8 @@ SPEC = Spec(
         "since, it answers a plan that says so, and a call with plan does it."
     ),
     arguments=RestoreArguments,
-    answers=schemas.Restored,
-    run=restore,
+    answers=schemas.RestoreOutput,
+    run=restore_changes,
     changes=True,
     destructive=True,
     asks="undo",

@@ -8,20 +8,20 @@ from pydantic import Field
 
 from mcp_serve import answer_size, render, resolve, schemas
 from mcp_serve import arguments as given_as
-from mcp_serve.arguments import between, iso
-from mcp_serve.cursors import Asked
-from mcp_serve.homes import Home
+from mcp_serve.arguments import format_time, parse_time_range
+from mcp_serve.cursors import PagedQuery
+from mcp_serve.homes import ServedHome
 from mcp_serve.redaction import redaction
-from mcp_serve.redaction.messages import text_of
-from mcp_serve.render import plain
-from mcp_serve.tools.spec import Spec
-from session_core import Hit, MessageRow
+from mcp_serve.redaction.messages import flatten_message
+from mcp_serve.render import to_plain_line
+from mcp_serve.tools.spec import ToolSpec
+from session_core import MessageRow, SearchHit
 
-_AROUND = 250
+_CONTEXT_CHARS = 250
 _ELLIPSIS = "…"
 
 
-class SearchArguments(given_as.Listing):
+class SearchArguments(given_as.PageArguments):
     """The arguments of `sessions_search`."""
 
     required = ("query",)
@@ -47,13 +47,13 @@ class SearchArguments(given_as.Listing):
     detail: given_as.Detail = "concise"
 
 
-def search(home: Home, given: SearchArguments, asked: Asked) -> dict[str, Any]:
+def search_messages(home: ServedHome, given: SearchArguments, asked: PagedQuery) -> dict[str, Any]:
     """Return found messages, as many as fit."""
     query = given.query or ""
     if home.redact(query) != query:
         return {"hits": [], "matched": "all", "searched_back_to": None, "next_cursor": None}
-    session = None if given.session is None else resolve.find(home, given.session).id
-    since, until = between(given.since, given.until, asked.now)
+    session = None if given.session is None else resolve.find_session(home, given.session).id
+    since, until = parse_time_range(given.since, given.until, asked.now)
 
     def fetch(limit: int) -> dict[str, Any]:
         found = home.db.search(
@@ -61,7 +61,7 @@ def search(home: Home, given: SearchArguments, asked: Asked) -> dict[str, Any]:
             mode=given.mode,
             per=given.per,
             session=session,
-            source=given_as.several(given.source),
+            source=given_as.to_tuple(given.source),
             project=given.project,
             roles=given.roles,
             status=given.status,
@@ -70,32 +70,38 @@ def search(home: Home, given: SearchArguments, asked: Asked) -> dict[str, Any]:
             limit=limit,
             cursor=asked.place,
         )
-        more = _AROUND if given.detail == "detailed" else 0
+        more = _CONTEXT_CHARS if given.detail == "detailed" else 0
         whole = home.db.find_messages([each.message_id for each in found.hits])
         return {
             "hits": [
-                render.hit(home, each, _snippet(home, each, whole.get(each.message_id), more))
+                render.render_hit(
+                    home, each, _render_snippet(home, each, whole.get(each.message_id), more)
+                )
                 for each in found.hits
             ],
             "matched": found.matched,
-            "searched_back_to": iso(found.searched_back_to),
-            "next_cursor": asked.at(found.next_cursor),
+            "searched_back_to": format_time(found.searched_back_to),
+            "next_cursor": asked.make_cursor(found.next_cursor),
         }
 
-    return answer_size.fit(fetch, "hits", given.limit)
+    return answer_size.fit_answer(fetch, "hits", given.limit)
 
 
-def _snippet(home: Home, hit: Hit, row: MessageRow | None, more: int) -> str:
+def _render_snippet(home: ServedHome, hit: SearchHit, row: MessageRow | None, more: int) -> str:
     """Return the piece of a message that was found, with `more` around it, and no secret.
 
     The library cut it before anything was taken out, so it is cut again, out of the whole text.
     """
-    whole, secret = text_of(row) if row else ("", [])
+    whole, secret = flatten_message(row) if row else ("", [])
     taken = secret if home.redacts else []
     piece = hit.snippet.strip(_ELLIPSIS)
     at = whole.find(piece) if piece else -1
     if at < 0:
-        return f"{redaction.MARK}]" if taken else plain(home.redact(_without_halves(hit.snippet)))
+        return (
+            f"{redaction.MARK}]"
+            if taken
+            else to_plain_line(home.redact(_drop_partial_words(hit.snippet)))
+        )
     begin, end = max(0, at - more), min(len(whole), at + len(piece) + more)
     shown, place = "", begin
     for start, stop in taken:
@@ -104,12 +110,12 @@ def _snippet(home: Home, hit: Hit, row: MessageRow | None, more: int) -> str:
             place = max(place, stop)
     shown += whole[place:end] if place < end else ""
     snippet = (_ELLIPSIS if begin else "") + shown + (_ELLIPSIS if end < len(whole) else "")
-    line = plain(snippet)
+    line = to_plain_line(snippet)
     # A hidden sign within a secret has kept it from being seen so far.
     return line if line == snippet else home.redact(line)
 
 
-def _without_halves(snippet: str) -> str:
+def _drop_partial_words(snippet: str) -> str:
     """Return a snippet without the words at its ends, which may be the rest of something."""
     words = snippet.split(" ")
     first = 1 if snippet.startswith(_ELLIPSIS) else 0
@@ -117,7 +123,7 @@ def _without_halves(snippet: str) -> str:
     return " ".join(words[first:last])
 
 
-SPEC = Spec(
+SPEC = ToolSpec(
     name="sessions_search",
     title="Search sessions",
     description=(
@@ -129,5 +135,5 @@ SPEC = Spec(
     ),
     arguments=SearchArguments,
     answers=schemas.HitsPage,
-    run=search,
+    run=search_messages,
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class ToolSpec:
     """One tool.
 
     `run` takes a home, the arguments and what is asked; one that changes something or takes long

@@ -6,12 +6,12 @@ at once, and what has begun finishes. An async summarizer runs on the loop of th
 
 from __future__ import annotations
 
-from session_core.aio import AsyncFace, in_thread
+from session_core.aio import AsyncWrapper, make_async
 from session_core.compression.compressor import Compressor
 from session_core.routing.store import SessionStore
 
 
-class AsyncCompressor(AsyncFace[Compressor]):
+class AsyncCompressor(AsyncWrapper[Compressor]):
     """Wraps a compressor; what the methods do is said there."""
 
     def __init__(self, compressor: Compressor) -> None:
@@ -22,11 +22,11 @@ class AsyncCompressor(AsyncFace[Compressor]):
         """Return it with a store and its hooks, unless it has some already."""
         return AsyncCompressor(self.compressor.with_store(store))
 
-    is_due = in_thread(Compressor.is_due)
-    plan = in_thread(Compressor.plan)
-    check = in_thread(Compressor.check)
-    apply = in_thread(Compressor.apply)
-    undo = in_thread(Compressor.undo)
-    plan_undo = in_thread(Compressor.plan_undo)
-    compress = in_thread(Compressor.compress)
-    apply_undo = in_thread(Compressor.apply_undo)
+    is_due = make_async(Compressor.is_due)
+    plan = make_async(Compressor.plan)
+    check = make_async(Compressor.check)
+    apply = make_async(Compressor.apply)
+    undo = make_async(Compressor.undo)
+    plan_undo = make_async(Compressor.plan_undo)
+    compress = make_async(Compressor.compress)
+    apply_undo = make_async(Compressor.apply_undo)

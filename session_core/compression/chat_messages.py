@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from session_core.state.content import plain_text
+from session_core.state.content import extract_plain_text
 
 Message = Mapping[str, Any]
 Turn = Literal["system", "user", "assistant", "tool", "other"]
 
-_TURNS: dict[Any, Turn] = {
+_TURN_BY_ROLE: dict[Any, Turn] = {
     "system": "system",
     "developer": "system",
     "user": "user",
@@ -29,12 +29,12 @@ _TURNS: dict[Any, Turn] = {
     "tool": "tool",
     "function": "tool",
 }
-_RESULTS = ("tool", "function")
-_IMAGE_PARTS = frozenset(("image", "image_url", "input_image"))
+_RESULT_ROLES = ("tool", "function")
+_IMAGE_PART_TYPES = frozenset(("image", "image_url", "input_image"))
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class MessageToolCall:
     """One call of a tool; some providers give it two ids, and an answer may name either."""
 
     ids: tuple[str, ...]
@@ -43,7 +43,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MessageToolResult:
     """One result of a tool; `id` is None where it does not say which call it answers."""
 
     id: str | None
@@ -51,12 +51,12 @@ class Answer:
     text: str
 
 
-def text(message: Message) -> str:
+def get_text(message: Message) -> str:
     """Return what a person would read of it, results included."""
-    return plain_text(message.get("content"))
+    return extract_plain_text(message.get("content"))
 
 
-def turn(message: Message) -> Turn:
+def get_turn(message: Message) -> Turn:
     """Return whose turn it is; a user message of nothing but results is an answer."""
     role = message.get("role")
     if role == "user":
@@ -64,47 +64,56 @@ def turn(message: Message) -> Turn:
         if content and isinstance(content, list) and all(map(_is_result, content)):
             return "tool"
         return "user"
-    return _TURNS.get(role, "other") if isinstance(role, str) else "other"
+    return _TURN_BY_ROLE.get(role, "other") if isinstance(role, str) else "other"
 
 
-def calls(message: Message) -> list[Call]:
+def list_calls(message: Message) -> list[MessageToolCall]:
     """Return the tools that an assistant message calls."""
-    return [*map(_function_call, _listed(message)), *map(_part_call, _used(message))]
-
-
-def call_ids(message: Message) -> list[tuple[str, ...]]:
-    """Return the ids of each tool that an assistant message calls, and read nothing else."""
-    listed = [_function_ids(call) for call in _listed(message)]
-    return listed + [_ids(part.get("id")) for part in _used(message)]
-
-
-def answers(message: Message) -> list[Answer]:
-    """Return the results that a message brings."""
-    if message.get("role") in _RESULTS:
-        name = message.get("tool_name") or message.get("name")
-        return [Answer(_id(message.get("tool_call_id")), _name(name) or None, text(message))]
     return [
-        Answer(_id(part.get("tool_use_id")), None, plain_text(part.get("content")))
-        for part in parts(message)
+        *map(_parse_function_call, _list_function_calls(message)),
+        *map(_parse_tool_use, _list_tool_uses(message)),
+    ]
+
+
+def list_call_ids(message: Message) -> list[tuple[str, ...]]:
+    """Return the ids of each tool that an assistant message calls, and read nothing else."""
+    listed = [_read_function_ids(call) for call in _list_function_calls(message)]
+    return listed + [_collect_ids(part.get("id")) for part in _list_tool_uses(message)]
+
+
+def list_results(message: Message) -> list[MessageToolResult]:
+    """Return the results that a message brings."""
+    if message.get("role") in _RESULT_ROLES:
+        name = message.get("tool_name") or message.get("name")
+        return [
+            MessageToolResult(
+                _read_id(message.get("tool_call_id")), _read_name(name) or None, get_text(message)
+            )
+        ]
+    return [
+        MessageToolResult(
+            _read_id(part.get("tool_use_id")), None, extract_plain_text(part.get("content"))
+        )
+        for part in list_parts(message)
         if _is_result(part)
     ]
 
 
-def answer_ids(message: Message) -> list[str | None]:
+def list_result_ids(message: Message) -> list[str | None]:
     """Return the call that each result of a message answers, and read nothing else."""
-    if message.get("role") in _RESULTS:
-        return [_id(message.get("tool_call_id"))]
+    if message.get("role") in _RESULT_ROLES:
+        return [_read_id(message.get("tool_call_id"))]
     if not isinstance(message.get("content"), list):
         return []
-    return [_id(part.get("tool_use_id")) for part in parts(message) if _is_result(part)]
+    return [_read_id(part.get("tool_use_id")) for part in list_parts(message) if _is_result(part)]
 
 
-def images(message: Message) -> int:
+def count_images(message: Message) -> int:
     """Return how many images are in it, those of results included."""
-    return _images(message.get("content"))
+    return _count_content_images(message.get("content"))
 
 
-def parts(message: Message) -> list[Message]:
+def list_parts(message: Message) -> list[Message]:
     """Return the parts of a message of parts."""
     content = message.get("content")
     if not isinstance(content, list):
@@ -115,10 +124,10 @@ def parts(message: Message) -> list[Message]:
 def is_image(part: Message) -> bool:
     """Tell whether a part of a message is an image."""
     kind = part.get("type")
-    return isinstance(kind, str) and kind in _IMAGE_PARTS
+    return isinstance(kind, str) and kind in _IMAGE_PART_TYPES
 
 
-def as_json(value: Any) -> str:
+def to_json_text(value: Any) -> str:
     """Return arguments as text: text as it is, all else as JSON."""
     if isinstance(value, str):
         return value
@@ -134,7 +143,7 @@ def _is_result(part: Any) -> bool:
     return isinstance(part, Mapping) and part.get("type") == "tool_result"
 
 
-def _listed(message: Message) -> list[Message]:
+def _list_function_calls(message: Message) -> list[Message]:
     """Return the calls that stand beside the content."""
     given = message.get("tool_calls")
     if not given or message.get("role") != "assistant":
@@ -143,77 +152,85 @@ def _listed(message: Message) -> list[Message]:
     return [call for call in listed if isinstance(call, Mapping)]
 
 
-def _used(message: Message) -> list[Message]:
+def _list_tool_uses(message: Message) -> list[Message]:
     """Return the calls that are parts of the content."""
     if not isinstance(message.get("content"), list) or message.get("role") != "assistant":
         return []
-    return [part for part in parts(message) if part.get("type") == "tool_use"]
+    return [part for part in list_parts(message) if part.get("type") == "tool_use"]
 
 
-def _function_call(call: Message) -> Call:
+def _parse_function_call(call: Message) -> MessageToolCall:
     function = call.get("function")
     said = function if isinstance(function, Mapping) else call
-    return Call(_function_ids(call), _name(said.get("name")), as_json(said.get("arguments")))
+    return MessageToolCall(
+        _read_function_ids(call), _read_name(said.get("name")), to_json_text(said.get("arguments"))
+    )
 
 
-def _function_ids(call: Message) -> tuple[str, ...]:
-    return _ids(call.get("call_id")) + _ids(call.get("id"))
+def _read_function_ids(call: Message) -> tuple[str, ...]:
+    return _collect_ids(call.get("call_id")) + _collect_ids(call.get("id"))
 
 
-def _part_call(part: Message) -> Call:
-    return Call(_ids(part.get("id")), _name(part.get("name")), as_json(part.get("input")))
+def _parse_tool_use(part: Message) -> MessageToolCall:
+    return MessageToolCall(
+        _collect_ids(part.get("id")), _read_name(part.get("name")), to_json_text(part.get("input"))
+    )
 
 
-def _ids(value: Any) -> tuple[str, ...]:
-    found = _id(value)
+def _collect_ids(value: Any) -> tuple[str, ...]:
+    found = _read_id(value)
     return () if found is None else (found,)
 
 
-def _id(value: Any) -> str | None:
+def _read_id(value: Any) -> str | None:
     return str(value) if isinstance(value, (str, int)) and value != "" else None
 
 
-def _name(value: Any) -> str:
+def _read_name(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _images(content: Any) -> int:
+def _count_content_images(content: Any) -> int:
     if not isinstance(content, list):
         return 0
     return sum(
-        1 if is_image(part) else _images(part.get("content"))
+        1 if is_image(part) else _count_content_images(part.get("content"))
         for part in content
         if isinstance(part, Mapping)
     )
 
 
-Estimate = Callable[[Mapping[str, Any]], int]
+TokenEstimator = Callable[[Mapping[str, Any]], int]
 
 MESSAGE_TOKENS = 4
 CALL_TOKENS = 16
 IMAGE_TOKENS = 1600
 
-_REPLAYED = ("reasoning_details", "codex_reasoning_items", "codex_message_items")
+_REPLAYED_FIELDS = ("reasoning_details", "codex_reasoning_items", "codex_message_items")
 
 
-def estimate(message: Mapping[str, Any]) -> int:
+def estimate_tokens(message: Mapping[str, Any]) -> int:
     """Return about how many tokens a message costs."""
     get = message.get
-    count = MESSAGE_TOKENS + _of_content(get("api_content") or get("content"))
+    count = MESSAGE_TOKENS + _estimate_content_tokens(get("api_content") or get("content"))
     calls = get("tool_calls")
     if calls:
-        count += sum(map(_of_call, calls)) if isinstance(calls, list) else _of_call(calls)
+        count += (
+            sum(map(_estimate_call_tokens, calls))
+            if isinstance(calls, list)
+            else _estimate_call_tokens(calls)
+        )
     thought = get("reasoning_content") or get("reasoning")
     if thought:
-        count += _of_content(thought)
-    for key in _REPLAYED:
+        count += _estimate_content_tokens(thought)
+    for key in _REPLAYED_FIELDS:
         value = get(key)
         if value:
-            count += of_text(as_json(value))
+            count += estimate_text_tokens(to_json_text(value))
     return count
 
 
-def of_text(text: str) -> int:
+def estimate_text_tokens(text: str) -> int:
     """Return about how many tokens a text is: a quarter of its ASCII, all of its CJK."""
     size = len(text)
     if text.isascii():
@@ -224,33 +241,35 @@ def of_text(text: str) -> int:
     return (ascii_count + 3) // 4 + (more + 1) // 2
 
 
-def _of_content(content: Any) -> int:
+def _estimate_content_tokens(content: Any) -> int:
     if isinstance(content, str):
-        return of_text(content)
+        return estimate_text_tokens(content)
     if content is None:
         return 0
     if isinstance(content, list):
-        return sum(map(_of_part, content))
-    return of_text(as_json(content))
+        return sum(map(_estimate_part_tokens, content))
+    return estimate_text_tokens(to_json_text(content))
 
 
-def _of_part(part: Any) -> int:
+def _estimate_part_tokens(part: Any) -> int:
     if not isinstance(part, Mapping):
-        return _of_content(part)
+        return _estimate_content_tokens(part)
     kind = part.get("type")
     if is_image(part):
         return IMAGE_TOKENS
     if kind == "tool_use":
-        return CALL_TOKENS + of_text(as_json(part.get("input")))
+        return CALL_TOKENS + estimate_text_tokens(to_json_text(part.get("input")))
     if kind == "tool_result":
-        return CALL_TOKENS + _of_content(part.get("content"))
+        return CALL_TOKENS + _estimate_content_tokens(part.get("content"))
     text = part.get("text")
-    return of_text(text if isinstance(text, str) else as_json(part))
+    return estimate_text_tokens(text if isinstance(text, str) else to_json_text(part))
 
 
-def _of_call(call: Any) -> int:
+def _estimate_call_tokens(call: Any) -> int:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping):
-        return CALL_TOKENS + of_text(as_json(call))
+        return CALL_TOKENS + estimate_text_tokens(to_json_text(call))
     arguments = function.get("arguments")
-    return CALL_TOKENS + of_text(arguments if isinstance(arguments, str) else as_json(arguments))
+    return CALL_TOKENS + estimate_text_tokens(
+        arguments if isinstance(arguments, str) else to_json_text(arguments)
+    )

@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from session_core.compression import chat_messages
 from session_core.compression import ranges as compression_shape
-from session_core.compression.apply import Applying
-from session_core.compression.chat_messages import Estimate
-from session_core.compression.commit import Committer
-from session_core.compression.locks import Locks
-from session_core.compression.plan import Planner
-from session_core.compression.ranges import Limits, Wanted
-from session_core.compression.routes import Routes
-from session_core.compression.summarizers import Asked, Summarizer
+from session_core.compression.apply import CompressionExecutor
+from session_core.compression.chat_messages import TokenEstimator
+from session_core.compression.commit import CompressionCommitter
+from session_core.compression.locks import CompressionLocks
+from session_core.compression.plan import CompressionPlanner
+from session_core.compression.ranges import CompressionLimits, RequestedShape
+from session_core.compression.routes import ChatRoutes
+from session_core.compression.summarizers import Summarizer, SummaryAttempt
 from session_core.compression.types import (
     Clean,
-    Compressed,
+    CompressionPlan,
+    CompressionResult,
     Method,
     NotCompressed,
-    Planned,
     StopFn,
-    Undone,
-    UndoPlanned,
-    close,
+    UndoPlan,
+    UndoResult,
+    close_plan,
 )
-from session_core.compression.undo import Undo
+from session_core.compression.undo import CompressionUndo
 from session_core.errors import Changed, InvalidInput
-from session_core.event_loops import AsyncioLoop, loop_beside
+from session_core.event_loops import AsyncioLoop, get_waiting_loop
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
 from session_core.routing.store import SessionStore, check_database
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-_TRIES = 3
+_MAX_ATTEMPTS = 3
 
 
 class Compressor:
@@ -68,8 +68,8 @@ class Compressor:
         *,
         store: SessionStore | None = None,
         hooks: Hooks | None = None,
-        limits: Limits | None = None,
-        estimate: Estimate = chat_messages.estimate,
+        limits: CompressionLimits | None = None,
+        estimate: TokenEstimator = chat_messages.estimate_tokens,
         clean: Clean = lambda _: str,
         client: str = "library",
         clock: Callable[[], float] = time.time,
@@ -87,21 +87,23 @@ class Compressor:
             "clock": clock,
         }
         self._default_hooks = hooks or Hooks()
-        self._own_store = _store_of(db) if store is None else None
+        self._own_store = _open_store(db) if store is None else None
         store = store or self._own_store
         self._db = db
         self._ledger = ledger
-        self._limits = limits or Limits()
+        self._limits = limits or CompressionLimits()
         self._estimate = estimate
         self._clock = clock
-        self._locks = Locks(db)
-        self._planner = Planner(
+        self._locks = CompressionLocks(db)
+        self._planner = CompressionPlanner(
             db, ledger, store, limits=self._limits, estimate=estimate, clean=clean, clock=clock
         )
-        routes = Routes(db, store)
-        committer = Committer(db, ledger, routes, self._hooks, estimate)
-        self._applying = Applying(db, ledger, self._locks, self._planner, committer, client=client)
-        self._undo = Undo(db, ledger, routes, self._locks, client=client, clock=clock)
+        routes = ChatRoutes(db, store)
+        committer = CompressionCommitter(db, ledger, routes, self._get_hooks, estimate)
+        self._applying = CompressionExecutor(
+            db, ledger, self._locks, self._planner, committer, client=client
+        )
+        self._undo = CompressionUndo(db, ledger, routes, self._locks, client=client, clock=clock)
 
     def __enter__(self) -> Self:
         return self
@@ -132,7 +134,7 @@ class Compressor:
             return self
         return type(self)(self._db, self._ledger, **{**self._given, **missing})
 
-    def _hooks(self) -> Hooks:
+    def _get_hooks(self) -> Hooks:
         """Return the hooks: a runtime gives its own to the store, perhaps after this was made."""
         store: SessionStore | None = self._given["store"]
         hooks: Hooks | None = self._given["hooks"]
@@ -148,11 +150,11 @@ class Compressor:
         self,
         session_id: str,
         *,
-        shape: Wanted = "auto",
+        shape: RequestedShape = "auto",
         keep_last: int | None = None,
         method: Method | None = None,
         force: bool = False,
-    ) -> Planned:
+    ) -> CompressionPlan:
         """Record what would be compressed and how, and say what a summary of it has to hold.
 
         `method` is who writes that: without one, whoever applies the plan decides. `force` is for a
@@ -164,7 +166,7 @@ class Compressor:
             NotCompressed: it cannot be, or nothing would be won.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
-        compression_shape.check(shape)
+        compression_shape.check_shape(shape)
         if method not in (None, *get_args(Method)):
             raise InvalidInput(f"method is {method!r}; one of {', '.join(get_args(Method))}")
         planned, _ = self._planner.plan(session_id, shape, keep_last, method, force=force)
@@ -183,7 +185,7 @@ class Compressor:
 
     def apply(
         self, plan: str, summary: str | None = None, *, stop: StopFn | None = None
-    ) -> Compressed:
+    ) -> CompressionResult:
         """Put a summary in the place of what was planned; without one, one made without a model.
 
         A plan that was applied answers what it came to, and changes nothing. `stop` is asked once
@@ -205,12 +207,12 @@ class Compressor:
         session_id: str,
         summarizer: Summarizer | None = None,
         *,
-        shape: Wanted = "auto",
+        shape: RequestedShape = "auto",
         keep_last: int | None = None,
         timeout_s: float = 120.0,
         force: bool = False,
         loop: asyncio.AbstractEventLoop | None = None,
-    ) -> Compressed:
+    ) -> CompressionResult:
         """Plan, have a summary written, and apply it; again where somebody was faster.
 
         `summarizer(request)` may be async: it runs on `loop`, which must not be that of the caller,
@@ -226,35 +228,37 @@ class Compressor:
             NotCompressed: nothing was changed; its code says why.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
-        compression_shape.check(shape)
+        compression_shape.check_shape(shape)
         tip = self._db.get_compression_tip(session_id)
-        asked = Asked(self._db, tip, self._clock)
-        beside = loop_beside() if loop is None else AsyncioLoop(loop)
+        asked = SummaryAttempt(self._db, tip, self._clock)
+        beside = get_waiting_loop() if loop is None else AsyncioLoop(loop)
         if summarizer is not None:
             asked.require_allowed(force=force)
 
-        def run() -> Compressed:
-            for left in reversed(range(_TRIES)):
+        def run() -> CompressionResult:
+            for left in reversed(range(_MAX_ATTEMPTS)):
                 planned, part = self._planner.plan(tip, shape, keep_last, force=force)
                 text = None
                 try:
                     if summarizer is not None:
-                        text = asked.summary(summarizer, planned.brief, part, timeout_s, beside)
-                    done = self._applying.run(planned.plan, text, shape)
+                        text = asked.request_summary(
+                            summarizer, planned.brief, part, timeout_s, beside
+                        )
+                    done = self._applying.apply_open_plan(planned.plan, text, shape)
                 except Changed as error:
                     if not left:
                         raise NotCompressed("changed", f"{error}, when nobody writes") from error
                 except BaseException:
-                    close(self._db, self._ledger, planned.plan)
+                    close_plan(self._db, self._ledger, planned.plan)
                     raise
                 else:
-                    asked.committed(done.session_id)
+                    asked.record_commit(done.session_id)
                     return done
             raise AssertionError
 
-        return self._locks.holding([tip], run)
+        return self._locks.run_locked([tip], run)
 
-    def undo(self, batch: str) -> Undone | UndoPlanned:
+    def undo(self, batch: str) -> UndoResult | UndoPlan:
         """Take a compression back; where that would drop what was said since, plan that.
 
         Raises:
@@ -267,7 +271,7 @@ class Compressor:
         """
         return self._undo.undo(batch)
 
-    def plan_undo(self, batch: str) -> UndoPlanned | None:
+    def plan_undo(self, batch: str) -> UndoPlan | None:
         """Plan to take a compression back; None where `undo` would drop nothing.
 
         Raises:
@@ -279,7 +283,7 @@ class Compressor:
         """
         return self._undo.plan(batch)
 
-    def apply_undo(self, plan: str) -> Undone:
+    def apply_undo(self, plan: str) -> UndoResult:
         """Take a compression back, with what was said since; its trash keeps that.
 
         A plan that was applied answers what it came to, and changes nothing.
@@ -294,7 +298,7 @@ class Compressor:
         return self._undo.apply(plan)
 
 
-def _store_of(db: StateDatabase) -> SessionStore | None:
+def _open_store(db: StateDatabase) -> SessionStore | None:
     if db.folder is None:
         return None
     from session_core.config import GatewayConfig  # noqa: PLC0415 -- costs an import of pydantic

@@ -27,21 +27,21 @@ T = TypeVar("T")
 REFRESH_S = 60.0
 """A fifth of what the lock is taken for, so that a few may fail."""
 
-PATIENCE_S = 10.0
+LOCK_TIMEOUT_S = 10.0
 """So long does waiting for a lock make sense: what another does in a step is over by then."""
 
-_PAUSE_S = 0.05
-_AGENT = "mcp-sessions"
+_RETRY_PAUSE_S = 0.05
+_AGENT_NAME = "mcp-sessions"
 
 
-class Locks:
+class CompressionLocks:
     """The locks that threads of this process hold; one that holds a lock may take it again."""
 
     def __init__(self, db: StateDatabase) -> None:
         self._db = db
         self._mine = threading.local()
 
-    def holding(
+    def run_locked(
         self, session_ids: Sequence[str], step: Callable[[], T], *, patient: bool = False
     ) -> T:
         """Run a step under the locks of sessions; wait where somebody may do the very same.
@@ -53,16 +53,16 @@ class Locks:
             NotCompressed: somebody else holds one.
             InvalidInput: a transaction is open.
         """
-        before = self._held()
+        before = self._get_held_locks()
         wanted = [each for each in session_ids if each not in before]
         if not wanted:
             return step()
         if self._db.in_transaction:
             raise InvalidInput("a compression has its own transactions; end the one that is open")
-        keeper = _Keeper(self._db, wanted, PATIENCE_S if patient else 0.0)
+        keeper = _LockThread(self._db, wanted, LOCK_TIMEOUT_S if patient else 0.0)
         try:
             with keeper.gate:
-                keeper.take()
+                keeper.acquire_locks()
                 try:
                     self._mine.held = {**before, **dict.fromkeys(wanted, keeper.holder)}
                     return step()
@@ -72,21 +72,21 @@ class Locks:
             if keeper.is_alive():
                 keeper.join()
 
-    def keep(self, session_id: str) -> None:
+    def confirm_lock(self, session_id: str) -> None:
         """Make sure of a lock just before what it is for.
 
         Raises:
             NotCompressed: it has run out, and somebody else may have it.
         """
-        if not self._db.refresh_compression_lock(session_id, self._held()[session_id]):
-            raise _locked(session_id, self._db.get_compression_lock_holder(session_id))
+        if not self._db.refresh_compression_lock(session_id, self._get_held_locks()[session_id]):
+            raise _make_locked_error(session_id, self._db.get_compression_lock_holder(session_id))
 
-    def _held(self) -> dict[str, str]:
+    def _get_held_locks(self) -> dict[str, str]:
         held: dict[str, str] = self._mine.__dict__.setdefault("held", {})
         return held
 
 
-class _Keeper(threading.Thread):
+class _LockThread(threading.Thread):
     """Takes locks, refreshes them, and gives them back as soon as the gate is open.
 
     Signals interrupt the main thread alone, so that none can keep this from giving them back.
@@ -95,7 +95,7 @@ class _Keeper(threading.Thread):
     def __init__(self, db: StateDatabase, session_ids: Sequence[str], patience_s: float) -> None:
         super().__init__(name="compression lock", daemon=True)
         self.gate = threading.Lock()
-        self.holder = _holder()
+        self.holder = _make_holder()
         self._db = db
         self._session_ids = session_ids
         self._patience_s = patience_s
@@ -103,7 +103,7 @@ class _Keeper(threading.Thread):
         self._tried = threading.Lock()
         self._error: Exception | None = None
 
-    def take(self) -> None:
+    def acquire_locks(self) -> None:
         """Have the locks taken; the gate is shut.
 
         Raises:
@@ -120,82 +120,82 @@ class _Keeper(threading.Thread):
         taken: list[str] = []
         try:
             for each in self._session_ids:
-                self._take(each)
+                self._acquire_lock(each)
                 taken.append(each)
         except Exception as error:  # noqa: BLE001 -- raised where it is waited for
             self._error = error
         self._tried.release()
-        while not self._is_over(REFRESH_S):
+        while not self._is_gate_open(REFRESH_S):
             for each in taken:
                 with suppress(SessionError):  # the next time, or `keep` says so
                     self._db.refresh_compression_lock(each, self.holder)
         for each in taken:
-            self._release(each)
+            self._release_lock(each)
 
-    def _take(self, session_id: str) -> None:
+    def _acquire_lock(self, session_id: str) -> None:
         deadline = time.monotonic() + self._patience_s
         while not self._db.try_acquire_compression_lock(session_id, self.holder):
             other = self._db.get_compression_lock_holder(session_id)
-            if other is not None and _has_died(other):
+            if other is not None and _is_dead_holder(other):
                 self._db.release_compression_lock(session_id, other)
-            elif time.monotonic() >= deadline or self._is_over(_PAUSE_S):
-                raise _locked(session_id, other)
+            elif time.monotonic() >= deadline or self._is_gate_open(_RETRY_PAUSE_S):
+                raise _make_locked_error(session_id, other)
 
-    def _is_over(self, within_s: float) -> bool:
+    def _is_gate_open(self, within_s: float) -> bool:
         over = self.gate.acquire(timeout=within_s)
         if over:
             self.gate.release()
         return over
 
-    def _release(self, session_id: str) -> None:
+    def _release_lock(self, session_id: str) -> None:
         try:
             self._db.release_compression_lock(session_id, self.holder)
         except SessionError as error:
             log_fault(f"the lock of session {session_id} stays until it runs out", error)
 
 
-def _holder() -> str:
+def _make_holder() -> str:
     nonce, thread = uuid.uuid4().hex[:8], threading.get_native_id()
-    return f"pid={os.getpid()}:tid={thread}:agent={_AGENT}:{_here(os.getpid())}:nonce={nonce}"
+    return f"pid={os.getpid()}:tid={thread}:agent={_AGENT_NAME}:{_identify_process(os.getpid())}:nonce={nonce}"
 
 
 @cache
-def _here(pid: int) -> str:
+def _identify_process(pid: int) -> str:
     """Return what tells this process from others with its pid, here and on other machines."""
-    return f"start={processes.started_at(pid) or ''}:host={_host()}"
+    return f"start={processes.get_start_time(pid) or ''}:host={_identify_host()}"
 
 
-def _host() -> str:
+def _identify_host() -> str:
     return platform.node().replace(":", "")
 
 
-def _said(holder: str) -> dict[str, str]:
+def _parse_holder(holder: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in holder.split(":") if "=" in part)
 
 
-def _has_died(holder: str) -> bool:
+def _is_dead_holder(holder: str) -> bool:
     """Whether a holder is a process of ours, on this machine, that is not there any more."""
-    said = _said(holder)
-    if (said.get("agent"), said.get("host")) != (_AGENT, _host()):
+    said = _parse_holder(holder)
+    if (said.get("agent"), said.get("host")) != (_AGENT_NAME, _identify_host()):
         return False
     pid = said.get("pid", "")
-    return pid.isdecimal() and not processes.alive(int(pid), said.get("start"))
+    return pid.isdecimal() and not processes.is_alive(int(pid), said.get("start"))
 
 
-def _locked(session_id: str, holder: str | None) -> NotCompressed:
+def _make_locked_error(session_id: str, holder: str | None) -> NotCompressed:
     if holder is None:
         return NotCompressed(
             "locked", f"somebody has compressed session {session_id} meanwhile; plan again"
         )
     return NotCompressed(
         "locked",
-        f"session {session_id} is being compressed by {_named(holder)}; wait, then try again",
+        f"session {session_id} is being compressed by {_describe_holder(holder)}; wait, then try again",
     )
 
 
-def _named(holder: str) -> str:
-    said = _said(holder)
-    if said.get("pid") == str(os.getpid()) and said.get("host") == _host():
+def _describe_holder(holder: str) -> str:
+    said = _parse_holder(holder)
+    if said.get("pid") == str(os.getpid()) and said.get("host") == _identify_host():
         return "another thread of this process"
     if "pid" not in said:
         return holder

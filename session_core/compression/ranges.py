@@ -16,25 +16,25 @@ from typing import Any, Literal, get_args
 
 from session_core import activity, processes
 from session_core.compression import chat_messages, summary_message
-from session_core.compression.chat_messages import Estimate, Message, Turn
+from session_core.compression.chat_messages import Message, TokenEstimator, Turn
 from session_core.errors import InvalidInput
 from session_core.routing.store import SessionStore
 from session_core.state.protocol import StateDatabase
 from session_core.types import MessageRow, SessionRow
 
-_LEAST_THRESHOLD_TOKENS = 64_000
+_MIN_THRESHOLD_TOKENS = 64_000
 _SMALL_CONTEXT_TOKENS = 512_000
 _SMALL_CONTEXT_THRESHOLD = 0.75
 _TINY_CONTEXT_THRESHOLD = 0.85
 _TAIL_OVERSHOOT = 1.5
-_TAIL_LEAST_MESSAGES = 8
+_MIN_TAIL_MESSAGES = 8
 _SUMMARY_RATIO = 0.20
 _SUMMARY_CONTEXT_SHARE = 0.05
-_SUMMARY_TOKENS = (2_000, 10_000)
+_SUMMARY_TOKENS_RANGE = (2_000, 10_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CompressionLimits:
     """What is protected, and from how many tokens on a conversation is compressed.
 
     The end that is kept weighs `tail_tokens`; up to eight of `protect_last` messages are kept
@@ -65,7 +65,7 @@ class Limits:
             window = self.context_tokens
         small = self.context_tokens < _SMALL_CONTEXT_TOKENS
         share = max(self.threshold, _SMALL_CONTEXT_THRESHOLD) if small else self.threshold
-        wanted = max(int(window * share), _LEAST_THRESHOLD_TOKENS)
+        wanted = max(int(window * share), _MIN_THRESHOLD_TOKENS)
         if wanted < window:
             return wanted
         return max(1, int(window * _TINY_CONTEXT_THRESHOLD))
@@ -77,13 +77,13 @@ class Limits:
 
     def summary_tokens(self, range_tokens: int) -> int:
         """Return how long the summary of a range may be: never over half of it."""
-        least, most = _SUMMARY_TOKENS
+        least, most = _SUMMARY_TOKENS_RANGE
         wanted = min(max(int(range_tokens * _SUMMARY_RATIO), least), most)
         return min(wanted, int(self.context_tokens * _SUMMARY_CONTEXT_SHARE), range_tokens // 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class MessageRange:
     """`messages[start:end]` may be summarised; it weighs `tokens` of the `total`."""
 
     start: int
@@ -93,7 +93,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Refusal:
     """Why nothing is done: a code, and a reason for a person."""
 
     code: str
@@ -102,40 +102,42 @@ class Refused:
 
 def choose_range(
     messages: Sequence[Message],
-    limits: Limits | None = None,
-    estimate: Estimate = chat_messages.estimate,
-) -> Range | Refused:
+    limits: CompressionLimits | None = None,
+    estimate: TokenEstimator = chat_messages.estimate_tokens,
+) -> MessageRange | Refusal:
     """Return the range that may be summarised, or why there is none."""
-    limits = limits or Limits()
+    limits = limits or CompressionLimits()
     outline = _Outline(messages, estimate)
-    end = outline.cut_before(_tail_start(outline, limits))
-    start = outline.cut_behind(_head_end(outline, limits, end))
-    if outline.fresh(outline.behind_summary(0, end), end) <= outline.least:
-        return Refused("nothing_to_win", _NOTHING_NEW if outline.summaries else _ALL_PROTECTED)
-    start, end = _around_anchors(outline, limits, start, end)
+    end = outline.find_cut_before(_find_tail_start(outline, limits))
+    start = outline.find_cut_after(_find_head_end(outline, limits, end))
+    if outline.weigh_without_summaries(outline.find_summary_end(0, end), end) <= outline.least:
+        return Refusal(
+            "nothing_to_win", _NOTHING_NEW_REASON if outline.summaries else _ALL_PROTECTED_REASON
+        )
+    start, end = _exclude_anchors(outline, limits, start, end)
     if start >= end:
-        return Refused("nothing_to_win", _ALL_PROTECTED)
-    if outline.fresh(outline.behind_summary(start, end), end) <= outline.least:
-        return Refused("nothing_to_win", _TOO_LIGHT)
+        return Refusal("nothing_to_win", _ALL_PROTECTED_REASON)
+    if outline.weigh_without_summaries(outline.find_summary_end(start, end), end) <= outline.least:
+        return Refusal("nothing_to_win", _TOO_LIGHT_REASON)
     weights = outline.weights
-    return Range(start, end, weights[end] - weights[start], weights[-1])
+    return MessageRange(start, end, weights[end] - weights[start], weights[-1])
 
 
-def cuts(messages: Sequence[Message]) -> list[bool]:
+def list_cuts(messages: Sequence[Message]) -> list[bool]:
     """Return for each place, from before the first to behind the last, whether one may cut there.
 
     A result belongs to the nearest call before it with its id, however late it comes, and results
     right behind a call belong to it whatever their ids.
     """
-    return _cuts(messages, [chat_messages.turn(message) for message in messages])
+    return _find_cuts(messages, [chat_messages.get_turn(message) for message in messages])
 
 
-def _cuts(messages: Sequence[Message], turns: Sequence[Turn]) -> list[bool]:
+def _find_cuts(messages: Sequence[Message], turns: Sequence[Turn]) -> list[bool]:
     crossing = [0] * (len(messages) + 2)
     called: dict[str, int] = {}
     block: int | None = None
     for index, (message, turn) in enumerate(zip(messages, turns, strict=True)):
-        answered = chat_messages.answer_ids(message)
+        answered = chat_messages.list_result_ids(message)
         since = [called[it] for it in answered if it in called]
         if answered and block is not None:
             since.append(block)
@@ -143,7 +145,7 @@ def _cuts(messages: Sequence[Message], turns: Sequence[Turn]) -> list[bool]:
             crossing[min(since) + 1] += 1
             crossing[index + 1] -= 1
         if turn == "assistant":
-            found = chat_messages.call_ids(message)
+            found = chat_messages.list_call_ids(message)
             for ids in found:
                 called.update(dict.fromkeys(ids, index))
             block = index if found else None
@@ -152,9 +154,9 @@ def _cuts(messages: Sequence[Message], turns: Sequence[Turn]) -> list[bool]:
     return [open_spans == 0 for open_spans in accumulate(crossing[:-1])]
 
 
-_NOTHING_NEW = "since the last summary nothing was said that is not protected"
-_ALL_PROTECTED = "all of it is protected: the beginning, the end, or a call with its results"
-_TOO_LIGHT = "what is left to summarise is no longer than a summary of it"
+_NOTHING_NEW_REASON = "since the last summary nothing was said that is not protected"
+_ALL_PROTECTED_REASON = "all of it is protected: the beginning, the end, or a call with its results"
+_TOO_LIGHT_REASON = "what is left to summarise is no longer than a summary of it"
 
 
 class _Outline:
@@ -162,51 +164,51 @@ class _Outline:
 
     __slots__ = ("_fresh", "cuts", "least", "size", "summaries", "turns", "weights", "whole")
 
-    def __init__(self, messages: Sequence[Message], estimate: Estimate) -> None:
+    def __init__(self, messages: Sequence[Message], estimate: TokenEstimator) -> None:
         self.size = len(messages)
-        self.turns: list[Turn] = [chat_messages.turn(message) for message in messages]
-        self.cuts = _cuts(messages, self.turns)
-        near = summary_message.near(messages)
+        self.turns: list[Turn] = [chat_messages.get_turn(message) for message in messages]
+        self.cuts = _find_cuts(messages, self.turns)
+        near = summary_message.find_possible_summaries(messages)
         # A message may hold a summary beside its own words; only one that is nothing else is old.
         self.whole = frozenset(i for i in near if summary_message.is_summary(messages[i]))
-        self.summaries = [i for i in near if summary_message.read(messages[i])]
+        self.summaries = [i for i in near if summary_message.parse_summary(messages[i])]
         each = [estimate(message) for message in messages]
         self.weights = [0, *accumulate(each)]
         for old in self.whole:
             each[old] = 0
         self._fresh = [0, *accumulate(each)]
-        self.least = sum(map(estimate, summary_message.build(".", None, "user")))
+        self.least = sum(map(estimate, summary_message.build_messages(".", None, "user")))
 
-    def fresh(self, start: int, end: int) -> int:
+    def weigh_without_summaries(self, start: int, end: int) -> int:
         """Return what a range weighs without the summaries in it."""
         return self._fresh[end] - self._fresh[start]
 
-    def behind_summary(self, start: int, end: int) -> int:
+    def find_summary_end(self, start: int, end: int) -> int:
         """Return the place behind the last summary of a range, or its start."""
         return max((i + 1 for i in self.whole if start <= i < end), default=start)
 
-    def cut_before(self, index: int) -> int:
+    def find_cut_before(self, index: int) -> int:
         """Return the last place at or before `index` where one may cut."""
         return next(i for i in range(index, -1, -1) if self.cuts[i])
 
-    def cut_behind(self, index: int) -> int:
+    def find_cut_after(self, index: int) -> int:
         """Return the first place at or behind `index` where one may cut."""
         return next(i for i in range(index, self.size + 1) if self.cuts[i])
 
-    def last(self, turn: Turn, end: int) -> int | None:
+    def find_last_message(self, turn: Turn, end: int) -> int | None:
         """Return the last message of that turn which is no summary, where it is before `end`."""
         at = range(self.size - 1, -1, -1)
         found = next((i for i in at if self.turns[i] == turn and i not in self.whole), end)
         return found if found < end else None
 
 
-def _tail_start(outline: _Outline, limits: Limits) -> int:
+def _find_tail_start(outline: _Outline, limits: CompressionLimits) -> int:
     """Return where the end begins that is kept: behind the last summary at the earliest."""
     size = outline.size
-    first = outline.behind_summary(0, size)
+    first = outline.find_summary_end(0, size)
     if limits.keep_last is not None:
         return max(size - limits.keep_last, first)
-    least = min(limits.protect_last, _TAIL_LEAST_MESSAGES)
+    least = min(limits.protect_last, _MIN_TAIL_MESSAGES)
     budget, most = limits.tail_tokens, int(limits.tail_tokens * _TAIL_OVERSHOOT)
     for start in range(size, first, -1):
         kept = outline.weights[size] - outline.weights[start]
@@ -216,7 +218,7 @@ def _tail_start(outline: _Outline, limits: Limits) -> int:
     return first
 
 
-def _head_end(outline: _Outline, limits: Limits, end: int) -> int:
+def _find_head_end(outline: _Outline, limits: CompressionLimits, end: int) -> int:
     """Return where the beginning ends that is kept: once there is a summary, it says the rest."""
     lead = next(
         (i for i, turn in enumerate(outline.turns) if turn not in ("system", "other")),
@@ -227,88 +229,92 @@ def _head_end(outline: _Outline, limits: Limits, end: int) -> int:
     return min(lead + limits.protect_first, outline.size)
 
 
-def _around_anchors(outline: _Outline, limits: Limits, start: int, end: int) -> tuple[int, int]:
+def _exclude_anchors(
+    outline: _Outline, limits: CompressionLimits, start: int, end: int
+) -> tuple[int, int]:
     """Leave the last messages of user and assistant out: the range is before or behind them.
 
     Behind them where that is worth it, since a long run of tools after one request must not grow
     for ever. Which of the two must not depend on what is before them, so that it stays the same
     when that has become a summary.
     """
-    found = (outline.last("user", end), outline.last("assistant", end))
+    found = (outline.find_last_message("user", end), outline.find_last_message("assistant", end))
     inside = [index for index in found if index is not None and start <= index]
     if not inside:
         return start, end
-    before = outline.cut_before(min(inside))
-    behind = outline.cut_behind(max(inside) + 1)
-    if before <= start or outline.fresh(behind, end) >= limits.tail_tokens:
+    before = outline.find_cut_before(min(inside))
+    behind = outline.find_cut_after(max(inside) + 1)
+    if before <= start or outline.weigh_without_summaries(behind, end) >= limits.tail_tokens:
         return behind, end
     return start, before
 
 
 Shape = Literal["in_place", "continuation"]
-Wanted = Literal["auto", "in_place", "continuation"]
+RequestedShape = Literal["auto", "in_place", "continuation"]
 
-MOST_S = 0.5
+MAX_LOCK_S = 0.5
 """In place only where the write lock is held for less than this, by estimate."""
 
-_ROW_S = {"hermes": 0.00017, "own": 0.00003}
+_SECONDS_PER_ROW = {"hermes": 0.00017, "own": 0.00003}
 """What a flagged or added row costs; the triggers of Hermes index it twice."""
 
 
-def check(wanted: str) -> None:
+def check_shape(wanted: str) -> None:
     """Make sure that this is a shape.
 
     Raises:
         InvalidInput: it is none.
     """
-    if wanted not in get_args(Wanted):
-        raise InvalidInput(f"shape is {wanted!r}; one of {', '.join(get_args(Wanted))}")
+    if wanted not in get_args(RequestedShape):
+        raise InvalidInput(f"shape is {wanted!r}; one of {', '.join(get_args(RequestedShape))}")
 
 
-def choose(
+def choose_shape(
     db: StateDatabase,
     row: SessionRow,
     rows: list[MessageRow],
     part: tuple[int, int],
     *,
-    wanted: Wanted,
+    wanted: RequestedShape,
     routed: bool,
     now: float,
-) -> Shape | Refused:
+) -> Shape | Refusal:
     """Return the shape in which `rows[start:end]` may be compressed, or why in none."""
     touched = len(rows) - part[0] + len(rows) - part[1]
-    fits = touched * _ROW_S.get(db.kind, _ROW_S["hermes"]) < MOST_S
+    fits = touched * _SECONDS_PER_ROW.get(db.kind, _SECONDS_PER_ROW["hermes"]) < MAX_LOCK_S
     possible = fits and "compacted" in rows[0]
     if possible and wanted != "continuation":
         return "in_place"
     if wanted == "in_place":
-        large = f"{_too_large(touched)}: use continuation, or keep less with keep_last"
-        return Refused("too_large", large if "compacted" in rows[0] else _TOO_OLD)
+        large = f"{_explain_too_large(touched)}: use continuation, or keep less with keep_last"
+        return Refusal("too_large", large if "compacted" in rows[0] else _OLD_HOME_REASON)
     if row.get("source") == "tool":
-        return Refused("tool", _NO_TIP)
-    at_work = beside(db, row, last_at(rows), routed=routed, now=now)
+        return Refusal("tool", _NO_CONTINUATION_REASON)
+    at_work = find_activity(db, row, get_last_timestamp(rows), routed=routed, now=now)
     if at_work is None:
         return "continuation"
     if wanted == "continuation" and possible:
-        return Refused("live", f"{at_work}; it would go on in the ended session: use in_place")
-    no_room = f", and {_too_large(touched)}" if "compacted" in rows[0] else ""
-    return Refused("live", f"{at_work}{no_room}: stop it, then try again")
+        return Refusal("live", f"{at_work}; it would go on in the ended session: use in_place")
+    no_room = f", and {_explain_too_large(touched)}" if "compacted" in rows[0] else ""
+    return Refusal("live", f"{at_work}{no_room}: stop it, then try again")
 
 
-def beside(
+def find_activity(
     db: StateDatabase, row: SessionRow, active_at: Any, *, routed: bool, now: float
 ) -> str | None:
     """Return who may be at work in a session just now, if anybody."""
-    return activity.company(db, now).at_work(row["id"], active_at, routed=routed)
+    return activity.load_home_activity(db, now).describe_active_user(
+        row["id"], active_at, routed=routed
+    )
 
 
-def last_at(rows: list[MessageRow]) -> float | None:
+def get_last_timestamp(rows: list[MessageRow]) -> float | None:
     """Return the time of the last message that has one."""
-    times = (processes.number(row["timestamp"]) for row in reversed(rows))
+    times = (processes.parse_number(row["timestamp"]) for row in reversed(rows))
     return next((time for time in times if time is not None), None)
 
 
-def route_of(store: SessionStore | None, row: SessionRow) -> str | None:
+def find_route(store: SessionStore | None, row: SessionRow) -> str | None:
     """Return the key of the chat that is in a session."""
     if store is None:
         return None
@@ -319,10 +325,12 @@ def route_of(store: SessionStore | None, row: SessionRow) -> str | None:
     return None if entry is None else entry.session_key
 
 
-_NO_TIP = "nobody would take another session for what continues one of a tool: use in_place"
+_NO_CONTINUATION_REASON = (
+    "nobody would take another session for what continues one of a tool: use in_place"
+)
 
-_TOO_OLD = "this home is older than compression in place: use continuation"
+_OLD_HOME_REASON = "this home is older than compression in place: use continuation"
 
 
-def _too_large(rows: int) -> str:
+def _explain_too_large(rows: int) -> str:
     return f"in place it would hold the write lock over {rows:,} rows, for half a second or more"

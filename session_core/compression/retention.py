@@ -11,81 +11,81 @@ from typing import Any
 from session_core.compression import chat_messages
 from session_core.compression.chat_messages import Message
 from session_core.compression.extractive import passages
-from session_core.compression.extractive.facts import KINDS, Kind
-from session_core.compression.extractive.passages import Reading
+from session_core.compression.extractive.facts import FACT_KINDS, FactKind
+from session_core.compression.extractive.passages import PassageSet
 
-_RUN = re.compile("[A-Za-z0-9]+")
+_NAME_RUN = re.compile("[A-Za-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class RetentionReport:
     """How many distinct facts were found, and how many are still there; by kind, both numbers."""
 
     found: int
     kept: int
-    by_kind: Mapping[Kind, tuple[int, int]] = field(default_factory=dict)
+    by_kind: Mapping[FactKind, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> Retention:
+    def from_json(cls, stored: Mapping[str, Any]) -> RetentionReport:
         """Return it from JSON."""
         by_kind = {kind: (found, kept) for kind, (found, kept) in stored["by_kind"].items()}
         return cls(stored["found"], stored["kept"], by_kind)
 
 
-def report(
+def measure_retention(
     range_messages: Iterable[Message],
     summary: str,
     kept_messages: Iterable[Message] = (),
-) -> Retention:
+) -> RetentionReport:
     """Return how many facts of a range stand in its summary, or in the messages that stay.
 
     Found is what `reading` reads: of lines that a tool brings again and again the first few.
     """
-    text = _Text("\n".join((summary, *_texts(kept_messages))))
-    found: Counter[Kind] = Counter()
-    kept: Counter[Kind] = Counter()
-    for kind, fact in sorted(_distinct(passages.read(range_messages))):
+    text = _SearchableText("\n".join((summary, *_collect_texts(kept_messages))))
+    found: Counter[FactKind] = Counter()
+    kept: Counter[FactKind] = Counter()
+    for kind, fact in sorted(_collect_facts(passages.read_passages(range_messages))):
         found[kind] += 1
-        kept[kind] += text.has(fact)
-    by_kind = {kind: (found[kind], kept[kind]) for kind in KINDS if found[kind]}
-    return Retention(found.total(), kept.total(), by_kind)
+        kept[kind] += text.has_fact(fact)
+    by_kind = {kind: (found[kind], kept[kind]) for kind in FACT_KINDS if found[kind]}
+    return RetentionReport(found.total(), kept.total(), by_kind)
 
 
-class _Text:
+class _SearchableText:
     """A long text in which many short ones are looked for, most of which are not there."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._words = frozenset(_RUN.findall(text))
+        self._words = frozenset(_NAME_RUN.findall(text))
 
-    def has(self, fact: str) -> bool:
+    def has_fact(self, fact: str) -> bool:
         """Tell whether a fact stands in the text, and not as a part of a longer name."""
-        if fact.isascii() and not self._words.issuperset(_RUN.findall(fact)):
+        if fact.isascii() and not self._words.issuperset(_NAME_RUN.findall(fact)):
             return False
         at = self._text.find(fact)
         while at >= 0:
-            if not self._goes_on(at, at + len(fact)):
+            if not self._is_longer_name(at, at + len(fact)):
                 return True
             at = self._text.find(fact, at + 1)
         return False
 
-    def _goes_on(self, begin: int, end: int) -> bool:
+    def _is_longer_name(self, begin: int, end: int) -> bool:
         text = self._text
-        before = begin > 0 and _joined(text[begin - 1], text[begin])
-        return before or (end < len(text) and _joined(text[end - 1], text[end]))
+        before = begin > 0 and _is_joined(text[begin - 1], text[begin])
+        return before or (end < len(text) and _is_joined(text[end - 1], text[end]))
 
 
-def _joined(left: str, right: str) -> bool:
+def _is_joined(left: str, right: str) -> bool:
     return left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
 
 
-def _distinct(given: Reading) -> set[tuple[Kind, str]]:
+def _collect_facts(given: PassageSet) -> set[tuple[FactKind, str]]:
     read = (*given.earlier, *given.passages)
     return {(fact.kind, fact.text) for passage in read for fact in passage.facts}
 
 
-def _texts(messages: Iterable[Message]) -> Iterable[str]:
+def _collect_texts(messages: Iterable[Message]) -> Iterable[str]:
     for message in messages:
-        yield chat_messages.text(message)
-        yield from (answer.text for answer in chat_messages.answers(message))
-        yield from (call.arguments for call in chat_messages.calls(message))
+        yield chat_messages.get_text(message)
+        yield from (answer.text for answer in chat_messages.list_results(message))
+        yield from (call.arguments for call in chat_messages.list_calls(message))

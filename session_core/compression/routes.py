@@ -13,7 +13,7 @@ from session_core.state.protocol import StateDatabase
 
 
 @dataclass(frozen=True, slots=True)
-class Led:
+class RoutedChats:
     """The chats that are in some sessions just now: by session their keys, and all their rows."""
 
     keys: dict[str, list[str]]
@@ -21,16 +21,16 @@ class Led:
     """Scope and key of each, those of other folders too, which are not ours to change."""
 
 
-class Routes:
+class ChatRoutes:
     """The routes of a home; without a store there are none."""
 
     def __init__(self, db: StateDatabase, store: SessionStore | None) -> None:
         self._db = db
         self._store = store
 
-    def of(self, session_ids: Iterable[str]) -> Led:
+    def find_chats(self, session_ids: Iterable[str]) -> RoutedChats:
         """Return the chats that are in these sessions; a session's own chat comes last."""
-        entries = self._store.entries() if self._store else {}
+        entries = self._store.load_entries() if self._store else {}
         sessions = list(session_ids)
         keys = {
             each: [key for key, entry in entries.items() if entry.session_id == each]
@@ -40,19 +40,21 @@ class Routes:
             # Whichever is led last is the chat that its session says it is of.
             own = (self._db.get_session(each) or {}).get("session_key")
             found.sort(key=own.__eq__)
-        rows = frozenset(self._named(row) for each in sessions for row in self.rows(each))
-        return Led(keys, rows)
+        rows = frozenset(
+            self._get_row_key(row) for each in sessions for row in self.list_rows(each)
+        )
+        return RoutedChats(keys, rows)
 
-    def rows(self, session_id: str) -> list[dict[str, Any]]:
+    def list_rows(self, session_id: str) -> list[dict[str, Any]]:
         """Return the rows that lead to a session, as they are stored."""
-        return self._db.routing_rows(session_id)
+        return self._db.list_routing_rows(session_id)
 
-    def together(self, led: Led) -> AbstractContextManager[object]:
+    def open_transaction(self, led: RoutedChats) -> AbstractContextManager[object]:
         """What changes inside, in sessions and in the routes of these chats, is one transaction."""
         keys = [key for found in led.keys.values() for key in found]
-        return self._store.together(*keys) if self._store and keys else nullcontext()
+        return self._store.transaction(*keys) if self._store and keys else nullcontext()
 
-    def lead_table(self, led: Led, to_session_id: str) -> None:
+    def redirect_table(self, led: RoutedChats, to_session_id: str) -> None:
         """Lead the chats to a session that the transaction around this makes.
 
         A file is no part of that: before the commit it would lead to a session that may never be.
@@ -62,15 +64,15 @@ class Routes:
             Changed: another chat has come meanwhile.
         """
         if self._db.has_routing:
-            self.lead(led, to_session_id)
+            self.redirect_chats(led, to_session_id)
         elif self._store is not None:
             for key in (key for keys in led.keys.values() for key in keys):
                 entry = self._store.get(key)
                 if entry is not None:
-                    fields = self._store.peer_fields(entry)
+                    fields = self._store.build_peer_fields(entry)
                     self._db.record_gateway_session_peer(to_session_id, **fields)
 
-    def lead_file(self, led: Led) -> None:
+    def redirect_file(self, led: RoutedChats) -> None:
         """Lead the chats on, once that is committed, where they are in a file alone.
 
         Where this is cut short, the next message of the chat does it.
@@ -79,22 +81,22 @@ class Routes:
             for session_id, keys in led.keys.items():
                 tip = self._db.get_compression_tip(session_id)
                 with suppress(Conflict, NotFound):  # the chat is elsewhere by now
-                    self.lead(Led({session_id: keys}, led.rows), tip)
+                    self.redirect_chats(RoutedChats({session_id: keys}, led.rows), tip)
 
-    def lead(self, led: Led, to_session_id: str) -> None:
+    def redirect_chats(self, led: RoutedChats, to_session_id: str) -> None:
         """Lead the chats to another session.
 
         Raises:
             Changed: another chat has come meanwhile.
         """
         for session_id, keys in led.keys.items():
-            for row in self.rows(session_id):
-                if row["session_key"] not in keys and self._named(row) not in led.rows:
+            for row in self.list_rows(session_id):
+                if row["session_key"] not in keys and self._get_row_key(row) not in led.rows:
                     raise Changed(f"another chat came into session {session_id}; try again")
             for key in keys:
                 if self._store is not None:
-                    self._store.follow(key, session_id, to_session_id)
+                    self._store.move_to_continuation(key, session_id, to_session_id)
 
     @staticmethod
-    def _named(row: dict[str, Any]) -> tuple[str, str]:
+    def _get_row_key(row: dict[str, Any]) -> tuple[str, str]:
         return row["scope"], row["session_key"]

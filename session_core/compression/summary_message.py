@@ -14,19 +14,19 @@ from typing import Any, Literal
 from session_core.compression import chat_messages
 from session_core.compression.chat_messages import Message, Turn
 
-PREFIX = "[CONTEXT SUMMARY]:"
-END = "--- END OF CONTEXT SUMMARY — respond to the message below, not the summary above ---"
-NOTE = "(A summary stands here for the earlier messages.)"
+SUMMARY_PREFIX = "[CONTEXT SUMMARY]:"
+SUMMARY_END = "--- END OF CONTEXT SUMMARY — respond to the message below, not the summary above ---"
+SUMMARY_NOTE = "(A summary stands here for the earlier messages.)"
 
 _LONG_PREFIXES = (
     "[CONTEXT COMPACTION — REFERENCE ONLY]",
     "[CONTEXT COMPACTION - REFERENCE ONLY]",
 )
-_PRIOR = "[PRIOR CONTEXT — for reference only; not a new message]"
+_PRIOR_START = "[PRIOR CONTEXT — for reference only; not a new message]"
 _PRIOR_END = "[END OF PRIOR CONTEXT — COMPACTION SUMMARY BELOW]"
-_WORD = "CONTEXT"
+_MARK_WORD = "CONTEXT"
 """Stands in every mark, so that what has it not need not be looked at."""
-_MARKS = (PREFIX, END, *_LONG_PREFIXES, _PRIOR, _PRIOR_END)
+_MARKS = (SUMMARY_PREFIX, SUMMARY_END, *_LONG_PREFIXES, _PRIOR_START, _PRIOR_END)
 
 REDACTION_MARKS = (
     r"\[redacted\b[^\]\n]{0,60}\]",
@@ -34,7 +34,7 @@ REDACTION_MARKS = (
     r"<redacted\b[^>\n]{0,60}>",
     r"\*{3} ?redacted ?\*{3}",
 )
-_REDACTED = re.compile("|".join(REDACTION_MARKS), re.IGNORECASE)
+_REDACTION_PATTERN = re.compile("|".join(REDACTION_MARKS), re.IGNORECASE)
 
 Fault = Literal["empty_summary", "redacted_summary"]
 Role = Literal["user", "assistant"]
@@ -49,91 +49,91 @@ class Summary:
     after: str = ""
 
 
-def read(message: Message) -> Summary | None:
+def parse_summary(message: Message) -> Summary | None:
     """Return the summary that a message is or contains; what a tool brings is never one."""
     content = message.get("content")
-    if isinstance(content, str) and _WORD not in content:
+    if isinstance(content, str) and _MARK_WORD not in content:
         return None
-    text, before = chat_messages.text(message).lstrip(), ""
+    text, before = chat_messages.get_text(message).lstrip(), ""
     if _PRIOR_END in text:
         before, _, text = text.partition(_PRIOR_END)
-        before, text = before.removeprefix(_PRIOR).strip(), text.lstrip()
-    body = _unmarked(text)
-    if body is None or chat_messages.answers(message):
+        before, text = before.removeprefix(_PRIOR_START).strip(), text.lstrip()
+    body = _strip_start_mark(text)
+    if body is None or chat_messages.list_results(message):
         return None
-    body, _, after = body.partition(END)
+    body, _, after = body.partition(SUMMARY_END)
     return Summary(body.strip(), before, after.strip())
 
 
 def is_summary(message: Message) -> bool:
     """Tell whether a message is a summary and nothing else, or the note beside one."""
-    if message.get("content") == NOTE:
+    if message.get("content") == SUMMARY_NOTE:
         return True
-    found = read(message)
+    found = parse_summary(message)
     if found is None or found.before or found.after:
         return False
-    return not (chat_messages.calls(message) or chat_messages.images(message))
+    return not (chat_messages.list_calls(message) or chat_messages.count_images(message))
 
 
-def near(messages: Iterable[Message]) -> list[int]:
+def find_possible_summaries(messages: Iterable[Message]) -> list[int]:
     """Return the places where a summary or its note may stand: most are seen at once to be none."""
     contents = [message.get("content") for message in messages]
     return [
         place
         for place, content in enumerate(contents)
-        if not isinstance(content, str) or _WORD in content or content == NOTE
+        if not isinstance(content, str) or _MARK_WORD in content or content == SUMMARY_NOTE
     ]
 
 
-def earlier(messages: Iterable[Message]) -> list[str]:
+def list_summaries(messages: Iterable[Message]) -> list[str]:
     """Return the summaries in a range, oldest first: they are updated, not summarised again."""
-    found = (read(message) for message in messages)
+    found = (parse_summary(message) for message in messages)
     return [summary.text for summary in found if summary is not None and summary.text]
 
 
-def fault(text: str) -> Fault | None:
+def find_fault(text: str) -> Fault | None:
     """Return why a text is no summary, or None."""
-    if not clean(text):
+    if not clean_summary(text):
         return "empty_summary"
-    return "redacted_summary" if redaction(text) else None
+    return "redacted_summary" if find_redaction_mark(text) else None
 
 
-def redaction(text: str) -> str | None:
+def find_redaction_mark(text: str) -> str | None:
     """Return the first redaction mark in a text."""
-    found = _REDACTED.search(text)
+    found = _REDACTION_PATTERN.search(text)
     return found.group() if found else None
 
 
-def clean(text: str) -> str:
+def clean_summary(text: str) -> str:
     """Return the text of a summary without the marks of its form, which a model may repeat."""
-    found = read({"content": text})
+    found = parse_summary({"content": text})
     if found is not None:
         text = "\n\n".join(filter(None, (found.before, found.text, found.after)))
-    return unmarked(text)
+    return remove_marks(text)
 
 
-def unmarked(text: str) -> str:
+def remove_marks(text: str) -> str:
     """Return a text without any mark of the form of a summary."""
-    while _WORD in text and any(mark in text for mark in _MARKS):
+    while _MARK_WORD in text and any(mark in text for mark in _MARKS):
         for mark in _MARKS:
             text = text.replace(mark, "")
     return text.strip()
 
 
-def build(text: str, before: Turn | None, after: Turn | None) -> list[dict[str, Any]]:
+def build_messages(text: str, before: Turn | None, after: Turn | None) -> list[dict[str, Any]]:
     """Return the message, or the two, that say `text` between those turns.
 
     The first message is from the user, and no two neighbours have one role. Results count as a
     turn of the user, which is what they are to Anthropic.
     """
-    said = f"{PREFIX}\n{clean(text)}\n\n{END}"
+    said = f"{SUMMARY_PREFIX}\n{clean_summary(text)}\n\n{SUMMARY_END}"
     return [
-        {"role": role, "content": said if speaks else NOTE}
-        for role, speaks in _FORMS[_side(before), _side(after)]
+        {"role": role, "content": said if speaks else SUMMARY_NOTE}
+        for role, speaks in _ROLES_BY_NEIGHBOURS[_get_role(before), _get_role(after)]
     ]
 
 
-_FORMS: dict[tuple[Role | None, Role | None], tuple[tuple[Role, bool], ...]] = {
+_ROLES_BY_NEIGHBOURS: dict[tuple[Role | None, Role | None], tuple[tuple[Role, bool], ...]] = {
     (None, None): (("user", True),),
     (None, "user"): (("user", True), ("assistant", False)),
     (None, "assistant"): (("user", True),),
@@ -146,15 +146,15 @@ _FORMS: dict[tuple[Role | None, Role | None], tuple[tuple[Role, bool], ...]] = {
 }
 
 
-def _side(turn: Turn | None) -> Role | None:
+def _get_role(turn: Turn | None) -> Role | None:
     if turn in ("user", "tool"):
         return "user"
     return "assistant" if turn == "assistant" else None
 
 
-def _unmarked(text: str) -> str | None:
-    if text.startswith(PREFIX):
-        return text[len(PREFIX) :]
+def _strip_start_mark(text: str) -> str | None:
+    if text.startswith(SUMMARY_PREFIX):
+        return text[len(SUMMARY_PREFIX) :]
     if text.startswith(_LONG_PREFIXES):
         # Hermes instructs its model in the rest of that line, in words that differ by release.
         first, line, rest = text.partition("\n")

@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from session_core.compression.ranges import Shape
-from session_core.compression.rebuild import Assembled
-from session_core.compression.retention import Retention
-from session_core.compression.routes import Led
+from session_core.compression.rebuild import RebuiltMessages
+from session_core.compression.retention import RetentionReport
+from session_core.compression.routes import RoutedChats
 from session_core.errors import Conflict, SessionError
-from session_core.ledger.execute import noting, resume
+from session_core.ledger.execute import resume_steps, suppress_note_errors
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.types import Plan
+from session_core.ledger.types import StoredPlan
 from session_core.state.protocol import StateDatabase
 from session_core.types import MessageRow, Revision, SessionRow
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from session_core.compression.ranges import Shape
-    from session_core.compression.retention import Retention
+    from session_core.compression.retention import RetentionReport
 
 
 COMPRESS = "compress"
@@ -40,38 +40,38 @@ KINDS = (COMPRESS, UNDO)
 """What plans and batches of compressions are called."""
 
 
-def taken_up(db: StateDatabase, ledger: Ledger, plan: Plan) -> Plan:
+def settle_plan(db: StateDatabase, ledger: Ledger, plan: StoredPlan) -> StoredPlan:
     """Return a plan of one step as it is once that is decided."""
-    resume(db, ledger, KINDS)
-    plan = ledger.plan(plan.handle)
+    resume_steps(db, ledger, KINDS)
+    plan = ledger.get_plan(plan.handle)
     step = plan.members[0].step
-    if plan.state != "applying" or step is None or ledger.step(step).state != "done":
+    if plan.state != "applying" or step is None or ledger.get_step(step).state != "done":
         return plan
     with suppress(Conflict):  # whoever else applies it has ended it
-        ledger.finish(plan.handle, ledger.step(step).result)
-    return ledger.plan(plan.handle)
+        ledger.finish_plan(plan.handle, ledger.get_step(step).result)
+    return ledger.get_plan(plan.handle)
 
 
-def finish(ledger: Ledger, plan: str, result: Any) -> None:
+def finish_plan(ledger: Ledger, plan: str, result: Any) -> None:
     """End a plan whose step was done; where that cannot be noted now, `taken_up` does it."""
-    with noting(f"what plan {plan} came to"), suppress(Conflict):
-        ledger.finish(plan, result)
+    with suppress_note_errors(f"what plan {plan} came to"), suppress(Conflict):
+        ledger.finish_plan(plan, result)
 
 
-def close(db: StateDatabase, ledger: Ledger, handle: str) -> None:
+def close_plan(db: StateDatabase, ledger: Ledger, handle: str) -> None:
     """End a plan that came to nothing; one whose step was done is finished."""
     with suppress(SessionError):  # it runs out by itself
-        plan = ledger.plan(handle)
+        plan = ledger.get_plan(handle)
         if plan.state == "applying":
-            plan = taken_up(db, ledger, plan)
+            plan = settle_plan(db, ledger, plan)
         if plan.state in ("planned", "applying") and plan.members[0].step is None:
             ledger.close_plan(handle)
 
 
-AGAIN = 4000
+MAX_REREAD_ROWS = 4000
 """So many rows are read again in a transaction: it holds the lock for 40 ms more."""
 
-_EXPLAINED = frozenset(
+_BOOKKEEPING_COLUMNS = frozenset(
     {
         *("ended_at", "end_reason", "expiry_finalized", "message_count", "tool_call_count"),
         *("compression_failure_cooldown_until", "compression_failure_error"),
@@ -82,7 +82,7 @@ _EXPLAINED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PlannedRange:
     """What a plan records of the range: `messages[start:end]`, and what it was."""
 
     session_id: str
@@ -94,22 +94,22 @@ class Work:
     method: Method | None = None
     """Who is to write the summary; None leaves that to whoever applies the plan."""
 
-    def stored(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedCompression:
     """A range as it was when it was looked at last, and what is to stand for it."""
 
-    work: Work
+    work: PlannedRange
     row: SessionRow
     rows: Sequence[MessageRow]
     revision: Revision
-    made: Assembled
-    retention: Retention
-    led: Led
+    made: RebuiltMessages
+    retention: RetentionReport
+    led: RoutedChats
     seen: str
     """The digest of the range and of what is before it."""
 
@@ -119,13 +119,13 @@ class Ready:
         at = self.rows[self.work.end - 1]["timestamp"]
         return [{**message, "timestamp": at} for message in self.made.summary]
 
-    def ids(self, start: int, end: int) -> list[int]:
+    def list_ids(self, start: int, end: int) -> list[int]:
         """Return the ids of some of the messages."""
         return [row["id"] for row in self.rows[start:end]]
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommittedChange:
     """What a step has changed, which is stored with it as JSON."""
 
     session_id: str
@@ -149,7 +149,7 @@ class Done:
     """What `goal_key` said of the session that was ended."""
 
 
-def digest(rows: Sequence[MessageRow]) -> str:
+def digest_rows(rows: Sequence[MessageRow]) -> str:
     """Return what changes whenever one of the rows does."""
     found = hashlib.sha256()
     for row in rows:
@@ -159,25 +159,25 @@ def digest(rows: Sequence[MessageRow]) -> str:
     return found.hexdigest()
 
 
-def fingerprint(db: StateDatabase, session_id: str) -> dict[str, str]:
+def fingerprint_session(db: StateDatabase, session_id: str) -> dict[str, str]:
     """Return by name what changes whenever something of a session does that an undo would drop.
 
     Of its messages the first are looked at whole, and of the others how many there are.
     """
     row = db.get_session(session_id) or {}
-    found: dict[str, Any] = {k: v for k, v in row.items() if k not in _EXPLAINED}
-    messages = db.get_messages(session_id, include_inactive=True, limit=AGAIN)
-    found["messages"] = [digest(messages), *db.revision(session_id)[:4]]
-    found["children"] = [child["id"] for child in db.children(session_id)]
-    found["goal"] = db.get_meta(goal_key(session_id))
-    found |= db.belongings(session_id)
+    found: dict[str, Any] = {k: v for k, v in row.items() if k not in _BOOKKEEPING_COLUMNS}
+    messages = db.get_messages(session_id, include_inactive=True, limit=MAX_REREAD_ROWS)
+    found["messages"] = [digest_rows(messages), *db.get_revision(session_id)[:4]]
+    found["children"] = [child["id"] for child in db.list_children(session_id)]
+    found["goal"] = db.get_meta(build_goal_key(session_id))
+    found |= db.read_belongings(session_id)
     return {
         name: hashlib.sha256(marshal.dumps(value, 0)).hexdigest()[:16]
         for name, value in found.items()
     }
 
 
-def goal_key(session_id: str) -> str:
+def build_goal_key(session_id: str) -> str:
     """Return where Hermes keeps what a session is to reach, in `state_meta`."""
     return f"goal:{session_id}"
 
@@ -201,7 +201,7 @@ class NotCompressed(SessionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
+class SummaryBrief:
     """What whoever writes a summary has to know; the text itself is read from the session."""
 
     from_id: int
@@ -215,28 +215,28 @@ class Brief:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SummaryRequest:
     """What a function that writes summaries is given: the brief, and the messages in short."""
 
-    brief: Brief
+    brief: SummaryBrief
     messages: Sequence[Mapping[str, Any]]
     earlier: tuple[str, ...]
     """The summaries of before, which are not among the messages: the new one takes them in."""
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class CompressionPlan:
     """A compression that was planned: apply it with its handle and a summary."""
 
     plan: str
     session_id: str
     shape: Shape
     expires_at: float
-    brief: Brief
+    brief: SummaryBrief
 
 
 @dataclass(frozen=True, slots=True)
-class Compressed:
+class CompressionResult:
     """What was done: `session_id` is where the conversation goes on, `batch` undoes it."""
 
     session_id: str
@@ -247,29 +247,29 @@ class Compressed:
     tokens_after: int
     rows: int
     """How many rows were flagged and added."""
-    retention: Retention
+    retention: RetentionReport
     before: Revision
     after: Revision
 
-    def stored(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
         return asdict(self)
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> Self:
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
         """Return it from JSON."""
         # What finds facts takes long to import, and who only reads sessions has no use for it.
-        from session_core.compression.retention import Retention  # noqa: PLC0415
+        from session_core.compression.retention import RetentionReport  # noqa: PLC0415
 
         given = dict(stored)
-        given["retention"] = Retention.of(given["retention"])
+        given["retention"] = RetentionReport.from_json(given["retention"])
         for name in ("before", "after"):
             given[name] = Revision(*given[name])
         return cls(**given)
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
+class UndoResult:
     """What an undo has done: how many messages are live again, and how many are gone."""
 
     session_id: str
@@ -280,7 +280,7 @@ class Undone:
 
 
 @dataclass(frozen=True, slots=True)
-class UndoPlanned:
+class UndoPlan:
     """An undo that would drop what was said since, which is done by applying this plan."""
 
     plan: str

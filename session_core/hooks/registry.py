@@ -12,14 +12,14 @@ from typing import Any
 import pluggy
 
 from session_core.errors import InvalidInput
-from session_core.hooks.calls import Call
+from session_core.hooks.calls import IsolatedCall
 from session_core.hooks.specs import (
     GROUP,
     HOOKS,
     HookFault,
-    HookHow,
+    HookFaultKind,
     SessionHooks,
-    call_with,
+    call_with_arguments,
     check_function,
     check_hook,
 )
@@ -28,7 +28,7 @@ hookimpl = pluggy.HookimplMarker(GROUP)
 """Marks an implementation; a function that is named like its hook needs no mark."""
 
 
-class Registry:
+class HookRegistry:
     """The implementations of the hooks by name."""
 
     def __init__(self, group: str | None, timeout_s: float) -> None:
@@ -49,13 +49,13 @@ class Registry:
         check_function(hook, function)
 
         def call(**given: Any) -> object:
-            return call_with(hook, function, given)
+            return call_with_arguments(hook, function, given)
 
         label = getattr(function, "__qualname__", type(function).__qualname__)
-        plugin = _Single()
+        plugin = _FunctionPlugin()
         setattr(plugin, hook, hookimpl(call))
         with self._lock:
-            name = self._free_name(name or label)
+            name = self._find_free_name(name or label)
             self._manager.register(plugin, name)
         return name
 
@@ -73,7 +73,7 @@ class Registry:
             plugin = plugin()
         label = getattr(plugin, "__name__", type(plugin).__qualname__)
         with self._lock:
-            name = self._free_name(name or str(label))
+            name = self._find_free_name(name or str(label))
             self._parts[name] = []
             try:
                 marked = self._register_marked(plugin, name)
@@ -93,12 +93,12 @@ class Registry:
             self._manager.unregister(name=name)
             return True
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         """Return the names of all plugins and functions."""
         with self._lock:
             return [name for name, plugin in self._manager.list_name_plugin() if plugin]
 
-    def implementations(self, hook: str) -> list[pluggy.HookImpl]:
+    def list_implementations(self, hook: str) -> list[pluggy.HookImpl]:
         """Return who implements a hook, in the order in which pluggy calls them."""
         check_hook(hook)
         with self._lock:
@@ -122,13 +122,13 @@ class Registry:
                 return []
             faults = []
             for entry in metadata.entry_points(group=group):
-                call = Call(partial(self._load, entry), self.timeout_s)
+                call = IsolatedCall(partial(self._load_entry, entry), self.timeout_s)
                 if call.wait() is not None:
-                    how: HookHow = "refused" if call.error else "timed_out"
+                    how: HookFaultKind = "refused" if call.error else "timed_out"
                     faults.append(HookFault(entry.name, "", how, call.error))
             return faults
 
-    def _load(self, entry: metadata.EntryPoint) -> None:
+    def _load_entry(self, entry: metadata.EntryPoint) -> None:
         self.register(entry.load(), entry.name)
 
     def _register_marked(self, plugin: object, name: str) -> set[str]:
@@ -156,7 +156,7 @@ class Registry:
         if not marked and not parts:
             raise InvalidInput(f"plugin {name} has no hook; hooks are {', '.join(HOOKS)}")
 
-    def _free_name(self, label: str) -> str:
+    def _find_free_name(self, label: str) -> str:
         name, number = label, 1
         while self._manager.has_plugin(name):
             number += 1
@@ -164,5 +164,5 @@ class Registry:
         return name
 
 
-class _Single:
+class _FunctionPlugin:
     """A plugin of one function."""

@@ -104,11 +104,11 @@ class SessionHooks:
         """Observe that a session was compressed; `session_id` is where it goes on."""
 
 
-HookHow = Literal[
+HookFaultKind = Literal[
     "raised", "timed_out", "behind", "left_out", "undelivered", "refused", "dispatcher"
 ]
 
-_SAYS: dict[HookHow, str] = {
+_FAULT_TEXTS: dict[HookFaultKind, str] = {
     "raised": "raised",
     "timed_out": "did not end in time and was left behind",
     "behind": "is behind with earlier calls and will be told later",
@@ -125,12 +125,12 @@ class HookFault:
 
     plugin: str
     hook: str
-    how: HookHow
+    how: HookFaultKind
     error: BaseException | None = None
 
     def __str__(self) -> str:
         kind = "" if self.error is None else f": {type(self.error).__name__}"
-        return f"hook {self.hook or '(any)'} of {self.plugin} {_SAYS[self.how]}{kind}"
+        return f"hook {self.hook or '(any)'} of {self.plugin} {_FAULT_TEXTS[self.how]}{kind}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ HOOKS: Mapping[str, tuple[str, ...]] = {
 }
 """The hooks, and what each of them may be given."""
 
-_COLLECTING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_VARIADIC_KINDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def check_hook(hook: str) -> None:
@@ -190,23 +190,25 @@ def check_function(hook: str, function: Callable[..., object]) -> None:
         InvalidInput: there is no such hook, or no such argument of it.
     """
     check_hook(hook)
-    for parameter in _parameters(function) or ():
-        needed = parameter.default is parameter.empty and parameter.kind not in _COLLECTING
+    for parameter in _get_parameters(function) or ():
+        needed = parameter.default is parameter.empty and parameter.kind not in _VARIADIC_KINDS
         if needed and parameter.name not in HOOKS[hook]:
             raise InvalidInput(
                 f"{hook} has no argument {parameter.name!r}; it has {', '.join(HOOKS[hook])}"
             )
 
 
-def call_with(hook: str, function: Callable[..., object], given: Mapping[str, Any]) -> object:
+def call_with_arguments(
+    hook: str, function: Callable[..., object], given: Mapping[str, Any]
+) -> object:
     """Call a function with what it takes of what is given.
 
     What it asks for and is not known at this moment is None; `**kwargs` takes all that is given.
     """
-    parameters = _parameters(function)
+    parameters = _get_parameters(function)
     if parameters is None:
         return function(**given)
-    values = {**_implied(hook, given), **given}
+    values = {**_derive_arguments(hook, given), **given}
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for parameter in parameters:
@@ -223,13 +225,13 @@ def call_with(hook: str, function: Callable[..., object], given: Mapping[str, An
     return function(*positional, **named)
 
 
-def _implied(hook: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _derive_arguments(hook: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what goes without saying: what is finalized is the old, what is reset to the new."""
     names = {FINALIZE: "old_session_id", RESET: "new_session_id"}
     return {names[hook]: given.get("session_id")} if hook in names else {}
 
 
-def _parameters(function: Callable[..., object]) -> list[inspect.Parameter] | None:
+def _get_parameters(function: Callable[..., object]) -> list[inspect.Parameter] | None:
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):

@@ -18,25 +18,25 @@ from typing import TypeVar
 
 from session_core import _sqlite3
 from session_core.errors import Corrupt, Denied, InvalidInput, SessionError, Unsupported
-from session_core.ledger.state_folder import refusals
+from session_core.ledger.state_folder import translate_os_errors
 from session_core.state.sqlite import sql_blocks
-from session_core.state.sqlite.connection import Handle, file_uri, translate
-from session_core.state.sqlite.connections import fit_to_bind
-from session_core.state.sqlite.opening import identity, size
-from session_core.state.sqlite.writer import patiently
+from session_core.state.sqlite.connection import Connection, make_file_uri, translate_error
+from session_core.state.sqlite.connections import translate_bind_errors
+from session_core.state.sqlite.opening import get_file_bytes, get_file_identity
+from session_core.state.sqlite.writer import execute_with_retry
 
 T = TypeVar("T")
 
 PACKAGE = "session_core.ledger"
 
-_APPLICATION = 1_835_234_163
-_VERSION = re.compile(r"PRAGMA user_version = (\d+);")
-_LONG_LOG_BYTES = 4 << 20
-_WAIT_S = 1.0
-_OTHERS_WRITE = 0o022
+_APPLICATION_ID = 1_835_234_163
+_VERSION_PATTERN = re.compile(r"PRAGMA user_version = (\d+);")
+_MAX_LOG_BYTES = 4 << 20
+_CHECKPOINT_TIMEOUT_S = 1.0
+_FOREIGN_WRITE_BITS = 0o022
 
 
-class File:
+class LedgerDatabase:
     """The file that `find` knows, of this schema; `make` makes its folder before a change."""
 
     def __init__(
@@ -53,51 +53,53 @@ class File:
         self._make = make
         self._patience_s = patience_s
         self._schema = schema
-        self._version = int(_VERSION.findall(sql_blocks.script(schema, PACKAGE))[0])
+        self._version = int(_VERSION_PATTERN.findall(sql_blocks.read_script(schema, PACKAGE))[0])
         self._name = name
         self._lost = lost
         self._lock = threading.Lock()
-        self._handle: Handle | None = None
+        self._handle: Connection | None = None
         self._writable = False
         self._closed = False
         self._pid = os.getpid()
 
-    def read(self, look: Callable[[Handle], T]) -> T:
+    def read(self, look: Callable[[Connection], T]) -> T:
         """Run `look` on one moment of the file."""
         self._require_own_process()
         with self._lock:
             self._require_open()
             path = self._find()
-            handle = self._opened(path, writable=False) if path and size(path) else None
+            handle = (
+                self._open_handle(path, writable=False) if path and get_file_bytes(path) else None
+            )
             if path is None or handle is None:
-                return self._look_at_nothing(look)
-            with self._errors(path), handle.snapshot():
-                return look(handle) if self._is_made(handle, path) else self._look_at_nothing(look)
+                return self._read_empty(look)
+            with self._translate_errors(path), handle.open_snapshot():
+                return look(handle) if self._has_schema(handle, path) else self._read_empty(look)
 
-    def write(self, step: Callable[[Handle], T], *, durable: bool = True) -> T:
+    def write(self, step: Callable[[Connection], T], *, durable: bool = True) -> T:
         """Run `step` in a transaction that is durable when this returns, else with the next."""
         self._require_own_process()
         with self._lock:
             self._require_open()
             path = self._make()
-            handle = self._opened(path, writable=True)
-            with self._errors(path):
-                result = self._change(handle, path, step, durable=durable)
-            if size(Path(f"{path}-wal")) > _LONG_LOG_BYTES:
-                _fold_back(handle)
+            handle = self._open_handle(path, writable=True)
+            with self._translate_errors(path):
+                result = self._run_step(handle, path, step, durable=durable)
+            if get_file_bytes(Path(f"{path}-wal")) > _MAX_LOG_BYTES:
+                _truncate_log(handle)
             return result
 
-    def _change(
-        self, handle: Handle, path: Path, step: Callable[[Handle], T], *, durable: bool
+    def _run_step(
+        self, handle: Connection, path: Path, step: Callable[[Connection], T], *, durable: bool
     ) -> T:
         handle.connection.rollback()  # of one that an interrupt has cut short
         try:
             # Of a log that is not synced nothing is lost but by a machine that stops.
             handle.connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-            patiently(handle, "BEGIN IMMEDIATE", time.monotonic() + self._patience_s)
-            if not self._is_made(handle, path):
-                for statement in sql_blocks.statements(self._schema, PACKAGE):
-                    handle.run(statement)
+            execute_with_retry(handle, "BEGIN IMMEDIATE", time.monotonic() + self._patience_s)
+            if not self._has_schema(handle, path):
+                for statement in sql_blocks.split_statements(self._schema, PACKAGE):
+                    handle.run_change(statement)
             result = step(handle)
             handle.connection.execute("COMMIT")
         finally:
@@ -105,25 +107,25 @@ class File:
             handle.connection.rollback()
         return result
 
-    def _look_at_nothing(self, look: Callable[[Handle], T]) -> T:
+    def _read_empty(self, look: Callable[[Connection], T]) -> T:
         with closing(_sqlite3.connect("file::memory:", busy_timeout_s=0)) as connection:
-            for statement in sql_blocks.statements(self._schema, PACKAGE):
+            for statement in sql_blocks.split_statements(self._schema, PACKAGE):
                 connection.execute(statement)
-            return look(Handle(connection))
+            return look(Connection(connection))
 
-    def give_back(self) -> None:
+    def reclaim_space(self) -> None:
         """Give the room of what was deleted back to the disk: it is in the log until then."""
         self._require_own_process()
         with self._lock:
             self._require_open()
             if self._handle is not None and self._writable:
-                _fold_back(self._handle)
+                _truncate_log(self._handle)
 
     def close(self) -> None:
         """Close the connection."""
         with self._lock:
             self._closed = True
-            self._forget()
+            self._discard_handle()
 
     def _require_own_process(self) -> None:
         if self._pid != os.getpid():
@@ -133,45 +135,51 @@ class File:
         if self._closed:
             raise InvalidInput(f"this {self._name} is closed; open it again")
 
-    def _opened(self, path: Path, *, writable: bool) -> Handle:
+    def _open_handle(self, path: Path, *, writable: bool) -> Connection:
         """Return the connection; a file that another has taken the place of is left behind."""
         handle = self._handle
-        if handle is not None and handle.file == identity(path) and self._writable >= writable:
+        if (
+            handle is not None
+            and handle.file == get_file_identity(path)
+            and self._writable >= writable
+        ):
             return handle
-        self._forget()
-        with self._errors(path):
-            handle = self._handle = self._prepare(path) if writable else _connect(path, "ro")
-        handle.file, self._writable = identity(path), writable
+        self._discard_handle()
+        with self._translate_errors(path):
+            handle = self._handle = (
+                self._open_for_writing(path) if writable else _connect(path, "ro")
+            )
+        handle.file, self._writable = get_file_identity(path), writable
         return handle
 
-    def _prepare(self, path: Path) -> Handle:
+    def _open_for_writing(self, path: Path) -> Connection:
         """Open for writing; a file that is new, or was left unfinished, gets a log."""
-        with refusals(path), suppress(FileExistsError):
+        with translate_os_errors(path), suppress(FileExistsError):
             # Nobody can have a connection to a file that this call itself brings into being.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        with refusals(path):
-            _require_own(path)
+        with translate_os_errors(path):
+            _require_own_file(path)
         handle = _connect(path, "rw")
         try:
-            if handle.value("PRAGMA journal_mode") != "wal":
+            if handle.fetch_value("PRAGMA journal_mode") != "wal":
                 deadline = time.monotonic() + self._patience_s
                 # A journal in a file, left by a kill, could be taken back by nobody who only reads.
                 for pragma in ("journal_mode=MEMORY", "auto_vacuum=FULL"):
                     handle.connection.execute(f"PRAGMA {pragma}").fetchall()
-                patiently(handle, "PRAGMA journal_mode=WAL", deadline)
+                execute_with_retry(handle, "PRAGMA journal_mode=WAL", deadline)
             handle.connection.execute("PRAGMA wal_autocheckpoint=0")
         except BaseException:
             handle.connection.close()
             raise
         return handle
 
-    def _is_made(self, handle: Handle, path: Path) -> bool:
+    def _has_schema(self, handle: Connection, path: Path) -> bool:
         """Whether the tables are there; a file that is not for us is refused."""
-        if handle.value("SELECT count(*) FROM sqlite_master") == 0:
+        if handle.fetch_value("SELECT count(*) FROM sqlite_master") == 0:
             return False
-        if handle.value("PRAGMA application_id") != _APPLICATION:
+        if handle.fetch_value("PRAGMA application_id") != _APPLICATION_ID:
             raise Corrupt(f"{path} is no {self._name}; move it away, and another is made")
-        version = handle.value("PRAGMA user_version")
+        version = handle.fetch_value("PRAGMA user_version")
         if version > self._version:
             raise Unsupported(f"{path} was written by a newer version of this program; update it")
         if version < self._version:
@@ -182,15 +190,15 @@ class File:
         return True
 
     @contextmanager
-    def _errors(self, path: Path) -> Iterator[None]:
+    def _translate_errors(self, path: Path) -> Iterator[None]:
         try:
-            with fit_to_bind():
+            with translate_bind_errors():
                 yield
-        except _sqlite3.library().Error as error:
-            raise self._translated(error, path) from error
+        except _sqlite3.load_library().Error as error:
+            raise self._make_error(error, path) from error
 
-    def _translated(self, error: Exception, path: Path) -> SessionError:
-        translated = translate(error, path)
+    def _make_error(self, error: Exception, path: Path) -> SessionError:
+        translated = translate_error(error, path)
         if isinstance(translated, Corrupt) or "unsupported file format" in str(error):
             return Corrupt(
                 f"the {self._name} {path} is damaged or no database: move it away, and another is "
@@ -198,29 +206,31 @@ class File:
             )
         return translated
 
-    def _forget(self) -> None:
+    def _discard_handle(self) -> None:
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.connection.close()
 
 
-def _require_own(path: Path) -> None:
+def _require_own_file(path: Path) -> None:
     """Refuse a file that was put there for us, or that others could write; close it to readers."""
     if not hasattr(os, "geteuid"):
         return
     folder, found = path.parent.stat(), path.stat()
-    trusted = {0, os.geteuid(), *(() if folder.st_mode & _OTHERS_WRITE else (folder.st_uid,))}
+    trusted = {0, os.geteuid(), *(() if folder.st_mode & _FOREIGN_WRITE_BITS else (folder.st_uid,))}
     if not {found.st_uid, path.lstat().st_uid} <= trusted:
         raise Denied(f"{path} is somebody else's file; move it away, or name another folder")
-    if found.st_mode & _OTHERS_WRITE:
+    if found.st_mode & _FOREIGN_WRITE_BITS:
         raise Denied(f"others may write {path}; move it away if it is not yours, else chmod 600 it")
     if found.st_mode & 0o077:
         with suppress(OSError):  # a disk without modes
             path.chmod(0o600)
 
 
-def _connect(path: Path, mode: str) -> Handle:
-    connection = _sqlite3.connect(file_uri(path, f"mode={mode}"), busy_timeout_s=_WAIT_S)
+def _connect(path: Path, mode: str) -> Connection:
+    connection = _sqlite3.connect(
+        make_file_uri(path, f"mode={mode}"), busy_timeout_s=_CHECKPOINT_TIMEOUT_S
+    )
     try:
         connection.execute("PRAGMA trusted_schema=OFF")
         connection.execute("PRAGMA cell_size_check=ON")
@@ -228,12 +238,12 @@ def _connect(path: Path, mode: str) -> Handle:
     except BaseException:
         connection.close()
         raise
-    return Handle(connection)
+    return Connection(connection)
 
 
-def _fold_back(handle: Handle) -> None:
+def _truncate_log(handle: Connection) -> None:
     """Empty the log; where somebody else is in the way, the next change does it."""
-    with suppress(_sqlite3.library().Error):
+    with suppress(_sqlite3.load_library().Error):
         handle.connection.execute("PRAGMA busy_timeout=0")
         handle.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    handle.connection.execute(f"PRAGMA busy_timeout={int(_WAIT_S * 1000)}")
+    handle.connection.execute(f"PRAGMA busy_timeout={int(_CHECKPOINT_TIMEOUT_S * 1000)}")

@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from session_core.errors import InvalidInput, Unsupported
-from session_core.ledger.batches import encode
+from session_core.ledger.batches import encode_json
 from session_core.ledger.database import PACKAGE
-from session_core.ledger.plans import Plans
+from session_core.ledger.plans import PlanLedger
 from session_core.ledger.state_folder import StateFolder
-from session_core.ledger.types import Audited
-from session_core.ledger.undo_log import Journal
+from session_core.ledger.types import AuditEntry
+from session_core.ledger.undo_log import UndoLog
 from session_core.state import cursors
 from session_core.state.protocol import StateDatabase
 from session_core.state.sqlite import sql_blocks
@@ -24,12 +24,12 @@ from session_core.types import Page
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-SQL = sql_blocks.load("audit", PACKAGE)
+SQL = sql_blocks.load_blocks("audit", PACKAGE)
 
-_FIRST = 1 << 62
+_MAX_ROWID = 1 << 62
 
 
-class Ledger(Plans, Journal):
+class Ledger(PlanLedger, UndoLog):
     """The ledger of the home that `folder` is for; nothing is made before the first write.
 
     `Ledger.open(db)` is the ledger of the home that is open as `db`.
@@ -61,7 +61,7 @@ class Ledger(Plans, Journal):
         ledger.check_home(db)
         return ledger
 
-    def audit(self, client: str | None, what: str, plan: str | None, counts: Any) -> None:
+    def add_audit_entry(self, client: str | None, what: str, plan: str | None, counts: Any) -> None:
         """Note who has changed what; what was noted of a plan already is not noted again.
 
         Where the name of its kind and more is noted of it, that is so far: what the same client
@@ -72,30 +72,36 @@ class Ledger(Plans, Journal):
             "client": client,
             "what": what,
             "plan": plan,
-            "counts": encode(counts),
+            "counts": encode_json(counts),
         }
         self._file.write(
-            lambda rows: rows.run(SQL["change_line"], line) or rows.run(SQL["add_line"], line)
+            lambda rows: (
+                rows.run_change(SQL["change_line"], line) or rows.run_change(SQL["add_line"], line)
+            )
         )
 
-    def audited(self, limit: int = 20, cursor: str | None = None) -> Page[Audited]:
+    def list_audit_entries(self, limit: int = 20, cursor: str | None = None) -> Page[AuditEntry]:
         """List what was noted, newest first."""
         scope = str(self._folder.db_path)
-        before = _FIRST if cursor is None else cursors.decode("audit", scope, cursor)
+        before = _MAX_ROWID if cursor is None else cursors.decode_cursor("audit", scope, cursor)
         if limit < 1:
             raise InvalidInput(f"limit is {limit}; at least 1")
-        found = self._file.read(lambda rows: rows.values(SQL["list_lines"], (before, limit + 1)))
+        found = self._file.read(
+            lambda rows: rows.fetch_tuples(SQL["list_lines"], (before, limit + 1))
+        )
         page = found[:limit]
-        following = cursors.encode("audit", scope, page[-1][0]) if len(found) > limit else None
+        following = (
+            cursors.encode_cursor("audit", scope, page[-1][0]) if len(found) > limit else None
+        )
         lines = [
-            Audited(at, client, what, plan, json.loads(counts))
+            AuditEntry(at, client, what, plan, json.loads(counts))
             for _, at, client, what, plan, counts in page
         ]
         return Page(lines, following)
 
     def close(self) -> None:
         """Close its files; what was returned before is durable."""
-        self._close()
+        self._close_files()
 
     def __enter__(self) -> Self:
         return self

@@ -8,19 +8,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from session_core.ledger.database import PACKAGE, File
+from session_core.ledger.database import PACKAGE, LedgerDatabase
 from session_core.ledger.state_folder import StateFolder
 from session_core.state.sqlite import sql_blocks
-from session_core.state.sqlite.connection import Handle
+from session_core.state.sqlite.connection import Connection
 from session_core.types import SessionSummary
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-SQL = sql_blocks.load("pins", PACKAGE)
+SQL = sql_blocks.load_blocks("pins", PACKAGE)
 
-_FILE = "pins.db"
-_PATIENCE_S = 5.0
+_PINS_FILE = "pins.db"
+_BUSY_TIMEOUT_S = 5.0
 
 
 class Pins:
@@ -28,29 +28,31 @@ class Pins:
 
     def __init__(self, folder: StateFolder) -> None:
         self._folder = folder
-        self._file = File(self._find, self._make, _PATIENCE_S, schema="pins_schema")
-
-    def all(self) -> frozenset[str]:
-        """Return the sessions that are pinned."""
-        if self._find() is None:
-            return frozenset()
-        return self._file.read(
-            lambda rows: frozenset(str(each) for (each,) in rows.values(SQL["list_pins"]))
+        self._file = LedgerDatabase(
+            self._find_path, self._make_path, _BUSY_TIMEOUT_S, schema="pins_schema"
         )
 
-    def set(self, pinned: Mapping[str, bool]) -> None:
+    def list_pinned(self) -> frozenset[str]:
+        """Return the sessions that are pinned."""
+        if self._find_path() is None:
+            return frozenset()
+        return self._file.read(
+            lambda rows: frozenset(str(each) for (each,) in rows.fetch_tuples(SQL["list_pins"]))
+        )
+
+    def set_pins(self, pinned: Mapping[str, bool]) -> None:
         """Pin sessions, or no longer; those that are as they should be stay so."""
 
-        def step(rows: Handle) -> None:
+        def step(rows: Connection) -> None:
             for session_id, wanted in pinned.items():
-                rows.run(SQL["put_pin" if wanted else "delete_pin"], (session_id,))
+                rows.run_change(SQL["put_pin" if wanted else "delete_pin"], (session_id,))
 
-        if any(pinned.values()) or self._find() is not None:
+        if any(pinned.values()) or self._find_path() is not None:
             self._file.write(step)
 
-    def shown(self, summaries: Iterable[SessionSummary]) -> list[SessionSummary]:
+    def show_pins(self, summaries: Iterable[SessionSummary]) -> list[SessionSummary]:
         """Return the lines of a list with our pins, of which a state database knows nothing."""
-        pinned = self.all()
+        pinned = self.list_pinned()
         return [
             each if pinned.isdisjoint((each.id, each.root_id)) else replace(each, pinned=True)
             for each in summaries
@@ -71,10 +73,10 @@ class Pins:
     ) -> None:
         self.close()
 
-    def _find(self) -> Path | None:
+    def _find_path(self) -> Path | None:
         folder = self._folder.find()
-        path = folder / _FILE if folder else None
+        path = folder / _PINS_FILE if folder else None
         return path if path and path.exists() else None
 
-    def _make(self) -> Path:
-        return self._folder.make() / _FILE
+    def _make_path(self) -> Path:
+        return self._folder.make() / _PINS_FILE

@@ -34,7 +34,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StoredPlan:
     """What is to be done to exactly these members; `about` and `result` are the planner's."""
 
     handle: str
@@ -54,13 +54,13 @@ class Plan:
         return tuple(member for member in self.members if member.is_open)
 
     @property
-    def halves(self) -> tuple[Member, ...]:
+    def partial_members(self) -> tuple[Member, ...]:
         """The members that were skipped, and of which a part is still to be put back."""
         return tuple(member for member in self.members if member.half)
 
 
 @dataclass(frozen=True, slots=True)
-class Half:
+class PartialMember:
     """A member that is to be put back whole, and the batch that has what is gone of it."""
 
     plan: str
@@ -106,7 +106,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class TrashItem:
     """One thing in the trash: JSON, in which bytes may stand anywhere."""
 
     what: str
@@ -114,18 +114,18 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Emptied:
+class EmptyResult:
     """What was taken out of the trash for good."""
 
     batches: int
     bytes: int
 
-    def __add__(self, other: Emptied) -> Emptied:
+    def __add__(self, other: EmptyResult) -> EmptyResult:
         return replace(self, batches=self.batches + other.batches, bytes=self.bytes + other.bytes)
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditEntry:
     """One line of the audit log."""
 
     at: float

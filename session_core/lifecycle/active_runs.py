@@ -7,29 +7,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from session_core.errors import Denied
-from session_core.lifecycle.agent_turn import Run
+from session_core.lifecycle.agent_turn import AgentTurn
 
 
-class AtWork:
+class ActiveRuns:
     """The runs by the keys of their chats, the one whose message came last at the end."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._runs: dict[str, list[Run]] = {}
+        self._runs: dict[str, list[AgentTurn]] = {}
         self._stopping = False
         self._arrived = 0
 
-    def keys(self) -> list[str]:
+    def list_session_keys(self) -> list[str]:
         """Return the chats in which somebody is at work."""
         with self._changed:
             return list(self._runs)
 
-    def of(self, session_key: str) -> list[Run]:
+    def list_runs(self, session_key: str) -> list[AgentTurn]:
         """Return who is at work in a chat."""
         with self._changed:
             return list(self._runs.get(session_key, ()))
 
-    def arrived(self) -> int:
+    def register_message(self) -> int:
         """Let a message come in; return its number, by which later ones are known.
 
         Raises:
@@ -41,7 +41,7 @@ class AtWork:
             return self._arrived
 
     @contextmanager
-    def entered(self, run: Run) -> Iterator[None]:
+    def enter_run(self, run: AgentTurn) -> Iterator[None]:
         """Be at work in a chat, in place of whoever is at work there on an earlier message.
 
         Raises:
@@ -70,7 +70,7 @@ class AtWork:
             for run in self._runs.get(session_key, ()):
                 run.superseded = True
 
-    def take_end(self, run: Run) -> bool:
+    def claim_end(self, run: AgentTurn) -> bool:
         """Return whether the end of a turn is to be told by the caller, as it is once."""
         with self._changed:
             told, run.told_end = run.told_end, True
@@ -85,7 +85,7 @@ class AtWork:
         if self._stopping:
             raise Denied("shutting down; send the message again in a moment")
 
-    def drain(self, wait_s: float) -> dict[str, list[Run]]:
+    def drain(self, wait_s: float) -> dict[str, list[AgentTurn]]:
         """Wait until nobody is at work; return who still is, superseded."""
         with self._changed:
             self._changed.wait_for(lambda: not self._runs, wait_s)

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from session_core.aio import threads_of
-from session_core.chats import platform_of
+from session_core.aio import get_worker_threads
+from session_core.chats import get_key_platform
 from session_core.errors import InvalidInput, SessionError
-from session_core.hooks.calls import Report, log_fault
+from session_core.hooks.calls import Reporter, log_fault
 from session_core.routing.entries import SessionEntry
-from session_core.state.validation import check_at_least
+from session_core.state.validation import check_minimum
 
 if TYPE_CHECKING:
     from session_core.lifecycle.runtime import SessionRuntime
 
-INTERVAL_S = 300.0
+TICK_INTERVAL_S = 300.0
 START_DELAY_S = 60.0
-PRUNE_EVERY_S = 3600.0
+PRUNE_INTERVAL_S = 3600.0
 
-_TRIES = 3
+_MAX_TRIES = 3
 
 
 class ExpiryWatcher:
@@ -38,13 +38,13 @@ class ExpiryWatcher:
         self,
         runtime: SessionRuntime,
         *,
-        interval_s: float = INTERVAL_S,
+        interval_s: float = TICK_INTERVAL_S,
         start_delay_s: float = START_DELAY_S,
-        report: Report = log_fault,
+        report: Reporter = log_fault,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        check_at_least("interval_s", interval_s, 0)
-        check_at_least("start_delay_s", start_delay_s, 0)
+        check_minimum("interval_s", interval_s, 0)
+        check_minimum("start_delay_s", start_delay_s, 0)
         self._runtime = runtime
         self._store = runtime.store
         self._interval_s = interval_s
@@ -70,7 +70,7 @@ class ExpiryWatcher:
                 group.start_soon(self._wait_for_stop, group.cancel_scope)
                 await anyio.sleep(self._start_delay_s)
                 while True:
-                    await self._tick_aside()
+                    await self._tick_in_thread()
                     await anyio.sleep(self._interval_s)
         finally:
             self.stop()
@@ -82,56 +82,68 @@ class ExpiryWatcher:
     def tick(self) -> list[str]:
         """Do one round; return the sessions that were finalized."""
         try:
-            self._store.tell_untold()
+            self._store.deliver_pending_hooks()
         except (SessionError, OSError) as error:
             self._report("what was owed to the hooks is told later", error)
-        finalized = [session_id for key in self._store.entries() for session_id in self._end(key)]
+        finalized = [
+            session_id
+            for key in self._store.load_entries()
+            for session_id in self._end_expired(key)
+        ]
         if not self._stopped.is_set():
-            self._runtime.cache.sweep(self._waits_for_expiry)
-            self._prune()
+            self._runtime.cache.sweep(self._is_waiting_for_expiry)
+            self._prune_routes()
         return finalized
 
     async def _wait_for_stop(self, scope: anyio.CancelScope) -> None:
-        await threads_of(self, "watch").run(self._stopped.wait)
+        await get_worker_threads(self, "watch").run(self._stopped.wait)
         scope.cancel()
 
-    async def _tick_aside(self) -> None:
+    async def _tick_in_thread(self) -> None:
         try:
-            await threads_of(self, "watch").run(self.tick)
+            await get_worker_threads(self, "watch").run(self.tick)
         except Exception as error:  # noqa: BLE001 -- the next tick may do better
             self._report("a tick of the expiry watcher failed", error)
 
-    def _end(self, session_key: str) -> Iterator[str]:
+    def _end_expired(self, session_key: str) -> Iterator[str]:
         """End the session of a chat if it has expired; yield its id."""
         if self._stopped.is_set() or session_key in self._runtime.running:
             return  # what is said in a turn under way is no end
         entry = None
         try:
-            entry = self._expired(session_key)
-            if entry is not None and self._store.claim_expiry(entry) and self._finalize(entry):
+            entry = self._find_expired(session_key)
+            if (
+                entry is not None
+                and self._store.claim_expiry(entry)
+                and self._finalize_entry(entry)
+            ):
                 yield entry.session_id
         except Exception as error:  # noqa: BLE001 -- one entry must not keep the others
             self._report(f"the session of {session_key} could not be finalized", error)
-            if entry is not None and self._has_failed_too_often(entry) and self._mark_only(entry):
+            if (
+                entry is not None
+                and self._has_failed_too_often(entry)
+                and self._mark_failed_entry(entry)
+            ):
                 yield entry.session_id
 
-    def _expired(self, session_key: str) -> SessionEntry | None:
+    def _find_expired(self, session_key: str) -> SessionEntry | None:
         entry = self._store.get(session_key)
-        if entry is None or not self._store.is_session_expired(entry):
+        if entry is None or not self._store.find_expiry_reason(entry):
             return None
-        return None if self._store.is_end_told(entry) else entry
+        return None if self._store.is_end_delivered(entry) else entry
 
-    def _finalize(self, entry: SessionEntry) -> bool:
+    def _finalize_entry(self, entry: SessionEntry) -> bool:
         """Tell the hooks, let the agent go and note that; return whether it was.
 
         Where that fails it is tried again, and not told again; a session that came back to life
         meanwhile is let go of, and its next end is told.
         """
-        self._runtime.hooks.once(
+        self._runtime.hooks.call_once(
             "on_session_finalize",
-            lambda _: self._store.begin_end(entry.key, entry.session_id),
+            lambda _: self._store.begin_end_delivery(entry.key, entry.session_id),
             session_id=entry.session_id,
-            platform=str(entry.platform or platform_of(entry.session_key)),
+            platform=str(entry.platform or get_key_platform(entry.session_key)),
             reason="session_expired",
         )
         self._runtime.cache.evict(entry.key)
@@ -142,9 +154,9 @@ class ExpiryWatcher:
     def _has_failed_too_often(self, entry: SessionEntry) -> bool:
         where = entry.key, entry.session_id
         self._failures[where] = self._failures.get(where, 0) + 1
-        return self._failures[where] >= _TRIES
+        return self._failures[where] >= _MAX_TRIES
 
-    def _mark_only(self, entry: SessionEntry) -> bool:
+    def _mark_failed_entry(self, entry: SessionEntry) -> bool:
         """After three failures the entry is marked all the same, and keeps its model."""
         try:
             self._store.set_expiry_finalized(entry, clear_model_override=False)
@@ -154,28 +166,30 @@ class ExpiryWatcher:
         del self._failures[entry.key, entry.session_id]
         return True
 
-    def _waits_for_expiry(self, session_key: str) -> bool:
+    def _is_waiting_for_expiry(self, session_key: str) -> bool:
         """An idle agent of a session that will expire stays, so that it can be finalized whole."""
         entry = self._store.get(session_key)
         return (
             entry is not None
             and self._store.is_session_finalizable(entry)
-            and not self._store.is_session_expired(entry)
+            and not self._store.find_expiry_reason(entry)
         )
 
-    def _is_left(self, session_key: str, session_id: str) -> bool:
-        entry = self._expired(session_key)
+    def _is_still_expired(self, session_key: str, session_id: str) -> bool:
+        entry = self._find_expired(session_key)
         return entry is not None and entry.session_id == session_id
 
-    def _prune(self) -> None:
-        self._failures = {where: n for where, n in self._failures.items() if self._is_left(*where)}
+    def _prune_routes(self) -> None:
+        self._failures = {
+            where: n for where, n in self._failures.items() if self._is_still_expired(*where)
+        }
         if self._failures:
             return  # an old route may be one whose end is to be told yet
         now = self._clock()
-        if self._pruned_at is not None and now - self._pruned_at < PRUNE_EVERY_S:
+        if self._pruned_at is not None and now - self._pruned_at < PRUNE_INTERVAL_S:
             return
         self._pruned_at = now
         if self._runtime.db.kind == "own":
             self._store.prune_old_entries(self._store.config.session_store_max_age_days)
         else:
-            self._store.forget_marks()
+            self._store.forget_stale_marks()

@@ -7,29 +7,29 @@ and `progress` are called in the thread of the work.
 
 from __future__ import annotations
 
-from session_core.aio import AsyncFace, in_thread
+from session_core.aio import AsyncWrapper, make_async
 from session_core.maintenance.maintenance import Maintenance
 
 
-class AsyncMaintenance(AsyncFace[Maintenance]):
+class AsyncMaintenance(AsyncWrapper[Maintenance]):
     """Wraps a maintenance; what the methods do is said there."""
 
     def __init__(self, maintenance: Maintenance) -> None:
         super().__init__(maintenance)
         self.maintenance = maintenance
 
-    health = in_thread(Maintenance.health)
-    plan = in_thread(Maintenance.plan)
-    planned = in_thread(Maintenance.planned)
-    decline = in_thread(Maintenance.decline)
-    apply = in_thread(Maintenance.apply)
-    settle = in_thread(Maintenance.settle)
-    restore = in_thread(Maintenance.restore)
-    coming = in_thread(Maintenance.coming)
-    edit = in_thread(Maintenance.edit)
-    would_edit = in_thread(Maintenance.would_edit)
-    export = in_thread(Maintenance.export)
-    arrivals = in_thread(Maintenance.arrivals)
-    import_ = in_thread(Maintenance.import_)
-    batches = in_thread(Maintenance.batches)
-    log = in_thread(Maintenance.log)
+    health = make_async(Maintenance.health)
+    plan = make_async(Maintenance.plan)
+    get_plan = make_async(Maintenance.get_plan)
+    close_plan = make_async(Maintenance.close_plan)
+    apply = make_async(Maintenance.apply)
+    settle = make_async(Maintenance.settle)
+    restore = make_async(Maintenance.restore)
+    preview_restore = make_async(Maintenance.preview_restore)
+    edit = make_async(Maintenance.edit)
+    preview_edit = make_async(Maintenance.preview_edit)
+    export_sessions = make_async(Maintenance.export_sessions)
+    preview_import = make_async(Maintenance.preview_import)
+    import_sessions = make_async(Maintenance.import_sessions)
+    batches = make_async(Maintenance.batches)
+    log = make_async(Maintenance.log)

@@ -11,34 +11,34 @@ from session_core.maintenance.types import Bytes
 from session_core.state.protocol import StateDatabase
 from session_core.types import Sizes
 
-BEFORE = "before"
+BEFORE_KEY = "before"
 """In what is recorded of a plan: how large the files were when it was begun."""
 
-_WORTH_SHARE = 0.1
-_WORTH_BYTES = 100_000_000
+_MIN_FREED_SHARE = 0.1
+_MIN_FREED_BYTES = 100_000_000
 # A rewrite copies all that stays, and what it frees is used again by the next messages anyway.
 # So it has to free a tenth of the file, or as much as anyone would notice on a disk.
 
-_MARKERS = 0.5
+_MARKER_SHARE = 0.5
 """What the delete markers of a search index take, by the entries that they cancel; measured."""
 
 
 def is_worth_freeing(freed: int, sizes: Sizes) -> bool:
     """Return True if so many bytes are worth a merge of the index and a rewrite of the file."""
-    return freed > 0 and freed >= min(sizes.db * _WORTH_SHARE, _WORTH_BYTES)
+    return freed > 0 and freed >= min(sizes.db * _MIN_FREED_SHARE, _MIN_FREED_BYTES)
 
 
-def freeable(sizes: Sizes, *, shrinks: bool = True) -> int:
+def estimate_freeable(sizes: Sizes, *, shrinks: bool = True) -> int:
     """Return what a merge frees, and with it what the file has free if that `shrinks`."""
     return sizes.index_dead + (sizes.free if shrinks else 0)
 
 
-def used(sizes: Sizes) -> int:
+def estimate_used(sizes: Sizes) -> int:
     """Return what messages and all that is kept of them take, without what is free or dead."""
     return max(sizes.db - sizes.free - sizes.index_dead, 0)
 
 
-def freed_by_deletion(sizes: Sizes, rows: int, total: int) -> int:
+def estimate_freed(sizes: Sizes, rows: int, total: int) -> int:
     """Return about what becomes free in the file if so many of its messages are deleted.
 
     Their entries in a search index stay until that is merged, and delete markers come on top.
@@ -46,18 +46,18 @@ def freed_by_deletion(sizes: Sizes, rows: int, total: int) -> int:
     entries = sizes.index - sizes.index_copies
     share = rows / total if total else 0.0
     outside = sizes.db - sizes.free - entries
-    return max(round(share * (outside - _MARKERS * (entries - sizes.index_dead))), 0)
+    return max(round(share * (outside - _MARKER_SHARE * (entries - sizes.index_dead))), 0)
 
 
 def measure_files(db: StateDatabase) -> dict[str, int]:
     """Return the bytes of the database and its log, and how many of them are free."""
     with suppress(SessionError):
-        sizes = db.sizes()
+        sizes = db.measure_sizes()
         return {"taken": sizes.db + sizes.wal, "free": sizes.free}
     return {}
 
 
-def measured_since(before: Mapping[str, Any], sizes: Sizes) -> Bytes:
+def measure_change(before: Mapping[str, Any], sizes: Sizes) -> Bytes:
     """Return what has become free since files were measured, or about by how much they grew.
 
     A page that is in the log alone so far counts in the file too, which it will take.

@@ -15,38 +15,43 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from session_core.compression.types import Undone, UndoPlanned
+from session_core.compression.types import UndoPlan, UndoResult
 from session_core.errors import Corrupt, InvalidInput
 from session_core.hooks import Hooks
-from session_core.ledger.hook_deliveries import keep_marks
+from session_core.ledger.hook_deliveries import persist_marks
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.types import Audited, Batch, Member
+from session_core.ledger.types import AuditEntry, Batch, Member
 from session_core.maintenance import health, trash, vacuum
-from session_core.maintenance.apply.runner import Runner
-from session_core.maintenance.compressions import Compressions
-from session_core.maintenance.edits import Altered, Edit, Edited, Edits
-from session_core.maintenance.members import name_of
+from session_core.maintenance.apply.runner import PlanRunner
+from session_core.maintenance.compressions import CompressionRestorer
+from session_core.maintenance.edits import EditPreview, EditRequest, EditResult, SessionEditor
+from session_core.maintenance.members import get_name
 from session_core.maintenance.planner import Planner
-from session_core.maintenance.transfer.export import Exported, Exporting, Form, Wish
-from session_core.maintenance.transfer.import_sessions import Importing
+from session_core.maintenance.transfer.export import (
+    Exporter,
+    ExportForm,
+    ExportRequest,
+    ExportResult,
+)
+from session_core.maintenance.transfer.import_sessions import Importer
 from session_core.maintenance.transfer.import_undo import ImportUndo
-from session_core.maintenance.transfer.types import Arrivals, Imported
+from session_core.maintenance.transfer.types import ImportPreview, ImportResult
 from session_core.maintenance.trash import Trash
 from session_core.maintenance.types import (
-    MOST_ITEMS,
-    Applied,
-    BackFn,
-    Coming,
+    MAX_ITEMS,
+    ApplyResult,
     CountFn,
-    Health,
-    Item,
-    Preview,
+    HealthReport,
+    PlanItem,
+    PlanPreview,
+    PlanRequest,
     ProgressFn,
-    Restored,
+    RestorePreview,
+    RestoreProgressFn,
+    RestoreResult,
     StopFn,
-    Wanted,
 )
-from session_core.maintenance.vacuum import Reclaim
+from session_core.maintenance.vacuum import SpaceReclaimer
 from session_core.routing.store import SessionStore, check_database
 from session_core.state.protocol import StateDatabase
 from session_core.types import Page, SessionFilter
@@ -57,7 +62,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-FOR_S = 20.0
+DEFAULT_FOR_S = 20.0
 """So long works one call, then it answers how far it is, and the same call goes on."""
 
 
@@ -88,11 +93,11 @@ class Maintenance:
         self._ledger = ledger
         self._store = store
         self._clock = clock
-        self._make = partial(Parts, db, ledger, store, hooks, client=client, clock=clock)
-        self._parts: Parts | None = None
+        self._make = partial(MaintenanceParts, db, ledger, store, hooks, client=client, clock=clock)
+        self._parts: MaintenanceParts | None = None
         self._lock = threading.Lock()
         with suppress(Corrupt):  # the report says so, and what changes something
-            self._whole()
+            self._require_parts()
 
     def __enter__(self) -> Self:
         return self
@@ -116,17 +121,17 @@ class Maintenance:
         deep: bool = False,
         progress: CountFn | None = None,
         stop: StopFn | None = None,
-    ) -> Health:
+    ) -> HealthReport:
         """Return the report on the home; `deep` counts every page, and checks it and the index.
 
         While it looks deep, `progress` is told twice a second how many of its parts are done, and
         `stop` is asked whether to end: the report then says what it has seen, and that it ended.
         """
         store = self._store if self._parts is None else self._parts.store
-        look = partial(health.examine, self._db, self._ledger, store, self._clock())
+        look = partial(health.examine_home, self._db, self._ledger, store, self._clock())
         return look(deep=deep, progress=progress, stop=stop)
 
-    def plan(self, wanted: Wanted) -> Preview:
+    def plan(self, wanted: PlanRequest) -> PlanPreview:
         """Record what would be changed, and say what and why, and what is protected.
 
         Raises:
@@ -134,14 +139,14 @@ class Maintenance:
             NotFound: one of the sessions that are named is not there.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
-        parts = self._whole()
-        if wanted.kind == trash.KIND:
-            return parts.trash.plan(wanted.older_than_days, wanted.ids)
-        if wanted.kind == vacuum.KIND:
-            return parts.reclaim.plan()
-        return parts.planner.plan(wanted)
+        parts = self._require_parts()
+        if wanted.kind == trash.PLAN_KIND:
+            return parts.trash.plan_emptying(wanted.older_than_days, wanted.ids)
+        if wanted.kind == vacuum.PLAN_KIND:
+            return parts.reclaim.make_plan()
+        return parts.planner.make_plan(wanted)
 
-    def planned(self, plan: str, items: int = MOST_ITEMS) -> Preview:
+    def get_plan(self, plan: str, items: int = MAX_ITEMS) -> PlanPreview:
         """Return once more what a plan said when it was made, with so many of its things.
 
         Raises:
@@ -151,20 +156,20 @@ class Maintenance:
         """
         if items < 1:
             raise InvalidInput(f"items is {items}; at least 1")
-        found = self._ledger.plan(plan)
-        said = Preview.of(found)
-        if len(said.items) == MOST_ITEMS:
-            more = (self._item(each) for each in found.members[MOST_ITEMS:items])
+        found = self._ledger.get_plan(plan)
+        said = PlanPreview.from_plan(found)
+        if len(said.items) == MAX_ITEMS:
+            more = (self._describe_member(each) for each in found.members[MAX_ITEMS:items])
             said = replace(said, items=(*said.items, *more))
         return replace(said, items=said.items[:items])
 
-    def _item(self, member: Member) -> Item:
+    def _describe_member(self, member: Member) -> PlanItem:
         """Return one of those that a plan has not said, as it is called now."""
-        name = name_of(member)
+        name = get_name(member)
         row = self._db.get_session(name)
-        return Item(name, None if row is None else row["title"], member.why)
+        return PlanItem(name, None if row is None else row["title"], member.why)
 
-    def decline(self, plan: str) -> None:
+    def close_plan(self, plan: str) -> None:
         """End a plan that is not wanted; what was done of it stays, and its batch takes it back.
 
         A conversation of which only a part was removed is put back whole.
@@ -174,21 +179,21 @@ class Maintenance:
             Conflict: it has ended, or run out.
             Busy: somebody applies it at this moment, and takes long.
         """
-        if "wanted" in self._ledger.plan(plan).about:
-            runner = self._whole().runner
-            runner.stop(plan)
-            runner.take_up()
+        if "wanted" in self._ledger.get_plan(plan).about:
+            runner = self._require_parts().runner
+            runner.stop_plan(plan)
+            runner.recover_from_crash()
         else:
             self._ledger.close_plan(plan)
 
     def apply(
         self,
         plan: str,
-        for_s: float = FOR_S,
+        for_s: float = DEFAULT_FOR_S,
         *,
         progress: ProgressFn | None = None,
         stop: StopFn | None = None,
-    ) -> Applied | Undone:
+    ) -> ApplyResult | UndoResult:
         """Do what was planned, or go on with it; what has changed since is left, and said.
 
         At least until the first step is done, at most for so many seconds and until `stop` says
@@ -205,38 +210,38 @@ class Maintenance:
         """
         if for_s < 0:
             raise InvalidInput(f"for_s is {for_s}; 0 or more")
-        parts = self._whole()
-        planned = self._ledger.plan(plan)
+        parts = self._require_parts()
+        planned = self._ledger.get_plan(plan)
         kind = planned.kind
         if "wanted" not in planned.about:  # the runner does so itself
             self.settle()
-        if kind == Compressions.KIND:
-            return parts.compressions.apply(plan)
+        if kind == CompressionRestorer.KIND:
+            return parts.compressions.apply_plan(plan)
         if kind == ImportUndo.KIND:
-            return parts.import_undo.apply(plan, for_s, progress, stop)
-        if kind == trash.KIND:
-            return parts.trash.apply(plan, for_s=for_s, progress=progress, stop=stop)
-        if kind == vacuum.KIND:
-            return parts.reclaim.apply(plan, for_s=for_s, progress=progress, stop=stop)
+            return parts.import_undo.apply_undo(plan, for_s, progress, stop)
+        if kind == trash.PLAN_KIND:
+            return parts.trash.apply_plan(plan, for_s=for_s, progress=progress, stop=stop)
+        if kind == vacuum.PLAN_KIND:
+            return parts.reclaim.apply_plan(plan, for_s=for_s, progress=progress, stop=stop)
         if "wanted" not in planned.about:
             raise InvalidInput(f"plan {plan} is one to {kind}; it is not applied here")
-        return parts.runner.apply(plan, for_s, progress, stop)
+        return parts.runner.apply_plan(plan, for_s, progress, stop)
 
     def settle(self) -> None:
         """Decide the steps that a crash has left, and finish what was to follow them.
 
         Every change that is made here does so first; a compressor settles compressions alone.
         """
-        self._whole().runner.take_up()
+        self._require_parts().runner.recover_from_crash()
 
     def restore(
         self,
         batch: str,
-        for_s: float = FOR_S,
+        for_s: float = DEFAULT_FOR_S,
         *,
-        progress: BackFn | None = None,
+        progress: RestoreProgressFn | None = None,
         stop: StopFn | None = None,
-    ) -> Restored | Undone | UndoPlanned | Preview:
+    ) -> RestoreResult | UndoResult | UndoPlan | PlanPreview:
         """Take back what a batch has done, or go on with that; where it would drop something, plan.
 
         An import is always planned: taking it back removes what came in, which is a batch itself.
@@ -253,19 +258,19 @@ class Maintenance:
             Corrupt: nothing of its trash can be read, or the home is damaged.
             Busy: somebody applies its plan at this moment, and takes long.
         """
-        parts = self._whole()
-        if parts.compressions.have(batch):
-            return parts.compressions.undo(batch)
-        if parts.import_undo.has(batch):
-            self._ledger.undoable(batch)
-            parts.import_undo.note(batch)  # of an undo that was cut short, or prunes
-            return parts.import_undo.plan(batch)
-        found = self._ledger.batch(batch)
-        parts.runner.note(found)
-        parts.runner.take_up(but=found.plan)
-        return parts.runner.restoring.restore(batch, for_s, progress, stop)
+        parts = self._require_parts()
+        if parts.compressions.is_compression(batch):
+            return parts.compressions.undo_batch(batch)
+        if parts.import_undo.is_import(batch):
+            self._ledger.get_undoable_batch(batch)
+            parts.import_undo.note_undone_steps(batch)  # of an undo that was cut short, or prunes
+            return parts.import_undo.plan_undo(batch)
+        found = self._ledger.get_batch(batch)
+        parts.runner.log_progress(found)
+        parts.runner.recover_from_crash(but=found.plan)
+        return parts.runner.restoring.restore_batch(batch, for_s, progress, stop)
 
-    def coming(self, batch: str) -> Coming | UndoPlanned | Preview:
+    def preview_restore(self, batch: str) -> RestorePreview | UndoPlan | PlanPreview:
         """Return what a restore of a batch would bring back; where it would drop something, a plan.
 
         Raises:
@@ -275,13 +280,13 @@ class Maintenance:
             Conflict: it was taken back already, or its trash is gone.
             Corrupt: its trash cannot be read, or the home is damaged.
         """
-        parts = self._whole()
-        if parts.compressions.have(batch):
-            return parts.compressions.coming(batch)
-        if parts.import_undo.has(batch):
-            return parts.import_undo.plan(batch)
-        parts.runner.take_up(but=self._ledger.batch(batch).plan)
-        return parts.runner.restoring.look(batch)
+        parts = self._require_parts()
+        if parts.compressions.is_compression(batch):
+            return parts.compressions.preview_undo(batch)
+        if parts.import_undo.is_import(batch):
+            return parts.import_undo.plan_undo(batch)
+        parts.runner.recover_from_crash(but=self._ledger.get_batch(batch).plan)
+        return parts.runner.restoring.preview_batch(batch)
 
     def edit(
         self,
@@ -291,7 +296,7 @@ class Maintenance:
         archived: bool | None = None,
         pinned: bool | None = None,
         reopen: bool = False,
-    ) -> Edited:
+    ) -> EditResult:
         """Change a session at once: a title is its own, archive and pin are of its conversation.
 
         An empty title is none. One that went on after a compression is reopened at its tip.
@@ -303,9 +308,11 @@ class Maintenance:
             Unsupported: this home has no column for it.
             Changed: somebody else changes it all the time.
         """
-        return self._whole().edits.edit(session_id, Edit(title, archived, pinned, reopen))
+        return self._require_parts().edits.edit_session(
+            session_id, EditRequest(title, archived, pinned, reopen)
+        )
 
-    def would_edit(
+    def preview_edit(
         self,
         session_id: str,
         *,
@@ -313,7 +320,7 @@ class Maintenance:
         archived: bool | None = None,
         pinned: bool | None = None,
         reopen: bool = False,
-    ) -> tuple[Altered, ...]:
+    ) -> tuple[EditPreview, ...]:
         """Return what `edit` would change, and change nothing; none where it is so already.
 
         Raises:
@@ -322,18 +329,20 @@ class Maintenance:
             TitleTaken: another conversation has it.
             Unsupported: this home has no column for it.
         """
-        return self._whole().edits.look(session_id, Edit(title, archived, pinned, reopen))
+        return self._require_parts().edits.preview_edit(
+            session_id, EditRequest(title, archived, pinned, reopen)
+        )
 
-    def export(
+    def export_sessions(
         self,
         to: str | os.PathLike[str] | Callable[[bytes], object],
         sessions: Sequence[str] | None = None,
         *,
         where: SessionFilter | None = None,
-        form: Form = "jsonl",
+        form: ExportForm = "jsonl",
         whole: bool = True,
         progress: CountFn | None = None,
-    ) -> Exported:
+    ) -> ExportResult:
         """Write sessions, all where none are named; `whole` takes their conversations along.
 
         A filter applies to those that are named too; without a status nothing in the archive is
@@ -345,18 +354,18 @@ class Maintenance:
             NotFound: one of them is not there.
             Conflict: there is a file of that name; it stays as it is.
         """
-        exporting = self._whole().exporting
-        wish = Wish(sessions, where, form, whole, progress)
+        exporting = self._require_parts().exporting
+        wish = ExportRequest(sessions, where, form, whole, progress)
         if callable(to):
-            return exporting.write(to, wish)
+            return exporting.write_sessions(to, wish)
         path = Path(to)
         if path.is_dir():
             return exporting.write_folder(path, wish)
         return exporting.write_file(path, wish)
 
-    def arrivals(
+    def preview_import(
         self, path: str | os.PathLike[str], *, progress: CountFn | None = None
-    ) -> Arrivals:
+    ) -> ImportPreview:
         """Return what an import of a file would bring, and what it would leave out and why.
 
         `progress` is told how many bytes of how many are read.
@@ -365,15 +374,15 @@ class Maintenance:
             NotFound: there is no such file.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
-        return self._whole().importing.look_into(Path(path), progress=progress)
+        return self._require_parts().importing.preview_file(Path(path), progress=progress)
 
-    def import_(
+    def import_sessions(
         self,
         path: str | os.PathLike[str],
         *,
         progress: CountFn | None = None,
         stop: StopFn | None = None,
-    ) -> Imported:
+    ) -> ImportResult:
         """Import what was exported as JSON Lines, here or by Hermes; the same call goes on with it.
 
         A session that is there stays as it is, also where a line says that it is its parent, and a
@@ -386,19 +395,19 @@ class Maintenance:
             Conflict: it was taken back meanwhile, or another process imports the same file.
         """
         self.settle()
-        return self._whole().importing.read_file(Path(path), progress=progress, stop=stop)
+        return self._require_parts().importing.import_file(Path(path), progress=progress, stop=stop)
 
     def batches(
         self, limit: int = 20, cursor: str | None = None, *, undone: bool = True
     ) -> Page[Batch]:
         """List what can be taken back, and what was unless `undone` is false, newest first."""
-        return self._ledger.batches(limit, cursor, undone=undone)
+        return self._ledger.list_batches(limit, cursor, undone=undone)
 
-    def log(self, limit: int = 20, cursor: str | None = None) -> Page[Audited]:
+    def log(self, limit: int = 20, cursor: str | None = None) -> Page[AuditEntry]:
         """List who has changed what, newest first."""
-        return self._ledger.audited(limit, cursor)
+        return self._ledger.list_audit_entries(limit, cursor)
 
-    def _whole(self) -> Parts:
+    def _require_parts(self) -> MaintenanceParts:
         """Return its parts, which a damaged home has none of until it is mended.
 
         Raises:
@@ -409,7 +418,7 @@ class Maintenance:
             return self._parts
 
 
-class Parts:
+class MaintenanceParts:
     """The parts of a maintenance; without a `store` that of the home itself, closed with them.
 
     Raises:
@@ -432,16 +441,22 @@ class Parts:
         if store is not None:
             check_database(store, db)
         hooks = hooks or (store.hooks if store is not None else None) or Hooks()
-        self._own_store = _store_of(db, hooks) if store is None else None
+        self._own_store = _open_store(db, hooks) if store is None else None
         self.store = store = store or self._own_store
         self.planner = Planner(db, ledger, store, clock=clock)
-        self.runner = Runner(db, ledger, store, hooks, self.planner, client=client, clock=clock)
+        self.runner = PlanRunner(db, ledger, store, hooks, self.planner, client=client, clock=clock)
         self.trash = Trash(ledger, client=client, clock=clock)
-        self.reclaim = Reclaim(db, ledger, client=client, clock=clock, scene=self.planner.scene)
-        self.compressions = Compressions(db, ledger, store, hooks, client=client, clock=clock)
-        self.edits = Edits(db, ledger, store, client=client, take_up=self.runner.take_up)
-        self.exporting = Exporting(db, ledger, client=client)
-        self.importing = Importing(db, ledger, client=client)
+        self.reclaim = SpaceReclaimer(
+            db, ledger, client=client, clock=clock, scene=self.planner.take_snapshot
+        )
+        self.compressions = CompressionRestorer(
+            db, ledger, store, hooks, client=client, clock=clock
+        )
+        self.edits = SessionEditor(
+            db, ledger, store, client=client, take_up=self.runner.recover_from_crash
+        )
+        self.exporting = Exporter(db, ledger, client=client)
+        self.importing = Importer(db, ledger, client=client)
         self.import_undo = ImportUndo(db, ledger, self.planner, self.runner)
 
     def close(self) -> None:
@@ -450,9 +465,9 @@ class Parts:
             self._own_store.close()
 
 
-def _store_of(db: StateDatabase, hooks: Hooks) -> SessionStore | None:
+def _open_store(db: StateDatabase, hooks: Hooks) -> SessionStore | None:
     if db.folder is None:
         return None
     store = SessionStore.open(db.folder, db, hooks=hooks)
-    keep_marks(store, db)
+    persist_marks(store, db)
     return store

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
 
 from session_core.errors import Conflict
-from session_core.ledger.execute import Prepared
-from session_core.ledger.types import Kept, Member, Plan
-from session_core.maintenance.types import Chosen
+from session_core.ledger.execute import PreparedStep
+from session_core.ledger.types import Member, StoredPlan, TrashItem
+from session_core.maintenance.types import SelectedSessions
 from session_core.state.protocol import StateDatabase
-from session_core.types import Raw, Revision
+from session_core.types import RawText, Revision
 
 Part = Literal["sessions", "ghosts", "ended", "routes", "rows", "locks", "links", "files", "index"]
 
-PARTS: tuple[Part, ...] = (
+PART_ORDER: tuple[Part, ...] = (
     "sessions",
     "ghosts",
     "ended",
@@ -36,10 +36,10 @@ PARTS: tuple[Part, ...] = (
 The index comes behind them, in no transaction.
 """
 
-Within = Callable[[], AbstractContextManager[object]]
+StepContext = Callable[[], AbstractContextManager[object]]
 
 
-class Outdated(Conflict):
+class MemberOutdated(Conflict):
     """A member is not any more what was planned; nothing was changed."""
 
     def __init__(self, member: str, why: str) -> None:
@@ -47,47 +47,47 @@ class Outdated(Conflict):
         self.member = member
 
 
-class Again(Conflict):
+class ConcurrentWrite(Conflict):
     """Somebody wrote just now; nothing was changed, and another look may do."""
 
 
 @dataclass(slots=True)
-class Progress:
+class PlanProgress:
     """What earlier steps of a plan have left of its sessions."""
 
     after: dict[str, Revision] = field(default_factory=dict)
     """At which revision those are that lost a part of their messages."""
     gone: set[str] = field(default_factory=set)
 
-    def note(self, result: Mapping[str, Any]) -> None:
+    def add_result(self, result: Mapping[str, Any]) -> None:
         """Note what a step has come to."""
         self.after |= {each: Revision(*at) for each, at in result.get("after", {}).items()}
         self.gone.update(result.get("sessions", ()))
 
     def has_begun(self, member: Member) -> bool:
         """Whether a part of a member is gone."""
-        return not sessions_of(member).isdisjoint({*self.after, *self.gone})
+        return not get_session_ids(member).isdisjoint({*self.after, *self.gone})
 
-    def expected(self, group: Group, session_id: str) -> Revision:
+    def get_expected_revision(self, group: SessionGroup, session_id: str) -> Revision:
         """Return at which revision a session is to be."""
         return self.after.get(session_id) or group.sessions[session_id]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StepDraft:
     """What one step does: the members that are done with it, and what undoes it."""
 
     members: tuple[str, ...]
-    kept: Iterable[Kept] | Prepared
+    kept: Iterable[TrashItem] | PreparedStep
     change: Callable[[StateDatabase], dict[str, Any]]
     """Raises `Outdated` where one of them is not as it was planned."""
-    within: Within = nullcontext
+    within: StepContext = nullcontext
 
 
-class Doing(Protocol):
+class PartExecutor(Protocol):
     """Does one part of a plan, a piece at a time."""
 
-    def next(self, members: Sequence[Member]) -> Piece:
+    def draft_step(self, members: Sequence[Member]) -> StepDraft:
         """Return what is done next; `members` are those that are left, at least one.
 
         Raises:
@@ -96,7 +96,7 @@ class Doing(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SessionGroup:
     """Sessions that go or end together, in that order, each with its revision."""
 
     member: str
@@ -109,7 +109,7 @@ class Group:
     """What said that somebody cares for one of them already when it was planned."""
 
     @classmethod
-    def of(cls, member: Member) -> Group:
+    def from_member(cls, member: Member) -> SessionGroup:
         """Return what was recorded."""
         noted = member.revision
         return cls(
@@ -122,7 +122,7 @@ class Group:
         )
 
 
-def noted_of(chosen: Chosen, routes: Mapping[str, str]) -> dict[str, Any]:
+def encode_group(chosen: SelectedSessions, routes: Mapping[str, str]) -> dict[str, Any]:
     """Return what a plan notes of sessions that go or end together."""
     return {
         "sessions": {each.id: each.revision for each in chosen.sessions},
@@ -132,12 +132,12 @@ def noted_of(chosen: Chosen, routes: Mapping[str, str]) -> dict[str, Any]:
         "signs": {
             each.id: signs
             for each in chosen.sessions
-            if (signs := signs_of(each.title, each.archived, each.api_calls))
+            if (signs := list_use_signs(each.title, each.archived, each.api_calls))
         },
     }
 
 
-def signs_of(title: Any, archived: Any, api_calls: Any) -> list[str]:
+def list_use_signs(title: Any, archived: Any, api_calls: Any) -> list[str]:
     """Return what says, beside its messages, that somebody cares for a session."""
     found = {
         "it was archived": archived,
@@ -147,38 +147,38 @@ def signs_of(title: Any, archived: Any, api_calls: Any) -> list[str]:
     return [sign for sign, is_so in found.items() if is_so]
 
 
-def member_of(part: Part, name: str, noted: Any, why: str) -> Member:
+def create_member(part: Part, name: str, noted: Any, why: str) -> Member:
     """Return a member of a part."""
     return Member(f"{part}/{name}", noted, why)
 
 
-def part_of(member: Member | str) -> str:
+def get_part(member: Member | str) -> str:
     """Return the part that a member belongs to."""
     return (member if isinstance(member, str) else member.id).partition("/")[0]
 
 
-def name_of(member: Member | str) -> str:
+def get_name(member: Member | str) -> str:
     """Return the name of a member as it is told."""
     return (member if isinstance(member, str) else member.id).partition("/")[2]
 
 
-def sessions_of(member: Member) -> frozenset[str]:
+def get_session_ids(member: Member) -> frozenset[str]:
     """Return the sessions that go or end with a member."""
     noted = member.revision
     return frozenset(noted.get("sessions", ())) if isinstance(noted, dict) else frozenset()
 
 
-def of_part(plan: Plan, part: Part) -> list[Member]:
+def list_remaining_members(plan: StoredPlan, part: Part) -> list[Member]:
     """Return the members of a part about which nothing was decided yet."""
-    return [member for member in plan.remaining if part_of(member) == part]
+    return [member for member in plan.remaining if get_part(member) == part]
 
 
-CHANGE = "change"
+CHANGE_KIND = "change"
 """What a change is kept as: table, key, before and after."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RowChange:
     """Columns of one row: what they were, and what they become."""
 
     table: str
@@ -191,7 +191,7 @@ class Change:
         """By which name its row is told."""
         return ", ".join(map(str, self.key.values()))
 
-    def write(self, db: StateDatabase) -> None:
+    def write_row(self, db: StateDatabase) -> None:
         """Write what they become.
 
         Raises:
@@ -199,33 +199,33 @@ class Change:
         """
         db.change_row(self.table, self.key, self.before, self.after)
 
-    def reversed(self) -> Change:
+    def reverse(self) -> RowChange:
         """Return what takes this back."""
-        return Change(self.table, self.key, self.after, self.before)
+        return RowChange(self.table, self.key, self.after, self.before)
 
-    def kept(self) -> Kept:
+    def to_trash_item(self) -> TrashItem:
         """Return it as the trash has it."""
         value = {"table": self.table}
         mappings = {name: getattr(self, name) for name in ("key", "before", "after")}
-        packed = {name: _packed(given) for name, given in mappings.items()}
-        return Kept(CHANGE, {**value, **packed})
+        packed = {name: _encode_values(given) for name, given in mappings.items()}
+        return TrashItem(CHANGE_KIND, {**value, **packed})
 
     @classmethod
-    def of(cls, value: Mapping[str, Any]) -> Change:
+    def from_trash(cls, value: Mapping[str, Any]) -> RowChange:
         """Return what was kept."""
         table, *mappings = (value[field.name] for field in fields(cls))
-        return cls(table, *map(_unpacked, mappings))
+        return cls(table, *map(_decode_values, mappings))
 
 
-def _packed(given: Mapping[str, Any]) -> dict[str, Any]:
+def _encode_values(given: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: {"raw": value.stored} if isinstance(value, Raw) else value
+        name: {"raw": value.stored} if isinstance(value, RawText) else value
         for name, value in given.items()
     }
 
 
-def _unpacked(given: Mapping[str, Any]) -> dict[str, Any]:
+def _decode_values(given: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: Raw(value["raw"]) if isinstance(value, dict) else value
+        name: RawText(value["raw"]) if isinstance(value, dict) else value
         for name, value in given.items()
     }

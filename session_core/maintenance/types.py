@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from session_core.compression.types import COMPRESS
 from session_core.routing.entries import SessionEntry
-from session_core.types import Holder, SessionFilter, Sizes, Stock
+from session_core.types import Holder, InventoryItem, SessionFilter, Sizes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from session_core.ledger.types import Batch, Plan
+    from session_core.ledger.types import Batch, StoredPlan
 
 
-Prune = Literal["sessions", "ghosts", "routes", "orphans", "index", "trash", "all"]
-Finalize = Literal["sessions", "expired", "orphaned", "abandoned"]
+PruneKind = Literal["sessions", "ghosts", "routes", "orphans", "index", "trash", "all"]
+FinalizeKind = Literal["sessions", "expired", "orphaned", "abandoned"]
 
-AGES: Mapping[str, float] = {
+DEFAULT_AGE_DAYS: Mapping[str, float] = {
     "prune sessions": 90,
     "prune ghosts": 1,
     "prune routes": 1,
@@ -38,7 +38,7 @@ AGES: Mapping[str, float] = {
 }
 """How many days ago something was active last, where nothing else was asked for."""
 
-Why = Literal[
+ProtectionReason = Literal[
     "live",
     "compressing",
     "suspended",
@@ -54,7 +54,7 @@ Why = Literal[
 ]
 """Why something is protected; `WHY_PROTECTED` says it in words."""
 
-WHY_PROTECTED: Mapping[Why, str] = {
+PROTECTION_REASONS: Mapping[ProtectionReason, str] = {
     "live": "somebody is at work in it",
     "compressing": "it is being compressed",
     "suspended": "its chat is suspended",
@@ -74,10 +74,10 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PlanRequest:
     """What is asked for: of which kind, which of them, how old."""
 
-    what: Prune | Finalize
+    what: PruneKind | FinalizeKind
     verb: Literal["prune", "finalize"] = "prune"
     ids: tuple[str, ...] | None = None
     """These and no others; no age applies, protection does. Of the trash they are batches."""
@@ -97,17 +97,17 @@ class Wanted:
         """How many days ago it was active last."""
         if self.older_than_days is not None:
             return self.older_than_days
-        return AGES.get(self.kind, 0)
+        return DEFAULT_AGE_DAYS.get(self.kind, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class SelectedSessions:
     """Sessions that go together, in the order in which they do."""
 
     id: str
     title: str | None
     why: str
-    sessions: tuple[Stock, ...]
+    sessions: tuple[InventoryItem, ...]
     left_behind: tuple[str, ...] = ()
     """Sessions that stay and lose their parent."""
     reason: str | None = None
@@ -120,7 +120,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class LostRoute:
     """A route that leads nowhere, in a folder of routes."""
 
     id: str
@@ -138,7 +138,7 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class OrphanedRows:
     """Rows of a table that belong to no session, or are of no use any more."""
 
     id: str
@@ -150,7 +150,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class OrphanedFile:
     """A file of a session."""
 
     id: str
@@ -165,16 +165,16 @@ class Selection(Generic[T]):
     """What was chosen, and how much is protected for which reason."""
 
     items: tuple[T, ...] = ()
-    protected: Mapping[Why, int] = field(default_factory=dict)
+    protected: Mapping[ProtectionReason, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, items: list[T], protected: Counter[Why]) -> Selection[T]:
+    def from_items(cls, items: list[T], protected: Counter[ProtectionReason]) -> Selection[T]:
         """Return a selection, with the reason that most are protected for first."""
         return cls(tuple(items), dict(protected.most_common()))
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class HealthFinding:
     """Something that is not as it should be, and the plan that mends it."""
 
     code: str
@@ -183,11 +183,11 @@ class Found:
     bytes: int = 0
     """About what would be won."""
     tool: Literal["prune", "finalize"] | None = None
-    plan: Prune | Finalize | None = None
+    plan: PruneKind | FinalizeKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class SessionCensus:
     """How many sessions there are, and of which kinds."""
 
     total: int = 0
@@ -200,7 +200,7 @@ class Census:
 
 
 @dataclass(frozen=True, slots=True)
-class Week:
+class WeeklyGrowth:
     """About what came in seven days."""
 
     begins_at: float
@@ -209,33 +209,33 @@ class Week:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class HealthReport:
     """The report on a home; sizes are estimates unless they were asked for exactly."""
 
     at: float
-    sessions: Census
+    sessions: SessionCensus
     sizes: Sizes | None
     trash: int
     """What the trash takes, compressed."""
     growth_per_week: int
     """About how many bytes a week brings: the messages of the last four weeks, times what a message
     took with its index when that was measured last, at most four weeks ago, before any plan."""
-    weeks: tuple[Week, ...]
+    weeks: tuple[WeeklyGrowth, ...]
     """The last half year, the latest first."""
     tokens: Mapping[str, int]
     cost: float
     engine: str
     gateway: str | None
     holders: tuple[Holder, ...]
-    findings: tuple[Found, ...]
+    findings: tuple[HealthFinding, ...]
     estimated: bool
 
 
-MOST_ITEMS = 20
+MAX_ITEMS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class PlanItem:
     """One thing that a plan is about."""
 
     id: str
@@ -257,27 +257,27 @@ class Bytes:
     """Room that the trash takes until it expires or is emptied."""
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> Self:
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
         """Return it from JSON; figures of a plan of an older version are left out."""
         return cls(**{name: stored.get(name, 0) for name in cls.__slots__})
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class PlanPreview:
     """What a plan would do, said before it is applied; without a handle there is nothing to do."""
 
     outcome: Literal["planned", "nothing"]
     plan: str | None
     expires_at: float | None
     count: int
-    items: tuple[Item, ...]
+    items: tuple[PlanItem, ...]
     """The first of them."""
-    protected: Mapping[Why, int] = field(default_factory=dict)
+    protected: Mapping[ProtectionReason, int] = field(default_factory=dict)
     bytes: Bytes = field(default_factory=Bytes)
     warnings: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, plan: Plan) -> Self:
+    def from_plan(cls, plan: StoredPlan) -> Self:
         """Return what a plan said when it was made."""
         about = plan.about
         items = about.get("items") or [(each.id, None, each.why) for each in plan.members]
@@ -285,28 +285,28 @@ class Preview:
             "planned",
             plan.handle,
             plan.expires_at,
-            _count(plan),
-            tuple(Item(*each) for each in items[:MOST_ITEMS]),
+            _count_items(plan),
+            tuple(PlanItem(*each) for each in items[:MAX_ITEMS]),
             about.get("protected", {}),
-            Bytes.of(about.get("bytes", {})),
+            Bytes.from_json(about.get("bytes", {})),
             tuple(about.get("warnings", ())),
         )
 
 
-def _count(plan: Plan) -> int:
+def _count_items(plan: StoredPlan) -> int:
     """Return how many things a plan is about: of a compression those are messages."""
     about = plan.about
     return about["end"] - about["start"] if plan.kind == COMPRESS else len(plan.members)
 
 
-def said(
-    items: Iterable[Item],
-    protected: Mapping[Why, int] | None = None,
+def to_recorded(
+    items: Iterable[PlanItem],
+    protected: Mapping[ProtectionReason, int] | None = None,
     size: Bytes | None = None,
     warnings: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Return what is recorded with a plan for its answer to be the same whenever it is asked."""
-    first = [(each.id, each.title, each.why) for each in islice(items, MOST_ITEMS)]
+    first = [(each.id, each.title, each.why) for each in islice(items, MAX_ITEMS)]
     return {
         "items": first,
         "protected": dict(protected or {}),
@@ -316,7 +316,7 @@ def said(
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedItem:
     """Something that was left as it is, and why."""
 
     id: str
@@ -324,7 +324,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class ApplyResult:
     """What was done of a plan; where some remains the same call goes on."""
 
     outcome: Literal["applied", "partial"]
@@ -333,7 +333,7 @@ class Applied:
     """Takes it back; None where that cannot be, or need not."""
     removed: int
     finalized: int
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedItem, ...]
     remaining: int
     warnings: tuple[str, ...] = ()
     bytes: Bytes = field(default_factory=Bytes)
@@ -346,24 +346,24 @@ class Applied:
         """Of how many things is decided what becomes of them."""
         return self.removed + self.finalized + len(self.skipped)
 
-    def stored(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
         return asdict(self)
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> Self:
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
         """Return it from JSON."""
         known = {name: stored[name] for name in cls.__slots__ if name in stored}
-        known["skipped"] = tuple(Skipped(**each) for each in stored["skipped"])
+        known["skipped"] = tuple(SkippedItem(**each) for each in stored["skipped"])
         known["warnings"] = tuple(stored["warnings"])
-        known["bytes"] = Bytes.of(stored.get("bytes", {}))
+        known["bytes"] = Bytes.from_json(stored.get("bytes", {}))
         return cls(**known)
 
 
-ProgressFn = Callable[[Applied], object]
+ProgressFn = Callable[[ApplyResult], object]
 """Told every now and then what was done so far."""
 
-BackFn = Callable[["Restored"], object]
+RestoreProgressFn = Callable[["RestoreResult"], object]
 """The same of a restore."""
 
 CountFn = Callable[[int, int], object]
@@ -374,7 +374,7 @@ StopFn = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Unfit:
+class RefusedItem:
     """Something that was not put back as it was, and why; it stays in the trash.
 
     The same restore tries it once more, until the trash expires.
@@ -385,7 +385,7 @@ class Unfit:
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     """What a restore has done; where some remains the same call goes on."""
 
     outcome: Literal["applied", "partial"]
@@ -393,7 +393,7 @@ class Restored:
     restored: int
     """How many of the things that were changed are again as they were."""
     rows: int
-    unfit: tuple[Unfit, ...]
+    unfit: tuple[RefusedItem, ...]
     remaining: int
     """How many steps were not tried yet."""
     bytes: Bytes = field(default_factory=Bytes)
@@ -401,30 +401,30 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class Coming:
+class RestorePreview:
     """What the restore of a batch would bring back, said before it is done."""
 
     batch: Batch
     count: int
     """How many things; fewer than the batch has changed where some are back already."""
-    items: tuple[Item, ...]
+    items: tuple[PlanItem, ...]
     """The first of them, as far as it is known what they were."""
 
 
-_TELL_S = 0.5
+_PROGRESS_INTERVAL_S = 0.5
 
 
-class Stopped(Exception):
+class StopRequested(Exception):
     """Somebody wants it to end; what is not done yet stays as it is."""
 
 
-class Steps:
+class ProgressThrottle:
     """Called between two steps, however short they are: it tells twice a second at most."""
 
     def __init__(self, tell: Callable[[], object] | None, stop: StopFn | None) -> None:
         self._tell = tell
         self._stop = stop
-        self._told_at = -_TELL_S
+        self._told_at = -_PROGRESS_INTERVAL_S
 
     def __call__(self) -> None:
         """Tell, and ask.
@@ -433,8 +433,8 @@ class Steps:
             Stopped: it is to end.
         """
         now = time.monotonic()
-        if self._tell is not None and now - self._told_at >= _TELL_S:
+        if self._tell is not None and now - self._told_at >= _PROGRESS_INTERVAL_S:
             self._told_at = now
             self._tell()
         if self._stop is not None and self._stop():
-            raise Stopped
+            raise StopRequested

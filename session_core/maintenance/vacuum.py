@@ -11,71 +11,71 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from session_core import activity
-from session_core.activity import Company
+from session_core.activity import HomeActivity
 from session_core.errors import Busy, Denied, StorageFull
-from session_core.ledger.execute import noting
+from session_core.ledger.execute import suppress_note_errors
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.types import Member, Plan
+from session_core.ledger.types import Member, StoredPlan
 from session_core.maintenance import disk
-from session_core.maintenance.apply.begin import begin
+from session_core.maintenance.apply.begin import begin_plan
 from session_core.maintenance.select import snapshot
-from session_core.maintenance.select.snapshot import Scene
+from session_core.maintenance.select.snapshot import MaintenanceSnapshot
 from session_core.maintenance.types import (
-    Applied,
+    ApplyResult,
     Bytes,
-    Item,
-    Preview,
+    PlanItem,
+    PlanPreview,
     ProgressFn,
-    Steps,
+    ProgressThrottle,
     StopFn,
-    Stopped,
-    said,
+    StopRequested,
+    to_recorded,
 )
-from session_core.state.protocol import StateDatabase, Step
+from session_core.state.protocol import StateDatabase, StepCallback
 from session_core.types import Sizes
 
-KIND = "prune index"
+PLAN_KIND = "prune index"
 
-INDEX = "index"
+INDEX_NAME = "index"
 
-WHY = "the search index is merged, and free pages are given back"
+MEMBER_REASON = "the search index is merged, and free pages are given back"
 
-NO_UNDO = "this has no undo, and needs none: nothing that is searched or read is changed"
+NO_UNDO_WARNING = "this has no undo, and needs none: nothing that is searched or read is changed"
 
 
 @dataclass(frozen=True, slots=True)
-class Won:
+class ReclaimResult:
     """What was in the way of a shorter file, if anything."""
 
     in_the_way: str | None
 
 
-def win(
+def reclaim_space(
     db: StateDatabase,
     now: float,
     until: float,
     stop: StopFn | None = None,
     tell: Callable[[], object] | None = None,
-) -> Won | None:
+) -> ReclaimResult | None:
     """Merge until that monotonic time, at least once, and then write the file anew; None: go on.
 
     Writing it anew takes as long as it takes; stopped, it begins from the start when it goes on.
     """
-    step = Steps(tell, stop)
+    step = ProgressThrottle(tell, stop)
     try:
         while db.optimize_step():
             if time.monotonic() >= until:
                 return None
             step()
         step()
-        sizes = db.sizes()
+        sizes = db.measure_sizes()
         is_worth_it = disk.is_worth_freeing(sizes.free, sizes)
-        return Won(_write_anew(db, now, step) if is_worth_it else None)
-    except Stopped:
+        return ReclaimResult(_rewrite_file(db, now, step) if is_worth_it else None)
+    except StopRequested:
         return None
 
 
-def in_the_way(company: Company) -> str | None:
+def find_obstacle(company: HomeActivity) -> str | None:
     """Return what has to be stopped before the file can be written anew."""
     names = [company.gateway] if company.gateway else list(map(str, company.holders))
     if not names:
@@ -86,7 +86,7 @@ def in_the_way(company: Company) -> str | None:
     )
 
 
-class Reclaim:
+class SpaceReclaimer:
     """Wins the room of one home back by a plan of its own."""
 
     def __init__(
@@ -96,7 +96,7 @@ class Reclaim:
         *,
         client: str,
         clock: Callable[[], float] = time.time,
-        scene: Callable[[], Scene],
+        scene: Callable[[], MaintenanceSnapshot],
     ) -> None:
         self._scene = scene
         self._db = db
@@ -104,84 +104,90 @@ class Reclaim:
         self._client = client
         self._clock = clock
 
-    def plan(self) -> Preview:
+    def make_plan(self) -> PlanPreview:
         """Plan to merge the search index and rewrite the file, if that frees enough."""
-        sizes = self._db.sizes()
-        hindrance = in_the_way(activity.company(self._db, self._clock()))
-        size = bytes_of_a_rewrite(sizes, can_shrink=hindrance is None)
+        sizes = self._db.measure_sizes()
+        hindrance = find_obstacle(activity.load_home_activity(self._db, self._clock()))
+        size = estimate_rewrite_bytes(sizes, can_shrink=hindrance is None)
         if not disk.is_worth_freeing(size.free_in_file + size.returned_to_disk, sizes):
-            return Preview("nothing", None, None, 0, (), warnings=_reasons(sizes, hindrance))
+            return PlanPreview(
+                "nothing", None, None, 0, (), warnings=_list_reasons(sizes, hindrance)
+            )
         why = (
             f"about {sizes.index_dead / 1e6:,.1f} MB of the search index belong to deleted "
             f"messages, and {sizes.free / 1e6:,.1f} MB of the file are free"
         )
-        about = said(
-            [Item(INDEX, None, why)],
+        about = to_recorded(
+            [PlanItem(INDEX_NAME, None, why)],
             size=size,
-            warnings=[NO_UNDO, *([hindrance] if hindrance else [])],
+            warnings=[NO_UNDO_WARNING, *([hindrance] if hindrance else [])],
         )
-        about[snapshot.NAME] = snapshot.message_bytes(self._ledger, self._scene(), sizes)
-        return Preview.of(self._ledger.add_plan(KIND, [Member(INDEX, why=why)], about))
+        about[snapshot.MEASUREMENT_NAME] = snapshot.measure_message_bytes(
+            self._ledger, self._scene(), sizes
+        )
+        return PlanPreview.from_plan(
+            self._ledger.add_plan(PLAN_KIND, [Member(INDEX_NAME, why=why)], about)
+        )
 
-    def apply(
+    def apply_plan(
         self,
         handle: str,
         *,
         for_s: float = 20.0,
         progress: ProgressFn | None = None,
         stop: StopFn | None = None,
-    ) -> Applied:
+    ) -> ApplyResult:
         """Do it, or go on with it.
 
         Raises:
             NotFound: there is no such plan.
             Conflict: it has ended, or run out.
         """
-        plan = begin(self._ledger, handle, KIND, lambda: disk.measure_files(self._db))
-        if isinstance(plan, Applied):
+        plan = begin_plan(self._ledger, handle, PLAN_KIND, lambda: disk.measure_files(self._db))
+        if isinstance(plan, ApplyResult):
             return plan
-        partial = Applied("partial", handle, None, 0, 0, (), 1)
+        partial = ApplyResult("partial", handle, None, 0, 0, (), 1)
 
         def tell() -> None:
             if progress is not None:
                 progress(partial)
 
-        won = win(self._db, self._clock(), time.monotonic() + for_s, stop, tell)
-        return partial if won is None else self._finish(plan, won)
+        won = reclaim_space(self._db, self._clock(), time.monotonic() + for_s, stop, tell)
+        return partial if won is None else self._finish_plan(plan, won)
 
-    def _finish(self, plan: Plan, won: Won) -> Applied:
+    def _finish_plan(self, plan: StoredPlan, won: ReclaimResult) -> ApplyResult:
         warnings = () if won.in_the_way is None else (won.in_the_way,)
-        size = disk.measured_since(plan.about.get(disk.BEFORE, {}), self._db.sizes())
-        done = Applied("applied", plan.handle, None, 0, 0, (), 0, warnings, size)
-        self._ledger.finish(plan.handle, done.stored())
+        size = disk.measure_change(plan.about.get(disk.BEFORE_KEY, {}), self._db.measure_sizes())
+        done = ApplyResult("applied", plan.handle, None, 0, 0, (), 0, warnings, size)
+        self._ledger.finish_plan(plan.handle, done.to_json())
         counts = {"free_in_file": size.free_in_file, "returned_to_disk": size.returned_to_disk}
-        with noting(KIND):
-            self._ledger.audit(self._client, KIND, plan.handle, counts)
+        with suppress_note_errors(PLAN_KIND):
+            self._ledger.add_audit_entry(self._client, PLAN_KIND, plan.handle, counts)
         return done
 
 
-def bytes_of_a_rewrite(sizes: Sizes, deleted: int = 0, *, can_shrink: bool) -> Bytes:
+def estimate_rewrite_bytes(sizes: Sizes, deleted: int = 0, *, can_shrink: bool) -> Bytes:
     """Return what a merge and a rewrite need and free, with what is `deleted` before."""
-    freed = disk.freeable(sizes, shrinks=can_shrink) + deleted
+    freed = disk.estimate_freeable(sizes, shrinks=can_shrink) + deleted
     if not can_shrink:
         return Bytes(free_in_file=freed)
     return Bytes(needed_now=2 * max(sizes.db - freed, 0), returned_to_disk=freed)
 
 
-def _reasons(sizes: Sizes, hindrance: str | None) -> tuple[str, ...]:
+def _list_reasons(sizes: Sizes, hindrance: str | None) -> tuple[str, ...]:
     """Return why nothing is planned."""
     if not sizes.db:
         return ()
-    freed = disk.freeable(sizes)
+    freed = disk.estimate_freeable(sizes)
     if hindrance is not None and disk.is_worth_freeing(freed, sizes):
         return (hindrance,)
     said = f"about {freed / 1e6:,.1f} of {sizes.db / 1e6:,.1f} MB"
     return (f"a rewrite of the file would free {said}, which is not worth it",)
 
 
-def _write_anew(db: StateDatabase, now: float, step: Step) -> str | None:
+def _rewrite_file(db: StateDatabase, now: float, step: StepCallback) -> str | None:
     """Write the file anew; say what is in the way of that, if anything."""
-    hindrance = in_the_way(activity.company(db, now))
+    hindrance = find_obstacle(activity.load_home_activity(db, now))
     if hindrance is None:
         try:
             db.vacuum(step=step)

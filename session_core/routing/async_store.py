@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from anyio import CancelScope
 
-from session_core.aio import AsyncFace, in_thread
+from session_core.aio import AsyncWrapper, make_async
 from session_core.routing.store import SessionStore
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class AsyncSessionStore(AsyncFace[SessionStore]):
+class AsyncSessionStore(AsyncWrapper[SessionStore]):
     """Wraps a store; what the methods do is said there.
 
     A step of several chats, `with store.together(…)`, belongs in one function, run in one worker
@@ -49,39 +49,39 @@ class AsyncSessionStore(AsyncFace[SessionStore]):
 
     async def run(self, step: Callable[[SessionStore], R]) -> R:
         """Run a function of the store, in one worker thread."""
-        return await self._run(partial(step, self.store), "calls")
+        return await self._run_in_thread(partial(step, self.store), "calls")
 
-    get = in_thread(SessionStore.get)
-    entries = in_thread(SessionStore.entries)
-    peek_session_id = in_thread(SessionStore.peek_session_id)
-    lookup_by_session_id = in_thread(SessionStore.lookup_by_session_id)
-    list_sessions = in_thread(SessionStore.list_sessions)
-    state_of = in_thread(SessionStore.state_of)
-    is_session_expired = in_thread(SessionStore.is_session_expired)
-    is_kept = in_thread(SessionStore.is_kept)
-    get_or_create_session = in_thread(SessionStore.get_or_create_session)
-    reset_session = in_thread(SessionStore.reset_session)
-    switch_session = in_thread(SessionStore.switch_session)
-    follow = in_thread(SessionStore.follow)
-    save = in_thread(SessionStore.save)
-    update_session = in_thread(SessionStore.update_session)
-    begin_turn = in_thread(SessionStore.begin_turn)
-    drop_turn = in_thread(SessionStore.drop_turn)
-    end_turn = in_thread(SessionStore.end_turn)
-    suspend_session = in_thread(SessionStore.suspend_session)
-    suspend_recently_active = in_thread(SessionStore.suspend_recently_active)
-    mark_resume_pending = in_thread(SessionStore.mark_resume_pending)
-    clear_resume_pending = in_thread(SessionStore.clear_resume_pending)
-    set_model_override = in_thread(SessionStore.set_model_override)
-    is_end_told = in_thread(SessionStore.is_end_told)
-    claim_end = in_thread(SessionStore.claim_end)
-    begin_end = in_thread(SessionStore.begin_end)
-    set_end_told = in_thread(SessionStore.set_end_told)
-    tell_untold = in_thread(SessionStore.tell_untold)
-    forget_marks = in_thread(SessionStore.forget_marks)
-    claim_expiry = in_thread(SessionStore.claim_expiry)
-    set_expiry_finalized = in_thread(SessionStore.set_expiry_finalized)
-    prune_old_entries = in_thread(SessionStore.prune_old_entries)
-    remove = in_thread(SessionStore.remove)
-    check_against_state = in_thread(SessionStore.check_against_state)
-    close = in_thread(SessionStore.close)
+    get = make_async(SessionStore.get)
+    load_entries = make_async(SessionStore.load_entries)
+    peek_session_id = make_async(SessionStore.peek_session_id)
+    lookup_by_session_id = make_async(SessionStore.lookup_by_session_id)
+    list_sessions = make_async(SessionStore.list_sessions)
+    find_route_state = make_async(SessionStore.find_route_state)
+    find_expiry_reason = make_async(SessionStore.find_expiry_reason)
+    is_ended_elsewhere = make_async(SessionStore.is_ended_elsewhere)
+    get_or_create_session = make_async(SessionStore.get_or_create_session)
+    reset_session = make_async(SessionStore.reset_session)
+    switch_session = make_async(SessionStore.switch_session)
+    move_to_continuation = make_async(SessionStore.move_to_continuation)
+    save = make_async(SessionStore.save)
+    update_session = make_async(SessionStore.update_session)
+    begin_turn = make_async(SessionStore.begin_turn)
+    drop_turn = make_async(SessionStore.drop_turn)
+    end_turn = make_async(SessionStore.end_turn)
+    suspend_session = make_async(SessionStore.suspend_session)
+    suspend_recently_active = make_async(SessionStore.suspend_recently_active)
+    mark_resume_pending = make_async(SessionStore.mark_resume_pending)
+    clear_resume_pending = make_async(SessionStore.clear_resume_pending)
+    set_model_override = make_async(SessionStore.set_model_override)
+    is_end_delivered = make_async(SessionStore.is_end_delivered)
+    claim_end = make_async(SessionStore.claim_end)
+    begin_end_delivery = make_async(SessionStore.begin_end_delivery)
+    set_end_delivered = make_async(SessionStore.set_end_delivered)
+    deliver_pending_hooks = make_async(SessionStore.deliver_pending_hooks)
+    forget_stale_marks = make_async(SessionStore.forget_stale_marks)
+    claim_expiry = make_async(SessionStore.claim_expiry)
+    set_expiry_finalized = make_async(SessionStore.set_expiry_finalized)
+    prune_old_entries = make_async(SessionStore.prune_old_entries)
+    remove = make_async(SessionStore.remove)
+    repair_routes = make_async(SessionStore.repair_routes)
+    close = make_async(SessionStore.close)

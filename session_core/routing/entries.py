@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, Any, Literal
 from session_core.chats import (
     Platform,
     SessionSource,
-    as_platform,
-    as_text,
     check_session_id,
     check_session_key,
+    normalize_text,
+    parse_platform,
 )
 from session_core.errors import InvalidInput
-from session_core.routing.recovery import GOES_ON
+from session_core.routing.recovery import CONTINUABLE_REASONS
 
 if TYPE_CHECKING:
     from session_core.routing.store import SessionStore
 
 
-_OVERRIDE = ("model", "provider", "base_url")
-_COUNTS = (
+_OVERRIDE_FIELDS = ("model", "provider", "base_url")
+_COUNT_FIELDS = (
     "input_tokens",
     "output_tokens",
     "cache_read_tokens",
@@ -39,17 +39,17 @@ _COUNTS = (
     "total_tokens",
     "last_prompt_tokens",
 )
-_FLAGS = (
+_FLAG_FIELDS = (
     "suspended",
     "resume_pending",
     "is_fresh_reset",
     "was_auto_reset",
     "reset_had_activity",
 )
-UNTOLD = "untold_boundaries"
+PENDING_FIELD = "untold_boundaries"
 """What the hooks of a chat are owed, whichever session it is in by now."""
 
-_TEXTS = ("display_name", "platform", "resume_reason", "auto_reset_reason")
+_TEXT_FIELDS = ("display_name", "platform", "resume_reason", "auto_reset_reason")
 
 
 @dataclass(slots=True)
@@ -91,11 +91,11 @@ class SessionEntry:
     def __post_init__(self) -> None:
         check_session_key(self.session_key)
         check_session_id(self.session_id)
-        self.created_at = local(self.created_at)
-        self.updated_at = local(self.updated_at)
+        self.created_at = to_local_time(self.created_at)
+        self.updated_at = to_local_time(self.updated_at)
         if self.last_resume_marked_at is not None:
-            self.last_resume_marked_at = local(self.last_resume_marked_at)
-        self.platform = as_platform(self.platform) if self.platform else None
+            self.last_resume_marked_at = to_local_time(self.last_resume_marked_at)
+        self.platform = parse_platform(self.platform) if self.platform else None
 
     @property
     def key(self) -> str:
@@ -103,11 +103,11 @@ class SessionEntry:
         return self.stored_as or self.session_key
 
     @property
-    def leads_elsewhere(self) -> bool:
+    def has_new_session(self) -> bool:
         """Whether it leads to another session than it did when it was read or last written."""
         return self.stored is None or json.loads(self.stored)["session_id"] != self.session_id
 
-    def successor(
+    def create_successor(
         self, session_id: str, now: datetime, origin: SessionSource | None = None
     ) -> SessionEntry:
         """Return the entry of another session of the chat, which takes the place of this one."""
@@ -122,11 +122,11 @@ class SessionEntry:
             platform=self.platform,
             chat_type=self.chat_type,
             reset_had_activity=self.last_prompt_tokens > 0,
-            extra={UNTOLD: self.extra[UNTOLD]} if UNTOLD in self.extra else {},
+            extra={PENDING_FIELD: self.extra[PENDING_FIELD]} if PENDING_FIELD in self.extra else {},
             stored=self.stored,
         )
 
-    def forget_interruption(self) -> None:
+    def clear_interruption(self) -> None:
         """Forget that a turn was interrupted."""
         self.resume_pending = False
         self.resume_reason = self.last_resume_marked_at = None
@@ -149,13 +149,13 @@ class SessionEntry:
         stored: dict[str, Any] = {
             "session_key": check_session_key(self.session_key),
             "session_id": check_session_id(self.session_id),
-            "created_at": local(self.created_at).isoformat(),
-            "updated_at": local(self.updated_at).isoformat(),
+            "created_at": to_local_time(self.created_at).isoformat(),
+            "updated_at": to_local_time(self.updated_at).isoformat(),
             "display_name": self.display_name,
             "platform": None if self.platform is None else str(self.platform),
             "chat_type": self.chat_type,
         }
-        stored |= {name: getattr(self, name) for name in _COUNTS}
+        stored |= {name: getattr(self, name) for name in _COUNT_FIELDS}
         marked_at = self.last_resume_marked_at
         stored |= {
             "estimated_cost_usd": self.estimated_cost_usd,
@@ -164,13 +164,13 @@ class SessionEntry:
             "suspended": self.suspended,
             "resume_pending": self.resume_pending,
             "resume_reason": self.resume_reason,
-            "last_resume_marked_at": local(marked_at).isoformat() if marked_at else None,
+            "last_resume_marked_at": to_local_time(marked_at).isoformat() if marked_at else None,
             "is_fresh_reset": self.is_fresh_reset,
             "was_auto_reset": self.was_auto_reset,
             "auto_reset_reason": self.auto_reset_reason,
             "reset_had_activity": self.reset_had_activity,
         }
-        override = _without_secrets(self.model_override)
+        override = _drop_secrets(self.model_override)
         stored |= {"model_override": override} if override else {}
         if self.origin is not None:
             stored["origin"] = self.origin.to_dict()
@@ -203,19 +203,21 @@ class SessionEntry:
         given = dict(stored)
         try:
             values = {name: given.pop(name) for name in ("session_key", "session_id")}
-            values |= {name: _time(given.pop(name)) for name in ("created_at", "updated_at")}
+            values |= {name: _parse_time(given.pop(name)) for name in ("created_at", "updated_at")}
         except KeyError as error:
             raise InvalidInput(f"an entry has no {error.args[0]}") from error
         flushed = given.pop("memory_flushed", False)
         values["expiry_finalized"] = bool(given.pop("expiry_finalized", flushed))
-        values |= {name: bool(given.pop(name, False)) for name in _FLAGS}
-        values |= {name: _number(given.pop(name, 0)) for name in _COUNTS}
-        values["estimated_cost_usd"] = _number(given.pop("estimated_cost_usd", 0.0))
-        values |= {name: as_text(given.pop(name, None)) for name in _TEXTS}
-        values["chat_type"] = as_text(given.pop("chat_type", None)) or "dm"
-        values["cost_status"] = as_text(given.pop("cost_status", None)) or "unknown"
-        values["last_resume_marked_at"] = time_if_one(given.pop("last_resume_marked_at", None))
-        values["model_override"] = _without_secrets(given.pop("model_override", None))
+        values |= {name: bool(given.pop(name, False)) for name in _FLAG_FIELDS}
+        values |= {name: _parse_number(given.pop(name, 0)) for name in _COUNT_FIELDS}
+        values["estimated_cost_usd"] = _parse_number(given.pop("estimated_cost_usd", 0.0))
+        values |= {name: normalize_text(given.pop(name, None)) for name in _TEXT_FIELDS}
+        values["chat_type"] = normalize_text(given.pop("chat_type", None)) or "dm"
+        values["cost_status"] = normalize_text(given.pop("cost_status", None)) or "unknown"
+        values["last_resume_marked_at"] = parse_optional_time(
+            given.pop("last_resume_marked_at", None)
+        )
+        values["model_override"] = _drop_secrets(given.pop("model_override", None))
         origin = given.pop("origin", None)
         if isinstance(origin, Mapping):
             values["origin"] = SessionSource.from_dict(origin)
@@ -224,7 +226,7 @@ class SessionEntry:
         return cls(**values, extra=given)
 
 
-def local(time: datetime) -> datetime:
+def to_local_time(time: datetime) -> datetime:
     """Return a time as naive local time.
 
     Raises:
@@ -238,22 +240,22 @@ def local(time: datetime) -> datetime:
         raise InvalidInput("a time of an entry is at the end of the calendar") from error
 
 
-def time_if_one(stored: Any) -> datetime | None:
+def parse_optional_time(stored: Any) -> datetime | None:
     """Return an optional time; a broken one costs no entry."""
     try:
-        return _time(stored) if stored else None
+        return _parse_time(stored) if stored else None
     except InvalidInput:
         return None
 
 
-def _time(stored: Any) -> datetime:
+def _parse_time(stored: Any) -> datetime:
     try:
-        return local(datetime.fromisoformat(stored.replace("Z", "+00:00")))
+        return to_local_time(datetime.fromisoformat(stored.replace("Z", "+00:00")))
     except (AttributeError, TypeError, ValueError) as error:
         raise InvalidInput("a time of an entry is not ISO 8601") from error
 
 
-def _number(stored: Any) -> Any:
+def _parse_number(stored: Any) -> Any:
     """Return a number that JSON has too."""
     if isinstance(stored, bool) or not isinstance(stored, (int, float)):
         return 0
@@ -263,29 +265,29 @@ def _number(stored: Any) -> Any:
         return 0
 
 
-def _without_secrets(override: Any) -> dict[str, str] | None:
+def _drop_secrets(override: Any) -> dict[str, str] | None:
     """Return what of a model override is stored; a key of an interface never is."""
     if not isinstance(override, Mapping):
         return None
-    return {name: str(value) for name in _OVERRIDE if (value := override.get(name))} or None
+    return {name: str(value) for name in _OVERRIDE_FIELDS if (value := override.get(name))} or None
 
 
 RouteState = Literal["active", "suspended", "resume_pending", "expired", "stale", "dangling"]
 
 
-def state_of(store: SessionStore, entry: SessionEntry) -> RouteState:
+def find_route_state(store: SessionStore, entry: SessionEntry) -> RouteState:
     """Return the state of a route; one that the next message would mend is none that is lost."""
-    lost = _lost(store, entry)
+    lost = _find_lost_state(store, entry)
     if lost is not None:
         return lost
     if entry.suspended:
         return "suspended"
     if entry.resume_pending:
         return "resume_pending"
-    return "expired" if store.is_session_expired(entry) else "active"
+    return "expired" if store.find_expiry_reason(entry) else "active"
 
 
-def _lost(store: SessionStore, entry: SessionEntry) -> RouteState | None:
+def _find_lost_state(store: SessionStore, entry: SessionEntry) -> RouteState | None:
     if store.db is None:
         return None
     row = store.db.get_session(entry.session_id)
@@ -293,5 +295,5 @@ def _lost(store: SessionStore, entry: SessionEntry) -> RouteState | None:
         return "dangling"
     if row["end_reason"] == "compression":
         row = store.db.get_session(store.db.get_compression_tip(entry.session_id)) or row
-    ended = row["end_reason"] is not None and row["end_reason"] not in GOES_ON
-    return "stale" if ended and not store.is_kept(entry) else None
+    ended = row["end_reason"] is not None and row["end_reason"] not in CONTINUABLE_REASONS
+    return "stale" if ended and not store.is_ended_elsewhere(entry) else None

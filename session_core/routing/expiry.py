@@ -4,57 +4,57 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from session_core.chats import platform_of
+from session_core.chats import get_key_platform
 from session_core.routing import policies
 from session_core.routing.entries import SessionEntry
-from session_core.routing.leases import CLAIM, TURN, new_token
-from session_core.routing.outbox import Crossings
-from session_core.routing.recovery import was_ended_by_the_clock
+from session_core.routing.leases import END_CLAIM, TURN_LEASE, create_token
+from session_core.routing.outbox import BoundaryOutbox
+from session_core.routing.recovery import is_ended_by_policy
 from session_core.state.protocol import StateDatabase
 
 if TYPE_CHECKING:
     from session_core.config import SessionResetPolicy
 
 
-class Expiry(Crossings):
+class SessionExpiry(BoundaryOutbox):
     """Turns begin and end, and sessions expire."""
 
     def is_session_finalizable(self, entry: SessionEntry) -> bool:
         """Whether the policy of this chat ever ends its session."""
-        return self._policy_of(entry).mode in ("idle", "daily", "both")
+        return self._get_policy(entry).mode in ("idle", "daily", "both")
 
-    def is_in_turn(self, entry: SessionEntry) -> bool:
+    def has_active_turn(self, entry: SessionEntry) -> bool:
         """Whether an agent is at work in a session, of whatever process, as far as its entry says.
 
         A turn counts no more once its process is dead or it has taken six hours.
         """
-        return TURN.holder(entry, self._now()) is not None
+        return TURN_LEASE.find_holder(entry, self._now()) is not None
 
-    def is_session_expired(self, entry: SessionEntry) -> str | None:
+    def find_expiry_reason(self, entry: SessionEntry) -> str | None:
         """Return the reason for which the policy would end a session now; a turn keeps it."""
-        if self.is_in_turn(entry):
+        if self.has_active_turn(entry):
             return None
-        return policies.reset_reason(
+        return policies.find_reset_reason(
             entry,
-            self._policy_of(entry),
+            self._get_policy(entry),
             self._now(),
             has_active_processes=self._has_active_processes,
         )
 
-    def is_kept(self, entry: SessionEntry) -> bool:
+    def is_ended_elsewhere(self, entry: SessionEntry) -> bool:
         """Whether the session of a chat was ended by the clock of another one, and not of this.
 
         Several chats may be in one session, and each has a clock of its own.
         """
         row = None if self.db is None else self.db.get_session(entry.session_id)
-        if row is None or entry.expiry_finalized or not was_ended_by_the_clock(row):
+        if row is None or entry.expiry_finalized or not is_ended_by_policy(row):
             return False
-        return self.is_session_expired(entry) is None
+        return self.find_expiry_reason(entry) is None
 
-    def _policy_of(self, entry: SessionEntry) -> SessionResetPolicy:
+    def _get_policy(self, entry: SessionEntry) -> SessionResetPolicy:
         """Return what says when the session of a chat ends by itself."""
-        platform = entry.platform or platform_of(entry.session_key) or None
-        return self.config.policy_for(platform, entry.chat_type)
+        platform = entry.platform or get_key_platform(entry.session_key) or None
+        return self.config.get_reset_policy(platform, entry.chat_type)
 
     # -- turns -----------------------------------------------------------------------------
 
@@ -64,21 +64,24 @@ class Expiry(Crossings):
         Meanwhile no policy ends the session, whatever process looks at it. A later turn takes the
         place of this one, and nothing is noted where the chat is in another session by now.
         """
-        token = new_token()
+        token = create_token()
 
         def change(entry: SessionEntry) -> bool:
             if entry.session_id != session_id:
                 return False
-            TURN.put(entry, token, self._now())
-            CLAIM.clear(entry)
+            TURN_LEASE.put(entry, token, self._now())
+            END_CLAIM.clear(entry)
             return True
 
-        self._change(session_key, change)
+        self._change_entry(session_key, change)
         return token
 
     def drop_turn(self, session_key: str, token: str) -> bool:
         """Note that an agent is not at work any more, without an end that is worth noting."""
-        return self._change(session_key, lambda entry: TURN.clear(entry, token)) is not None
+        return (
+            self._change_entry(session_key, lambda entry: TURN_LEASE.clear(entry, token))
+            is not None
+        )
 
     def end_turn(
         self,
@@ -98,17 +101,17 @@ class Expiry(Crossings):
         def change(entry: SessionEntry) -> bool:
             if entry.session_id != session_id:
                 return False
-            TURN.clear(entry, token)
+            TURN_LEASE.clear(entry, token)
             entry.updated_at = self._now()
             entry.was_auto_reset = entry.is_fresh_reset = False
             entry.auto_reset_reason = None
             if last_prompt_tokens is not None:
                 entry.last_prompt_tokens = last_prompt_tokens
             if finished:
-                entry.forget_interruption()
+                entry.clear_interruption()
             return True
 
-        return self._change(session_key, change)
+        return self._change_entry(session_key, change)
 
     # -- expiry ------------------------------------------------------------------------------
 
@@ -118,13 +121,13 @@ class Expiry(Crossings):
         False where it has not, or not any more, and where somebody else has taken that on: until
         he is done, his process is dead, or an hour has gone by.
         """
-        lives = self._lives(entry.session_id)
+        lives = self._is_session_open(entry.session_id)
 
         def change(current: SessionEntry) -> bool:
-            expired = self.is_session_expired(current) is not None
-            return expired and self._take(current, lives=lives)
+            expired = self.find_expiry_reason(current) is not None
+            return expired and self._take_claim(current, lives=lives)
 
-        return self._change_noted(entry.key, entry.session_id, change)
+        return self._change_end_record(entry.key, entry.session_id, change)
 
     def set_expiry_finalized(
         self, entry: SessionEntry, *, clear_model_override: bool = True
@@ -139,8 +142,8 @@ class Expiry(Crossings):
 
         def change(current: SessionEntry) -> bool:
             nonlocal marked
-            marked = self.is_session_expired(current) is not None
-            if not CLAIM.clear(current, self._token):
+            marked = self.find_expiry_reason(current) is not None
+            if not END_CLAIM.clear(current, self._token):
                 marked = False
                 return False
             current.expiry_finalized = marked
@@ -153,4 +156,4 @@ class Expiry(Crossings):
                 db.set_expiry_finalized(entry.session_id)
                 db.promote_to_session_reset(entry.session_id, "session_reset")
 
-        return self._change_noted(entry.key, entry.session_id, change, end) and marked
+        return self._change_end_record(entry.key, entry.session_id, change, end) and marked

@@ -15,12 +15,12 @@ from typing import Any
 
 from session_core.errors import Conflict
 from session_core.routing.entries import SessionEntry
-from session_core.routing.mirror import Contents, Mirror, own_readme
+from session_core.routing.mirror import Mirror, MirrorContents, build_own_readme
 
 Entries = dict[str, SessionEntry]
 
 
-class File:
+class JsonBackend:
     """Entries in one file."""
 
     def __init__(
@@ -31,7 +31,7 @@ class File:
         explained: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        explain = own_readme if explained else None
+        explain = build_own_readme if explained else None
         self._mirror = Mirror(folder, home=home, explain=explain, clock=clock)
         self._lock = threading.RLock()
         self._settled = False
@@ -46,21 +46,21 @@ class File:
         """Return the entry of a key as it is now; it is the caller's own."""
         with self._lock:
             stored = self._mirror.read().entries.get(key)
-        return None if stored is None else self._parse(key, stored)
+        return None if stored is None else self._parse_entry(key, stored)
 
-    def all(self, having: str = "") -> Entries:
+    def list_entries(self, having: str = "") -> Entries:
         """Return all entries, or those that have a field of this name."""
         with self._lock:
             read = self._mirror.read().entries
             stored = {key: value for key, value in read.items() if not having or having in value}
-        parsed = ((key, self._parse(key, value)) for key, value in stored.items())
+        parsed = ((key, self._parse_entry(key, value)) for key, value in stored.items())
         return {key: entry for key, entry in parsed if entry is not None}
 
-    def settle(self) -> None:
+    def prepare_changes(self) -> None:
         """Remove what killed writers have left; called before any change."""
         if not self._settled:
             self._settled = True
-            self._mirror.sweep()
+            self._mirror.remove_leftovers()
 
     def put(
         self, key: str, entry: SessionEntry, beside: Callable[[], object] | None = None
@@ -74,45 +74,47 @@ class File:
         text = entry.to_text()
         if text == entry.stored and beside is None:
             return False
-        with self._lock, self._mirror.alone():
+        with self._lock, self._mirror.lock_file():
             contents = self._mirror.read()
-            if _text(contents.entries.get(key)) != entry.stored:
+            if _encode_entry(contents.entries.get(key)) != entry.stored:
                 self._set_aside_broken(key, contents, entry)
             if beside is not None:
                 beside()
                 text = entry.to_text()
             if text == entry.stored:
                 return False
-            self._write({**contents.entries, key: json.loads(text)}, contents)
+            self._write_entries({**contents.entries, key: json.loads(text)}, contents)
         entry.stored, entry.stored_as = text, key
         return True
 
     def remove(self, entries: Entries) -> list[str]:
         """Remove entries that are still as they were read; return the keys of those."""
-        with self._lock, self._mirror.alone():
+        with self._lock, self._mirror.lock_file():
             contents = self._mirror.read()
             stored = contents.entries
             removed = {
-                key for key, entry in entries.items() if _text(stored.get(key)) == entry.stored
+                key
+                for key, entry in entries.items()
+                if _encode_entry(stored.get(key)) == entry.stored
             }
             if removed:
-                self._write({k: v for k, v in stored.items() if k not in removed}, contents)
+                self._write_entries({k: v for k, v in stored.items() if k not in removed}, contents)
             return list(removed)
 
-    def changed(self, *, urgent: bool) -> None:
+    def request_mirror_update(self, *, urgent: bool) -> None:
         """There is nothing behind the file."""
 
     def close(self) -> None:
         """Everything is written already."""
 
-    def _set_aside_broken(self, key: str, contents: Contents, entry: SessionEntry) -> None:
+    def _set_aside_broken(self, key: str, contents: MirrorContents, entry: SessionEntry) -> None:
         """Make room where what stands there is no entry; where it is one, somebody was faster."""
         stored = contents.entries.get(key)
-        if entry.stored is not None or stored is None or self._parse(key, stored) is not None:
+        if entry.stored is not None or stored is None or self._parse_entry(key, stored) is not None:
             raise Conflict(f"the route of {key} was changed since; read it again")
         self._mirror.set_aside({key: stored})
 
-    def _write(self, entries: Mapping[str, Any], contents: Contents) -> None:
+    def _write_entries(self, entries: Mapping[str, Any], contents: MirrorContents) -> None:
         taken = {key: value for key, value in contents.odd.items() if key in entries}
         if taken:
             self._mirror.set_aside(taken)
@@ -121,15 +123,15 @@ class File:
             (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items()), odd=odd
         )
 
-    def _parse(self, key: str, stored: Mapping[str, Any]) -> SessionEntry | None:
+    def _parse_entry(self, key: str, stored: Mapping[str, Any]) -> SessionEntry | None:
         try:
             entry = SessionEntry.from_dict(stored)
         except (ValueError, TypeError, AttributeError) as error:
             self._problems[f"the route of {key} cannot be read: {error}"] = None
             return None
-        entry.stored, entry.stored_as = _text(stored), key
+        entry.stored, entry.stored_as = _encode_entry(stored), key
         return entry
 
 
-def _text(stored: Mapping[str, Any] | None) -> str | None:
+def _encode_entry(stored: Mapping[str, Any] | None) -> str | None:
     return None if stored is None else json.dumps(stored)

@@ -21,10 +21,10 @@ from functools import cache
 from typing import Any
 
 from session_core import processes
-from session_core.routing.entries import SessionEntry, local, time_if_one
+from session_core.routing.entries import SessionEntry, parse_optional_time, to_local_time
 
 
-class Note:
+class EntryLease:
     """Something that is noted in an entry, beside what is known of it by name."""
 
     def __init__(self, name: str, since: str, lasts: timedelta, *more: str) -> None:
@@ -33,14 +33,14 @@ class Note:
         self._since = since
         self._lasts = lasts
 
-    def holder(self, entry: SessionEntry, now: datetime) -> str | None:
+    def find_holder(self, entry: SessionEntry, now: datetime) -> str | None:
         """Return the token of who is at it, None where nobody is any more."""
         token, since = entry.extra.get(self._name), entry.extra.get(self._since)
-        return holder_of(token, since, now, lasts=self._lasts)
+        return find_live_holder(token, since, now, lasts=self._lasts)
 
     def put(self, entry: SessionEntry, token: str, now: datetime) -> None:
         """Note who is at it from now on."""
-        entry.extra |= {self._name: token, self._since: local(now).isoformat()}
+        entry.extra |= {self._name: token, self._since: to_local_time(now).isoformat()}
 
     def clear(self, entry: SessionEntry, token: str | None = None) -> bool:
         """Note that nobody is at it, or that this one is not; return whether that is new."""
@@ -52,54 +52,56 @@ class Note:
         return True
 
 
-TURN = Note("active_turn_token", "active_turn_started_at", timedelta(hours=6))
+TURN_LEASE = EntryLease("active_turn_token", "active_turn_started_at", timedelta(hours=6))
 """An agent is at work."""
 
-_TELLING = timedelta(hours=1)
+_CLAIM_DURATION = timedelta(hours=1)
 
-BEGUN = "expiry_told_of"
+BEGUN_FIELD = "expiry_told_of"
 """Of which use of the session a hook has begun to be told that it has ended."""
 
-CLAIM = Note("expiry_claim", "expiry_claimed_at", _TELLING, BEGUN)
+END_CLAIM = EntryLease("expiry_claim", "expiry_claimed_at", _CLAIM_DURATION, BEGUN_FIELD)
 """Somebody tells that the session has ended."""
 
 
-def holder_of(token: Any, since: Any, now: datetime, *, lasts: timedelta = _TELLING) -> str | None:
+def find_live_holder(
+    token: Any, since: Any, now: datetime, *, lasts: timedelta = _CLAIM_DURATION
+) -> str | None:
     """Return the token of who has noted something, None where nobody is at it any more."""
-    noted_at = time_if_one(since)
+    noted_at = parse_optional_time(since)
     if not isinstance(token, str) or noted_at is None:
         return None
     # A clock that was set back a little makes nobody dead; far ahead of it nothing is noted.
-    return token if abs(local(now) - noted_at) < lasts and _is_alive(token) else None
+    return token if abs(to_local_time(now) - noted_at) < lasts and _is_alive(token) else None
 
 
-def new_token() -> str:
+def create_token() -> str:
     """Return a token of this process that nobody has."""
-    return token_of(uuid.uuid4().hex[:8])
+    return format_token(uuid.uuid4().hex[:8])
 
 
-def token_of(nonce: str) -> str:
+def format_token(nonce: str) -> str:
     """Return the token of this process with a nonce; a process that was forked has its own."""
     pid = os.getpid()
-    return f"pid={pid}:start={_start(pid)}:host={_host()}:agent=mcp-sessions:nonce={nonce}"
+    return f"pid={pid}:start={_get_start_time(pid)}:host={_get_host_name()}:agent=mcp-sessions:nonce={nonce}"
 
 
 def _is_alive(token: str) -> bool:
     """Whether the process of a token may live; of those elsewhere nothing is known."""
     parts = dict(part.partition("=")[::2] for part in token.split(":"))
-    if parts.get("agent") != "mcp-sessions" or parts.get("host") != _host():
+    if parts.get("agent") != "mcp-sessions" or parts.get("host") != _get_host_name():
         return True
     pid = parts.get("pid", "")
-    return not pid.isdecimal() or processes.alive(int(pid), parts.get("start"))
+    return not pid.isdecimal() or processes.is_alive(int(pid), parts.get("start"))
 
 
 @cache
-def _start(pid: int) -> float | None:
-    return processes.started_at(pid)
+def _get_start_time(pid: int) -> float | None:
+    return processes.get_start_time(pid)
 
 
 @cache
-def _host() -> str:
+def _get_host_name() -> str:
     """Return what tells apart where processes have their numbers: machines and containers."""
     space = ""
     with suppress(OSError):
@@ -107,25 +109,25 @@ def _host() -> str:
     return f"{platform.node()} {space}".replace(":", "").replace("=", "").strip()
 
 
-Noted = dict[str, Any]
+Mark = dict[str, Any]
 
-Change = Callable[[Noted], "Noted | None"]
+MarkChange = Callable[[Mark], "Mark | None"]
 """Is given what is noted, and returns what is to be; None where nothing is to change."""
 
 
-class Marks:
+class DeliveryMarks:
     """Marks by session that end with their process; each step is atomic."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._noted: dict[str, Noted] = {}
+        self._noted: dict[str, Mark] = {}
 
-    def get(self, session_id: str) -> Noted:
+    def get(self, session_id: str) -> Mark:
         """Return what is noted of a session."""
         with self._lock:
             return dict(self._noted.get(session_id, {}))
 
-    def change(self, session_id: str, change: Change) -> bool:
+    def change(self, session_id: str, change: MarkChange) -> bool:
         """Change what is noted of a session; return whether it was."""
         with self._lock:
             noted = change(dict(self._noted.get(session_id, {})))
@@ -138,7 +140,7 @@ class Marks:
         with self._lock:
             self._noted.pop(session_id, None)
 
-    def keep(self, session_ids: Collection[str]) -> None:
+    def keep_only(self, session_ids: Collection[str]) -> None:
         """Forget what is noted of all others."""
         with self._lock:
             self._noted = {key: noted for key, noted in self._noted.items() if key in session_ids}

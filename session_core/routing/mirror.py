@@ -22,11 +22,11 @@ from typing import Any
 
 from session_core import _atomic
 from session_core.errors import Denied, SessionError, StorageError, StorageFull
-from session_core.home import OWN_HOME
+from session_core.home import OWN_HOME_NOTE
 
-NAME = "sessions.json"
-PREFIX = ".sessions_"
-LOCK = ".sessions.lock"
+MIRROR_NAME = "sessions.json"
+TEMP_PREFIX = ".sessions_"
+LOCK_NAME = ".sessions.lock"
 
 README = (
     "This file is a mirror of the routing index: it says which session each chat is in now. The "
@@ -36,24 +36,24 @@ README = (
     "false in config.yaml."
 )
 
-_OWNER = re.compile(re.escape(OWN_HOME) + r" as (\w+);")
+_OWNER_PATTERN = re.compile(re.escape(OWN_HOME_NOTE) + r" as (\w+);")
 
 
-def own_readme(home: str | None = None) -> str:
+def build_own_readme(home: str | None = None) -> str:
     """Return the explanation of a mirror of a home of our own, with the name of that.
 
     It is no sign of Hermes if the database is gone, and nothing to another home beside it.
     """
-    return f"{README} {OWN_HOME}{f' as {home}' if home else ''}; it is no home of Hermes."
+    return f"{README} {OWN_HOME_NOTE}{f' as {home}' if home else ''}; it is no home of Hermes."
 
 
-_FIRST = "_README"
+_README_KEY = "_README"
 
-_STALE_S = 3600.0
-_MOST_BYTES = 1 << 27
+_STALE_AFTER_S = 3600.0
+_MAX_BYTES = 1 << 27
 """The size of a mirror of about 100,000 chats; a larger file is not read."""
-_PIECE = 500
-_KINDS: Mapping[int, type[SessionError]] = {
+_CHUNK_MEMBERS = 500
+_ERROR_CLASSES: Mapping[int, type[SessionError]] = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), StorageFull),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), Denied),
 }
@@ -62,7 +62,7 @@ Signature = tuple[int, int, int]
 
 
 @dataclass(slots=True)
-class Contents:
+class MirrorContents:
     """What a mirror holds: entries as they are stored, metadata, and what is no entry."""
 
     entries: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Contents:
     @property
     def owner(self) -> str | None:
         """The name of the home of our own that wrote it, None if it does not say."""
-        named = _OWNER.search(str(self.metadata.get(_FIRST, "")))
+        named = _OWNER_PATTERN.search(str(self.metadata.get(_README_KEY, "")))
         return named[1] if named else None
 
 
@@ -85,33 +85,33 @@ class Mirror:
         folder: Path,
         *,
         home: Path | None = None,
-        explain: Callable[[], str] | None = own_readme,
+        explain: Callable[[], str] | None = build_own_readme,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.path = folder / NAME
+        self.path = folder / MIRROR_NAME
         self._home = home
         # Hermes 0.17 reads nothing of a file that begins with a text.
         self._explain = explain
         self.problems: dict[str, None] = {}
         self._clock = clock
-        self._contents = Contents()
+        self._contents = MirrorContents()
         self._signature: Signature | None = None
         self._written = False
 
-    def read(self, *, with_entries: bool = True) -> Contents:
+    def read(self, *, with_entries: bool = True) -> MirrorContents:
         """Return what the file holds; it is read again only when it was changed.
 
         Without entries, what this object wrote itself need not be read at all.
         """
-        signature = self.signature()
+        signature = self.get_signature()
         if signature is None:
-            self._contents = Contents()
+            self._contents = MirrorContents()
         elif signature != self._signature or (with_entries and self._written):
-            self._contents = self._parse()
+            self._contents = self._parse_file()
         self._signature, self._written = signature, self._written and not with_entries
         return self._contents
 
-    def signature(self) -> Signature | None:
+    def get_signature(self) -> Signature | None:
         """Return what changes whenever the file does, None where there is none."""
         try:
             stat = self.path.stat()
@@ -128,26 +128,30 @@ class Mirror:
             SessionError: it could not be written, and is as it was.
         """
         contents = self.read(with_entries=False)
-        with self._errors():
+        with self._translate_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if contents.broken:
-                aside = _atomic.set_aside(self.path, self._clock(), self._home)
+                aside = _atomic.rename_broken_file(self.path, self._clock(), self._home)
                 self.problems[f"{self.path} was broken and is now {aside.name}"] = None
-                contents = Contents()
-            metadata = self._explanation(contents.metadata) | contents.metadata
-            first = {name: metadata.pop(name) for name in (_FIRST,) if name in metadata}
+                contents = MirrorContents()
+            metadata = self._build_metadata(contents.metadata) | contents.metadata
+            first = {name: metadata.pop(name) for name in (_README_KEY,) if name in metadata}
             rest = contents.odd if odd is None else odd
-            lines = chain(_members(first), members, _members(metadata), _members(rest))
+            lines = chain(
+                _format_members(first), members, _format_members(metadata), _format_members(rest)
+            )
             metadata |= first
-            _atomic.write_atomic(self.path, _object(lines), prefix=PREFIX, home=self._home)
-        self._contents = Contents(metadata=metadata, odd=dict(rest))
-        self._signature, self._written = self.signature(), True
+            _atomic.write_atomic(
+                self.path, _format_object(lines), prefix=TEMP_PREFIX, home=self._home
+            )
+        self._contents = MirrorContents(metadata=metadata, odd=dict(rest))
+        self._signature, self._written = self.get_signature(), True
 
-    def _explanation(self, metadata: dict[str, Any]) -> dict[str, Any]:
+    def _build_metadata(self, metadata: dict[str, Any]) -> dict[str, Any]:
         """Return the explanation to write; that of another home does not stay."""
-        if _OWNER.search(str(metadata.get(_FIRST, ""))):
-            del metadata[_FIRST]
-        return {_FIRST: self._explain()} if self._explain else {}
+        if _OWNER_PATTERN.search(str(metadata.get(_README_KEY, ""))):
+            del metadata[_README_KEY]
+        return {_README_KEY: self._explain()} if self._explain else {}
 
     def forget_entries(self) -> None:
         """Let go of entries that were read, which may be many; whoever asks again reads again."""
@@ -156,49 +160,54 @@ class Mirror:
 
     def set_aside(self, stored: Mapping[str, Any]) -> None:
         """Keep what is no entry and stands where one is to be, in a file of its own."""
-        with self._errors():
+        with self._translate_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            aside = _atomic.name_aside(self.path, self._clock(), self._home)
+            aside = _atomic.reserve_broken_name(self.path, self._clock(), self._home)
             _atomic.write_atomic(
-                aside, (json.dumps(stored).encode(),), prefix=PREFIX, home=self._home
+                aside, (json.dumps(stored).encode(),), prefix=TEMP_PREFIX, home=self._home
             )
         self.problems[f"what could not be read of {', '.join(stored)} is in {aside.name}"] = None
 
     @contextmanager
-    def alone(self, patience_s: float | None = None) -> Iterator[None]:
+    def lock_file(self, patience_s: float | None = None) -> Iterator[None]:
         """No other process writes the file meanwhile."""
-        with self._errors(), _atomic.exclusive(self.path.with_name(LOCK), patience_s):
+        with (
+            self._translate_errors(),
+            _atomic.hold_file_lock(self.path.with_name(LOCK_NAME), patience_s),
+        ):
             yield
 
-    def sweep(self) -> None:
+    def remove_leftovers(self) -> None:
         """Remove what killed writers have left."""
         if self.path.parent.is_dir():
             now = self._clock()
-            _atomic.sweep(self.path.parent, PREFIX, older_than_s=_STALE_S, now=now)
+            _atomic.delete_leftovers(
+                self.path.parent, TEMP_PREFIX, older_than_s=_STALE_AFTER_S, now=now
+            )
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            kind = _KINDS.get(error.errno or 0, StorageError)
+            kind = _ERROR_CLASSES.get(error.errno or 0, StorageError)
             raise kind(f"{self.path} cannot be read or written: {error.strerror}") from error
 
-    def _parse(self) -> Contents:
+    def _parse_file(self) -> MirrorContents:
         try:
-            with self._errors():
-                data = _atomic.read_file(self.path, _MOST_BYTES)
+            with self._translate_errors():
+                data = _atomic.read_file(self.path, _MAX_BYTES)
             loaded = json.loads(data.decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
             self.problems[f"{self.path} cannot be read: {type(error).__name__}"] = None
-            return Contents(broken=True)
+            return MirrorContents(broken=True)
         if not isinstance(loaded, dict):
             self.problems[f"{self.path} holds no object"] = None
-            return Contents(broken=True)
-        return self._sort(loaded)
+            return MirrorContents(broken=True)
+        return self._sort_members(loaded)
 
-    def _sort(self, loaded: Mapping[str, Any]) -> Contents:
-        contents = Contents()
+    def _sort_members(self, loaded: Mapping[str, Any]) -> MirrorContents:
+        contents = MirrorContents()
         for name, value in loaded.items():
             if name.startswith("_"):
                 contents.metadata[name] = value
@@ -210,15 +219,15 @@ class Mirror:
         return contents
 
 
-def _members(stored: Mapping[str, Any]) -> list[str]:
+def _format_members(stored: Mapping[str, Any]) -> list[str]:
     return [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in stored.items()]
 
 
-def _object(members: Iterable[str]) -> Iterator[bytes]:
+def _format_object(members: Iterable[str]) -> Iterator[bytes]:
     """Yield a JSON object of members, a line each, in pieces that are soon let go of."""
     left = iter(members)
     before = "{\n"
-    while piece := list(islice(left, _PIECE)):
+    while piece := list(islice(left, _CHUNK_MEMBERS)):
         yield (before + ",\n".join(piece)).encode()
         before = ",\n"
     yield b"{\n}\n" if before == "{\n" else b"\n}\n"
@@ -227,10 +236,10 @@ def _object(members: Iterable[str]) -> Iterator[bytes]:
 RETRY_S = 1.0
 """What has failed is tried again so much later, then after twice as long, and so on."""
 
-_MOST_RETRY_S = 30.0
+_MAX_RETRY_S = 30.0
 
 
-class Later:
+class Debouncer:
     """Makes one call, in a thread of its own, for which a process that ends waits."""
 
     def __init__(self, call: Callable[[], object], *, waited_for: bool = True) -> None:
@@ -239,12 +248,12 @@ class Later:
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
 
-    def ask(self, delay_s: float) -> None:
+    def schedule(self, delay_s: float) -> None:
         """Let the call be made, at once where the process is ending and starts no thread."""
         with self._lock:
             if self._timer is not None:
                 return
-            self._timer = threading.Timer(delay_s, self._make)
+            self._timer = threading.Timer(delay_s, self._run_call)
             self._timer.daemon = not self._waited_for
             try:
                 self._timer.start()
@@ -255,7 +264,7 @@ class Later:
         if self._waited_for:
             self._call()
 
-    def forget(self) -> bool:
+    def cancel(self) -> bool:
         """Make no call any more; return whether one was to be made."""
         with self._lock:
             timer, self._timer = self._timer, None
@@ -263,24 +272,24 @@ class Later:
             timer.cancel()
         return timer is not None
 
-    def _make(self) -> None:
-        if self.forget():
+    def _run_call(self) -> None:
+        if self.cancel():
             self._call()
 
 
-class Retry:
+class Backoff:
     """Tries a call again that asks for it where it fails; a process that ends does not wait."""
 
     def __init__(self, call: Callable[[], object]) -> None:
-        self._later = Later(call, waited_for=False)
+        self._later = Debouncer(call, waited_for=False)
         self._delay_s = RETRY_S
 
-    def ask(self) -> None:
+    def schedule(self) -> None:
         """Let the call be made again, later than the last time."""
-        self._later.ask(self._delay_s)
-        self._delay_s = min(2 * self._delay_s, _MOST_RETRY_S)
+        self._later.schedule(self._delay_s)
+        self._delay_s = min(2 * self._delay_s, _MAX_RETRY_S)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Note that the call has done its work, or is not wanted any more."""
-        self._later.forget()
+        self._later.cancel()
         self._delay_s = RETRY_S

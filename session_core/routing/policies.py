@@ -13,36 +13,36 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from session_core.routing.entries import SessionEntry, local
+from session_core.routing.entries import SessionEntry, to_local_time
 
 if TYPE_CHECKING:
     from session_core.config import SessionResetPolicy
 
-Active = Callable[[str], bool]
+HasActiveProcesses = Callable[[str], bool]
 """Whether a process of a chat is at work, by session key."""
 
-_RESETTING = ("idle", "daily", "both")
+_RESETTING_MODES = ("idle", "daily", "both")
 
 
-def reset_reason(
+def find_reset_reason(
     entry: SessionEntry,
     policy: SessionResetPolicy,
     now: datetime,
     *,
-    has_active_processes: Active | None = None,
+    has_active_processes: HasActiveProcesses | None = None,
 ) -> str | None:
     """Return why the policy ends the session of an entry now: `idle`, `daily`, or None.
 
     At the boundary itself nothing ends yet; a time in the future never does, nor a chat with a
     process at work.
     """
-    reason = _by_the_clock(entry, policy, now)
+    reason = _find_due_reset(entry, policy, now)
     if reason is None or _is_active(entry, has_active_processes):
         return None
     return reason
 
 
-def resume_expired(
+def is_resume_expired(
     entry: SessionEntry, policy: SessionResetPolicy, now: datetime, freshness_s: float
 ) -> bool:
     """Whether a session that a restart interrupted has waited too long to be gone on with.
@@ -50,46 +50,51 @@ def resume_expired(
     Asked where `reset_reason` has none; no time is too long where nothing ever resets, nor with
     a freshness of 0 or less.
     """
-    if not entry.resume_pending or policy.mode not in _RESETTING or freshness_s <= 0:
+    if not entry.resume_pending or policy.mode not in _RESETTING_MODES or freshness_s <= 0:
         return False
     since = entry.last_resume_marked_at or entry.updated_at
-    return _elapsed(since, now).total_seconds() > freshness_s
+    return _measure_elapsed(since, now).total_seconds() > freshness_s
 
 
-def prunable(
-    entry: SessionEntry, max_age_days: int | None, now: datetime, active: Active | None = None
+def is_prunable(
+    entry: SessionEntry,
+    max_age_days: int | None,
+    now: datetime,
+    active: HasActiveProcesses | None = None,
 ) -> bool:
     """Whether an entry is dropped for its age since the last message; 0 days or less drop none."""
     if max_age_days is None or max_age_days <= 0 or entry.suspended:
         return False
-    is_old = _elapsed(entry.updated_at, now) / timedelta(days=1) > max_age_days
+    is_old = _measure_elapsed(entry.updated_at, now) / timedelta(days=1) > max_age_days
     return is_old and not _is_active(entry, active)
 
 
-def used_within(entry: SessionEntry, seconds: float, now: datetime) -> bool:
+def is_recently_used(entry: SessionEntry, seconds: float, now: datetime) -> bool:
     """Whether an entry was used in so many seconds until now."""
-    return _elapsed(entry.updated_at, now).total_seconds() <= seconds
+    return _measure_elapsed(entry.updated_at, now).total_seconds() <= seconds
 
 
-def _by_the_clock(entry: SessionEntry, policy: SessionResetPolicy, now: datetime) -> str | None:
+def _find_due_reset(entry: SessionEntry, policy: SessionResetPolicy, now: datetime) -> str | None:
     if policy.mode in ("idle", "both"):
-        idle = _elapsed(entry.updated_at, now) / timedelta(minutes=1)
+        idle = _measure_elapsed(entry.updated_at, now) / timedelta(minutes=1)
         if idle > policy.idle_minutes:
             return "idle"
-    if policy.mode in ("daily", "both") and local(entry.updated_at) < _last_boundary(policy, now):
+    if policy.mode in ("daily", "both") and to_local_time(entry.updated_at) < _find_last_boundary(
+        policy, now
+    ):
         return "daily"
     return None
 
 
-def _last_boundary(policy: SessionResetPolicy, now: datetime) -> datetime:
-    here = local(now)
+def _find_last_boundary(policy: SessionResetPolicy, now: datetime) -> datetime:
+    here = to_local_time(now)
     today = here.replace(hour=policy.at_hour, minute=0, second=0, microsecond=0)
     return today if today <= here else today - timedelta(days=1)
 
 
-def _elapsed(since: datetime, now: datetime) -> timedelta:
+def _measure_elapsed(since: datetime, now: datetime) -> timedelta:
     """Return the time between two, of which either may have a zone; one to come counts as now."""
-    since, now = local(since), local(now)
+    since, now = to_local_time(since), to_local_time(now)
     try:
         until = now.astimezone(timezone.utc)
         both = [until - since.replace(fold=fold).astimezone(timezone.utc) for fold in (0, 1)]
@@ -98,7 +103,7 @@ def _elapsed(since: datetime, now: datetime) -> timedelta:
     return min((span for span in both if span >= timedelta()), default=timedelta())
 
 
-def _is_active(entry: SessionEntry, active: Active | None) -> bool:
+def _is_active(entry: SessionEntry, active: HasActiveProcesses | None) -> bool:
     """Whether a process is at work; one that cannot be asked counts as one that is."""
     if active is None:
         return False

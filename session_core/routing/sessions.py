@@ -14,26 +14,26 @@ from datetime import datetime
 from session_core.chats import SessionSource, check_session_id
 from session_core.errors import Conflict, NotFound
 from session_core.routing import policies, recovery
-from session_core.routing.decisions import Beside
+from session_core.routing.decisions import DatabaseChange
 from session_core.routing.entries import SessionEntry
-from session_core.routing.expiry import Expiry
-from session_core.routing.json_backend import File
+from session_core.routing.expiry import SessionExpiry
+from session_core.routing.json_backend import JsonBackend
 from session_core.state.protocol import StateDatabase
 from session_core.types import SessionRow
 
-_RESET = "session_reset"
+_RESET_REASON = "session_reset"
 
 
-class Beginnings(Expiry):
+class SessionStarts(SessionExpiry):
     """Entries of sessions that begin, stored together with the end of the one before."""
 
-    def _store_new(self, key: str, source: SessionSource) -> SessionEntry:
+    def _store_new_entry(self, key: str, source: SessionSource) -> SessionEntry:
         now = self._now()
-        entry = self._entry(key, source, self._new_id(now), now)
-        self._put(key, entry, urgent=True)
+        entry = self._build_entry(key, source, self._new_id(now), now)
+        self._store_entry(key, entry, urgent=True)
         return entry
 
-    def _entry(
+    def _build_entry(
         self, key: str, source: SessionSource, session_id: str, created_at: datetime
     ) -> SessionEntry:
         return SessionEntry(
@@ -47,21 +47,23 @@ class Beginnings(Expiry):
             chat_type=source.chat_type,
         )
 
-    def _reset(
+    def _reset_on_request(
         self, key: str, old: SessionEntry, source: SessionSource | None = None
     ) -> SessionEntry:
         """Begin a session because somebody asked."""
-        entry = self._successor(old, source)
+        entry = self._create_successor(old, source)
         entry.is_fresh_reset = True
-        self._cross(key, old, entry, "new_session", self._end(old, _RESET))
+        self._store_boundary(
+            key, old, entry, "new_session", self._build_end_change(old, _RESET_REASON)
+        )
         return entry
 
     def _reset_by_policy(
         self, key: str, old: SessionEntry, reason: str, source: SessionSource
     ) -> SessionEntry:
-        entry = self._successor(old, source)
+        entry = self._create_successor(old, source)
         entry.was_auto_reset, entry.auto_reset_reason = True, reason
-        self._cross(key, old, entry, reason, self._end(old, reason))
+        self._store_boundary(key, old, entry, reason, self._build_end_change(old, reason))
         return entry
 
     def _replace_ended(self, key: str, old: SessionEntry, source: SessionSource) -> SessionEntry:
@@ -69,60 +71,67 @@ class Beginnings(Expiry):
 
         But where routes are in a file, a reset that was cut short has ended it, and nobody told.
         """
-        entry = self._successor(old, source)
-        if isinstance(self._copies, File) and self._ended_as(old) == _RESET:
-            self._cross(key, old, entry, _RESET)
+        entry = self._create_successor(old, source)
+        if isinstance(self._copies, JsonBackend) and self._get_end_reason(old) == _RESET_REASON:
+            self._store_boundary(key, old, entry, _RESET_REASON)
         else:
-            self._put(key, entry, urgent=True)
+            self._store_entry(key, entry, urgent=True)
         return entry
 
-    def _switch(self, key: str, old: SessionEntry, session_id: str) -> SessionEntry:
-        entry = self._successor(old)
+    def _switch_entry(self, key: str, old: SessionEntry, session_id: str) -> SessionEntry:
+        entry = self._create_successor(old)
         entry.session_id, entry.reset_had_activity = session_id, False
-        end = self._end(old, "session_switch")
+        end = self._build_end_change(old, "session_switch")
 
         def switch(db: StateDatabase) -> None:
             end(db)
             db.reopen_session(session_id)
-            self._peer(entry)(db)
+            self._build_peer_change(entry)(db)
 
-        self._went_on(session_id)
-        self._cross(key, old, entry, "session_switch", switch)
+        self._mark_reopened(session_id)
+        self._store_boundary(key, old, entry, "session_switch", switch)
         return entry
 
-    def _cross(
-        self, key: str, old: SessionEntry, new: SessionEntry, reason: str, end: Beside | None = None
+    def _store_boundary(
+        self,
+        key: str,
+        old: SessionEntry,
+        new: SessionEntry,
+        reason: str,
+        end: DatabaseChange | None = None,
     ) -> None:
         """Store the entry of another session of a chat, with what the hooks are owed for that."""
 
         def step(db: StateDatabase) -> None:
-            self._owe(old, new, reason)
+            self._add_boundary(old, new, reason)
             if end is not None:
                 end(db)
 
         if self.db is None:
-            self._owe(old, new, reason)
-        self._put(key, new, step, urgent=True)
+            self._add_boundary(old, new, reason)
+        self._store_entry(key, new, step, urgent=True)
 
-    def _successor(self, old: SessionEntry, source: SessionSource | None = None) -> SessionEntry:
+    def _create_successor(
+        self, old: SessionEntry, source: SessionSource | None = None
+    ) -> SessionEntry:
         now = self._now()
-        return old.successor(self._new_id(now), now, source)
+        return old.create_successor(self._new_id(now), now, source)
 
-    def _ended_as(self, entry: SessionEntry) -> str | None:
+    def _get_end_reason(self, entry: SessionEntry) -> str | None:
         row = None if self.db is None else self.db.get_session(entry.session_id)
         return None if row is None else row["end_reason"]
 
     @staticmethod
-    def _end(old: SessionEntry, reason: str) -> Beside:
+    def _build_end_change(old: SessionEntry, reason: str) -> DatabaseChange:
         return lambda db: db.promote_to_session_reset(old.session_id, reason)
 
-    def _peer(self, entry: SessionEntry) -> Beside:
+    def _build_peer_change(self, entry: SessionEntry) -> DatabaseChange:
         """Return the step that says in the row of its session which chat that belongs to."""
-        fields = self.peer_fields(entry)
+        fields = self.build_peer_fields(entry)
         return lambda db: db.record_gateway_session_peer(entry.session_id, **fields)
 
 
-class Arrivals(Beginnings):
+class SessionRouting(SessionStarts):
     """Messages come in; sessions begin, begin anew, are switched and are found again."""
 
     def get_or_create_session(
@@ -134,18 +143,18 @@ class Arrivals(Beginnings):
         Messages that force a new session at the same moment begin one together. With the token of
         a `turn` that begins, the same step notes it, as `begin_turn` does by one of its own.
         """
-        key = self.key_of(source)
+        key = self.get_session_key(source)
         arrived_at = self._now()
         before = self._copies.get(key) if force_new else None
 
         def decide(entry: SessionEntry | None) -> SessionEntry:
             if entry is None:
-                found = None if force_new else self._recover(key, source)
-                return found or self._store_new(key, source)
-            self._pass_on(key, entry)
+                found = None if force_new else self._recover_session(key, source)
+                return found or self._store_new_entry(key, source)
+            self._schedule_orphaned(key, entry)
             same = before is not None and entry.session_id == before.session_id
             forced = force_new and (same or entry.created_at < arrived_at)
-            return self._arrive(key, source, entry, force_new=forced)
+            return self._route_message(key, source, entry, force_new=forced)
 
         def decide_in_turn(entry: SessionEntry | None) -> SessionEntry:
             outer, self._told.turn = self._told.turn, None if turn is None else (key, turn)
@@ -154,7 +163,7 @@ class Arrivals(Beginnings):
             finally:
                 self._told.turn = outer
 
-        return self._deciding(key, decide_in_turn)
+        return self._run_decision(key, decide_in_turn)
 
     def reset_session(
         self, session_key: str, display_name: str | None = None
@@ -164,12 +173,12 @@ class Arrivals(Beginnings):
         def decide(entry: SessionEntry | None) -> SessionEntry | None:
             if entry is None:
                 return None
-            self._pass_on(session_key, entry)
-            self._heal(entry)
+            self._schedule_orphaned(session_key, entry)
+            self._follow_compression(entry)
             entry.display_name = display_name or entry.display_name
-            return self._reset(session_key, entry)
+            return self._reset_on_request(session_key, entry)
 
-        return self._deciding(session_key, decide)
+        return self._run_decision(session_key, decide)
 
     def switch_session(self, session_key: str, target_session_id: str) -> SessionEntry | None:
         """Put a chat into a session that is there already, which is reopened.
@@ -183,19 +192,21 @@ class Arrivals(Beginnings):
         def decide(entry: SessionEntry | None) -> SessionEntry | None:
             if entry is None:
                 return None
-            self._pass_on(session_key, entry)
+            self._schedule_orphaned(session_key, entry)
             target = None if self.db is None else self.db.get_session(target_session_id)
             if entry.session_id == target_session_id:
-                self._reopen(target)
+                self._reopen_session(target)
                 return entry
             if self.db is not None and target is None:
                 raise NotFound(f"no session {target_session_id!r} to switch to")
-            self._heal(entry)
-            return self._switch(session_key, entry, target_session_id)
+            self._follow_compression(entry)
+            return self._switch_entry(session_key, entry, target_session_id)
 
-        return self._deciding(session_key, decide)
+        return self._run_decision(session_key, decide)
 
-    def follow(self, session_key: str, old_session_id: str, new_session_id: str) -> SessionEntry:
+    def move_to_continuation(
+        self, session_key: str, old_session_id: str, new_session_id: str
+    ) -> SessionEntry:
         """Let the route follow a session whose id has changed by compression.
 
         An id that is there already writes nothing.
@@ -209,38 +220,40 @@ class Arrivals(Beginnings):
             if entry is None:
                 raise NotFound(f"no route for {session_key!r}")
             if entry.session_id not in {old_session_id, new_session_id}:
-                raise _Elsewhere(f"{session_key} is in session {entry.session_id} by now")
+                raise _RouteMovedError(f"{session_key} is in session {entry.session_id} by now")
             if entry.session_id != new_session_id:
                 entry.session_id = new_session_id
-                self._put(session_key, entry, self._peer(entry), urgent=True)
+                self._store_entry(session_key, entry, self._build_peer_change(entry), urgent=True)
             return entry
 
         try:
-            return self._deciding(session_key, decide)
-        except _Elsewhere as error:
+            return self._run_decision(session_key, decide)
+        except _RouteMovedError as error:
             raise Conflict(str(error)) from None
 
-    def _arrive(
+    def _route_message(
         self, key: str, source: SessionSource, entry: SessionEntry, *, force_new: bool
     ) -> SessionEntry:
         arrived_id = entry.session_id
-        ended = self._heal(entry)
+        ended = self._follow_compression(entry)
         if force_new:
-            return self._reset(key, entry, source)
-        reason = self._reset_reason(entry)
+            return self._reset_on_request(key, entry, source)
+        reason = self._find_reset_reason(entry)
         if reason is not None:
             return self._reset_by_policy(key, entry, reason, source)
         if ended:
-            found = self._recover(key, source, entry)
+            found = self._recover_session(key, source, entry)
             return found or self._replace_ended(key, entry, source)
         entry.updated_at = self._now()
         if not self._is_hermes:
             entry.expiry_finalized = False  # it goes on, and its next end is told
         moved = entry.session_id != arrived_id
-        self._put(key, entry, self._peer(entry) if moved else None, urgent=moved)
+        self._store_entry(
+            key, entry, self._build_peer_change(entry) if moved else None, urgent=moved
+        )
         return entry
 
-    def _heal(self, entry: SessionEntry) -> bool:
+    def _follow_compression(self, entry: SessionEntry) -> bool:
         """Follow a compression that the route has missed; return whether the session has ended."""
         if self.db is None:
             return False
@@ -250,17 +263,17 @@ class Arrivals(Beginnings):
             row = self.db.get_session(entry.session_id)
         return row is not None and row["end_reason"] is not None
 
-    def _reset_reason(self, entry: SessionEntry) -> str | None:
+    def _find_reset_reason(self, entry: SessionEntry) -> str | None:
         if entry.suspended:
             return "suspended"
-        reason = self.is_session_expired(entry)
+        reason = self.find_expiry_reason(entry)
         if reason is None and entry.resume_pending:
             freshness_s = self.config.auto_continue_freshness_s
-            if policies.resume_expired(entry, self._policy_of(entry), self._now(), freshness_s):
+            if policies.is_resume_expired(entry, self._get_policy(entry), self._now(), freshness_s):
                 return "resume_pending_expired"
         return reason
 
-    def _recover(
+    def _recover_session(
         self,
         key: str,
         source: SessionSource,
@@ -272,15 +285,17 @@ class Arrivals(Beginnings):
         if self.db is None:
             return None
         routed = lost.session_id if lost else None
-        kept = lost is not None and self.is_kept(lost)
+        kept = lost is not None and self.is_ended_elsewhere(lost)
         row = recovery.find_session(self.db, key, source, routed, self._profile, kept=kept)
         if row is None:
             return None
-        entry = lost or self._entry(key, source, row["id"], recovery.started_at(row) or self._now())
+        entry = lost or self._build_entry(
+            key, source, row["id"], recovery.parse_start_time(row) or self._now()
+        )
         entry.session_id, entry.expiry_finalized = row["id"], False
         if arriving:
             entry.updated_at = self._now()
-        peer = self._peer(entry) if row.get("session_key") != key else None
+        peer = self._build_peer_change(entry) if row.get("session_key") != key else None
 
         def reopen(db: StateDatabase) -> None:
             if row["ended_at"] is not None:
@@ -288,21 +303,21 @@ class Arrivals(Beginnings):
             if peer is not None:
                 peer(db)
 
-        self._went_on(row["id"])
-        self._put(key, entry, reopen, urgent=True)
+        self._mark_reopened(row["id"])
+        self._store_entry(key, entry, reopen, urgent=True)
         return entry
 
-    def _reopen(self, row: SessionRow | None) -> None:
+    def _reopen_session(self, row: SessionRow | None) -> None:
         if self.db is not None and row is not None and row["ended_at"] is not None:
             self.db.reopen_session(row["id"])
-            self._went_on(row["id"])
+            self._mark_reopened(row["id"])
 
 
-class _Elsewhere(Exception):
+class _RouteMovedError(Exception):
     """A chat is in another session by now, which trying again does not change."""
 
 
-class Interruptions(Arrivals):
+class SessionInterruptions(SessionRouting):
     """What was interrupted is marked, and cleared when a turn was finished."""
 
     def suspend_session(self, session_key: str) -> bool:
@@ -312,7 +327,7 @@ class Interruptions(Arrivals):
             entry.suspended = True
             return True
 
-        return self._change(session_key, change) is not None
+        return self._change_entry(session_key, change) is not None
 
     def mark_resume_pending(self, session_key: str, reason: str = "restart_timeout") -> bool:
         """Note that a turn was interrupted, unless the session is suspended."""
@@ -325,7 +340,7 @@ class Interruptions(Arrivals):
             entry.last_resume_marked_at = self._now()
             return True
 
-        return self._change(session_key, change) is not None
+        return self._change_entry(session_key, change) is not None
 
     def clear_resume_pending(self, session_key: str) -> bool:
         """Note that the turn after an interruption was finished."""
@@ -333,10 +348,10 @@ class Interruptions(Arrivals):
         def change(entry: SessionEntry) -> bool:
             if not entry.resume_pending:
                 return False
-            entry.forget_interruption()
+            entry.clear_interruption()
             return True
 
-        return self._change(session_key, change) is not None
+        return self._change_entry(session_key, change) is not None
 
     def suspend_recently_active(self, max_age_seconds: int = 120) -> int:
         """Mark what was active just before an unclean stop as interrupted; return how many.
@@ -346,8 +361,8 @@ class Interruptions(Arrivals):
         now = self._now()
         recent = [
             key
-            for key, entry in self._copies.all().items()
-            if policies.used_within(entry, max_age_seconds, now)
-            if not (entry.suspended or entry.resume_pending or self.is_in_turn(entry))
+            for key, entry in self._copies.list_entries().items()
+            if policies.is_recently_used(entry, max_age_seconds, now)
+            if not (entry.suspended or entry.resume_pending or self.has_active_turn(entry))
         ]
         return sum(self.mark_resume_pending(key, "restart_interrupted") for key in recent)

@@ -14,10 +14,10 @@ from session_core.errors import Busy, Conflict, InvalidInput, SessionError
 from session_core.home import is_same_file
 from session_core.routing import entries as routing_entries
 from session_core.routing import policies
-from session_core.routing.decisions import check_is_key
+from session_core.routing.decisions import check_key_type
 from session_core.routing.entries import RouteState, SessionEntry
-from session_core.routing.outbox import owe_as, owed_by
-from session_core.routing.sessions import Interruptions
+from session_core.routing.outbox import list_pending, merge_pending
+from session_core.routing.sessions import SessionInterruptions
 
 if TYPE_CHECKING:
     import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from session_core.state.protocol import StateDatabase
 
 
-class SessionStore(Interruptions):
+class SessionStore(SessionInterruptions):
     """The sessions that chats are in."""
 
     @classmethod
@@ -60,12 +60,12 @@ class SessionStore(Interruptions):
 
     def get(self, session_key: str) -> SessionEntry | None:
         """Return the entry of a key as it is now; it is the caller's own until it is saved."""
-        check_is_key(session_key)
+        check_key_type(session_key)
         return self._copies.get(session_key)
 
-    def entries(self) -> dict[str, SessionEntry]:
+    def load_entries(self) -> dict[str, SessionEntry]:
         """Return all entries by their keys."""
-        return self._copies.all()
+        return self._copies.list_entries()
 
     def peek_session_id(self, session_key: str) -> str | None:
         """Return the id of the session that a chat is in."""
@@ -74,20 +74,22 @@ class SessionStore(Interruptions):
 
     def lookup_by_session_id(self, session_id: str) -> SessionEntry | None:
         """Return the entry that leads to a session."""
-        found = (entry for entry in self.entries().values() if entry.session_id == session_id)
+        found = (entry for entry in self.load_entries().values() if entry.session_id == session_id)
         return next(found, None)
 
     def list_sessions(self, active_minutes: int | None = None) -> list[SessionEntry]:
         """Return the entries, the one that was used last first."""
-        found = sorted(self.entries().values(), key=lambda entry: entry.updated_at, reverse=True)
+        found = sorted(
+            self.load_entries().values(), key=lambda entry: entry.updated_at, reverse=True
+        )
         if active_minutes is None:
             return found
         now, seconds = self._now(), 60 * active_minutes
-        return [entry for entry in found if policies.used_within(entry, seconds, now)]
+        return [entry for entry in found if policies.is_recently_used(entry, seconds, now)]
 
-    def state_of(self, entry: SessionEntry) -> RouteState:
+    def find_route_state(self, entry: SessionEntry) -> RouteState:
         """Return the state of a route: `stale` and `dangling` are those that lead nowhere."""
-        return routing_entries.state_of(self, entry)
+        return routing_entries.find_route_state(self, entry)
 
     # -- marks -------------------------------------------------------------------------------
 
@@ -102,11 +104,11 @@ class SessionStore(Interruptions):
             raise InvalidInput(
                 f"an entry under {entry.key!r} would never be read; name it otherwise"
             )
-        self._ready(entry.key)
+        self._prepare_change(entry.key)
         current = self._copies.get(entry.key)
         if current is not None and current.stored != entry.stored:
-            owe_as(entry, current)
-        self._put(entry.key, entry, urgent=urgent or entry.leads_elsewhere)
+            merge_pending(entry, current)
+        self._store_entry(entry.key, entry, urgent=urgent or entry.has_new_session)
 
     def update_session(
         self, session_key: str, last_prompt_tokens: int | None = None
@@ -119,7 +121,7 @@ class SessionStore(Interruptions):
                 entry.last_prompt_tokens = last_prompt_tokens
             return True
 
-        return self._change(session_key, change)
+        return self._change_entry(session_key, change)
 
     def set_model_override(self, session_key: str, override: dict[str, str] | None) -> bool:
         """Store the model that a chat asked for, or forget it; a key of an interface never is.
@@ -134,11 +136,11 @@ class SessionStore(Interruptions):
             entry.model_override = dict(override) if override else None
             return True
 
-        return self._change(session_key, change) is not None
+        return self._change_entry(session_key, change) is not None
 
     # -- healing -----------------------------------------------------------------------------
 
-    def check_against_state(self) -> list[str]:
+    def repair_routes(self) -> list[str]:
         """Look at each route once, as at a start: heal what a crash has left; return the keys.
 
         A route whose session has ended is led to its continuation or to the session that can be
@@ -148,9 +150,11 @@ class SessionStore(Interruptions):
         """
         healed: list[str] = []
         try:
-            self._ready()
-            for key, entry in self._copies.all().items():
-                if self._has_ended(entry) and self._deciding(key, partial(self._check, key)):
+            self._prepare_change()
+            for key, entry in self._copies.list_entries().items():
+                if self._has_ended(entry) and self._run_decision(
+                    key, partial(self._repair_route, key)
+                ):
                     healed.append(key)
         except Busy as error:
             self.report("not all routes could be checked against their sessions", error)
@@ -160,19 +164,19 @@ class SessionStore(Interruptions):
         row = None if self.db is None else self.db.get_session(entry.session_id)
         return row is not None and row["end_reason"] is not None
 
-    def _check(self, key: str, entry: SessionEntry | None) -> bool:
+    def _repair_route(self, key: str, entry: SessionEntry | None) -> bool:
         if entry is None or self.db is None:
             return False
-        if entry.expiry_finalized or owed_by(entry) or self.is_in_turn(entry):
+        if entry.expiry_finalized or list_pending(entry) or self.has_active_turn(entry):
             return False  # its reset is told with its next message, or its turn leads it on
         arrived_id = entry.session_id
         try:
-            if not self._heal(entry):
+            if not self._follow_compression(entry):
                 moved = entry.session_id != arrived_id
                 if moved:
-                    self._put(key, entry, self._peer(entry), urgent=True)
+                    self._store_entry(key, entry, self._build_peer_change(entry), urgent=True)
                 return moved
-            if entry.origin and self._recover(key, entry.origin, entry, arriving=False):
+            if entry.origin and self._recover_session(key, entry.origin, entry, arriving=False):
                 return True
             if entry.suspended and not entry.origin:
                 return False  # a message would find its session again, and that is suspended
@@ -200,9 +204,9 @@ class SessionStore(Interruptions):
         now = self._now()
         old = {
             key: entry
-            for key, entry in self.entries().items()
-            if policies.prunable(entry, max_age_days, now, active=self._has_active_processes)
-            and not owed_by(entry)
+            for key, entry in self.load_entries().items()
+            if policies.is_prunable(entry, max_age_days, now, active=self._has_active_processes)
+            and not list_pending(entry)
         }
         return len(self.remove(old)) if old else 0
 
@@ -211,7 +215,7 @@ class SessionStore(Interruptions):
 
         One that was changed since stays. Acts at once.
         """
-        self._ready()
+        self._prepare_change()
         return self._copies.remove(entries)
 
     # -- ending ------------------------------------------------------------------------------

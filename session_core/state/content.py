@@ -19,7 +19,7 @@ from typing import Any
 
 from session_core.errors import InvalidInput
 
-MARKER = "\x00json:"
+JSON_MARKER = "\x00json:"
 
 MAX_DEPTH = 20
 """What is nested deeper is no text: nobody who means to be read does so."""
@@ -27,21 +27,21 @@ MAX_DEPTH = 20
 _TEXT_PARTS = ("text", "input_text", "output_text")
 
 
-def encode(content: Any) -> str | bytes | None:
+def encode_content(content: Any) -> str | bytes | None:
     """Return what is stored for `content`."""
     if content is None or isinstance(content, bytes):
         return content
-    if isinstance(content, str) and not content.startswith(MARKER):
+    if isinstance(content, str) and not content.startswith(JSON_MARKER):
         return clean_text(content)
     # Also text that would else be taken for such JSON, and numbers: the column makes text of them.
-    return MARKER + dump(content)
+    return JSON_MARKER + dump_json(content)
 
 
-def decode(stored: Any) -> Any:
+def decode_content(stored: Any) -> Any:
     """Return the content that was stored; what cannot be decoded is returned as it is."""
-    if isinstance(stored, str) and stored.startswith(MARKER):
+    if isinstance(stored, str) and stored.startswith(JSON_MARKER):
         try:
-            return load(stored[len(MARKER) :])
+            return load_json(stored[len(JSON_MARKER) :])
         except ValueError:
             return stored
     return stored
@@ -51,10 +51,10 @@ def encode_json(value: Any) -> str | None:
     """Return the text of a JSON column: None and empty are NULL, text is taken as it is."""
     if value is None or value in ([], {}):
         return None
-    return clean_text(value) if isinstance(value, str) else dump(value)
+    return clean_text(value) if isinstance(value, str) else dump_json(value)
 
 
-def load(stored: str | bytes) -> Any:
+def load_json(stored: str | bytes) -> Any:
     """Return the value of a JSON text, without halves of characters.
 
     Raises:
@@ -64,22 +64,22 @@ def load(stored: str | bytes) -> Any:
     try:
         value = json.loads(stored)
         # An escape may stand for half a character, which nothing above this could send or index.
-        return _mended(value) if half in stored.lower() else value  # type: ignore[operator]
+        return _replace_surrogates(value) if half in stored.lower() else value  # type: ignore[operator]
     except RecursionError as error:
         raise ValueError("nested too deep") from error
 
 
-def _mended(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, list):
-        return [_mended(item) for item in value]
+        return [_replace_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {clean_text(key): _mended(item) for key, item in value.items()}
+        return {clean_text(key): _replace_surrogates(item) for key, item in value.items()}
     return value
 
 
-def dump(value: Any) -> str:
+def dump_json(value: Any) -> str:
     """Return the JSON of a value.
 
     Raises:
@@ -98,7 +98,7 @@ def decode_json(stored: Any) -> Any:
     if not stored:
         return None
     try:
-        return load(stored)
+        return load_json(stored)
     except (TypeError, ValueError):
         return None
 
@@ -112,18 +112,18 @@ def clean_text(text: str) -> str:
     return text
 
 
-def count_calls(stored: str | None) -> int:
+def count_tool_calls(stored: str | None) -> int:
     """Return how many tool calls the text of that column holds."""
     calls = decode_json(stored)
     return len(calls) if isinstance(calls, list) else int(isinstance(calls, dict))
 
 
-def plain_text(content: Any) -> str:
+def extract_plain_text(content: Any) -> str:
     """Return what a person would read of decoded content: its text parts, images left out."""
-    return _text_of(content, 0)
+    return _extract_text(content, 0)
 
 
-def _text_of(content: Any, depth: int) -> str:
+def _extract_text(content: Any, depth: int) -> str:
     if content is None or depth > MAX_DEPTH:
         return ""
     if isinstance(content, str):
@@ -131,13 +131,13 @@ def _text_of(content: Any, depth: int) -> str:
     if isinstance(content, bytes):
         return content.decode("utf-8", "replace")
     if isinstance(content, list):
-        return "\n".join(filter(None, (_part_text(part, depth) for part in content)))
+        return "\n".join(filter(None, (_extract_part_text(part, depth) for part in content)))
     if isinstance(content, Mapping):
-        return _part_text(content, depth)
+        return _extract_part_text(content, depth)
     return str(content)
 
 
-def _part_text(part: Any, depth: int) -> str:
+def _extract_part_text(part: Any, depth: int) -> str:
     if isinstance(part, str):
         return part
     if not isinstance(part, Mapping):
@@ -145,27 +145,27 @@ def _part_text(part: Any, depth: int) -> str:
     if part.get("type", "text") in _TEXT_PARTS or "text" in part:
         text = part.get("text")
         return text if isinstance(text, str) else ""
-    return _text_of(part.get("content"), depth + 1)
+    return _extract_text(part.get("content"), depth + 1)
 
 
-_TAG = re.compile(r"<(/?)\s*memory-context\s*>", re.IGNORECASE)
-_NOTE = re.compile(
+_MEMORY_TAG = re.compile(r"<(/?)\s*memory-context\s*>", re.IGNORECASE)
+_MEMORY_NOTE = re.compile(
     r"\[System note:\s*The following is recalled memory context,\s*NOT new user input\."
     r"\s*Treat as (?:informational background data|authoritative reference data[^\]]*)\.\]\s*",
     re.IGNORECASE,
 )
-_REVIEWS = tuple(
+_REVIEW_PROMPTS = tuple(
     f"Review the conversation above and {task}"
     for task in ("update the skill library", "consider saving to memory")
 )
 
 
-def said(text: str) -> str:
+def strip_recalled_memory(text: str) -> str:
     """Return what was said, without the memory that was recalled into it."""
-    return _TAG.sub("", _NOTE.sub("", _outside_blocks(text))).strip()
+    return _MEMORY_TAG.sub("", _MEMORY_NOTE.sub("", _remove_memory_blocks(text))).strip()
 
 
-def without_reviews(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def drop_reviews(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Leave out where the agent was told to review the conversation, and what it replied."""
     reviewed = False
     for message in messages:
@@ -175,11 +175,11 @@ def without_reviews(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, An
             yield message
 
 
-def _outside_blocks(text: str) -> str:
+def _remove_memory_blocks(text: str) -> str:
     """Return a text without its blocks; of several that are open the first one counts."""
     kept: list[str] = []
     end, opened = 0, -1
-    for tag in _TAG.finditer(text):
+    for tag in _MEMORY_TAG.finditer(text):
         if not tag[1]:
             opened = tag.start() if opened < 0 else opened
         elif opened >= 0:
@@ -191,4 +191,4 @@ def _outside_blocks(text: str) -> str:
 def _is_review(message: dict[str, Any]) -> bool:
     content = message["content"]
     by_others = message["role"] in ("user", "system")
-    return by_others and isinstance(content, str) and content.lstrip().startswith(_REVIEWS)
+    return by_others and isinstance(content, str) and content.lstrip().startswith(_REVIEW_PROMPTS)

@@ -17,28 +17,28 @@ from session_core.errors import InvalidInput
 _MAX_LENGTH = 16_384
 
 
-def encode(kind: str, scope: Any, position: Any) -> str:
+def encode_cursor(kind: str, scope: Any, position: Any) -> str:
     """Return the cursor of `position` in the list `kind` of `scope`; all three are JSON values."""
-    text = json.dumps([kind, _digest(scope, position), position], separators=(",", ":"))
+    text = json.dumps([kind, _compute_digest(scope, position), position], separators=(",", ":"))
     return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def decode(kind: str, scope: Any, text: str) -> Any:
+def decode_cursor(kind: str, scope: Any, text: str) -> Any:
     """Return the position that a cursor stands for.
 
     Raises:
         InvalidInput: it is no cursor, or one of another list.
     """
-    parts = _parts(text)
+    parts = _parse_parts(text)
     if parts is None:
         raise InvalidInput("malformed cursor; take next_cursor of the page before as it is")
     found, digest, position = parts
-    if found != kind or digest != _digest(scope, position):
+    if found != kind or digest != _compute_digest(scope, position):
         raise InvalidInput("a cursor of another list or query; pass it with the same arguments")
     return position
 
 
-def _parts(text: str) -> list[Any] | None:
+def _parse_parts(text: str) -> list[Any] | None:
     if not isinstance(text, str) or len(text) > _MAX_LENGTH:
         return None
     try:
@@ -49,6 +49,6 @@ def _parts(text: str) -> list[Any] | None:
     return parts if isinstance(parts, list) and len(parts) == 3 else None  # noqa: PLR2004 -- as encoded
 
 
-def _digest(scope: Any, position: Any) -> str:
+def _compute_digest(scope: Any, position: Any) -> str:
     text = json.dumps([scope, position], sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

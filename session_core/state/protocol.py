@@ -49,45 +49,45 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from session_core.types import (
-    Appended,
-    AppendedMany,
+    AppendManyResult,
+    AppendResult,
     BlockedIndex,
-    Changes,
     Claim,
-    Facts,
+    EventPage,
     Finding,
     Holder,
+    HomeFacts,
     HomeKind,
-    Images,
+    InventoryItem,
     LinkKind,
     MessageRow,
-    Mode,
-    Order,
+    MessageView,
+    MessageWindow,
     Page,
-    Per,
-    Put,
+    PutResult,
     Revision,
-    Rewound,
+    RewindResult,
+    RowImages,
+    SearchMode,
     SearchResult,
+    SearchUnit,
     SessionFilter,
+    SessionOrder,
     SessionRow,
     SessionSummary,
     Sizes,
-    Stock,
-    Vacuumed,
-    View,
-    Window,
+    VacuumResult,
 )
 
 
-class Database(Protocol):
+class DatabaseProtocol(Protocol):
     """The database itself."""
 
     @property
     def kind(self) -> HomeKind:
         """Whose home this is."""
 
-    def home_id(self) -> str | None:
+    def get_home_id(self) -> str | None:
         """Return the name that a home of our own has had since it was made; others have none."""
 
     @property
@@ -115,7 +115,7 @@ class Database(Protocol):
     def in_transaction(self) -> bool:
         """Whether this task has a transaction open in this thread."""
 
-    def holders(self) -> list[Holder]:
+    def list_holders(self) -> list[Holder]:
         """Return the other processes that have it open, as far as this system tells."""
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class Database(Protocol):
         """Forget a value of `state_meta`; return whether it was there."""
 
 
-class Sessions(Protocol):
+class SessionsProtocol(Protocol):
     """Session rows."""
 
     def create_session(
@@ -197,11 +197,11 @@ class Sessions(Protocol):
     ) -> bool:
         """Store which chat a session belongs to; the last two only where they are given."""
 
-    def revision(self, session_id: str) -> Revision:
+    def get_revision(self, session_id: str) -> Revision:
         """Return what the session is now, in one statement."""
 
 
-class Messages(Protocol):
+class MessagesProtocol(Protocol):
     """Messages as they are stored."""
 
     def append_message(
@@ -214,7 +214,7 @@ class Messages(Protocol):
         create: Mapping[str, Any] | None = None,
         expect: Revision | None = None,
         **columns: Any,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append a message and return its id, with the revision before and after.
 
         With `create`, the fields of `create_session`, a session that is not there yet is created
@@ -229,10 +229,10 @@ class Messages(Protocol):
         *,
         create: Mapping[str, Any] | None = None,
         expect: Revision | None = None,
-    ) -> AppendedMany:
+    ) -> AppendManyResult:
         """Append messages in one step; each is a mapping of the columns of `MessageRow`."""
 
-    def rewind_to_message(self, session_id: str, target_message_id: int) -> Rewound:
+    def rewind_to_message(self, session_id: str, target_message_id: int) -> RewindResult:
         """Take back a user message and all that is live after it."""
 
     def restore_rewound(self, session_id: str, since_message_id: int) -> int:
@@ -240,14 +240,14 @@ class Messages(Protocol):
 
     def replace_messages(
         self, session_id: str, messages: Iterable[Mapping[str, Any]], active_only: bool = False
-    ) -> AppendedMany:
+    ) -> AppendManyResult:
         """Delete all rows, or the live ones, and store others. They are gone at once."""
 
     def clear_messages(self, session_id: str) -> int:
         """Delete all messages of a session at once; return how many."""
 
 
-class Windows(Protocol):
+class WindowsProtocol(Protocol):
     """How messages are read."""
 
     def get_message(self, message_id: int) -> MessageRow | None:
@@ -284,8 +284,8 @@ class Windows(Protocol):
         around: int | None = None,
         limit: int = 50,
         roles: Sequence[str] | None = None,
-        view: View = "live",
-    ) -> Window:
+        view: MessageView = "live",
+    ) -> MessageWindow:
         """Return the newest messages, or those before, after (exclusive) or around an id."""
 
     def message_count(self, session_id: str | None = None) -> int:
@@ -295,14 +295,14 @@ class Windows(Protocol):
         """Whether a message of a platform was stored already."""
 
 
-class Lists(Protocol):
+class ListsProtocol(Protocol):
     """Lists of conversations."""
 
     def list_sessions(
         self,
         where: SessionFilter | None = None,
         *,
-        order: Order = "recent",
+        order: SessionOrder = "recent",
         limit: int = 20,
         cursor: str | None = None,
     ) -> Page[SessionSummary]:
@@ -312,17 +312,17 @@ class Lists(Protocol):
         first; `size` by the number of live messages.
         """
 
-    def summarize(self, session_id: str) -> SessionSummary:
+    def summarize_session(self, session_id: str) -> SessionSummary:
         """Return the line of one session as it would stand in a list."""
 
     def find_sessions(self, where: SessionFilter) -> list[str]:
         """Return the ids of all rows that match, of every kind, oldest start first."""
 
 
-class Lineage(Protocol):
+class LineageProtocol(Protocol):
     """What sessions are to each other."""
 
-    def link_kind(self, session_id: str) -> LinkKind | None:
+    def get_link_kind(self, session_id: str) -> LinkKind | None:
         """Return what the session is to its parent, None where it has none.
 
         A delegate is one by its mark, also if it has lost its parent.
@@ -340,19 +340,19 @@ class Lineage(Protocol):
     def get_compression_lineage(self, session_id: str) -> list[str]:
         """Return the whole conversation from root to tip."""
 
-    def children(self, session_id: str) -> list[SessionRow]:
+    def list_children(self, session_id: str) -> list[SessionRow]:
         """Return the sessions whose parent this is, oldest first."""
 
 
-class Search(Protocol):
+class SearchProtocol(Protocol):
     """Full-text search."""
 
     def search(
         self,
         query: str,
         *,
-        mode: Mode = "words",
-        per: Per = "conversation",
+        mode: SearchMode = "words",
+        per: SearchUnit = "conversation",
         session: str | None = None,
         source: Sequence[str] | None = None,
         project: str | None = None,
@@ -366,12 +366,12 @@ class Search(Protocol):
         """Find messages by words, phrases, prefixes, AND, OR, NOT, or by a substring."""
 
 
-class Compaction(Protocol):
+class CompactionProtocol(Protocol):
     """Compaction, and the lock of whoever compacts."""
 
     def archive_and_compact(
         self, session_id: str, compacted_messages: Iterable[Mapping[str, Any]]
-    ) -> AppendedMany:
+    ) -> AppendManyResult:
         """Flag all live rows as compacted and append others in their place."""
 
     def compact_messages(
@@ -381,7 +381,7 @@ class Compaction(Protocol):
         summary: Iterable[Mapping[str, Any]],
         *,
         carry: Sequence[int] = (),
-    ) -> AppendedMany:
+    ) -> AppendManyResult:
         """Flag messages as compacted, append a summary and behind it copies of those to carry.
 
         Raises:
@@ -390,7 +390,7 @@ class Compaction(Protocol):
 
     def copy_messages(
         self, session_id: str, message_ids: Sequence[int], to_session_id: str
-    ) -> AppendedMany:
+    ) -> AppendManyResult:
         """Append copies of messages to another session, with every column but the id."""
 
     def restore_compacted(
@@ -401,7 +401,7 @@ class Compaction(Protocol):
         copies: Mapping[int, int] | None = None,
         flags: Mapping[int, Sequence[int | None]] | None = None,
         drop: Sequence[int] = (),
-    ) -> AppendedMany:
+    ) -> AppendManyResult:
         """Bring compacted messages back, and delete for good what had been put in their place.
 
         What `copies` names becomes what its copy is by now, changed or rewound. `flags` are those
@@ -425,7 +425,7 @@ class Compaction(Protocol):
         """Return who compresses a session just now."""
 
 
-class Titles(Protocol):
+class TitlesProtocol(Protocol):
     """Titles."""
 
     def set_session_title(self, session_id: str, title: str | None) -> bool:
@@ -452,7 +452,7 @@ class Titles(Protocol):
         """Return the next free title: "Trip", then "Trip #2"."""
 
 
-class Usage(Protocol):
+class UsageProtocol(Protocol):
     """Tokens and costs."""
 
     def update_token_counts(
@@ -465,11 +465,11 @@ class Usage(Protocol):
     ) -> None:
         """Account a call beside the conversation (vision, titles, compression) to its task."""
 
-    def model_usage(self, session_id: str) -> list[dict[str, Any]]:
+    def get_model_usage(self, session_id: str) -> list[dict[str, Any]]:
         """Return what each model used in a session."""
 
 
-class Routes(Protocol):
+class RoutesProtocol(Protocol):
     """Which chat leads to which session."""
 
     @property
@@ -482,7 +482,7 @@ class Routes(Protocol):
     def load_gateway_routing_entries(self, *, scope: str = "") -> dict[str, str]:
         """Return all entries of a scope by their keys."""
 
-    def gateway_routing_scopes(self) -> dict[str, int]:
+    def list_gateway_routing_scopes(self) -> dict[str, int]:
         """Return how many entries each scope has, the one that was written last first."""
 
     def dump_gateway_routing_entries(
@@ -528,7 +528,7 @@ class Routes(Protocol):
         """
 
 
-class Rows(Protocol):
+class RowsProtocol(Protocol):
     """Rows as they are stored."""
 
     def copy_session(
@@ -548,41 +548,43 @@ class Rows(Protocol):
     def put_session_fields(self, session_id: str, fields: Mapping[str, Any]) -> bool:
         """Set columns of a session, any that this home has, to what they were; for undo."""
 
-    def belongings(self, session_id: str) -> dict[str, list[dict[str, Any]]]:
+    def read_belongings(self, session_id: str) -> dict[str, list[dict[str, Any]]]:
         """Return by table the rows that are deleted with a session, without its messages."""
 
-    def routing_rows(self, *session_ids: str) -> list[dict[str, Any]]:
+    def list_routing_rows(self, *session_ids: str) -> list[dict[str, Any]]:
         """Return the routing rows that lead to one of these sessions, of every scope."""
 
     def put_routing_row(self, row: Mapping[str, Any]) -> None:
         """Put a routing row back as `routing_rows` returned it, in the place of the one there."""
 
-    def session_images(self, session_id: str) -> list[Images]:
+    def read_session_images(self, session_id: str) -> list[RowImages]:
         """Return a session's row and all that belongs to it but its messages, as stored.
 
         What it refers to in other tables comes as `shared`. Of a session that is not there it is
         what was left behind.
         """
 
-    def message_images(self, session_id: str, after: int | None, room: int) -> tuple[Images, bool]:
+    def read_message_images(
+        self, session_id: str, after: int | None, room: int
+    ) -> tuple[RowImages, bool]:
         """Return the next messages by id up to `room` bytes, at least one; and if there are more.
 
         None is before all of them. A row counts 200 bytes more than it holds.
         """
 
-    def referring_images(self, images: Iterable[Images]) -> list[Images]:
+    def read_referring_images(self, images: Iterable[RowImages]) -> list[RowImages]:
         """Return the rows of other tables whose foreign keys lead to these, as stored.
 
         Theirs too, each once. Who deletes the latter has them deleted or emptied, or is refused.
         """
 
-    def row_images(self, table: str, where: Mapping[str, Any]) -> Images:
+    def read_row_images(self, table: str, where: Mapping[str, Any]) -> RowImages:
         """Return the rows of a table with these values; none where this home has no such table."""
 
     def remove_messages(
         self,
         removed: Mapping[str, tuple[Sequence[int], Revision]],
-        imaged: Iterable[Images] = (),
+        imaged: Iterable[RowImages] = (),
     ) -> dict[str, Revision]:
         """Delete messages of sessions that are still at a revision; return the revisions after.
 
@@ -594,7 +596,7 @@ class Rows(Protocol):
                 image, others refer to one, or a rule of this home refuses it.
         """
 
-    def remove_rows(self, removed: Iterable[Images]) -> None:
+    def remove_rows(self, removed: Iterable[RowImages]) -> None:
         """Delete rows that are still as they were imaged, in any order; shared ones stay.
 
         Raises:
@@ -615,7 +617,9 @@ class Rows(Protocol):
             Changed: it has not, there is no such row, or a rule of this home refuses it.
         """
 
-    def put_images(self, images: Iterable[Images], *, of: Collection[str] | None = None) -> Put:
+    def put_images(
+        self, images: Iterable[RowImages], *, of: Collection[str] | None = None
+    ) -> PutResult:
         """Put rows back where they are not, in any order; say what was there and what did not fit.
 
         A row that is there and equal is present. One whose key somebody else has is refused, as is
@@ -626,7 +630,7 @@ class Rows(Protocol):
         """
 
 
-class Stop(Protocol):
+class StopSignal(Protocol):
     """What tells a call that waits to stop: a `threading.Event` is one."""
 
     def is_set(self) -> bool:
@@ -636,29 +640,29 @@ class Stop(Protocol):
         """Wait for it, at most so many seconds."""
 
 
-class Feed(Protocol):
+class FeedProtocol(Protocol):
     """What was committed since a cursor."""
 
-    def changes(
+    def read_changes(
         self,
         cursor: str | None = None,
         *,
         session: str | None = None,
         limit: int = 100,
         timeout_s: float = 0.0,
-        stop: Stop | None = None,
-    ) -> Changes:
+        stop: StopSignal | None = None,
+    ) -> EventPage:
         """Return what was committed since `cursor`; without one, from now on.
 
         Where there is nothing yet it is waited for, until `stop` is set or the time is over.
         """
 
 
-Step = Callable[[], object]
+StepCallback = Callable[[], object]
 """Called every now and then by work that takes long; what it raises ends that without a trace."""
 
 
-class Upkeep(Protocol):
+class UpkeepProtocol(Protocol):
     """What keeps a home small and right."""
 
     def finalize_orphaned_compression_sessions(self) -> int:
@@ -676,13 +680,15 @@ class Upkeep(Protocol):
     def recount_session(self, session_id: str) -> bool:
         """Set the counters to what the rows say; return whether they had drifted."""
 
-    def drifted_sessions(self, limit: int = 1000) -> list[str]:
+    def find_drifted_sessions(self, limit: int = 1000) -> list[str]:
         """Return sessions whose counter is not what the rows say."""
 
-    def check_integrity(self, *, deep: bool = False, step: Step | None = None) -> list[Finding]:
+    def check_integrity(
+        self, *, deep: bool = False, step: StepCallback | None = None
+    ) -> list[Finding]:
         """Return what is wrong with the file; `deep` also checks the search index, on a copy."""
 
-    def blocked_indexes(self) -> list[BlockedIndex]:
+    def list_blocked_indexes(self) -> list[BlockedIndex]:
         """Return the search indexes that this process cannot write."""
 
     def check_rows_writable(self, tables: Collection[str]) -> None:
@@ -692,16 +698,16 @@ class Upkeep(Protocol):
             Unsupported: a blocked index is fed by one of them.
         """
 
-    def sizes(self, *, exact: bool = False, step: Step | None = None) -> Sizes:
+    def measure_sizes(self, *, exact: bool = False, step: StepCallback | None = None) -> Sizes:
         """Return bytes by table: estimates at once, or counted in a child process."""
 
-    def inventory(self) -> list[Stock]:
+    def list_inventory(self) -> list[InventoryItem]:
         """Return every session, one light row each, all of one moment."""
 
-    def health_facts(self) -> Facts:
+    def read_health_facts(self) -> HomeFacts:
         """Return what is wrong and how much there is, beside the sessions themselves."""
 
-    def claims(self) -> list[Claim]:
+    def list_claims(self) -> list[Claim]:
         """Return what others have noted in the database that they are at, also if long ago."""
 
     def optimize_step(self) -> bool:
@@ -710,7 +716,7 @@ class Upkeep(Protocol):
         What is merged finds the same, faster, and takes less room.
         """
 
-    def vacuum(self, *, step: Step | None = None) -> Vacuumed:
+    def vacuum(self, *, step: StepCallback | None = None) -> VacuumResult:
         """Write the file anew without its free pages; who writes meanwhile loses nothing.
 
         Raises:
@@ -720,24 +726,24 @@ class Upkeep(Protocol):
         """
 
 
-__all__ = ["StateDatabase", "Step", "Stop"]
+__all__ = ["StateDatabase", "StepCallback", "StopSignal"]
 
 
 class StateDatabase(
-    Database,
-    Sessions,
-    Usage,
-    Titles,
-    Messages,
-    Windows,
-    Compaction,
-    Rows,
-    Lineage,
-    Lists,
-    Search,
-    Routes,
-    Upkeep,
-    Feed,
+    DatabaseProtocol,
+    SessionsProtocol,
+    UsageProtocol,
+    TitlesProtocol,
+    MessagesProtocol,
+    WindowsProtocol,
+    CompactionProtocol,
+    RowsProtocol,
+    LineageProtocol,
+    ListsProtocol,
+    SearchProtocol,
+    RoutesProtocol,
+    UpkeepProtocol,
+    FeedProtocol,
     Protocol,
 ):
     """Sessions, messages, lineage, lists, search, upkeep and the change feed of one home."""

@@ -23,15 +23,15 @@ from typing import Literal, Union
 
 from session_core.state import search_text
 
-MAX_LENGTH = 2048
+MAX_QUERY_LENGTH = 2048
 MAX_LEAVES = 48
 _MAX_DEPTH = 24
 _OPERATORS = frozenset(("AND", "OR", "NOT"))
 _LEXER = re.compile(r'"[^"]*"\*?|[^\s"]+')
-_GLUED = re.compile(r'^(?:[^"]|"[^"]*")*?(?:[^\s("]"[^"]*"|"[^"]*"[^\s)*"])')
+_GLUED_QUOTE = re.compile(r'^(?:[^"]|"[^"]*")*?(?:[^\s("]"[^"]*"|"[^"]*"[^\s)*"])')
 """A quotation mark in the middle of a word opens no phrase."""
 
-_QUOTES = str.maketrans({"\x00": " ", "\u201c": '"', "\u201d": '"', "\u201e": '"'})
+_QUOTE_TABLE = str.maketrans({"\x00": " ", "\u201c": '"', "\u201d": '"', "\u201e": '"'})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Leaf:
     @property
     def words(self) -> list[str]:
         """The folded words of it."""
-        return search_text.words(self.text)
+        return search_text.split_words(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Or:
 
 
 Node = Union[Leaf, Not, And, Or]  # noqa: UP007 -- Python 3.10 has no forward `X | Y`
-Kind = Literal["words", "syntax", "text", "literal", "empty"]
+QueryKind = Literal["words", "syntax", "text", "literal", "empty"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +80,23 @@ class Query:
     """
 
     text: str
-    kind: Kind
+    kind: QueryKind
     node: Node | None = None
 
 
-def parse(typed: str) -> Query:
+def parse_query(typed: str) -> Query:
     """Understand what was typed; anything can be."""
-    text = " ".join(typed[:MAX_LENGTH].translate(_QUOTES).split())
+    text = " ".join(typed[:MAX_QUERY_LENGTH].translate(_QUOTE_TABLE).split())
     if not text:
         return Query("", "empty")
     tokens = _LEXER.findall(text)
-    balanced = text.count('"') % 2 == 0 and not _GLUED.search(text)
+    balanced = text.count('"') % 2 == 0 and not _GLUED_QUOTE.search(text)
     operators = any(token in _OPERATORS for token in tokens)
     if balanced and operators:
         node = _Parser(tokens).parse()
         if node is not None:
             return Query(text, "syntax", node)
-    leaves = list(_plain_leaves(tokens))[:MAX_LEAVES]
+    leaves = list(_iter_plain_leaves(tokens))[:MAX_LEAVES]
     if not leaves:
         return Query(text, "literal", Leaf(text))
     node = leaves[0] if len(leaves) == 1 else And(tuple(leaves))
@@ -106,28 +106,28 @@ def parse(typed: str) -> Query:
     return Query(text, "syntax" if typed_syntax else "words", node)
 
 
-def leaves(node: Node | None, *, negative: bool = False) -> Iterator[Leaf]:
+def iter_leaves(node: Node | None, *, negative: bool = False) -> Iterator[Leaf]:
     """Yield the leaves that a match may show; with `negative` those under NOT too."""
     if isinstance(node, Leaf):
         yield node
     elif isinstance(node, Not):
         if negative:
-            yield from leaves(node.part, negative=True)
+            yield from iter_leaves(node.part, negative=True)
     elif node is not None:
         for part in node.parts:
-            yield from leaves(part, negative=negative)
+            yield from iter_leaves(part, negative=negative)
 
 
-def as_prefixes(node: Node, *, except_for: Container[str] = ()) -> Node:
+def add_prefixes(node: Node, *, except_for: Container[str] = ()) -> Node:
     """Return the same with every word as a prefix, but for some."""
     if isinstance(node, Leaf):
         return node if node.text.lower() in except_for else Leaf(node.text, prefix=True)
     if isinstance(node, Not):
         return node
-    return type(node)(tuple(as_prefixes(part, except_for=except_for) for part in node.parts))
+    return type(node)(tuple(add_prefixes(part, except_for=except_for) for part in node.parts))
 
 
-def expression(
+def build_match_expression(
     node: Node, word: Callable[[Leaf], str | None], *, exact: bool = False
 ) -> str | None:
     """Return an FTS5 expression, None where a leaf that is needed has none.
@@ -139,7 +139,9 @@ def expression(
     if isinstance(node, Not):
         return None
     found = [
-        expression(part, word, exact=exact) for part in node.parts if not isinstance(part, Not)
+        build_match_expression(part, word, exact=exact)
+        for part in node.parts
+        if not isinstance(part, Not)
     ]
     known = [part for part in found if part is not None]
     if not known or (None in found and (exact or isinstance(node, Or))):
@@ -148,7 +150,9 @@ def expression(
         return f"({' OR '.join(known)})"
     positive = known[0] if len(known) == 1 else f"({' AND '.join(known)})"
     barred = [
-        expression(part.part, word, exact=True) for part in node.parts if isinstance(part, Not)
+        build_match_expression(part.part, word, exact=True)
+        for part in node.parts
+        if isinstance(part, Not)
     ]
     if exact and None in barred:
         return None
@@ -156,7 +160,7 @@ def expression(
     return f"({positive} NOT ({' OR '.join(excluded)}))" if excluded else positive
 
 
-def quoted(text: str) -> str:
+def quote_fts_string(text: str) -> str:
     """Return a text as an FTS5 string, in which nothing has a meaning."""
     return '"' + text.replace("\x00", " ").replace('"', '""') + '"'
 
@@ -165,13 +169,13 @@ class _Parser:
     """Recursive descent: or ← and (OR and)*, and ← unary (AND? unary)*; None where it is wrong."""
 
     def __init__(self, tokens: list[str]) -> None:
-        self._tokens = list(_without_parentheses(tokens))
+        self._tokens = list(_split_parentheses(tokens))
         self._leaves = 0
 
     def parse(self) -> Node | None:
         self._at = 0
         try:
-            node = self._either(0)
+            node = self._parse_or(0)
         except _SyntaxError:
             return None
         return node if self._at == len(self._tokens) and not isinstance(node, Not) else None
@@ -179,46 +183,46 @@ class _Parser:
     def _peek(self) -> str | None:
         return self._tokens[self._at] if self._at < len(self._tokens) else None
 
-    def _either(self, depth: int) -> Node:
-        parts = [self._all(depth)]
+    def _parse_or(self, depth: int) -> Node:
+        parts = [self._parse_and(depth)]
         while self._peek() == "OR":
             self._at += 1
-            parts.append(self._all(depth))
+            parts.append(self._parse_and(depth))
         if len(parts) == 1:
             return parts[0]
         if any(isinstance(part, Not) for part in parts):
             raise _SyntaxError
         return Or(tuple(parts))
 
-    def _all(self, depth: int) -> Node:
-        parts = [self._unary(depth)]
+    def _parse_and(self, depth: int) -> Node:
+        parts = [self._parse_unary(depth)]
         while self._peek() not in (None, "OR", ")"):
             if self._peek() == "AND":
                 self._at += 1
-            parts.append(self._unary(depth))
+            parts.append(self._parse_unary(depth))
         if len(parts) == 1:
             return parts[0]
         if all(isinstance(part, Not) for part in parts):
             raise _SyntaxError
         return And(tuple(parts))
 
-    def _unary(self, depth: int) -> Node:
+    def _parse_unary(self, depth: int) -> Node:
         typed = self._peek()
         if typed is None or typed in ("AND", "OR", ")") or depth > _MAX_DEPTH:
             raise _SyntaxError
         self._at += 1
         if typed == "NOT":
-            part = self._unary(depth + 1)
+            part = self._parse_unary(depth + 1)
             if isinstance(part, Not):
                 raise _SyntaxError
             return Not(part)
         if typed == "(":
-            inner = self._either(depth + 1)
+            inner = self._parse_or(depth + 1)
             if self._peek() != ")" or isinstance(inner, Not):
                 raise _SyntaxError
             self._at += 1
             return inner
-        found = _leaf(typed)
+        found = _parse_leaf(typed)
         self._leaves += 1
         if found is None or self._leaves > MAX_LEAVES:
             raise _SyntaxError
@@ -229,7 +233,7 @@ class _SyntaxError(Exception):
     pass
 
 
-def _without_parentheses(tokens: list[str]) -> Iterator[str]:
+def _split_parentheses(tokens: list[str]) -> Iterator[str]:
     """Split parentheses from the ends of words; inside a word they are part of it."""
     for token in tokens:
         if token.startswith('"'):
@@ -244,24 +248,24 @@ def _without_parentheses(tokens: list[str]) -> Iterator[str]:
         yield from ")" * closing
 
 
-def _plain_leaves(tokens: list[str]) -> Iterator[Leaf]:
+def _iter_plain_leaves(tokens: list[str]) -> Iterator[Leaf]:
     seen = set()
     for token in tokens:
-        leaf = _leaf(token)
+        leaf = _parse_leaf(token)
         if leaf is not None and leaf not in seen:
             seen.add(leaf)
             yield leaf
 
 
-def _leaf(token: str) -> Leaf | None:
+def _parse_leaf(token: str) -> Leaf | None:
     """Return the leaf of a token, None if there is no letter, digit or emoji in it."""
     prefix = token.endswith("*") and not token.endswith("**")
     text = token.strip('"*') if token.startswith('"') else token.rstrip("*").replace('"', " ")
     text = text.strip()
-    return Leaf(text, prefix) if search_text.words(text) else None
+    return Leaf(text, prefix) if search_text.split_words(text) else None
 
 
-_STOPPED = """
+_STOP_TEXT = """
 a about after again all also am an and any anyone are as at be because been before being but by can
 could did do does doing done ever every for from get got had has have he her here him his how i if
 in into is it its just like made make many may me might more most much must my no nor not now of off
@@ -270,56 +274,56 @@ them then there these they this those through to too under until up us very was 
 when where which while who whom whose why will with would yes you your we've i've it's what's who's
 how's let's don't didn't doesn't isn't can't said tell told know find show last ago
 """
-_ASKED = """
+_QUESTION_TEXT = """
 what what's which who who's whose whom why how when where did do does is are was were can could
 should has have
 """
-_ENDED = """
+_ENDINGS_TEXT = """
 ization isation ations ation ments ment ings ing ions ion izes ized ize ised ise ies ied ers ed es
 er ly s e y
 """
-_FORMED = """
+_FORM_ENDINGS_TEXT = """
 e s es ed d ing er ers y ies ied ion ions ation ations ize ized ization ment ly
 """
-STOP = frozenset(_STOPPED.split())
-_ASKING = frozenset(_ASKED.split())
-_ENDINGS = _ENDED.split()
-_FORMS = _FORMED.split()
-_SPACELESS_STOP = frozenset(
+STOP_WORDS = frozenset(_STOP_TEXT.split())
+_QUESTION_WORDS = frozenset(_QUESTION_TEXT.split())
+_ENDINGS = _ENDINGS_TEXT.split()
+_FORM_ENDINGS = _FORM_ENDINGS_TEXT.split()
+_SPACELESS_STOP_CHARS = frozenset(
     "的了是在我你他她它们吗呢吧么什怎哪谁和与就都也不这那有没很到说要去会着过给把被为"
     "のはがをにへとでもかな"
 )
 _VOWELS = "aeiou"
-_SHORTEST_QUESTION = 4
-_SHORTEST_STEM = 3
-_SHORTEST_FORMED = 4
+_MIN_QUESTION_WORDS = 4
+_MIN_STEM_LENGTH = 3
+_MIN_FORM_LENGTH = 4
 
 
 def is_question(text: str) -> bool:
     """Whether a text asks something: the one message that has all of its words may ask it too."""
     typed = text.lower().split()
-    return len(typed) >= _SHORTEST_QUESTION and (text.endswith("?") or typed[0] in _ASKING)
+    return len(typed) >= _MIN_QUESTION_WORDS and (text.endswith("?") or typed[0] in _QUESTION_WORDS)
 
 
-def is_stop(piece: str) -> bool:
+def is_stop_word(piece: str) -> bool:
     """Whether a piece says nothing about what is asked."""
     if search_text.has_spaceless(piece):
-        return any(char in _SPACELESS_STOP for char in piece)
-    return piece in STOP or len(piece) == 1
+        return any(char in _SPACELESS_STOP_CHARS for char in piece)
+    return piece in STOP_WORDS or len(piece) == 1
 
 
-def pieces(text: str, gram: int) -> Iterator[str]:
+def split_pieces(text: str, gram: int) -> Iterator[str]:
     """Yield the words of a text, an identifier whole and in its parts.
 
     What is written without spaces comes in overlapping pieces.
     """
     rest = text = unicodedata.normalize("NFKC", text)
-    for run in search_text.runs(text):
+    for run in search_text.find_spaceless_runs(text):
         size = min(gram, len(run))
         yield from (run[at : at + size] for at in range(len(run) - size + 1))
         rest = rest.replace(run, " ")
     for part in rest.split():
-        found = search_text.words(part)
+        found = search_text.split_words(part)
         if len(found) > 1 and "'" not in part:
             yield part.lower()
         if len(found) == 1 and not part.isascii():
@@ -328,27 +332,27 @@ def pieces(text: str, gram: int) -> Iterator[str]:
             yield from found[:1] if "'" in part else found
 
 
-def forms(piece: str) -> list[str]:
+def list_word_forms(piece: str) -> list[str]:
     """Return the word and what it may look like elsewhere: decided, decide, decides, deciding."""
-    if not (piece.isascii() and piece.isalpha() and len(piece) >= _SHORTEST_FORMED):
+    if not (piece.isascii() and piece.isalpha() and len(piece) >= _MIN_FORM_LENGTH):
         return [piece]
     stems = {piece}
     for ending in _ENDINGS:
         stem = piece.removesuffix(ending)
-        if stem != piece and len(stem) >= _SHORTEST_STEM:
+        if stem != piece and len(stem) >= _MIN_STEM_LENGTH:
             stems.add(stem)
             if stem[-1] == stem[-2] and stem[-1] not in "aeiouls":
                 stems.add(stem[:-1])
             break
     found = [piece]
     for stem in sorted(stems):
-        found += [stem, *(stem + form for form in _FORMS)]
+        found += [stem, *(stem + form for form in _FORM_ENDINGS)]
         if stem[-1] not in _VOWELS and stem[-2] in _VOWELS:
             found += [stem + stem[-1] + form for form in ("ed", "ing", "er")]
     return list(dict.fromkeys(found))
 
 
-class Word:
+class LeafMatcher:
     """One leaf, ready to be looked for in folded text."""
 
     __slots__ = ("_again", "_lone", "_longest", "leaf", "words")
@@ -358,76 +362,76 @@ class Word:
         self.words = tuple(leaf.words) or ("\x00",)
         self._lone = [search_text.has_spaceless(one) for one in self.words]
         self._longest = max(self.words, key=len)
-        self._again = _again(self.words)
+        self._again = _compute_prefix_function(self.words)
 
     @property
-    def longest(self) -> str:
+    def longest_piece(self) -> str:
         """A piece that is in every text that has the leaf."""
         return self._longest
 
     def find(self, folded: str, start: int = 0) -> tuple[int, int] | None:
         """Return where it begins and ends, at or after `start`, None if it is not there."""
         if len(self.words) == 1:
-            return self._find_one(folded, start)
+            return self._find_single_word(folded, start)
         if self._longest not in folded:
             return None
         at, begins = start, list[int]()
         while True:
             if not begins:
-                at = self._begin(folded, at)
+                at = self._find_begin(folded, at)
                 if at < 0:
                     return None
             place = len(begins)
-            end = self._end(folded, at, place)
+            end = self._find_end(folded, at, place)
             if end is not None:
                 begins.append(at)
                 if len(begins) == len(self.words):
                     return begins[0], end
-                at = _next(folded, end)
+                at = _find_next_word(folded, end)
             elif begins:
                 # No word of the text is read twice: it may go on as a later beginning.
                 del begins[: place - self._again[place]]
             else:
                 at += 1
 
-    def _find_one(self, folded: str, at: int) -> tuple[int, int] | None:
+    def _find_single_word(self, folded: str, at: int) -> tuple[int, int] | None:
         """Return the same where it has one word, as most have."""
-        while (at := self._begin(folded, at)) >= 0:
-            end = self._end(folded, at, 0)
+        while (at := self._find_begin(folded, at)) >= 0:
+            end = self._find_end(folded, at, 0)
             if end is not None:
                 return at, end
             at += 1
         return None
 
-    def count(self, folded: str) -> int:
+    def count_matches(self, folded: str) -> int:
         """Return about how often it is there, 0 only if it is not."""
         return folded.count(self._longest) if self.find(folded) else 0
 
-    def _begin(self, folded: str, at: int) -> int:
+    def _find_begin(self, folded: str, at: int) -> int:
         """Return where its first word may begin, -1 if nowhere."""
         at = folded.find(self.words[0], at)
-        while at > 0 and not self._lone[0] and search_text.is_joined(folded[at - 1]):
+        while at > 0 and not self._lone[0] and search_text.is_word_char(folded[at - 1]):
             at = folded.find(self.words[0], at + 1)
         return at
 
-    def _end(self, folded: str, at: int, place: int) -> int | None:
+    def _find_end(self, folded: str, at: int, place: int) -> int | None:
         """Return where that one of its words ends if it begins there."""
         if not folded.startswith(self.words[place], at):
             return None
         end = at + len(self.words[place])
         if self._lone[place] or (self.leaf.prefix and place == len(self.words) - 1):
             return end
-        return None if end < len(folded) and search_text.is_joined(folded[end]) else end
+        return None if end < len(folded) and search_text.is_word_char(folded[end]) else end
 
 
-def _next(folded: str, at: int) -> int:
+def _find_next_word(folded: str, at: int) -> int:
     """Return where the next word begins."""
-    while at < len(folded) and search_text.is_between(folded[at]):
+    while at < len(folded) and search_text.is_separator(folded[at]):
         at += 1
     return at
 
 
-def _again(words: Sequence[str]) -> list[int]:
+def _compute_prefix_function(words: Sequence[str]) -> list[int]:
     """Return, for so many first words, how many of their last ones are its first ones again."""
     found = [0] * len(words)
     for count in range(2, len(words)):
@@ -439,37 +443,37 @@ def _again(words: Sequence[str]) -> list[int]:
 
 
 @lru_cache(maxsize=512)
-def word(leaf: Leaf) -> Word:
+def compile_leaf(leaf: Leaf) -> LeafMatcher:
     """Return a leaf, ready to be looked for."""
-    return Word(leaf)
+    return LeafMatcher(leaf)
 
 
-def matches(node: Node, folded: str) -> bool:
+def is_match(node: Node, folded: str) -> bool:
     """Whether folded text matches."""
     if isinstance(node, Leaf):
-        return word(node).find(folded) is not None
+        return compile_leaf(node).find(folded) is not None
     if isinstance(node, Not):
-        return not matches(node.part, folded)
+        return not is_match(node.part, folded)
     if isinstance(node, And):
-        return all(matches(part, folded) for part in node.parts)
-    return any(matches(part, folded) for part in node.parts)
+        return all(is_match(part, folded) for part in node.parts)
+    return any(is_match(part, folded) for part in node.parts)
 
 
-def needle(node: Node) -> str:
+def find_needle(node: Node) -> str:
     """Return a piece that is in every text that matches; empty where there is none."""
     if isinstance(node, Leaf):
-        return word(node).longest
+        return compile_leaf(node).longest_piece
     if isinstance(node, And):
-        return max(map(needle, node.parts), key=len)
+        return max(map(find_needle, node.parts), key=len)
     return ""
 
 
-def begins(needle: str) -> Callable[[str], bool]:
+def make_word_start_test(needle: str) -> Callable[[str], bool]:
     """Return a test whether a folded needle stands at the beginning of a word."""
 
     def test(folded: str) -> bool:
         at = folded.find(needle)
-        while at > 0 and search_text.is_joined(folded[at - 1]):
+        while at > 0 and search_text.is_word_char(folded[at - 1]):
             at = folded.find(needle, at + 1)
         return at >= 0
 

@@ -14,9 +14,16 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-from session_core.state.content import MARKER, MAX_DEPTH, decode, decode_json, load, plain_text
+from session_core.state.content import (
+    JSON_MARKER,
+    MAX_DEPTH,
+    decode_content,
+    decode_json,
+    extract_plain_text,
+    load_json,
+)
 
-SPACELESS = (
+SPACELESS_CHARS = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2600-\u27bf\u2e80-\u2fdf\u3005-\u3007"
     "\u3040-\u30ff\u3105-\u318f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"
     "\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U0001b000-\U0001b16f\U0001f000-\U0001faff"
@@ -24,32 +31,32 @@ SPACELESS = (
 )
 """Han, kana, Hangul, Thai, Lao, Burmese, Khmer and emoji, as the inside of a character class."""
 
-_ONE = re.compile(f"[{SPACELESS}]")
-_RUN = re.compile(f"[{SPACELESS}]+")
-_UNEVEN = re.compile(
+_SPACELESS_CHAR = re.compile(f"[{SPACELESS_CHARS}]")
+_SPACELESS_RUN = re.compile(f"[{SPACELESS_CHARS}]+")
+_FOLDABLE_CHARS = re.compile(
     "[^\x00-\x7f\u2010\u2012-\u2016\u2018-\u2023\u3000-\u3029\u302e-\u3035\u303b-\u3130\u31a0-\u31ff"
     "\u3400-\ua4cf\uac00-\ud7ff\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
     "\U0001f000-\U0001f0ff\U0001f300-\U0001ffff\U00020000-\U0002f7ff]+"
 )
 """What is not the same in every spelling; all else is passed over at once."""
 
-_UNSURE = re.compile(rf"[^\x00-\x7f\w{SPACELESS}]+")
+_UNCERTAIN_CHARS = re.compile(rf"[^\x00-\x7f\w{SPACELESS_CHARS}]+")
 """Signs that are between words, or marks, which are part of them."""
 
 _WORD = re.compile("[a-z0-9\x80-\U0010ffff]+")
-_MARKS = ("Mn", "Mc", "Co")
-_SELECTORS = (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
+_MARK_CATEGORIES = ("Mn", "Mc", "Co")
+_VARIATION_SELECTORS = (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
 _NUKTA, _POINTS, _ACCENTS = 7, range(10, 37), 202
 """Classes of marks that a reader may leave out; vowels and voicing have others."""
 
-_ID = re.compile("(^|_)id$")
+_ID_KEY = re.compile("(^|_)id$")
 """What a tool call has its ids under, of which there may be one for each side."""
 
-_LEAF_MAX = 4096
+_MAX_TEXT_LENGTH = 4096
 """A longer value without a space is data (an image, a key), not text."""
 
 
-class _Fold(dict[int, str]):
+class _FoldTable(dict[int, str]):
     """What each character is folded to, found out once."""
 
     def __missing__(self, code: int) -> str:
@@ -58,159 +65,165 @@ class _Fold(dict[int, str]):
 
 
 def _fold_character(character: str) -> str:
-    if unicodedata.category(character) == "Cf" or ord(character) in _SELECTORS:
+    if unicodedata.category(character) == "Cf" or ord(character) in _VARIATION_SELECTORS:
         return ""
     parts = unicodedata.normalize("NFKD", character).casefold()
-    return unicodedata.normalize("NFC", "".join(part for part in parts if not _is_left_out(part)))
+    return unicodedata.normalize(
+        "NFC", "".join(part for part in parts if not _is_dropped_mark(part))
+    )
 
 
-def _is_left_out(mark: str) -> bool:
+def _is_dropped_mark(mark: str) -> bool:
     place = unicodedata.combining(mark)
     return place == _NUKTA or place in _POINTS or place >= _ACCENTS
 
 
-class _Spaced(dict[int, str]):
+class _SpacingTable(dict[int, str]):
     """What stands in a word index for a character: itself, or a blank where no word has it."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
-        inside = char.isalnum() or unicodedata.category(char) in _MARKS or _ONE.match(char)
+        inside = (
+            char.isalnum()
+            or unicodedata.category(char) in _MARK_CATEGORIES
+            or _SPACELESS_CHAR.match(char)
+        )
         self[code] = spaced = char if inside else " "
         return spaced
 
 
-class _Joined(dict[str, bool]):
+class _JoiningTable(dict[str, bool]):
     """Whether a character next to a word would make it another one."""
 
     def __missing__(self, char: str) -> bool:
-        self[char] = joined = not is_between(char) and not has_spaceless(char)
+        self[char] = joined = not is_separator(char) and not has_spaceless(char)
         return joined
 
 
-_FOLD = _Fold()
-_SPACED = _Spaced()
-_JOINED = _Joined()
+_FOLD_TABLE = _FoldTable()
+_SPACING_TABLE = _SpacingTable()
+_JOINING_TABLE = _JoiningTable()
 
 
-def of(content: Any, tool_name: Any, tool_calls: Any) -> str:
+def build_search_text(content: Any, tool_name: Any, tool_calls: Any) -> str:
     """Return the text by which a stored row is found."""
-    shown, unshown = parts(content, tool_name, tool_calls)
+    shown, unshown = build_text_parts(content, tool_name, tool_calls)
     return f"{shown}\n{unshown}" if unshown else shown
 
 
-def parts(content: Any, tool_name: Any, tool_calls: Any) -> tuple[str, str]:
+def build_text_parts(content: Any, tool_name: Any, tool_calls: Any) -> tuple[str, str]:
     """Return of it what a person would read, and what nobody is shown."""
-    text = _content_text(content)
+    text = _extract_content_text(content)
     if tool_name:
-        text = f"{text}\n{plain_text(tool_name)}" if text else plain_text(tool_name)
+        text = f"{text}\n{extract_plain_text(tool_name)}" if text else extract_plain_text(tool_name)
     if not tool_calls:
         return text, ""
-    stored = plain_text(tool_calls)
+    stored = extract_plain_text(tool_calls)
     calls = decode_json(stored)
     if not isinstance(calls, list):
         return "\n".join(filter(None, (text, stored))), ""
     shown, unshown = [text], list[str]()
     for call in calls:
-        _gather(_ids(call), unshown, unshown)
-        _gather(_said(call), shown, unshown)
+        _collect_texts(_list_ids(call), unshown, unshown)
+        _collect_texts(_extract_call_values(call), shown, unshown)
     return "\n".join(filter(None, shown)), "\n".join(dict.fromkeys(unshown))
 
 
-def fold(text: str) -> str:
+def fold_text(text: str) -> str:
     """Return the text with spellings of one word made equal."""
     if text.isascii():
         return text.lower()
     even = unicodedata.normalize("NFC", text).casefold()
-    folded = _UNEVEN.sub(lambda found: found[0].translate(_FOLD), even)
+    folded = _FOLDABLE_CHARS.sub(lambda found: found[0].translate(_FOLD_TABLE), even)
     return unicodedata.normalize("NFC", folded)
 
 
-def spaced(folded: str) -> str:
+def space_words(folded: str) -> str:
     """Return folded text as it goes to a word index that tells words in ASCII alone."""
     if folded.isascii():
         return folded
-    known = _UNSURE.sub(lambda found: found[0].translate(_SPACED), folded)
-    return _RUN.sub(lambda run: f" {' '.join(run[0])} ", known)
+    known = _UNCERTAIN_CHARS.sub(lambda found: found[0].translate(_SPACING_TABLE), folded)
+    return _SPACELESS_RUN.sub(lambda run: f" {' '.join(run[0])} ", known)
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the folded words of a text."""
-    return _WORD.findall(spaced(fold(text)))
+    return _WORD.findall(space_words(fold_text(text)))
 
 
-def spellings(text: str) -> list[str]:
+def list_spellings(text: str) -> list[str]:
     """Return a text as it may be stored where nobody folds it."""
     if text.isascii():
         return [text]
     forms = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
-    return list(dict.fromkeys((text, *forms, fold(text))))
+    return list(dict.fromkeys((text, *forms, fold_text(text))))
 
 
 def has_spaceless(text: str) -> bool:
     """Whether a character of the text is a word by itself."""
-    return not text.isascii() and _ONE.search(text) is not None
+    return not text.isascii() and _SPACELESS_CHAR.search(text) is not None
 
 
-def runs(text: str) -> list[str]:
+def find_spaceless_runs(text: str) -> list[str]:
     """Return the pieces of a text that are written without spaces."""
-    return [] if text.isascii() else _RUN.findall(text)
+    return [] if text.isascii() else _SPACELESS_RUN.findall(text)
 
 
-def is_joined(char: str) -> bool:
+def is_word_char(char: str) -> bool:
     """Whether a folded character next to a word would make it another word."""
-    return _JOINED[char]
+    return _JOINING_TABLE[char]
 
 
-def is_between(char: str) -> bool:
+def is_separator(char: str) -> bool:
     """Whether a folded character is of no word."""
-    return _SPACED[ord(char)] == " "
+    return _SPACING_TABLE[ord(char)] == " "
 
 
-def _content_text(content: Any) -> str:
-    if isinstance(content, str) and not content.startswith(MARKER):
+def _extract_content_text(content: Any) -> str:
+    if isinstance(content, str) and not content.startswith(JSON_MARKER):
         return content
-    decoded = decode(content)
-    text = plain_text(decoded)
+    decoded = decode_content(content)
+    text = extract_plain_text(decoded)
     if not text and isinstance(decoded, (list, dict)):
         texts = list[str]()
-        _gather(decoded, texts, [])
+        _collect_texts(decoded, texts, [])
         return "\n".join(texts)
     return text
 
 
-def _said(call: Any) -> Any:
+def _extract_call_values(call: Any) -> Any:
     """Return of a tool call what it says, whoever wrote it: the name, and the arguments decoded."""
     if not isinstance(call, Mapping):
         return call
     inner = call.get("function")
     if isinstance(inner, Mapping):
-        return [inner.get("name"), _arguments(inner.get("arguments"))]
+        return [inner.get("name"), _decode_arguments(inner.get("arguments"))]
     return [
-        _arguments(value) if key == "arguments" else value
+        _decode_arguments(value) if key == "arguments" else value
         for key, value in call.items()
-        if key != "type" and not _ID.search(key)
+        if key != "type" and not _ID_KEY.search(key)
     ]
 
 
-def _arguments(stored: Any) -> Any:
+def _decode_arguments(stored: Any) -> Any:
     if not isinstance(stored, str):
         return stored
     try:
-        return load(stored)
+        return load_json(stored)
     except ValueError:
         return stored
 
 
-def _ids(call: Any) -> list[Any]:
+def _list_ids(call: Any) -> list[Any]:
     if not isinstance(call, Mapping):
         return []
-    return [value for key, value in call.items() if _ID.search(key)]
+    return [value for key, value in call.items() if _ID_KEY.search(key)]
 
 
-def _gather(value: Any, texts: list[str], names: list[str], depth: int = 0) -> None:
+def _collect_texts(value: Any, texts: list[str], names: list[str], depth: int = 0) -> None:
     """Add the texts that are in a value, and the names under which they are."""
     if isinstance(value, str):
-        if len(value) <= _LEAF_MAX or " " in value[:_LEAF_MAX]:
+        if len(value) <= _MAX_TEXT_LENGTH or " " in value[:_MAX_TEXT_LENGTH]:
             texts.append(value)
     elif isinstance(value, bool) or value is None:
         return
@@ -221,4 +234,4 @@ def _gather(value: Any, texts: list[str], names: list[str], depth: int = 0) -> N
             names += value
             value = value.values()
         for item in value:
-            _gather(item, texts, names, depth + 1)
+            _collect_texts(item, texts, names, depth + 1)

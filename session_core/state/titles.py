@@ -8,17 +8,17 @@ from collections.abc import Iterable
 from session_core.errors import InvalidInput
 from session_core.state import validation
 
-MAX_LENGTH = 100
+MAX_TITLE_LENGTH = 100
 
-_UNCUT = 80
-_REMOVED = re.compile(
+_PREFIX_LENGTH = 80
+_REMOVED_CHARS = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffc"
     "\ufff9-\ufffb]"
 )
-_SUFFIX = re.compile(r" #(\d+)$")
+_NUMBER_SUFFIX = re.compile(r" #(\d+)$")
 
 
-def clean(title: str | None) -> str | None:
+def clean_title(title: str | None) -> str | None:
     """Return the title as it is stored: no control characters, single spaces; None when empty.
 
     Raises:
@@ -28,50 +28,50 @@ def clean(title: str | None) -> str | None:
     if not title:
         return None
     text = "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in title)
-    text = " ".join(_REMOVED.sub("", text).split())
-    if len(text) > MAX_LENGTH:
-        raise InvalidInput(f"title too long ({len(text)} characters, at most {MAX_LENGTH})")
+    text = " ".join(_REMOVED_CHARS.sub("", text).split())
+    if len(text) > MAX_TITLE_LENGTH:
+        raise InvalidInput(f"title too long ({len(text)} characters, at most {MAX_TITLE_LENGTH})")
     return text or None
 
 
-def stem(title: str) -> str:
+def strip_number(title: str) -> str:
     """Return the title without its lineage number: "Trip #2" is one of "Trip"."""
-    return _SUFFIX.sub("", title)
+    return _NUMBER_SUFFIX.sub("", title)
 
 
-def beginning(base: str) -> str:
+def make_lineage_prefix(base: str) -> str:
     """Return what every title of the lineage of `base` begins with, whatever number follows."""
-    return base[:_UNCUT]
+    return base[:_PREFIX_LENGTH]
 
 
-def continues(title: str, base: str) -> bool:
+def is_numbered_title(title: str, base: str) -> bool:
     """Whether a title is that of `base` with a number, for which it may have been cut."""
-    suffix = _SUFFIX.search(title)
-    return suffix is not None and title == _with(base, suffix[0])
+    suffix = _NUMBER_SUFFIX.search(title)
+    return suffix is not None and title == _add_suffix(base, suffix[0])
 
 
-def following(base: str, taken: Iterable[str]) -> str:
+def choose_next_title(base: str, taken: Iterable[str]) -> str:
     """Return the next free title of the lineage of `base`, given those that are taken."""
-    base, taken = stem(base), set(taken)
-    numbers = [number for title in taken if (number := _number(base, title)) is not None]
+    base, taken = strip_number(base), set(taken)
+    numbers = [number for title in taken if (number := _parse_number(base, title)) is not None]
     if not numbers:
         return base
     number = max(numbers) + 1
-    while (title := _numbered(base, number)) in taken:
+    while (title := _add_number(base, number)) in taken:
         number += 1
     return title
 
 
-def _numbered(base: str, number: int) -> str:
-    return _with(base, f" #{number}")
+def _add_number(base: str, number: int) -> str:
+    return _add_suffix(base, f" #{number}")
 
 
-def _with(base: str, suffix: str) -> str:
-    return base[: MAX_LENGTH - len(suffix)].rstrip() + suffix
+def _add_suffix(base: str, suffix: str) -> str:
+    return base[: MAX_TITLE_LENGTH - len(suffix)].rstrip() + suffix
 
 
-def _number(base: str, title: str) -> int | None:
+def _parse_number(base: str, title: str) -> int | None:
     if title == base:
         return 1
-    match = _SUFFIX.search(title)
+    match = _NUMBER_SUFFIX.search(title)
     return int(match[1]) if match and title[: match.start()] == base else None

@@ -9,15 +9,15 @@ from typing import Any
 
 from session_core.errors import InvalidInput
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
+_CONTROL_CHARS = re.compile("[\x00-\x1f\x7f-\x9f]")
 
-_MOST = 2**62
+_MAX_NUMBER = 2**62
 """One more than a limit is still a number that every engine takes."""
 
 
 def check_limit(limit: Any) -> None:
     """Refuse what limits a list to nothing."""
-    if not isinstance(limit, int) or not 1 <= limit < _MOST:
+    if not isinstance(limit, int) or not 1 <= limit < _MAX_NUMBER:
         raise InvalidInput(f"limit is {limit!r:.40}; it is a whole number of at least 1")
 
 
@@ -43,7 +43,7 @@ def check_name(name: str, text: Any) -> None:
 def check_line(name: str, text: Any) -> None:
     """Refuse what is no text, or has characters that a terminal obeys; None is none given."""
     check_text(name, text)
-    if text is not None and not text.isprintable() and _CONTROLS.search(text):
+    if text is not None and not text.isprintable() and _CONTROL_CHARS.search(text):
         raise InvalidInput(f"{name} must not contain control characters; leave them out")
 
 
@@ -62,14 +62,14 @@ def check_number(name: str, number: Any, *, needed: bool = False) -> None:
         raise InvalidInput(f"{name} is {number!r:.40}; it is a finite number")
 
 
-def check_at_least(name: str, number: Any, least: float) -> None:
+def check_minimum(name: str, number: Any, least: float) -> None:
     """Refuse what is no number, or too small a one."""
     is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
     if not is_number or not number >= least:
         raise InvalidInput(f"{name} must be a number >= {least}, got {number!r:.40}")
 
 
-def whole_numbers(name: str, given: Iterable[int]) -> list[int]:
+def parse_integers(name: str, given: Iterable[int]) -> list[int]:
     """Return what was given as several whole numbers.
 
     Raises:
@@ -81,7 +81,7 @@ def whole_numbers(name: str, given: Iterable[int]) -> list[int]:
     return found
 
 
-def texts(name: str, given: Iterable[str] | None) -> tuple[str, ...] | None:
+def parse_texts(name: str, given: Iterable[str] | None) -> tuple[str, ...] | None:
     """Return what was given as several texts; one text alone is not taken for its letters.
 
     Raises:

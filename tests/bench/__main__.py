@@ -31,13 +31,13 @@ from tests.bench import (
     wire,
     working_sessions,
 )
-from tests.bench.text import Writer
+from tests.bench.text import TextWriter
 
-ROWS = (
+ROW_NAMES = (
     *("list", "cold", "read", "search", "tokens", "questions"),
     *("append", "size", "routes", "retention", "maintenance", "wire"),
 )
-ROUTES = {
+ROUTE_COUNTS = {
     False: {
         "ours": dict.fromkeys((100, 1000, 10_000, 100_000), 1000),
         # It writes all entries at each update, so it is asked for less.
@@ -46,64 +46,68 @@ ROUTES = {
     True: {"ours": dict.fromkeys((100, 1000), 50), "hermes": dict.fromkeys((100, 1000), 5)},
 }
 """How many updates among how many routes."""
-_READ = ("list", "read", "search", "tokens", "questions")
-_NEED_BYTES = {False: 5_000_000_000, True: 300_000_000}
+_READ_ROWS = ("list", "read", "search", "tokens", "questions")
+_NEEDED_BYTES = {False: 5_000_000_000, True: 300_000_000}
 _MAINTENANCE_BYTES = {False: 24_000_000_000, True: 200_000_000}
 """A home of each kind, and a copy of the larger one with its log and its trash."""
 
-_WRITERS = 8
+_WRITER_COUNT = 8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build the homes, run the rows, print the table."""
-    options = _parse(arguments)
+    options = _parse_arguments(arguments)
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
         folder = options.home or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        need, free = _needed(options), shutil.disk_usage(folder).free
+        need, free = _estimate_needed_bytes(options), shutil.disk_usage(folder).free
         print(f"needs {need / 1e9:.1f} GB in {folder}, where {free / 1e9:.1f} GB are free")
         if free < need:
             print("too little room; free some, or name another folder with --home")
             return 1
-        bench = Bench(folder, quick=options.quick, names=options.rows, driver_name=_choose())
+        bench = BenchRun(
+            folder, quick=options.quick, names=options.rows, driver_name=_choose_driver()
+        )
         bench.run()
     return 0
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("--rows", type=_names, default=ROWS, help=f"some of {','.join(ROWS)}")
+    parser.add_argument(
+        "--rows", type=_parse_row_names, default=ROW_NAMES, help=f"some of {','.join(ROW_NAMES)}"
+    )
     parser.add_argument("--home", type=Path, help="a folder in which the homes are kept")
     parser.add_argument("--quick", action="store_true", help="small homes, few runs")
     return parser.parse_args(arguments)
 
 
-def _needed(options: argparse.Namespace) -> int:
+def _estimate_needed_bytes(options: argparse.Namespace) -> int:
     """Return the bytes that the rows take which are asked for."""
-    others = _NEED_BYTES[options.quick] if set(options.rows) - {"maintenance"} else 0
+    others = _NEEDED_BYTES[options.quick] if set(options.rows) - {"maintenance"} else 0
     return others + (_MAINTENANCE_BYTES[options.quick] if "maintenance" in options.rows else 0)
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _parse_row_names(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
-    unknown = [name for name in names if name not in ROWS]
+    unknown = [name for name in names if name not in ROW_NAMES]
     if unknown:
-        raise argparse.ArgumentTypeError(f"no row {unknown[0]}; there are {', '.join(ROWS)}")
+        raise argparse.ArgumentTypeError(f"no row {unknown[0]}; there are {', '.join(ROW_NAMES)}")
     return names
 
 
-def _choose() -> _sqlite3.Choice:
+def _choose_driver() -> _sqlite3.SqliteChoice:
     try:
-        return _sqlite3.choose("bundled").name
+        return _sqlite3.choose_sqlite("bundled").name
     except Unsupported:
-        return _sqlite3.choose("standard").name
+        return _sqlite3.choose_sqlite("standard").name
 
 
-class Bench:
+class BenchRun:
     """One run: the homes, who runs on them, and the table."""
 
     def __init__(
-        self, folder: Path, *, quick: bool, names: Sequence[str], driver_name: _sqlite3.Choice
+        self, folder: Path, *, quick: bool, names: Sequence[str], driver_name: _sqlite3.SqliteChoice
     ) -> None:
         self.folder = folder
         self.quick = quick
@@ -113,55 +117,61 @@ class Bench:
 
     def run(self) -> None:
         """Print the table, a row as soon as it is measured."""
-        chosen = _sqlite3.describe()
+        chosen = _sqlite3.describe_sqlite()
         print(
-            f"{os.cpu_count()} cores (load {_load()}), Python {platform.python_version()}, "
+            f"{os.cpu_count()} cores (load {_format_load()}), Python {platform.python_version()}, "
             f"ours on {chosen.name} SQLite {chosen.version}, {date.today().isoformat()}, "  # noqa: DTZ011
             f"peers {beside.HERMES[1]}, {beside.OPENAI[1]}"
         )
-        print(_line("what", "home", "ours", "peer", "better", "target", "reached", ""))
+        print(_format_line("what", "home", "ours", "peer", "better", "target", "reached", ""))
         missed = 0
-        for row in self._rows():
-            print(_print(row), flush=True)
+        for row in self._measure_rows():
+            print(_format_row(row), flush=True)
             missed += row.reached is False
         if self.quick:
             print("homes this small and runs this short say that it works, not how fast it is")
         print(f"{missed} targets missed; took {time.perf_counter() - self._began:.0f} s")
 
-    def _rows(self) -> Iterator[rows.Row]:
+    def _measure_rows(self) -> Iterator[rows.BenchRow]:
         if set(self.names) - {"append", "routes", "retention", "maintenance", "wire"}:
-            for shape in shapes.SHAPES[self.quick]:
-                yield from self._shape_rows(shape)
+            for shape in shapes.HOME_SHAPES[self.quick]:
+                yield from self._measure_shape(shape)
         if "append" in self.names:
-            yield from self._append_rows()
+            yield from self._measure_appends()
         if "routes" in self.names:
-            yield from self._route_rows()
+            yield from self._measure_routes()
         if "retention" in self.names:
-            yield from self._retention_rows()
+            yield from self._measure_retention()
         if "maintenance" in self.names:
-            yield from maintained.rows(self.folder, quick=self.quick, driver_name=self.driver)
+            yield from maintained.measure_maintenance(
+                self.folder, quick=self.quick, driver_name=self.driver
+            )
         if "wire" in self.names:
-            yield from self._wire_rows()
+            yield from self._measure_wire()
 
-    def _wire_rows(self) -> Iterator[rows.Row]:
-        for shape in shapes.SHAPES[self.quick]:
+    def _measure_wire(self) -> Iterator[rows.BenchRow]:
+        for shape in shapes.HOME_SHAPES[self.quick]:
             for kind in ("hermes", "own"):
-                yield from wire.rows_of(self.folder, self._build(shape, kind), quick=self.quick)
+                yield from wire.measure_wire_rows(
+                    self.folder, self._build_home(shape, kind), quick=self.quick
+                )
 
-    def _shape_rows(self, shape: shapes.Shape) -> Iterator[rows.Row]:
-        hermes, own = (self._build(shape, kind) for kind in ("hermes", "own"))
-        reading = [name for name in _READ if name in self.names]
-        theirs = self._read(hermes, "hermes", reading) if reading else {}
+    def _measure_shape(self, shape: shapes.HomeShape) -> Iterator[rows.BenchRow]:
+        hermes, own = (self._build_home(shape, kind) for kind in ("hermes", "own"))
+        reading = [name for name in _READ_ROWS if name in self.names]
+        theirs = self._run_read(hermes, "hermes", reading) if reading else {}
         for built in (hermes, own):
             if "cold" in self.names:
-                yield self._cold(built, hermes)
+                yield self._measure_cold_start(built, hermes)
             if reading:
-                yield from rows.read_rows(built, self._read(built, "ours", reading), theirs)
+                yield from rows.make_read_rows(
+                    built, self._run_read(built, "ours", reading), theirs
+                )
         if "size" in self.names:
-            yield rows.size_row(own, hermes)
+            yield rows.make_size_row(own, hermes)
 
-    def _build(self, shape: shapes.Shape, kind: str) -> build.Built:
-        built = build.build(self.folder, shape, kind, time.perf_counter)
+    def _build_home(self, shape: shapes.HomeShape, kind: str) -> build.BuiltHome:
+        built = build.build_home(self.folder, shape, kind, time.perf_counter)
         print(
             f"-- {built.name}: {built.sessions:,} sessions, {built.messages:,} messages, "
             f"{built.content_bytes / 1e6:,.0f} MB of content",
@@ -170,16 +180,16 @@ class Bench:
         )
         return built
 
-    def _read(self, built: build.Built, who: str, names: list[str]) -> rows.Answer:
-        return self._ask(built, who, {"do": "read", "rows": names})
+    def _run_read(self, built: build.BuiltHome, who: str, names: list[str]) -> rows.Answer:
+        return self._run_job(built, who, {"do": "read", "rows": names})
 
-    def _cold(self, built: build.Built, hermes: build.Built) -> rows.Row:
+    def _measure_cold_start(self, built: build.BuiltHome, hermes: build.BuiltHome) -> rows.BenchRow:
         times = 2 if self.quick else 7
-        ours = [self._ask(built, "ours", {"do": "cold"}) for _ in range(times)]
-        theirs = [self._ask(hermes, "hermes", {"do": "cold"}) for _ in range(times)]
-        return rows.cold_row(built, ours, theirs)
+        ours = [self._run_job(built, "ours", {"do": "cold"}) for _ in range(times)]
+        theirs = [self._run_job(hermes, "hermes", {"do": "cold"}) for _ in range(times)]
+        return rows.make_cold_row(built, ours, theirs)
 
-    def _ask(self, built: build.Built, who: str, what: rows.Answer) -> rows.Answer:
+    def _run_job(self, built: build.BuiltHome, who: str, what: rows.Answer) -> rows.Answer:
         job = {
             "db": built.db,
             "driver": self.driver,
@@ -189,19 +199,19 @@ class Bench:
         run = beside.run_hermes if who == "hermes" else beside.run_ours
         return run(Path(built.db).parent, job | what)
 
-    def _append_rows(self) -> Iterator[rows.Row]:
-        writer = Writer(shapes.SEED)
+    def _measure_appends(self) -> Iterator[rows.BenchRow]:
+        writer = TextWriter(shapes.SEED)
         texts = self.folder / "texts.json"
         count = 200 if self.quick else 4000
-        texts.write_text(json.dumps([writer.message("assistant") for _ in range(count)]))
+        texts.write_text(json.dumps([writer.write_message("assistant") for _ in range(count)]))
         answers: dict[str, list[rows.Answer]] = {}
         for number in range(1 if self.quick else 5):
             order = list(dict.fromkeys((self.driver, "SQLiteSession", "standard", "hermes")))
             for who in order[number % 2 :] + order[: number % 2]:
-                answers.setdefault(who, []).append(self._append(who, number, texts))
-        yield from rows.append_rows(answers)
+                answers.setdefault(who, []).append(self._run_append(who, number, texts))
+        yield from rows.make_append_rows(answers)
 
-    def _append(self, who: str, number: int, texts: Path) -> rows.Answer:
+    def _run_append(self, who: str, number: int, texts: Path) -> rows.Answer:
         home = self.folder / f"append-{who}-{number}"
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir()
@@ -210,22 +220,22 @@ class Bench:
             "db": str(home / "state.db"),
             "driver": who,
             "texts": str(texts),
-            "writers": _WRITERS,
+            "writers": _WRITER_COUNT,
         }
         run = {"SQLiteSession": beside.run_openai, "hermes": beside.run_hermes}
         answer = run.get(who, beside.run_ours)(home, job)
         shutil.rmtree(home, ignore_errors=True)
         return answer
 
-    def _route_rows(self) -> Iterator[rows.Row]:
+    def _measure_routes(self) -> Iterator[rows.BenchRow]:
         answers = {
-            (who, count): self._route(who, count, updates)
-            for who, asked in ROUTES[self.quick].items()
+            (who, count): self._run_route(who, count, updates)
+            for who, asked in ROUTE_COUNTS[self.quick].items()
             for count, updates in asked.items()
         }
-        yield from rows.route_rows(answers)
+        yield from rows.make_route_rows(answers)
 
-    def _route(self, who: str, count: int, updates: int) -> rows.Answer:
+    def _run_route(self, who: str, count: int, updates: int) -> rows.Answer:
         """Return the run in the middle of three, since each waits for its mirror but once."""
         home = self.folder / f"routes-{who}-{count}"
         job = {"do": "routes", "db": str(home / "state.db"), "driver": self.driver}
@@ -238,30 +248,32 @@ class Bench:
         shutil.rmtree(home, ignore_errors=True)
         return sorted(answers, key=lambda answer: float(answer["ms"]))[len(answers) // 2]
 
-    def _retention_rows(self) -> Iterator[rows.Row]:
+    def _measure_retention(self) -> Iterator[rows.BenchRow]:
         home = self.folder / "retention"
         home.mkdir(exist_ok=True)
         count = 2 if self.quick else 20
-        for fixture in formats.FIXTURES:
-            chosen = list(working_sessions.sessions(count, fixture))
+        for fixture in formats.FIXTURE_NAMES:
+            chosen = list(working_sessions.make_sessions(count, fixture))
             job = {"do": "fallback", "conversations": [session.zone for session in chosen]}
-            yield from retention.rows(fixture, chosen, beside.run_hermes(home, job))
-        chosen = list(working_sessions.sessions(count, "held out"))
-        yield retention.plan_row(home, chosen, 2000 if self.quick else 100_000)
+            yield from retention.measure_retention(fixture, chosen, beside.run_hermes(home, job))
+        chosen = list(working_sessions.make_sessions(count, "held out"))
+        yield retention.measure_plan(home, chosen, 2000 if self.quick else 100_000)
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _load() -> str:
+def _format_load() -> str:
     return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
 
 
-def _print(row: rows.Row) -> str:
+def _format_row(row: rows.BenchRow) -> str:
     better = "" if row.better is None else f"{row.better:,.{1 if row.better >= 1 else 2}f} x"
     reached = {True: "yes", False: "NO", None: ""}[row.reached]
-    return _line(row.what, row.home, row.ours, row.theirs, better, row.target, reached, row.note)
+    return _format_line(
+        row.what, row.home, row.ours, row.theirs, better, row.target, reached, row.note
+    )
 
 
-def _line(*cells: str) -> str:
+def _format_line(*cells: str) -> str:
     widths = (36, 13, -11, -11, -9, -9, -7, 0)
     padded = (
         cell.ljust(width) if width >= 0 else cell.rjust(-width)

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.peers import ROOT, peer_environment, peer_python
+from tests.peers import ROOT, make_peer_environment, peer_python
 
 HERMES = ("hermes-0.19.0", "hermes-agent==0.19.0")
 OPENAI = ("openai-agents-0.24.0", "openai-agents==0.24.0")
 
-Answering = Callable[[], dict[str, Any]]
+AnswerWaiter = Callable[[], dict[str, Any]]
 
 _SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -26,16 +26,20 @@ def run_hermes(home: Path, job: dict[str, Any]) -> dict[str, Any]:
     return start_hermes(home, job)()
 
 
-def start_hermes(home: Path, job: dict[str, Any]) -> Answering:
+def start_hermes(home: Path, job: dict[str, Any]) -> AnswerWaiter:
     """Start a job in the real Hermes; what is returned waits for its answer."""
     python = peer_python(*HERMES)
-    return _start([str(python), str(_SCRIPTS / "on_hermes.py")], job, peer_environment(home))
+    return _start_job(
+        [str(python), str(_SCRIPTS / "on_hermes.py")], job, make_peer_environment(home)
+    )
 
 
 def run_openai(home: Path, job: dict[str, Any]) -> dict[str, Any]:
     """Run a job on the SQLiteSession of openai-agents."""
     python = peer_python(*OPENAI)
-    return _start([str(python), str(_SCRIPTS / "on_openai.py")], job, peer_environment(home))()
+    return _start_job(
+        [str(python), str(_SCRIPTS / "on_openai.py")], job, make_peer_environment(home)
+    )()
 
 
 def run_ours(home: Path, job: dict[str, Any]) -> dict[str, Any]:
@@ -43,22 +47,22 @@ def run_ours(home: Path, job: dict[str, Any]) -> dict[str, Any]:
     return start_ours(home, job)()
 
 
-def start_ours(home: Path, job: dict[str, Any]) -> Answering:
+def start_ours(home: Path, job: dict[str, Any]) -> AnswerWaiter:
     """Start a job on this library; what is returned waits for its answer."""
-    return _start_ours("on_ours.py", home, job)
+    return _start_own_job("on_ours.py", home, job)
 
 
-def start_maintenance(home: Path, job: dict[str, Any]) -> Answering:
+def start_maintenance(home: Path, job: dict[str, Any]) -> AnswerWaiter:
     """Start a job of maintenance; what is returned waits for its answer."""
-    return _start_ours("on_maintenance.py", home, job)
+    return _start_own_job("on_maintenance.py", home, job)
 
 
-def _start_ours(script: str, home: Path, job: dict[str, Any]) -> Answering:
-    env = peer_environment(home, {"PYTHONPATH": str(ROOT)})
-    return _start([sys.executable, str(_SCRIPTS / script)], job, env)
+def _start_own_job(script: str, home: Path, job: dict[str, Any]) -> AnswerWaiter:
+    env = make_peer_environment(home, {"PYTHONPATH": str(ROOT)})
+    return _start_job([sys.executable, str(_SCRIPTS / script)], job, env)
 
 
-def _start(command: list[str], job: dict[str, Any], env: dict[str, str]) -> Answering:
+def _start_job(command: list[str], job: dict[str, Any], env: dict[str, str]) -> AnswerWaiter:
     folder = tempfile.TemporaryDirectory()
     asked, answered = Path(folder.name, "job.json"), Path(folder.name, "answer.json")
     asked.write_text(json.dumps(job), encoding="utf-8")

@@ -13,29 +13,33 @@ from pathlib import Path
 from typing import Any
 
 from session_core import _sqlite3
-from session_core.state.sqlite.connection import file_uri
+from session_core.state.sqlite.connection import make_file_uri
 from tests.bench import beside, years
-from tests.bench.rows import Answer, Row
+from tests.bench.rows import Answer, BenchRow
 
 HEALTH_S, PLAN_S = 2.0, 2.0
-PRUNE = 0.8
+MIN_PRUNE_RATIO = 0.8
 HELD_P99_MS, HELD_MAX_MS = 50.0, 250.0
-MEMORY_MB = 200.0
+MAX_MEMORY_MB = 200.0
 
-_LONG_S = 36_000.0
+_NO_LIMIT_S = 36_000.0
 
 
-def rows(folder: Path, *, quick: bool, driver_name: str) -> Iterator[Row]:
+def measure_maintenance(folder: Path, *, quick: bool, driver_name: str) -> Iterator[BenchRow]:
     """Yield the rows of a Hermes home and of one of our own."""
     for kind in ("hermes", "own"):
-        built = years.home(folder, years.SIZES[quick], kind)
-        yield from Maintained(folder / "maintained", built, driver_name, quick=quick).rows()
+        built = years.build_home(folder, years.YEARS_SIZES[quick], kind)
+        yield from MaintenanceBench(
+            folder / "maintained", built, driver_name, quick=quick
+        ).measure_rows()
 
 
-class Maintained:
+class MaintenanceBench:
     """One home, of which a copy at a time is worked on."""
 
-    def __init__(self, place: Path, built: years.Built, driver_name: str, *, quick: bool) -> None:
+    def __init__(
+        self, place: Path, built: years.BuiltYearsHome, driver_name: str, *, quick: bool
+    ) -> None:
         self._place = place
         self._built = built
         self._job: Answer = {
@@ -44,45 +48,49 @@ class Maintained:
             "now": years.NOW,
             "older_than_days": years.OLD_DAYS,
             "restore": True,
-            "for_s": _LONG_S,
+            "for_s": _NO_LIMIT_S,
         }
         self._beside_s = 1.0 if quick else 30.0
 
-    def rows(self) -> Iterator[Row]:
+    def measure_rows(self) -> Iterator[BenchRow]:
         """Yield its rows."""
         built = self._built
-        self._copy()
-        ours = self._do("maintain")
-        yield self._seconds(f"health of {built.sessions:,} sessions", ours["health_s"], HEALTH_S)
-        yield self._seconds(f"plan to prune {built.old:,}", ours["plan_s"], PLAN_S)
-        yield self._memory(ours)
-        yield self._held("lock held while pruning", ours["held"], judged=True)
-        yield self._held("lock held while restoring", ours["held_restoring"], judged=False)
-        yield from self._beside()
-        self._copy()
-        plain = self._do("bare" if built.kind == "hermes" else "primitive", steps=ours["steps"])
-        yield from self._by_plain(ours, plain)
+        self._copy_home()
+        ours = self._run_job("maintain")
+        yield self._make_seconds_row(
+            f"health of {built.sessions:,} sessions", ours["health_s"], HEALTH_S
+        )
+        yield self._make_seconds_row(f"plan to prune {built.old:,}", ours["plan_s"], PLAN_S)
+        yield self._make_memory_row(ours)
+        yield self._make_lock_row("lock held while pruning", ours["held"], judged=True)
+        yield self._make_lock_row("lock held while restoring", ours["held_restoring"], judged=False)
+        yield from self._measure_concurrent_prune()
+        self._copy_home()
+        plain = self._run_job(
+            "bare" if built.kind == "hermes" else "primitive", steps=ours["steps"]
+        )
+        yield from self._compare_with_plain_delete(ours, plain)
         shutil.rmtree(self._place)
 
-    def _by_plain(self, ours: Answer, plain: Answer) -> Iterator[Row]:
+    def _compare_with_plain_delete(self, ours: Answer, plain: Answer) -> Iterator[BenchRow]:
         built = self._built
         held = plain["held"]
         judged = built.kind == "hermes"
         better = plain["seconds"] / ours["prune_s"]
-        yield Row(
+        yield BenchRow(
             what=f"prune {plain['sessions']:,} sessions",
             home=built.name,
             ours=f"{ours['prune_s']:.1f} s",
             theirs=f"{plain['seconds']:.1f} s",
             better=better,
-            target=f">= {PRUNE:g} x" if judged else "",
-            reached=better >= PRUNE if judged else None,
+            target=f">= {MIN_PRUNE_RATIO:g} x" if judged else "",
+            reached=better >= MIN_PRUNE_RATIO if judged else None,
             note=(
                 f"{built.old_messages:,} messages, {ours['steps']:,} steps, "
                 f"trash {ours['trash_mb']:.0f} MB; plain: lock p99 {held['p99']:.0f} ms"
             ),
         )
-        yield Row(
+        yield BenchRow(
             what="restore them",
             home=built.name,
             ours=f"{ours['restore_s']:.1f} s",
@@ -93,25 +101,25 @@ class Maintained:
             note=f"{ours['rows']:,} rows; beside the plain delete",
         )
 
-    def _beside(self) -> Iterator[Row]:
+    def _measure_concurrent_prune(self) -> Iterator[BenchRow]:
         """Prune once more while others write, or try to."""
         stop = self._place / "stop"
         job = {"restore": False, "for_s": self._beside_s, "stop": str(stop)}
-        onlooker = self._start("look_on", **job)
+        onlooker = self._start_job("look_on", **job)
         hermes = self._built.kind == "hermes"
         # Hermes would bring a home of ours its two indexes first.
         start = beside.start_hermes if hermes else None
         writer = start(self._place, self._job | job | {"do": "keep_appending"}) if start else None
         try:
-            self._do("maintain", **job)
+            self._run_job("maintain", **job)
         finally:
             stop.touch()
             seen = onlooker()
             said = writer() if writer else None
-        yield self._held("writing refused, seen from outside", seen["held"], judged=hermes)
+        yield self._make_lock_row("writing refused, seen from outside", seen["held"], judged=hermes)
         if said is None:
             return
-        yield Row(
+        yield BenchRow(
             what="lost of what Hermes wrote meanwhile",
             home=self._built.name,
             ours=f"{said['lost']} of {said['appended']:,}",
@@ -122,26 +130,28 @@ class Maintained:
             note=f"slowest append {said['slowest_ms']:.0f} ms",
         )
 
-    def _seconds(self, what: str, taken: float, most: float) -> Row:
+    def _make_seconds_row(self, what: str, taken: float, most: float) -> BenchRow:
         reached = taken <= most
-        return Row(what, self._built.name, f"{taken:.2f} s", "", None, f"<= {most:g} s", reached)
+        return BenchRow(
+            what, self._built.name, f"{taken:.2f} s", "", None, f"<= {most:g} s", reached
+        )
 
-    def _memory(self, ours: Answer) -> Row:
+    def _make_memory_row(self, ours: Answer) -> BenchRow:
         peak = ours["peak_mb"]
-        return Row(
+        return BenchRow(
             what="memory of the process, at most",
             home=self._built.name,
             ours=f"{peak:.0f} MB",
             theirs="",
             better=None,
-            target=f"<= {MEMORY_MB:g} MB",
-            reached=peak <= MEMORY_MB,
+            target=f"<= {MAX_MEMORY_MB:g} MB",
+            reached=peak <= MAX_MEMORY_MB,
             note=f"{ours['planned_mb']:.0f} MB after the plan",
         )
 
-    def _held(self, what: str, held: Answer, *, judged: bool) -> Row:
+    def _make_lock_row(self, what: str, held: Answer, *, judged: bool) -> BenchRow:
         reached = held["p99"] <= HELD_P99_MS and held["max"] <= HELD_MAX_MS
-        return Row(
+        return BenchRow(
             what=what,
             home=self._built.name,
             ours=f"{held['p99']:.0f} ms",
@@ -152,17 +162,19 @@ class Maintained:
             note=f"p50 {held['p50']:.0f}, longest {held['max']:.0f}, {held['count']:,} times",
         )
 
-    def _do(self, what: str, **more: Any) -> Answer:
-        return self._start(what, **more)()
+    def _run_job(self, what: str, **more: Any) -> Answer:
+        return self._start_job(what, **more)()
 
-    def _start(self, what: str, **more: Any) -> beside.Answering:
+    def _start_job(self, what: str, **more: Any) -> beside.AnswerWaiter:
         return beside.start_maintenance(self._place, self._job | more | {"do": what})
 
-    def _copy(self) -> None:
+    def _copy_home(self) -> None:
         shutil.rmtree(self._place, ignore_errors=True)
         self._place.mkdir()
-        source = _sqlite3.connect(file_uri(Path(self._built.db), "mode=ro"), busy_timeout_s=1)
-        target = _sqlite3.connect(file_uri(self._place / "state.db", "mode=rwc"), busy_timeout_s=1)
+        source = _sqlite3.connect(make_file_uri(Path(self._built.db), "mode=ro"), busy_timeout_s=1)
+        target = _sqlite3.connect(
+            make_file_uri(self._place / "state.db", "mode=rwc"), busy_timeout_s=1
+        )
         target.execute("PRAGMA synchronous=OFF")
         source.backup(target)
         source.close()

@@ -12,16 +12,16 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.text import Writer
+from tests.bench.text import TextWriter
 
-SCATTERED = 4
+SCATTERED_COUNT = 4
 """So many long messages hold half of the words of each question."""
 
-_PEOPLE = ("Maria", "Jonas", "Priya", "Chen", "Oluwaseun", "Ines", "Tomasz", "Aiko")
+_PEOPLE_NAMES = ("Maria", "Jonas", "Priya", "Chen", "Oluwaseun", "Ines", "Tomasz", "Aiko")
 
 
 @dataclass(frozen=True)
-class Question:
+class PlantedQuestion:
     """What is asked, the message that answers it, and those that only look like it."""
 
     text: str
@@ -29,35 +29,38 @@ class Question:
     decoys: tuple[str, ...]
 
 
-def questions(seed: int) -> list[Question]:
+def make_questions(seed: int) -> list[PlantedQuestion]:
     """Return all questions, with names and numbers drawn anew."""
     drawn = random.Random(seed)
-    writer = Writer(seed)
+    writer = TextWriter(seed)
     source = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
     blocks = [block for block in source.split("\n\n") if not block.startswith("#")]
-    return [_question(block, drawn, writer) for block in blocks]
+    return [_make_question(block, drawn, writer) for block in blocks]
 
 
-def _question(block: str, drawn: random.Random, writer: Writer) -> Question:
+def _make_question(block: str, drawn: random.Random, writer: TextWriter) -> PlantedQuestion:
     slots = {
         "days": drawn.randint(7, 400),
         "euros": drawn.randint(3, 90) * 20,
         "port": drawn.randint(2000, 9999),
         "time": f"{drawn.randint(6, 22)}:{drawn.choice(('00', '15', '30', '45'))}",
         "version": f"{drawn.randint(1, 9)}.{drawn.randint(0, 30)}",
-        "person": drawn.choice(_PEOPLE),
+        "person": drawn.choice(_PEOPLE_NAMES),
     }
     lines = [(line[0], line[2:].format(**slots)) for line in block.strip().splitlines()]
     (text,) = (line for mark, line in lines if mark == "?")
     (answer,) = (line for mark, line in lines if mark == "=")
     decoys = [line for mark, line in lines if mark == "~"]
     decoys.append(f"Remind me: {text} I could not find it.")
-    decoys += [_scattered(text, drawn, writer) for _ in range(SCATTERED)]
-    return Question(text, answer, tuple(decoys))
+    decoys += [_make_scattered_question(text, drawn, writer) for _ in range(SCATTERED_COUNT)]
+    return PlantedQuestion(text, answer, tuple(decoys))
 
 
-def _scattered(text: str, drawn: random.Random, writer: Writer) -> str:
+def _make_scattered_question(text: str, drawn: random.Random, writer: TextWriter) -> str:
     words = re.findall(r"\w+", text.lower())
     inside = drawn.sample(words, max(2, len(words) // 2))
-    sentences = [f"{writer.sentence()[:-1]} {word} {writer.sentence().lower()}" for word in inside]
+    sentences = [
+        f"{writer.write_sentence()[:-1]} {word} {writer.write_sentence().lower()}"
+        for word in inside
+    ]
     return " ".join(sentences)

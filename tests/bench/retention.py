@@ -21,53 +21,55 @@ from typing import Any
 from session_core import Compressor, Ledger, SessionDB, StateFolder
 from session_core.compression import ranges
 from session_core.compression.extractive import summarize
-from tests.bench.rows import Answer, Row
-from tests.bench.talk import Message, size, texts
-from tests.bench.working_sessions import HEAD, KINDS, RATIO, TAIL, Session
+from tests.bench.rows import Answer, BenchRow
+from tests.bench.talk import TalkMessage, count_characters, list_texts
+from tests.bench.working_sessions import FACT_KINDS, HEAD, SUMMARY_RATIO, TAIL, WorkingSession
 
-KEPT = 0.95
-PLAN_S = 2.0
-_AT_ONCE = 1000
-LIMITS = ranges.Limits(protect_first=HEAD - 1, keep_last=TAIL)
+MIN_KEPT_SHARE = 0.95
+MAX_PLAN_S = 2.0
+_BATCH_ROWS = 1000
+COMPRESSION_LIMITS = ranges.CompressionLimits(protect_first=HEAD - 1, keep_last=TAIL)
 """Those of the sessions; the system prompt is kept in any case."""
 
 
 @dataclass(frozen=True)
-class Kept:
+class RetentionResult:
     """What one way to summarise has kept: by kind, of how many characters, in which time."""
 
     kinds: Counter[str]
     ratio: float
     ms: float
 
-    def share(self, of: Counter[str], kind: str | None = None) -> float:
+    def compute_share(self, of: Counter[str], kind: str | None = None) -> float:
         """Return the share of all facts, or of one kind."""
         if kind is None:
             return self.kinds.total() / of.total()
         return self.kinds[kind] / of[kind]
 
 
-def rows(name: str, chosen: Sequence[Session], theirs: Answer) -> Iterator[Row]:
+def measure_retention(
+    name: str, chosen: Sequence[WorkingSession], theirs: Answer
+) -> Iterator[BenchRow]:
     """Yield what is kept of the facts of these sessions, then by kind, the ratio and the time."""
     there = Counter(fact.kind for session in chosen for fact in session.facts)
-    ours = _ours(chosen)
-    hermes = _kept(chosen, theirs["summaries"], theirs["ms"])
-    cut_by, cut = max(_cuts(chosen).items(), key=lambda item: item[1].kinds.total())
-    yield Row(
+    ours = _summarize_sessions(chosen)
+    hermes = _measure_kept(chosen, theirs["summaries"], theirs["ms"])
+    cut_by, cut = max(_measure_random_cuts(chosen).items(), key=lambda item: item[1].kinds.total())
+    yield BenchRow(
         what=f"facts kept of {there.total():,}",
         home=name,
-        ours=_percent(ours.share(there)),
-        theirs=_percent(hermes.share(there)),
+        ours=_format_percent(ours.compute_share(there)),
+        theirs=_format_percent(hermes.compute_share(there)),
         better=None,
-        target=f">= {KEPT:.0%}",
-        reached=ours.share(there) >= KEPT,
-        note=f"plain truncation {_percent(cut.share(there))} (keeps {cut_by}); "
+        target=f">= {MIN_KEPT_SHARE:.0%}",
+        reached=ours.compute_share(there) >= MIN_KEPT_SHARE,
+        note=f"plain truncation {_format_percent(cut.compute_share(there))} (keeps {cut_by}); "
         f"{len(chosen)} sessions",
     )
-    for kind in KINDS:
-        yield _kind_row(name, kind, there, (ours, hermes, cut))
-    yield _ratio_row(name, ours, hermes)
-    yield Row(
+    for kind in FACT_KINDS:
+        yield _make_kind_row(name, kind, there, (ours, hermes, cut))
+    yield _make_ratio_row(name, ours, hermes)
+    yield BenchRow(
         what="summarise a session",
         home=name,
         ours=f"{ours.ms:,.1f} ms",
@@ -75,45 +77,45 @@ def rows(name: str, chosen: Sequence[Session], theirs: Answer) -> Iterator[Row]:
         better=hermes.ms / ours.ms,
         target="",
         reached=None,
-        note=f"of {statistics.median(size(session.zone) for session in chosen):,.0f} characters",
+        note=f"of {statistics.median(count_characters(session.zone) for session in chosen):,.0f} characters",
     )
 
 
-def plan_row(home: Path, chosen: Sequence[Session], count: int) -> Row:
+def measure_plan(home: Path, chosen: Sequence[WorkingSession], count: int) -> BenchRow:
     """Return the row of planning one conversation of so many messages: read, chosen, recorded."""
-    messages = long_conversation(chosen, count)
+    messages = repeat_sessions(chosen, count)
     folder = StateFolder(home / "state.db", root=home.with_name(f"{home.name}-state"))
     with SessionDB(home / "state.db") as db, Ledger(folder) as ledger:
-        for start in range(0, len(messages), _AT_ONCE):
-            page = messages[start : start + _AT_ONCE]
+        for start in range(0, len(messages), _BATCH_ROWS):
+            page = messages[start : start + _BATCH_ROWS]
             db.append_messages("long", page, create={"source": "cli"})
         began = time.perf_counter()
         brief = Compressor(db, ledger).plan("long").brief
         taken = time.perf_counter() - began
-    return Row(
+    return BenchRow(
         what=f"plan {count:,} messages",
         home="own",
         ours=f"{taken:.2f} s",
         theirs="",
         better=None,
-        target=f"< {PLAN_S:g} s",
-        reached=taken < PLAN_S,
+        target=f"< {MAX_PLAN_S:g} s",
+        reached=taken < MAX_PLAN_S,
         note=f"{brief.messages:,} of them to compress, {brief.tokens:,} tokens",
     )
 
 
-def long_conversation(chosen: Sequence[Session], count: int) -> list[Message]:
+def repeat_sessions(chosen: Sequence[WorkingSession], count: int) -> list[TalkMessage]:
     """Return the sessions one after the other, again and again, each call with an id of its own."""
     messages = chosen[0].messages[:1]
     for round_ in range(count):
         for session in chosen:
-            messages += (_renamed(message, round_) for message in session.messages[1:])
+            messages += (_rename_calls(message, round_) for message in session.messages[1:])
             if len(messages) >= count:
                 return messages[:count]
     return messages
 
 
-def _renamed(message: Message, round_: int) -> Message:
+def _rename_calls(message: TalkMessage, round_: int) -> TalkMessage:
     changed: dict[str, Any] = {}
     if "tool_call_id" in message:
         changed["tool_call_id"] = f"{message['tool_call_id']}_{round_}"
@@ -123,38 +125,40 @@ def _renamed(message: Message, round_: int) -> Message:
     return message | changed
 
 
-def _ours(chosen: Sequence[Session]) -> Kept:
+def _summarize_sessions(chosen: Sequence[WorkingSession]) -> RetentionResult:
     summaries, taken = [], []
     for session in chosen:
-        found = ranges.choose_range(session.messages, LIMITS)
-        if _span(found) != (session.start, session.end):
+        found = ranges.choose_range(session.messages, COMPRESSION_LIMITS)
+        if _make_span(found) != (session.start, session.end):
             raise RuntimeError(f"session {session.number} is not compressed where its facts lie")
         began = time.perf_counter()
         summaries.append(summarize.summarize(session.zone, session.budget))
         taken.append((time.perf_counter() - began) * 1000)
-    return _kept(chosen, summaries, statistics.median(taken))
+    return _measure_kept(chosen, summaries, statistics.median(taken))
 
 
-def _span(found: ranges.Range | ranges.Refused) -> tuple[int, int] | None:
-    return (found.start, found.end) if isinstance(found, ranges.Range) else None
+def _make_span(found: ranges.MessageRange | ranges.Refusal) -> tuple[int, int] | None:
+    return (found.start, found.end) if isinstance(found, ranges.MessageRange) else None
 
 
-def _cuts(chosen: Sequence[Session]) -> dict[str, Kept]:
+def _measure_random_cuts(chosen: Sequence[WorkingSession]) -> dict[str, RetentionResult]:
     found: dict[str, list[str]] = {"the beginning": [], "the end": [], "both ends": []}
     for session in chosen:
-        text, room = transcript(session.zone), session.budget
+        text, room = render_transcript(session.zone), session.budget
         found["the beginning"].append(text[:room])
         found["the end"].append(text[-room:])
         found["both ends"].append(text[: room // 2] + text[-(room - room // 2) :])
-    return {name: _kept(chosen, summaries, 0.0) for name, summaries in found.items()}
+    return {name: _measure_kept(chosen, summaries, 0.0) for name, summaries in found.items()}
 
 
-def transcript(messages: Sequence[Message]) -> str:
+def render_transcript(messages: Sequence[TalkMessage]) -> str:
     """Return all that was said, called and answered as one text."""
-    return "\n".join(text for message in messages for text in texts(message))
+    return "\n".join(text for message in messages for text in list_texts(message))
 
 
-def _kept(chosen: Sequence[Session], summaries: Sequence[str], ms: float) -> Kept:
+def _measure_kept(
+    chosen: Sequence[WorkingSession], summaries: Sequence[str], ms: float
+) -> RetentionResult:
     kinds = Counter(
         fact.kind
         for session, summary in zip(chosen, summaries, strict=True)
@@ -162,15 +166,20 @@ def _kept(chosen: Sequence[Session], summaries: Sequence[str], ms: float) -> Kep
         if fact.text in summary
     )
     ratios = [
-        size(session.zone) / max(1, len(summary))
+        count_characters(session.zone) / max(1, len(summary))
         for session, summary in zip(chosen, summaries, strict=True)
     ]
-    return Kept(kinds, min(ratios), ms)
+    return RetentionResult(kinds, min(ratios), ms)
 
 
-def _kind_row(name: str, kind: str, there: Counter[str], kept: tuple[Kept, Kept, Kept]) -> Row:
-    ours, hermes, cut = (_percent(each.share(there, kind)) for each in kept)
-    return Row(
+def _make_kind_row(
+    name: str,
+    kind: str,
+    there: Counter[str],
+    kept: tuple[RetentionResult, RetentionResult, RetentionResult],
+) -> BenchRow:
+    ours, hermes, cut = (_format_percent(each.compute_share(there, kind)) for each in kept)
+    return BenchRow(
         what=f"  {kind}, of {there[kind]:,}",
         home=name,
         ours=ours,
@@ -182,18 +191,18 @@ def _kind_row(name: str, kind: str, there: Counter[str], kept: tuple[Kept, Kept,
     )
 
 
-def _ratio_row(name: str, ours: Kept, hermes: Kept) -> Row:
-    return Row(
+def _make_ratio_row(name: str, ours: RetentionResult, hermes: RetentionResult) -> BenchRow:
+    return BenchRow(
         what="characters before by after, least",
         home=name,
         ours=f"{ours.ratio:.2f}",
         theirs=f"{hermes.ratio:.2f}",
         better=None,
-        target=f">= {RATIO}",
-        reached=ours.ratio >= RATIO,
+        target=f">= {SUMMARY_RATIO}",
+        reached=ours.ratio >= SUMMARY_RATIO,
         note="plain truncation has the same room as ours",
     )
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{share * 100:.1f} %"

@@ -11,45 +11,50 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.bench.serve import EMPTY_CALL, StdioServer, ToolCall
+
 from tests.bench import serving
-from tests.bench.rows import Answer, Row
-from tests.bench.serving import NOTHING, Call, Server
+from tests.bench.rows import Answer, BenchRow
 
 START, MEMORY = 1.10, 1.3
 TOKENS, CHARACTERS = 3000, 20_000
-_CHARACTERS_A_TOKEN = 4
+_CHARACTERS_PER_TOKEN = 4
 
 
-def start_rows(home: Path, *, quick: bool) -> Iterator[Row]:
+def measure_start(home: Path, *, quick: bool) -> Iterator[BenchRow]:
     """Yield how long it takes to the first answer, and what is used after the first call."""
-    programs = {"ours": serving.ours, "bare": serving.bare, "hermes": serving.hermes}
+    programs = {
+        "ours": serving.make_own_program,
+        "bare": serving.make_bare_program,
+        "hermes": serving.make_hermes_program,
+    }
     began: dict[str, list[Answer]] = {who: [] for who in programs}
     for turn in range(2 if quick else 15):
         order = list(programs)
         for who in order[turn % 3 :] + order[: turn % 3]:
-            began[who].append(_begin(programs[who](home), _FIRST[who]))
-    usual = medians(began)
-    yield by_bare("start to the first answer", "ms", START, usual)
-    yield by_bare("start to the first call answered", "called", None, usual)
-    yield by_bare("memory after the first call", "mb", MEMORY, usual)
+            began[who].append(_measure_start(programs[who](home), _FIRST_CALLS[who]))
+    usual = compute_medians(began)
+    yield make_bare_comparison_row("start to the first answer", "ms", START, usual)
+    yield make_bare_comparison_row("start to the first call answered", "called", None, usual)
+    yield make_bare_comparison_row("memory after the first call", "mb", MEMORY, usual)
 
 
-_FIRST = {
-    "ours": Call("sessions_list", {}),
-    "bare": NOTHING,
-    "hermes": Call("conversations_list", {"limit": 20}),
+_FIRST_CALLS = {
+    "ours": ToolCall("sessions_list", {}),
+    "bare": EMPTY_CALL,
+    "hermes": ToolCall("conversations_list", {"limit": 20}),
 }
 
 
-def _begin(program: serving.Program, first: Call) -> Answer:
+def _measure_start(program: serving.ServerProgram, first: ToolCall) -> Answer:
     began = time.perf_counter()
-    with Server(program) as server:
-        server.call(first)
+    with StdioServer(program) as server:
+        server.call_tool(first)
         called = (time.perf_counter() - began) * 1000
-        return {"ms": server.answered_ms, "called": called, "mb": server.resident_mb()}
+        return {"ms": server.answered_ms, "called": called, "mb": server.measure_resident_mb()}
 
 
-def medians(began: dict[str, list[Answer]]) -> dict[str, Answer]:
+def compute_medians(began: dict[str, list[Answer]]) -> dict[str, Answer]:
     """Return of each server the usual of what was measured at each of its starts."""
     return {
         who: {name: statistics.median(each[name] for each in turns) for name in turns[0]}
@@ -57,13 +62,15 @@ def medians(began: dict[str, list[Answer]]) -> dict[str, Answer]:
     }
 
 
-def by_bare(what: str, name: str, most: float | None, usual: dict[str, Answer]) -> Row:
+def make_bare_comparison_row(
+    what: str, name: str, most: float | None, usual: dict[str, Answer]
+) -> BenchRow:
     """Return the row of one measure, judged by that of the bare server."""
     unit = "MB" if name == "mb" else "ms"
     mine, bare = (usual[who][name] for who in ("ours", "bare"))
     peers = usual["hermes"][name] if "hermes" in usual else None
     by = mine / bare
-    return Row(
+    return BenchRow(
         what=what,
         home="even hermes",
         ours=f"{mine:.0f} {unit}",
@@ -75,28 +82,30 @@ def by_bare(what: str, name: str, most: float | None, usual: dict[str, Answer]) 
     )
 
 
-def list_rows(home: Path) -> Iterator[Row]:
+def measure_tool_list(home: Path) -> Iterator[BenchRow]:
     """Yield how long the list of tools is, as a model reads it and as a client does."""
-    with Server(serving.ours(home)) as server:
-        ours = server.ask("tools/list")["tools"]
-    with Server(serving.hermes(home)) as server:
-        theirs = server.ask("tools/list")["tools"]
+    with StdioServer(serving.make_own_program(home)) as server:
+        ours = server.send_request("tools/list")["tools"]
+    with StdioServer(serving.make_hermes_program(home)) as server:
+        theirs = server.send_request("tools/list")["tools"]
     keys = ("name", "description", "inputSchema")
-    tokens = [_length(tools, keys) // _CHARACTERS_A_TOKEN for tools in (ours, theirs)]
-    whole = [_length(tools, (*keys, "outputSchema")) for tools in (ours, theirs)]
+    tokens = [_measure_length(tools, keys) // _CHARACTERS_PER_TOKEN for tools in (ours, theirs)]
+    whole = [_measure_length(tools, (*keys, "outputSchema")) for tools in (ours, theirs)]
     counts = f"{len(ours)} tools, of the peer {len(theirs)}"
-    yield _length_row("list of tools, tokens", tokens, TOKENS, f"{counts}; 4 characters a token")
-    yield _length_row("with output schemas, characters", whole, CHARACTERS, counts)
+    yield _make_length_row(
+        "list of tools, tokens", tokens, TOKENS, f"{counts}; 4 characters a token"
+    )
+    yield _make_length_row("with output schemas, characters", whole, CHARACTERS, counts)
 
 
-def _length(tools: list[Answer], keys: tuple[str, ...]) -> int:
+def _measure_length(tools: list[Answer], keys: tuple[str, ...]) -> int:
     listed = [{key: tool[key] for key in keys if key in tool} for tool in tools]
     return len(json.dumps(listed, separators=(",", ":"), ensure_ascii=False))
 
 
-def _length_row(what: str, lengths: list[int], most: int, note: str) -> Row:
+def _make_length_row(what: str, lengths: list[int], most: int, note: str) -> BenchRow:
     mine, peers = lengths
-    return Row(
+    return BenchRow(
         what=what,
         home="",
         ours=f"{mine:,}",

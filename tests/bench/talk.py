@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.bench.formats import Filler
+from tests.bench.formats import TemplateFiller
 
-Message = dict[str, Any]
+TalkMessage = dict[str, Any]
 
 _TOOLS = {
     "listing": 2,
@@ -38,7 +38,7 @@ _ENDS = tuple(".?!。\uff1f\uff01")
 
 
 @dataclass(frozen=True)
-class Call:
+class AgentCall:
     """A call of a tool and its answer; who reads a file again gets the same lines."""
 
     tool: str
@@ -47,99 +47,102 @@ class Call:
     frame: list[str]
     lines: list[str]
 
-    def answer(self) -> str:
+    def render_answer(self) -> str:
         """Return the whole answer."""
         first, last = self.frame[:1], self.frame[1:]
         return "\n".join((*first, *self.lines, *last))
 
 
 @dataclass(frozen=True)
-class Turn:
+class TalkTurn:
     """What one side says, and what the agent calls at once."""
 
     role: str
     sentences: list[str]
-    calls: list[Call] = field(default_factory=list)
+    calls: list[AgentCall] = field(default_factory=list)
 
 
-class Talk:
+class TalkWriter:
     """Talks in one language of one project."""
 
-    def __init__(self, filler: Filler, language: str) -> None:
+    def __init__(self, filler: TemplateFiller, language: str) -> None:
         self.filler = filler
         self.language = language
-        self.lengths = _lengths(filler)
+        self.lengths = _parse_lengths(filler)
         self._random = filler.random
-        self._reads: list[Call] = []
+        self._reads: list[AgentCall] = []
 
-    def opening(self) -> list[Turn]:
+    def write_opening(self) -> list[TalkTurn]:
         """Return the system prompt, a question and an answer."""
-        return [Turn("system", ["You work in a repository."]), *self._exchange("user")]
+        return [TalkTurn("system", ["You work in a repository."]), *self._write_exchange("user")]
 
-    def long(self, least: int) -> list[Turn]:
+    def write_long_talk(self, least: int) -> list[TalkTurn]:
         """Return episodes of at least so many characters."""
-        turns: list[Turn] = []
-        while size(list(messages(turns))) < least:
-            turns += self._episode(self._random.choice(_STEPS), None)
+        turns: list[TalkTurn] = []
+        while count_characters(list(build_messages(turns))) < least:
+            turns += self._write_episode(self._random.choice(_STEPS), None)
             if self._random.random() < _CHATS:
-                turns += self._exchange("chat")
+                turns += self._write_exchange("chat")
         return turns
 
-    def short(self, steps: Sequence[int]) -> list[Turn]:
+    def write_short_episodes(self, steps: Sequence[int]) -> list[TalkTurn]:
         """Return an episode of each of these numbers of steps, with one call in each step."""
         self._reads = []
-        return [turn for count in steps for turn in self._episode(count, 1)]
+        return [turn for count in steps for turn in self._write_episode(count, 1)]
 
-    def step(self, tool: str, output: str, arguments: str) -> Turn:
+    def write_step(self, tool: str, output: str, arguments: str) -> TalkTurn:
         """Return a step of the agent with this call."""
-        call = self._answered(tool, arguments, output)
-        return Turn("assistant", self._several("assistant", 0, 1), [call])
+        call = self._make_answered_call(tool, arguments, output)
+        return TalkTurn("assistant", self._draw_several("assistant", 0, 1), [call])
 
-    def _exchange(self, asks: str) -> list[Turn]:
-        return [Turn("user", [self._say(asks)]), Turn("assistant", [self._say("assistant")])]
+    def _write_exchange(self, asks: str) -> list[TalkTurn]:
+        return [
+            TalkTurn("user", [self._make_turn(asks)]),
+            TalkTurn("assistant", [self._make_turn("assistant")]),
+        ]
 
-    def _episode(self, steps: int, calls: int | None) -> list[Turn]:
-        asked = Turn("user", self._several("user", 1, 3))
+    def _write_episode(self, steps: int, calls: int | None) -> list[TalkTurn]:
+        asked = TalkTurn("user", self._draw_several("user", 1, 3))
         if self._random.random() < _PASTES:
-            pasted = self._lines(self.filler.line("paste"))[:12]
+            pasted = self._draw_lines(self.filler.fill_line("paste"))[:12]
             asked.sentences.append("\n".join(("```", *pasted, "```")))
-        done = Turn("assistant", self._several("assistant", 1, 4))
-        return [asked, *(self._step(calls) for _ in range(steps)), done]
+        done = TalkTurn("assistant", self._draw_several("assistant", 1, 4))
+        return [asked, *(self._write_agent_step(calls) for _ in range(steps)), done]
 
-    def _step(self, calls: int | None) -> Turn:
-        said = self._several("assistant", 0, 2)
+    def _write_agent_step(self, calls: int | None) -> TalkTurn:
+        said = self._draw_several("assistant", 0, 2)
         count = calls or self._random.choice(_CALLS)
-        return Turn("assistant", said, [self._call() for _ in range(count)])
+        return TalkTurn("assistant", said, [self._make_call() for _ in range(count)])
 
-    def _several(self, section: str, least: int, most: int) -> list[str]:
-        return [self._say(section) for _ in range(self._random.randint(least, most))]
+    def _draw_several(self, section: str, least: int, most: int) -> list[str]:
+        return [self._make_turn(section) for _ in range(self._random.randint(least, most))]
 
-    def _say(self, section: str) -> str:
-        return self.filler.line(section + self.language)
+    def _make_turn(self, section: str) -> str:
+        return self.filler.fill_line(section + self.language)
 
-    def _call(self) -> Call:
+    def _make_call(self) -> AgentCall:
         output = self._random.choices(list(_TOOLS), weights=list(_TOOLS.values()))[0]
         if output == "code" and self._reads and self._random.random() < _READS_AGAIN:
             return self._random.choice(self._reads)
-        tool, arguments = self.filler.line(f"call {output}").split(" ", 1)
-        call = self._answered(tool, arguments, output)
+        tool, arguments = self.filler.fill_line(f"call {output}").split(" ", 1)
+        call = self._make_answered_call(tool, arguments, output)
         if output == "code":
             self._reads.append(call)
         return call
 
-    def _answered(self, tool: str, arguments: str, output: str) -> Call:
+    def _make_answered_call(self, tool: str, arguments: str, output: str) -> AgentCall:
         frame = self.filler.sections.get(f"frame {output}", [])
-        return Call(tool, _json(arguments), output, frame, self._lines(output))
+        return AgentCall(tool, _encode_json(arguments), output, frame, self._draw_lines(output))
 
-    def _lines(self, output: str) -> list[str]:
+    def _draw_lines(self, output: str) -> list[str]:
         count = self._random.randint(*self.lengths[output])
-        return [self.filler.line(f"output {output}", number + 1) for number in range(count)]
+        return [self.filler.fill_line(f"output {output}", number + 1) for number in range(count)]
 
 
-def messages(turns: Sequence[Turn]) -> Iterator[Message]:
+def build_messages(turns: Sequence[TalkTurn]) -> Iterator[TalkMessage]:
     """Yield the messages of the turns; the calls have no ids yet."""
     for turn in turns:
-        said: Message = {"role": turn.role, "content": _join(turn.sentences)}
+        said: TalkMessage = {"role": turn.role, "content": _join_sentences(turn.sentences)}
         if turn.calls:
             said["tool_calls"] = [
                 {"type": "function", "function": {"name": call.tool, "arguments": call.arguments}}
@@ -147,15 +150,15 @@ def messages(turns: Sequence[Turn]) -> Iterator[Message]:
             ]
         yield said
         for call in turn.calls:
-            yield {"role": "tool", "content": call.answer(), "tool_name": call.tool}
+            yield {"role": "tool", "content": call.render_answer(), "tool_name": call.tool}
 
 
-def size(some: Sequence[Message]) -> int:
+def count_characters(some: Sequence[TalkMessage]) -> int:
     """Return the characters of what was said, called and answered."""
-    return sum(len(text) for message in some for text in texts(message))
+    return sum(len(text) for message in some for text in list_texts(message))
 
 
-def texts(message: Message) -> Iterator[str]:
+def list_texts(message: TalkMessage) -> Iterator[str]:
     """Yield the texts of a message: its content, then the names and arguments of its calls."""
     yield message["content"]
     for call in message.get("tool_calls") or ():
@@ -163,7 +166,7 @@ def texts(message: Message) -> Iterator[str]:
         yield call["function"]["arguments"]
 
 
-def _join(sentences: Sequence[str]) -> str:
+def _join_sentences(sentences: Sequence[str]) -> str:
     """Put sentences on one line, but what is unfinished or a block on lines of its own."""
     text = ""
     for sentence in sentences:
@@ -173,7 +176,7 @@ def _join(sentences: Sequence[str]) -> str:
     return text
 
 
-def _lengths(filler: Filler) -> dict[str, tuple[int, int]]:
+def _parse_lengths(filler: TemplateFiller) -> dict[str, tuple[int, int]]:
     """Return how many lines each output has, and call its section by its name alone."""
     found = {}
     for section in [name for name in filler.sections if name.startswith("output ")]:
@@ -184,5 +187,5 @@ def _lengths(filler: Filler) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _json(arguments: str) -> str:
+def _encode_json(arguments: str) -> str:
     return json.dumps(json.loads(arguments, strict=False), ensure_ascii=False)

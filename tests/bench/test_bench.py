@@ -10,21 +10,21 @@ import pytest
 from tests.bench import shapes
 from tests.peers import ROOT
 
-QUICK = shapes.SHAPES[True]
+QUICK = shapes.HOME_SHAPES[True]
 
 
 @pytest.mark.parametrize("shape", QUICK, ids=lambda shape: shape.name)
 def test_the_same_seed_gives_the_same_home(shape):
-    first, second = (list(shapes.Home(shape).sessions()) for _ in range(2))
+    first, second = (list(shapes.HomeWriter(shape).list_sessions()) for _ in range(2))
     assert first == second
 
 
 @pytest.mark.parametrize("shape", QUICK, ids=lambda shape: shape.name)
 def test_what_is_planted_stands_in_its_session_and_in_no_other(shape):
-    home = shapes.Home(shape)
+    home = shapes.HomeWriter(shape)
     texts = {
         session.row["id"]: "\n".join(message["content"] for message in session.messages)
-        for session in home.sessions()
+        for session in home.list_sessions()
     }
     planted = home.plants.tokens + home.plants.cjk
     assert len(planted) == 40
@@ -33,13 +33,13 @@ def test_what_is_planted_stands_in_its_session_and_in_no_other(shape):
 
 
 def test_the_newest_session_of_the_skewed_home_is_the_longest():
-    home = shapes.Home(QUICK[1])
+    home = shapes.HomeWriter(QUICK[1])
     last = {
         session.row["id"]: max(message["timestamp"] for message in session.messages)
-        for session in home.sessions()
+        for session in home.list_sessions()
         if session.messages
     }
-    assert max(last, key=last.__getitem__) == shapes.session_id(home.longest)
+    assert max(last, key=last.__getitem__) == shapes.make_session_id(home.longest)
 
 
 @pytest.mark.slow

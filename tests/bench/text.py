@@ -13,126 +13,143 @@ from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 
-HALF = "gateway"
+HALF_WORD = "gateway"
 """A word that the text leaves out, so that it can be planted in half of all messages."""
 
-COMMON = Path(__file__).with_name("words.txt").read_text(encoding="utf-8").split()
+COMMON_WORDS = Path(__file__).with_name("words.txt").read_text(encoding="utf-8").split()
 
-_STARTS = (*"bcdfghjklmnprstvwz", "br", "cl", "dr", "fl", "gr", "pl", "pr", "qu", "sk", "sl", "st")
+_SYLLABLE_STARTS = (
+    *"bcdfghjklmnprstvwz",
+    "br",
+    "cl",
+    "dr",
+    "fl",
+    "gr",
+    "pl",
+    "pr",
+    "qu",
+    "sk",
+    "sl",
+    "st",
+)
 _VOWELS = ("a", "e", "i", "o", "u", "ai", "ea", "ou")
-_ENDS = ("", "", "n", "r", "s", "t", "l", "nd", "rk", "m", "x")
-_FOLDERS = ("src", "app", "core", "api", "jobs", "web", "tests", "docs", "scripts", "models")
-_SUFFIXES = ("py", "ts", "go", "rs", "sql", "md", "json", "yaml", "toml", "sh")
-_CJK = (
+_SYLLABLE_ENDS = ("", "", "n", "r", "s", "t", "l", "nd", "rk", "m", "x")
+_FOLDER_NAMES = ("src", "app", "core", "api", "jobs", "web", "tests", "docs", "scripts", "models")
+_FILE_SUFFIXES = ("py", "ts", "go", "rs", "sql", "md", "json", "yaml", "toml", "sh")
+_CJK_TEXT = (
     "我们今天讨论数据库的迁移计划首先需要备份然后检查索引最后验证结果如果失败就回滚到之前的版本"
     "会議の議事録を確認して修正しました次の手順を教えてください設定ファイルを更新する必要がある"
 )
 
 VOCABULARY_SIZE = 20_000
 _FIRST_TOPIC, _TOPIC_STEP = 250, 3
-_CHUNK = 50_000
+_CHUNK_SIZE = 50_000
 
 
-class Writer:
+class TextWriter:
     """Writes messages, one after the other, from one seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.vocabulary = self._invent()
+        self.vocabulary = self._invent_word()
         weights = [1 / (rank + 2.7) for rank in range(len(self.vocabulary))]
         self._weights = list(accumulate(weights))
-        self._words = self._stream()
+        self._words = self._draw_words()
 
-    def message(self, role: str, mean: int = 470) -> str:
+    def write_message(self, role: str, mean: int = 470) -> str:
         """Return one message; its length varies around `mean` characters as real ones do."""
         length = min(max(int(self.random.lognormvariate(0, 0.75) * mean * 0.7), 20), mean * 8)
         kind = self.random.random()
         if role == "tool":
-            return self._tool_output(length)
+            return self._write_tool_output(length)
         if kind < 0.03:
-            return self._cjk(length // 3)
+            return self._write_cjk(length // 3)
         if role == "assistant" and kind < 0.35:
-            return self._with_code(length)
-        return self.prose(length)
+            return self._add_code(length)
+        return self.write_prose(length)
 
-    def prose(self, length: int) -> str:
+    def write_prose(self, length: int) -> str:
         """Return sentences."""
         parts: list[str] = []
         size = 0
         while size < length:
-            sentence = self.sentence()
+            sentence = self.write_sentence()
             parts.append(sentence)
             size += len(sentence) + 1
         return " ".join(parts)
 
-    def sentence(self) -> str:
+    def write_sentence(self) -> str:
         """Return one sentence of 4 to 18 words."""
         words = [next(self._words) for _ in range(self.random.randint(4, 18))]
         return " ".join(words).capitalize() + self.random.choice((".", ".", ".", "?", ":"))
 
-    def path(self) -> str:
+    def make_path(self) -> str:
         """Return the path of a source file."""
-        folders = "/".join(self.random.sample(_FOLDERS, self.random.randint(1, 3)))
-        return f"{folders}/{self._identifier()}.{self.random.choice(_SUFFIXES)}"
+        folders = "/".join(self.random.sample(_FOLDER_NAMES, self.random.randint(1, 3)))
+        return f"{folders}/{self._make_identifier()}.{self.random.choice(_FILE_SUFFIXES)}"
 
-    def hex(self, digits: int) -> str:
+    def make_hex_id(self, digits: int) -> str:
         """Return a hexadecimal id."""
         return f"{self.random.getrandbits(digits * 4):0{digits}x}"
 
-    def _identifier(self) -> str:
+    def _make_identifier(self) -> str:
         return f"{next(self._words)}_{next(self._words)}"
 
-    def _with_code(self, length: int) -> str:
+    def _add_code(self, length: int) -> str:
         code = [
-            f"    {self._identifier()} = {self._identifier()}({next(self._words)})"
+            f"    {self._make_identifier()} = {self._make_identifier()}({next(self._words)})"
             for _ in range(max(1, length // 140))
         ]
-        fenced = "\n".join(("```python", f"def {self._identifier()}():", *code, "```"))
-        return f"{self.prose(max(20, length - len(fenced)))}\n{fenced}"
+        fenced = "\n".join(("```python", f"def {self._make_identifier()}():", *code, "```"))
+        return f"{self.write_prose(max(20, length - len(fenced)))}\n{fenced}"
 
-    def _tool_output(self, length: int) -> str:
+    def _write_tool_output(self, length: int) -> str:
         lines: list[str] = []
         size = 0
         while size < length:
-            line = self._tool_line()
+            line = self._write_tool_line()
             lines.append(line)
             size += len(line) + 1
         return "\n".join(lines)
 
-    def _tool_line(self) -> str:
+    def _write_tool_line(self) -> str:
         kind = self.random.random()
         if kind < 0.4:
-            return f"{self.path()}:{self.random.randint(1, 900)}: {self.sentence()}"
+            return f"{self.make_path()}:{self.random.randint(1, 900)}: {self.write_sentence()}"
         if kind < 0.6:
-            return f"[{self.random.randint(0, 86399)}] {next(self._words)} id={self.hex(8)} ok"
+            return (
+                f"[{self.random.randint(0, 86399)}] {next(self._words)} id={self.make_hex_id(8)} ok"
+            )
         if kind < 0.7:
             pair = (next(self._words), self.random.randint(0, 99999))
-            return f'{{"{pair[0]}": {pair[1]}, "path": "{self.path()}"}}'
-        return self.sentence()
+            return f'{{"{pair[0]}": {pair[1]}, "path": "{self.make_path()}"}}'
+        return self.write_sentence()
 
-    def _cjk(self, length: int) -> str:
-        start = self.random.randrange(len(_CJK))
-        return ((_CJK + "。") * (length // len(_CJK) + 2))[start : start + max(8, length)]
+    def _write_cjk(self, length: int) -> str:
+        start = self.random.randrange(len(_CJK_TEXT))
+        return ((_CJK_TEXT + "。") * (length // len(_CJK_TEXT) + 2))[start : start + max(8, length)]
 
-    def _stream(self) -> Iterator[str]:
+    def _draw_words(self) -> Iterator[str]:
         while True:
-            yield from self.random.choices(self.vocabulary, cum_weights=self._weights, k=_CHUNK)
+            yield from self.random.choices(
+                self.vocabulary, cum_weights=self._weights, k=_CHUNK_SIZE
+            )
 
-    def _invent(self) -> list[str]:
-        words = dict.fromkeys(COMMON)
+    def _invent_word(self) -> list[str]:
+        words = dict.fromkeys(COMMON_WORDS)
         while len(words) < VOCABULARY_SIZE:
             parts = (
-                self.random.choice(_STARTS) + self.random.choice(_VOWELS)
+                self.random.choice(_SYLLABLE_STARTS) + self.random.choice(_VOWELS)
                 for _ in range(self.random.randint(1, 3))
             )
-            words["".join(parts) + self.random.choice(_ENDS)] = None
+            words["".join(parts) + self.random.choice(_SYLLABLE_ENDS)] = None
         vocabulary = list(words)
-        for number, topic in enumerate(sorted(_topics() - words.keys())):
+        for number, topic in enumerate(sorted(_list_topics() - words.keys())):
             vocabulary.insert(_FIRST_TOPIC + number * _TOPIC_STEP, topic)
         return vocabulary
 
 
-def _topics() -> set[str]:
+def _list_topics() -> set[str]:
     """Return what the planted questions are about: people talk of it elsewhere, too."""
     asked = Path(__file__).with_name("questions.txt").read_text(encoding="utf-8")
-    return set(re.findall(r"[a-z]{3,}", asked.lower())) - {HALF}
+    return set(re.findall(r"[a-z]{3,}", asked.lower())) - {HALF_WORD}

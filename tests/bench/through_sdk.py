@@ -10,27 +10,32 @@ from typing import Any
 import anyio
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from tests.bench.serve import EMPTY_CALL, ServerProgram, ToolCall
 
-from tests.bench.serving import NOTHING, Call, Program
-
-Calls = Mapping[str, tuple[Any, Sequence[Call]]]
+CallsByName = Mapping[str, tuple[Any, Sequence[ToolCall]]]
 
 
-def times(program: Program, bare: Program, calls: Calls, runs: int) -> dict[str, float]:
+def measure_call_times(
+    program: ServerProgram, bare: ServerProgram, calls: CallsByName, runs: int
+) -> dict[str, float]:
     """Return the median milliseconds of each, without what a call of nothing takes."""
-    (floor,) = anyio.run(_medians, bare, {"": (None, [NOTHING])}, runs).values()
-    found = anyio.run(_medians, program, calls, runs)
+    (floor,) = anyio.run(_measure_medians, bare, {"": (None, [EMPTY_CALL])}, runs).values()
+    found = anyio.run(_measure_medians, program, calls, runs)
     return {name: max(0.0, taken - floor) for name, taken in found.items()}
 
 
-async def _medians(program: Program, calls: Calls, runs: int) -> dict[str, float]:
+async def _measure_medians(
+    program: ServerProgram, calls: CallsByName, runs: int
+) -> dict[str, float]:
     first, *rest = program.command
     asked = StdioServerParameters(command=first, args=rest, env=program.env)
     async with Client(stdio_client(asked), cache=None) as client:
-        return {name: await _median(client, each, runs) for name, (_, each) in calls.items()}
+        return {
+            name: await _measure_median(client, each, runs) for name, (_, each) in calls.items()
+        }
 
 
-async def _median(client: Client, calls: Sequence[Call], runs: int) -> float:
+async def _measure_median(client: Client, calls: Sequence[ToolCall], runs: int) -> float:
     taken = []
     for number in range(runs + 1):
         call = calls[number % len(calls)]

@@ -12,24 +12,25 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.bench.serve import EMPTY_CALL, StdioServer, ToolCall
+
 from session_core import SessionDB, _sqlite3
-from session_core.state.sqlite.connection import file_uri
+from session_core.state.sqlite.connection import make_file_uri
 from tests.bench import listening, rows, serving, starting, through_sdk
-from tests.bench.build import Built
-from tests.bench.hearing import heard_row
-from tests.bench.rows import Answer, Row
-from tests.bench.serving import NOTHING, Call, Server
+from tests.bench.build import BuiltHome
+from tests.bench.hearing import measure_event_delay
+from tests.bench.rows import Answer, BenchRow
 
-_PAGE = 50
+_PAGE_SIZE = 50
 _WARM_UP = 3
-_LEAST_RUNS = 5
+_MIN_RUNS = 5
 
-_CHATS = """
+_CHATS_SQL = """
 UPDATE sessions SET session_key = 'agent:main:' || source || ':dm:' || rowid,
     chat_id = CAST(rowid AS TEXT), chat_type = 'dm', display_name = 'Person ' || rowid
 WHERE source IN ('telegram', 'discord', 'slack') AND ended_at IS NULL
 """
-_READ_ONES = """
+_READ_SESSIONS_SQL = """
 UPDATE sessions SET source = 'telegram', ended_at = NULL, end_reason = NULL,
     session_key = 'agent:main:telegram:dm:' || id,
     chat_id = id, chat_type = 'dm', display_name = 'Person ' || id
@@ -37,32 +38,32 @@ WHERE id IN (?, ?)
 """
 
 
-def rows_of(folder: Path, built: Built, *, quick: bool) -> Iterator[Row]:
+def measure_wire_rows(folder: Path, built: BuiltHome, *, quick: bool) -> Iterator[BenchRow]:
     """Yield the rows of one home, and before them those of every server on the first of all."""
     home = folder / "wire"
-    _copy(built, home)
+    _copy_home(built, home)
     if built.name == "even hermes":
-        yield from starting.start_rows(home, quick=quick)
-        yield from listening.start_rows(home, quick=quick)
-        yield from starting.list_rows(home)
-    yield from _call_rows(home, built, quick=quick)
-    yield heard_row(home, built, quick=quick)
+        yield from starting.measure_start(home, quick=quick)
+        yield from listening.measure_http_start(home, quick=quick)
+        yield from starting.measure_tool_list(home)
+    yield from _measure_calls(home, built, quick=quick)
+    yield measure_event_delay(home, built, quick=quick)
     shutil.rmtree(home)
 
 
-def _copy(built: Built, home: Path) -> None:
+def _copy_home(built: BuiltHome, home: Path) -> None:
     """Copy a home by SQLite, and give Hermes chats in it."""
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
-    source = _sqlite3.connect(file_uri(Path(built.db), "mode=ro"), busy_timeout_s=1)
-    target = _sqlite3.connect(file_uri(home / "state.db", "mode=rwc"), busy_timeout_s=1)
+    source = _sqlite3.connect(make_file_uri(Path(built.db), "mode=ro"), busy_timeout_s=1)
+    target = _sqlite3.connect(make_file_uri(home / "state.db", "mode=rwc"), busy_timeout_s=1)
     target.execute("PRAGMA synchronous=OFF")
     source.backup(target)
     source.close()
     target.execute("PRAGMA journal_mode=WAL").fetchall()
     if built.kind == "hermes":
-        target.execute(_CHATS)
-        target.execute(_READ_ONES, (built.ordinary[0], built.longest[0]))
+        target.execute(_CHATS_SQL)
+        target.execute(_READ_SESSIONS_SQL, (built.ordinary[0], built.longest[0]))
     target.close()
     # What was stored on a busy machine is indexed to its end by the first searches.
     with SessionDB(home / "state.db") as db:
@@ -70,77 +71,90 @@ def _copy(built: Built, home: Path) -> None:
             db.search(word)
 
 
-def _call_rows(home: Path, built: Built, *, quick: bool) -> Iterator[Row]:
+def _measure_calls(home: Path, built: BuiltHome, *, quick: bool) -> Iterator[BenchRow]:
     """Yield lists, pages and searches, without what a call of nothing takes."""
     seconds = 0.05 if quick else 1.5
-    calls = _our_calls(home, built)
-    ours = _timed(serving.ours(home), serving.bare(home), calls, seconds)
-    client = through_sdk.times(serving.ours(home), serving.bare(home), calls, 3 if quick else 30)
+    calls = _make_own_calls(home, built)
+    ours = _time_calls(
+        serving.make_own_program(home), serving.make_bare_program(home), calls, seconds
+    )
+    client = through_sdk.measure_call_times(
+        serving.make_own_program(home), serving.make_bare_program(home), calls, 3 if quick else 30
+    )
     theirs: dict[str, Answer] = {}
     if built.kind == "hermes":
-        peers = _their_calls(built)
-        theirs = _timed(serving.hermes(home), serving.bare(home), peers, seconds)
+        peers = _make_hermes_calls(built)
+        theirs = _time_calls(
+            serving.make_hermes_program(home), serving.make_bare_program(home), peers, seconds
+        )
     for name, (target, _) in calls.items():
         mine = ours[name] | {"client": client[name]}
-        yield _call_row(name, target, built, mine, theirs.get(name))
+        yield _make_call_row(name, target, built, mine, theirs.get(name))
 
 
-Calls = dict[str, tuple[float | None, list[Call]]]
+WireCalls = dict[str, tuple[float | None, list[ToolCall]]]
 """By what is said in the table: the most milliseconds, and calls that take turns."""
 
 
-def _our_calls(home: Path, built: Built) -> Calls:
-    calls: Calls = {"list newest 20": (rows.LIST_MS, [Call("sessions_list", {"limit": 20})])}
+def _make_own_calls(home: Path, built: BuiltHome) -> WireCalls:
+    calls: WireCalls = {
+        "list newest 20": (rows.LIST_MS, [ToolCall("sessions_list", {"limit": 20})])
+    }
     for session, count in dict([built.ordinary, built.longest]).items():
         most = rows.READ_MS if count <= 1000 else rows.READ_LONG_MS
-        last = min(1000, count // _PAGE)
+        last = min(1000, count // _PAGE_SIZE)
         places = {"newest page": {}, "page 1": {"after": 0}}
         if last > 1:
-            places[f"page {last:,}"] = {"after": _last_before(home, session, last)}
+            places[f"page {last:,}"] = {"after": _find_message_before(home, session, last)}
         for name, place in places.items():
-            asked = {"session": session, "limit": _PAGE, "max_chars": 40_000} | place
-            calls[f"read {name} of {count:,}"] = (most, [Call("sessions_read", asked)])
-    rare = [Call("sessions_search", {"query": word}) for word in built.rare]
+            asked = {"session": session, "limit": _PAGE_SIZE, "max_chars": 40_000} | place
+            calls[f"read {name} of {count:,}"] = (most, [ToolCall("sessions_read", asked)])
+    rare = [ToolCall("sessions_search", {"query": word}) for word in built.rare]
     calls["search a rare word"] = (rows.RARE_MS, rare)
-    half = [Call("sessions_search", {"query": built.half})]
+    half = [ToolCall("sessions_search", {"query": built.half})]
     calls["search a word in half of all"] = (rows.HALF_MS, half)
     return calls
 
 
-def _last_before(home: Path, session: str, page: int) -> int:
+def _find_message_before(home: Path, session: str, page: int) -> int:
     """Return the message before a page."""
     with SessionDB(home / "state.db", read_only=True) as db:
-        return int(db.get_messages(session, limit=1, offset=(page - 1) * _PAGE - 1)[0]["id"])
+        return int(db.get_messages(session, limit=1, offset=(page - 1) * _PAGE_SIZE - 1)[0]["id"])
 
 
-def _their_calls(built: Built) -> Calls:
+def _make_hermes_calls(built: BuiltHome) -> WireCalls:
     """Return what Hermes has of these: it searches nothing, and reads the newest page alone."""
-    calls: Calls = {"list newest 20": (None, [Call("conversations_list", {"limit": 20})])}
+    calls: WireCalls = {"list newest 20": (None, [ToolCall("conversations_list", {"limit": 20})])}
     for session, count in dict([built.ordinary, built.longest]).items():
-        asked = {"session_key": f"agent:main:telegram:dm:{session}", "limit": _PAGE}
-        calls[f"read newest page of {count:,}"] = (None, [Call("messages_read", asked)])
+        asked = {"session_key": f"agent:main:telegram:dm:{session}", "limit": _PAGE_SIZE}
+        calls[f"read newest page of {count:,}"] = (None, [ToolCall("messages_read", asked)])
     return calls
 
 
-def _timed(
-    program: serving.Program, bare: serving.Program, calls: Calls, seconds: float
+def _time_calls(
+    program: serving.ServerProgram, bare: serving.ServerProgram, calls: WireCalls, seconds: float
 ) -> dict[str, Answer]:
     """Time each in turns with a call of nothing, of which the median is taken off."""
-    with Server(program) as server, Server(bare) as nothing:
-        return {name: _turns(server, nothing, each, seconds) for name, (_, each) in calls.items()}
+    with StdioServer(program) as server, StdioServer(bare) as nothing:
+        return {
+            name: _time_in_turns(server, nothing, each, seconds)
+            for name, (_, each) in calls.items()
+        }
 
 
-def _turns(server: Server, nothing: Server, calls: list[Call], seconds: float) -> Answer:
+def _time_in_turns(
+    server: StdioServer, nothing: StdioServer, calls: list[ToolCall], seconds: float
+) -> Answer:
     for number in range(_WARM_UP):
-        said = server.call(calls[number % len(calls)])
-        nothing.call(NOTHING)
+        said = server.call_tool(calls[number % len(calls)])
+        nothing.call_tool(EMPTY_CALL)
     if '"error"' in said[:20]:
         raise RuntimeError(f"{calls[0].tool}: {said}")
     taken, floor = [], []
     until = time.perf_counter() + seconds
-    while len(taken) < max(_LEAST_RUNS, len(calls)) or time.perf_counter() < until:
-        taken.append(_ms(server, calls[len(taken) % len(calls)]))
-        floor.append(_ms(nothing, NOTHING))
+    while len(taken) < max(_MIN_RUNS, len(calls)) or time.perf_counter() < until:
+        taken.append(_compute_ms(server, calls[len(taken) % len(calls)]))
+        floor.append(_compute_ms(nothing, EMPTY_CALL))
     least = statistics.median(floor)
     slow = sorted(taken)[min(len(taken) - 1, int(len(taken) * 0.95))]
     return {
@@ -148,20 +162,20 @@ def _turns(server: Server, nothing: Server, calls: list[Call], seconds: float) -
         "p95": max(0.0, slow - least),
         "nothing": least,
         "characters": len(said),
-        "mb": server.resident_mb(),
+        "mb": server.measure_resident_mb(),
     }
 
 
-def _ms(server: Server, call: Call) -> float:
+def _compute_ms(server: StdioServer, call: ToolCall) -> float:
     began = time.perf_counter()
-    server.call(call)
+    server.call_tool(call)
     return (time.perf_counter() - began) * 1000
 
 
-def _call_row(
-    name: str, most: float | None, built: Built, ours: Answer, theirs: Answer | None
-) -> Row:
-    return Row(
+def _make_call_row(
+    name: str, most: float | None, built: BuiltHome, ours: Answer, theirs: Answer | None
+) -> BenchRow:
+    return BenchRow(
         what=f"wire: {name}",
         home=built.name,
         ours=f"{ours['ms']:.2f} ms",

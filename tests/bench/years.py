@@ -19,14 +19,14 @@ NOW = 1_790_000_000.0
 OLD_DAYS = 90
 """So long ago the youngest of those was active that are to go."""
 
-_YEARS_S = 2 * 365 * DAY_S
-_RECENT_S = 80 * DAY_S
-_STORED_BY = ("schema.sql", "index.py", "indexing.sql")
-_HERE = Path(__file__).parent
+_HOME_SPAN_S = 2 * 365 * DAY_S
+_RECENT_SPAN_S = 80 * DAY_S
+_BUILDER_SOURCES = ("schema.sql", "index.py", "indexing.sql")
+_SOURCE_FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Size:
+class YearsSize:
     """How much is in the home, and how many of its sessions are old."""
 
     sessions: int
@@ -34,12 +34,12 @@ class Size:
     old: int
 
 
-SIZES = {False: Size(50_000, 2_000_000, 10_000), True: Size(600, 9_000, 120)}
+YEARS_SIZES = {False: YearsSize(50_000, 2_000_000, 10_000), True: YearsSize(600, 9_000, 120)}
 """The homes of a full run, and of a quick one."""
 
 
 @dataclass
-class Built:
+class BuiltYearsHome:
     """A home that stands."""
 
     kind: str
@@ -56,12 +56,12 @@ class Built:
         return f"years {'hermes' if self.kind == 'hermes' else 'own'}"
 
 
-class Years(shapes.Home):
+class YearsWriter(shapes.HomeWriter):
     """Writes the sessions in the order of their time."""
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: YearsSize) -> None:
         self.size = size
-        super().__init__(shapes.Shape("years", size.sessions, 0))
+        super().__init__(shapes.HomeShape("years", size.sessions, 0))
         self._links.pop(size.old, None)
 
     @property
@@ -74,7 +74,7 @@ class Years(shapes.Home):
         """No session of a certain length is asked for here."""
         return self.longest
 
-    def _lengths(self) -> list[int]:
+    def _draw_lengths(self) -> list[int]:
         """Return lengths as they are: half of them short, a few very long, so many in all."""
         size, drawn = self.size, self._random
         mean = size.messages / size.sessions
@@ -88,38 +88,42 @@ class Years(shapes.Home):
                 short -= step
         return lengths
 
-    def _hide(self) -> None:
+    def _plant_texts(self) -> None:
         """Nothing is looked for here."""
 
-    def _session(self, number: int, length: int) -> shapes.Session:
+    def _build_session(self, number: int, length: int) -> shapes.BenchSession:
         is_old = number < self.size.old
         share = number / self.size.old if is_old else 0.0
-        began = NOW - _YEARS_S + share * (_YEARS_S - 2 * OLD_DAYS * DAY_S)
+        began = NOW - _HOME_SPAN_S + share * (_HOME_SPAN_S - 2 * OLD_DAYS * DAY_S)
         if not is_old:
             among = self.size.sessions - self.size.old
-            began = NOW - _RECENT_S + (number - self.size.old) / among * (_RECENT_S - 2 * DAY_S)
+            began = (
+                NOW
+                - _RECENT_SPAN_S
+                + (number - self.size.old) / among * (_RECENT_SPAN_S - 2 * DAY_S)
+            )
         step = self._random.uniform(5, 60)
-        messages = [self._message(number, at, began + step * at) for at in range(length)]
-        row = self._row(number, began, messages)
+        messages = [self._build_message(number, at, began + step * at) for at in range(length)]
+        row = self._build_row(number, began, messages)
         if is_old and row["ended_at"] is None:
             row |= {"ended_at": messages[-1]["timestamp"] + 60, "end_reason": "cli_close"}
-        return shapes.Session(row, messages)
+        return shapes.BenchSession(row, messages)
 
 
-def home(folder: Path, size: Size, kind: str) -> Built:
+def build_home(folder: Path, size: YearsSize, kind: str) -> BuiltYearsHome:
     """Return the home of this size and kind below `folder`; build it where it is not there."""
     name = f"years-{size.sessions}-{kind}"
-    place = folder / f"{name}-{_fingerprint(size, kind)}"
+    place = folder / f"{name}-{_fingerprint_sources(size, kind)}"
     told = place / "bench.json"
     if told.exists():
-        return Built(**json.loads(told.read_text(encoding="utf-8")))
+        return BuiltYearsHome(**json.loads(told.read_text(encoding="utf-8")))
     for outdated in folder.glob(f"{name}-*"):
         shutil.rmtree(outdated)
     place.mkdir(parents=True)
-    content = Years(size)
-    fill = build.fill_hermes if kind == "hermes" else build.fill_own
+    content = YearsWriter(size)
+    fill = build.fill_hermes_home if kind == "hermes" else build.fill_own_home
     counted = fill(place / "state.db", content)
-    built = Built(
+    built = BuiltYearsHome(
         kind=kind,
         db=str(place / "state.db"),
         sessions=size.sessions,
@@ -132,11 +136,11 @@ def home(folder: Path, size: Size, kind: str) -> Built:
     return built
 
 
-def _fingerprint(size: Size, kind: str) -> str:
-    sources = [_HERE / name for name in _SOURCES]
+def _fingerprint_sources(size: YearsSize, kind: str) -> str:
+    sources = [_SOURCE_FOLDER / name for name in _SOURCES]
     if kind == "own":
         library = Path(_sqlite3.__file__).parent / "state" / "sqlite"
-        sources += [library / name for name in _STORED_BY]
+        sources += [library / name for name in _BUILDER_SOURCES]
     digest = hashlib.sha256(repr(size).encode())
     for source in sources:
         digest.update(source.read_bytes())

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from tests.cli.forks import Forks, Ran, surroundings
+from tests.cli.forks import CommandResult, ForkServer, build_environment
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,12 +29,12 @@ STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 WIDTHS = (60, 80, 140)
 
 
-class Terminal:
+class PseudoTerminal:
     """A real terminal of so many columns, in which a verb runs; that is over at the end."""
 
     def __init__(
         self,
-        forks: Forks,
+        forks: ForkServer,
         *arguments: str,
         env: Mapping[str, str],
         folder: Path | str,
@@ -63,12 +63,12 @@ class Terminal:
     @property
     def screen(self) -> str:
         """The same without style."""
-        return plain(self.seen)
+        return strip_style(self.seen)
 
     def until(self, words: str) -> str:
         """Read until these words are there; return all so far."""
         while words not in self.screen:
-            more = self._more()
+            more = self._read_more()
             assert more, f"{words!r} did not come: {self.seen}"
         return self.seen
 
@@ -82,11 +82,11 @@ class Terminal:
 
     def end(self) -> int:
         """Read to the end; return the exit code."""
-        while self._more():
+        while self._read_more():
             pass
         return self._verb.wait()
 
-    def _more(self) -> bool:
+    def _read_more(self) -> bool:
         data = b""
         with suppress(OSError):  # the other end is closed
             data = os.read(self._person, 65_536)
@@ -95,25 +95,25 @@ class Terminal:
 
 
 @dataclass(frozen=True)
-class Person:
+class CommandUser:
     """Somebody with a home of their own; `home` is the one of sessions."""
 
-    forks: Forks
+    forks: ForkServer
     folder: Path
     home: Path
 
     @property
     def env(self) -> dict[str, str]:
         """With what the command is started."""
-        return surroundings(self.folder) | {"MCP_SESSIONS_HOME": str(self.home)}
+        return build_environment(self.folder) | {"MCP_SESSIONS_HOME": str(self.home)}
 
-    def run(self, *arguments: str, **env: str) -> Ran:
+    def run(self, *arguments: str, **env: str) -> CommandResult:
         """Run the command as a script does."""
         return self.forks.run(arguments, self.env | env, self.folder)
 
-    def at(self, columns: int, *arguments: str, **env: str) -> Terminal:
+    def at(self, columns: int, *arguments: str, **env: str) -> PseudoTerminal:
         """Start the command in a terminal of so many columns."""
-        return Terminal(
+        return PseudoTerminal(
             self.forks, *arguments, env=self.env | env, folder=self.folder, columns=columns
         )
 
@@ -123,17 +123,17 @@ class Person:
             return terminal.end(), terminal.seen
 
 
-def plain(seen: str) -> str:
+def strip_style(seen: str) -> str:
     """Return what is seen, without its style."""
     return STYLE.sub("", seen)
 
 
-def too_wide(text: str, columns: int) -> list[str]:
+def find_wide_lines(text: str, columns: int) -> list[str]:
     """Return the lines that do not fit."""
-    return [line for line in plain(text).splitlines() if cell_len(line.rstrip()) > columns]
+    return [line for line in strip_style(text).splitlines() if cell_len(line.rstrip()) > columns]
 
 
-def processes_of(mark: str) -> list[str]:
+def find_processes(mark: str) -> list[str]:
     """Return the command lines of the processes that name something."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):

@@ -9,7 +9,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-_QUIET = (
+_BROWSER_OPTIONS = (
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -20,14 +20,14 @@ _QUIET = (
     "--disable-sync",
     "--hide-scrollbars",
 )
-_DARK = "--blink-settings=preferredColorScheme=0"
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_CHANNELS = {2: 3, 6: 4}
+_DARK_OPTION = "--blink-settings=preferredColorScheme=0"
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_CHANNEL_COUNTS = {2: 3, 6: 4}
 """How many bytes a pixel has, by the colour type of the picture."""
 
 
 @dataclass(frozen=True)
-class Picture:
+class PagePicture:
     """Pixels as lines of bytes; the first three of each are red, green and blue."""
 
     width: int
@@ -35,11 +35,11 @@ class Picture:
     channels: int
 
     @classmethod
-    def read(cls, path: Path) -> Picture:
+    def read_png(cls, path: Path) -> PagePicture:
         """Read a picture of eight bits a colour, which is what a browser writes."""
         data = path.read_bytes()
-        assert data.startswith(_SIGNATURE)
-        packed, at = b"", len(_SIGNATURE)
+        assert data.startswith(_PNG_SIGNATURE)
+        packed, at = b"", len(_PNG_SIGNATURE)
         width = depth = kind = 0
         while at < len(data):
             (size,) = struct.unpack_from(">I", data, at)
@@ -50,17 +50,17 @@ class Picture:
                 packed += body
             at += size + 12
         assert depth == 8
-        channels = _CHANNELS[kind]
+        channels = _CHANNEL_COUNTS[kind]
         return cls(
-            width, _unfiltered(zlib.decompress(packed), width * channels, channels), channels
+            width, _undo_filters(zlib.decompress(packed), width * channels, channels), channels
         )
 
-    def pixel(self, x: int, y: int) -> tuple[int, int, int]:
+    def get_pixel(self, x: int, y: int) -> tuple[int, int, int]:
         """Return the colour of a pixel."""
         red, green, blue = self.lines[y][x * self.channels :][:3]
         return red, green, blue
 
-    def colours(self) -> set[tuple[int, int, int]]:
+    def list_colors(self) -> set[tuple[int, int, int]]:
         """Return every colour of it."""
         step = self.channels
         return {
@@ -70,24 +70,26 @@ class Picture:
         }
 
 
-def picture(page: Path, folder: Path, *, width: int, height: int, dark: bool) -> Picture:
+def take_picture(page: Path, folder: Path, *, width: int, height: int, dark: bool) -> PagePicture:
     """Return how a page looks."""
     target = folder / f"{width}-{dark}.png"
-    _run(page, folder, f"--window-size={width},{height}", f"--screenshot={target}", dark=dark)
-    return Picture.read(target)
+    _run_browser(
+        page, folder, f"--window-size={width},{height}", f"--screenshot={target}", dark=dark
+    )
+    return PagePicture.read_png(target)
 
 
-def contents(page: Path, folder: Path, *more: str) -> str:
+def read_contents(page: Path, folder: Path, *more: str) -> str:
     """Return what a page has become in the browser."""
-    return _run(page, folder, "--dump-dom", *more)
+    return _run_browser(page, folder, "--dump-dom", *more)
 
 
-def _run(page: Path, folder: Path, *more: str, dark: bool = False) -> str:
+def _run_browser(page: Path, folder: Path, *more: str, dark: bool = False) -> str:
     program = shutil.which("chromium") or shutil.which("google-chrome")
     assert program, "apt-get install chromium"
-    given = [program, *_QUIET, f"--user-data-dir={folder / 'browser'}", *more]
+    given = [program, *_BROWSER_OPTIONS, f"--user-data-dir={folder / 'browser'}", *more]
     done = subprocess.run(
-        [*given, *([_DARK] if dark else []), page.as_uri()],
+        [*given, *([_DARK_OPTION] if dark else []), page.as_uri()],
         capture_output=True,
         text=True,
         check=True,
@@ -96,7 +98,7 @@ def _run(page: Path, folder: Path, *more: str, dark: bool = False) -> str:
     return done.stdout
 
 
-def _unfiltered(data: bytes, length: int, step: int) -> list[bytes]:
+def _undo_filters(data: bytes, length: int, step: int) -> list[bytes]:
     """Undo what each line of a picture is told by: what is left of it, above, or both."""
     lines: list[bytes] = []
     above = bytes(length)
@@ -106,13 +108,13 @@ def _unfiltered(data: bytes, length: int, step: int) -> list[bytes]:
         for at in range(length) if how else ():
             left = line[at - step] if at >= step else 0
             corner = above[at - step] if at >= step else 0
-            line[at] = (line[at] + _told(how, left, above[at], corner)) & 255
+            line[at] = (line[at] + _predict_byte(how, left, above[at], corner)) & 255
         above = bytes(line)
         lines.append(above)
     return lines
 
 
-def _told(how: int, left: int, above: int, corner: int) -> int:
+def _predict_byte(how: int, left: int, above: int, corner: int) -> int:
     if how == 4:
         guess = left + above - corner
         return min((left, above, corner), key=lambda each: abs(guess - each))

@@ -7,14 +7,14 @@ import os
 
 import pytest
 
-from tests.cli.at_terminal import Terminal
-from tests.cli.forks import Forks, surroundings
-from tests.cli.homes import build
+from tests.cli.at_terminal import PseudoTerminal
+from tests.cli.forks import ForkServer, build_environment
+from tests.cli.homes import build_home
 
 
 @pytest.fixture(name="forks", scope="session")
 def _forks():
-    with Forks() as forks:
+    with ForkServer() as forks:
         yield forks
 
 
@@ -24,14 +24,14 @@ def _script(forks):
 
     def script(*arguments, given=""):
         user = os.environ["HOME"]
-        return forks.run(arguments, surroundings(user), user, given)
+        return forks.run(arguments, build_environment(user), user, given)
 
     return script
 
 
 @pytest.fixture(name="home")
 def _home(tmp_path):
-    return build(tmp_path / "home")
+    return build_home(tmp_path / "home")
 
 
 @pytest.fixture(name="person")
@@ -40,8 +40,8 @@ def _person(forks, home):
 
     def person(*arguments, columns=80):
         user = os.environ["HOME"]
-        given = {"env": surroundings(user), "folder": user, "columns": columns}
-        return Terminal(forks, "--home", str(home), *arguments, **given)
+        given = {"env": build_environment(user), "folder": user, "columns": columns}
+        return PseudoTerminal(forks, "--home", str(home), *arguments, **given)
 
     return person
 

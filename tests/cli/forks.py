@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_MOST_BYTES = 1 << 17
+_MAX_BYTES = 1 << 17
 
 _STREAMS = (
     ("r", -1, "surrogateescape"),
@@ -39,7 +39,7 @@ _STREAMS = (
 
 
 @dataclass(frozen=True)
-class Ran:
+class CommandResult:
     """How a verb went."""
 
     code: int
@@ -47,13 +47,13 @@ class Ran:
     err: str
 
 
-def surroundings(folder: Path | str) -> dict[str, str]:
+def build_environment(folder: Path | str) -> dict[str, str]:
     """Return the environment of somebody whose home folder this is."""
     named = {"LANG": "C.UTF-8", "TERM": "xterm", "PAGER": "cat"}
     return {"HOME": str(folder), "PATH": os.environ["PATH"], **named}
 
 
-class Verb:
+class VerbProcess:
     """A verb that was started."""
 
     def __init__(self, says: int) -> None:
@@ -80,7 +80,7 @@ class Verb:
             self.wait()
 
 
-class Forks:
+class ForkServer:
     """The process that forks, from the side of a test."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Forks:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                env=surroundings("/nowhere"),
+                env=build_environment("/nowhere"),
                 cwd=Path(__file__).parents[2],
             )
 
@@ -108,7 +108,7 @@ class Forks:
         streams: Sequence[int],
         *,
         terminal: bool = False,
-    ) -> Verb:
+    ) -> VerbProcess:
         """Begin a verb; the streams may be a terminal, which controls it then."""
         job = {"arguments": [*arguments], "env": {**env}, "folder": str(folder)}
         job["terminal"] = terminal
@@ -117,11 +117,11 @@ class Forks:
             socket.send_fds(self._jobs, [json.dumps(job).encode()], [*streams, says])
         finally:
             os.close(says)
-        return Verb(hears)
+        return VerbProcess(hears)
 
     def run(
         self, arguments: Sequence[str], env: Mapping[str, str], folder: Path | str, given: str = ""
-    ) -> Ran:
+    ) -> CommandResult:
         """Run a verb as a script does, which nobody can answer."""
         with (
             tempfile.TemporaryFile() as stdin,
@@ -136,37 +136,37 @@ class Forks:
             for each in (out, err):
                 each.seek(0)
                 said.append(each.read().decode())
-        return Ran(code, *said)
+        return CommandResult(code, *said)
 
 
 # -- the process -------------------------------------------------------------------------------
 
 
-def _import_all() -> None:
+def _import_verbs() -> None:
     for module, _ in import_module("mcp_serve.cli.main").VERBS.values():
         import_module(module)
     for name in ("maintenance.maintenance", "compression.compressor", "state.sqlite.database"):
         import_module(f"session_core.{name}")
 
 
-def _serve(jobs: socket.socket) -> dict[str, Any]:
+def _serve_jobs(jobs: socket.socket) -> dict[str, Any]:
     """Fork for each job; return it in the child, and None never."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody here waits for who waits for a verb
     while True:
-        data, fds, _, _ = socket.recv_fds(jobs, _MOST_BYTES, 4)
+        data, fds, _, _ = socket.recv_fds(jobs, _MAX_BYTES, 4)
         if not data:
             os._exit(0)
         if os.fork() == 0:
             jobs.close()
             job: dict[str, Any] = json.loads(data)
-            _fork_and_say(fds)
-            _be_given(job, fds)
+            _fork_and_report(fds)
+            _receive_streams(job, fds)
             return job
         for fd in fds:
             os.close(fd)
 
 
-def _fork_and_say(fds: list[int]) -> None:
+def _fork_and_report(fds: list[int]) -> None:
     """Return in the child; say here who that is, and how it ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     says = fds.pop()
@@ -182,7 +182,7 @@ def _fork_and_say(fds: list[int]) -> None:
     os._exit(0)
 
 
-def _be_given(job: Mapping[str, Any], fds: Sequence[int]) -> None:
+def _receive_streams(job: Mapping[str, Any], fds: Sequence[int]) -> None:
     """Take the streams, the environment and the folder."""
     os.setsid()
     if job["terminal"]:
@@ -200,9 +200,9 @@ def _be_given(job: Mapping[str, Any], fds: Sequence[int]) -> None:
     )
 
 
-def _main() -> NoReturn:
-    _import_all()
-    job = _serve(socket.socket(fileno=int(sys.argv[1])))
+def _run_server() -> NoReturn:
+    _import_verbs()
+    job = _serve_jobs(socket.socket(fileno=int(sys.argv[1])))
     main = import_module("mcp_serve.cli.main")
     sys.argv = [main.__file__, *job["arguments"]]
     code: Any = 1
@@ -212,10 +212,10 @@ def _main() -> NoReturn:
         code = error.code or 0
     except BaseException:  # noqa: BLE001 -- as Python tells what nobody has caught
         traceback.print_exc()
-    _end(code)
+    _exit_process(code)
 
 
-def _end(code: int) -> NoReturn:
+def _exit_process(code: int) -> NoReturn:
     """End as a process does, but for taking a hundred modules apart, which takes its time."""
     threading._shutdown()
     atexit._run_exitfuncs()
@@ -225,4 +225,4 @@ def _end(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    _main()
+    _run_server()

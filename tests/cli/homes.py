@@ -7,13 +7,13 @@ from pathlib import Path
 
 from session_core import SessionDB, SessionSource, SessionStore
 
-DAY = 86_400.0
-LONG = "20261118_090909_ab12cd"
+DAY_S = 86_400.0
+LONG_SESSION_ID = "20261118_090909_ab12cd"
 """The one that the examples of the help name."""
-FRESH = "20261118_100000_d4e5f6"
+FRESH_SESSION_ID = "20261118_100000_d4e5f6"
 
 
-class Clock:
+class PastClock:
     """A time so many days ago."""
 
     def __init__(self) -> None:
@@ -21,32 +21,36 @@ class Clock:
 
     def __call__(self) -> float:
         """Return it."""
-        return time.time() - self.days * DAY
+        return time.time() - self.days * DAY_S
 
 
-def build(home: Path, *, old: int = 3, ghosts: int = 25) -> Path:
+def build_home(home: Path, *, old: int = 3, ghosts: int = 25) -> Path:
     """Make it: old ones, ghosts, one that never ended, a long one, a lost route, a fresh one."""
-    clock = Clock()
+    clock = PastClock()
     home.mkdir(parents=True, exist_ok=True)
     with SessionDB(home / "state.db", clock=clock) as db:
         for number in range(old):
             clock.days = 140 + number
-            _session(db, f"20260701_0900{number:02}_0ld{number:03}", f"The ledger, part {number}")
+            _add_session(
+                db, f"20260701_0900{number:02}_0ld{number:03}", f"The ledger, part {number}"
+            )
         clock.days = 9
         for number in range(ghosts):
-            _session(db, f"20261109_1200{number:02}_9057{number:02}", None, source="tui", turns=0)
+            _add_session(
+                db, f"20261109_1200{number:02}_9057{number:02}", None, source="tui", turns=0
+            )
         clock.days = 60
-        _session(db, "20260920_080000_forg07", "Left open", ends=False)
+        _add_session(db, "20260920_080000_forg07", "Left open", ends=False)
         clock.days = 2
-        _long(db)
+        _add_long_session(db)
         clock.days = 0.5
-        _session(db, FRESH, "What to cook", ends=False)
+        _add_session(db, FRESH_SESSION_ID, "What to cook", ends=False)
         with SessionStore(home / "sessions", db=db) as store:
             store.get_or_create_session(SessionSource(platform="telegram", chat_id="1"))
     return home
 
 
-def _session(
+def _add_session(
     db: SessionDB,
     key: str,
     title: str | None,
@@ -65,10 +69,10 @@ def _session(
         db.end_session(key, "cli_close")
 
 
-def _long(db: SessionDB) -> None:
-    db.create_session(LONG, "cli")
-    db.set_session_title(LONG, "The ports")
+def _add_long_session(db: SessionDB) -> None:
+    db.create_session(LONG_SESSION_ID, "cli")
+    db.set_session_title(LONG_SESSION_ID, "The ports")
     for number in range(60):
         text = f"ticket ABC-{number}: we decided to use port {8000 + number}. " + "well, " * 200
-        db.append_message(LONG, "user", text)
-        db.append_message(LONG, "assistant", f"noted in /srv/ports/{number}.toml")
+        db.append_message(LONG_SESSION_ID, "user", text)
+        db.append_message(LONG_SESSION_ID, "assistant", f"noted in /srv/ports/{number}.toml")

@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from tests.cli.at_terminal import Person
-from tests.cli.homes import build
+from tests.cli.at_terminal import CommandUser
+from tests.cli.homes import build_home
 
 READING = (
     *(("list",), ("search", "x"), ("show", "x"), ("stats",), ("routes",)),
@@ -54,7 +54,7 @@ def empty_database(path):
 
 
 def profiles_alone(path):
-    build(path / "profiles" / "work", ghosts=1)
+    build_home(path / "profiles" / "work", ghosts=1)
 
 
 @pytest.mark.requirement("terminal:absent")
@@ -77,7 +77,7 @@ def test_what_is_there_instead_of_a_home_is_said_with_what_to_do(at, tmp_path, m
 
 @pytest.mark.requirement("terminal:absent")
 def test_the_home_that_may_have_been_meant_is_named(at, home):
-    work = build(home / "profiles" / "work", ghosts=1)
+    work = build_home(home / "profiles" / "work", ghosts=1)
     for given in (home.with_name("hom"), home / "sessions", home.parent):
         done = at(given, "list")
         assert done.code == 3
@@ -88,7 +88,7 @@ def test_the_home_that_may_have_been_meant_is_named(at, home):
 
 @pytest.mark.requirement("terminal:absent")
 def test_the_folder_of_a_profile_is_a_home_and_one_that_is_empty_is_none(at, run, home):
-    work = build(home / "profiles" / "work", ghosts=1)
+    work = build_home(home / "profiles" / "work", ghosts=1)
     (home / "profiles" / "play").mkdir()
     assert at(work, "list").code == 0
     assert run("list", "--profile", "work").code == 0
@@ -143,7 +143,7 @@ def test_what_comes_in_begins_a_home_where_one_was_named(at, run, home, tmp_path
 
 
 def test_the_bare_command_says_so_too(forks, tmp_path):
-    with Person(forks, tmp_path, tmp_path / "none").at(80, "--home", "none") as seen:
+    with CommandUser(forks, tmp_path, tmp_path / "none").at(80, "--home", "none") as seen:
         assert seen.end() == 0
     assert "none yet: there is no such folder; start the agent once" in " ".join(
         seen.screen.split()
@@ -152,7 +152,7 @@ def test_the_bare_command_says_so_too(forks, tmp_path):
 
 @pytest.mark.requirement("terminal:absent")
 def test_the_bare_command_is_about_the_profile_that_is_asked_for(person, home):
-    work = build(home / "profiles" / "work", ghosts=1)
+    work = build_home(home / "profiles" / "work", ghosts=1)
     with person("--profile", "work") as seen:
         assert seen.end() == 0
     assert f"Sessions in {work} (--profile work)" in "".join(seen.screen.split("\n"))
@@ -165,7 +165,7 @@ def test_database_file_names_its_home(at, home, tmp_path):
     listed = at(home, "list", "--json").out
     assert at(home / "state.db", "list", "--json").out == listed
     own = tmp_path / "app"
-    build(own, ghosts=1)
+    build_home(own, ghosts=1)
     (own / "state.db").rename(own / "agent.db")
     (own / "config.yaml").write_text("DEBUG: true\n")
     done = at(own / "agent.db", "list", "--json")

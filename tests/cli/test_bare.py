@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from session_core import SessionDB
-from tests.cli.at_terminal import COMMAND, Person
+from tests.cli.at_terminal import COMMAND, CommandUser
 
 
 @pytest.fixture(name="env")
@@ -22,7 +22,7 @@ def _screen_of(forks, tmp_path):
     """Return what a person sees, who types the command alone."""
 
     def screen_of(home):
-        code, seen = Person(forks, tmp_path, tmp_path / "none").sees(80, "--home", str(home))
+        code, seen = CommandUser(forks, tmp_path, tmp_path / "none").sees(80, "--home", str(home))
         assert code == 0, seen
         return seen
 

@@ -8,15 +8,15 @@ import pytest
 
 from session_core import SessionDB
 from tests.cjk import INDEX, add_cjk_index
-from tests.cli.homes import Clock
-from tests.homes import hermes_database
+from tests.cli.homes import PastClock
+from tests.homes import make_hermes_database
 
 
 @pytest.fixture(name="home")
 def _home(tmp_path):
     """A Hermes home with an old conversation and the index, without its extension."""
-    path, clock = tmp_path / "home" / "state.db", Clock()
-    hermes_database(path, 30)
+    path, clock = tmp_path / "home" / "state.db", PastClock()
+    make_hermes_database(path, 30)
     with SessionDB(path, clock=clock) as db:
         clock.days = 120
         db.append_message("old", "user", "hello", create={"source": "cli"})

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from session_core import SessionDB, SessionFilter
 from tests.cli.at_terminal import CTRL_C
-from tests.cli.homes import FRESH, LONG
+from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID
 from tests.homes import connect
 
 
@@ -61,8 +61,8 @@ def test_without_a_terminal_and_a_yes_it_is_declined(run, home):
     for verb in (
         ("prune",),
         ("finalize", "abandoned"),
-        ("compress", LONG, "--keep-last", "9"),
-        ("edit", FRESH, "--pin"),
+        ("compress", LONG_SESSION_ID, "--keep-last", "9"),
+        ("edit", FRESH_SESSION_ID, "--pin"),
     ):
         done = run(*verb)
         assert done.code == 5
@@ -120,7 +120,7 @@ def test_a_plan_is_looked_at_again_and_to_its_end(run, answer, home):
         (("prune", "ghosts"), ("removed", 25)),
         (("prune", "all"), ("removed", 28)),
         (("finalize", "abandoned"), ("finalized", 1)),
-        (("finalize", "--session", FRESH, "--reason", "done"), ("finalized", 1)),
+        (("finalize", "--session", FRESH_SESSION_ID, "--reason", "done"), ("finalized", 1)),
     ],
     ids=lambda verb: " ".join(map(str, verb)),
 )
@@ -182,19 +182,19 @@ def test_nothing_to_do_is_done(run, answer):
         (("finalize",), 2, "to finalize by --session, or give expired, orphaned or abandoned"),
         (("finalize", "--reason", "x" * 200), 2, "--reason has at most 100 characters"),
         (("compress",), 2, "name the session"),
-        (("compress", LONG, "--keep-last", "-1"), 2, "--keep-last: -1 is out of range"),
-        (("compress", LONG, "--method", "summary"), 2, "--plan-only"),
-        (("compress", LONG, "--summary", "/nowhere"), 2, "no summary can be read"),
-        (("edit", FRESH, "--title", "x" * 600), 2, "--title has at most 500 characters"),
-        (("edit", FRESH, "--title", "The ports", "--yes"), 1, "is already in use"),
+        (("compress", LONG_SESSION_ID, "--keep-last", "-1"), 2, "--keep-last: -1 is out of range"),
+        (("compress", LONG_SESSION_ID, "--method", "summary"), 2, "--plan-only"),
+        (("compress", LONG_SESSION_ID, "--summary", "/nowhere"), 2, "no summary can be read"),
+        (("edit", FRESH_SESSION_ID, "--title", "x" * 600), 2, "--title has at most 500 characters"),
+        (("edit", FRESH_SESSION_ID, "--title", "The ports", "--yes"), 1, "is already in use"),
         (("log", "--limit", "-3"), 2, "at least 1"),
         (("trash", "empty", "--older-than", "-1"), 2, "is no time"),
         (("restore", "b-nope"), 3, "there is no batch"),
         (("restore", "--yes"), 2, "--yes is for one BATCH; name it"),
         (("restore", "b-nope", "--plan-only"), 3, "there is no batch"),
         (("edit", "nobody", "--pin"), 3, "nobody"),
-        (("edit", FRESH), 2, "nothing to edit; give --title"),
-        (("edit", FRESH, "--pin", "--unpin"), 2, "not allowed with"),
+        (("edit", FRESH_SESSION_ID), 2, "nothing to edit; give --title"),
+        (("edit", FRESH_SESSION_ID, "--pin", "--unpin"), 2, "not allowed with"),
         (("prune", "--all-profiles"), 2, "one --profile"),
         (("trash",), 2, "list|empty"),
     ],
@@ -304,8 +304,8 @@ def test_every_line_fits_the_terminal(person, columns):
     assert all(each in shown for each in ("20260701_090001_0ld001", "2026-"))
     check("prune", "all", "--yes")
     check("finalize", "abandoned", "--plan-only")
-    check("compress", LONG, "--keep-last", "9", "--yes")
-    check("edit", FRESH, "--title", "Cooking", "--pin", "--yes")
+    check("compress", LONG_SESSION_ID, "--keep-last", "9", "--yes")
+    check("edit", FRESH_SESSION_ID, "--title", "Cooking", "--pin", "--yes")
     assert "b-" in check("restore")
     check("trash", "list")
     check("trash", "empty", "--older-than", "0", "--plan-only")

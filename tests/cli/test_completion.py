@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from mcp_serve.cli.main import VERBS
-from tests.cli.at_terminal import Person
+from tests.cli.at_terminal import CommandUser
 
 BASH = """
 source "$1"
@@ -23,7 +23,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 @pytest.fixture(name="person")
 def _person(forks, tmp_path):
-    return Person(forks, tmp_path, tmp_path / "none")
+    return CommandUser(forks, tmp_path, tmp_path / "none")
 
 
 def script(person, shell):

@@ -16,16 +16,16 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from mcp_serve.cli.demo_home import sample
-from mcp_serve.cli.screen import WIDTH, ago, ahead, fit
+from mcp_serve.cli.screen import DEFAULT_WIDTH, format_elapsed, format_remaining, truncate_text
 from tests.cli.at_terminal import (
     COMMAND,
     CTRL_C,
     STYLE,
     WIDTHS,
-    Terminal,
-    plain,
-    processes_of,
-    too_wide,
+    PseudoTerminal,
+    find_processes,
+    find_wide_lines,
+    strip_style,
 )
 
 
@@ -73,7 +73,7 @@ def _run(forks, env, mine):
 def _screen(forks, env, mine):
     """Start the command in a terminal."""
     given = {"env": env | {"TERM": "xterm"}, "folder": mine}
-    return lambda *arguments, **more: Terminal(forks, *arguments, **given, **more)
+    return lambda *arguments, **more: PseudoTerminal(forks, *arguments, **given, **more)
 
 
 @pytest.mark.requirement("terminal:demo")
@@ -83,7 +83,7 @@ def test_the_demo_asks_a_server_for_all_that_a_client_would_and_leaves_nothing_b
     said, folder = shown
     for call in (
         'sessions_list {"limit": 6}',
-        f'sessions_read {{"session": "{sample.LONG}", "limit": 50}}',
+        f'sessions_read {{"session": "{sample.LONG_SESSION_ID}", "limit": 50}}',
         'sessions_search {"query": "pager"}',
         "sessions_stats {}",
         'sessions_prune {"what": "all"}',
@@ -94,7 +94,7 @@ def test_the_demo_asks_a_server_for_all_that_a_client_would_and_leaves_nothing_b
     assert "nothing found" not in said
     assert "Decided: the schema of the orders table" in " ".join(said.split())
     assert list(folder.iterdir()) == []
-    assert processes_of(str(folder)) == []
+    assert find_processes(str(folder)) == []
 
 
 @pytest.mark.requirement("terminal:demo")
@@ -135,13 +135,13 @@ def test_the_demo_fits_a_terminal_and_has_style_there_alone(screen, width):
     with screen("demo", columns=width) as seen:
         assert seen.end() == 0
         text = seen.seen
-    assert too_wide(text, width) == []
+    assert find_wide_lines(text, width) == []
     assert STYLE.search(text)
-    assert "\x1b" not in plain(text)
+    assert "\x1b" not in strip_style(text)
 
 
 def test_in_a_pipe_the_demo_has_no_style_and_a_common_width(shown):
-    assert too_wide(shown[0], WIDTH) == []
+    assert find_wide_lines(shown[0], DEFAULT_WIDTH) == []
     assert "\033" not in shown[0]
 
 
@@ -153,7 +153,7 @@ def test_a_demo_that_is_told_to_end_leaves_no_folder_and_no_process(screen, mine
         seen.tell(told)
         assert seen.end() == 130
     assert list(mine.iterdir()) == []
-    assert processes_of(str(mine)) == []
+    assert find_processes(str(mine)) == []
 
 
 def test_a_kept_sample_home_is_where_the_demo_says_with_what_is_kept_about_it(run):
@@ -187,7 +187,7 @@ def test_a_person_is_served_over_http_until_ctrl_c_and_told_how_to_connect(scree
         seen.type(CTRL_C)
         assert seen.end() == 0
     assert list(mine.iterdir()) == []
-    assert processes_of(str(mine)) == []
+    assert find_processes(str(mine)) == []
 
 
 def asked(address, headers):
@@ -220,19 +220,19 @@ def test_wrong_usage_exits_with_2_and_says_how_it_is_used(run, arguments):
 
 
 def test_text_is_cut_by_columns_not_by_characters():
-    assert fit("予算の見直し", 9) == "予算の..."
-    assert fit("short", 9) == "short"
+    assert truncate_text("予算の見直し", 9) == "予算の..."
+    assert truncate_text("short", 9) == "short"
 
 
 @pytest.mark.parametrize(
     ("seconds", "said"), [(5, "now"), (90, "1 min"), (7300, "2 h"), (200_000, "2 d")]
 )
 def test_ages_are_said_in_the_largest_unit(seconds, said):
-    assert ago(seconds) == said
+    assert format_elapsed(seconds) == said
 
 
 @pytest.mark.parametrize(
     ("seconds", "said"), [(5, "now"), (86_400 * 30 - 1, "30 d"), (100, "2 min"), (86_399, "1 d")]
 )
 def test_what_is_to_come_is_said_to_the_nearest_unit(seconds, said):
-    assert ahead(seconds) == said
+    assert format_remaining(seconds) == said

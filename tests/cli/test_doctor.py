@@ -19,12 +19,12 @@ from tests.cli.at_terminal import (
     CTRL_C,
     STYLE,
     WIDTHS,
-    Terminal,
-    plain,
-    processes_of,
-    too_wide,
+    PseudoTerminal,
+    find_processes,
+    find_wide_lines,
+    strip_style,
 )
-from tests.homes import hermes_database
+from tests.homes import make_hermes_database
 
 PLACES = {
     "cursor": ".cursor/mcp.json",
@@ -40,10 +40,10 @@ NO_TOKEN = {"MCP_SESSIONS_TOKEN": "short"}
 def built(home):
     """Make a home with all the damage of the sample."""
     home.mkdir(parents=True)
-    clock = sample.Clock()
+    clock = sample.SampleClock()
     with SessionDB(home / "state.db", clock=clock) as db:
-        sample.build(db, clock)
-        sample.route(home, db, clock)
+        sample.build_home(db, clock)
+        sample.add_routes(home, db, clock)
     return home
 
 
@@ -78,7 +78,7 @@ def _run(forks, env, user):
 def _screen(forks, env, user):
     """Start the doctor in a terminal."""
     given = {"env": env | {"TERM": "xterm"}, "folder": user}
-    return lambda *arguments, **more: Terminal(forks, "doctor", *arguments, **given, **more)
+    return lambda *arguments, **more: PseudoTerminal(forks, "doctor", *arguments, **given, **more)
 
 
 @pytest.fixture(name="look_in")
@@ -190,7 +190,7 @@ def test_what_a_client_starts_is_started_and_every_way_to_fail_is_told_apart(loo
         assert says in shaken[name]["says"]
         assert shaken[name]["state"] == "failure"
         assert shaken[name]["next"] == f"mcp-sessions install {name}"
-    assert processes_of(str(user)) == []
+    assert find_processes(str(user)) == []
 
 
 @pytest.mark.requirement("terminal:handshake")
@@ -199,7 +199,7 @@ def test_one_that_will_not_end_is_ended(look, user):
     code, found = look("--timeout", "1")
     assert code == 1
     assert "did not answer within 1 s" in found["handshake"][0]["says"]
-    assert processes_of(str(user)) == []
+    assert find_processes(str(user)) == []
 
 
 @pytest.mark.requirement("terminal:handshake")
@@ -219,7 +219,7 @@ def test_whatever_a_program_does_instead_is_said_in_a_line(look, user, text, say
     assert code == 1
     assert says in found["handshake"][0]["says"]
     assert "\n" not in found["handshake"][0]["says"]
-    assert processes_of(str(user)) == []
+    assert find_processes(str(user)) == []
 
 
 def test_whoever_has_enough_of_waiting_leaves_no_process(screen, user):
@@ -228,7 +228,7 @@ def test_whoever_has_enough_of_waiting_leaves_no_process(screen, user):
         seen.until("/.qwen/settings.json")
         seen.type(CTRL_C)
         assert seen.end() == 130
-    assert processes_of(str(user)) == []
+    assert find_processes(str(user)) == []
 
 
 @pytest.mark.requirement("terminal:handshake")
@@ -346,7 +346,7 @@ def test_a_state_folder_that_others_may_read_is_told_with_what_closes_it(look_in
     with SessionDB(root / "state.db") as db:
         db.append_message("s1", "user", "hello", create={"source": "cli"})
         with Ledger(StateFolder(db.path, root=tmp_path / "person" / "state")) as ledger:
-            ledger.pins.set({"s1": True})
+            ledger.pins.set_pins({"s1": True})
             folder = ledger.folder.make()
     found = look_in("--home", str(root))
     assert found["state folder"][0]["state"] == "ok"
@@ -357,7 +357,7 @@ def test_a_state_folder_that_others_may_read_is_told_with_what_closes_it(look_in
 
 def test_a_state_folder_that_cannot_be_is_a_failure(look_in, user):
     (user / "state").write_text("a file")
-    hermes_database(user / "hermes" / "state.db")
+    make_hermes_database(user / "hermes" / "state.db")
     found = look_in("--home", str(user / "hermes"))
     assert found["state folder"][0]["state"] == "failure"
 
@@ -403,9 +403,9 @@ def test_its_lines_fit_a_terminal_and_say_in_words_what_the_marks_say(screen, si
     tell(user, "cursor", "/nowhere/mcp-sessions", "serve")
     with screen("--home", str(sick), columns=width) as seen:
         assert seen.end() == 1
-    assert too_wide(seen.seen, width) == []
+    assert find_wide_lines(seen.seen, width) == []
     assert STYLE.search(seen.seen)
-    said = plain(seen.seen)
+    said = strip_style(seen.seen)
     assert "\x1b" not in said
     assert re.search(r"^✔ ok +home ", said, re.MULTILINE)
     assert re.search(r"^✘ failure +handshake ", said, re.MULTILINE)

@@ -22,7 +22,7 @@ import pytest
 
 from mcp_serve.cli import main
 from mcp_serve.cli.errors import DECLINED, DONE, INTERRUPTED
-from tests.docs.pages import PAGES, blocks
+from tests.docs.pages import PAGES, find_code_blocks
 from tests.homes import add_message, connect
 from tests.readme import home
 from tests.readme.parts import README
@@ -52,7 +52,7 @@ def _in_pages():
     lines = (
         line
         for page in (README, *PAGES)
-        for text in blocks(page, "bash")
+        for text in find_code_blocks(page, "bash")
         for line in text.splitlines()
     )
     return [re.split(r"\s{2,}#", line)[0] for line in lines]
@@ -62,14 +62,16 @@ def _of(verb):
     return _in(getattr(import_module(main.VERBS[verb][0]), "EXAMPLES", None))
 
 
-EXAMPLES = sorted({*_in(main._EXAMPLE), *_in_pages(), *(one for v in main.VERBS for one in _of(v))})
+EXAMPLES = sorted(
+    {*_in(main._EXAMPLES), *_in_pages(), *(one for v in main.VERBS for one in _of(v))}
+)
 
 
 @pytest.fixture(name="person")
 def _person(tmp_path):
     """Somebody with a home of Hermes, a project, and the command on the path."""
     user = tmp_path / "person"
-    home.build(user / ".hermes")
+    home.build_home(user / ".hermes")
     (user / "shop").mkdir()
     commands = tmp_path / "bin"
     commands.mkdir()

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from mcp_serve.cli.demo_home import sample
 from session_core import SessionDB
-from tests.cli.at_terminal import CTRL_C, Person, plain
+from tests.cli.at_terminal import CTRL_C, CommandUser, strip_style
 from tests.maintenance.carried import differences, rows
 
 
@@ -18,9 +18,9 @@ from tests.maintenance.carried import differences, rows
 def _home(tmp_path_factory):
     """A home with a lineage, archived and compressed sessions."""
     home = tmp_path_factory.mktemp("home")
-    clock = sample.Clock()
+    clock = sample.SampleClock()
     with SessionDB(home / "state.db", clock=clock) as db:
-        sample.build(db, clock)
+        sample.build_home(db, clock)
         db.append_message("root", "user", "the first part", create={"source": "cron"})
         db.archive_and_compact("root", [{"role": "user", "content": "a summary"}])
         db.end_session("root", "compression")
@@ -33,7 +33,7 @@ def _home(tmp_path_factory):
 
 @pytest.fixture(name="person")
 def _person(forks, tmp_path, home):
-    return Person(forks, tmp_path, home)
+    return CommandUser(forks, tmp_path, home)
 
 
 def ids(text):
@@ -58,12 +58,14 @@ def test_what_is_exported_comes_into_another_home_equal(person, home):
 @pytest.mark.requirement("reports:carrying")
 def test_everything_is_exported_unless_something_is_asked_for(person):
     everything = exported(person)
-    assert {"root", "tip", "kept", sample.LONG} <= set(everything)
+    assert {"root", "tip", "kept", sample.LONG_SESSION_ID} <= set(everything)
     assert exported(person, "tip") == ["root", "tip"]
     assert exported(person, "--source", "cron") == ["kept", "root", "tip"]
     assert exported(person, "--source", "cron", "--status", "archived") == ["kept"]
     assert exported(person, "tip", "kept", "--source", "telegram") == []
-    assert exported(person, "--title", "Schema change", "--min-messages", "9") == [sample.LONG]
+    assert exported(person, "--title", "Schema change", "--min-messages", "9") == [
+        sample.LONG_SESSION_ID
+    ]
     assert exported(person, "--older-than", "9000") == []
 
 
@@ -152,7 +154,7 @@ def _file(person):
 @pytest.fixture(name="there")
 def _there(person):
     """Somebody with a home of two sessions, into which a file comes."""
-    there = Person(person.forks, person.folder, person.folder / "there")
+    there = CommandUser(person.forks, person.folder, person.folder / "there")
     with SessionDB(there.home / "state.db") as db:
         for name in ("kept", "tip"):
             db.append_message(name, "user", "hello", create={"source": "cli"})
@@ -161,14 +163,14 @@ def _there(person):
 
 def sessions(home):
     with SessionDB(home / "state.db", read_only=True) as db:
-        return {each.id for each in db.inventory()}
+        return {each.id for each in db.list_inventory()}
 
 
 @pytest.mark.requirement("reports:carrying")
 @pytest.mark.parametrize("columns", [60, 80, 140])
 def test_it_is_shown_and_asked_before_anything_comes_in(there, file, columns):
     with there.at(columns, "import", file.name) as terminal:
-        seen = plain(terminal.until("[y/N]"))
+        seen = strip_style(terminal.until("[y/N]"))
         terminal.type("n\n")
         code = terminal.end()
     assert code == 5
@@ -191,13 +193,13 @@ def test_import_is_undone_by_the_printed_command(there, file):
     undo = _printed(seen)
     assert "import" in there.run("restore").out
     with there.at(80, *undo) as terminal:
-        shown = " ".join(plain(terminal.until("[y/N]")).split())
+        shown = " ".join(strip_style(terminal.until("[y/N]")).split())
         terminal.type("y\n")
         code, seen = terminal.end(), terminal.seen
     assert "Take an import back, and with it remove 3 conversations" in shown
     assert "It can be undone for 30 days" in shown
     assert (code, sessions(there.home)) == (0, {"kept", "tip"})
-    assert "Done: 3 removed." in plain(seen)
+    assert "Done: 3 removed." in strip_style(seen)
     done = there.run(*_printed(seen), "--yes")
     assert (done.code, sessions(there.home)) == (0, {"kept", "tip", "one", "two", "far"})
 
@@ -233,7 +235,7 @@ def test_import_names_the_chat_state_it_drops(there):
 
 def _printed(seen):
     """Return the arguments of the command that undoes what was done."""
-    (line,) = (line for line in plain(seen).splitlines() if " restore b-" in line)
+    (line,) = (line for line in strip_style(seen).splitlines() if " restore b-" in line)
     return shlex.split(line)[1:]
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from mcp_serve.cli.clients import formats
-from mcp_serve.cli.clients.places import CLIENTS, Machine
+from mcp_serve.cli.clients.places import CLIENTS, UserEnvironment
 from mcp_serve.cli.main import main
-from tests.cli.at_terminal import CTRL_C, Terminal
-from tests.cli.forks import surroundings
+from tests.cli.at_terminal import CTRL_C, PseudoTerminal
+from tests.cli.forks import build_environment
 
 NAMES = [client.name for client in CLIENTS]
 
@@ -88,8 +88,8 @@ def there_and_back(name, user, data):
 
 def said(name, data):
     """Return what the file of a client says, without the tables in which nothing is."""
-    form = formats.Toml() if name == "codex" else formats.Jsonc()
-    says = form.value(data.removeprefix(b"\xef\xbb\xbf").decode())
+    form = formats.TomlFormat() if name == "codex" else formats.JsoncFormat()
+    says = form.parse_text(data.removeprefix(b"\xef\xbb\xbf").decode())
     servers = {key: value for key, value in (says.get("mcpServers") or {}).items() if value}
     return {key: value for key, value in {**says, "mcpServers": servers}.items() if value}
 
@@ -122,7 +122,7 @@ def _run(user):
 
 def file_of(name, user):
     client = next(each for each in CLIENTS if each.name == name)
-    return client.user(Machine(user=user, env={}))
+    return client.user(UserEnvironment(user=user, env={}))
 
 
 def written(path, data):
@@ -349,7 +349,7 @@ def test_the_file_of_a_project_is_changed_and_put_back(here, monkeypatch, user, 
     path = written(project / client.project, before)
     assert main(["install", client.name, "--project", "--read-only", "--yes"]) == 0
     assert b"--read-only" in path.read_bytes()
-    assert not client.user(Machine(user, env={})).exists()
+    assert not client.user(UserEnvironment(user, env={})).exists()
     assert main(["uninstall", client.name, "--project", "--yes"]) == 0
     assert path.read_bytes() == before
 
@@ -495,8 +495,8 @@ def test_the_list_says_which_clients_are_here_and_know_it(run, user):
 def _screen(forks, user):
     """Start the command in a terminal."""
     user.mkdir()
-    given = {"env": surroundings(user), "folder": user}
-    return lambda *arguments: Terminal(forks, *arguments, **given)
+    given = {"env": build_environment(user), "folder": user}
+    return lambda *arguments: PseudoTerminal(forks, *arguments, **given)
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 5), ("n\n", 5), ("\x04", 5)])
@@ -561,7 +561,7 @@ def test_what_a_client_writes_while_the_person_looks_is_not_lost(screen, user):
 )
 def test_each_system_has_its_own_places(user, system, env, name, place):
     client = next(each for each in CLIENTS if each.name == name)
-    assert client.user(Machine(user, system, env)).parent == user / Path(place)
+    assert client.user(UserEnvironment(user, system, env)).parent == user / Path(place)
 
 
 @pytest.mark.parametrize("word", ["--plan-only", "--dry-run"])

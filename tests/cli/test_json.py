@@ -7,22 +7,22 @@ import json
 import pytest
 
 from mcp_serve.cli.main import VERBS
-from tests.cli.at_terminal import Person
-from tests.cli.homes import FRESH, LONG, build
+from tests.cli.at_terminal import CommandUser
+from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, build_home
 
 NO_ANSWER = {"demo": (), "completion": ("bash",), "serve": ()}
 """What a script has no answer of."""
 
 ANSWERED = {
     "list": (),
-    "show": (LONG,),
+    "show": (LONG_SESSION_ID,),
     "search": ("ports",),
     "routes": (),
     "stats": (),
     "prune": ("ghosts", "--plan-only"),
     "finalize": ("abandoned", "--plan-only"),
-    "compress": (LONG, "--plan-only"),
-    "edit": (FRESH, "--pin", "--plan-only"),
+    "compress": (LONG_SESSION_ID, "--plan-only"),
+    "edit": (FRESH_SESSION_ID, "--pin", "--plan-only"),
     "restore": (),
     "trash": ("list",),
     "log": (),
@@ -38,7 +38,7 @@ ANSWERED = {
 def _person(forks, tmp_path):
     session = {"id": "s", "source": "cli", "started_at": 1, "messages": []}
     (tmp_path / "some.jsonl").write_text(f"{json.dumps(session)}\n")
-    return Person(forks, tmp_path, build(tmp_path / "shelf"))
+    return CommandUser(forks, tmp_path, build_home(tmp_path / "shelf"))
 
 
 def test_every_verb_is_of_one_kind():

@@ -29,9 +29,9 @@ _VALUES = st.recursive(
 def test_what_is_put_in_and_taken_out_again_leaves_every_byte(says, indent, windows):
     text = json.dumps(says, indent=indent)
     text = text.replace("\n", "\r\n") if windows else text
-    with_it = jsonc.put(text, PATH, ENTRY)
-    assert jsonc.value(with_it) == {**says, "mcpServers": {"sessions": ENTRY}}
-    assert jsonc.drop(jsonc.drop(with_it, PATH), PATH[:1]) == text
+    with_it = jsonc.set_value(text, PATH, ENTRY)
+    assert jsonc.parse_text(with_it) == {**says, "mcpServers": {"sessions": ENTRY}}
+    assert jsonc.delete_value(jsonc.delete_value(with_it, PATH), PATH[:1]) == text
 
 
 @pytest.mark.parametrize(
@@ -44,37 +44,37 @@ def test_what_is_put_in_and_taken_out_again_leaves_every_byte(says, indent, wind
     ],
 )
 def test_comments_commas_and_line_ends_stay_where_they_are(text):
-    before = jsonc.value(text)
-    with_it = jsonc.put(text, PATH, ENTRY)
-    assert jsonc.value(with_it) == before | {"mcpServers": {"sessions": ENTRY}}
-    assert jsonc.drop(jsonc.drop(with_it, PATH), PATH[:1]) == text
+    before = jsonc.parse_text(text)
+    with_it = jsonc.set_value(text, PATH, ENTRY)
+    assert jsonc.parse_text(with_it) == before | {"mcpServers": {"sessions": ENTRY}}
+    assert jsonc.delete_value(jsonc.delete_value(with_it, PATH), PATH[:1]) == text
 
 
 def test_another_server_and_what_is_said_about_it_stay():
     text = '{\n  "mcpServers": {\n    // tickets\n    "other": {"command": "x"} // old\n  }\n}\n'
-    with_it = jsonc.put(text, PATH, ENTRY)
+    with_it = jsonc.set_value(text, PATH, ENTRY)
     assert '    // tickets\n    "other": {"command": "x"}, // old\n' in with_it
-    assert jsonc.drop(with_it, PATH) == text
+    assert jsonc.delete_value(with_it, PATH) == text
 
 
 def test_the_first_of_several_goes_without_its_comma():
     text = '{\n  "sessions": {},\n  "other": {}\n}'
-    assert jsonc.drop(text, ("sessions",)) == '{\n  "other": {}\n}'
+    assert jsonc.delete_value(text, ("sessions",)) == '{\n  "other": {}\n}'
 
 
 def test_a_value_is_replaced_and_its_neighbours_are_not():
     text = '{\n  "a": {\n    "command": "old", // why\n    "timeout": 5\n  }\n}'
-    assert jsonc.put(text, ("a", "command"), "new") == text.replace("old", "new")
+    assert jsonc.set_value(text, ("a", "command"), "new") == text.replace("old", "new")
 
 
 def test_of_a_name_that_stands_twice_the_last_is_meant():
-    assert jsonc.put('{"a": 1, "a": 2}', ("a",), 3) == '{"a": 1, "a": 3}'
+    assert jsonc.set_value('{"a": 1, "a": 2}', ("a",), 3) == '{"a": 1, "a": 3}'
 
 
 @pytest.mark.parametrize("text", ["", "\n", "// nothing yet\n", "{}", "{ }\n", "{\n}\n"])
 def test_a_text_without_anything_gets_an_object(text):
-    with_it = jsonc.put(text, PATH, ENTRY)
-    assert jsonc.value(with_it) == {"mcpServers": {"sessions": ENTRY}}
+    with_it = jsonc.set_value(text, PATH, ENTRY)
+    assert jsonc.parse_text(with_it) == {"mcpServers": {"sessions": ENTRY}}
     assert '\n    "sessions": {\n' in with_it
 
 
@@ -93,15 +93,15 @@ def test_a_text_without_anything_gets_an_object(text):
     ],
 )
 def test_what_is_half_written_is_refused_with_its_place(text, place):
-    with pytest.raises(jsonc.Malformed, match=place):
-        jsonc.put(text, PATH, ENTRY)
+    with pytest.raises(jsonc.MalformedConfiguration, match=place):
+        jsonc.set_value(text, PATH, ENTRY)
 
 
 def test_what_is_nested_too_deeply_is_refused():
-    with pytest.raises(jsonc.Malformed, match="deeply"):
-        jsonc.value("[" * 100_000)
+    with pytest.raises(jsonc.MalformedConfiguration, match="deeply"):
+        jsonc.parse_text("[" * 100_000)
 
 
 def test_where_something_else_stands_nothing_is_put():
-    with pytest.raises(jsonc.Malformed, match="mcpServers is no object"):
-        jsonc.put('{"mcpServers": []}', PATH, ENTRY)
+    with pytest.raises(jsonc.MalformedConfiguration, match="mcpServers is no object"):
+        jsonc.set_value('{"mcpServers": []}', PATH, ENTRY)

@@ -11,8 +11,8 @@ import pytest
 
 from mcp_serve.cli.report import markup
 from session_core import SessionDB
-from tests.cli.at_terminal import Person
-from tests.cli.browser import contents, picture
+from tests.cli.at_terminal import CommandUser
+from tests.cli.browser import read_contents, take_picture
 
 WIDE, PHONE = 900, 390
 LONG = "x" * 300
@@ -22,7 +22,7 @@ LONG = "x" * 300
 def _page(forks, tmp_path_factory):
     """The page of a home with sessions of half a year, one from a source with a bad name."""
     folder = tmp_path_factory.mktemp("person")
-    person = Person(forks, folder, folder / "h")
+    person = CommandUser(forks, folder, folder / "h")
     now = time.time()
     with SessionDB(person.home / "state.db") as db:
         for week in range(24):
@@ -69,7 +69,7 @@ def measured(page, width):
     frame = f'<iframe style="width:{width}px;height:900px;border:0" srcdoc="{inside}"></iframe>'
     around = page.with_name(f"around{width}.html")
     around.write_text(f"<body>{frame}<script>onload = () => {{{asked}}}</script>", "utf-8")
-    dumped = contents(around, page.parent)
+    dumped = read_contents(around, page.parent)
     return json.loads(html.unescape(re.search(r'data-found="([^"]*)"', dumped)[1]))
 
 
@@ -78,10 +78,10 @@ def measured(page, width):
 def test_it_is_light_by_day_and_dark_by_night(page, tmp_path):
     light, dark = colours_of(page)
     for names, is_dark in ((light, False), (dark, True)):
-        seen = picture(page, tmp_path, width=WIDE, height=1400, dark=is_dark)
+        seen = take_picture(page, tmp_path, width=WIDE, height=1400, dark=is_dark)
         assert seen.width == WIDE
-        assert seen.pixel(5, 5) == names["paper"]
-        assert {names["ink"], names["bar"], names["track"]} <= seen.colours()
+        assert seen.get_pixel(5, 5) == names["paper"]
+        assert {names["ink"], names["bar"], names["track"]} <= seen.list_colors()
 
 
 @pytest.mark.requirement("reports:browser")
@@ -95,7 +95,7 @@ def test_nothing_sticks_out_of_any_window_and_nobody_is_called(page, width):
 @pytest.mark.requirement("reports:browser")
 @pytest.mark.system
 def test_what_somebody_wrote_does_nothing_in_it(page, tmp_path):
-    dumped = contents(page, tmp_path)
+    dumped = read_contents(page, tmp_path)
     assert "<title>Sessions in" in dumped
     assert "<script>" not in dumped
     assert dumped.count("<style>") == 1
@@ -119,6 +119,6 @@ def test_each_week_has_its_value_when_one_points_at_it(page):
 
 @pytest.mark.parametrize("value", [0, 1, 3, 7, 230, 999, 1000, 1001, 123_456, 10**12])
 def test_a_scale_ends_at_a_round_number_above_all_values(value):
-    top = markup.nice(value)
+    top = markup.round_up_scale(value)
     assert value <= top <= max(2 * value, 1)
     assert top == int(top)

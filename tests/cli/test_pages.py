@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.at_terminal import Person, plain
-from tests.cli.homes import FRESH, LONG, build
+from tests.cli.at_terminal import CommandUser, strip_style
+from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, build_home
 
 LISTS = (
     (("list", "--status", "all"), "sessions", "id"),
     (("search", "question", "--every"), "hits", "message_id"),
-    (("show", LONG), "messages", "id"),
+    (("show", LONG_SESSION_ID), "messages", "id"),
     (("log",), "lines", "counts"),
     (("restore",), "batches", "batch"),
     (("trash", "list"), "batches", "batch"),
@@ -21,7 +21,7 @@ LISTS = (
 def _changed(answer):
     """Something was changed more than once."""
     for number in range(3):
-        answer("edit", FRESH, "--title", f"Meal {number}", "--yes")
+        answer("edit", FRESH_SESSION_ID, "--title", f"Meal {number}", "--yes")
 
 
 @pytest.mark.requirement("verbs:pages")
@@ -64,8 +64,8 @@ def test_a_cursor_of_something_else_is_refused(answer, run):
 @pytest.fixture(name="reader")
 def _reader(forks, tmp_path):
     """Somebody with a pager that marks what goes through it."""
-    person = Person(forks, tmp_path, build(tmp_path / "shelf", old=40))
-    return lambda *verb, **env: plain(person.sees(80, *verb, **env)[1])
+    person = CommandUser(forks, tmp_path, build_home(tmp_path / "shelf", old=40))
+    return lambda *verb, **env: strip_style(person.sees(80, *verb, **env)[1])
 
 
 PAGER = "sed s/^/paged:/"
@@ -74,7 +74,11 @@ PAGER = "sed s/^/paged:/"
 @pytest.mark.requirement("verbs:pages")
 @pytest.mark.parametrize(
     "verb",
-    [("list", "--limit", "60"), ("show", LONG), ("search", "ticket", "--every", "--limit", "60")],
+    [
+        ("list", "--limit", "60"),
+        ("show", LONG_SESSION_ID),
+        ("search", "ticket", "--every", "--limit", "60"),
+    ],
     ids=lambda verb: verb[0],
 )
 def test_what_is_longer_than_the_terminal_is_shown_in_pages(reader, verb):
@@ -87,24 +91,24 @@ def test_nothing_is_paged_that_fits_or_that_nobody_wants_paged(reader):
     for verb in (
         ("list", "--limit", "2"),
         ("log",),
-        ("show", LONG, "--no-pager"),
+        ("show", LONG_SESSION_ID, "--no-pager"),
         ("doctor", "--json"),
     ):
         assert "paged:" not in reader(*verb, PAGER=PAGER)
-    assert "paged:" not in reader("show", LONG, "--json", PAGER=PAGER)
+    assert "paged:" not in reader("show", LONG_SESSION_ID, "--json", PAGER=PAGER)
     for broken in ("no-such-pager", "less '", " "):
-        assert "The ports" in reader("show", LONG, PAGER=broken)
+        assert "The ports" in reader("show", LONG_SESSION_ID, PAGER=broken)
 
 
 @pytest.mark.requirement("verbs:pages")
 def test_a_script_has_no_pager(forks, tmp_path):
-    person = Person(forks, tmp_path, build(tmp_path / "shelf"))
-    assert "paged:" not in person.run("show", LONG, PAGER=PAGER).out
+    person = CommandUser(forks, tmp_path, build_home(tmp_path / "shelf"))
+    assert "paged:" not in person.run("show", LONG_SESSION_ID, PAGER=PAGER).out
 
 
 def test_less_shows_it_and_ends_where_the_person_has_enough(forks, tmp_path):
-    person = Person(forks, tmp_path, build(tmp_path / "shelf"))
-    with person.at(80, "show", LONG, PAGER="less") as terminal:
+    person = CommandUser(forks, tmp_path, build_home(tmp_path / "shelf"))
+    with person.at(80, "show", LONG_SESSION_ID, PAGER="less") as terminal:
         terminal.until("The ports")
         terminal.type("q")
         code, seen = terminal.end(), terminal.seen

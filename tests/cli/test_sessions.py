@@ -8,7 +8,7 @@ import pytest
 
 from mcp_serve.cli.demo_home import sample
 from session_core import SessionDB, SessionSource, SessionStore
-from tests.cli.at_terminal import STYLE, Person, plain, too_wide
+from tests.cli.at_terminal import STYLE, CommandUser, find_wide_lines, strip_style
 
 
 @pytest.fixture(name="home", scope="module")
@@ -16,9 +16,9 @@ def _home(tmp_path_factory):
     """A home with made-up conversations, two routes and a profile."""
     home = tmp_path_factory.mktemp("home")
     (home / "profiles" / "work").mkdir(parents=True)
-    clock = sample.Clock()
+    clock = sample.SampleClock()
     with SessionDB(home / "state.db", clock=clock) as db:
-        sample.build(db, clock)
+        sample.build_home(db, clock)
         with SessionStore(home / "sessions", db=db) as store:
             for chat in ("1", "2"):
                 store.get_or_create_session(SessionSource(platform="telegram", chat_id=chat))
@@ -29,7 +29,7 @@ def _home(tmp_path_factory):
 
 @pytest.fixture(name="person")
 def _person(forks, tmp_path, home):
-    return Person(forks, tmp_path, home)
+    return CommandUser(forks, tmp_path, home)
 
 
 @pytest.fixture(name="run")
@@ -52,7 +52,7 @@ def _screen(person):
 VERBS = [
     ("list",),
     ("search", "orders", "schema"),
-    ("show", sample.LONG, "--limit", "6"),
+    ("show", sample.LONG_SESSION_ID, "--limit", "6"),
     ("routes",),
 ]
 
@@ -62,13 +62,13 @@ VERBS = [
 def test_every_line_fits_the_terminal(screen, verb, columns):
     seen = screen(columns, *verb)
     assert len(seen.splitlines()) > 1
-    assert too_wide(seen, columns) == []
+    assert find_wide_lines(seen, columns) == []
 
 
 @pytest.mark.parametrize("columns", [60, 80, 140])
 def test_an_id_is_never_cut_since_the_next_call_needs_it(screen, run, columns):
     ids = [each["id"] for each in json.loads(run("list", "--json").out)["sessions"]]
-    seen = plain(screen(columns, "list"))
+    seen = strip_style(screen(columns, "list"))
     assert [each for each in ids if each not in seen] == []
 
 
@@ -81,7 +81,7 @@ def test_there_is_style_on_a_terminal_alone(screen, run, verb):
 
 
 def test_what_somebody_wrote_cannot_speak_to_the_terminal(screen):
-    seen = plain(screen(80, "show", "w1", "--profile", "work"))
+    seen = strip_style(screen(80, "show", "w1", "--profile", "work"))
     assert "at work" in seen
     assert "\x1b" not in seen
     assert "\x07" not in seen
@@ -91,13 +91,13 @@ def test_json_has_the_keys_of_the_tool(run):
     assert set(json.loads(run("list", "--json").out)) == {"sessions", "next_cursor"}
     found = json.loads(run("search", "orders", "--json").out)
     assert set(found) == {"hits", "matched", "searched_back_to", "next_cursor"}
-    shown = json.loads(run("show", sample.LONG, "--json").out)
+    shown = json.loads(run("show", sample.LONG_SESSION_ID, "--json").out)
     assert {"session", "messages", "next_cursor"} <= set(shown)
     assert set(json.loads(run("--json", "routes").out)) == {"routes", "next_cursor"}
 
 
 def test_more_than_a_page_is_gathered(run):
-    shown = json.loads(run("show", sample.LONG, "--limit", "150", "--json").out)
+    shown = json.loads(run("show", sample.LONG_SESSION_ID, "--limit", "150", "--json").out)
     ids = [message["id"] for message in shown["messages"]]
     assert len(ids) == 150
     assert ids == sorted(set(ids))
@@ -136,7 +136,7 @@ def test_what_was_said_in_several_sources_is_found(run):
 
 
 def test_a_conversation_is_found_by_the_start_of_its_id_or_by_its_title(run):
-    for name in (sample.LONG[:-2], "Schema change for orders"):
+    for name in (sample.LONG_SESSION_ID[:-2], "Schema change for orders"):
         assert "Schema change for orders" in run("show", name).out
 
 

@@ -16,7 +16,7 @@ from mcp_serve.cli.demo_home import sample
 from mcp_serve.cli.report import charts
 from mcp_serve.tools.stats import SPEC
 from session_core import SessionDB
-from tests.cli.at_terminal import COMMAND, Person, plain
+from tests.cli.at_terminal import COMMAND, CommandUser, strip_style
 from tests.homes import connect
 
 WEEK = 7 * 86_400.0
@@ -42,14 +42,14 @@ def _person(forks, tmp_path_factory):
         connection.execute("UPDATE sessions SET ended_at = started_at + 9 WHERE source = 'tui'")
     with SessionDB(home / "profiles" / "work" / "state.db") as db:
         db.append_message("w", "user", "at work", create={"source": "cli"})
-    return Person(forks, folder, home)
+    return CommandUser(forks, folder, home)
 
 
 @pytest.mark.requirement("reports:terminal")
 @pytest.mark.parametrize("columns", [60, 80, 140])
 def test_every_line_of_the_report_fits_the_terminal(person, columns):
     code, seen = person.sees(columns, "stats")
-    lines = [line.rstrip() for line in plain(seen).splitlines()]
+    lines = [line.rstrip() for line in strip_style(seen).splitlines()]
     assert code == 0
     assert [line for line in lines if cell_len(line) > columns] == []
     for head in ("Growth by week", "Sessions by source", "Size by table", "What is wrong"):
@@ -57,7 +57,7 @@ def test_every_line_of_the_report_fits_the_terminal(person, columns):
 
 
 def test_a_longer_bar_stands_for_more(person):
-    lines = plain(person.sees(80, "stats")[1]).splitlines()
+    lines = strip_style(person.sees(80, "stats")[1]).splitlines()
     drawn = {line.split()[0]: line.count("█") for line in lines if "█" in line}
     assert drawn["cli"] > drawn["telegram"] > 0
     assert drawn["cli"] > 40
@@ -65,7 +65,7 @@ def test_a_longer_bar_stands_for_more(person):
 
 @pytest.mark.requirement("reports:terminal")
 def test_blocks_are_drawn_only_where_the_encoding_has_them(person):
-    seen = plain(person.sees(80, "stats", PYTHONIOENCODING="ascii")[1])
+    seen = strip_style(person.sees(80, "stats", PYTHONIOENCODING="ascii")[1])
     assert seen.isascii()
     assert "####" in seen
     assert "####" not in person.run("stats").out
@@ -99,18 +99,18 @@ def test_several_profiles_are_told_by_their_names(person):
 
 @pytest.mark.requirement("reports:mending")
 def test_what_is_wrong_comes_with_the_command_line_that_mends_it(person):
-    seen = plain(person.sees(80, "stats", "--home", str(person.home))[1])
+    seen = strip_style(person.sees(80, "stats", "--home", str(person.home))[1])
     assert "2 empty sessions" in seen
     (line,) = (line.strip() for line in seen.splitlines() if line.endswith("prune ghosts"))
     assert shlex.split(line) == ["mcp-sessions", "--home", str(person.home), "prune", "ghosts"]
 
 
 def test_one_of_something_is_said_as_one_and_a_cost_that_nobody_noted_is_none(forks, tmp_path):
-    one = Person(forks, tmp_path, tmp_path / "one")
-    clock = sample.Clock()
+    one = CommandUser(forks, tmp_path, tmp_path / "one")
+    clock = sample.SampleClock()
     with SessionDB(one.home / "state.db", clock=clock) as db:
-        sample.build(db, clock)
-        sample.route(one.home, db, clock)
+        sample.build_home(db, clock)
+        sample.add_routes(one.home, db, clock)
     for seen in (one.run("stats").out, one.run("stats", "--html", "-").out):
         assert "1 route to a session that is not there" in seen
         assert "3 empty sessions" in seen
@@ -127,7 +127,7 @@ def test_deep_counts_instead_of_estimating(person):
 
 
 def test_a_home_that_cannot_be_read_is_a_report_too(forks, tmp_path):
-    person = Person(forks, tmp_path, tmp_path / "h")
+    person = CommandUser(forks, tmp_path, tmp_path / "h")
     (person.home / "state.db").mkdir(parents=True)
     done = person.run("stats")
     assert (done.code, done.err) == (0, "")
@@ -234,15 +234,19 @@ def test_a_page_that_cannot_be_written_is_said_in_a_line(person):
 @pytest.mark.parametrize("blocks", [True, False])
 @pytest.mark.parametrize("width", [40, 60, 200])
 def test_bars_fit_whatever_their_labels(width, blocks):
-    given = [charts.Bar("日本語" * 30, 10**9, "1.0 GB"), charts.Bar("b", 1, "1 byte")]
-    lines = charts.bars(given, width, blocks=blocks)
+    given = [charts.ChartBar("日本語" * 30, 10**9, "1.0 GB"), charts.ChartBar("b", 1, "1 byte")]
+    lines = charts.draw_bars(given, width, blocks=blocks)
     assert max(cell_len(line.plain) for line in lines) <= width
     assert len({cell_len(line.plain) for line in lines}) == 1
 
 
 def test_the_least_that_is_there_is_seen_and_nothing_is_not():
-    given = [charts.Bar("a", 10**9, ""), charts.Bar("b", 1, ""), charts.Bar("c", 0, "")]
-    first, second, third = (line.plain for line in charts.bars(given, 60, blocks=True))
+    given = [
+        charts.ChartBar("a", 10**9, ""),
+        charts.ChartBar("b", 1, ""),
+        charts.ChartBar("c", 0, ""),
+    ]
+    first, second, third = (line.plain for line in charts.draw_bars(given, 60, blocks=True))
     assert "█" * 40 in first
     assert "▏" in second
     assert set(third) == {"c", " "}
@@ -250,5 +254,5 @@ def test_the_least_that_is_there_is_seen_and_nothing_is_not():
 
 @pytest.mark.parametrize("values", [[0], [7], [0] * 26, [10**7] * 26, list(range(26))])
 def test_columns_fit_whatever_is_in_them(values):
-    lines = charts.columns(values, ("May 21", "this week"), 60, blocks=True)
+    lines = charts.draw_columns(values, ("May 21", "this week"), 60, blocks=True)
     assert max(cell_len(line.plain) for line in lines) <= 60

@@ -10,13 +10,13 @@ import sys
 import pytest
 
 from session_core import SessionDB
-from tests.cli.at_terminal import COMMAND, Person
-from tests.cli.homes import FRESH, LONG, build
+from tests.cli.at_terminal import COMMAND, CommandUser
+from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, build_home
 
 
 @pytest.fixture(name="person")
 def _person(forks, tmp_path):
-    return Person(forks, tmp_path, build(tmp_path / "home"))
+    return CommandUser(forks, tmp_path, build_home(tmp_path / "home"))
 
 
 @pytest.fixture(name="unread")
@@ -49,10 +49,10 @@ def test_a_reader_who_has_enough_makes_nothing_fail(unread, verb):
 
 @pytest.mark.requirement("verbs:streams")
 def test_a_change_that_nobody_saw_is_not_said_to_be_done(unread, person):
-    done = unread("edit", FRESH, "--title", "Unseen", "--yes")
+    done = unread("edit", FRESH_SESSION_ID, "--title", "Unseen", "--yes")
     assert (done.returncode, done.stderr) == (1, "")
     with SessionDB(person.home / "state.db", read_only=True) as db:
-        assert db.summarize(FRESH).title != "Unseen"
+        assert db.summarize_session(FRESH_SESSION_ID).title != "Unseen"
 
 
 @pytest.mark.requirement("verbs:streams")
@@ -66,19 +66,19 @@ def test_a_stream_that_was_closed_is_an_empty_one(person, closed):
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert (FRESH in done.stdout) == (">&-" not in closed.replace("2>&-", ""))
+    assert (FRESH_SESSION_ID in done.stdout) == (">&-" not in closed.replace("2>&-", ""))
 
 
 VERBS = [
     ("list",),
-    ("show", FRESH),
+    ("show", FRESH_SESSION_ID),
     ("search", "question"),
     ("routes",),
     ("stats",),
     ("prune", "ghosts", "--yes"),
-    ("finalize", "--session", FRESH, "--yes"),
-    ("compress", LONG, "--yes"),
-    ("edit", FRESH, "--title", "Another", "--yes"),
+    ("finalize", "--session", FRESH_SESSION_ID, "--yes"),
+    ("compress", LONG_SESSION_ID, "--yes"),
+    ("edit", FRESH_SESSION_ID, "--title", "Another", "--yes"),
     ("restore",),
     ("trash", "list"),
     ("log",),
@@ -132,5 +132,5 @@ def test_interrupt_at_exit_prints_no_trace(person):
         encoding="utf-8",
         check=False,
     )
-    assert FRESH in done.stdout
+    assert FRESH_SESSION_ID in done.stdout
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")

@@ -9,7 +9,7 @@ import pytest
 from mcp_serve.cli.demo_home import sample
 from session_core import SessionDB, SessionFilter
 from tests.cli.at_terminal import CTRL_C
-from tests.cli.homes import FRESH, LONG, build
+from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, build_home
 
 
 def live(home, session):
@@ -28,28 +28,28 @@ def titles(home):
 
 @pytest.mark.requirement("verbs:compress")
 def test_a_person_sees_the_summary_that_is_made_without_a_model(person, home):
-    before = live(home, LONG)
-    with person("compress", LONG, "--keep-last", "9") as seen:
+    before = live(home, LONG_SESSION_ID)
+    with person("compress", LONG_SESSION_ID, "--keep-last", "9") as seen:
         seen.until("Compress 108 messages? [y/N]")
         assert "What work depends on, and is to survive:" in seen.screen
         assert "The summary, made without a model:" in seen.screen
-        assert live(home, LONG) == before
+        assert live(home, LONG_SESSION_ID) == before
         seen.type("y\n")
         assert seen.end() == 0
     assert "% less" in seen.screen
     assert "decision" in seen.screen
-    assert len(live(home, LONG)) < len(before)
+    assert len(live(home, LONG_SESSION_ID)) < len(before)
 
 
 @pytest.mark.requirement("verbs:compress")
 def test_compressing_says_how_many_facts_it_kept_and_is_taken_back(answer, home):
-    before = live(home, LONG)
-    done = answer("compress", LONG, "--keep-last", "9", "--yes")
+    before = live(home, LONG_SESSION_ID)
+    done = answer("compress", LONG_SESSION_ID, "--keep-last", "9", "--yes")
     assert done["outcome"] == "applied"
     assert done["tokens_after"] < done["tokens_before"]
     assert done["retention"]["found"] >= done["retention"]["kept"] > 0
     assert answer("restore", done["batch"], "--yes")["outcome"] == "applied"
-    assert live(home, LONG) == before
+    assert live(home, LONG_SESSION_ID) == before
 
 
 @pytest.mark.requirement("verbs:compress")
@@ -58,7 +58,8 @@ def test_a_summary_of_ones_own_stands_in_its_place(answer, home, tmp_path):
     file.write_text("Ports were decided.", encoding="utf-8")
     for given in ((str(file), ""), ("-", "Ports were decided.")):
         done = answer(
-            *("compress", LONG, "--keep-last", "9", "--summary", given[0], "--yes"), given=given[1]
+            *("compress", LONG_SESSION_ID, "--keep-last", "9", "--summary", given[0], "--yes"),
+            given=given[1],
         )
         with SessionDB(home / "state.db", read_only=True) as db:
             texts = [str(row["content"]) for row in db.get_messages(done["session_id"])]
@@ -68,11 +69,15 @@ def test_a_summary_of_ones_own_stands_in_its_place(answer, home, tmp_path):
 
 @pytest.mark.requirement("verbs:compress")
 def test_a_model_elsewhere_writes_the_summary_of_a_plan(answer, run):
-    plan = answer("compress", LONG, "--keep-last", "9", "--method", "summary", "--plan-only")
+    plan = answer(
+        "compress", LONG_SESSION_ID, "--keep-last", "9", "--method", "summary", "--plan-only"
+    )
     assert {"from_id", "to_id", "must_survive", "digest"} <= set(plan["brief"])
     given = ("compress", "--plan", plan["plan"], "--summary", "-")
     assert run(*given, given="Ports.").code == 5
-    plan = answer("compress", LONG, "--keep-last", "9", "--method", "summary", "--plan-only")
+    plan = answer(
+        "compress", LONG_SESSION_ID, "--keep-last", "9", "--method", "summary", "--plan-only"
+    )
     given = ("compress", "--plan", plan["plan"], "--summary", "-")
     assert answer(*given, "--yes", given="Ports.")["outcome"] == "applied"
 
@@ -82,26 +87,26 @@ def test_a_model_elsewhere_writes_the_summary_of_a_plan(answer, run):
 
 @pytest.mark.requirement("verbs:undo")
 def test_an_edit_says_what_is_and_what_would_be_and_asks(person, home):
-    with person("edit", FRESH, "--title", "Cooking", "--archive", columns=140) as seen:
+    with person("edit", FRESH_SESSION_ID, "--title", "Cooking", "--archive", columns=140) as seen:
         seen.until("Change 1 session? [y/N]")
         said = " ".join(seen.screen.split())
         assert "title: What to cook -> Cooking;" in said
         assert "archived: no -> yes" in said
-        assert titles(home)[FRESH] == "What to cook"
+        assert titles(home)[FRESH_SESSION_ID] == "What to cook"
         seen.type("y\n")
         assert seen.end() == 0
-    assert titles(home)[FRESH] == "Cooking"
+    assert titles(home)[FRESH_SESSION_ID] == "Cooking"
     assert "Undo it by" in seen.screen
 
 
 @pytest.mark.requirement("verbs:undo")
 def test_an_edit_that_is_not_agreed_to_changes_nothing(person, answer, run, home):
     before = titles(home)
-    declined = answer("edit", FRESH, "--title", "Cooking", code=5)
+    declined = answer("edit", FRESH_SESSION_ID, "--title", "Cooking", code=5)
     assert (declined["outcome"], declined["batch"]) == ("declined", None)
-    only = run("edit", FRESH, "--title", "Cooking", "--plan-only")
+    only = run("edit", FRESH_SESSION_ID, "--title", "Cooking", "--plan-only")
     assert (only.code, "What to cook -> Cooking" in only.out) == (0, True)
-    with person("edit", FRESH, "--title", "Cooking") as seen:
+    with person("edit", FRESH_SESSION_ID, "--title", "Cooking") as seen:
         seen.until("[y/N]")
         seen.type(CTRL_C)
         assert seen.end() == 130
@@ -112,18 +117,18 @@ def test_an_edit_that_is_not_agreed_to_changes_nothing(person, answer, run, home
 
 @pytest.mark.requirement("verbs:undo")
 def test_edits_of_one_call_are_undone_as_one(answer, run, home):
-    done = run("edit", FRESH, "--title", "Cooking", "--pin", "--archive", "--yes")
+    done = run("edit", FRESH_SESSION_ID, "--title", "Cooking", "--pin", "--archive", "--yes")
     assert (done.code, done.err) == (0, "")
-    assert titles(home)[FRESH] == "Cooking"
+    assert titles(home)[FRESH_SESSION_ID] == "Cooking"
     batch = done.out.split("restore ")[-1].strip()
     assert answer("restore", batch, "--yes")["restored"] == 1
-    assert titles(home)[FRESH] == "What to cook"
+    assert titles(home)[FRESH_SESSION_ID] == "What to cook"
 
 
 def test_an_edit_answers_the_session_and_its_batch(answer, run):
-    assert set(answer("edit", FRESH, "--archive", "--yes")) == {"session", "batch"}
-    assert answer("edit", FRESH, "--archive")["outcome"] == "nothing"
-    assert run("edit", FRESH, "--archive").out == "Nothing to do.\n"
+    assert set(answer("edit", FRESH_SESSION_ID, "--archive", "--yes")) == {"session", "batch"}
+    assert answer("edit", FRESH_SESSION_ID, "--archive")["outcome"] == "nothing"
+    assert run("edit", FRESH_SESSION_ID, "--archive").out == "Nothing to do.\n"
 
 
 def test_an_ended_session_is_reopened_where_somebody_agrees(answer):
@@ -182,22 +187,26 @@ def test_a_restore_that_is_not_agreed_to_changes_nothing(answer, run, home):
 
 @pytest.mark.requirement("verbs:undo")
 def test_of_a_restore_that_would_drop_something_there_is_a_plan(answer, home):
-    done = answer("compress", LONG, "--keep-last", "9", "--shape", "continuation", "--yes")
+    done = answer(
+        "compress", LONG_SESSION_ID, "--keep-last", "9", "--shape", "continuation", "--yes"
+    )
     before = titles(home)
     (item,) = answer("restore", done["batch"], "--plan-only")["items"]
-    assert item["id"] == LONG
+    assert item["id"] == LONG_SESSION_ID
     with SessionDB(home / "state.db") as db:
         db.append_message(done["session_id"], "user", "said since")
     planned = answer("restore", done["batch"], "--plan-only")
     assert "1 messages that were said since" in planned["warnings"][0]
     assert titles(home) == before
     assert answer("restore", "--plan", planned["plan"], "--yes")["outcome"] == "applied"
-    assert len(live(home, LONG)) == 120
+    assert len(live(home, LONG_SESSION_ID)) == 120
 
 
 @pytest.mark.requirement("verbs:undo")
 def test_a_restore_that_drops_what_was_said_since_asks(person, answer, home):
-    plan = answer("compress", LONG, "--keep-last", "9", "--shape", "continuation", "--yes")
+    plan = answer(
+        "compress", LONG_SESSION_ID, "--keep-last", "9", "--shape", "continuation", "--yes"
+    )
     with SessionDB(home / "state.db") as db:
         db.append_message(plan["session_id"], "user", "said since")
     with person("restore", plan["batch"]) as seen:
@@ -210,13 +219,13 @@ def test_a_restore_that_drops_what_was_said_since_asks(person, answer, home):
         seen.until("[y/N]")
         seen.type("y\n")
         assert seen.end() == 0
-    assert len(live(home, LONG)) == 120
+    assert len(live(home, LONG_SESSION_ID)) == 120
 
 
 @pytest.mark.requirement("verbs:undo")
 def test_what_does_not_fit_any_more_is_said_and_tried_again(answer, run, home):
     done = answer("prune", "--title", "part 1", "--yes")
-    taken = answer("edit", FRESH, "--title", "The ledger, part 1", "--yes")
+    taken = answer("edit", FRESH_SESSION_ID, "--title", "The ledger, part 1", "--yes")
     partly = run("restore", done["batch"], "--yes")
     assert partly.code == 6
     assert "1 left as it is:" in partly.out
@@ -262,7 +271,7 @@ def test_single_batches_are_emptied(answer, run):
 @pytest.mark.requirement("verbs:trash")
 def test_the_log_says_who_has_changed_what(answer, run):
     answer("prune", "ghosts", "--yes")
-    answer("edit", FRESH, "--pin", "--yes")
+    answer("edit", FRESH_SESSION_ID, "--pin", "--yes")
     first, second = answer("log")["lines"]
     assert (first["what"], first["who"]) == ("edit", "mcp-sessions (terminal)")
     assert (second["what"], second["counts"]["removed"]) == ("prune ghosts", 25)
@@ -272,7 +281,7 @@ def test_the_log_says_who_has_changed_what(answer, run):
 
 @pytest.mark.requirement("verbs:trash")
 def test_what_was_changed_in_several_profiles_is_told_apart(answer, run, home):
-    build(home / "profiles" / "work", ghosts=2)
+    build_home(home / "profiles" / "work", ghosts=2)
     answer("prune", "ghosts", "--yes")
     answer("prune", "ghosts", "--yes", "--profile", "work")
     for verb, key in (
@@ -320,12 +329,12 @@ def test_every_example_of_the_help_is_taken(run, verb, tmp_path):
 
 @pytest.mark.requirement("verbs:compress")
 def test_where_nothing_is_compressed_it_is_said_why_and_by_which_option_it_would_be(run):
-    done = run("compress", FRESH)
+    done = run("compress", FRESH_SESSION_ID)
     assert done.code == 0
     said = " ".join(done.out.split())
     assert "Nothing to do." in said
     assert "keep less with --keep-last: without it the last 30,000 tokens stay, of" in said
-    assert "tokens stay" not in run("compress", FRESH, "--keep-last", "9").out
+    assert "tokens stay" not in run("compress", FRESH_SESSION_ID, "--keep-last", "9").out
 
 
 def test_the_help_says_how_much_stays_where_nobody_says_so(run):
@@ -334,9 +343,9 @@ def test_the_help_says_how_much_stays_where_nobody_says_so(run):
 
 
 def test_the_long_one_of_the_demo_is_worth_compressing_as_it_is(script, tmp_path):
-    clock = sample.Clock()
+    clock = sample.SampleClock()
     with SessionDB(tmp_path / "demo" / "state.db", clock=clock) as db:
-        sample.build(db, clock)
-    done = script("--home", str(tmp_path / "demo"), "compress", sample.LONG, "--yes")
+        sample.build_home(db, clock)
+    done = script("--home", str(tmp_path / "demo"), "compress", sample.LONG_SESSION_ID, "--yes")
     assert (done.code, done.err) == (0, "")
     assert "% less" in done.out

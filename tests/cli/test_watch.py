@@ -10,7 +10,7 @@ from select import select
 import pytest
 
 from session_core import SessionDB
-from tests.cli.at_terminal import COMMAND, CTRL_C, Person, plain
+from tests.cli.at_terminal import COMMAND, CTRL_C, CommandUser, strip_style
 
 OTHER = """
 import sys
@@ -38,7 +38,7 @@ def commit(person, session, *texts):
 
 @pytest.fixture(name="person")
 def _person(forks, tmp_path):
-    person = Person(forks, tmp_path, tmp_path / "h")
+    person = CommandUser(forks, tmp_path, tmp_path / "h")
     with SessionDB(person.home / "state.db") as db:
         db.append_message("there", "user", "before", create={"source": "cli"})
     return person
@@ -52,7 +52,7 @@ def test_a_commit_of_another_process_is_a_line(person):
         seen = terminal.until("hello")
         terminal.type(CTRL_C)
         assert terminal.end() == 130
-    (line,) = (each for each in plain(seen).splitlines() if "hello" in each)
+    (line,) = (each for each in strip_style(seen).splitlines() if "hello" in each)
     assert "before" not in seen
     assert "\x1b[31m" not in seen
     assert len(line) <= 60
@@ -80,7 +80,7 @@ def test_json_is_an_event_a_line_for_a_script(person):
 
 @pytest.mark.requirement("reports:watching")
 def test_a_home_that_appears_later_is_heard(forks, tmp_path):
-    person = Person(forks, tmp_path, tmp_path / "later")
+    person = CommandUser(forks, tmp_path, tmp_path / "later")
     with person.at(80, "watch") as terminal:
         terminal.until("Ctrl-C")
         assert not person.home.exists()
@@ -89,14 +89,14 @@ def test_a_home_that_appears_later_is_heard(forks, tmp_path):
 
 
 def test_all_profiles_are_heard_by_their_names(person):
-    work = Person(person.forks, person.folder, person.home / "profiles" / "work")
+    work = CommandUser(person.forks, person.folder, person.home / "profiles" / "work")
     commit(work, "w", "before")
     with person.at(80, "watch", "--all-profiles") as terminal:
         terminal.until("Ctrl-C")
         commit(work, "w", "at work")
-        assert "work  w" in plain(terminal.until("at work"))
+        assert "work  w" in strip_style(terminal.until("at work"))
         commit(person, "there", "at home")
-        assert "default  there" in plain(terminal.until("at home"))
+        assert "default  there" in strip_style(terminal.until("at home"))
 
 
 def test_a_session_that_is_not_there_is_said(person):

@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from session_core import SessionDB, SessionSource, SessionStore
-from tests.cli.homes import FRESH, LONG, build
+from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, build_home
 
 WIDTHS = pytest.mark.parametrize("columns", [60, 80, 140])
 
@@ -57,7 +57,7 @@ def test_every_key_name_and_session_of_a_route_is_whole(screen, keys, answer, co
 @WIDTHS
 def test_the_log_has_who_what_and_plan_whole(screen, answer, columns):
     plan = answer("prune", "ghosts", "--yes")
-    answer("edit", FRESH, "--pin", "--yes")
+    answer("edit", FRESH_SESSION_ID, "--pin", "--yes")
     answer("restore", plan["batch"], "--yes")
     seen = screen(columns, "log")
     words = seen.split()
@@ -81,7 +81,7 @@ def test_every_handle_of_a_batch_is_whole(screen, answer, columns):
 @WIDTHS
 def test_ids_of_all_lengths_are_whole_with_their_profile(screen, home, answer, columns):
     work = home / "profiles" / "a-profile-with-a-long-name"
-    build(work)
+    build_home(work)
     long = "cron_7d1c8f1e-2a6b-4c3d-9e8f-0a1b2c3d4e5f_20261118_090909"
     with SessionDB(work / "state.db") as db:
         db.append_message(long, "user", "the nightly run", create={"source": "cron"})
@@ -129,7 +129,10 @@ def test_the_list_of_clients_cuts_no_advice(screen, columns):
 @pytest.mark.requirement("terminal:widths")
 @WIDTHS
 def test_what_can_be_typed_next_is_a_line_of_its_own(screen, columns):
-    for verb in (("prune", "--plan-only"), ("compress", LONG, "--keep-last", "9", "--plan-only")):
+    for verb in (
+        ("prune", "--plan-only"),
+        ("compress", LONG_SESSION_ID, "--keep-last", "9", "--plan-only"),
+    ):
         last = screen(columns, *verb).splitlines()[-1]
         assert shlex.split(last)[0] == "mcp-sessions"
         assert re.fullmatch(r"p-\w+", shlex.split(last)[-1])

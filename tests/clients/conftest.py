@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.homes import fill, hermes_database
-from tests.wire.conftest import TOKEN, command, environment, served
+from tests.homes import fill_database, make_hermes_database
+from tests.wire.conftest import TOKEN, make_environment, serve_command, serve_home
 
 HERE = Path(__file__).parent
 BY_HAND = "test_real_clients.py"
@@ -37,18 +37,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def home(tmp_path: Path) -> Path:
     """A Hermes home with old conversations."""
     path = tmp_path / "home"
-    hermes_database(path / "state.db")
-    fill(path / "state.db", 6, 12)
+    make_hermes_database(path / "state.db")
+    fill_database(path / "state.db", 6, 12)
     return path
 
 
 @contextmanager
-def reached(home: Path, way: str) -> Iterator[dict[str, Any]]:
+def open_connection(home: Path, way: str) -> Iterator[dict[str, Any]]:
     """Tell how a client gets to the server of a home; over HTTP it is started here."""
     if way == "stdio":
-        first, *rest = command(home)
-        yield {"way": way, "command": first, "args": rest, "env": environment(home)}
+        first, *rest = serve_command(home)
+        yield {"way": way, "command": first, "args": rest, "env": make_environment(home)}
         return
-    with served(home) as (_, port):
+    with serve_home(home) as (_, port):
         path = "/sse" if way == "sse" else "/mcp"
         yield {"way": way, "address": f"http://127.0.0.1:{port}{path}", "token": TOKEN}

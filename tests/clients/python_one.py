@@ -19,13 +19,13 @@ from mcp.client.streamable_http import streamablehttp_client
 from pydantic import AnyUrl
 
 
-def say(**line: Any) -> None:
+def print_line(**line: Any) -> None:
     """Say one line."""
     print(json.dumps(line), flush=True)
 
 
 @asynccontextmanager
-async def streams(asked: dict[str, Any]):
+async def open_streams(asked: dict[str, Any]):
     """Connect as it was asked."""
     headers = {"Authorization": f"Bearer {asked.get('token')}"}
     if asked["way"] == "stdio":
@@ -40,7 +40,7 @@ async def streams(asked: dict[str, Any]):
             yield read, write
 
 
-class Course:
+class ClientCourse:
     """What a client does with a server, step by step."""
 
     def __init__(self) -> None:
@@ -58,21 +58,21 @@ class Course:
         self.questions.append(params.message)
         return self.answers.pop(0)
 
-    async def hear(self, message: Any) -> None:
+    async def receive_notification(self, message: Any) -> None:
         """Take a notification."""
         inner = getattr(message, "root", None)
         if isinstance(inner, types.ResourceUpdatedNotification):
             self.updated.append(str(inner.params.uri))
             self.heard.set()
 
-    async def step(self, progress: float, *_: Any) -> None:
+    async def record_progress(self, progress: float, *_: Any) -> None:
         """Take a step of a call that is running."""
         self.steps.append(progress)
 
-    async def play(self, session: ClientSession) -> dict[str, Any]:
+    async def run_course(self, session: ClientSession) -> dict[str, Any]:
         """Play it all."""
         began = await session.initialize()
-        seen = await lists(session) | {
+        seen = await check_lists(session) | {
             "server": began.serverInfo.name,
             "instructions": bool(began.instructions),
         }
@@ -84,24 +84,26 @@ class Course:
             "halves": page.structuredContent == json.loads(page.content[0].text),
             "resource": stats.contents[0].mimeType,
             "prompt": len((await session.get_prompt("tidy_up")).messages),
-            "errors": await errors(session),
-            "told": await self.told(session, sessions[0]["id"]),
-            "pruned": await self.pruned(session),
+            "errors": await check_errors(session),
+            "told": await self.check_subscription(session, sessions[0]["id"]),
+            "pruned": await self.check_prune(session),
         }
 
-    async def told(self, session: ClientSession, of: str) -> bool:
+    async def check_subscription(self, session: ClientSession, of: str) -> bool:
         """Subscribe to a conversation, and hear that it has changed."""
         uri = f"session://{of}"
         await session.subscribe_resource(AnyUrl(uri))
-        say(step="subscribed", session=of)
+        print_line(step="subscribed", session=of)
         await self.heard.wait()
         return self.updated == [uri]
 
-    async def pruned(self, session: ClientSession) -> dict[str, Any]:
+    async def check_prune(self, session: ClientSession) -> dict[str, Any]:
         """Plan and decline, plan and accept, and take it back."""
 
         async def prune(**given: Any) -> dict[str, Any]:
-            call = session.call_tool("sessions_prune", given, progress_callback=self.step)
+            call = session.call_tool(
+                "sessions_prune", given, progress_callback=self.record_progress
+            )
             return (await call).structuredContent
 
         declined = await prune(plan=(await prune())["plan"])
@@ -118,7 +120,7 @@ class Course:
         }
 
 
-async def lists(session: ClientSession) -> dict[str, Any]:
+async def check_lists(session: ClientSession) -> dict[str, Any]:
     """List everything there is."""
     return {
         "tools": [tool.name for tool in (await session.list_tools()).tools],
@@ -128,7 +130,7 @@ async def lists(session: ClientSession) -> dict[str, Any]:
     }
 
 
-async def errors(session: ClientSession) -> dict[str, Any]:
+async def check_errors(session: ClientSession) -> dict[str, Any]:
     """Call what cannot be."""
     wrong = await session.call_tool("sessions_read", {"session": "nowhere"})
     try:
@@ -140,14 +142,17 @@ async def errors(session: ClientSession) -> dict[str, Any]:
 
 async def main() -> None:
     """Play the course as it was asked."""
-    course = Course()
+    course = ClientCourse()
     async with (
-        streams(json.loads(sys.argv[1])) as (read, write),
+        open_streams(json.loads(sys.argv[1])) as (read, write),
         ClientSession(
-            read, write, elicitation_callback=course.answer, message_handler=course.hear
+            read,
+            write,
+            elicitation_callback=course.answer,
+            message_handler=course.receive_notification,
         ) as session,
     ):
-        say(step="done", seen=await course.play(session))
+        print_line(step="done", seen=await course.run_course(session))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.clients.conftest import reached
-from tests.node import modules, node
+from tests.clients.conftest import open_connection
+from tests.node import find_node, install_modules
 
 LAUNCHER = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 
@@ -18,7 +18,7 @@ LAUNCHER = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 @pytest.fixture(scope="session", autouse=True)
 def inspector() -> Path:
     """The Inspector; made before any test hides the user's folder, where npm is configured."""
-    return modules("@modelcontextprotocol/inspector@2.12.0") / LAUNCHER
+    return install_modules("@modelcontextprotocol/inspector@2.12.0") / LAUNCHER
 
 
 @pytest.fixture(params=["stdio", "http"])
@@ -38,10 +38,10 @@ def configured(asked: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def inspect(inspector: Path, home: Path, way: str, tmp_path: Path):
     """Ask the Inspector, and return its exit code with what it has said."""
-    with reached(home, way) as asked:
+    with open_connection(home, way) as asked:
         file = tmp_path / "servers.json"
         file.write_text(json.dumps({"mcpServers": {"sessions": configured(asked)}}))
-        line = [node(), inspector, "--cli", "--config", file, "--server", "sessions"]
+        line = [find_node(), inspector, "--cli", "--config", file, "--server", "sessions"]
 
         def run(method: str, *more: str) -> tuple[int, Any]:
             done = subprocess.run(

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from mcp_serve.cli.clients import files, formats
-from mcp_serve.cli.clients.places import CLIENTS, Machine
-from tests.clients.conftest import WAYS, reached
-from tests.node import modules, node
+from mcp_serve.cli.clients.places import CLIENTS, UserEnvironment
+from tests.clients.conftest import WAYS, open_connection
+from tests.node import find_node, install_modules
 
 PACKAGES = {
     "claude": "@anthropic-ai/claude-code@2.1.326",
@@ -52,7 +52,8 @@ Run = Callable[..., Any]
 def clients() -> dict[str, Path]:
     """Where each client is; made before any test hides the user's folder."""
     return {
-        name: modules(package, scripts=True) / ".bin" / name for name, package in PACKAGES.items()
+        name: install_modules(package, scripts=True) / ".bin" / name
+        for name, package in PACKAGES.items()
     }
 
 
@@ -60,13 +61,13 @@ def clients() -> dict[str, Path]:
 def ways(home: Path) -> Iterator[dict[str, dict[str, Any]]]:
     """How the server of a home is reached over each transport."""
     with ExitStack() as stack:
-        yield {way: stack.enter_context(reached(home, way)) for way in WAYS}
+        yield {way: stack.enter_context(open_connection(home, way)) for way in WAYS}
 
 
 @pytest.fixture
 def own(tmp_path: Path) -> dict[str, str]:
     """The environment of a client, in which its home folder is empty."""
-    folders = [str(node().parent), str(PROGRAM.parent), os.environ["PATH"]]
+    folders = [str(find_node().parent), str(PROGRAM.parent), os.environ["PATH"]]
     kept = {"PATH": os.pathsep.join(folders)}
     return kept | {"HOME": str(tmp_path / "user"), "DISABLE_AUTOUPDATER": "1"}
 
@@ -117,14 +118,14 @@ def ours(own: dict[str, str], home: Path, tmp_path: Path) -> Run:
 def entry_of(name: str, user: Path, project: Path | None = None) -> dict[str, Any]:
     """Return what stands in the file of a client for the server."""
     client = next(each for each in CLIENTS if each.name == NAMES.get(name, name))
-    path = client.file(Machine(user, "linux", {}), project)
-    form = formats.format_of(path)
-    found: dict[str, Any] = formats.entry_of(form, path.read_text(), client.table, "sessions")
+    path = client.find_file(UserEnvironment(user, "linux", {}), project)
+    form = formats.choose_format(path)
+    found: dict[str, Any] = formats.find_server(form, path.read_text(), client.table, "sessions")
     return found
 
 
 def words_of(entry: dict[str, Any]) -> list[str]:
-    return files.words(entry)
+    return files.get_command_line(entry)
 
 
 @pytest.mark.requirement("terminal:clients")

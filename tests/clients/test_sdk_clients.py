@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB
-from tests.clients.conftest import WAYS, reached
-from tests.node import modules, node
+from tests.clients.conftest import WAYS, open_connection
+from tests.node import find_node, install_modules
 from tests.peers import peer_python
 
 HERE = Path(__file__).parent
@@ -40,11 +40,13 @@ TOOLS = [
 def clients() -> dict[str, Lines]:
     """How each client is started; made before any test hides the user's folder."""
     python = peer_python("mcp1.30.0", "mcp==1.30.0")
-    found = modules("@modelcontextprotocol/client@2.4.0", "@modelcontextprotocol/sdk@1.32.2")
+    found = install_modules(
+        "@modelcontextprotocol/client@2.4.0", "@modelcontextprotocol/sdk@1.32.2"
+    )
 
     def typescript(**of: Any) -> Lines:
         script = HERE / "typescript.mjs"
-        return lambda asked: [str(node()), str(script), str(found), json.dumps(asked | of)]
+        return lambda asked: [str(find_node()), str(script), str(found), json.dumps(asked | of)]
 
     return {
         "typescript 2": typescript(sdk=2, era="older"),
@@ -104,6 +106,6 @@ SEEN = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("client", [*CANCELLING, "python 1"])
 def test_a_client_plays_the_whole_course(clients, client, way, home):
-    with reached(home, way) as asked:
+    with open_connection(home, way) as asked:
         seen = play(clients[client](asked), home)
     assert seen == SEEN | ({"cancelled": True} if client in CANCELLING else {})

@@ -9,7 +9,7 @@ import pytest
 
 from session_core import Ledger, SessionDB, SessionStore, StateFolder
 from tests.compression.homes import CHAT, Chat, Clock, fill
-from tests.homes import hermes_database, own_database
+from tests.homes import make_hermes_database, make_own_database
 
 
 @pytest.fixture(params=["own", "hermes"])
@@ -22,10 +22,10 @@ def chat(home_path: Path, tmp_path: Path, kind: str) -> Iterator[Chat]:
     """A telegram chat of eighty messages, titled "Trip"."""
     path = home_path / "state.db"
     if kind == "own":
-        own_database(path)
+        make_own_database(path)
     else:
         schema = 17 if "without table" in kind else 22
-        hermes_database(path, schema, null_flags="null flags" in kind)
+        make_hermes_database(path, schema, null_flags="null flags" in kind)
     clock = Clock()
     with (
         SessionDB(path, clock=clock) as db,

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from session_core.compression.ranges import Limits
-from session_core.compression.summary_message import END, NOTE, PREFIX
+from session_core.compression.ranges import CompressionLimits
+from session_core.compression.summary_message import SUMMARY_END, SUMMARY_NOTE, SUMMARY_PREFIX
 
 Messages = list[dict[str, Any]]
 Shape = Literal["openai", "anthropic"]
@@ -22,7 +22,7 @@ Shape = Literal["openai", "anthropic"]
 LONG_PREFIX = "[CONTEXT COMPACTION — REFERENCE ONLY] Words that differ by release:"
 MERGED = (
     "[PRIOR CONTEXT — for reference only; not a new message]\nwhat was asked\n\n"
-    f"[END OF PRIOR CONTEXT — COMPACTION SUMMARY BELOW]\n\n{LONG_PREFIX}\nwhat was\n\n{END}"
+    f"[END OF PRIOR CONTEXT — COMPACTION SUMMARY BELOW]\n\n{LONG_PREFIX}\nwhat was\n\n{SUMMARY_END}"
 )
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 
@@ -120,10 +120,10 @@ def only_user(draw: st.DrawFn) -> Messages:
     return [{"role": "user", "content": text} for text in draw(st.lists(TEXTS, max_size=25))]
 
 
-def limits() -> st.SearchStrategy[Limits]:
+def limits() -> st.SearchStrategy[CompressionLimits]:
     """Limits so small that short conversations are over them."""
     return st.builds(
-        Limits,
+        CompressionLimits,
         context_tokens=st.integers(100, 20_000),
         protect_first=st.integers(0, 4),
         protect_last=st.integers(0, 20),
@@ -166,7 +166,12 @@ def _late_result(draw: st.DrawFn, _at: int, late: list[Any]) -> Messages:
 
 def _summary(draw: st.DrawFn, _at: int, _late: list[Any]) -> Messages:
     role = draw(st.sampled_from(("user", "assistant")))
-    forms = (f"{PREFIX} what was", f"{LONG_PREFIX}\nwhat was\n\n{END}", MERGED, NOTE)
+    forms = (
+        f"{SUMMARY_PREFIX} what was",
+        f"{LONG_PREFIX}\nwhat was\n\n{SUMMARY_END}",
+        MERGED,
+        SUMMARY_NOTE,
+    )
     return [{"role": role, "content": draw(st.sampled_from(forms))}]
 
 

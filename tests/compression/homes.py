@@ -126,10 +126,10 @@ class Chat:
 
 def tables(path: Path) -> dict[str, Any]:
     """Return the rows of each table by its primary key."""
-    with homes.connection(path) as opened:
+    with homes.open_connection(path) as opened:
         found = {
             name: sorted(map(repr, opened.execute(f'SELECT * FROM "{name}"')))  # noqa: S608 -- names that were read
-            for name in homes.tables(opened)
+            for name in homes.list_tables(opened)
             if name != "compression_locks"
         }
     found["state_meta"] = [row for row in found["state_meta"] if "mcp_sessions_" not in row]
@@ -138,7 +138,7 @@ def tables(path: Path) -> dict[str, Any]:
 
 def fill(chat: Chat, session_id: str, turns: int = 20) -> None:
     """Say something: text, a call with its results, parts."""
-    fields = chat.store.session_fields(chat.entry)
+    fields = chat.store.build_session_fields(chat.entry)
     for turn in range(turns):
         long = f"ticket ABC-{turn} in src/part_{turn}.py " + "and so on " * 40
         call = {

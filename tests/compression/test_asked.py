@@ -118,7 +118,7 @@ def test_a_cool_down_is_decided_before_anything_is_planned(chat: Chat) -> None:
 def test_a_refused_compression_leaves_no_plan_behind(chat: Chat, summary: str) -> None:
     with pytest.raises(NotCompressed):
         chat.compressor().compress(chat.session_id, lambda _: summary, keep_last=LAST)
-    assert plan_states(chat) == ["closed"]
+    assert list_plan_states(chat) == ["closed"]
 
 
 @pytest.mark.requirement("compression:callables")
@@ -167,6 +167,6 @@ async def test_async_summarizer_runs_in_trio(chat: Chat) -> None:
     assert any("what trio says" in str(text) for text in chat.texts())
 
 
-def plan_states(chat: Chat) -> list[str]:
+def list_plan_states(chat: Chat) -> list[str]:
     with connect(chat.ledger._make()) as connection:
         return [state for (state,) in connection.execute("SELECT state FROM plans")]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from session_core.compression import chat_messages
-from session_core.compression.ranges import Refused
-from session_core.compression.rebuild import Assembled, assemble
-from session_core.compression.summary_message import END, NOTE, PREFIX
+from session_core.compression.ranges import Refusal
+from session_core.compression.rebuild import RebuiltMessages, rebuild_messages
+from session_core.compression.summary_message import SUMMARY_END, SUMMARY_NOTE, SUMMARY_PREFIX
 from session_core.errors import InvalidInput
 from tests.compression.conversations import answered, called, faults
 
@@ -26,46 +26,46 @@ TALK: list[dict[str, Any]] = [
 
 
 def test_the_summary_stands_in_the_place_of_the_range() -> None:
-    done = assemble(TALK, 1, 6, "went")
-    assert isinstance(done, Assembled)
-    said = {"role": "user", "content": f"{PREFIX}\nwent\n\n{END}"}
-    note = {"role": "assistant", "content": NOTE}
+    done = rebuild_messages(TALK, 1, 6, "went")
+    assert isinstance(done, RebuiltMessages)
+    said = {"role": "user", "content": f"{SUMMARY_PREFIX}\nwent\n\n{SUMMARY_END}"}
+    note = {"role": "assistant", "content": SUMMARY_NOTE}
     assert list(done.messages) == [TALK[0], said, note, *TALK[6:]]
     assert done.summary == (said, note)
     assert faults(done.messages) == []
-    assert done.tokens_before == sum(map(chat_messages.estimate, TALK))
-    assert done.tokens_after == sum(map(chat_messages.estimate, done.messages))
+    assert done.tokens_before == sum(map(chat_messages.estimate_tokens, TALK))
+    assert done.tokens_after == sum(map(chat_messages.estimate_tokens, done.messages))
 
 
 def test_markers_are_no_neighbours() -> None:
     marker = {"role": "session_meta", "content": None}
-    done = assemble([TALK[1], marker, *TALK[2:6], marker, *TALK[6:]], 2, 6, "went")
-    assert isinstance(done, Assembled)
+    done = rebuild_messages([TALK[1], marker, *TALK[2:6], marker, *TALK[6:]], 2, 6, "went")
+    assert isinstance(done, RebuiltMessages)
     assert [message["role"] for message in done.summary] == ["assistant"]
 
 
 @pytest.mark.parametrize(("start", "end"), [(1, 3), (1, 4), (3, 6), (4, 6)])
 def test_a_range_that_parts_a_call_from_its_results_is_refused(start: int, end: int) -> None:
-    refused = assemble(TALK, start, end, "went")
-    assert isinstance(refused, Refused)
+    refused = rebuild_messages(TALK, start, end, "went")
+    assert isinstance(refused, Refusal)
     assert refused.code == "split_pair"
 
 
 def test_a_summary_that_is_not_smaller_is_refused() -> None:
-    refused = assemble(TALK, 1, 2, "go " * 200)
-    assert isinstance(refused, Refused)
+    refused = rebuild_messages(TALK, 1, 2, "go " * 200)
+    assert isinstance(refused, Refusal)
     assert refused.code == "not_smaller"
-    assert isinstance(assemble(TALK, 1, 2, "go " * 150), Assembled)
+    assert isinstance(rebuild_messages(TALK, 1, 2, "go " * 150), RebuiltMessages)
 
 
 def test_smaller_is_what_the_given_estimate_says() -> None:
     def one_each(_message: Mapping[str, Any]) -> int:
         return 1
 
-    refused = assemble(TALK, 6, 8, "short", one_each)
-    assert isinstance(refused, Assembled)
+    refused = rebuild_messages(TALK, 6, 8, "short", one_each)
+    assert isinstance(refused, RebuiltMessages)
     assert (refused.tokens_before, refused.tokens_after) == (8, 7)
-    assert isinstance(assemble(TALK, 6, 7, "short", one_each), Refused)
+    assert isinstance(rebuild_messages(TALK, 6, 7, "short", one_each), Refusal)
 
 
 @pytest.mark.parametrize(
@@ -73,21 +73,21 @@ def test_smaller_is_what_the_given_estimate_says() -> None:
     [(" ", "empty_summary"), ("key: [REDACTED]", "redacted_summary")],
 )
 def test_a_text_that_is_no_summary_is_refused(text: str, code: str) -> None:
-    refused = assemble(TALK, 1, 6, text)
-    assert isinstance(refused, Refused)
+    refused = rebuild_messages(TALK, 1, 6, text)
+    assert isinstance(refused, Refusal)
     assert refused.code == code
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 3), (3, 3), (4, 2), (0, 9)])
 def test_what_is_no_range_is_an_error(start: int, end: int) -> None:
     with pytest.raises(InvalidInput, match="no range of 8 messages"):
-        assemble(TALK, start, end, "went")
+        rebuild_messages(TALK, start, end, "went")
 
 
 def test_results_of_nobody_are_kept_where_they_were() -> None:
     stray = {"role": "tool", "tool_call_id": "gone", "content": "x"}
     talk = [stray, *TALK, stray]
-    done = assemble(talk, 2, 7, "went")
-    assert isinstance(done, Assembled)
+    done = rebuild_messages(talk, 2, 7, "went")
+    assert isinstance(done, RebuiltMessages)
     assert done.messages[0] is stray
     assert done.messages[-1] is stray

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 COMPRESSIONS = 200
 
 
-class Beside:
+class SpeakerProcess:
     """Another process on the same home."""
 
     def __init__(self, chat: Chat, what: str) -> None:
@@ -32,7 +32,7 @@ class Beside:
              str(chat.db.path), chat.session_id, what],
             cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
-        self.hear()
+        self.receive_notification()
 
     @property
     def pid(self) -> int:
@@ -55,8 +55,8 @@ class Beside:
 
 
 @contextmanager
-def beside(chat: Chat, what: str) -> Any:
-    other = Beside(chat, what)
+def run_speaker(chat: Chat, what: str) -> Any:
+    other = SpeakerProcess(chat, what)
     try:
         yield other
     finally:
@@ -70,18 +70,18 @@ def beside(chat: Chat, what: str) -> Any:
 def test_what_another_says_during_two_hundred_compressions_is_there_once(chat: Chat) -> None:
     before = chat.db.get_messages(chat.session_id, include_inactive=True)
     compressor, batches = chat.compressor(), []
-    with beside(chat, "speaks") as speaker:
+    with run_speaker(chat, "speaks") as speaker:
         while len(batches) < COMPRESSIONS:
             batches += compress_or_undo(chat, compressor, len(batches))
         said = json.loads(speaker.end())
-    assert_whole(chat, said)
+    assert_complete(chat, said)
     for batch in reversed(batches):
-        if chat.ledger.batch(batch).undone_at is None:
+        if chat.ledger.get_batch(batch).undone_at is None:
             compressor.undo(batch)
     rows = chat.db.get_messages(chat.session_id, include_inactive=True)
     assert rows[: len(before)] == before
     assert [[row["id"], row["content"]] for row in rows[len(before) :]] == said
-    assert_counted(chat)
+    assert_counters_match(chat)
     assert chat.db.check_integrity(deep=True) == []
 
 
@@ -98,7 +98,7 @@ def compress_or_undo(chat: Chat, compressor: Compressor, number: int) -> list[st
     return [done.batch]
 
 
-def assert_whole(chat: Chat, said: list[Any]) -> None:
+def assert_complete(chat: Chat, said: list[Any]) -> None:
     """Check that what was said is there, in order, with calls and results together."""
     contents = [content for _, content in said]
     rows = chat.db.get_messages(chat.session_id, include_inactive=True)
@@ -117,10 +117,10 @@ def assert_whole(chat: Chat, said: list[Any]) -> None:
         assert waiting == []
         waiting = [call["id"] for call in row["tool_calls"] or ()]
     assert waiting == []
-    assert_counted(chat)
+    assert_counters_match(chat)
 
 
-def assert_counted(chat: Chat) -> None:
+def assert_counters_match(chat: Chat) -> None:
     """Check that the counters say what is live."""
     live = chat.db.get_messages(chat.session_id)
     calls = sum(len(row["tool_calls"] or ()) for row in live)
@@ -160,7 +160,7 @@ def test_of_two_compressors_at_once_one_is_refused(chat: Chat, shape: Any) -> No
     assert ends[0] == "done"
     assert ends[1] in ("locked", "nothing_to_win")
     assert len(asked) == 1
-    children = [child["id"] for child in chat.db.children(session_id)]
+    children = [child["id"] for child in chat.db.list_children(session_id)]
     assert children == ([chat.session_id] if shape == "continuation" else [])
 
 
@@ -172,7 +172,7 @@ def test_beside_a_holder_of_an_active_session_there_is_never_a_continuation(chat
     chat.clock.now = time.time()
     compressor = chat.compressor()
     planned = compressor.plan(chat.session_id, shape="continuation", keep_last=LAST)
-    with beside(chat, "holds") as holder:
+    with run_speaker(chat, "holds") as holder:
         before = chat.whole()
         for attempt in (
             lambda: compressor.plan(chat.session_id, shape="continuation", keep_last=LAST),
@@ -238,7 +238,7 @@ def test_a_compressor_that_is_killed_over_its_summary_has_changed_nothing(chat: 
     """And the next one need not wait until the lock of the dead one has run out."""
     before = chat.whole()
     chat.clock.now = time.time()
-    with beside(chat, "compresses") as dying:
+    with run_speaker(chat, "compresses") as dying:
         with pytest.raises(NotCompressed, match=rf"pid {dying.pid}\b") as refused:
             chat.compressor().compress(chat.session_id, keep_last=2)
         assert refused.value.code == "locked"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from session_core.compression import summarizers
-from session_core.compression.ranges import Refused
-from session_core.compression.summarizers import Failure, State
+from session_core.compression.ranges import Refusal
+from session_core.compression.summarizers import FailureState, SummaryFailure
 from session_core.event_loops import AsyncioLoop
 
 BRIEF = object()
@@ -24,7 +24,7 @@ def test_a_function_is_given_the_brief_and_its_text_is_returned() -> None:
         given.append(brief)
         return "text"
 
-    assert summarizers.call(summarizer, BRIEF, 10) == "text"
+    assert summarizers.call_summarizer(summarizer, BRIEF, 10) == "text"
     assert given == [BRIEF]
 
 
@@ -34,22 +34,22 @@ async def _slow(brief: object) -> str:
 
 
 def test_an_async_function_is_called_without_a_loop() -> None:
-    assert summarizers.call(_slow, BRIEF, 10) == "text"
+    assert summarizers.call_summarizer(_slow, BRIEF, 10) == "text"
 
 
 def test_an_async_function_is_called_inside_of_a_loop() -> None:
-    async def main() -> str | Failure:
-        return await asyncio.to_thread(summarizers.call, _slow, BRIEF, 10)
+    async def main() -> str | SummaryFailure:
+        return await asyncio.to_thread(summarizers.call_summarizer, _slow, BRIEF, 10)
 
-    async def blocking() -> str | Failure:
-        return summarizers.call(_slow, BRIEF, 10)
+    async def blocking() -> str | SummaryFailure:
+        return summarizers.call_summarizer(_slow, BRIEF, 10)
 
     assert asyncio.run(main()) == "text"
     assert asyncio.run(blocking()) == "text"
 
 
 def test_an_async_function_runs_on_the_loop_that_is_given() -> None:
-    async def main() -> str | Failure:
+    async def main() -> str | SummaryFailure:
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[str]()
 
         async def of_this_loop(_: object) -> str:
@@ -57,7 +57,9 @@ def test_an_async_function_runs_on_the_loop_that_is_given() -> None:
             return await queue.get()
 
         asked = asyncio.create_task(
-            asyncio.to_thread(summarizers.call, of_this_loop, BRIEF, 10, AsyncioLoop(loop))
+            asyncio.to_thread(
+                summarizers.call_summarizer, of_this_loop, BRIEF, 10, AsyncioLoop(loop)
+            )
         )
         await queue.put("text")
         return await asked
@@ -68,10 +70,10 @@ def test_an_async_function_runs_on_the_loop_that_is_given() -> None:
 def test_a_function_that_hangs_is_left_behind() -> None:
     release = threading.Event()
     try:
-        failure = summarizers.call(lambda _: str(release.wait(60)), BRIEF, 0.05)
+        failure = summarizers.call_summarizer(lambda _: str(release.wait(60)), BRIEF, 0.05)
     finally:
         release.set()
-    assert failure == Failure("timeout", "no summary within 0.05 s")
+    assert failure == SummaryFailure("timeout", "no summary within 0.05 s")
 
 
 def test_an_async_function_that_hangs_is_cancelled() -> None:
@@ -85,14 +87,16 @@ def test_an_async_function_that_hangs_is_cancelled() -> None:
             raise
         return ""
 
-    assert summarizers.call(hang, BRIEF, 0.05) == Failure("timeout", "no summary within 0.05 s")
+    assert summarizers.call_summarizer(hang, BRIEF, 0.05) == SummaryFailure(
+        "timeout", "no summary within 0.05 s"
+    )
     assert cancelled.wait(10)
 
 
 @pytest.mark.parametrize("result", [None, "", " \n", 7, ["text"]])
 def test_what_is_no_text_is_a_failure(result: Any) -> None:
-    failure = summarizers.call(lambda _: result, BRIEF, 10)
-    assert failure == Failure("other", "the summarizer returned no text")
+    failure = summarizers.call_summarizer(lambda _: result, BRIEF, 10)
+    assert failure == SummaryFailure("other", "the summarizer returned no text")
 
 
 class APIConnectionError(Exception):
@@ -141,18 +145,18 @@ def test_an_error_is_told_by_its_type_its_status_and_its_words(
     def summarizer(brief: object) -> str:
         raise error
 
-    failure = summarizers.call(summarizer, BRIEF, 10)
-    assert isinstance(failure, Failure)
+    failure = summarizers.call_summarizer(summarizer, BRIEF, 10)
+    assert isinstance(failure, SummaryFailure)
     assert (failure.kind, failure.error) == (kind, error)
-    assert failure.aborts == (kind in ("authentication", "quota", "network"))
+    assert failure.is_aborting == (kind in ("authentication", "quota", "network"))
 
 
 def test_a_failure_does_not_repeat_a_key() -> None:
     def summarizer(brief: object) -> str:
         raise ValueError("bad key sk-abcdefghijklmnopqrstuvwxyz012345, sorry\nand more")
 
-    failure = summarizers.call(summarizer, BRIEF, 10)
-    assert isinstance(failure, Failure)
+    failure = summarizers.call_summarizer(summarizer, BRIEF, 10)
+    assert isinstance(failure, SummaryFailure)
     assert failure.message == "ValueError: bad key …, sorry"
 
 
@@ -171,43 +175,43 @@ def test_a_failure_does_not_repeat_a_key() -> None:
 def test_each_kind_of_failure_has_its_cooldown(
     kind: summarizers.FailureKind, seconds: float
 ) -> None:
-    state = summarizers.failed(State(streak=1), Failure(kind, "m"), 1000.0)
+    state = summarizers.record_failure(FailureState(streak=1), SummaryFailure(kind, "m"), 1000.0)
     assert state.cooldown_until == 1000.0 + seconds
     assert state.streak == 1
 
 
 def test_timeouts_in_a_row_cool_down_longer_and_others_begin_anew() -> None:
-    timeout = Failure("timeout", "m")
-    state = State()
+    timeout = SummaryFailure("timeout", "m")
+    state = FailureState()
     waits = []
     for _ in range(4):
-        state = summarizers.failed(state, timeout, 0.0)
+        state = summarizers.record_failure(state, timeout, 0.0)
         waits.append(state.cooldown_until)
     assert waits == [60.0, 300.0, 900.0, 900.0]
-    other = summarizers.failed(state, Failure("other", "m"), 0.0)
-    assert summarizers.failed(other, timeout, 0.0).cooldown_until == 60.0
+    other = summarizers.record_failure(state, SummaryFailure("other", "m"), 0.0)
+    assert summarizers.record_failure(other, timeout, 0.0).cooldown_until == 60.0
 
 
 def test_a_cooldown_refuses_until_it_is_over() -> None:
-    state = State(1060.0, "stream: x")
-    assert summarizers.decide(state, 1000.0) == Refused(
+    state = FailureState(1060.0, "stream: x")
+    assert summarizers.check_cooldown(state, 1000.0) == Refusal(
         "cooldown", "summaries failed (stream: x); wait 60 s, or force it"
     )
-    assert summarizers.decide(state, 1060.0) is None
+    assert summarizers.check_cooldown(state, 1060.0) is None
 
 
 def test_two_fallbacks_in_a_row_refuse_without_an_end() -> None:
-    assert summarizers.decide(State(streak=1), 0.0) is None
-    refused = summarizers.decide(State(streak=2), 0.0)
+    assert summarizers.check_cooldown(FailureState(streak=1), 0.0) is None
+    refused = summarizers.check_cooldown(FailureState(streak=2), 0.0)
     assert refused is not None
     assert refused.code == "ineffective"
 
 
 def test_who_insists_is_never_refused() -> None:
-    assert summarizers.decide(State(2000.0, "x", 5), 0.0, force=True) is None
+    assert summarizers.check_cooldown(FailureState(2000.0, "x", 5), 0.0, force=True) is None
 
 
 def test_a_state_is_what_stands_in_the_row() -> None:
-    state = State(12.5, "other: x", 1)
-    assert State.of(state.columns()) == state
-    assert State.of({}) == State()
+    state = FailureState(12.5, "other: x", 1)
+    assert FailureState.from_row(state.to_columns()) == state
+    assert FailureState.from_row({}) == FailureState()

@@ -95,7 +95,7 @@ def test_head_summary_and_tail_are_what_is_sent_afterwards(chat: Chat, shape: An
     made = len(after) - start - LAST
     assert after[:start] == rows[:start]
     assert after[-LAST:] == rows[-LAST:]
-    said = [summary_message.read(message) for message in after[start : start + made]]
+    said = [summary_message.parse_summary(message) for message in after[start : start + made]]
     assert [found.text for found in said if found] == ["what was said"]
     assert faults(after) == []
 
@@ -103,12 +103,12 @@ def test_head_summary_and_tail_are_what_is_sent_afterwards(chat: Chat, shape: An
 @pytest.mark.requirement("compression:commit")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_answer_is_true(chat: Chat, shape: Any) -> None:
-    old, before = chat.session_id, chat.db.revision(chat.session_id)
+    old, before = chat.session_id, chat.db.get_revision(chat.session_id)
     done = chat.compressor().compress(old, short, shape=shape, keep_last=LAST)
     assert (done.shape, done.old_session_id) == (shape, old)
     assert (done.session_id == old) is (shape == "in_place")
     assert done.tokens_after < done.tokens_before
-    assert (done.before, done.after) == (before, chat.db.revision(done.session_id))
+    assert (done.before, done.after) == (before, chat.db.get_revision(done.session_id))
     assert done.retention.found >= done.retention.kept > 0
 
 
@@ -116,7 +116,7 @@ def test_the_answer_is_true(chat: Chat, shape: Any) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_counters_titles_and_search_agree_afterwards(chat: Chat, shape: Any) -> None:
     chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
-    assert chat.db.drifted_sessions() == []
+    assert chat.db.find_drifted_sessions() == []
     assert chat.db.check_integrity(deep=True) == []
     lines = chat.db.list_sessions().items
     assert [line.id for line in lines] == [chat.session_id]
@@ -140,7 +140,7 @@ def test_a_continuation_carries_the_chat_over(chat: Chat) -> None:
     assert (parent["end_reason"], child["ended_at"]) == ("compression", None)
     assert (parent["title"], child["title"]) == ("Trip", "Trip #2")
     assert chat.session_id == done.session_id
-    assert chat.db.link_kind(done.session_id) == "continuation"
+    assert chat.db.get_link_kind(done.session_id) == "continuation"
     assert chat.store.get_or_create_session(_source(chat)).session_id == done.session_id
 
 
@@ -150,7 +150,7 @@ def test_what_continues_a_branch_is_a_continuation(chat: Chat, marker: str) -> N
     old = chat.session_id
     chat.db.update_session(old, model_config={marker: "x", "temperature": 1})
     done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
-    assert chat.db.link_kind(done.session_id) == "continuation"
+    assert chat.db.get_link_kind(done.session_id) == "continuation"
     row = chat.db.get_session(done.session_id)
     assert row is not None
     assert row["model_config"] == '{"temperature": 1}'
@@ -210,7 +210,7 @@ def test_an_earlier_summary_is_replaced_by_one_that_updates_it(chat: Chat) -> No
         chat.say(f"and then {number} " + "again " * 50)
     chat.compressor().compress(chat.session_id, keep_last=LAST)
     rows = chat.db.get_messages(chat.session_id)
-    found = [text for row in rows if (text := summary_message.read(row))]
+    found = [text for row in rows if (text := summary_message.parse_summary(row))]
     assert len(found) == 1
     assert "ABC-1" in found[0].text
 
@@ -240,7 +240,7 @@ def test_a_range_that_was_changed_is_planned_again(chat: Chat, change: str) -> N
         chat.db.archive_and_compact(chat.session_id, [dict(row) for row in rows[4:]])
     else:
         sql = "UPDATE messages SET content = 'edited' WHERE id = ?"
-        chat.db._write(lambda handle: handle.run(sql, (rows[8]["id"],)))
+        chat.db._write(lambda handle: handle.run_change(sql, (rows[8]["id"],)))
     before = chat.whole()
     with pytest.raises(Changed):
         chat.compressor().apply(planned.plan, "what was said")
@@ -269,12 +269,12 @@ def test_a_range_that_changes_while_it_is_summarised_is_summarised_again(
 def test_one_that_changes_again_and_again_is_left_alone(chat: Chat) -> None:
     def restless(_: object) -> str:
         sql = "UPDATE messages SET content = content || '!' WHERE role = 'user'"
-        chat.db._write(lambda handle: handle.run(sql))
+        chat.db._write(lambda handle: handle.run_change(sql))
         return "what was said"
 
     with refused("changed"):
         chat.compressor().compress(chat.session_id, restless, keep_last=LAST)
-    assert chat.db.revision(chat.session_id).compacted == 0
+    assert chat.db.get_revision(chat.session_id).compacted == 0
 
 
 @pytest.mark.requirement("compression:guard")
@@ -326,7 +326,7 @@ def test_what_was_said_since_the_plan_may_be_too_much_for_its_shape(
     touched = planned.brief.messages + 2 * LAST
     say_more(chat)
     row_s = {"own": 0.00003, "hermes": 0.00017}[chat.db.kind]
-    monkeypatch.setattr(compression_shape, "MOST_S", (touched + 10) * row_s)
+    monkeypatch.setattr(compression_shape, "MAX_LOCK_S", (touched + 10) * row_s)
     before = chat.whole()
     with refused("too_large"):
         chat.compressor().apply(planned.plan, "what was said")
@@ -339,7 +339,7 @@ def test_what_is_said_while_a_summary_is_written_may_change_the_shape(
     def slow(request: Any) -> str:
         row_s = {"own": 0.00003, "hermes": 0.00017}[chat.db.kind]
         monkeypatch.setattr(
-            compression_shape, "MOST_S", (request.brief.messages + 2 * LAST + 10) * row_s
+            compression_shape, "MAX_LOCK_S", (request.brief.messages + 2 * LAST + 10) * row_s
         )
         say_more(chat)
         return "what was said"
@@ -361,7 +361,7 @@ def test_one_plan_that_several_apply_at_once_is_applied_once(chat: Chat) -> None
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(apply, range(4)))
     assert len({done.batch for done in results}) == 1
-    assert len(chat.ledger.audited().items) == 1
+    assert len(chat.ledger.list_audit_entries().items) == 1
 
 
 # -- refusals --------------------------------------------------------------------------------

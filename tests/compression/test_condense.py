@@ -7,27 +7,27 @@ from typing import Any
 
 import pytest
 
-from session_core.compression.chat_messages import Call
-from session_core.compression.rebuild import condense, describe
+from session_core.compression.chat_messages import MessageToolCall
+from session_core.compression.rebuild import condense_messages, describe_call
 from tests.compression.conversations import IMAGE, Shape, answered, called
 
 LONG = "\n  first line\nsecond\n" + "x" * 979
 
 
-def read(shape: Shape, *results: str) -> list[Any]:
+def condense_results(shape: Shape, *results: str) -> list[Any]:
     """What is read of the results of calls that all read the same file."""
     messages = []
     for at, text in enumerate(results):
         messages += [called(shape, [f"c{at}"], None, "src/app.py")]
         messages += answered(shape, [(f"c{at}", text)])
-    contents = [message["content"] for message in condense(messages)[1::2]]
+    contents = [message["content"] for message in condense_messages(messages)[1::2]]
     return contents if shape == "openai" else [content[0]["content"] for content in contents]
 
 
 @pytest.mark.parametrize("shape", ["openai", "anthropic"])
 def test_a_long_result_is_a_line_and_a_repeated_one_a_reference(shape: Shape) -> None:
     call = "read_file(path=src/app.py)"
-    assert read(shape, LONG, "short", LONG) == [
+    assert condense_results(shape, LONG, "short", LONG) == [
         f"[{call}: 1,000 characters, beginning: first line]",
         "short",
         f"[{call}: the same 1,000 characters as from {call} above]",
@@ -35,19 +35,21 @@ def test_a_long_result_is_a_line_and_a_repeated_one_a_reference(shape: Shape) ->
 
 
 def test_a_result_of_200_characters_is_whole_and_one_of_201_is_not() -> None:
-    assert read("openai", "x" * 200) == ["x" * 200]
-    assert read("openai", "x" * 201)[0].startswith("[read_file(path=src/app.py): 201 characters")
+    assert condense_results("openai", "x" * 200) == ["x" * 200]
+    assert condense_results("openai", "x" * 201)[0].startswith(
+        "[read_file(path=src/app.py): 201 characters"
+    )
 
 
 def test_a_result_shorter_than_the_line_for_it_is_whole() -> None:
     messages = [called("openai", ["a"], None, "p" * 90), *answered("openai", [("a", "x" * 210)])]
-    assert condense(messages)[1]["content"] == "x" * 210
+    assert condense_messages(messages)[1]["content"] == "x" * 210
 
 
 def test_a_result_of_nobody_is_named_by_its_tool() -> None:
     stray = {"role": "tool", "tool_call_id": None, "tool_name": "grep", "content": LONG}
     nameless = {"role": "tool", "content": "y" + LONG}
-    lines = [message["content"] for message in condense([stray, nameless])]
+    lines = [message["content"] for message in condense_messages([stray, nameless])]
     assert lines == [
         "[grep: 1,000 characters, beginning: first line]",
         "[tool: 1,001 characters, beginning: y]",
@@ -59,7 +61,7 @@ def test_images_are_a_word() -> None:
     tool = {"role": "tool", "content": [{"type": "text", "text": LONG}, IMAGE]}
     small = {"role": "tool", "content": [IMAGE]}
     word = {"type": "text", "text": "[image]"}
-    read_user, read_tool, read_small = condense([user, tool, small])
+    read_user, read_tool, read_small = condense_messages([user, tool, small])
     assert read_user["content"] == [{"type": "text", "text": "see"}, word]
     assert read_tool["content"] == "[tool: 1,000 characters, beginning: first line] [image]"
     assert read_small["content"] == [word]
@@ -67,7 +69,7 @@ def test_images_are_a_word() -> None:
 
 def test_other_parts_without_text_are_their_kind() -> None:
     parts = [{"type": "document", "source": "x" * 9000}, "text", {}]
-    (copy,) = condense([{"role": "user", "content": parts}])
+    (copy,) = condense_messages([{"role": "user", "content": parts}])
     assert copy["content"] == [{"type": "text", "text": "[document]"}, "text", {}]
 
 
@@ -75,7 +77,7 @@ def test_long_arguments_are_trimmed_and_stay_json() -> None:
     given = {"path": "src/app.py", "content": "x" * 5000, "mode": 7}
     message = called("openai", ["a"], None)
     message["tool_calls"][0]["function"]["arguments"] = json.dumps(given)
-    (copy,) = condense([message])
+    (copy,) = condense_messages([message])
     assert json.loads(copy["tool_calls"][0]["function"]["arguments"]) == {
         "path": "src/app.py",
         "content": "x" * 100 + "… (4,900 more characters)",
@@ -85,7 +87,7 @@ def test_long_arguments_are_trimmed_and_stay_json() -> None:
 
 def test_long_arguments_of_a_tool_use_stay_a_mapping() -> None:
     message = called("anthropic", ["a"], "so", path="x" * 5000)
-    (copy,) = condense([message])
+    (copy,) = condense_messages([message])
     use = copy["content"][1]
     assert use["input"] == {"path": "x" * 100 + "… (4,900 more characters)"}
     assert (use["id"], use["name"]) == ("a", "read_file")
@@ -103,13 +105,15 @@ def test_long_arguments_of_a_tool_use_stay_a_mapping() -> None:
 def test_any_long_arguments_become_short(given: str) -> None:
     message = called("openai", ["a"], None)
     message["tool_calls"][0]["function"]["arguments"] = given
-    (copy,) = condense([message])
+    (copy,) = condense_messages([message])
     assert len(copy["tool_calls"][0]["function"]["arguments"]) < 600
 
 
 def test_arguments_nested_deep_are_cut_as_text() -> None:
     deep = {"a": {"b": {"c": {"d": {"e": "x" * 5000}}}}}
-    (copy,) = condense([{"role": "assistant", "tool_calls": [{"id": "a", "arguments": deep}]}])
+    (copy,) = condense_messages(
+        [{"role": "assistant", "tool_calls": [{"id": "a", "arguments": deep}]}]
+    )
     text = '{"e": "' + "x" * 93 + "… (4,909 more characters)"
     assert copy["tool_calls"][0]["arguments"] == {"a": {"b": {"c": {"d": text}}}}
 
@@ -117,12 +121,12 @@ def test_arguments_nested_deep_are_cut_as_text() -> None:
 def test_words_are_whole_and_what_nobody_reads_is_left_out() -> None:
     said = {"id": 4, "role": "assistant", "content": "x" * 9000, "timestamp": 1.5}
     row = {**said, "reasoning": "y" * 9000, "active": 1, "tool_calls": None}
-    assert condense([row]) == [said]
+    assert condense_messages([row]) == [said]
 
 
 def test_a_call_is_described_in_short() -> None:
     long = json.dumps({"command": "make\n  test", "env": {"A": "b"}, "text": "x" * 500})
-    assert describe(Call((), "run", long)) == (
+    assert describe_call(MessageToolCall((), "run", long)) == (
         'run(command=make test, env={"A": "b"}, text=' + "x" * 60 + "…)"
     )
-    assert describe(Call((), "", "no json")) == "tool(no json)"
+    assert describe_call(MessageToolCall((), "", "no json")) == "tool(no json)"

@@ -12,7 +12,7 @@ from session_core import (
     Hooks,
     NotCompressed,
     SessionSource,
-    Undone,
+    UndoResult,
     Unsupported,
     hookimpl,
 )
@@ -23,11 +23,11 @@ SHAPES = ("in_place", "continuation")
 OTHER = SessionSource(platform="discord", chat_id="9", user_id="7", chat_type="dm")
 
 
-def go_on(chat: Chat) -> Any:
+def compress_to_continuation(chat: Chat) -> Any:
     return chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
 
 
-def row_of(chat: Chat, session_id: str) -> dict[str, Any]:
+def read_row(chat: Chat, session_id: str) -> dict[str, Any]:
     return {**(chat.db.get_session(session_id) or {})}
 
 
@@ -35,9 +35,9 @@ def test_all_chats_that_are_in_the_session_go_over(chat: Chat) -> None:
     old, other = chat.session_id, chat.store.get_or_create_session(OTHER).session_key
     chat.store.switch_session(other, old)
     before = chat.whole()
-    done = go_on(chat)
+    done = compress_to_continuation(chat)
     assert {chat.store.peek_session_id(key) for key in (chat.key, other)} == {done.session_id}
-    assert isinstance(chat.compressor().undo(done.batch), Undone)
+    assert isinstance(chat.compressor().undo(done.batch), UndoResult)
     assert chat.whole() == before
 
 
@@ -51,7 +51,7 @@ def test_a_chat_that_comes_meanwhile_is_not_left_behind(chat: Chat) -> None:
         def before_compression(self, session_id: str) -> None:
             chat.store.switch_session(other, session_id)
 
-    done = compressor_with(chat, Guest()).compress(
+    done = make_compressor(chat, Guest()).compress(
         chat.session_id, short, shape="continuation", keep_last=LAST
     )
     assert {chat.store.peek_session_id(key) for key in (chat.key, other)} == {done.session_id}
@@ -71,9 +71,9 @@ def test_routes_in_a_file_alone_are_led_on_once_the_continuation_is_there(
 
     with monkeypatch.context() as patch:
         patch.setattr(chat.db, "set_meta", last_change)
-        done = go_on(chat)
+        done = compress_to_continuation(chat)
     assert (led_to, chat.session_id) == ([old], done.session_id)
-    assert isinstance(chat.compressor().undo(done.batch), Undone)
+    assert isinstance(chat.compressor().undo(done.batch), UndoResult)
     assert (chat.whole(), chat.session_id) == (before, old)
 
 
@@ -92,19 +92,19 @@ def test_every_column_goes_over_but_what_is_a_session_s_own(chat: Chat) -> None:
     own = {"input_tokens": 5, "api_call_count": 7, "rewind_count": 2, "estimated_cost_usd": 1.5}
     chat.db.put_session_fields(old, {**given, **own})
     done = chat.compressor().compress(old, shape="continuation", keep_last=LAST)
-    child = row_of(chat, done.session_id)
+    child = read_row(chat, done.session_id)
     assert {name: child[name] for name in given} == given
     assert [child[name] or 0 for name in own] == [0] * len(own)
-    assert row_of(chat, old)["handoff_state"] is None
+    assert read_row(chat, old)["handoff_state"] is None
     assert chat.compressor().undo(done.batch)
-    assert {name: row_of(chat, old)[name] for name in given} == given
+    assert {name: read_row(chat, old)[name] for name in given} == given
 
 
 def test_a_goal_goes_over_and_comes_back(chat: Chat) -> None:
     old = chat.session_id
     chat.db.set_meta(f"goal:{old}", '{"goal": "ship"}')
     before = chat.whole()
-    done = go_on(chat)
+    done = compress_to_continuation(chat)
     assert chat.db.get_meta(f"goal:{done.session_id}") == '{"goal": "ship"}'
     assert chat.db.get_meta(f"goal:{old}") is None
     chat.compressor().undo(done.batch)
@@ -114,7 +114,7 @@ def test_a_goal_goes_over_and_comes_back(chat: Chat) -> None:
 def test_a_session_of_a_tool_gets_no_continuation(chat: Chat) -> None:
     chat.db.put_session_fields(chat.session_id, {"source": "tool"})
     with pytest.raises(NotCompressed, match="use in_place") as refused:
-        go_on(chat)
+        compress_to_continuation(chat)
     assert refused.value.code == "tool"
     done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
     assert done.shape == "in_place"
@@ -126,7 +126,7 @@ def test_where_another_session_would_be_taken_for_it_there_is_none(chat: Chat) -
     chat.db.append_message("sibling", "user", "later", timestamp=4_000_000_000.0)
     before = chat.whole()
     with pytest.raises(NotCompressed, match="use in_place") as refused:
-        go_on(chat)
+        compress_to_continuation(chat)
     assert refused.value.code == "fork"
     assert chat.whole() == before
 
@@ -148,7 +148,7 @@ def test_a_row_that_changes_just_before_is_noticed(
         def before_compression(self) -> None:
             chat.change("UPDATE messages SET content = 'edited' WHERE id = ?", changed)
 
-    compressor = compressor_with(chat, Editor())
+    compressor = make_compressor(chat, Editor())
     planned = compressor.plan(chat.session_id, shape=shape, keep_last=LAST)
     with pytest.raises(Changed):
         compressor.apply(planned.plan, "what was said")
@@ -168,7 +168,7 @@ def test_rows_that_a_home_does_not_allow_twice_are_said_to_be(chat: Chat, shape:
     assert chat.whole() == before
 
 
-def compressor_with(chat: Chat, plugin: object) -> Compressor:
+def make_compressor(chat: Chat, plugin: object) -> Compressor:
     """A compressor with hooks of its own."""
     hooks = Hooks()
     hooks.register(plugin)

@@ -13,8 +13,12 @@ from hypothesis import strategies as st
 from session_core.compression import retention, summary_message
 from session_core.compression.extractive import passages, scoring
 from session_core.compression.extractive.passages import SECTIONS
-from session_core.compression.extractive.summarize import NO_ROOM, NOTHING, summarize
-from session_core.compression.retention import Retention
+from session_core.compression.extractive.summarize import (
+    EMPTY_SUMMARY,
+    NO_ROOM_SUMMARY,
+    summarize,
+)
+from session_core.compression.retention import RetentionReport
 
 Message = dict[str, Any]
 
@@ -37,7 +41,7 @@ def result(number: int, text: str) -> Message:
     return {"role": "tool", "tool_call_id": f"c{number}", "content": text}
 
 
-def log(lines: int, seed: int = 0) -> str:
+def make_log(lines: int, seed: int = 0) -> str:
     rng = random.Random(seed)
     return "\n".join(
         f"2026-03-0{rng.randint(1, 9)}T1{rng.randint(0, 9)}:00:00Z INFO relay-{rng.randint(1, 9)} "
@@ -46,7 +50,7 @@ def log(lines: int, seed: int = 0) -> str:
     )
 
 
-def listing(files: int) -> str:
+def make_listing(files: int) -> str:
     rng = random.Random(files)
     words = ["audio", "beacon", "cactus", "delta", "ember", "fjord", "garnet", "harbor", "iris"]
     return "\n".join(
@@ -54,22 +58,22 @@ def listing(files: int) -> str:
     )
 
 
-def items(summary: str) -> list[str]:
-    if NOTHING.startswith(summary) or NO_ROOM.startswith(summary):
+def list_items(summary: str) -> list[str]:
+    if EMPTY_SUMMARY.startswith(summary) or NO_ROOM_SUMMARY.startswith(summary):
         return []
     headings = {f"{name}:" for name in SECTIONS}
     return [line.removeprefix("- ") for line in summary.splitlines() if line not in headings]
 
 
 def test_nothing_said_is_said_so() -> None:
-    assert summarize([], 100) == NOTHING
-    assert summarize([user(""), assistant(None)], 100) == NOTHING
-    assert summarize([], 7) == NOTHING[:7]
+    assert summarize([], 100) == EMPTY_SUMMARY
+    assert summarize([user(""), assistant(None)], 100) == EMPTY_SUMMARY
+    assert summarize([], 7) == EMPTY_SUMMARY[:7]
     assert summarize([], -1) == ""
 
 
 def test_what_does_not_fit_is_said_so() -> None:
-    assert summarize([user("We decided to keep the importer.")], 40) == NO_ROOM
+    assert summarize([user("We decided to keep the importer.")], 40) == NO_ROOM_SUMMARY
 
 
 def test_items_stand_under_the_heading_of_what_they_are() -> None:
@@ -113,15 +117,15 @@ def test_no_text_begins_a_section_by_what_else_ends_a_line(end: str) -> None:
     text = end.join(["see OPS-7", "Errors:", "drop the table rel_9x7k2"])
     for said in (result(1, text), user(text), call(1, {"command": text})):
         summary = summarize([user("Why is OPS-1 slow?"), said], 2000)
-        sections = {each.text: each.section for each in passages.earlier(summary)}
+        sections = {each.text: each.section for each in passages.split_earlier_summary(summary)}
         assert sections["drop the table rel_9x7k2"] != "Errors"
         assert "\nErrors:" not in summary
 
 
-@pytest.mark.parametrize("mark", [summary_message.PREFIX, summary_message.END])
+@pytest.mark.parametrize("mark", [summary_message.SUMMARY_PREFIX, summary_message.SUMMARY_END])
 def test_no_text_begins_a_section_by_a_mark_that_is_taken_out(mark: str) -> None:
     said = [result(1, f"Dec{mark}ided:\ndrop the table rel_9x7k2")]
-    (message,) = summary_message.build(summarize(said, 2000), None, None)
+    (message,) = summary_message.build_messages(summarize(said, 2000), None, None)
     assert "- Decided:" in message["content"].splitlines()
     assert "Decided:" not in message["content"].splitlines()
 
@@ -132,10 +136,10 @@ def test_no_text_begins_a_section_by_a_mark_that_is_taken_out(mark: str) -> None
 @pytest.mark.parametrize("speak", [user, assistant])
 def test_what_is_said_without_an_end_is_kept_in_parts(speak: Any, words: str) -> None:
     text = (words * 80).strip()
-    assert len(text) > passages.PASSAGE_MAX
-    parts = [each.text for each in passages.read([speak(text)]).passages]
+    assert len(text) > passages.MAX_PASSAGE_CHARS
+    parts = [each.text for each in passages.read_passages([speak(text)]).passages]
     assert "".join("".join(parts).split()) == "".join(text.split())
-    assert max(map(len, parts)) <= passages.PASSAGE_MAX
+    assert max(map(len, parts)) <= passages.MAX_PASSAGE_CHARS
     assert parts[0] in summarize([speak(text)], 2 * len(text))
 
 
@@ -155,13 +159,13 @@ def test_what_has_no_words_in_it_is_left_out() -> None:
 
 def test_the_one_error_in_a_long_log_wins_over_the_log() -> None:
     error = "2026-03-05T14:00:00Z ERROR relay-3: peer 10.4.0.9 closed the stream"
-    text = f"{log(300)}\n{error}\n{log(300, 1)}"
+    text = f"{make_log(300)}\n{error}\n{make_log(300, 1)}"
     assert "ERROR relay-3: peer 10.4.0.9 closed the stream" in summarize([result(1, text)], 200)
 
 
 def test_the_one_odd_line_in_a_long_log_wins_over_the_log() -> None:
     odd = "somebody has quarantined src/fjord/iris_cactus.py since yesterday"
-    summary = summarize([result(1, f"{listing(200)}\n{odd}\n{listing(201)}")], 60)
+    summary = summarize([result(1, f"{make_listing(200)}\n{odd}\n{make_listing(201)}")], 60)
     assert "src/fjord/iris_cactus.py" in summary
 
 
@@ -169,15 +173,17 @@ def test_the_one_odd_line_in_a_long_log_wins_over_the_log() -> None:
 def test_what_a_result_says_again_is_worth_as_much_as_if_it_said_it_once(times: int) -> None:
     told = [f"2026-03-09T19:{at:02}:00Z the quota of the cellar is 640 GB now" for at in range(9)]
     once, again = (
-        passages.read([result(1, "\n".join((log(20), *told[:count], listing(20))))])
+        passages.read_passages(
+            [result(1, "\n".join((make_log(20), *told[:count], make_listing(20))))]
+        )
         for count in (1, times)
     )
     assert [passage.text for passage in again.passages].count(told[0]) == 1
-    assert _chance(again, told[0]) == _chance(once, told[0])
+    assert _get_chance(again, told[0]) == _get_chance(once, told[0])
 
 
-def _chance(given: passages.Reading, text: str) -> float:
-    (chance,) = {scoring.chances(given)[id(it)] for it in given.passages if it.text == text}
+def _get_chance(given: passages.PassageSet, text: str) -> float:
+    (chance,) = {scoring.compute_chances(given)[id(it)] for it in given.passages if it.text == text}
     return chance
 
 
@@ -197,7 +203,7 @@ def test_lines_of_a_script_without_spaces_are_told_apart_by_their_words(
 
 
 def test_a_path_of_a_listing_that_is_used_later_wins_over_the_listing() -> None:
-    listed = f"{listing(200)}\nsrc/harbor/iris_iris.py\n{listing(201)}"
+    listed = f"{make_listing(200)}\nsrc/harbor/iris_iris.py\n{make_listing(201)}"
     said = [call(1, {"path": "src"}), result(1, listed), user("please read iris_iris.py again")]
     assert "src/harbor/iris_iris.py" in summarize(said, 130)
 
@@ -209,8 +215,8 @@ def test_a_line_of_a_log_that_is_used_later_wins_over_the_log() -> None:
 
 
 def test_a_log_that_a_person_pastes_is_not_what_that_person_says() -> None:
-    text = f"We decided to read these:\n{listing(25)}\nAnd INC-31."
-    found = [(each.speaker, each.text) for each in passages.said(text, "user", 0)]
+    text = f"We decided to read these:\n{make_listing(25)}\nAnd INC-31."
+    found = [(each.speaker, each.text) for each in passages.split_speech(text, "user", 0)]
     assert found[0] == ("user", "We decided to read these:")
     assert found[-1] == ("user", "And INC-31.")
     assert {speaker for speaker, _ in found[1:-1]} == {"result"}
@@ -236,18 +242,18 @@ def test_what_people_say_wins_over_the_assistant_and_that_over_tools() -> None:
 
 def test_a_line_of_a_form_of_its_own_wins_over_lines_with_names_even_without_one() -> None:
     odd = "nobody owns the importer since the move"
-    assert odd in summarize([result(1, f"{log(40)}\n{odd}\n{log(40, 1)}")], 80)
+    assert odd in summarize([result(1, f"{make_log(40)}\n{odd}\n{make_log(40, 1)}")], 80)
 
 
 def test_what_is_too_long_for_the_room_gives_its_facts() -> None:
     said = [user("I was told on the phone today, twice, that it is OPS-77 which broke it")]
-    assert items(summarize(said, 25)) == ["OPS-77"]
+    assert list_items(summarize(said, 25)) == ["OPS-77"]
 
 
 def test_a_sentence_that_is_said_again_and_again_is_small_talk() -> None:
     again = [assistant("Everything looks fine to me so far.")] * 9
     said = [*again, user("Keep the second hub in the cellar."), *again]
-    assert items(summarize(said, 60)) == ["Keep the second hub in the cellar."]
+    assert list_items(summarize(said, 60)) == ["Keep the second hub in the cellar."]
 
 
 def test_each_fact_stands_once() -> None:
@@ -259,8 +265,8 @@ def test_a_lot_of_room_holds_whole_sentences_and_little_holds_facts_alone() -> N
     sentence = (
         "The person on call told me on the phone that it began after 9c31fe0b had been merged."
     )
-    assert items(summarize([assistant(sentence)], 200)) == [sentence]
-    assert items(summarize([assistant(sentence)], 25)) == ["9c31fe0b"]
+    assert list_items(summarize([assistant(sentence)], 200)) == [sentence]
+    assert list_items(summarize([assistant(sentence)], 25)) == ["9c31fe0b"]
 
 
 def test_a_number_goes_with_the_words_beside_it() -> None:
@@ -268,7 +274,7 @@ def test_a_number_goes_with_the_words_beside_it() -> None:
         "There was a long talk in the morning, and at its end all could live with the median of "
         "the importer is 640 ms after the change, which nobody had thought to be possible."
     )
-    (item,) = items(summarize([assistant(sentence)], 70))
+    (item,) = list_items(summarize([assistant(sentence)], 70))
     assert "of the importer is 640 ms" in item
     assert len(item) < 60
 
@@ -301,45 +307,45 @@ def test_both_shapes_of_messages_are_read() -> None:
 
 def test_text_without_spaces_is_cut_at_its_sentences() -> None:
     text = "今天天气很好。我们决定把限额设为250条。然后吃饭。"
-    assert items(summarize([user(text)], 30)) == ["我们决定把限额设为250条。"]
+    assert list_items(summarize([user(text)], 30)) == ["我们决定把限额设为250条。"]
 
 
 def test_a_redaction_mark_is_left_out_and_what_stands_around_it_is_kept() -> None:
     said = [user("The key of /srv/hub is [REDACTED] for OPS-1."), result(1, "<redacted> OPS-2")]
     summary = summarize(said, 500)
-    assert summary_message.fault(summary) is None
-    assert items(summary) == ["The key of /srv/hub is", "for OPS-1.", "OPS-2"]
+    assert summary_message.find_fault(summary) is None
+    assert list_items(summary) == ["The key of /srv/hub is", "for OPS-1.", "OPS-2"]
 
 
 def test_what_a_redaction_mark_parts_is_counted() -> None:
     said = [user("We decided that /srv/hub is [REDACTED] for OPS-1.")]
-    assert retention.report(said, summarize(said, 500)) == Retention(
+    assert retention.measure_retention(said, summarize(said, 500)) == RetentionReport(
         2, 2, {"path": (1, 1), "identifier": (1, 1)}
     )
 
 
-def summary_said(text: str) -> Message:
-    return summary_message.build(text, None, "user")[0]
+def make_summary_message(text: str) -> Message:
+    return summary_message.build_messages(text, None, "user")[0]
 
 
 def test_an_earlier_summary_is_updated() -> None:
     first = summarize([user("We decided to keep v4 of the relay."), user("Ask about OPS-9.")], 500)
-    second = summarize([summary_said(first), user("Now see OPS-10.")], 500)
-    assert sorted(items(second)) == sorted([*items(first), "Now see OPS-10."])
-    assert summarize([summary_said(second)], 500) == second
+    second = summarize([make_summary_message(first), user("Now see OPS-10.")], 500)
+    assert sorted(list_items(second)) == sorted([*list_items(first), "Now see OPS-10."])
+    assert summarize([make_summary_message(second)], 500) == second
 
 
 def test_an_item_that_looks_like_a_heading_is_marked_and_read_as_what_it_is() -> None:
     said = [user("# see OPS-1"), user("Files:"), user("- [ ] ask about OPS-2")]
     first = summarize(said, 500)
     assert {"- # see OPS-1", "- Files:", "- - [ ] ask about OPS-2"} <= set(first.splitlines())
-    assert summarize([summary_said(first)], 500) == first
+    assert summarize([make_summary_message(first)], 500) == first
 
 
 def test_what_is_out_of_date_makes_room_first() -> None:
     earlier = "Details:\n- the limit of the relay is 250 rows\n- the quota of the hub is 900 rows"
     said = [user("the limit of the relay is 400 rows")]
-    summary = summarize([summary_said(earlier), *said], 100)
+    summary = summarize([make_summary_message(earlier), *said], 100)
     assert "400 rows" in summary
     assert "900 rows" in summary
     assert "250 rows" not in summary
@@ -350,22 +356,24 @@ def test_what_is_out_of_date_makes_room_first() -> None:
 def test_a_task_that_was_ticked_off_makes_room_first(task: str, ticked: str) -> None:
     earlier = f"Open:\n- {task}\n- [ ] rename the bucket"
     said = [assistant(ticked), user("the bucket is rel-eu-7")]
-    summary = summarize([summary_said(earlier), *said], 75)
+    summary = summarize([make_summary_message(earlier), *said], 75)
     assert "[ ] rename the bucket" in summary
     assert task not in summary
 
 
 def test_a_summary_of_another_form_is_kept_by_its_lines() -> None:
     earlier = "## Goal\nShip the relay by 2026-04-01.\n\n## Notes\n* token is rel_9x7k2"
-    summary = summarize([summary_said(earlier)], 500)
+    summary = summarize([make_summary_message(earlier)], 500)
     assert "Ship the relay by 2026-04-01." in summary
     assert "rel_9x7k2" in summary
 
 
 def test_a_summary_that_is_merged_into_a_message_is_read_as_one_too() -> None:
-    end = f"\n{summary_message.END}\n"
+    end = f"\n{summary_message.SUMMARY_END}\n"
     said = [
-        user(f"{summary_message.PREFIX}\nDecided:\n- We keep v4 of the relay.{end}Now see OPS-1.")
+        user(
+            f"{summary_message.SUMMARY_PREFIX}\nDecided:\n- We keep v4 of the relay.{end}Now see OPS-1."
+        )
     ]
     assert summarize(said, 500) == "Asked:\nNow see OPS-1.\nDecided:\nWe keep v4 of the relay."
 
@@ -373,7 +381,7 @@ def test_a_summary_that_is_merged_into_a_message_is_read_as_one_too() -> None:
 def test_of_a_range_that_is_too_long_people_are_read_first_and_the_newest_results() -> None:
     said = [result(number, f"wrote rel_{number}x7k") for number in range(200)]
     said.insert(0, user("remember OPS-1"))
-    read = passages.read(said, 100)
+    read = passages.read_passages(said, 100)
     places = [passage.place for passage in read.passages]
     assert places == [0, *range(200 - len(places) + 2, 201)]
     assert 3 < len(places) < 12
@@ -391,8 +399,8 @@ PIECES = st.sampled_from(
         "hm",
         "- [x] done",
         "```\ncode = 1\n```",
-        log(8),
-        listing(8),
+        make_log(8),
+        make_listing(8),
         "x" * 900,
         "",
     ]
@@ -414,7 +422,7 @@ def test_the_budget_holds_and_each_item_is_verbatim(said: list[Message], budget:
     assert len(summary) <= budget
     assert summary == summarize(said, budget)
     text = "\n".join(message["content"] for message in said)
-    for item in items(summary):
+    for item in list_items(summary):
         assert all(part in text for part in item.split(" … "))
     headings = [line[:-1] for line in summary.splitlines() if line[:-1] in SECTIONS]
     assert headings == [name for name in SECTIONS if name in headings]
@@ -423,7 +431,7 @@ def test_the_budget_holds_and_each_item_is_verbatim(said: list[Message], budget:
 @given(MESSAGES)
 @settings(max_examples=60)
 def test_no_passage_ends_inside_of_a_fact(said: list[Message]) -> None:
-    for passage in passages.read(said).passages:
+    for passage in passages.read_passages(said).passages:
         for fact in passage.facts:
             assert passage.text[fact.position : fact.end] == fact.text
 
@@ -440,8 +448,16 @@ FORMS = [
     (assistant, "{name}_{number}xk", "The tenant is {}, as far as I can see."),
     (user, "systemctl restart {name}@{number}", "then I ran `{}` and it was good"),
     (assistant, "{number}.5 ms", "The median of the {name} went to {} after that."),
-    (lambda text: result(1, f"{log(30)}\n{text}\n{log(9)}"), "IOError: {name} lost {number}", "{}"),
-    (lambda text: result(1, f"{listing(30)}\n{text}"), "{name}-{number}-eu", "created volume {}"),
+    (
+        lambda text: result(1, f"{make_log(30)}\n{text}\n{make_log(9)}"),
+        "IOError: {name} lost {number}",
+        "{}",
+    ),
+    (
+        lambda text: result(1, f"{make_listing(30)}\n{text}"),
+        "{name}-{number}-eu",
+        "created volume {}",
+    ),
 ]
 FILLERS = [
     "Let me look at that.",
@@ -463,7 +479,7 @@ def working_session(seed: int) -> tuple[list[Message], list[str]]:
         said.append(assistant(rng.choice(FILLERS)))
     rng.shuffle(said)
     while sum(len(message["content"]) for message in said) < 10 * sum(map(len, planted)):
-        noise = rng.choice([log(40, len(said)), listing(30 + len(said))])
+        noise = rng.choice([make_log(40, len(said)), make_listing(30 + len(said))])
         said.insert(rng.randrange(len(said)), result(1, noise))
     return said, planted
 
@@ -478,7 +494,7 @@ def test_facts_of_half_of_the_budget_survive(seed: int) -> None:
 
 def test_earlier_items_know_their_sections() -> None:
     text = "Decided:\n- a\n## Foreign\n- b\nFiles:\n- c"
-    found = list(passages.earlier(text))
+    found = list(passages.split_earlier_summary(text))
     assert [(item.text, item.section) for item in found] == [
         ("a", "Decided"),
         ("b", None),

@@ -10,8 +10,8 @@ from session_core.compression.extractive import facts, tokenize
 from session_core.compression.extractive.facts import Fact
 
 
-def found(text: str, kind: str) -> list[str]:
-    return [fact.text for fact in facts.find(text) if fact.kind == kind]
+def find_texts(text: str, kind: str) -> list[str]:
+    return [fact.text for fact in facts.find_facts(text) if fact.kind == kind]
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def found(text: str, kind: str) -> list[str]:
     ],
 )
 def test_a_decision_is_found_with_its_whole_sentence(sentence: str) -> None:
-    assert found(sentence, "decision") == [sentence]
+    assert find_texts(sentence, "decision") == [sentence]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_decision_is_found_with_its_whole_sentence(sentence: str) -> None:
     ],
 )
 def test_an_open_task_is_found_with_its_whole_sentence(sentence: str) -> None:
-    assert found(sentence, "task") == [sentence]
+    assert find_texts(sentence, "task") == [sentence]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,9 @@ def test_the_items_of_a_list_are_what_the_line_before_it_says(
     lead: str, kind: str, mark: str
 ) -> None:
     text = f"{lead}\n\n{mark}bolt the relay\n{mark}mail Jean-Luc\n\nThe lamp is blue.\n{mark}a cat"
-    said = [fact for fact in facts.find(text, prose=True) if fact.kind in ("decision", "task")]
+    said = [
+        fact for fact in facts.find_facts(text, prose=True) if fact.kind in ("decision", "task")
+    ]
     items = [fact.text.removeprefix("- [ ] ") for fact in said][1:]
     assert items[:2] == ["bolt the relay", "mail Jean-Luc"]
     if "[" not in mark:
@@ -75,18 +77,18 @@ def test_the_items_of_a_list_are_what_the_line_before_it_says(
 
 
 def test_of_what_a_tool_brings_no_list_is_one_of_tasks() -> None:
-    assert found("Next steps:\n- bolt the relay", "task") == ["Next steps:"]
+    assert find_texts("Next steps:\n- bolt the relay", "task") == ["Next steps:"]
 
 
 def test_an_item_of_a_list_that_is_done_is_none() -> None:
     text = "Next steps:\n- [x] bolt the relay\n- mail Jean-Luc"
-    tasks = [fact.text for fact in facts.find(text, prose=True) if fact.kind == "task"]
+    tasks = [fact.text for fact in facts.find_facts(text, prose=True) if fact.kind == "task"]
     assert tasks == ["Next steps:", "mail Jean-Luc"]
 
 
 def test_a_decision_ends_where_its_sentence_does() -> None:
     text = "I looked around. We decided to ship v2.1 to eu-west-1 first. Nothing else happened."
-    assert found(text, "decision") == ["We decided to ship v2.1 to eu-west-1 first."]
+    assert find_texts(text, "decision") == ["We decided to ship v2.1 to eu-west-1 first."]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_a_decision_ends_where_its_sentence_does() -> None:
     ],
 )
 def test_a_path_is_found_without_what_surrounds_it(text: str, path: str) -> None:
-    assert found(text, "path") == [path]
+    assert find_texts(text, "path") == [path]
 
 
 @pytest.mark.parametrize(
@@ -125,14 +127,14 @@ def test_a_path_is_found_without_what_surrounds_it(text: str, path: str) -> None
 def test_a_command_is_found_behind_a_prompt_in_a_block_and_in_prose(
     text: str, command: str
 ) -> None:
-    assert command in found(text, "command")
+    assert command in find_texts(text, "command")
 
 
 @pytest.mark.parametrize(
     "text", ["make sure that it works", "go to the next page", "git is a tool that I like a lot"]
 )
 def test_a_word_that_names_a_program_too_is_no_command(text: str) -> None:
-    assert found(text, "command") == []
+    assert find_texts(text, "command") == []
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_a_word_that_names_a_program_too_is_no_command(text: str) -> None:
     ],
 )
 def test_an_address_is_found_without_its_punctuation(text: str, url: str) -> None:
-    assert found(text, "url") == [url]
+    assert find_texts(text, "url") == [url]
 
 
 @pytest.mark.parametrize(
@@ -173,16 +175,16 @@ def test_an_address_is_found_without_its_punctuation(text: str, url: str) -> Non
     ],
 )
 def test_an_identifier_is_found_whole(name: str) -> None:
-    assert found(f"it was {name}, as I said", "identifier") == [name]
+    assert find_texts(f"it was {name}, as I said", "identifier") == [name]
 
 
 @pytest.mark.parametrize("text", ["and/or", "e.g. this", "it isn't", "a well-known thing", "I/O"])
 def test_ordinary_words_are_no_identifiers(text: str) -> None:
-    assert facts.find(text) == []
+    assert facts.find_facts(text) == []
 
 
 def test_a_date_with_slashes_is_no_path() -> None:
-    assert found("it was on 12/25/2024", "path") == []
+    assert find_texts("it was on 12/25/2024", "path") == []
 
 
 @pytest.mark.parametrize(
@@ -199,7 +201,7 @@ def test_a_date_with_slashes_is_no_path() -> None:
     ],
 )
 def test_a_number_is_found_with_its_unit(text: str, number: str) -> None:
-    assert found(text, "number") == [number]
+    assert find_texts(text, "number") == [number]
 
 
 @pytest.mark.parametrize(
@@ -217,20 +219,22 @@ def test_a_number_is_found_with_its_unit(text: str, number: str) -> None:
     ],
 )
 def test_an_error_is_found_from_where_it_begins(text: str, error: str) -> None:
-    assert found(text, "error") == [error]
+    assert find_texts(text, "error") == [error]
 
 
 def test_a_line_without_an_error_is_none() -> None:
-    assert found("0 errors, all tests passed, error handling is done in errors.py", "error") == []
+    assert (
+        find_texts("0 errors, all tests passed, error handling is done in errors.py", "error") == []
+    )
 
 
 def test_the_time_at_the_beginning_of_a_line_of_a_log_is_no_fact() -> None:
-    assert facts.find("2026-02-01T10:00:00.123Z all is well") == []
+    assert facts.find_facts("2026-02-01T10:00:00.123Z all is well") == []
 
 
 def test_facts_lie_in_each_other() -> None:
     text = "We decided to read /etc/relay.conf once."
-    assert facts.find(text) == [
+    assert facts.find_facts(text) == [
         Fact("decision", text, 0),
         Fact("path", "/etc/relay.conf", text.index("/etc")),
     ]
@@ -238,7 +242,7 @@ def test_facts_lie_in_each_other() -> None:
 
 @given(st.text(max_size=300))
 def test_every_fact_stands_where_it_says(text: str) -> None:
-    for fact in facts.find(text):
+    for fact in facts.find_facts(text):
         assert text[fact.position : fact.end] == fact.text
         assert fact.text.strip()
 
@@ -248,7 +252,7 @@ ALPHABET = "a1 ./\\:-_=@$`\"'#()[]<>|,\n决定。"
 
 @given(st.text(alphabet=ALPHABET, max_size=400))
 def test_facts_made_of_signs_stand_where_they_say(text: str) -> None:
-    assert all(text[fact.position : fact.end] == fact.text for fact in facts.find(text))
+    assert all(text[fact.position : fact.end] == fact.text for fact in facts.find_facts(text))
 
 
 @pytest.mark.parametrize(
@@ -271,21 +275,21 @@ def test_facts_made_of_signs_stand_where_they_say(text: str) -> None:
 )
 def test_the_pieces_of_a_line_without_end_are_short_and_few(unit: str) -> None:
     text = unit * (1_000_000 // len(unit))
-    pieces = [line for _, line in facts.lines(text)]
-    assert sum(map(len, pieces)) <= facts.READ_MAX
-    assert max(map(len, pieces)) <= facts.PIECE
-    assert len(pieces) <= 2 * facts.READ_MAX / facts.PIECE + 2
+    pieces = [line for _, line in facts.split_lines(text)]
+    assert sum(map(len, pieces)) <= facts.MAX_TEXT_CHARS
+    assert max(map(len, pieces)) <= facts.MAX_PIECE_CHARS
+    assert len(pieces) <= 2 * facts.MAX_TEXT_CHARS / facts.MAX_PIECE_CHARS + 2
 
 
 def test_a_very_long_text_is_read_at_both_ends() -> None:
     text = "first-marker-1\n" + "some filler words here\n" * 60_000 + "last-marker-2"
-    assert len(text) > facts.READ_MAX
-    assert found(text, "identifier") == ["first-marker-1", "last-marker-2"]
+    assert len(text) > facts.MAX_TEXT_CHARS
+    assert find_texts(text, "identifier") == ["first-marker-1", "last-marker-2"]
 
 
 def test_a_sentence_is_not_cut_inside_of_code_nor_behind_an_abbreviation() -> None:
     line = "Use `a. B` here, e.g. Tuesday, or z.B. Montag. Then stop! 好。行。"
-    parts = [line[begin:end] for begin, end in tokenize.spans(line)]
+    parts = [line[begin:end] for begin, end in tokenize.find_sentence_spans(line)]
     assert parts == ["Use `a. B` here, e.g. Tuesday, or z.B. Montag.", "Then stop!", "好。", "行。"]
 
 
@@ -299,7 +303,7 @@ def test_a_sentence_is_not_cut_inside_of_code_nor_behind_an_abbreviation() -> No
     ],
 )
 def test_a_path_has_its_first_folder_too(text: str, path: str) -> None:
-    assert found(text, "path") == [path]
+    assert find_texts(text, "path") == [path]
 
 
 @pytest.mark.parametrize(
@@ -310,12 +314,12 @@ def test_a_path_has_its_first_folder_too(text: str, path: str) -> None:
     ],
 )
 def test_addresses_in_brackets_and_branches_are_names(text: str, name: str) -> None:
-    assert found(text, "identifier") == [name]
+    assert find_texts(text, "identifier") == [name]
 
 
 @pytest.mark.parametrize("text", ["read and/or write", "TCP/IP is fine", "[12:30]:45 was the time"])
 def test_alternatives_and_times_are_no_names(text: str) -> None:
-    assert found(text, "identifier") == []
+    assert find_texts(text, "identifier") == []
 
 
 @pytest.mark.parametrize(
@@ -327,11 +331,11 @@ def test_alternatives_and_times_are_no_names(text: str) -> None:
     ],
 )
 def test_a_constant_is_found_with_its_value(text: str, setting: str) -> None:
-    assert setting in found(text, "number")
+    assert setting in find_texts(text, "number")
 
 
 def test_a_constant_that_may_be_a_secret_is_none() -> None:
-    assert found('API_KEY_OLD = "hunter2hunter2"', "number") == []
+    assert find_texts('API_KEY_OLD = "hunter2hunter2"', "number") == []
 
 
 @pytest.mark.parametrize(
@@ -342,18 +346,20 @@ def test_a_constant_that_may_be_a_secret_is_none() -> None:
     ],
 )
 def test_an_open_item_of_an_agents_list_is_its_text_alone(line: str) -> None:
-    assert [(fact.kind, fact.text) for fact in facts.find(line)] == [("task", "paint the roof")]
+    assert [(fact.kind, fact.text) for fact in facts.find_facts(line)] == [
+        ("task", "paint the roof")
+    ]
 
 
 def test_what_stands_beside_an_open_item_is_found_where_there_is_much_of_it() -> None:
     line = '{"title": "paint it", "state": "open", "html_url": "https://roof.test/issues/41", '
     line += '"body": "see lib/roof/deck.rs:14 and the note of the builder of the second house"}'
-    assert found(line, "task") == ["paint it"]
-    assert found(line, "url") == ["https://roof.test/issues/41"]
+    assert find_texts(line, "task") == ["paint it"]
+    assert find_texts(line, "url") == ["https://roof.test/issues/41"]
 
 
 def test_an_item_that_is_done_is_no_task() -> None:
-    assert found('{"content": "paint the roof", "status": "completed"}', "task") == []
+    assert find_texts('{"content": "paint the roof", "status": "completed"}', "task") == []
 
 
 @pytest.mark.parametrize(
@@ -371,12 +377,12 @@ def test_an_item_that_is_done_is_no_task() -> None:
     ],
 )
 def test_an_error_that_is_cited_ends_where_its_citation_does(text: str, error: str) -> None:
-    assert found(text, "error") == [error]
+    assert find_texts(text, "error") == [error]
 
 
 def test_in_prose_each_sentence_has_its_own_error() -> None:
     text = 'It says "unexpected token in a.json". Later it says "disk full on the roof". Odd.'
-    errors = [fact.text for fact in facts.find(text, prose=True) if fact.kind == "error"]
+    errors = [fact.text for fact in facts.find_facts(text, prose=True) if fact.kind == "error"]
     assert errors == ["unexpected token in a.json", "disk full on the roof"]
 
 
@@ -389,5 +395,5 @@ def test_in_prose_each_sentence_has_its_own_error() -> None:
     ],
 )
 def test_a_unit_ends_a_sentence_and_an_initial_does_not(text: str, first: str) -> None:
-    at, end = tokenize.spans(text)[0]
+    at, end = tokenize.find_sentence_spans(text)[0]
     assert text[at:end] == first

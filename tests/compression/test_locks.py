@@ -15,14 +15,14 @@ import pytest
 
 from session_core import NotCompressed, processes
 from session_core.compression import locks
-from session_core.compression.locks import Locks
+from session_core.compression.locks import CompressionLocks
 from session_core.errors import Busy, InvalidInput
 from tests.compression.homes import LAST, Chat, refused, short
 from tests.homes import connect
-from tests.interrupts import another_thread, raising
+from tests.interrupts import make_interrupting_profiler, run_beside_thread
 
 
-def holder(pid: int, start: object = "", agent: str = "mcp-sessions", host: str = "") -> str:
+def make_holder(pid: int, start: object = "", agent: str = "mcp-sessions", host: str = "") -> str:
     where = host or platform.node()
     return f"pid={pid}:tid=1:agent={agent}:start={start}:host={where}:nonce=1"
 
@@ -41,7 +41,7 @@ def expires_at(chat: Chat) -> float:
     return float(found[0])
 
 
-def until(expected: float, chat: Chat) -> None:
+def wait_for_expiry(expected: float, chat: Chat) -> None:
     deadline = time.monotonic() + 30
     while expires_at(chat) != expected:
         assert time.monotonic() < deadline
@@ -58,7 +58,7 @@ def test_a_lock_is_refreshed_for_as_long_as_a_summary_is_written(
         assert expires_at(chat) <= chat.clock.now + 300
         for _ in range(3):
             chat.clock.now += 200
-            until(chat.clock.now + 300, chat)
+            wait_for_expiry(chat.clock.now + 300, chat)
         return "what was said"
 
     chat.compressor().compress(chat.session_id, slow, keep_last=LAST, timeout_s=7200)
@@ -67,13 +67,13 @@ def test_a_lock_is_refreshed_for_as_long_as_a_summary_is_written(
 
 @pytest.mark.requirement("compression:lock")
 def test_the_lock_of_a_process_of_ours_that_has_died_is_taken_over(chat: Chat, dead: int) -> None:
-    assert chat.db.try_acquire_compression_lock(chat.session_id, holder(dead))
+    assert chat.db.try_acquire_compression_lock(chat.session_id, make_holder(dead))
     assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
 
 
 def test_a_pid_that_somebody_else_has_by_now_holds_nothing(chat: Chat) -> None:
-    start = (processes.started_at(os.getpid()) or 1e9) - 1000
-    assert chat.db.try_acquire_compression_lock(chat.session_id, holder(os.getpid(), start))
+    start = (processes.get_start_time(os.getpid()) or 1e9) - 1000
+    assert chat.db.try_acquire_compression_lock(chat.session_id, make_holder(os.getpid(), start))
     assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
 
 
@@ -82,7 +82,7 @@ def test_a_pid_that_somebody_else_has_by_now_holds_nothing(chat: Chat) -> None:
 def test_the_lock_of_one_that_cannot_be_looked_at_is_waited_for(
     chat: Chat, dead: int, of: Any
 ) -> None:
-    assert chat.db.try_acquire_compression_lock(chat.session_id, holder(dead, **of))
+    assert chat.db.try_acquire_compression_lock(chat.session_id, make_holder(dead, **of))
     with refused("locked"):
         chat.compressor().compress(chat.session_id, short, keep_last=LAST)
 
@@ -95,10 +95,10 @@ def test_a_lock_says_in_words_whose_it_is(chat: Chat) -> None:
 
     def second() -> None:
         with pytest.raises(NotCompressed) as caught:
-            Locks(chat.db).holding(["other"], list)
+            CompressionLocks(chat.db).run_locked(["other"], list)
         error.append(str(caught.value))
 
-    Locks(chat.db).holding(["other"], lambda: another_thread(second))
+    CompressionLocks(chat.db).run_locked(["other"], lambda: run_beside_thread(second))
     assert "another thread of this process" in error[0]
 
 
@@ -131,30 +131,32 @@ def test_a_lock_is_not_taken_in_a_transaction_that_would_wait_for_it(chat: Chat)
 def test_one_that_is_refused_gives_back_what_it_took_before(chat: Chat) -> None:
     assert chat.db.try_acquire_compression_lock("second", "somebody")
     with refused("locked"):
-        Locks(chat.db).holding(["first", "second"], list)
+        CompressionLocks(chat.db).run_locked(["first", "second"], list)
     assert chat.db.get_compression_lock_holder("first") is None
     assert chat.db.get_compression_lock_holder("second") == "somebody"
 
 
 def test_an_interrupt_at_any_place_leaves_no_lock_behind(chat: Chat) -> None:
-    held, seen = Locks(chat.db), []
+    held, seen = CompressionLocks(chat.db), []
     places = (locks.__file__, threading.__file__)
 
     def look() -> None:
         seen.append(chat.db.get_compression_lock_holder("s"))
 
     place = 0
-    while interrupted(lambda: held.holding(["s"], look), raising(place, places)):
+    while run_interrupted(
+        lambda: held.run_locked(["s"], look), make_interrupting_profiler(place, places)
+    ):
         place += 1
         deadline = time.monotonic() + 30
         while chat.db.get_compression_lock_holder("s") is not None:
             assert time.monotonic() < deadline
-        held.holding(["s"], look, patient=True)
+        held.run_locked(["s"], look, patient=True)
     assert place > 30
     assert None not in seen
 
 
-def interrupted(step: Callable[[], object], profile: Callable[..., None]) -> bool:
+def run_interrupted(step: Callable[[], object], profile: Callable[..., None]) -> bool:
     """Run a step under a profiler; say whether that interrupted it."""
     before = sys.getprofile()
     sys.setprofile(profile)

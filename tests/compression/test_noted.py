@@ -8,31 +8,31 @@ from typing import Any
 
 import pytest
 
-from session_core import Compressor, Ledger, Limits, StateFolder, StorageFull, UndoPlanned
+from session_core import CompressionLimits, Compressor, Ledger, StateFolder, StorageFull, UndoPlan
 from tests.compression.homes import LAST, Chat, refused, say_more, short
 
 SHAPES = ("in_place", "continuation")
 
 
-class Full(Ledger):
+class FullLedger(Ledger):
     """A ledger in which there is no room for what comes after the commit."""
 
     is_full = True
 
-    def done(self, *args: Any, **more: Any) -> None:
+    def finish_step(self, *args: Any, **more: Any) -> None:
         """Note that a step was done, where there is room."""
         self._need_room()
-        super().done(*args, **more)
+        super().finish_step(*args, **more)
 
-    def finish(self, *args: Any) -> None:
+    def finish_plan(self, *args: Any) -> None:
         """As above."""
         self._need_room()
-        super().finish(*args)
+        super().finish_plan(*args)
 
-    def audit(self, *args: Any) -> None:
+    def add_audit_entry(self, *args: Any) -> None:
         """As above."""
         self._need_room()
-        super().audit(*args)
+        super().add_audit_entry(*args)
 
     def _need_room(self) -> None:
         if self.is_full:
@@ -44,7 +44,7 @@ class Full(Ledger):
 def test_a_compression_that_cannot_be_noted_is_done_and_noted_later(
     chat: Chat, shape: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Full(StateFolder(chat.db.path), clock=chat.clock) as chat.ledger:
+    with FullLedger(StateFolder(chat.db.path), clock=chat.clock) as chat.ledger:
         compressor = chat.compressor()
         planned = compressor.plan(chat.session_id, shape=shape, keep_last=LAST)
         done = compressor.apply(planned.plan, "what was said")
@@ -52,7 +52,7 @@ def test_a_compression_that_cannot_be_noted_is_done_and_noted_later(
         assert "no room left" in caplog.text
         chat.ledger.is_full = False
         assert compressor.apply(planned.plan) == done
-        assert [line.plan for line in chat.ledger.audited().items] == [planned.plan]
+        assert [line.plan for line in chat.ledger.list_audit_entries().items] == [planned.plan]
         assert compressor.undo(done.batch)
 
 
@@ -70,10 +70,10 @@ def test_a_compression_that_was_killed_after_its_commit_is_audited_once_it_is_ta
         patch.setattr(chat.ledger, "done", killed)
         with pytest.raises(KeyboardInterrupt):
             compressor.apply(planned.plan, "what was said")
-    assert chat.ledger.audited().items == []
+    assert chat.ledger.list_audit_entries().items == []
     for _ in range(2):
         compressor.apply(planned.plan)
-    (line,) = chat.ledger.audited().items
+    (line,) = chat.ledger.list_audit_entries().items
     assert line.plan == planned.plan
 
 
@@ -82,9 +82,9 @@ def test_an_undo_that_was_planned_is_audited_with_its_plan(chat: Chat) -> None:
     done = compressor.compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     chat.say("said since")
     planned = compressor.undo(done.batch)
-    assert isinstance(planned, UndoPlanned)
+    assert isinstance(planned, UndoPlan)
     compressor.apply_undo(planned.plan)
-    assert chat.ledger.audited().items[0].plan == planned.plan
+    assert chat.ledger.list_audit_entries().items[0].plan == planned.plan
 
 
 @pytest.mark.requirement("compression:noted")
@@ -108,7 +108,7 @@ def test_without_a_store_that_of_the_home_is_taken_as_it_is_configured(chat: Cha
 @pytest.mark.requirement("compression:noted")
 @pytest.mark.parametrize("how", ["compress", "apply"])
 def test_two_runs_in_vain_are_enough_also_after_a_restart(chat: Chat, how: str) -> None:
-    limits = Limits(context_tokens=50, keep_last=LAST)
+    limits = CompressionLimits(context_tokens=50, keep_last=LAST)
     for _ in range(2):
         compressor = chat.compressor(limits=limits)
         if how == "compress":
@@ -125,7 +125,7 @@ def test_two_runs_in_vain_are_enough_also_after_a_restart(chat: Chat, how: str) 
 
 
 def test_a_run_in_vain_that_was_undone_does_not_count(chat: Chat) -> None:
-    compressor = chat.compressor(limits=Limits(context_tokens=50, keep_last=LAST))
+    compressor = chat.compressor(limits=CompressionLimits(context_tokens=50, keep_last=LAST))
     for _ in range(3):
         compressor.undo(compressor.compress(chat.session_id, short).batch)
     assert compressor.plan(chat.session_id)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from session_core import Changed, Compressor, Conflict, Ledger, NotFound, SessionDB, StateFolder
-from session_core.state.sqlite.opening import sidecar
+from session_core.state.sqlite.opening import get_sidecar_path
 from tests.compression.homes import LAST, Chat, short, tables
-from tests.homes import hermes_database, own_database
+from tests.homes import make_hermes_database, make_own_database
 
 Swap = Callable[[Path, Path], object]
 
@@ -41,13 +41,13 @@ def swapped(request: pytest.FixtureRequest, chat: Chat, kind: str) -> Callable[[
             each.close()
         other = path.parent.parent / "other" / "state.db"
         other.parent.mkdir()
-        (own_database if kind == "own" else hermes_database)(other)
+        (make_own_database if kind == "own" else make_hermes_database)(other)
         with SessionDB(other) as db:
             rows = [{"role": "user", "content": f"another {at} " * 30} for at in range(200)]
             db.append_messages(session_id, rows, create={"source": "telegram"})
         for name in ("-wal", "-shm"):
             for each in (path, other):
-                sidecar(each, name).unlink(missing_ok=True)
+                get_sidecar_path(each, name).unlink(missing_ok=True)
         request.param(path, other)
         return path
 
@@ -55,7 +55,7 @@ def swapped(request: pytest.FixtureRequest, chat: Chat, kind: str) -> Callable[[
 
 
 @contextmanager
-def opened(path: Path, chat: Chat) -> Iterator[Compressor]:
+def open_compressor(path: Path, chat: Chat) -> Iterator[Compressor]:
     with (
         SessionDB(path, clock=chat.clock) as db,
         Ledger(StateFolder(path, root=chat.state), clock=chat.clock) as ledger,
@@ -71,7 +71,7 @@ def test_a_plan_for_one_home_is_not_applied_to_another(
     planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
     path = swapped(planned.session_id)
     before = tables(path)
-    with opened(path, chat) as compressor, pytest.raises((NotFound, Changed)):
+    with open_compressor(path, chat) as compressor, pytest.raises((NotFound, Changed)):
         compressor.apply(planned.plan, short(None))
     assert tables(path) == before
 
@@ -84,7 +84,7 @@ def test_a_compression_of_one_home_is_not_undone_in_another(
     done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
     path = swapped(done.old_session_id)
     before = tables(path)
-    with opened(path, chat) as compressor, pytest.raises((NotFound, Conflict)):
+    with open_compressor(path, chat) as compressor, pytest.raises((NotFound, Conflict)):
         compressor.undo(done.batch)
     assert tables(path) == before
 
@@ -95,7 +95,7 @@ def test_a_home_of_our_own_is_told_from_another_by_its_name(
     chat: Chat, swapped: Callable[[str], Path]
 ) -> None:
     done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
-    with opened(swapped(done.session_id), chat) as compressor:
+    with open_compressor(swapped(done.session_id), chat) as compressor:
         with pytest.raises(NotFound, match="no batch"):
             compressor.undo(done.batch)
         again = compressor.compress(done.session_id, short, keep_last=LAST)

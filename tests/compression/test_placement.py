@@ -45,28 +45,28 @@ def holder(chat: Chat) -> Iterator[subprocess.Popen[str]]:
     child.stdout.close()
 
 
-def shape_of(chat: Chat, **options: Any) -> str:
+def get_shape(chat: Chat, **options: Any) -> str:
     return chat.compressor().plan(chat.session_id, keep_last=LAST, **options).shape
 
 
-def long_ago(chat: Chat) -> None:
+def age_messages(chat: Chat) -> None:
     """Let two hours pass since the last message."""
     chat.clock.now = chat.db.list_sessions().items[0].last_active_at + 7200
 
 
 @pytest.mark.requirement("compression:shape")
 def test_a_small_range_is_compressed_in_place(chat: Chat) -> None:
-    assert shape_of(chat) == "in_place"
+    assert get_shape(chat) == "in_place"
 
 
 @pytest.mark.requirement("compression:shape")
 def test_what_would_hold_the_lock_too_long_goes_on_in_another_session(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compression_shape, "MOST_S", 0.0001)
-    assert shape_of(chat) == "continuation"
+    monkeypatch.setattr(compression_shape, "MAX_LOCK_S", 0.0001)
+    assert get_shape(chat) == "continuation"
     with pytest.raises(NotCompressed) as refused:
-        shape_of(chat, shape="in_place")
+        get_shape(chat, shape="in_place")
     assert refused.value.code == "too_large"
 
 
@@ -76,9 +76,9 @@ def test_beside_another_process_a_session_at_work_is_compressed_in_place(
     chat: Chat, holder: Any, shape: Any
 ) -> None:
     chat.clock.now = chat.db.list_sessions().items[0].last_active_at + 60
-    assert shape_of(chat, shape=shape) == "in_place"
+    assert get_shape(chat, shape=shape) == "in_place"
     with pytest.raises(NotCompressed, match="within the hour") as refused:
-        shape_of(chat, shape="continuation")
+        get_shape(chat, shape="continuation")
     assert refused.value.code == "live"
     assert str(holder.pid) in str(refused.value)
 
@@ -88,46 +88,46 @@ def test_beside_another_process_a_session_at_work_is_compressed_in_place_or_not_
     chat: Chat, holder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chat.clock.now = chat.db.list_sessions().items[0].last_active_at + 60
-    monkeypatch.setattr(compression_shape, "MOST_S", 0.0001)
+    monkeypatch.setattr(compression_shape, "MAX_LOCK_S", 0.0001)
     with pytest.raises(NotCompressed, match="stop it") as refused:
-        shape_of(chat)
+        get_shape(chat)
     assert refused.value.code == "live"
 
 
 def test_beside_another_process_a_session_at_rest_may_go_on_in_another(
     chat: Chat, holder: Any
 ) -> None:
-    long_ago(chat)
-    assert shape_of(chat, shape="continuation") == "continuation"
+    age_messages(chat)
+    assert get_shape(chat, shape="continuation") == "continuation"
 
 
 def test_a_time_that_is_none_is_passed_over(chat: Chat, holder: Any) -> None:
     def stamp(count: int) -> None:
         ids = [row["id"] for row in chat.db.get_messages(chat.session_id)][-count:]
         sql = "UPDATE messages SET timestamp = '2026-01-01T00:00:00' WHERE id >= ?"
-        chat.db._write(lambda handle: handle.run(sql, (ids[0],)))
+        chat.db._write(lambda handle: handle.run_change(sql, (ids[0],)))
 
-    long_ago(chat)
+    age_messages(chat)
     stamp(1)
-    assert shape_of(chat, shape="continuation") == "continuation"
+    assert get_shape(chat, shape="continuation") == "continuation"
     stamp(80)
     with pytest.raises(NotCompressed, match="within the hour"):
-        shape_of(chat, shape="continuation")
+        get_shape(chat, shape="continuation")
 
 
 @pytest.mark.requirement("compression:shape")
 def test_a_session_that_a_program_has_open_is_at_work(chat: Chat, holder: Any) -> None:
-    long_ago(chat)
+    age_messages(chat)
     folder = _runtime(chat)
     entry = {"session_id": chat.session_id, "pid": holder.pid, "surface": "tui"}
     (folder / "active_sessions.json").write_text(json.dumps({"entries": [entry]}))
     with pytest.raises(NotCompressed, match="tui"):
-        shape_of(chat, shape="continuation")
+        get_shape(chat, shape="continuation")
 
 
 @pytest.mark.requirement("compression:shape")
 def test_a_session_with_the_chat_of_a_live_gateway_is_at_work(chat: Chat) -> None:
-    long_ago(chat)
+    age_messages(chat)
     code = "import sys; sys.stdin.read()"
     gateway = subprocess.Popen(
         [sys.executable, "-c", code, "gateway", "run", "hermes"], stdin=subprocess.PIPE
@@ -135,7 +135,7 @@ def test_a_session_with_the_chat_of_a_live_gateway_is_at_work(chat: Chat) -> Non
     try:
         record = {
             "pid": gateway.pid,
-            "start_time": processes.started_at(gateway.pid),
+            "start_time": processes.get_start_time(gateway.pid),
             "argv": ["hermes", "gateway", "run"],
         }
         (chat.db.path.parent / "gateway.pid").write_text(json.dumps(record))
@@ -149,16 +149,16 @@ def test_a_session_with_the_chat_of_a_live_gateway_is_at_work(chat: Chat) -> Non
 
 
 def test_nobody_else_means_either_shape(chat: Chat) -> None:
-    assert os.getpid() not in {holder.pid for holder in chat.db.holders()}
+    assert os.getpid() not in {holder.pid for holder in chat.db.list_holders()}
     for shape in ("in_place", "continuation"):
-        assert shape_of(chat, shape=shape) == shape
+        assert get_shape(chat, shape=shape) == shape
 
 
 def test_a_process_that_is_gone_when_asked_again_is_nobody(
     chat: Chat, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that was just being started, with all that was open in its parent."""
-    look = chat.db.holders
+    look = chat.db.list_holders
 
     def once() -> list[Holder]:
         found = look()
@@ -169,7 +169,7 @@ def test_a_process_that_is_gone_when_asked_again_is_nobody(
 
     with monkeypatch.context() as patch:
         patch.setattr(chat.db, "holders", once)
-        assert shape_of(chat, shape="continuation") == "continuation"
+        assert get_shape(chat, shape="continuation") == "continuation"
 
 
 def _runtime(chat: Chat) -> Path:

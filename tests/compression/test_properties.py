@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from session_core.compression import chat_messages, summary_message
-from session_core.compression.ranges import Limits, Range, Refused, choose_range
-from session_core.compression.rebuild import Assembled, assemble, condense
+from session_core.compression.ranges import CompressionLimits, MessageRange, Refusal, choose_range
+from session_core.compression.rebuild import RebuiltMessages, condense_messages, rebuild_messages
 from tests.compression.conversations import (
     TEXTS,
     Messages,
@@ -28,16 +28,18 @@ MANY = settings(max_examples=100, deadline=None)
 SHORT = "Done: the parser. Open: the tests."
 
 
-def compress(messages: Messages, within: Limits) -> tuple[Range, Assembled] | None:
+def compress(
+    messages: Messages, within: CompressionLimits
+) -> tuple[MessageRange, RebuiltMessages] | None:
     """The range and the new list, or None where one of them is refused."""
     chosen = choose_range(messages, within)
-    if isinstance(chosen, Refused):
+    if isinstance(chosen, Refusal):
         return None
-    done = assemble(messages, chosen.start, chosen.end, SHORT)
-    return (chosen, done) if isinstance(done, Assembled) else None
+    done = rebuild_messages(messages, chosen.start, chosen.end, SHORT)
+    return (chosen, done) if isinstance(done, RebuiltMessages) else None
 
 
-def last_of(messages: Messages, role: str) -> int | None:
+def find_last(messages: Messages, role: str) -> int | None:
     """The last message that a user or the assistant said, summaries and results left out."""
     said = [
         index
@@ -52,10 +54,10 @@ def last_of(messages: Messages, role: str) -> int | None:
 @MANY
 @given(conversations(), limits())
 def test_a_call_and_its_results_are_kept_or_summarised_together(
-    messages: Messages, within: Limits
+    messages: Messages, within: CompressionLimits
 ) -> None:
     chosen = choose_range(messages, within)
-    if isinstance(chosen, Refused):
+    if isinstance(chosen, Refusal):
         return
     inside = range(chosen.start, chosen.end)
     for call, result in pairs(messages):
@@ -65,18 +67,20 @@ def test_a_call_and_its_results_are_kept_or_summarised_together(
 
 @MANY
 @given(conversations(), limits())
-def test_the_last_words_of_user_and_assistant_are_kept(messages: Messages, within: Limits) -> None:
+def test_the_last_words_of_user_and_assistant_are_kept(
+    messages: Messages, within: CompressionLimits
+) -> None:
     chosen = choose_range(messages, within)
-    if isinstance(chosen, Refused):
+    if isinstance(chosen, Refusal):
         return
     for role in ("user", "assistant"):
-        assert last_of(messages, role) not in range(chosen.start, chosen.end)
+        assert find_last(messages, role) not in range(chosen.start, chosen.end)
 
 
 @MANY
 @given(tidy(), limits())
 def test_a_conversation_that_providers_take_is_one_that_they_take(
-    messages: Messages, within: Limits
+    messages: Messages, within: CompressionLimits
 ) -> None:
     assert faults(messages) == []
     found = compress(messages, within)
@@ -86,7 +90,9 @@ def test_a_conversation_that_providers_take_is_one_that_they_take(
 
 @MANY
 @given(conversations(), limits())
-def test_no_fault_is_added_to_one_that_has_faults(messages: Messages, within: Limits) -> None:
+def test_no_fault_is_added_to_one_that_has_faults(
+    messages: Messages, within: CompressionLimits
+) -> None:
     found = compress(messages, within)
     if found is None:
         return
@@ -101,7 +107,7 @@ def test_no_fault_is_added_to_one_that_has_faults(messages: Messages, within: Li
 
 @MANY
 @given(conversations(), limits())
-def test_what_is_kept_is_kept_word_for_word(messages: Messages, within: Limits) -> None:
+def test_what_is_kept_is_kept_word_for_word(messages: Messages, within: CompressionLimits) -> None:
     before = deepcopy(messages)
     found = compress(messages, within)
     assert messages == before
@@ -115,47 +121,51 @@ def test_what_is_kept_is_kept_word_for_word(messages: Messages, within: Limits) 
 
 @MANY
 @given(conversations(), limits())
-def test_the_result_is_smaller(messages: Messages, within: Limits) -> None:
+def test_the_result_is_smaller(messages: Messages, within: CompressionLimits) -> None:
     found = compress(messages, within)
     if found is None:
         return
     chosen, done = found
-    assert done.tokens_before == chosen.total == sum(map(chat_messages.estimate, messages))
-    assert done.tokens_after == sum(map(chat_messages.estimate, done.messages))
+    assert done.tokens_before == chosen.total == sum(map(chat_messages.estimate_tokens, messages))
+    assert done.tokens_after == sum(map(chat_messages.estimate_tokens, done.messages))
     assert done.tokens_after < done.tokens_before
 
 
 @MANY
 @given(conversations(), limits())
-def test_running_it_twice_is_the_same_as_once(messages: Messages, within: Limits) -> None:
+def test_running_it_twice_is_the_same_as_once(
+    messages: Messages, within: CompressionLimits
+) -> None:
     found = compress(messages, within)
     if found is not None:
         again = choose_range(found[1].messages, within)
-        assert isinstance(again, Refused)
+        assert isinstance(again, Refusal)
         assert again.code == "nothing_to_win"
 
 
 @MANY
 @given(conversations(), limits())
-def test_the_same_conversation_has_the_same_result(messages: Messages, within: Limits) -> None:
+def test_the_same_conversation_has_the_same_result(
+    messages: Messages, within: CompressionLimits
+) -> None:
     assert compress(messages, within) == compress(deepcopy(messages), within)
 
 
 @MANY
 @given(tidy(shape="openai"), tidy(shape="openai"), limits(), TEXTS)
 def test_a_later_run_updates_the_summary_and_keeps_the_list_valid(
-    messages: Messages, more: Messages, within: Limits, text: str
+    messages: Messages, more: Messages, within: CompressionLimits, text: str
 ) -> None:
     found = compress(messages, within)
-    if found is None or summary_message.fault(text):
+    if found is None or summary_message.find_fault(text):
         return
     grown: list[Any] = [*found[1].messages, *(m for m in more if m["role"] != "system")]
     chosen = choose_range(grown, within)
-    if isinstance(chosen, Refused):
+    if isinstance(chosen, Refusal):
         return
-    assert summary_message.earlier(grown[chosen.start : chosen.end]) in ([SHORT], [])
-    done = assemble(grown, chosen.start, chosen.end, text)
-    if isinstance(done, Assembled):
+    assert summary_message.list_summaries(grown[chosen.start : chosen.end]) in ([SHORT], [])
+    done = rebuild_messages(grown, chosen.start, chosen.end, text)
+    if isinstance(done, RebuiltMessages):
         assert "does not begin with the user" not in faults(done.messages)
         assert not any(fault.startswith("two of") for fault in faults(done.messages))
 
@@ -164,19 +174,19 @@ def test_a_later_run_updates_the_summary_and_keeps_the_list_valid(
 @given(conversations())
 def test_what_a_summariser_reads_is_a_copy_and_no_longer(messages: Messages) -> None:
     before = deepcopy(messages)
-    read = condense(messages)
+    read = condense_messages(messages)
     assert messages == before
     assert [message["role"] for message in read] == [message["role"] for message in messages]
     assert pairs(read) == pairs(messages)
     for short, whole in zip(read, messages, strict=True):
-        assert chat_messages.estimate(short) <= chat_messages.estimate(whole)
+        assert chat_messages.estimate_tokens(short) <= chat_messages.estimate_tokens(whole)
 
 
 @MANY
 @given(st.text(max_size=200), st.sampled_from((None, "user", "assistant", "tool")))
 def test_a_summary_reads_as_it_was_written(text: str, beside: Any) -> None:
-    if summary_message.fault(text):
+    if summary_message.find_fault(text):
         return
-    built = summary_message.build(text, None, beside)
+    built = summary_message.build_messages(text, None, beside)
     assert all(map(summary_message.is_summary, built))
-    assert summary_message.earlier(built) == [text.strip()]
+    assert summary_message.list_summaries(built) == [text.strip()]

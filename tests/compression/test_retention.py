@@ -8,7 +8,7 @@ from typing import Any
 
 from session_core.compression import retention, summary_message
 from session_core.compression.extractive import passages, scoring
-from session_core.compression.retention import Retention
+from session_core.compression.retention import RetentionReport
 
 
 def user(text: str) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def user(text: str) -> dict[str, Any]:
 
 def test_each_distinct_fact_counts_once_by_its_kind() -> None:
     said = [user("see OPS-1 and OPS-2"), user("OPS-1 is in /etc/relay.conf")]
-    assert retention.report(said, "OPS-1 is done") == Retention(
+    assert retention.measure_retention(said, "OPS-1 is done") == RetentionReport(
         3, 1, {"path": (1, 0), "identifier": (2, 1)}
     )
 
@@ -27,17 +27,17 @@ def test_a_fact_that_stands_in_what_stays_is_kept() -> None:
         {"role": "assistant", "tool_calls": [{"id": "a", "function": {"arguments": "OPS-1"}}]},
         {"role": "tool", "tool_call_id": "a", "content": "OPS-2"},
     ]
-    assert retention.report([user("OPS-1 OPS-2 OPS-3")], "", stays).kept == 2
+    assert retention.measure_retention([user("OPS-1 OPS-2 OPS-3")], "", stays).kept == 2
 
 
 def test_a_fact_that_is_a_part_of_a_longer_name_is_not_kept() -> None:
-    assert retention.report([user("see OPS-1")], "OPS-12 and DEVOPS-1").kept == 0
-    assert retention.report([user("see OPS-1")], "OPS-12, (OPS-1)").kept == 1
+    assert retention.measure_retention([user("see OPS-1")], "OPS-12 and DEVOPS-1").kept == 0
+    assert retention.measure_retention([user("see OPS-1")], "OPS-12, (OPS-1)").kept == 1
 
 
 def test_facts_of_scripts_without_spaces_are_looked_for_too() -> None:
     said = [user("我们决定采用v2.1。")]
-    assert retention.report(said, "然后我们决定采用v2.1。好").by_kind == {
+    assert retention.measure_retention(said, "然后我们决定采用v2.1。好").by_kind == {
         "decision": (1, 1),
         "identifier": (1, 1),
     }
@@ -45,28 +45,31 @@ def test_facts_of_scripts_without_spaces_are_looked_for_too() -> None:
 
 def test_another_wording_is_not_verbatim() -> None:
     said = [user("We decided to keep the relay.")]
-    assert retention.report(said, "It was decided that the relay stays.").by_kind == {
+    assert retention.measure_retention(said, "It was decided that the relay stays.").by_kind == {
         "decision": (1, 0)
     }
 
 
-def best(said: list[dict[str, Any]], limit: int) -> tuple[str, ...]:
-    return scoring.best(scoring.weigh(passages.read(said)), limit)
+def select_facts(said: list[dict[str, Any]], limit: int) -> tuple[str, ...]:
+    return scoring.select_best_facts(scoring.score_passages(passages.read_passages(said)), limit)
 
 
 def test_nothing_found_is_nothing_kept() -> None:
-    assert retention.report([], "some text OPS-1") == Retention(0, 0, {})
+    assert retention.measure_retention([], "some text OPS-1") == RetentionReport(0, 0, {})
 
 
 def test_a_report_survives_json() -> None:
-    report = retention.report([user("see OPS-1")], "OPS-1")
-    assert Retention.of(json.loads(json.dumps(asdict(report)))) == report
+    report = retention.measure_retention([user("see OPS-1")], "OPS-1")
+    assert RetentionReport.from_json(json.loads(json.dumps(asdict(report)))) == report
 
 
 def test_what_an_earlier_summary_says_counts_too() -> None:
-    said = [*summary_message.build("- see OPS-1\n- see OPS-2", None, "user"), user("OPS-3")]
-    assert retention.report(said, "OPS-2").by_kind == {"identifier": (3, 1)}
-    assert best(said, 1) == ("OPS-1",)
+    said = [
+        *summary_message.build_messages("- see OPS-1\n- see OPS-2", None, "user"),
+        user("OPS-3"),
+    ]
+    assert retention.measure_retention(said, "OPS-2").by_kind == {"identifier": (3, 1)}
+    assert select_facts(said, 1) == ("OPS-1",)
 
 
 def test_what_must_survive_is_what_is_worth_most() -> None:
@@ -75,9 +78,9 @@ def test_what_must_survive_is_what_is_worth_most() -> None:
         {"role": "tool", "tool_call_id": "a", "content": noise},
         user("We decided to keep the relay. It lives in /opt/relay/main.toml."),
     ]
-    assert best(said, 2) == (
+    assert select_facts(said, 2) == (
         "We decided to keep the relay.",
         "/opt/relay/main.toml",
     )
-    assert len(best(said, 5)) == 5
-    assert best(said, 0) == ()
+    assert len(select_facts(said, 5)) == 5
+    assert select_facts(said, 0) == ()

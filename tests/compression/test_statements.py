@@ -24,10 +24,10 @@ def result(lines: list[str]) -> dict[str, str]:
     return {"role": "tool", "tool_call_id": "c1", "content": "\n".join(lines)}
 
 
-def chance(line: str, beside: list[str]) -> float:
+def get_chance(line: str, beside: list[str]) -> float:
     middle = len(beside) // 2
-    read = passages.read([result([*beside[:middle], line, *beside[middle:]])])
-    (found,) = [scoring.chances(read)[id(it)] for it in read.passages if it.text == line]
+    read = passages.read_passages([result([*beside[:middle], line, *beside[middle:]])])
+    (found,) = [scoring.compute_chances(read)[id(it)] for it in read.passages if it.text == line]
     return found
 
 
@@ -41,19 +41,19 @@ def chance(line: str, beside: list[str]) -> float:
     ],
 )
 def test_a_sentence_among_rows_is_wanted_more_than_a_heading_among_them(settled: str) -> None:
-    assert chance(settled, ROWS) > 2 * chance("Boilers, yards, schools, cellars", ROWS)
+    assert get_chance(settled, ROWS) > 2 * get_chance("Boilers, yards, schools, cellars", ROWS)
 
 
 def test_a_sentence_is_wanted_more_among_rows_than_among_prose() -> None:
-    assert chance(SETTLED, ROWS) > 1.2 * chance(SETTLED, PROSE)
+    assert get_chance(SETTLED, ROWS) > 1.2 * get_chance(SETTLED, PROSE)
 
 
 def test_a_whole_sentence_is_wanted_more_than_a_piece_of_one() -> None:
-    assert chance(SETTLED, ROWS) > chance(SETTLED[4:-1], ROWS)
+    assert get_chance(SETTLED, ROWS) > get_chance(SETTLED[4:-1], ROWS)
 
 
 def test_what_is_to_do_is_wanted_more_than_what_is_decided() -> None:
-    assert chance("waiting for the smith", ROWS) > chance("decided by the smith", ROWS)
+    assert get_chance("waiting for the smith", ROWS) > get_chance("decided by the smith", ROWS)
 
 
 def test_a_sentence_among_rows_wins_over_a_shorter_heading() -> None:
@@ -62,15 +62,15 @@ def test_a_sentence_among_rows_wins_over_a_shorter_heading() -> None:
 
 
 def test_a_line_with_a_name_keeps_the_odds_that_its_name_gives_it() -> None:
-    read = passages.read([result(["wrote /srv/hall/pump.csv for the school."])])
-    assert list(scoring.odds(read.passages, [0.7])) == [0.7]
+    read = passages.read_passages([result(["wrote /srv/hall/pump.csv for the school."])])
+    assert list(scoring.adjust_statement_odds(read.passages, [0.7])) == [0.7]
 
 
 def test_a_line_that_says_a_decision_about_a_name_is_a_statement() -> None:
     lines = ["We decided to keep /srv/hall/pump.csv for the school.", "valve-07 open"]
-    settled, _ = passages.read([result(lines)]).passages
+    settled, _ = passages.read_passages([result(lines)]).passages
     row = Passage("valve-07 open", [], "result", 0)
-    assert next(scoring.odds([settled, row], [0.7, 0.7])) > 0.7
+    assert next(scoring.adjust_statement_odds([settled, row], [0.7, 0.7])) > 0.7
 
 
 LISTING = [
@@ -79,9 +79,9 @@ LISTING = [
 
 
 def test_what_stands_in_a_file_is_wanted_less_than_a_constant_or_a_task_in_it() -> None:
-    plain = chance("40|    return deck.roof_level", LISTING)
-    assert chance("40|ROOF_LEVEL_MAX = 40", LISTING) > 1.3 * plain
-    assert chance("40|    # TODO(lena): paint the deck", LISTING) > 1.3 * plain
+    plain = get_chance("40|    return deck.roof_level", LISTING)
+    assert get_chance("40|ROOF_LEVEL_MAX = 40", LISTING) > 1.3 * plain
+    assert get_chance("40|    # TODO(lena): paint the deck", LISTING) > 1.3 * plain
 
 
 def test_a_summary_leaves_out_the_time_and_the_program_before_a_line_of_a_log() -> None:

@@ -7,19 +7,24 @@ from typing import Any
 import pytest
 
 from session_core.compression import summary_message
-from session_core.compression.summary_message import END, NOTE, PREFIX, Summary
+from session_core.compression.summary_message import (
+    SUMMARY_END,
+    SUMMARY_NOTE,
+    SUMMARY_PREFIX,
+    Summary,
+)
 from tests.compression.conversations import IMAGE, LONG_PREFIX, MERGED, called
 
 BODY = "## Done\n- the parser in src/app.py"
-OURS = f"{PREFIX}\n{BODY}\n\n{END}"
+OURS = f"{SUMMARY_PREFIX}\n{BODY}\n\n{SUMMARY_END}"
 
 
 @pytest.mark.parametrize(
     ("text", "summary"),
     [
         (OURS, Summary(BODY)),
-        (f"{PREFIX} {BODY}", Summary(BODY)),
-        (f"{LONG_PREFIX}\n{BODY}\n\n{END}", Summary(BODY)),
+        (f"{SUMMARY_PREFIX} {BODY}", Summary(BODY)),
+        (f"{LONG_PREFIX}\n{BODY}\n\n{SUMMARY_END}", Summary(BODY)),
         (f"  {LONG_PREFIX}\n{BODY}", Summary(BODY)),
         ("[CONTEXT COMPACTION - REFERENCE ONLY] in a line", Summary("in a line")),
         (f"{OURS}\n\nand now the tests", Summary(BODY, after="and now the tests")),
@@ -27,25 +32,30 @@ OURS = f"{PREFIX}\n{BODY}\n\n{END}"
     ],
 )
 def test_every_form_of_a_summary_is_read(text: str, summary: Summary) -> None:
-    assert summary_message.read({"role": "user", "content": text}) == summary
+    assert summary_message.parse_summary({"role": "user", "content": text}) == summary
     parts = [{"type": "text", "text": text}]
-    assert summary_message.read({"role": "assistant", "content": parts}) == summary
+    assert summary_message.parse_summary({"role": "assistant", "content": parts}) == summary
 
 
-@pytest.mark.parametrize("text", ["", "hello", f"he wrote {PREFIX} here", END, NOTE, None])
+@pytest.mark.parametrize(
+    "text", ["", "hello", f"he wrote {SUMMARY_PREFIX} here", SUMMARY_END, SUMMARY_NOTE, None]
+)
 def test_other_messages_hold_no_summary(text: str | None) -> None:
-    assert summary_message.read({"role": "user", "content": text}) is None
+    assert summary_message.parse_summary({"role": "user", "content": text}) is None
 
 
 def test_what_a_tool_has_read_is_no_summary() -> None:
     result = {"type": "tool_result", "tool_use_id": "a", "content": OURS}
-    assert summary_message.read({"role": "tool", "tool_call_id": "a", "content": OURS}) is None
-    assert summary_message.read({"role": "user", "content": [result]}) is None
+    assert (
+        summary_message.parse_summary({"role": "tool", "tool_call_id": "a", "content": OURS})
+        is None
+    )
+    assert summary_message.parse_summary({"role": "user", "content": [result]}) is None
 
 
 def test_a_message_is_a_summary_only_where_it_is_nothing_else() -> None:
     assert summary_message.is_summary({"role": "user", "content": OURS})
-    assert summary_message.is_summary({"role": "assistant", "content": NOTE})
+    assert summary_message.is_summary({"role": "assistant", "content": SUMMARY_NOTE})
     assert not summary_message.is_summary({"role": "user", "content": MERGED})
     assert not summary_message.is_summary({"role": "user", "content": f"{OURS}\n\nand the tests"})
     with_image = [{"type": "text", "text": OURS}, IMAGE]
@@ -59,9 +69,9 @@ def test_earlier_summaries_are_found_oldest_first() -> None:
         {"role": "user", "content": MERGED},
         {"role": "assistant", "content": "yes"},
         {"role": "user", "content": OURS},
-        {"role": "assistant", "content": NOTE},
+        {"role": "assistant", "content": SUMMARY_NOTE},
     ]
-    assert summary_message.earlier(messages) == ["what was", BODY]
+    assert summary_message.list_summaries(messages) == ["what was", BODY]
 
 
 @pytest.mark.parametrize(
@@ -80,9 +90,11 @@ def test_earlier_summaries_are_found_oldest_first() -> None:
     ],
 )
 def test_the_roles_fit_the_neighbours(before: Any, after: Any, roles: list[str]) -> None:
-    built = summary_message.build(BODY, before, after)
+    built = summary_message.build_messages(BODY, before, after)
     assert [message["role"] for message in built] == roles
-    assert sorted(message["content"] for message in built) == sorted([OURS, NOTE][: len(roles)])
+    assert sorted(message["content"] for message in built) == sorted(
+        [OURS, SUMMARY_NOTE][: len(roles)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,21 +104,21 @@ def test_the_roles_fit_the_neighbours(before: Any, after: Any, roles: list[str])
         f"  {BODY}\n",
         OURS,
         f"{LONG_PREFIX}\n{OURS}",
-        f"{PREFIX}{PREFIX} {BODY} {END}{END}",
-        f"[CONTEXT {PREFIX}SUMMARY]: {BODY}",
+        f"{SUMMARY_PREFIX}{SUMMARY_PREFIX} {BODY} {SUMMARY_END}{SUMMARY_END}",
+        f"[CONTEXT {SUMMARY_PREFIX}SUMMARY]: {BODY}",
     ],
 )
 def test_marks_that_a_model_repeats_are_not_doubled(text: str) -> None:
-    assert summary_message.clean(text) == BODY
+    assert summary_message.clean_summary(text) == BODY
 
 
 def test_words_around_a_summary_that_a_model_repeats_are_kept() -> None:
-    assert summary_message.clean(f"{OURS}\nand more") == f"{BODY}\n\nand more"
+    assert summary_message.clean_summary(f"{OURS}\nand more") == f"{BODY}\n\nand more"
 
 
-@pytest.mark.parametrize("text", ["", "  \n", PREFIX, f"{PREFIX}\n\n{END}"])
+@pytest.mark.parametrize("text", ["", "  \n", SUMMARY_PREFIX, f"{SUMMARY_PREFIX}\n\n{SUMMARY_END}"])
 def test_an_empty_summary_is_none(text: str) -> None:
-    assert summary_message.fault(text) == "empty_summary"
+    assert summary_message.find_fault(text) == "empty_summary"
 
 
 @pytest.mark.parametrize(
@@ -125,9 +137,9 @@ def test_an_empty_summary_is_none(text: str) -> None:
     ],
 )
 def test_a_summary_with_a_redaction_mark_is_refused(mark: str) -> None:
-    assert summary_message.fault(f"the key is {mark}, in .env") == "redacted_summary"
+    assert summary_message.find_fault(f"the key is {mark}, in .env") == "redacted_summary"
 
 
 @pytest.mark.parametrize("text", [BODY, "what was redacted", "type redacted_thinking", "*** a ***"])
 def test_words_about_redaction_are_no_mark(text: str) -> None:
-    assert summary_message.fault(text) is None
+    assert summary_message.find_fault(text) is None

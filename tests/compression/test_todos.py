@@ -12,7 +12,7 @@ from tests.compression.test_extractive import user
 HEADINGS = [f"{name}:" for name in SECTIONS]
 
 
-def kept(number: int, *items: tuple[str, str]) -> list[dict[str, Any]]:
+def make_todo_calls(number: int, *items: tuple[str, str]) -> list[dict[str, Any]]:
     """Return the call of a tool that keeps a list, and its answer, which says it again."""
     listed = [
         {"id": f"{n}", "content": text, "status": state} for n, (text, state) in enumerate(items)
@@ -25,7 +25,7 @@ def kept(number: int, *items: tuple[str, str]) -> list[dict[str, Any]]:
     ]
 
 
-def below(summary: str, heading: str) -> list[str]:
+def list_below_heading(summary: str, heading: str) -> list[str]:
     """Return the lines below a heading."""
     found: dict[str, list[str]] = {}
     for line in summary.splitlines():
@@ -38,13 +38,13 @@ def below(summary: str, heading: str) -> list[str]:
 
 def test_what_is_open_in_a_list_stands_under_open_and_nothing_else_does() -> None:
     items = ("rotate the key", "pending"), ("mail Jean", "in progress"), ("write it", "completed")
-    summary = summarize([user("set up the relay"), *kept(1, *items)], 800)
-    assert below(summary, "Open:") == ["[ ] rotate the key", "[ ] mail Jean"]
+    summary = summarize([user("set up the relay"), *make_todo_calls(1, *items)], 800)
+    assert list_below_heading(summary, "Open:") == ["[ ] rotate the key", "[ ] mail Jean"]
 
 
 def test_what_a_later_list_ticks_off_makes_room_first() -> None:
-    first = kept(1, ("rotate the key", "pending"), ("mail Jean-Luc", "pending"))
-    later = kept(2, ("rotate the key", "completed"), ("mail Jean-Luc", "pending"))
+    first = make_todo_calls(1, ("rotate the key", "pending"), ("mail Jean-Luc", "pending"))
+    later = make_todo_calls(2, ("rotate the key", "completed"), ("mail Jean-Luc", "pending"))
     summary = summarize([user("go on"), *first, *later], 45)
     assert "[ ] mail Jean-Luc" in summary
     assert "[ ] rotate the key" not in summary
@@ -55,7 +55,9 @@ def test_what_was_ticked_off_and_opened_again_is_open() -> None:
     lists = [
         each
         for number, state in enumerate(states)
-        for each in kept(number, ("rotate the key", state), ("mail Jean-Luc", "completed"))
+        for each in make_todo_calls(
+            number, ("rotate the key", state), ("mail Jean-Luc", "completed")
+        )
     ]
     summary = summarize([user("go on"), *lists], 45)
     assert "[ ] rotate the key" in summary

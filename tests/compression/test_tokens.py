@@ -11,7 +11,7 @@ from session_core.compression.chat_messages import (
     CALL_TOKENS,
     IMAGE_TOKENS,
     MESSAGE_TOKENS,
-    estimate,
+    estimate_tokens,
 )
 from tests.compression.conversations import IMAGE, answered, called
 
@@ -31,30 +31,32 @@ from tests.compression.conversations import IMAGE, answered, called
     ],
 )
 def test_text_counts_by_its_script(text: str, count: int) -> None:
-    assert chat_messages.of_text(text) == count
+    assert chat_messages.estimate_text_tokens(text) == count
 
 
 def test_half_a_character_is_counted() -> None:
-    assert chat_messages.of_text("\ud83d") == 1
+    assert chat_messages.estimate_text_tokens("\ud83d") == 1
 
 
 @pytest.mark.parametrize("content", [None, "", []])
 def test_an_empty_message_costs_something(content: Any) -> None:
-    assert estimate({"role": "user", "content": content}) == MESSAGE_TOKENS
+    assert estimate_tokens({"role": "user", "content": content}) == MESSAGE_TOKENS
 
 
 def test_parts_are_added_and_an_image_is_a_flat_amount() -> None:
     content = [{"type": "text", "text": "a" * 40}, IMAGE, "a" * 40, {"type": "text", "text": 7}]
-    assert estimate({"role": "user", "content": content[:3]}) == (
+    assert estimate_tokens({"role": "user", "content": content[:3]}) == (
         MESSAGE_TOKENS + 10 + IMAGE_TOKENS + 10
     )
-    assert estimate({"role": "user", "content": content}) > MESSAGE_TOKENS + 20 + IMAGE_TOKENS
+    assert (
+        estimate_tokens({"role": "user", "content": content}) > MESSAGE_TOKENS + 20 + IMAGE_TOKENS
+    )
 
 
 def test_calls_cost_their_arguments_in_both_shapes() -> None:
     short, long = "a" * 10, "a" * 4010
     for shape in ("openai", "anthropic"):
-        less, more = (estimate(called(shape, ["a"], None, path)) for path in (short, long))
+        less, more = (estimate_tokens(called(shape, ["a"], None, path)) for path in (short, long))
         assert less > MESSAGE_TOKENS + CALL_TOKENS
         assert more - less == 1000
 
@@ -62,22 +64,24 @@ def test_calls_cost_their_arguments_in_both_shapes() -> None:
 def test_results_cost_their_text_in_both_shapes() -> None:
     (openai,) = answered("openai", [("a", "x" * 4000)])
     (anthropic,) = answered("anthropic", [("a", "x" * 4000)])
-    assert estimate(openai) == MESSAGE_TOKENS + 1000
-    assert estimate(anthropic) == MESSAGE_TOKENS + CALL_TOKENS + 1000
+    assert estimate_tokens(openai) == MESSAGE_TOKENS + 1000
+    assert estimate_tokens(anthropic) == MESSAGE_TOKENS + CALL_TOKENS + 1000
 
 
 def test_what_was_sent_in_place_of_the_content_is_counted() -> None:
     message = {"role": "user", "content": "short", "api_content": "x" * 4000}
-    assert estimate(message) == MESSAGE_TOKENS + 1000
+    assert estimate_tokens(message) == MESSAGE_TOKENS + 1000
 
 
 def test_thoughts_that_are_sent_again_are_counted_once() -> None:
     thought = "x" * 400
     message = {"role": "assistant", "content": "", "reasoning": thought}
-    assert estimate(message) == MESSAGE_TOKENS + 100
-    assert estimate({"role": "assistant", "reasoning_content": thought}) == MESSAGE_TOKENS + 100
-    assert estimate({**message, "reasoning_content": thought}) == MESSAGE_TOKENS + 100
-    assert estimate({**message, "codex_reasoning_items": thought}) == MESSAGE_TOKENS + 200
+    assert estimate_tokens(message) == MESSAGE_TOKENS + 100
+    assert (
+        estimate_tokens({"role": "assistant", "reasoning_content": thought}) == MESSAGE_TOKENS + 100
+    )
+    assert estimate_tokens({**message, "reasoning_content": thought}) == MESSAGE_TOKENS + 100
+    assert estimate_tokens({**message, "codex_reasoning_items": thought}) == MESSAGE_TOKENS + 200
 
 
 @pytest.mark.parametrize(
@@ -92,4 +96,4 @@ def test_thoughts_that_are_sent_again_are_counted_once() -> None:
     ],
 )
 def test_rubbish_is_estimated(message: dict[str, Any]) -> None:
-    assert estimate(message) >= MESSAGE_TOKENS
+    assert estimate_tokens(message) >= MESSAGE_TOKENS

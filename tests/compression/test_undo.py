@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from session_core import Conflict, InvalidInput, NotCompressed, NotFound, Undone
+from session_core import Conflict, InvalidInput, NotCompressed, NotFound, UndoResult
 from session_core.compression import locks
 from tests.compression.homes import LAST, Chat, short
 
@@ -21,7 +21,7 @@ def test_everything_is_as_it_was(chat: Chat, shape: Any) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
     chat.clock.now += 5
     undone = chat.compressor().undo(done.batch)
-    assert isinstance(undone, Undone)
+    assert isinstance(undone, UndoResult)
     assert undone.session_id == done.old_session_id
     assert chat.whole() == before
     assert chat.db.get_session(done.session_id) is None or shape == "in_place"
@@ -184,14 +184,14 @@ def test_after_an_undo_it_can_be_compressed_again(chat: Chat) -> None:
 def test_no_mark_stays_in_the_home(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
     chat.compressor().undo(done.batch)
-    keys = chat.db._read(lambda handle: handle.values("SELECT key FROM state_meta"))
+    keys = chat.db._read(lambda handle: handle.fetch_tuples("SELECT key FROM state_meta"))
     assert [key for (key,) in keys if "done" in key] == []
 
 
 def test_every_change_is_audited(chat: Chat) -> None:
     done = chat.compressor(client="someone").compress(chat.session_id, short, keep_last=LAST)
     chat.compressor().undo(done.batch)
-    lines = chat.ledger.audited().items
+    lines = chat.ledger.list_audit_entries().items
     assert [line.client for line in lines] == ["library", "someone"]
     assert all(done.session_id in line.what for line in lines)
 
@@ -200,7 +200,7 @@ def test_every_change_is_audited(chat: Chat) -> None:
 def test_while_somebody_compresses_a_session_nothing_is_undone_in_it(
     chat: Chat, shape: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(locks, "LOCK_TIMEOUT_S", 0.0)
     done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
     for session_id in {done.session_id, done.old_session_id}:
         assert chat.db.try_acquire_compression_lock(session_id, "another")
@@ -210,13 +210,13 @@ def test_while_somebody_compresses_a_session_nothing_is_undone_in_it(
         assert refused.value.code == "locked"
         assert chat.whole() == before
         chat.db.release_compression_lock(session_id, "another")
-    assert isinstance(chat.compressor().undo(done.batch), Undone)
+    assert isinstance(chat.compressor().undo(done.batch), UndoResult)
 
 
 def test_an_undo_that_somebody_else_is_at_names_the_batch(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
-    (step,) = chat.ledger.steps(done.batch)
+    (step,) = chat.ledger.list_steps(done.batch)
     undoing = chat.ledger.add_batch("undo").id
-    chat.ledger.prepare("s-one", undoing, (), undoes=step.id)
+    chat.ledger.prepare_step("s-one", undoing, (), undoes=step.id)
     with pytest.raises(Conflict, match=f"batch {done.batch}"):
-        chat.ledger.prepare("s-two", undoing, (), undoes=step.id)
+        chat.ledger.prepare_step("s-two", undoing, (), undoes=step.id)

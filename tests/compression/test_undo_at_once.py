@@ -9,15 +9,23 @@ from typing import Any
 
 import pytest
 
-from session_core import Compressor, Conflict, Ledger, SessionDB, SessionStore, StateFolder, Undone
-from session_core.compression.types import UndoPlanned
+from session_core import (
+    Compressor,
+    Conflict,
+    Ledger,
+    SessionDB,
+    SessionStore,
+    StateFolder,
+    UndoResult,
+)
+from session_core.compression.types import UndoPlan
 from tests.compression.homes import LAST, Chat, short
 
 SHAPES = ("in_place", "continuation")
 ROUNDS = 3
 
 
-def both(chat: Chat, act: Callable[[Compressor], object]) -> list[object]:
+def run_concurrently(chat: Chat, act: Callable[[Compressor], object]) -> list[object]:
     """Let two act at once, each with a home and a ledger of its own; return what each heard."""
     begin = threading.Barrier(2)
     path = chat.db.path
@@ -45,8 +53,8 @@ def test_of_two_who_undo_at_once_one_is_told_that_it_was_undone(chat: Chat, shap
     before = chat.whole()
     for _ in range(ROUNDS):
         done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
-        heard = both(chat, lambda one, batch=done.batch: one.undo(batch))  # type: ignore[misc]
-        (undone,) = [each for each in heard if isinstance(each, Undone)]
+        heard = run_concurrently(chat, lambda one, batch=done.batch: one.undo(batch))  # type: ignore[misc]
+        (undone,) = [each for each in heard if isinstance(each, UndoResult)]
         assert undone.session_id == done.old_session_id
         assert [each for each in heard if isinstance(each, str)] == [
             f"batch {done.batch} was undone already"
@@ -62,8 +70,8 @@ def test_two_who_apply_the_same_undo_at_once_hear_the_same(chat: Chat) -> None:
         )
         chat.say("said since")
         planned = chat.compressor().undo(done.batch)
-        assert isinstance(planned, UndoPlanned)
-        heard = both(chat, lambda one, plan=planned.plan: one.apply_undo(plan))  # type: ignore[misc]
+        assert isinstance(planned, UndoPlan)
+        heard = run_concurrently(chat, lambda one, plan=planned.plan: one.apply_undo(plan))  # type: ignore[misc]
         assert heard[0] == heard[1]
-        assert isinstance(heard[0], Undone)
+        assert isinstance(heard[0], UndoResult)
         assert chat.db.get_session(done.session_id) is None

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from session_core import (
+    AgentTurn,
     Changed,
     Conflict,
     Ledger,
     NotCompressed,
-    Run,
     SessionRuntime,
     StateFolder,
-    Undone,
-    UndoPlanned,
+    UndoPlan,
+    UndoResult,
 )
-from session_core.ledger.types import Kept
+from session_core.ledger.types import TrashItem
 from tests.compression.homes import CHAT, LAST, Chat, short
 from tests.homes import connect
 
@@ -29,7 +29,7 @@ def test_a_continuation_that_has_gone_on_is_a_plan_that_says_what_it_drops(chat:
     chat.say("one"), chat.say("two")
     gone_on = chat.whole()
     planned = chat.compressor().undo(done.batch)
-    assert isinstance(planned, UndoPlanned)
+    assert isinstance(planned, UndoPlan)
     assert (planned.sessions, planned.messages) == ((done.session_id,), 2)
     assert chat.whole() == gone_on
     undone = chat.compressor().apply_undo(planned.plan)
@@ -42,9 +42,9 @@ def test_what_an_undo_drops_is_in_the_trash(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     chat.say("not to be lost")
     planned = chat.compressor().undo(done.batch)
-    assert isinstance(planned, UndoPlanned)
+    assert isinstance(planned, UndoPlan)
     chat.compressor().apply_undo(planned.plan)
-    texts = [each.value["content"] for each in trash(chat) if each.what == "message"]
+    texts = [each.value["content"] for each in read_trash(chat) if each.what == "message"]
     assert texts[-1] == "not to be lost"
 
 
@@ -58,16 +58,16 @@ def test_what_refers_to_what_an_undo_drops_is_in_the_trash_too(chat: Chat) -> No
         )
         connection.execute("INSERT INTO reactions SELECT '+1', max(id) FROM messages")
     planned = chat.compressor().undo(done.batch)
-    assert isinstance(planned, UndoPlanned)
+    assert isinstance(planned, UndoPlan)
     chat.compressor().apply_undo(planned.plan)
-    assert ["+1" in str(each.value) for each in trash(chat) if each.what == "beside"] == [True]
+    assert ["+1" in str(each.value) for each in read_trash(chat) if each.what == "beside"] == [True]
 
 
 def test_an_undo_that_was_planned_sees_what_is_said_later(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     chat.say("one")
     planned = chat.compressor().undo(done.batch)
-    assert isinstance(planned, UndoPlanned)
+    assert isinstance(planned, UndoPlan)
     chat.say("two")
     with pytest.raises(Changed):
         chat.compressor().apply_undo(planned.plan)
@@ -81,7 +81,7 @@ def test_a_chain_of_continuations_goes_as_a_whole(chat: Chat) -> None:
         chat.say(f"and then {number} " + "again " * 50)
     second = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
     planned = chat.compressor().undo(first.batch)
-    assert isinstance(planned, UndoPlanned)
+    assert isinstance(planned, UndoPlan)
     assert planned.sessions == (first.session_id, second.session_id)
     assert planned.messages >= 30
     chat.compressor().apply_undo(planned.plan)
@@ -94,7 +94,7 @@ def test_delegates_of_a_continuation_are_named_and_kept_in_the_trash(chat: Chat)
     chat.db.create_session("helper", "cli", parent_session_id=done.session_id, **marked)
     chat.db.append_message("helper", "user", "do this")
     planned = chat.compressor().undo(done.batch)
-    assert isinstance(planned, UndoPlanned)
+    assert isinstance(planned, UndoPlan)
     assert planned.sessions == (done.session_id, "helper")
     chat.compressor().apply_undo(planned.plan)
     assert chat.db.get_session("helper") is None
@@ -109,7 +109,7 @@ def test_one_that_was_only_left_drops_nothing(chat: Chat, how: str) -> None:
     else:
         chat.store.reset_session(chat.key)
     elsewhere = chat.session_id
-    assert isinstance(chat.compressor().undo(done.batch), Undone)
+    assert isinstance(chat.compressor().undo(done.batch), UndoResult)
     assert chat.db.get_session(done.session_id) is None
     assert chat.texts(old) == texts
     assert chat.session_id == (old if how == "ended" else elsewhere)
@@ -139,11 +139,11 @@ def test_whatever_became_of_it_is_planned_and_kept(
     done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     change(chat, done.session_id)
     planned = chat.compressor().undo(done.batch)
-    assert isinstance(planned, UndoPlanned)
+    assert isinstance(planned, UndoPlan)
     assert (planned.messages, planned.changed) == (0, (named,))
     chat.compressor().apply_undo(planned.plan)
     assert chat.whole() == before
-    kept = [(each.what, str(each.value)) for each in trash(chat)]
+    kept = [(each.what, str(each.value)) for each in read_trash(chat)]
     tokens = {"title": "My own", "session_model_usage": "vision", "goal": "ship it"}
     assert any(tokens.get(named, "'api_content': 'x'") in value for _, value in kept)
 
@@ -152,7 +152,7 @@ def test_a_plan_sees_what_became_of_it_since(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     chat.say("one")
     planned = chat.compressor().undo(done.batch)
-    assert isinstance(planned, UndoPlanned)
+    assert isinstance(planned, UndoPlan)
     chat.db.set_session_title(done.session_id, "My own")
     with pytest.raises(Changed):
         chat.compressor().apply_undo(planned.plan)
@@ -164,21 +164,21 @@ def test_sessions_that_lose_their_parent_are_named_and_kept(chat: Chat) -> None:
     marked = {"model_config": {"_branched_from": done.session_id}}
     chat.db.create_session("branch", "cli", parent_session_id=done.session_id, **marked)
     planned = chat.compressor().undo(done.batch)
-    assert isinstance(planned, UndoPlanned)
+    assert isinstance(planned, UndoPlan)
     assert planned.detached == ("branch",)
     chat.compressor().apply_undo(planned.plan)
     row = chat.db.get_session("branch")
     assert row is not None
     assert row["parent_session_id"] is None
-    (kept,) = [each.value for each in trash(chat) if each.what == "detached"]
+    (kept,) = [each.value for each in read_trash(chat) if each.what == "detached"]
     assert kept["parent_session_id"] == done.session_id
 
 
-def trash(chat: Chat) -> list[Kept]:
+def read_trash(chat: Chat) -> list[TrashItem]:
     """What the newest step has kept."""
     sql = "SELECT id FROM steps ORDER BY number DESC"
-    newest: str = chat.ledger._file.read(lambda rows: rows.value(sql))
-    return list(chat.ledger.trash(newest))
+    newest: str = chat.ledger._file.read(lambda rows: rows.fetch_value(sql))
+    return list(chat.ledger.read_trash(newest))
 
 
 # -- who is there ----------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_whoever_comes_while_the_trash_is_written_is_seen(chat: Chat) -> None:
 
         def prepare(self, *args: Any, **options: Any) -> list[str]:
             """Let him come."""
-            marked = super().prepare(*args, **options)
+            marked = super().prepare_step(*args, **options)
             chat.lease(done.session_id)
             return marked
 
@@ -219,7 +219,7 @@ def test_a_turn_whose_session_is_undone_goes_on_where_its_chat_is(chat: Chat) ->
     old = chat.session_id
     done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
 
-    def answer(run: Run, message: Any) -> str:
+    def answer(run: AgentTurn, message: Any) -> str:
         chat.compressor().undo(done.batch)
         run.append("user", message)
         return "done"
@@ -238,7 +238,7 @@ def test_where_it_was_deleted_its_parent_is_gone_on_with(chat: Chat) -> None:
     done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
     chat.db.delete_session(done.session_id)
     undone = chat.compressor().undo(done.batch)
-    assert undone == Undone(old, 80, 0)
+    assert undone == UndoResult(old, 80, 0)
     assert chat.whole() == before
 
 
@@ -257,6 +257,6 @@ def test_a_title_that_another_has_by_now_is_told_and_left_there(chat: Chat) -> N
     chat.db.create_session("third", "cli")
     chat.db.set_session_title("third", "Trip")
     undone = chat.compressor().undo(done.batch)
-    assert undone == Undone(old, 80, 12, lost_title="Trip")
+    assert undone == UndoResult(old, 80, 12, lost_title="Trip")
     assert chat.db.get_session_title(old) is None
     assert chat.db.get_session_title("third") == "Trip"

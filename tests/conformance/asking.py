@@ -178,7 +178,7 @@ def _in_rounds(rounds: tuple[Round, ...]) -> Any:
     return ask
 
 
-def register(server: MCPServer[Any]) -> None:
+def register_elicitation(server: MCPServer[Any]) -> None:
     """Add them."""
     for tool in (
         test_elicitation,

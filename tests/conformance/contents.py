@@ -45,7 +45,7 @@ SCHEMA = {
 """Of each keyword of JSON Schema 2020-12 that has to reach a client."""
 
 
-def register(server: MCPServer[Any]) -> None:
+def register_contents(server: MCPServer[Any]) -> None:
     """Add them."""
     for tool in (
         test_simple_text,
@@ -59,7 +59,7 @@ def register(server: MCPServer[Any]) -> None:
     server.add_tool(_about, "json_schema_2020_12_tool", description="Of the suite.")
     server._tool_manager._tools["json_schema_2020_12_tool"].parameters = SCHEMA
     server.resource("test://static-text", mime_type="text/plain")(_text)
-    server.resource("test://static-binary", mime_type="image/png")(_dot)
+    server.resource("test://static-binary", mime_type="image/png")(_make_picture)
     server.resource("test://watched-resource", mime_type="text/plain")(_watched)
     server.resource("test://template/{id}/data", mime_type="application/json")(_of_template)
     for prompt in (
@@ -143,7 +143,7 @@ def test_prompt_with_image() -> list[UserMessage]:
 
 
 def _image() -> ImageContent:
-    return ImageContent(type="image", data=_in_text(_dot()), mime_type="image/png")
+    return ImageContent(type="image", data=_in_text(_make_picture()), mime_type="image/png")
 
 
 def _embedded(uri: str, mime_type: str, text: str) -> EmbeddedResource:
@@ -151,7 +151,7 @@ def _embedded(uri: str, mime_type: str, text: str) -> EmbeddedResource:
     return EmbeddedResource(type="resource", resource=inner)
 
 
-def _dot() -> bytes:
+def _make_picture() -> bytes:
     """Return a picture of one red point."""
     parts = (
         (b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)),

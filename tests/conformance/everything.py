@@ -13,13 +13,13 @@ from mcp.server.mcpserver import MCPServer
 
 from mcp_serve import server
 from mcp_serve.cli.main import main
-from mcp_serve.profiles import Served
+from mcp_serve.profiles import ServedProfiles
 from tests.conformance import asking, contents, surroundings
 
-_plain = server.create
+_plain = server.create_server
 
 
-def _create(served: Served) -> MCPServer[Any]:
+def _create(served: ServedProfiles) -> MCPServer[Any]:
     made = _plain(served)
     for part in (contents, asking, surroundings):
         part.register(made)
@@ -27,5 +27,5 @@ def _create(served: Served) -> MCPServer[Any]:
 
 
 if __name__ == "__main__":
-    server.create = _create
+    server.create_server = _create
     sys.exit(main())

@@ -16,7 +16,7 @@ _LONGEST_HEAD = 64_000
 
 
 @contextmanager
-def adding(header: str, port: int) -> Iterator[int]:
+def add_header_proxy(header: str, port: int) -> Iterator[int]:
     """Stand before a port of this machine, and tell the own one."""
     with _Proxy(header, port) as proxy:
         thread = threading.Thread(target=proxy.serve_forever, args=(0.05,))
@@ -33,27 +33,29 @@ class _Proxy(socketserver.ThreadingTCPServer):
     block_on_close = False
 
     def __init__(self, header: str, port: int) -> None:
-        super().__init__(("127.0.0.1", 0), _Passing)
+        super().__init__(("127.0.0.1", 0), _ForwardHandler)
         self.added = f"{header}\r\nConnection: close".encode()
         self.before = ("127.0.0.1", port)
 
 
-class _Passing(socketserver.BaseRequestHandler):
+class _ForwardHandler(socketserver.BaseRequestHandler):
     server: _Proxy
 
     def handle(self) -> None:
-        head, body = _head(self.request)
+        head, body = _read_head(self.request)
         if not head:
             return
         line, _, others = re.sub(rb"(?im)^connection:.*\r\n", b"", head).partition(b"\r\n")
         with socket.create_connection(self.server.before) as behind:
             behind.sendall(b"\r\n".join((line, self.server.added, others)) + body)
-            forth = threading.Thread(target=_pass, args=(self.request, behind), daemon=True)
+            forth = threading.Thread(
+                target=_forward_bytes, args=(self.request, behind), daemon=True
+            )
             forth.start()
-            _pass(behind, self.request)
+            _forward_bytes(behind, self.request)
 
 
-def _head(source: socket.socket) -> tuple[bytes, bytes]:
+def _read_head(source: socket.socket) -> tuple[bytes, bytes]:
     """Read until the end of the head; return it, and what came of the body with it."""
     read = b""
     while b"\r\n\r\n" not in read and len(read) < _LONGEST_HEAD:
@@ -65,7 +67,7 @@ def _head(source: socket.socket) -> tuple[bytes, bytes]:
     return head + b"\r\n\r\n", body
 
 
-def _pass(source: socket.socket, target: socket.socket) -> None:
+def _forward_bytes(source: socket.socket, target: socket.socket) -> None:
     """Pass everything on until one of both has ended, and then end the other one's reading."""
     try:
         while part := source.recv(_LONGEST_HEAD):

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from tests.node import modules, node
+from tests.node import find_node, install_modules
 
 _PACKAGE = "@modelcontextprotocol/conformance"
 _VERSION = "0.2.0-alpha.12"
@@ -35,14 +35,14 @@ class Suite:
     @classmethod
     def ready(cls) -> Suite:
         """Return the suite; install it if need be."""
-        return cls(modules(f"{_PACKAGE}@{_VERSION}") / _PACKAGE)
+        return cls(install_modules(f"{_PACKAGE}@{_VERSION}") / _PACKAGE)
 
     def run(self, port: int, revision: str, results: Path) -> dict[str, Scenario]:
         """Run every scenario of a revision against `/mcp` of a port of this machine."""
         wanted = ["--suite", "all", "--spec-version", revision, "--output-dir", str(results)]
         address = ["--url", f"http://127.0.0.1:{port}/mcp"]
         subprocess.run(
-            [node(), self.folder / "dist" / "index.js", "server", *address, *wanted],
+            [find_node(), self.folder / "dist" / "index.js", "server", *address, *wanted],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=100,

@@ -18,7 +18,7 @@ _BETWEEN_S = 0.05
 """The suite wants several notifications on their way, not several at once."""
 
 
-def register(server: MCPServer[Any]) -> None:
+def register_context_tools(server: MCPServer[Any]) -> None:
     """Add them."""
     for tool in (
         test_tool_with_progress,

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.proxy import adding
+from tests.conformance.proxy import add_header_proxy
 from tests.conformance.suite import Scenario, Suite
-from tests.homes import fill, hermes_database
+from tests.homes import fill_database, make_hermes_database
 from tests.peers import ROOT
-from tests.wire.conftest import TOKEN, command, environment, listening
+from tests.wire.conftest import TOKEN, make_environment, serve_command, start_listening
 
 Run = Callable[[str, str], dict[str, Scenario]]
 
@@ -35,7 +35,7 @@ WARNINGS = {
 """What the suite recommends and does not find, and why not."""
 
 
-def listed(server: str, revision: str) -> dict[str, int]:
+def list_required_scenarios(server: str, revision: str) -> dict[str, int]:
     """Return the scenarios that have to pass, with the number of their checks."""
     lines = (line.split() for line in LISTED.read_text(encoding="utf-8").splitlines())
     return {name: int(checks) for of, at, name, checks in lines if (of, at) == (server, revision)}
@@ -60,14 +60,17 @@ def runs(suite: Suite, tmp_path_factory) -> Run:
     @cache
     def run(server: str, revision: str) -> dict[str, Scenario]:
         folder = tmp_path_factory.mktemp(server)
-        hermes_database(folder / "home" / "state.db")
-        fill(folder / "home" / "state.db", 6, 12)
-        line = [*command(folder / "home"), "--http", "--port", "0"]
+        make_hermes_database(folder / "home" / "state.db")
+        fill_database(folder / "home" / "state.db", 6, 12)
+        line = [*serve_command(folder / "home"), "--http", "--port", "0"]
         if server == "everything":
             line[2] = "tests.conformance.everything"
-        env = environment(folder / "home") | {"MCP_SESSIONS_TOKEN": TOKEN, "PYTHONPATH": str(ROOT)}
+        env = make_environment(folder / "home") | {
+            "MCP_SESSIONS_TOKEN": TOKEN,
+            "PYTHONPATH": str(ROOT),
+        }
         header = f"Authorization: Bearer {TOKEN}"
-        with listening(line, env) as (_, port), adding(header, port) as door:
+        with start_listening(line, env) as (_, port), add_header_proxy(header, port) as door:
             return suite.run(door, revision, folder / "results")
 
     return run
@@ -82,7 +85,7 @@ def ran(runs: Run, server: str, revision: str) -> dict[str, Scenario]:
 @pytest.fixture
 def found(ran: dict[str, Scenario], server: str, revision: str) -> dict[str, Scenario]:
     """What came of those that have to pass."""
-    return {name: ran[name] for name in ran if name in listed(server, revision)}
+    return {name: ran[name] for name in ran if name in list_required_scenarios(server, revision)}
 
 
 @pytest.mark.requirement("server:conformance")
@@ -93,7 +96,7 @@ def test_every_listed_scenario_passes_all_its_checks(found, server, revision, ca
         print(f"\n{revision} on the {server} server: {said} passed")
         print(", ".join(f"{name} {checks}" for name, checks in passed.items()))
     assert {name: scenario.failed for name, scenario in found.items() if scenario.failed} == {}
-    assert passed == listed(server, revision)
+    assert passed == list_required_scenarios(server, revision)
 
 
 @pytest.mark.requirement("server:conformance")
@@ -105,10 +108,10 @@ def test_nothing_is_recommended_but_what_is_known(found, server, revision):
 @pytest.mark.requirement("server:conformance")
 @pytest.mark.parametrize("server", ["everything"], indirect=True)
 def test_nothing_runs_there_that_is_not_listed(ran, server, revision):
-    assert ran.keys() - listed(server, revision).keys() == set()
+    assert ran.keys() - list_required_scenarios(server, revision).keys() == set()
 
 
 @pytest.mark.requirement("server:conformance")
 @pytest.mark.parametrize("server", ["everything"], indirect=True)
 def test_what_the_revision_requires_is_listed(suite, server, revision):
-    assert suite.required(revision) - listed(server, revision).keys() == set()
+    assert suite.required(revision) - list_required_scenarios(server, revision).keys() == set()

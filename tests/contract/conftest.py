@@ -62,6 +62,6 @@ def strange(engine: Engine, home_path: Path) -> Callable[..., int]:
     """Runs one SQL statement as a careless process beside us would."""
 
     def run(sql: str, *values: Any) -> int:
-        return engine.strange(home_path, sql, *values)
+        return engine.run_foreign_sql(home_path, sql, *values)
 
     return run

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import pytest
 
 from session_core import SessionDB, StateDatabase, Unsupported
-from tests.homes import connect, hermes_database
+from tests.homes import connect, make_hermes_database
 
 
 class Engine(Protocol):
@@ -34,7 +34,7 @@ class Engine(Protocol):
         """Open the database; every call returns an instance of its own."""
         ...
 
-    def strange(self, home: Path, sql: str, *values: Any) -> int:
+    def run_foreign_sql(self, home: Path, sql: str, *values: Any) -> int:
         """Change it as a careless process beside us would: no checks, no instance of ours."""
         ...
 
@@ -51,10 +51,10 @@ class Sqlite:
         path = home / "state.db"
         if self.schema is not None and not path.exists():
             home.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(_empty(self.schema), path)
+            shutil.copyfile(_make_empty_database(self.schema), path)
         return SessionDB(path, patience_s=patience_s)
 
-    def strange(self, home: Path, sql: str, *values: Any) -> int:
+    def run_foreign_sql(self, home: Path, sql: str, *values: Any) -> int:
         """Change it as a careless process beside us would: no checks, no instance of ours."""
         with connect(home / "state.db") as connection:
             connection.execute("PRAGMA foreign_keys=OFF")
@@ -73,7 +73,7 @@ ENGINES: dict[str, Engine] = {
 
 
 @contextmanager
-def where_there_is(db: StateDatabase, column: str) -> Iterator[None]:
+def require_column(db: StateDatabase, column: str) -> Iterator[None]:
     """What is inside works where a session or its messages have a column, else is Unsupported."""
     if has_column(db, column):
         yield
@@ -84,28 +84,28 @@ def where_there_is(db: StateDatabase, column: str) -> Iterator[None]:
 
 def has_column(db: StateDatabase, column: str) -> bool:
     """Whether rows of this home have a column, found by looking at one of each."""
-    with given_up(db):
+    with roll_back_at_end(db):
         message_id = db.append_message("probe", "user", "x", create={"source": "cli"})
         found = {**(db.get_message(message_id) or {}), **(db.get_session("probe") or {})}
     return column in found
 
 
 @contextmanager
-def given_up(db: StateDatabase) -> Iterator[None]:
+def roll_back_at_end(db: StateDatabase) -> Iterator[None]:
     """A transaction of which nothing is to stay."""
-    with suppress(_GivenUp), db.transaction():
+    with suppress(_RollBack), db.transaction():
         yield
-        raise _GivenUp
+        raise _RollBack
 
 
-class _GivenUp(Exception):
+class _RollBack(Exception):
     """Ends a transaction."""
 
 
 @cache
-def _empty(schema: int) -> Path:
+def _make_empty_database(schema: int) -> Path:
     """Make an empty database once; nobody opens it, it is copied."""
     folder = Path(tempfile.mkdtemp(prefix="schema_"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    hermes_database(folder / "state.db", schema)
+    make_hermes_database(folder / "state.db", schema)
     return folder / "state.db"

@@ -7,7 +7,7 @@ from typing import Any
 from session_core import SessionFilter, SessionSummary, StateDatabase
 
 
-def make(db: StateDatabase, session_id: str, *times: float, **fields: Any) -> str:
+def add_session_at(db: StateDatabase, session_id: str, *times: float, **fields: Any) -> str:
     """Create a session with a message of the user at each of the times."""
     db.create_session(session_id, fields.pop("source", "cli"), **fields)
     messages = [{"role": "user", "content": f"at {at}", "timestamp": at} for at in times]
@@ -15,11 +15,13 @@ def make(db: StateDatabase, session_id: str, *times: float, **fields: Any) -> st
     return session_id
 
 
-def listed(db: StateDatabase, where: SessionFilter | None = None, **options: Any) -> list[str]:
-    return [line.id for line in walk(db, where, **options)]
+def list_session_ids(
+    db: StateDatabase, where: SessionFilter | None = None, **options: Any
+) -> list[str]:
+    return [line.id for line in walk_list(db, where, **options)]
 
 
-def walk(
+def walk_list(
     db: StateDatabase, where: SessionFilter | None = None, *, limit: int = 50, **options: Any
 ) -> list[SessionSummary]:
     """Read page after page of a list until its end."""

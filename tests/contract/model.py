@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from session_core import (
-    AppendedMany,
+    AppendManyResult,
     Revision,
     SessionError,
     StateDatabase,
@@ -23,27 +23,31 @@ NOTHING = Revision(0, 0, 0, 0, None)
 """What a session is before it is there."""
 
 
-def perform(db: StateDatabase, step: Step) -> Any:
+def perform_step(db: StateDatabase, step: Step) -> Any:
     """Take a step; return what it says of the messages that it stored, or the name of the error."""
     verb, session_id, *rest = step
     try:
         done = _VERBS[verb](db, session_id, *rest)
     except SessionError as error:
         return type(error).__name__
-    return done if isinstance(done, AppendedMany) else None
+    return done if isinstance(done, AppendManyResult) else None
 
 
-def _append(db: StateDatabase, session_id: str, rows: list[dict[str, Any]]) -> AppendedMany:
+def _append_rows(
+    db: StateDatabase, session_id: str, rows: list[dict[str, Any]]
+) -> AppendManyResult:
     create = {"source": "lazy", "started_at": rows[0]["timestamp"]}
     return db.append_messages(session_id, rows, create=create)
 
 
-def _anew(db: StateDatabase, session_id: str, rows: list[dict[str, Any]]) -> AppendedMany:
+def _replace_rows(
+    db: StateDatabase, session_id: str, rows: list[dict[str, Any]]
+) -> AppendManyResult:
     db.delete_session(session_id)
-    return _append(db, session_id, rows)
+    return _append_rows(db, session_id, rows)
 
 
-def _continue(db: StateDatabase, parent: str, child: str, at: float) -> None:
+def _continue_session(db: StateDatabase, parent: str, child: str, at: float) -> None:
     with db.transaction():
         db.end_session(parent, "compression")
         db.create_session(child, "cli", parent_session_id=parent, started_at=at)
@@ -51,8 +55,8 @@ def _continue(db: StateDatabase, parent: str, child: str, at: float) -> None:
 
 _VERBS: dict[str, Any] = {
     "create": lambda db, s, at: db.create_session(s, "cli", started_at=at),
-    "append": _append,
-    "anew": _anew,
+    "append": _append_rows,
+    "anew": _replace_rows,
     "replace": lambda db, s, rows, live: db.replace_messages(s, rows, active_only=live),
     "compact": lambda db, s, rows: db.archive_and_compact(s, rows),
     "summarise": lambda db, s, ids, rows, carry: db.compact_messages(s, ids, rows, carry=carry),
@@ -69,7 +73,7 @@ _VERBS: dict[str, Any] = {
     "finalize": lambda db, _: db.finalize_orphaned_compression_sessions(),
     "title": lambda db, s, title: db.set_session_title(s, title),
     "archive": lambda db, s, archived: db.set_session_archived(s, archived),
-    "continue": _continue,
+    "continue": _continue_session,
     "delete": lambda db, s: db.delete_session(s),
 }
 
@@ -118,16 +122,16 @@ class Model:
             return Unsupported.__name__
         if verb == "title" and rest[0] is not None:
             holder = next((n for n, s in self.sessions.items() if s.title == rest[0]), None)
-            free = holder is None or holder in (session_id, *self.ancestors(session_id))
+            free = holder is None or holder in (session_id, *self.list_ancestors(session_id))
             return None if free else TitleTaken.__name__
         return None
 
-    def apply(self, step: Step, ids: tuple[int, ...] | None) -> None:
+    def apply_step(self, step: Step, ids: tuple[int, ...] | None) -> None:
         """Do what a step that was not refused does."""
         verb, session_id, *rest = step
         getattr(self, f"_{verb}")(session_id, *rest, *([list(ids)] if ids is not None else []))
 
-    def ancestors(self, session_id: str) -> list[str]:
+    def list_ancestors(self, session_id: str) -> list[str]:
         """Return the earlier sessions of the conversation, the nearest first."""
         found: list[str] = []
         parent = self.sessions[session_id].parent
@@ -136,19 +140,19 @@ class Model:
             parent = self.sessions[parent].parent
         return found
 
-    def continuation(self, session_id: str) -> str | None:
+    def find_continuation(self, session_id: str) -> str | None:
         """Return the session that goes on with this one."""
         if self.sessions[session_id].reason != "compression":
             return None
         return next((n for n, s in self.sessions.items() if s.parent == session_id), None)
 
-    def family(self, session_id: str) -> list[str]:
+    def list_family(self, session_id: str) -> list[str]:
         """Return the session, what came before it, then what came after it."""
-        members = [session_id, *self.ancestors(session_id)]
-        following = self.continuation(session_id)
+        members = [session_id, *self.list_ancestors(session_id)]
+        following = self.find_continuation(session_id)
         while following is not None:
             members.append(following)
-            following = self.continuation(following)
+            following = self.find_continuation(following)
         return members
 
     def _create(self, session_id: str, at: float) -> None:
@@ -157,7 +161,7 @@ class Model:
     def _append(self, session_id: str, rows: list[dict[str, Any]], ids: list[int]) -> None:
         session = self.sessions.setdefault(session_id, Session("lazy", rows[0]["timestamp"]))
         session.counter += len(rows)
-        session.messages += _messages(rows, ids)
+        session.messages += _list_messages(rows, ids)
 
     def _anew(self, session_id: str, rows: list[dict[str, Any]], ids: list[int]) -> None:
         self._delete(session_id)
@@ -166,14 +170,14 @@ class Model:
     def _replace(self, session_id: str, rows: list[Any], live: bool, ids: list[int]) -> None:
         session = self.sessions[session_id]
         kept = [m for m in session.messages if live and m.state != "live"]
-        session.messages = kept + _messages(rows, ids)
+        session.messages = kept + _list_messages(rows, ids)
         session.counter = len(rows)
 
     def _compact(self, session_id: str, rows: list[Any], ids: list[int]) -> None:
         session = self.sessions[session_id]
         for message in session.in_state("live"):
             message.state = "compacted"
-        session.messages += _messages(rows, ids)
+        session.messages += _list_messages(rows, ids)
         session.counter = len(rows)
 
     def _summarise(
@@ -182,8 +186,8 @@ class Model:
         session = self.sessions[session_id]
         for message in session.messages:
             message.state = "compacted" if message.id in (*some, *carry) else message.state
-        session.messages += _messages(rows, ids[: len(rows)])
-        session.messages += self._copies(session_id, carry, ids[len(rows) :])
+        session.messages += _list_messages(rows, ids[: len(rows)])
+        session.messages += self._list_copies(session_id, carry, ids[len(rows) :])
         session.counter = len(session.in_state("live"))
 
     def _revive(self, session_id: str, some: list[int], drop: list[int], _: list[int]) -> None:
@@ -195,10 +199,10 @@ class Model:
 
     def _copy(self, session_id: str, source: str, some: list[int], ids: list[int]) -> None:
         session = self.sessions[session_id]
-        session.messages += self._copies(source, some, ids)
+        session.messages += self._list_copies(source, some, ids)
         session.counter = len(session.in_state("live"))
 
-    def _copies(self, source: str, some: list[int], ids: list[int]) -> list[Message]:
+    def _list_copies(self, source: str, some: list[int], ids: list[int]) -> list[Message]:
         known = {message.id: message for message in self.sessions[source].messages}
         copied = [known[each] for each in some]
         return [
@@ -234,7 +238,7 @@ class Model:
 
     def _finalize(self, _: None) -> None:
         for name, session in self.sessions.items():
-            if session.reason is None and session.messages and self.ancestors(name):
+            if session.reason is None and session.messages and self.list_ancestors(name):
                 session.reason = "orphaned_compression"
 
     def _title(self, session_id: str, title: str | None) -> None:
@@ -244,7 +248,7 @@ class Model:
         self.sessions[session_id].title = title
 
     def _archive(self, session_id: str, archived: bool) -> None:
-        for member in self.family(session_id):
+        for member in self.list_family(session_id):
             self.sessions[member].archived = archived
 
     def _continue(self, parent: str, child: str, at: float) -> None:
@@ -257,7 +261,7 @@ class Model:
             session.parent = None if session.parent == session_id else session.parent
 
 
-def _messages(rows: list[dict[str, Any]], ids: list[int]) -> list[Message]:
+def _list_messages(rows: list[dict[str, Any]], ids: list[int]) -> list[Message]:
     return [
         Message(message_id, row["role"], row["content"], row["timestamp"])
         for message_id, row in zip(ids, rows, strict=True)

@@ -8,18 +8,18 @@ from session_core import StateDatabase
 from session_core.types import SearchResult
 
 
-def say(
+def add_message_text(
     db: StateDatabase, session_id: str, content: Any, role: str = "user", **columns: Any
 ) -> int:
     """Append a message and return its id."""
     return db.append_message(session_id, role, content, create={"source": "cli"}, **columns)
 
 
-def ids(found: SearchResult) -> list[int]:
+def list_message_ids(found: SearchResult) -> list[int]:
     """Return the messages of the hits, in their order."""
     return [hit.message_id for hit in found.hits]
 
 
-def found_by(db: StateDatabase, query: str, **options: Any) -> set[int]:
+def search_message_ids(db: StateDatabase, query: str, **options: Any) -> set[int]:
     """Return the messages that a query finds."""
-    return set(ids(db.search(query, per="message", **options)))
+    return set(list_message_ids(db.search(query, per="message", **options)))

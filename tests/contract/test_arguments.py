@@ -37,7 +37,7 @@ CALLS: dict[str, tuple[Call, tuple[Any, ...]]] = {
     "window edge": (lambda db, bad: db.read_window("s", after=bad), NO_NUMBERS),
     "window view": (lambda db, bad: db.read_window("s", view=bad), (None, ["live"], "all")),
     "window roles": (lambda db, bad: db.read_window("s", roles=bad), NO_LISTS),
-    "drift limit": (lambda db, bad: db.drifted_sessions(bad), NO_LIMITS),
+    "drift limit": (lambda db, bad: db.find_drifted_sessions(bad), NO_LIMITS),
     "read limit": (lambda db, bad: db.get_messages("s", limit=bad), (0, -5, "5", 1.5)),
     "read offset": (lambda db, bad: db.get_messages("s", offset=bad), (-1, None, "5", 1.5)),
     "append": (lambda db, bad: db.append_messages("s", bad), NO_MESSAGES),
@@ -94,7 +94,7 @@ def filled(db: StateDatabase) -> StateDatabase:
 
 
 def everything(db: StateDatabase) -> Any:
-    return db.get_session("s"), db.get_messages("s"), db.model_usage("s")
+    return db.get_session("s"), db.get_messages("s"), db.get_model_usage("s")
 
 
 @pytest.mark.requirement("sessions:arguments")
@@ -122,7 +122,12 @@ def test_a_condition_that_makes_no_sense_is_invalid(
 
 @pytest.mark.requirement("sessions:arguments")
 def test_an_id_that_is_not_there_is_named_briefly(filled: StateDatabase) -> None:
-    for look in (filled.summarize, filled.revision, filled.recount_session, filled.read_window):
+    for look in (
+        filled.summarize_session,
+        filled.get_revision,
+        filled.recount_session,
+        filled.read_window,
+    ):
         with pytest.raises(NotFound) as caught:
             look("x" * 200_000)
         assert len(str(caught.value)) < 300

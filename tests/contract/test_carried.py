@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_core import StateDatabase
-from tests.contract.engines import where_there_is
+from tests.contract.engines import require_column
 
 SUMMARY = {"role": "user", "content": "a summary"}
 NOTE = {"role": "user", "content": "a note"}
@@ -41,7 +41,7 @@ def timed(db: StateDatabase) -> list[Message]:
 
 
 def news(db: StateDatabase, cursor: str, **options: Any) -> list[str | None]:
-    return [event.text for event in db.changes(cursor, **options).events if event.message_id]
+    return [event.text for event in db.read_changes(cursor, **options).events if event.message_id]
 
 
 def hits(db: StateDatabase, query: str = "zebra") -> list[str]:
@@ -73,9 +73,9 @@ def shapes(said: list[Message], old: list[Message]) -> list[list[Message]]:
 def test_what_is_carried_without_times_is_no_news_and_found_once(
     db: StateDatabase, said: list[Message], shape: int
 ) -> None:
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     put = shapes(said, timed(db))[shape]
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         db.archive_and_compact("s", put)
         db.append_message("s", "user", "zebra new")
         made = [text for text in texts(put) if text not in texts(said)]
@@ -90,12 +90,12 @@ def test_what_is_carried_without_times_is_no_news_and_found_once(
 def test_what_is_carried_again_and_again_is_found_once(
     db: StateDatabase, said: list[Message], shape: int
 ) -> None:
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         db.archive_and_compact("s", shapes(said, timed(db))[shape])
         for number in range(3):
             db.append_message("s", "user", f"zebra later {number}")
             db.append_message("s", "assistant", "zebra well")
-            cursor = db.changes().cursor
+            cursor = db.read_changes().cursor
             db.archive_and_compact("s", [SUMMARY, *map(untimed, db.get_messages("s")[-3:])])
             assert news(db, cursor) == ["a summary"]
         found = hits(db)
@@ -110,7 +110,7 @@ def test_what_is_carried_again_and_again_is_found_once(
 def test_what_a_continuation_began_with_is_no_news_and_found_once(
     db: StateDatabase, said: list[Message], shape: int
 ) -> None:
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     put = shapes(said, timed(db))[shape]
     db.end_session("s", "compression")
     db.create_session("t", "cli", parent_session_id="s")
@@ -127,9 +127,9 @@ def test_what_a_continuation_began_with_is_no_news_and_found_once(
 def test_what_is_said_again_after_a_compaction_is_news_and_found_twice(
     db: StateDatabase, said: list[Message]
 ) -> None:
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         db.archive_and_compact("s", [SUMMARY])
-        cursor = db.changes().cursor
+        cursor = db.read_changes().cursor
         db.append_message("s", "user", "zebra yes")
         db.append_messages("s", [NOTE, {"role": "assistant", "content": "Done."}])
         db.append_messages("s", said[6:])
@@ -146,7 +146,7 @@ def test_what_is_said_again_after_a_compaction_is_news_and_found_twice(
 def test_what_was_carried_and_then_taken_back_is_found_as_it_was(
     db: StateDatabase, said: list[Message]
 ) -> None:
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         ids = db.archive_and_compact("s", [SUMMARY, *said[6:]]).ids
         assert hits(db, '"zebra yes"') == ["zebra yes*"]
         db.rewind_to_message("s", ids[1])
@@ -155,11 +155,11 @@ def test_what_was_carried_and_then_taken_back_is_found_as_it_was(
 
 @pytest.mark.requirement("compaction:carried")
 def test_the_same_answer_to_two_questions_is_found_twice(db: StateDatabase) -> None:
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     done = {"role": "assistant", "content": "Done."}
     for text in ("do this", "do that", "and that"):
         db.append_messages("s", [{"role": "user", "content": text}, done], create={})
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         db.archive_and_compact("s", [SUMMARY, {"role": "user", "content": "and that"}, done])
         assert news(db, cursor)[-2:] == ["Done.", "a summary"]
         assert hits(db, "done") == ["Done.", "Done.", "Done.*"]
@@ -177,8 +177,8 @@ def test_words_that_a_session_has_twice_at_one_time_are_both_told(db: StateDatab
 def test_one_row_is_known_as_carried_by_rows_with_times_beside_it(
     db: StateDatabase, said: list[Message], strange: Callable[..., int]
 ) -> None:
-    cursor = db.changes().cursor
-    with where_there_is(db, "compacted"):
+    cursor = db.read_changes().cursor
+    with require_column(db, "compacted"):
         db.archive_and_compact("s", [SUMMARY, {**NOTE, "timestamp": 1.0}, said[-1]])
         strange("UPDATE messages SET active = 1, compacted = 0 WHERE content = 'zebra 0'")
         assert news(db, cursor) == ["a summary", "a note"]

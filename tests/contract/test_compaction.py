@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_core import Conflict, InvalidInput, NotFound, StateDatabase, Unsupported
-from tests.contract.engines import has_column, where_there_is
+from tests.contract.engines import has_column, require_column
 
 PARTS = [{"type": "text", "text": "a part"}, {"type": "image_url", "image_url": {"url": "x"}}]
 CALLS = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
@@ -44,7 +44,7 @@ def compact(db: StateDatabase) -> tuple[list[int], tuple[int, ...]]:
 
 @pytest.mark.requirement("compaction:in-place")
 def test_a_summary_stands_in_the_place_of_what_it_replaces(db: StateDatabase) -> None:
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         compact(db)
         live = [row["content"] for row in db.get_messages("s")]
         assert live == ["head", "what was said", "tail", "last"]
@@ -52,7 +52,7 @@ def test_a_summary_stands_in_the_place_of_what_it_replaces(db: StateDatabase) ->
 
 @pytest.mark.requirement("compaction:in-place")
 def test_what_is_carried_is_copied_with_every_column_but_the_id(db: StateDatabase) -> None:
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         ids = fill(db)
         before = rows_of(db)
         made = db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:]).ids
@@ -63,7 +63,7 @@ def test_what_is_carried_is_copied_with_every_column_but_the_id(db: StateDatabas
 
 @pytest.mark.requirement("compaction:in-place")
 def test_flagged_rows_are_compacted_and_otherwise_as_they_were(db: StateDatabase) -> None:
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         ids = fill(db)
         before = rows_of(db)
         db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
@@ -73,19 +73,19 @@ def test_flagged_rows_are_compacted_and_otherwise_as_they_were(db: StateDatabase
 
 @pytest.mark.requirement("compaction:in-place")
 def test_counters_and_revision_are_those_of_what_is_live(db: StateDatabase) -> None:
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         ids = fill(db)
         done = db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
         row = db.get_session("s") or {}
         assert (row["message_count"], row["tool_call_count"]) == (4, 1)
-        assert db.drifted_sessions() == []
+        assert db.find_drifted_sessions() == []
         assert (done.before.live, done.after.live, done.after.compacted) == (6, 4, 5)
-        assert done.after == db.revision("s")
+        assert done.after == db.get_revision("s")
 
 
 @pytest.mark.requirement("compaction:in-place")
 def test_what_is_compacted_is_found_once(db: StateDatabase) -> None:
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         compact(db)
         for word in ("tail", "found"):
             assert len(db.search(word, per="message").hits) == 1
@@ -93,17 +93,17 @@ def test_what_is_compacted_is_found_once(db: StateDatabase) -> None:
 
 @pytest.mark.requirement("compaction:in-place")
 def test_what_is_carried_is_no_news(db: StateDatabase) -> None:
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         ids = fill(db)
-        cursor = db.changes().cursor
+        cursor = db.read_changes().cursor
         db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
-        assert [event.text for event in db.changes(cursor).events] == ["what was said"]
+        assert [event.text for event in db.read_changes(cursor).events] == ["what was said"]
 
 
 @pytest.mark.requirement("compaction:in-place")
 @pytest.mark.parametrize("change", ["rewound", "compacted", "elsewhere", "unknown"])
 def test_a_message_that_is_not_live_any_more_is_a_conflict(db: StateDatabase, change: str) -> None:
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         if not has_column(db, "compacted"):
             raise Unsupported
         ids = fill(db)
@@ -123,20 +123,20 @@ def test_a_message_that_is_not_live_any_more_is_a_conflict(db: StateDatabase, ch
 
 @pytest.mark.requirement("compaction:undo")
 def test_what_was_compacted_comes_back_row_by_row(db: StateDatabase) -> None:
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         ids = fill(db)
         before, row = rows_of(db), db.get_session("s")
         made = db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:]).ids
         done = db.restore_compacted("s", ids[1:], drop=made)
         assert (rows_of(db), db.get_session("s")) == (before, row)
-        assert done.after == db.revision("s")
+        assert done.after == db.get_revision("s")
         assert db.search("what was said", per="message").hits == []
         assert db.check_integrity(deep=True) == []
 
 
 @pytest.mark.requirement("compaction:undo")
 def test_what_was_said_since_stays_when_the_rest_comes_back(db: StateDatabase) -> None:
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         ids, made = compact(db)
         db.append_message("s", "user", "since")
         db.restore_compacted("s", ids[1:], drop=made)
@@ -145,7 +145,7 @@ def test_what_was_said_since_stays_when_the_rest_comes_back(db: StateDatabase) -
 
 
 def test_an_original_becomes_what_its_copy_is_by_now(db: StateDatabase) -> None:
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         ids, made = compact(db)
         db.rewind_to_message("s", made[1])
         copies = dict(zip(ids[4:], made[1:], strict=True))
@@ -159,7 +159,7 @@ def test_an_original_becomes_what_its_copy_is_by_now(db: StateDatabase) -> None:
 
 
 def test_flags_that_were_odd_are_odd_again(db: StateDatabase) -> None:
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         ids, made = compact(db)
         db.restore_compacted("s", ids[1:], flags={ids[2]: (1, 1), ids[3]: (0, 0)}, drop=made)
         flags = [(row["active"], row["compacted"]) for row in rows_of(db)]
@@ -169,7 +169,7 @@ def test_flags_that_were_odd_are_odd_again(db: StateDatabase) -> None:
 @pytest.mark.requirement("compaction:undo")
 @pytest.mark.parametrize("gone", ["original", "stand-in"])
 def test_what_was_changed_since_does_not_come_back(db: StateDatabase, gone: str) -> None:
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         ids, made = compact(db)
         if gone == "original":
             ids[1] = made[0]
@@ -190,7 +190,7 @@ def test_messages_are_copied_to_another_session(db: StateDatabase) -> None:
     assert without_ids(rows_of(db, "child"))[1:] == without_ids(rows_of(db))[3:]
     row = db.get_session("child") or {}
     assert (row["message_count"], row["tool_call_count"]) == (4, 1)
-    assert done.after == db.revision("child")
+    assert done.after == db.get_revision("child")
     assert len(db.get_messages("s")) == 6
 
 
@@ -244,7 +244,7 @@ def test_what_was_taken_back_changed_is_found_by_what_it_says_now(
 ) -> None:
     db.create_session("s", "cli")
     ids = [db.append_message("s", "user", f"said{number}") for number in range(4)]
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         made = db.compact_messages("s", ids[:3], [], carry=ids[3:]).ids
         again = reopen()
         strange("UPDATE messages SET content = 'wombat' WHERE id = ?", made[0])
@@ -259,4 +259,4 @@ def test_lock_without_a_name_is_refused(db: StateDatabase, names: tuple[str, str
     for take in (db.try_acquire_compression_lock, db.refresh_compression_lock):
         with pytest.raises(InvalidInput, match="must not be empty"):
             take(*names)
-    assert db.claims() == []
+    assert db.list_claims() == []

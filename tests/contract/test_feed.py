@@ -11,19 +11,21 @@ from typing import Any
 import anyio
 import pytest
 
-from session_core import AsyncSessionDB, Event, InvalidInput, StateDatabase
-from tests.contract.engines import where_there_is
+from session_core import AsyncSessionDB, InvalidInput, SessionEvent, StateDatabase
+from tests.contract.engines import require_column
 
 Open = Callable[[], StateDatabase]
 Strange = Callable[..., int]
 
 
-def told(events: Iterable[Event]) -> list[tuple[str, str, str | None]]:
+def told(events: Iterable[SessionEvent]) -> list[tuple[str, str, str | None]]:
     return [(event.type, event.session_id, event.text) for event in events]
 
 
 def texts(db: StateDatabase, cursor: str, **query: Any) -> list[str | None]:
-    return [event.text for event in db.changes(cursor, **query).events if event.type == "message"]
+    return [
+        event.text for event in db.read_changes(cursor, **query).events if event.type == "message"
+    ]
 
 
 @pytest.mark.requirement("feed:start")
@@ -31,19 +33,19 @@ def test_without_a_cursor_it_starts_now_and_replays_nothing(db: StateDatabase) -
     db.create_session("s", "cli")
     db.append_message("s", "user", "history")
     db.end_session("s", "done")
-    first = db.changes()
+    first = db.read_changes()
     assert (first.events, first.gap) == ([], False)
-    again = db.changes(first.cursor)
+    again = db.read_changes(first.cursor)
     assert (again.events, again.gap) == ([], False)
 
 
 def test_a_session_its_messages_and_its_end_are_reported_once(db: StateDatabase) -> None:
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.create_session("s", "cli")
     db.append_message("s", "user", "hello")
     db.append_message("s", "assistant", "hi")
     db.end_session("s", "cli_close")
-    found = db.changes(cursor)
+    found = db.read_changes(cursor)
     assert told(found.events) == [
         ("session_started", "s", None),
         ("message", "s", "hello"),
@@ -51,66 +53,68 @@ def test_a_session_its_messages_and_its_end_are_reported_once(db: StateDatabase)
         ("session_ended", "s", None),
     ]
     assert not found.gap
-    assert db.changes(found.cursor).events == []
+    assert db.read_changes(found.cursor).events == []
 
 
 def test_an_event_says_when_who_and_why(db: StateDatabase) -> None:
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.create_session("s", "cli", started_at=5.0)
     db.set_session_title("s", "a title")
     message_id = db.append_message("s", "user", "hello", timestamp=6.0)
     before = time.time()
     db.end_session("s", "cli_close")
-    started, message, ended = db.changes(cursor).events
-    assert started == Event("session_started", 5.0, "s", title="a title")
-    assert message == Event("message", 6.0, "s", message_id=message_id, role="user", text="hello")
+    started, message, ended = db.read_changes(cursor).events
+    assert started == SessionEvent("session_started", 5.0, "s", title="a title")
+    assert message == SessionEvent(
+        "message", 6.0, "s", message_id=message_id, role="user", text="hello"
+    )
     assert (ended.title, ended.reason) == ("a title", "cli_close")
     assert before <= ended.at <= time.time()
 
 
 @pytest.mark.requirement("feed:cursor")
 def test_a_cursor_survives_a_restart(db: StateDatabase, reopen: Open) -> None:
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.append_message("s", "user", "before", create={"source": "cli"})
-    cursor = db.changes(cursor).cursor
+    cursor = db.read_changes(cursor).cursor
     db.append_message("s", "user", "after")
     assert texts(reopen(), cursor) == ["after"]
 
 
 def test_what_another_process_commits_is_reported(db: StateDatabase, other: StateDatabase) -> None:
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     other.append_message("s", "user", "theirs", create={"source": "cli"})
     assert texts(db, cursor) == ["theirs"]
 
 
 def test_what_is_not_committed_is_not_reported(db: StateDatabase) -> None:
     db.create_session("s", "cli")
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     with db.transaction():
         db.append_message("s", "user", "not yet")
-        assert db.changes(cursor).events == []
+        assert db.read_changes(cursor).events == []
     assert texts(db, cursor) == ["not yet"]
 
 
 def test_a_page_goes_on_from_its_last_event(db: StateDatabase) -> None:
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     for name in ("a", "b", "c"):
         db.create_session(name, "cli")
         db.append_messages(name, [{"role": "user", "content": f"{name}{n}"} for n in range(4)])
         db.end_session(name, "done")
-    whole = told(db.changes(cursor, limit=100).events)
+    whole = told(db.read_changes(cursor, limit=100).events)
     for limit in (1, 2, 3, 7):
         pages, following = [], cursor
-        while page := db.changes(following, limit=limit).events:
+        while page := db.read_changes(following, limit=limit).events:
             assert len(page) <= limit
             pages += told(page)
-            following = db.changes(following, limit=limit).cursor
+            following = db.read_changes(following, limit=limit).cursor
         assert pages == whole
     assert len(whole) == 3 + 12 + 3
 
 
 def test_the_order_is_that_of_the_ids_whatever_the_times_say(db: StateDatabase) -> None:
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.create_session("s", "cli")
     for at, text in ((50.0, "first"), (5.0, "second"), (5.0, "third"), (20.0, "fourth")):
         db.append_message("s", "user", text, timestamp=at)
@@ -119,13 +123,13 @@ def test_the_order_is_that_of_the_ids_whatever_the_times_say(db: StateDatabase) 
 
 def test_an_old_time_does_not_hide_a_new_message(db: StateDatabase) -> None:
     db.append_message("s", "user", "late", timestamp=9e9, create={"source": "cli"})
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.append_message("s", "user", "early", timestamp=5.0)
     assert texts(db, cursor) == ["early"]
 
 
 def test_rewound_messages_are_not_reported(db: StateDatabase) -> None:
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.append_message("s", "user", "kept", create={"source": "cli"})
     target = db.append_message("s", "user", "taken back")
     db.append_message("s", "assistant", "taken back too")
@@ -138,19 +142,19 @@ def test_copies_that_a_compaction_carried_are_not_reported(db: StateDatabase) ->
     db.create_session("s", "cli")
     for text in ("old", "tail one", "tail two"):
         db.append_message("s", "user", text)
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     carried = db.get_messages_as_conversation("s")[1:]
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         db.archive_and_compact("s", [{"role": "user", "content": "a summary"}, *carried])
         assert texts(db, cursor) == ["a summary"]
 
 
 def test_messages_compacted_before_anybody_looked_are_reported_once(db: StateDatabase) -> None:
     db.create_session("s", "cli")
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     for text in ("one", "two"):
         db.append_message("s", "user", text)
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         db.archive_and_compact("s", db.get_messages_as_conversation("s")[1:])
         assert texts(db, cursor) == ["one", "two"]
 
@@ -159,7 +163,7 @@ def test_copies_that_a_continuation_carried_are_not_reported(db: StateDatabase) 
     db.create_session("s", "cli")
     for text in ("old", "tail"):
         db.append_message("s", "user", text)
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     carried = db.get_messages_as_conversation("s")[1:]
     db.end_session("s", "compression")
     db.create_session("t", "cli", parent_session_id="s")
@@ -170,14 +174,14 @@ def test_copies_that_a_continuation_carried_are_not_reported(db: StateDatabase) 
 
 def test_the_same_words_said_again_are_reported(db: StateDatabase) -> None:
     db.append_message("s", "user", "yes", create={"source": "cli"})
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.append_message("s", "user", "yes")
     assert texts(db, cursor) == ["yes"]
 
 
 def test_a_branch_reports_what_it_took_along(db: StateDatabase) -> None:
     db.append_message("s", "user", "shared", timestamp=5.0, create={"source": "cli"})
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.end_session("s", "branched")
     db.create_session("b", "cli", parent_session_id="s")
     db.append_message("b", "user", "shared", timestamp=5.0)
@@ -185,7 +189,7 @@ def test_a_branch_reports_what_it_took_along(db: StateDatabase) -> None:
 
 
 def test_text_is_decoded_and_at_most_500_characters(db: StateDatabase) -> None:
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.create_session("s", "cli")
     db.append_message("s", "user", [{"type": "text", "text": "seen"}, {"type": "image_url"}])
     db.append_message("s", "user", "é" * 600)
@@ -194,21 +198,21 @@ def test_text_is_decoded_and_at_most_500_characters(db: StateDatabase) -> None:
 
 
 def test_a_session_may_be_followed_alone(db: StateDatabase) -> None:
-    cursor = db.changes(session="s").cursor
+    cursor = db.read_changes(session="s").cursor
     for name in ("other", "s"):
         db.create_session(name, "cli")
         db.append_message(name, "user", name)
         db.end_session(name, "done")
     expected = [("session_started", "s", None), ("message", "s", "s"), ("session_ended", "s", None)]
-    found = db.changes(cursor, session="s")
-    assert told(found.events) == told(db.changes(cursor).events) == expected
-    assert db.changes(found.cursor).events == []
+    found = db.read_changes(cursor, session="s")
+    assert told(found.events) == told(db.read_changes(cursor).events) == expected
+    assert db.read_changes(found.cursor).events == []
 
 
 def test_one_message_among_thousands_of_others_is_found(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.create_session("other", "cli")
-    cursor = db.changes(session="s").cursor
+    cursor = db.read_changes(session="s").cursor
     db.append_messages("other", [{"role": "user", "content": "x"}] * 2000)
     db.append_message("s", "user", "mine")
     assert texts(db, cursor, limit=1) == ["mine"]
@@ -216,27 +220,27 @@ def test_one_message_among_thousands_of_others_is_found(db: StateDatabase) -> No
 
 def test_a_session_that_ends_again_is_reported_again(db: StateDatabase) -> None:
     db.create_session("s", "cli")
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.end_session("s", "first")
-    cursor, first = (found := db.changes(cursor)).cursor, found.events
+    cursor, first = (found := db.read_changes(cursor)).cursor, found.events
     db.reopen_session("s")
     db.end_session("s", "second")
-    found = db.changes(cursor)
+    found = db.read_changes(cursor)
     assert [event.reason for event in first + found.events] == ["first", "second"]
-    assert db.changes(found.cursor).events == []
+    assert db.read_changes(found.cursor).events == []
 
 
 def test_an_end_that_was_committed_late_is_reported(db: StateDatabase, strange: Strange) -> None:
     for name in ("a", "b"):
         db.create_session(name, "cli")
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     strange("UPDATE sessions SET ended_at = ?, end_reason = 'x' WHERE id = 'a'", time.time() + 1)
-    found = db.changes(cursor)
+    found = db.read_changes(cursor)
     assert [event.session_id for event in found.events] == ["a"]
     strange("UPDATE sessions SET ended_at = ?, end_reason = 'x' WHERE id = 'b'", time.time() + 0.5)
-    found = db.changes(found.cursor)
+    found = db.read_changes(found.cursor)
     assert [event.session_id for event in found.events] == ["b"]
-    assert db.changes(found.cursor).events == []
+    assert db.read_changes(found.cursor).events == []
 
 
 def test_an_end_that_was_committed_after_the_first_cursor_is_reported(
@@ -244,10 +248,10 @@ def test_an_end_that_was_committed_after_the_first_cursor_is_reported(
 ) -> None:
     for name in ("a", "b"):
         db.create_session(name, "cli")
-    everything, one = db.changes().cursor, db.changes(session="a").cursor
+    everything, one = db.read_changes().cursor, db.read_changes(session="a").cursor
     strange("UPDATE sessions SET ended_at = ?", time.time() - 30)  # it waited so long for the lock
-    assert [event.session_id for event in db.changes(everything).events] == ["a", "b"]
-    assert [event.session_id for event in db.changes(one).events] == ["a"]
+    assert [event.session_id for event in db.read_changes(everything).events] == ["a", "b"]
+    assert [event.session_id for event in db.read_changes(one).events] == ["a"]
 
 
 @pytest.mark.parametrize("at", [-1.0, 1e9])
@@ -258,20 +262,20 @@ def test_ends_before_the_first_cursor_are_not_replayed_however_many(
         for number in range(900):
             db.create_session(f"s{number}", "cli")
     strange("UPDATE sessions SET ended_at = ?", time.time() + at)
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.append_message("s5", "user", "x")
-    found = db.changes(cursor)
+    found = db.read_changes(cursor)
     assert told(found.events) == [("message", "s5", "x")]
 
 
 def test_an_end_in_the_future_hides_no_other(db: StateDatabase, strange: Strange) -> None:
     for name in ("a", "b"):
         db.create_session(name, "cli")
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     strange("UPDATE sessions SET ended_at = 9e9 WHERE id = 'a'")
-    found = db.changes(cursor)
+    found = db.read_changes(cursor)
     db.end_session("b", "done")
-    following = db.changes(found.cursor)
+    following = db.read_changes(found.cursor)
     assert [event.session_id for event in found.events + following.events] == ["a", "b"]
 
 
@@ -281,10 +285,10 @@ def test_hundreds_that_ended_at_the_same_moment_are_reported_once(
     with db.transaction():
         for number in range(900):
             db.create_session(f"s{number:03}", "cli")
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     strange("UPDATE sessions SET ended_at = ?", time.time() + 1)
     seen: list[str] = []
-    while page := (found := db.changes(cursor, limit=200)).events:
+    while page := (found := db.read_changes(cursor, limit=200)).events:
         seen += [event.session_id for event in page]
         cursor = found.cursor
     assert seen == [f"s{number:03}" for number in range(900)]
@@ -293,30 +297,30 @@ def test_hundreds_that_ended_at_the_same_moment_are_reported_once(
 def test_a_deleted_message_makes_no_gap(db: StateDatabase, strange: Strange) -> None:
     for text in ("one", "two"):
         db.append_message("s", "user", text, create={"source": "cli"})
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     strange("DELETE FROM messages WHERE content = 'two'")
     db.append_message("s", "user", "three")
-    found = db.changes(cursor)
+    found = db.read_changes(cursor)
     assert ([event.text for event in found.events], found.gap) == (["three"], False)
 
 
 def test_a_deleted_session_neither_hides_nor_repeats_others(db: StateDatabase) -> None:
     for name in ("a", "b", "c"):
         db.create_session(name, "cli")
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.delete_sessions(["b", "c"])
     db.create_session("d", "cli")
-    assert told(db.changes(cursor).events) == [("session_started", "d", None)]
+    assert told(db.read_changes(cursor).events) == [("session_started", "d", None)]
 
 
 def test_all_sessions_may_be_deleted_meanwhile(db: StateDatabase) -> None:
     names = [f"s{number}" for number in range(10)]
     for name in names:
         db.create_session(name, "cli")
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.delete_sessions(names)
     db.append_message("new", "user", "here", create={"source": "cli"})
-    found = db.changes(cursor)
+    found = db.read_changes(cursor)
     assert [event.text for event in found.events if event.type == "message"] == ["here"]
     assert found.gap or ("session_started", "new", None) in told(found.events)
 
@@ -326,35 +330,35 @@ def test_a_cursor_from_later_than_the_database_is_a_gap_that_swallows_nothing(
 ) -> None:
     for text in ("one", "two", "three"):
         db.append_message("s", "user", text, create={"source": "cli"})
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     strange("DELETE FROM messages WHERE content <> 'one'")
     strange("UPDATE sqlite_sequence SET seq = 1 WHERE name = 'messages'")
-    found = db.changes(cursor)
+    found = db.read_changes(cursor)
     assert (found.events, found.gap) == ([], True)
     db.append_message("s", "user", "other two")
-    following = db.changes(found.cursor)
+    following = db.read_changes(found.cursor)
     assert ([event.text for event in following.events], following.gap) == (["other two"], False)
 
 
 def test_other_messages_under_the_same_ids_are_a_gap(db: StateDatabase, strange: Strange) -> None:
     for text in ("one", "two"):
         db.append_message("s", "user", text, create={"source": "cli"})
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     strange("UPDATE messages SET timestamp = 5 WHERE content = 'two'")
-    assert db.changes(cursor).gap
+    assert db.read_changes(cursor).gap
 
 
 def test_a_flag_that_flips_makes_no_gap(db: StateDatabase, strange: Strange) -> None:
     db.append_message("s", "user", "one", create={"source": "cli"})
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     strange("UPDATE messages SET active = 0, token_count = 5")
-    assert not db.changes(cursor).gap
+    assert not db.read_changes(cursor).gap
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "WyJ4IiwgMV0", "é", "A" * 20_000])
 def test_a_malformed_cursor_is_invalid_input(db: StateDatabase, cursor: str) -> None:
     with pytest.raises(InvalidInput):
-        db.changes(cursor)
+        db.read_changes(cursor)
 
 
 def test_a_cursor_of_a_list_is_invalid_input(db: StateDatabase) -> None:
@@ -364,34 +368,34 @@ def test_a_cursor_of_a_list_is_invalid_input(db: StateDatabase) -> None:
     cursor = db.list_sessions(limit=1).next_cursor
     assert cursor is not None
     with pytest.raises(InvalidInput):
-        db.changes(cursor)
+        db.read_changes(cursor)
 
 
 def test_a_cursor_of_another_session_is_invalid_input(db: StateDatabase) -> None:
-    cursor = db.changes(session="a").cursor
+    cursor = db.read_changes(session="a").cursor
     with pytest.raises(InvalidInput):
-        db.changes(cursor, session="b")
+        db.read_changes(cursor, session="b")
 
 
 def test_a_limit_below_one_is_invalid_input(db: StateDatabase) -> None:
     with pytest.raises(InvalidInput):
-        db.changes(limit=0)
+        db.read_changes(limit=0)
 
 
 def test_waiting_ends_without_a_change(db: StateDatabase) -> None:
     db.create_session("s", "cli")
-    cursor = db.changes().cursor
-    assert db.changes(cursor, timeout_s=0.06).events == []
+    cursor = db.read_changes().cursor
+    assert db.read_changes(cursor, timeout_s=0.06).events == []
 
 
 @pytest.mark.requirement("feed:waiting")
 def test_a_commit_before_the_wait_is_not_missed(db: StateDatabase, other: StateDatabase) -> None:
     db.create_session("s", "cli")
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     other.append_message("s", "user", "meanwhile")
-    found = db.changes(cursor, timeout_s=20)
+    found = db.read_changes(cursor, timeout_s=20)
     assert [event.text for event in found.events] == ["meanwhile"]
-    assert db.changes(found.cursor).events == []
+    assert db.read_changes(found.cursor).events == []
 
 
 @pytest.mark.requirement("feed:waiting")
@@ -399,11 +403,11 @@ def test_a_commit_that_another_thread_has_heard_of_is_not_missed(
     db: StateDatabase, other: StateDatabase
 ) -> None:
     db.create_session("s", "cli")
-    first, second = db.changes().cursor, db.changes(session="s").cursor
+    first, second = db.read_changes().cursor, db.read_changes(session="s").cursor
     other.append_message("s", "user", "for both")
     with ThreadPoolExecutor(1) as pool:
-        heard = pool.submit(db.changes, first).result()
-    for found in (heard, db.changes(second, timeout_s=20)):
+        heard = pool.submit(db.read_changes, first).result()
+    for found in (heard, db.read_changes(second, timeout_s=20)):
         assert [event.text for event in found.events] == ["for both"]
 
 
@@ -416,7 +420,7 @@ def test_waiting_ends_with_a_commit_of_any_instance(
     ready, heard = _Looks(), []
 
     def wait() -> None:
-        heard.extend(db.changes(timeout_s=20, stop=ready).events)
+        heard.extend(db.read_changes(timeout_s=20, stop=ready).events)
 
     waiting = threading.Thread(target=wait)
     waiting.start()
@@ -432,10 +436,10 @@ def test_waiting_goes_on_over_a_commit_that_says_nothing_of_the_session(
     for name in ("s", "t"):
         db.create_session(name, "cli")
     ready, heard = _Looks(), []
-    cursor = db.changes(session="s").cursor
+    cursor = db.read_changes(session="s").cursor
 
     def wait() -> None:
-        heard.extend(db.changes(cursor, timeout_s=20, stop=ready).events)
+        heard.extend(db.read_changes(cursor, timeout_s=20, stop=ready).events)
 
     waiting = threading.Thread(target=wait)
     waiting.start()
@@ -452,17 +456,17 @@ def test_waiting_stops_when_it_is_told(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     stop = threading.Event()
     stop.set()
-    found = db.changes(timeout_s=float("inf"), stop=stop)
+    found = db.read_changes(timeout_s=float("inf"), stop=stop)
     assert (found.events, found.gap) == ([], False)
 
 
 def test_waiting_on_a_home_without_a_database_hears_of_its_first_message(
     db: StateDatabase, other: StateDatabase
 ) -> None:
-    cursor = db.changes().cursor
-    assert db.changes(cursor).events == []
+    cursor = db.read_changes().cursor
+    assert db.read_changes(cursor).events == []
     other.append_message("s", "user", "first", create={"source": "cli"})
-    found = db.changes(cursor, timeout_s=20)
+    found = db.read_changes(cursor, timeout_s=20)
     assert [event.text for event in found.events if event.type == "message"] == ["first"]
 
 
@@ -471,14 +475,14 @@ def test_a_time_to_wait_that_makes_no_sense_is_invalid_input(
     db: StateDatabase, timeout: float
 ) -> None:
     with pytest.raises(InvalidInput, match="timeout_s"):
-        db.changes(timeout_s=timeout)
+        db.read_changes(timeout_s=timeout)
 
 
 def test_nobody_waits_inside_of_a_transaction(db: StateDatabase) -> None:
     with db.transaction():
         db.create_session("s", "cli")
         with pytest.raises(InvalidInput, match="transaction"):
-            db.changes(timeout_s=1)
+            db.read_changes(timeout_s=1)
 
 
 @pytest.mark.anyio
@@ -487,11 +491,11 @@ async def test_a_hundred_coroutines_wait_at_once_and_keep_nobody_out(
 ) -> None:
     face = AsyncSessionDB(db)
     await face.create_session("s", "cli")
-    cursor = (await face.changes()).cursor
+    cursor = (await face.read_changes()).cursor
     heard: list[str | None] = []
 
     async def wait() -> None:
-        found = await face.changes(cursor, timeout_s=30)
+        found = await face.read_changes(cursor, timeout_s=30)
         heard.extend(event.text for event in found.events)
 
     async with anyio.create_task_group() as tasks:
@@ -505,7 +509,7 @@ async def test_a_hundred_coroutines_wait_at_once_and_keep_nobody_out(
 async def test_a_coroutine_that_waits_is_cancelled_at_once(db: StateDatabase) -> None:
     face = AsyncSessionDB(db)
     with anyio.move_on_after(0.1) as scope:
-        await face.changes(timeout_s=float("inf"))
+        await face.read_changes(timeout_s=float("inf"))
     assert scope.cancelled_caught
 
 
@@ -527,11 +531,11 @@ def test_no_session_is_lost_where_the_newest_known_one_is_stored_anew(
 ) -> None:
     for number in range(1, 6):
         db.create_session(f"s{number}", "cli", started_at=float(number))
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.delete_session("s5")
     db.create_session("s6", "cli")
     db.create_session("s5", "cli", started_at=5.0 if same else 9.0)
-    found = db.changes(cursor)
+    found = db.read_changes(cursor)
     assert ("session_started", "s6", None) in told(found.events)
     assert not found.gap
 
@@ -539,10 +543,10 @@ def test_no_session_is_lost_where_the_newest_known_one_is_stored_anew(
 def test_another_session_under_the_same_id_is_told(db: StateDatabase) -> None:
     for number in range(1, 6):
         db.create_session(f"s{number}", "cli", started_at=float(number))
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.delete_session("s5")
     db.create_session("s5", "cli", started_at=9.0)
-    assert told(db.changes(cursor).events) == [("session_started", "s5", None)]
+    assert told(db.read_changes(cursor).events) == [("session_started", "s5", None)]
 
 
 def test_it_is_a_gap_where_all_of_the_newest_known_sessions_were_deleted(
@@ -551,10 +555,10 @@ def test_it_is_a_gap_where_all_of_the_newest_known_sessions_were_deleted(
     names = [f"s{number}" for number in range(10)]
     for name in names:
         db.create_session(name, "cli")
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.delete_sessions(names[-4:])
     db.create_session("new", "cli")
-    found = db.changes(cursor)
+    found = db.read_changes(cursor)
     assert (found.events, found.gap) == ([], True)
     db.create_session("newer", "cli")
-    assert told(db.changes(found.cursor).events) == [("session_started", "newer", None)]
+    assert told(db.read_changes(found.cursor).events) == [("session_started", "newer", None)]

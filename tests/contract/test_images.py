@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from session_core import Changed, InvalidInput, NotFound, StateDatabase
-from session_core.types import Images, Put, Raw, Revision
+from session_core.types import PutResult, RawText, Revision, RowImages
 
-NOTHING = Put()
+NOTHING = PutResult()
 
 
 def fill(db: StateDatabase, session_id: str = "s", messages: int = 5) -> list[int]:
@@ -21,24 +21,24 @@ def fill(db: StateDatabase, session_id: str = "s", messages: int = 5) -> list[in
     return [row["id"] for row in db.get_messages(session_id)]
 
 
-def messages_of(db: StateDatabase, session_id: str = "s") -> Images:
-    return db.message_images(session_id, 0, 1_000_000)[0]
+def messages_of(db: StateDatabase, session_id: str = "s") -> RowImages:
+    return db.read_message_images(session_id, 0, 1_000_000)[0]
 
 
-def remove(db: StateDatabase, session_id: str = "s") -> list[Images]:
+def remove(db: StateDatabase, session_id: str = "s") -> list[RowImages]:
     """Remove a session and all that it has; return its images."""
-    pages, rest = messages_of(db, session_id), db.session_images(session_id)
+    pages, rest = messages_of(db, session_id), db.read_session_images(session_id)
     ids = [row[pages.columns.index("id")] for row in pages.rows]
     with db.transaction():
-        db.remove_messages({session_id: (ids, db.revision(session_id))})
+        db.remove_messages({session_id: (ids, db.get_revision(session_id))})
         db.remove_rows(rest)
     return [pages, *rest]
 
 
-def pages(db: StateDatabase, room: int) -> Iterator[Images]:
+def pages(db: StateDatabase, room: int) -> Iterator[RowImages]:
     after, more = 0, True
     while more:
-        image, more = db.message_images("s", after, room)
+        image, more = db.read_message_images("s", after, room)
         yield image
         after = image.rows[-1][image.columns.index("id")]
 
@@ -53,20 +53,28 @@ def test_messages_are_imaged_once_in_their_order_at_least_one_at_a_time(
     place = found[0].columns.index("id")
     assert [row[place] for image in found for row in image.rows] == ids
     assert len(found) == {0: 30, 1: 30, 1000: 6, 100_000: 1}[room]
-    assert db.message_images("s", ids[-1], 1) == (Images("messages", found[0].columns, ()), False)
+    assert db.read_message_images("s", ids[-1], 1) == (
+        RowImages("messages", found[0].columns, ()),
+        False,
+    )
 
 
 @pytest.mark.requirement("maintenance:images")
 def test_what_is_removed_is_put_back(db: StateDatabase) -> None:
     fill(db)
     fill(db, "other")
-    before = db.get_session("s"), db.get_messages("s"), db.model_usage("s"), db.revision("s")
+    before = (
+        db.get_session("s"),
+        db.get_messages("s"),
+        db.get_model_usage("s"),
+        db.get_revision("s"),
+    )
     removed = remove(db)
-    assert (db.get_session("s"), db.get_messages("s"), db.model_usage("s")) == (None, [], [])
+    assert (db.get_session("s"), db.get_messages("s"), db.get_model_usage("s")) == (None, [], [])
     assert [hit.session_id for hit in db.search("needle").hits] == ["other"]
     report = db.put_images(removed)
-    assert report == Put(inserted=sum(len(image.rows) for image in removed))
-    after = db.get_session("s"), db.get_messages("s"), db.model_usage("s"), db.revision("s")
+    assert report == PutResult(inserted=sum(len(image.rows) for image in removed))
+    after = db.get_session("s"), db.get_messages("s"), db.get_model_usage("s"), db.get_revision("s")
     assert after == before
     for mode in ("words", "substring"):
         hits = db.search("needle", mode=mode, per="message").hits  # type: ignore[arg-type]
@@ -77,9 +85,9 @@ def test_what_is_removed_is_put_back(db: StateDatabase) -> None:
 
 def test_what_is_there_is_present(db: StateDatabase) -> None:
     fill(db)
-    images = [*db.session_images("s"), messages_of(db)]
+    images = [*db.read_session_images("s"), messages_of(db)]
     count = sum(len(image.rows) for image in images)
-    assert db.put_images(images) == Put(present=count)
+    assert db.put_images(images) == PutResult(present=count)
     assert db.put_images([]) == NOTHING
 
 
@@ -87,13 +95,13 @@ def test_some_messages_are_removed_and_the_rest_stays_as_it_is(db: StateDatabase
     ids = fill(db)
     db.rewind_to_message("s", ids[3])
     row, images = db.get_session("s"), messages_of(db)
-    after = db.remove_messages({"s": ([ids[0], ids[4]], db.revision("s"))})
-    assert after == {"s": db.revision("s")}
+    after = db.remove_messages({"s": ([ids[0], ids[4]], db.get_revision("s"))})
+    assert after == {"s": db.get_revision("s")}
     assert after["s"]._replace(ended_at=None) == Revision(ids[3], 2, 0, 1, None)
     assert db.get_session("s") == row
     assert [one["id"] for one in db.get_messages("s", include_inactive=True)] == ids[1:4]
     assert db.check_integrity(deep=True) == []
-    assert db.put_images([images]) == Put(inserted=2, present=3)
+    assert db.put_images([images]) == PutResult(inserted=2, present=3)
     assert db.get_session("s") == row
     assert messages_of(db) == images
     assert db.check_integrity(deep=True) == []
@@ -103,16 +111,16 @@ def test_nothing_is_removed_of_a_session_at_another_revision(
     db: StateDatabase, other: StateDatabase
 ) -> None:
     ids, others = fill(db), fill(db, "t")
-    old = db.revision("t")
+    old = db.get_revision("t")
     other.append_message("t", "user", "later")
     with pytest.raises(Changed):
-        db.remove_messages({"s": (ids, db.revision("s")), "t": (others, old)})
+        db.remove_messages({"s": (ids, db.get_revision("s")), "t": (others, old)})
     with pytest.raises(Changed):
-        db.remove_messages({"s": ([*ids, others[0]], db.revision("s"))})
+        db.remove_messages({"s": ([*ids, others[0]], db.get_revision("s"))})
     with pytest.raises(NotFound):
         db.remove_messages({"nobody": ([], old)})
     with pytest.raises(InvalidInput):
-        db.remove_messages({"s": (["x"], db.revision("s"))})  # type: ignore[list-item]
+        db.remove_messages({"s": (["x"], db.get_revision("s"))})  # type: ignore[list-item]
     assert (db.message_count("s"), db.message_count("t")) == (5, 6)
 
 
@@ -130,9 +138,9 @@ def test_a_message_that_is_not_as_in_its_image_stays_and_so_do_all(
     who = db if by == "itself" else other
     who.change_row("messages", {"id": ids[2]}, {}, {"content": "edited"})
     with pytest.raises(Changed):
-        db.remove_messages({"s": (ids, db.revision("s"))}, [texts])
+        db.remove_messages({"s": (ids, db.get_revision("s"))}, [texts])
     assert db.message_count("s") == 5
-    db.remove_messages({"s": (ids, db.revision("s"))}, [messages_of(db)])
+    db.remove_messages({"s": (ids, db.get_revision("s"))}, [messages_of(db)])
     assert db.message_count("s") == 0
 
 
@@ -144,7 +152,7 @@ def test_a_message_that_changes_in_the_very_transaction_is_not_as_in_its_image(
         texts = messages_of(db)
         db.change_row("messages", {"id": ids[2]}, {}, {"content": "edited"})
         with pytest.raises(Changed):
-            db.remove_messages({"s": (ids, db.revision("s"))}, [texts])
+            db.remove_messages({"s": (ids, db.get_revision("s"))}, [texts])
     assert db.message_count("s") == 5
 
 
@@ -153,30 +161,30 @@ def test_a_session_stays_where_more_belongs_to_it_than_was_imaged(
     db: StateDatabase, other: StateDatabase
 ) -> None:
     ids = fill(db)
-    rows = db.session_images("s")
+    rows = db.read_session_images("s")
     other.record_auxiliary_usage("s", "vision", input_tokens=7)
-    if db.session_images("s") == rows:
+    if db.read_session_images("s") == rows:
         return  # a home that has no such table
     with db.transaction():
-        db.remove_messages({"s": (ids, db.revision("s"))})
+        db.remove_messages({"s": (ids, db.get_revision("s"))})
         with pytest.raises(Changed):
             db.remove_rows(rows)
-        db.remove_rows(db.session_images("s"))
-    assert db.session_images("s") == []
+        db.remove_rows(db.read_session_images("s"))
+    assert db.read_session_images("s") == []
 
 
 @pytest.mark.requirement("maintenance:images")
 def test_a_row_that_is_not_as_in_its_image_stays_and_so_does_all(db: StateDatabase) -> None:
     fill(db)
-    rows, texts = db.session_images("s"), messages_of(db)
+    rows, texts = db.read_session_images("s"), messages_of(db)
     db.set_session_title("s", "Later")
     with pytest.raises(Changed):
         db.remove_rows([*rows, texts])
     with pytest.raises(Changed):
-        db.remove_rows(db.session_images("s"))  # its messages are still there
+        db.remove_rows(db.read_session_images("s"))  # its messages are still there
     assert db.message_count("s") == 5
-    db.remove_rows([*db.session_images("s"), texts])
-    assert db.session_images("s") == []
+    db.remove_rows([*db.read_session_images("s"), texts])
+    assert db.read_session_images("s") == []
     with pytest.raises(Changed):
         db.remove_rows([texts])
 
@@ -197,7 +205,7 @@ def test_messages_are_removed_by_their_images_only_as_they_were(
 def test_a_child_keeps_its_parent_from_being_removed(db: StateDatabase) -> None:
     fill(db)
     db.create_session("child", "cli", parent_session_id="s")
-    images = db.session_images("s")
+    images = db.read_session_images("s")
     texts = messages_of(db)
     with pytest.raises(Changed):
         db.remove_rows([texts, *images])
@@ -209,14 +217,14 @@ def test_a_child_keeps_its_parent_from_being_removed(db: StateDatabase) -> None:
     db.change_row(
         "sessions", {"id": "child"}, {"parent_session_id": None}, {"parent_session_id": "s"}
     )
-    assert [child["id"] for child in db.children("s")] == ["child"]
+    assert [child["id"] for child in db.list_children("s")] == ["child"]
 
 
 def test_a_row_is_changed_only_where_it_is_as_it_was(db: StateDatabase) -> None:
     fill(db)
     key = {"id": "s"}
     db.change_row("sessions", key, {"title": None, "ended_at": None}, {"ended_at": 7.5})
-    assert db.revision("s").ended_at == 7.5
+    assert db.get_revision("s").ended_at == 7.5
     for before in ({"ended_at": None}, {"started_at": 5}, {"title": ""}):
         with pytest.raises(Changed):
             db.change_row("sessions", key, before, {"title": "x"})
@@ -239,12 +247,12 @@ def test_a_changed_message_is_found_by_what_it_says_now(db: StateDatabase) -> No
 
 def test_rows_are_imaged_by_their_values(db: StateDatabase) -> None:
     fill(db)
-    (image,) = [one for one in db.session_images("s") if one.table == "sessions"]
-    assert db.row_images("sessions", {"source": "cli", "title": None}) == image
-    assert db.row_images("sessions", {"source": "tui"}).rows == ()
-    assert db.row_images("no_such_table", {"x": 1}) == Images("no_such_table", (), ())
+    (image,) = [one for one in db.read_session_images("s") if one.table == "sessions"]
+    assert db.read_row_images("sessions", {"source": "cli", "title": None}) == image
+    assert db.read_row_images("sessions", {"source": "tui"}).rows == ()
+    assert db.read_row_images("no_such_table", {"x": 1}) == RowImages("no_such_table", (), ())
     with pytest.raises(InvalidInput):
-        db.row_images("sessions", {"no_such": 1})
+        db.read_row_images("sessions", {"no_such": 1})
 
 
 @pytest.mark.requirement("maintenance:images")
@@ -279,7 +287,7 @@ def test_a_parent_that_is_gone_is_left_out_and_told(db: StateDatabase) -> None:
     db.delete_session("parent")
     report = db.put_images(removed)
     assert [(one.key, one.column) for one in report.emptied] == [(("s",), "parent_session_id")]
-    assert db.link_kind("s") is None
+    assert db.get_link_kind("s") is None
     assert db.message_count("s") == 5
 
 
@@ -296,14 +304,14 @@ def test_parents_come_back_with_their_children_in_any_order(db: StateDatabase) -
     for name, parent in (("a", None), ("b", "a"), ("c", "b")):
         db.create_session(name, "cli", parent_session_id=parent)
     db.change_row("sessions", {"id": "a"}, {}, {"parent_session_id": "c"})  # a circle
-    images = [one for name in "abc" for one in db.session_images(name)]
+    images = [one for name in "abc" for one in db.read_session_images(name)]
     for name in "abc":
         parent = (db.get_session(name) or {})["parent_session_id"]
         given = {"parent_session_id": parent}
         db.change_row("sessions", {"id": name}, given, {"parent_session_id": None})
-    db.remove_rows(one for name in "abc" for one in db.session_images(name))
-    assert db.put_images(images) == Put(inserted=3)
-    assert [one for name in "abc" for one in db.session_images(name)] == images
+    db.remove_rows(one for name in "abc" for one in db.read_session_images(name))
+    assert db.put_images(images) == PutResult(inserted=3)
+    assert [one for name in "abc" for one in db.read_session_images(name)] == images
 
 
 def test_a_list_that_was_read_before_has_what_came_back(
@@ -312,7 +320,7 @@ def test_a_list_that_was_read_before_has_what_came_back(
     ids = fill(db)
     fill(db, "newer")
     texts = messages_of(db)
-    db.remove_messages({"s": (ids, db.revision("s"))})
+    db.remove_messages({"s": (ids, db.get_revision("s"))})
     other.append_message("newer", "user", "now")
     assert [line.id for line in other.list_sessions(limit=9).items] == ["newer", "s"]
     shown = other.list_sessions(limit=9).items[-1].last_active_at
@@ -322,8 +330,8 @@ def test_a_list_that_was_read_before_has_what_came_back(
 
 def image_of(
     *row: Any, columns: Any = ("id", "session_id"), table: Any = "messages"
-) -> list[Images]:
-    return [Images(table, columns, (row,))]
+) -> list[RowImages]:
+    return [RowImages(table, columns, (row,))]
 
 
 @pytest.mark.parametrize(
@@ -342,8 +350,8 @@ def image_of(
         image_of("s", columns=("source",), table="sessions"),
         image_of(99, "s", table=5),
         image_of(99, "s", columns=5),
-        [Images("messages", ("id", "session_id"), 5)],  # type: ignore[arg-type]
-        [Images("messages", ("id", "session_id"), (5,))],  # type: ignore[arg-type]
+        [RowImages("messages", ("id", "session_id"), 5)],  # type: ignore[arg-type]
+        [RowImages("messages", ("id", "session_id"), (5,))],  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_image_is_invalid(db: StateDatabase, given: Any) -> None:
@@ -353,9 +361,9 @@ def test_what_is_no_image_is_invalid(db: StateDatabase, given: Any) -> None:
 
 
 def test_images_are_packed_and_unpacked() -> None:
-    rows = ((Raw(b"\xff"), 1, b"x", None), ("text", 1.5, {}, ""))
-    image = Images("t", ("a", "b", "c", "d"), rows[:1], shared=True)
-    assert Images.unpack(image.pack()) == image
+    rows = ((RawText(b"\xff"), 1, b"x", None), ("text", 1.5, {}, ""))
+    image = RowImages("t", ("a", "b", "c", "d"), rows[:1], shared=True)
+    assert RowImages.unpack(image.pack()) == image
 
 
 @pytest.mark.requirement("maintenance:merging")
@@ -379,8 +387,8 @@ def test_a_vacuum_changes_nothing_but_the_room_that_is_taken(db: StateDatabase) 
     before = db.get_session("s19"), db.get_messages("s19"), db.search("needle").hits
     won = db.vacuum()
     assert won.after_bytes < won.before_bytes
-    assert db.sizes().free == 0
-    assert db.sizes().db + db.sizes().wal == won.after_bytes
+    assert db.measure_sizes().free == 0
+    assert db.measure_sizes().db + db.measure_sizes().wal == won.after_bytes
     assert (db.get_session("s19"), db.get_messages("s19"), db.search("needle").hits) == before
     assert db.append_message("s19", "user", "goes on")
     assert db.check_integrity(deep=True) == []
@@ -408,13 +416,13 @@ def test_orphans_are_put_back_in_a_transaction_that_is_not_linked(
     fill(db, "child")
     strange("DELETE FROM sessions WHERE id = 's'")
     strange("UPDATE sessions SET parent_session_id = 'nobody' WHERE id = 'child'")
-    orphans = [*db.session_images("s"), messages_of(db)]
+    orphans = [*db.read_session_images("s"), messages_of(db)]
     db.remove_rows(orphans)
     images = orphans + remove(db, "child")
     with db.transaction(linked=False):
         report = db.put_images(images)
     assert (report.refused, report.emptied) == ((), ())
-    assert [*db.session_images("s"), messages_of(db)] == orphans
+    assert [*db.read_session_images("s"), messages_of(db)] == orphans
     assert (db.get_session("child") or {})["parent_session_id"] == "nobody"
     with pytest.raises(NotFound):
         db.create_session("later", "cli", parent_session_id="nobody")

@@ -74,7 +74,7 @@ def test_find_sessions_finds_each_session_of_it(
 @pytest.mark.requirement("homes:inheritance")
 def test_line_shows_the_inherited_folder_and_source(chain: StateDatabase) -> None:
     for session_id in ("root", "middle", "tip"):
-        line = chain.summarize(session_id)
+        line = chain.summarize_session(session_id)
         assert (line.project, line.source) == ("/srv/shop/web", "telegram")
     listed = {line.id: (line.project, line.source) for line in chain.list_sessions().items}
     assert listed["tip"] == ("/srv/shop/web", "telegram")
@@ -106,8 +106,8 @@ def test_own_value_of_a_continuation_wins(chain: StateDatabase) -> None:
     def listed(**condition: Any) -> list[str]:
         return [line.id for line in chain.list_sessions(SessionFilter(**condition)).items]
 
-    assert chain.summarize("last").project == "/home/sam"
-    assert chain.summarize("last").source == "discord"
+    assert chain.summarize_session("last").project == "/home/sam"
+    assert chain.summarize_session("last").source == "discord"
     assert listed(project="/home/sam") == listed(source=("discord",)) == ["last"]
     assert listed(project="/srv/shop") == listed(source=("telegram",)) == []
     assert listed(user_id="u1") == ["last"]
@@ -132,7 +132,7 @@ def test_other_child_inherits_nothing(
     db.end_session("root", reason)
     add(db, "child", **{"source": "cli", **fields}, parent_session_id="root")
     assert db.find_sessions(SessionFilter(status="all", project="/srv/shop")) == ["root"]
-    assert db.summarize("child").project is None
+    assert db.summarize_session("child").project is None
 
 
 @pytest.mark.requirement("homes:inheritance")
@@ -142,7 +142,7 @@ def test_other_child_inherits_nothing(
 def test_marks_that_mean_nothing_keep_a_continuation(db: StateDatabase, config: str) -> None:
     add(db, "root", "telegram", **ROOT)
     continue_session(db, "root", "tip", model_config=config)
-    assert db.link_kind("tip") == "continuation"
+    assert db.get_link_kind("tip") == "continuation"
     assert db.find_sessions(SessionFilter(status="all", project="/srv/shop")) == ["root", "tip"]
 
 

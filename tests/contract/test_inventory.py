@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_core import StateDatabase
-from session_core.types import Orphans
+from session_core.types import OrphanRows
 from tests.contract.engines import has_column
 
 Strange = Callable[..., int]
@@ -18,12 +18,12 @@ BRANCH = {"_branched_from": "somebody"}
 
 
 def by_id(found: StateDatabase) -> dict[str, Any]:
-    return {each.id: each for each in found.inventory()}
+    return {each.id: each for each in found.list_inventory()}
 
 
 def test_an_empty_home_has_nothing(db: StateDatabase) -> None:
-    assert db.inventory() == []
-    found = db.health_facts()
+    assert db.list_inventory() == []
+    found = db.read_health_facts()
     assert (found.orphans, found.claims, set(found.weeks), found.cost) == ((), (), {0}, 0.0)
     assert set(found.tokens.values()) == {0}
 
@@ -53,8 +53,8 @@ def test_revisions_and_links_are_those_of_each_session(db: StateDatabase) -> Non
     found = by_id(db)
     assert set(found) == set(made)
     for name in made:
-        assert found[name].revision == db.revision(name)
-        assert found[name].link == db.link_kind(name)
+        assert found[name].revision == db.get_revision(name)
+        assert found[name].link == db.get_link_kind(name)
         assert found[name].rows == db.message_count(name)
 
 
@@ -64,7 +64,7 @@ def test_a_revision_has_the_last_message_whatever_its_flag(
 ) -> None:
     ids = [db.append_message("s", "user", "one", create={"source": "cli"}) for _ in range(3)]
     strange("UPDATE messages SET active = ? WHERE id = ?", flag, ids[-1])
-    assert db.revision("s").last_id == by_id(db)["s"].revision.last_id == ids[-1]
+    assert db.get_revision("s").last_id == by_id(db)["s"].revision.last_id == ids[-1]
 
 
 def tell(db: StateDatabase) -> list[str]:
@@ -114,9 +114,9 @@ def test_rows_without_their_session_are_told_by_table(db: StateDatabase, strange
     strange("CREATE TABLE notes (note TEXT, about TEXT REFERENCES sessions(id), session_id TEXT)")
     for about in ("gone", "there", None):
         strange("INSERT INTO notes VALUES ('x', ?, 'somewhere else')", about)
-    assert db.health_facts().orphans == (
-        Orphans("messages", "session_id", "gone", 3, 102.0),
-        Orphans("notes", "about", "gone", 1),
+    assert db.read_health_facts().orphans == (
+        OrphanRows("messages", "session_id", "gone", 3, 102.0),
+        OrphanRows("notes", "about", "gone", 1),
     )
 
 
@@ -124,5 +124,5 @@ def test_tokens_and_cost_are_added_up(db: StateDatabase) -> None:
     for name in ("a", "b"):
         db.create_session(name, "cli")
         db.update_token_counts(name, input_tokens=5, output_tokens=2, estimated_cost_usd=0.5)
-    found = db.health_facts()
+    found = db.read_health_facts()
     assert (found.tokens["input"], found.tokens["output"], found.cost) == (10, 4, 1.0)

@@ -61,8 +61,8 @@ def test_a_link_is_told_by_its_parents_end_and_its_marks(
     if reason is not None:
         db.end_session("p", reason)
     child(db, "p", "c", **fields)
-    assert db.link_kind("c") == kind
-    assert db.link_kind("p") is None
+    assert db.get_link_kind("c") == kind
+    assert db.get_link_kind("p") is None
     same = kind == "continuation"
     assert db.get_compression_tip("p") == ("c" if same else "p")
     assert db.get_conversation_root("c") == ("p" if same else "c")
@@ -71,18 +71,18 @@ def test_a_link_is_told_by_its_parents_end_and_its_marks(
 
 def test_a_session_without_relatives_is_its_own_root_and_tip(db: StateDatabase) -> None:
     db.create_session("s", "cli")
-    assert db.link_kind("s") is None
+    assert db.get_link_kind("s") is None
     assert db.get_compression_tip("s") == db.get_conversation_root("s") == "s"
     assert db.get_compression_lineage("s") == ["s"]
-    assert db.children("s") == []
+    assert db.list_children("s") == []
 
 
 def test_an_unknown_session_is_nothing_to_anybody(db: StateDatabase) -> None:
     db.create_session("s", "cli")
-    assert db.link_kind("nobody") is None
+    assert db.get_link_kind("nobody") is None
     assert db.get_compression_tip("nobody") == db.get_conversation_root("nobody") == "nobody"
     assert db.get_compression_lineage("nobody") == ["nobody"]
-    assert db.children("nobody") == []
+    assert db.list_children("nobody") == []
 
 
 def test_children_of_every_kind_come_oldest_first(db: StateDatabase) -> None:
@@ -90,7 +90,7 @@ def test_children_of_every_kind_come_oldest_first(db: StateDatabase) -> None:
     child(db, "p", "b", started_at=2.0)
     child(db, "p", "a", started_at=2.0, model_config={"_delegate_from": "p"})
     child(db, "p", "c", started_at=1.0, model_config={"_branched_from": "p"})
-    assert [row["id"] for row in db.children("p")] == ["c", "a", "b"]
+    assert [row["id"] for row in db.list_children("p")] == ["c", "a", "b"]
 
 
 @pytest.mark.requirement("lineage:tip")
@@ -157,7 +157,7 @@ def test_a_delegate_is_one_to_lists_and_to_a_delete_alike(db: StateDatabase, mar
     db.create_session("p", "cli")
     child(db, "p", "c", model_config={"_delegate_from": mark})
     db.append_message("c", "user", "hello")
-    is_delegate = db.link_kind("c") == "delegate"
+    is_delegate = db.get_link_kind("c") == "delegate"
     assert is_delegate == ("c" not in [line.id for line in db.list_sessions().items])
     db.delete_session("p")
     assert is_delegate == (db.get_session("c") is None)
@@ -227,9 +227,9 @@ def everything(db: StateDatabase, *ids: str) -> None:
         assert db.get_compression_tip(session_id) in ids
         assert db.get_conversation_root(session_id) in ids
         assert session_id in db.get_compression_lineage(session_id)
-        db.link_kind(session_id)
-        db.children(session_id)
-        db.summarize(session_id)
+        db.get_link_kind(session_id)
+        db.list_children(session_id)
+        db.summarize_session(session_id)
         db.get_messages_as_conversation(session_id, include_ancestors=True)
         db.set_session_archived(session_id, archived=True)
         db.set_session_archived(session_id, archived=False)
@@ -271,7 +271,7 @@ def test_a_link_to_a_session_that_is_gone_is_an_end(db: StateDatabase, strange: 
     strange("DELETE FROM sessions WHERE id = 'a'")
     assert db.get_compression_lineage("c") == ["b", "c"]
     assert db.get_conversation_root("c") == "b"
-    assert db.link_kind("b") == "other"
+    assert db.get_link_kind("b") == "other"
     everything(db, "b", "c")
 
 
@@ -279,7 +279,7 @@ def test_a_damaged_model_config_is_no_mark(db: StateDatabase, strange: Strange) 
     continued(db, "a", "b")
     for broken in ("{", "[]", "5", '"_delegate_from"', "", b"\xff"):
         strange("UPDATE sessions SET model_config = ? WHERE id = 'b'", broken)
-        assert db.link_kind("b") == "continuation"
+        assert db.get_link_kind("b") == "continuation"
 
 
 def test_a_lineage_is_read_anew_after_a_foreign_change(

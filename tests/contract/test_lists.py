@@ -9,8 +9,8 @@ import pytest
 
 from session_core import InvalidInput, NotFound, SessionFilter, SessionSummary, StateDatabase
 from session_core.state import cursors
-from tests.contract.engines import has_column, where_there_is
-from tests.contract.listing import listed, make, walk
+from tests.contract.engines import has_column, require_column
+from tests.contract.listing import add_session_at, list_session_ids, walk_list
 
 Strange = Callable[..., int]
 ORDERS = ("recent", "started", "size")
@@ -28,7 +28,7 @@ def test_an_empty_home_lists_nothing(db: StateDatabase) -> None:
 
 @pytest.mark.requirement("lists:lines")
 def test_a_line_says_what_a_conversation_is(db: StateDatabase) -> None:
-    make(db, "a", 10.0, 30.0, 20.0, started_at=5.0, cwd="/srv/app", source="tui")
+    add_session_at(db, "a", 10.0, 30.0, 20.0, started_at=5.0, cwd="/srv/app", source="tui")
     db.set_session_title("a", "Trip")
     expected = SessionSummary(
         id="a",
@@ -47,44 +47,44 @@ def test_a_line_says_what_a_conversation_is(db: StateDatabase) -> None:
         preview_id=db.get_messages("a")[0]["id"],
     )
     assert db.list_sessions().items == [expected]
-    assert db.summarize("a") == expected
+    assert db.summarize_session("a") == expected
 
 
 def test_a_line_tells_its_status(db: StateDatabase) -> None:
-    make(db, "a", 1.0)
+    add_session_at(db, "a", 1.0)
     db.end_session("a", "cli_close")
-    line = db.summarize("a")
+    line = db.summarize_session("a")
     assert (line.status, line.end_reason, line.ended_at is None) == ("ended", "cli_close", False)
     db.set_session_archived("a", archived=True)
-    assert db.summarize("a").status == "archived"
+    assert db.summarize_session("a").status == "archived"
 
 
 def test_a_pin_shows_where_there_is_a_column(db: StateDatabase) -> None:
-    make(db, "a", 1.0)
-    with where_there_is(db, "pinned"):
+    add_session_at(db, "a", 1.0)
+    with require_column(db, "pinned"):
         db.update_session("a", pinned=1)
-        assert db.summarize("a").pinned
+        assert db.summarize_session("a").pinned
 
 
 def test_the_project_is_the_repository_before_the_folder(db: StateDatabase) -> None:
-    make(db, "a", 1.0, cwd="/srv/app/sub", git_repo_root="/srv/app")
+    add_session_at(db, "a", 1.0, cwd="/srv/app/sub", git_repo_root="/srv/app")
     expected = "/srv/app" if has_column(db, "git_repo_root") else "/srv/app/sub"
-    assert db.summarize("a").project == expected
+    assert db.summarize_session("a").project == expected
 
 
 def test_a_session_without_messages_is_as_active_as_its_start(db: StateDatabase) -> None:
-    make(db, "a", started_at=7.0)
-    line = db.summarize("a")
+    add_session_at(db, "a", started_at=7.0)
+    line = db.summarize_session("a")
     assert (line.last_active_at, line.messages, line.preview) == (7.0, 0, "")
 
 
 def test_messages_are_counted_live_whatever_the_counter_says(
     db: StateDatabase, strange: Strange
 ) -> None:
-    make(db, "a", 1.0, 2.0, 3.0)
+    add_session_at(db, "a", 1.0, 2.0, 3.0)
     db.rewind_to_message("a", db.get_messages("a")[1]["id"])
     strange("UPDATE sessions SET message_count = 99")
-    assert db.summarize("a").messages == 1
+    assert db.summarize_session("a").messages == 1
     assert db.list_sessions().items[0].messages == 1
 
 
@@ -120,37 +120,41 @@ def test_the_preview_is_of_the_message_that_was_stored_first_whatever_its_time(
 ) -> None:
     rows = [{"role": "user", "content": f"number {n}", "timestamp": 900.0 - n} for n in range(300)]
     db.append_messages("a", rows, create={"source": "cli"})
-    assert db.summarize("a").preview == "number 0"
+    assert db.summarize_session("a").preview == "number 0"
 
 
 def test_the_preview_shows_no_rewound_message(db: StateDatabase) -> None:
-    make(db, "a", 1.0)
+    add_session_at(db, "a", 1.0)
     db.rewind_to_message("a", db.get_messages("a")[0]["id"])
     db.append_message("a", "user", "instead", timestamp=2.0)
-    assert db.summarize("a").preview == "instead"
+    assert db.summarize_session("a").preview == "instead"
 
 
 def test_the_preview_of_a_compacted_session_is_still_its_first_message(db: StateDatabase) -> None:
-    make(db, "a", 1.0)
-    with where_there_is(db, "compacted"):
+    add_session_at(db, "a", 1.0)
+    with require_column(db, "compacted"):
         db.archive_and_compact("a", [{"role": "user", "content": "summary", "timestamp": 2.0}])
-        assert db.summarize("a").preview == "at 1.0"
+        assert db.summarize_session("a").preview == "at 1.0"
 
 
 def test_an_unknown_session_has_no_line(db: StateDatabase) -> None:
     with pytest.raises(NotFound):
-        db.summarize("nobody")
+        db.summarize_session("nobody")
 
 
 @pytest.mark.requirement("lists:lines")
 def test_a_conversation_is_one_line(db: StateDatabase) -> None:
-    make(db, "root", 1.0, started_at=1.0)
+    add_session_at(db, "root", 1.0, started_at=1.0)
     db.end_session("root", "compression")
-    make(db, "tip", 9.0, started_at=8.0, parent_session_id="root")
-    make(db, "branch", 3.0, parent_session_id="root", model_config={"_branched_from": "root"})
-    make(db, "helper", 4.0, parent_session_id="tip", model_config={"_delegate_from": "tip"})
-    make(db, "tool", 5.0, parent_session_id="tip", source="tool")
-    make(db, "plain", 2.0, parent_session_id="tip")
+    add_session_at(db, "tip", 9.0, started_at=8.0, parent_session_id="root")
+    add_session_at(
+        db, "branch", 3.0, parent_session_id="root", model_config={"_branched_from": "root"}
+    )
+    add_session_at(
+        db, "helper", 4.0, parent_session_id="tip", model_config={"_delegate_from": "tip"}
+    )
+    add_session_at(db, "tool", 5.0, parent_session_id="tip", source="tool")
+    add_session_at(db, "plain", 2.0, parent_session_id="tip")
     lines = {line.id: line for line in db.list_sessions().items}
     assert list(lines) == ["tip", "branch", "plain"]
     tip = lines["tip"]
@@ -159,9 +163,9 @@ def test_a_conversation_is_one_line(db: StateDatabase) -> None:
 
 
 def test_a_compression_parent_without_a_child_stays_listed(db: StateDatabase) -> None:
-    make(db, "a", 1.0)
+    add_session_at(db, "a", 1.0)
     db.end_session("a", "compression")
-    assert listed(db) == ["a"]
+    assert list_session_ids(db) == ["a"]
 
 
 # -- orders and cursors ----------------------------------------------------------------------
@@ -171,13 +175,13 @@ def test_a_compression_parent_without_a_child_stays_listed(db: StateDatabase) ->
 def seven(db: StateDatabase) -> StateDatabase:
     """Seven conversations whose orders differ, with ties."""
     with db.transaction():
-        make(db, "a", 10.0, started_at=7.0)
-        make(db, "b", 50.0, 20.0, started_at=6.0)
-        make(db, "c", 30.0, 30.0, 30.0, started_at=5.0)
-        make(db, "d", 50.0, started_at=4.0)
-        make(db, "e", started_at=3.0)
-        make(db, "f", 5.0, 5.0, started_at=3.0)
-        make(db, "g", 1.0, started_at=60.0)
+        add_session_at(db, "a", 10.0, started_at=7.0)
+        add_session_at(db, "b", 50.0, 20.0, started_at=6.0)
+        add_session_at(db, "c", 30.0, 30.0, 30.0, started_at=5.0)
+        add_session_at(db, "d", 50.0, started_at=4.0)
+        add_session_at(db, "e", started_at=3.0)
+        add_session_at(db, "f", 5.0, 5.0, started_at=3.0)
+        add_session_at(db, "g", 1.0, started_at=60.0)
     return db
 
 
@@ -189,18 +193,18 @@ def seven(db: StateDatabase) -> StateDatabase:
 def test_an_order_is_walked_page_by_page(
     seven: StateDatabase, order: str, expected: str, limit: int
 ) -> None:
-    assert "".join(listed(seven, order=order, limit=limit)) == expected
+    assert "".join(list_session_ids(seven, order=order, limit=limit)) == expected
     everything = SessionFilter(status="all")
-    assert "".join(listed(seven, everything, order=order, limit=limit)) == expected
+    assert "".join(list_session_ids(seven, everything, order=order, limit=limit)) == expected
 
 
 @pytest.mark.requirement("lists:lines")
 def test_the_start_of_a_conversation_orders_it(db: StateDatabase) -> None:
-    make(db, "root", 1.0, started_at=1.0)
+    add_session_at(db, "root", 1.0, started_at=1.0)
     db.end_session("root", "compression")
-    make(db, "tip", 2.0, started_at=100.0, parent_session_id="root")
-    make(db, "other", 3.0, started_at=50.0)
-    lines = walk(db, order="started", limit=1)
+    add_session_at(db, "tip", 2.0, started_at=100.0, parent_session_id="root")
+    add_session_at(db, "other", 3.0, started_at=50.0)
+    lines = walk_list(db, order="started", limit=1)
     assert [(line.id, line.started_at) for line in lines] == [("other", 50.0), ("tip", 1.0)]
 
 
@@ -215,7 +219,7 @@ def test_a_walk_is_complete_and_shows_none_twice_while_others_write(
     while page.next_cursor is not None:
         for session_id in shown:
             other.append_message(session_id, "user", "more", timestamp=99.0)
-        make(other, f"new{len(shown)}", 98.0, started_at=98.0)
+        add_session_at(other, f"new{len(shown)}", 98.0, started_at=98.0)
         page = seven.list_sessions(order=order, limit=2, cursor=page.next_cursor)
         shown += [line.id for line in page.items]
     assert len(set(shown)) == len(shown)
@@ -252,7 +256,7 @@ def test_a_cursor_of_another_list_is_invalid(seven: StateDatabase, arguments: An
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("position", [None, 5, [], [1.0], ["a", "b"], [1.0, 2], [1.0, "a", 3]])
 def test_a_forged_cursor_is_invalid(seven: StateDatabase, order: Any, position: Any) -> None:
-    cursor = cursors.encode("list", [order, repr(SessionFilter())], position)
+    cursor = cursors.encode_cursor("list", [order, repr(SessionFilter())], position)
     with pytest.raises(InvalidInput):
         seven.list_sessions(order=order, cursor=cursor)
 
@@ -286,12 +290,16 @@ def test_a_list_that_makes_no_sense_is_invalid(seven: StateDatabase, arguments: 
 def many(db: StateDatabase) -> StateDatabase:
     """Conversations that differ in everything that a filter looks at."""
     with db.transaction():
-        make(db, "app", 10.0, started_at=1.0, cwd="/srv/app", model="Big-One", user_id="u1")
-        make(db, "sub", 20.0, 21.0, started_at=2.0, cwd="/srv/app/sub", source="tui")
-        make(db, "app2", 30.0, started_at=3.0, cwd="/srv/app2", source="telegram", user_id="u2")
-        make(db, "App", 40.0, started_at=4.0, cwd="/srv/App/x", model="big_two")
-        make(db, "win", 50.0, started_at=5.0, cwd="C:\\work\\app")
-        make(db, "bare", started_at=6.0)
+        add_session_at(
+            db, "app", 10.0, started_at=1.0, cwd="/srv/app", model="Big-One", user_id="u1"
+        )
+        add_session_at(db, "sub", 20.0, 21.0, started_at=2.0, cwd="/srv/app/sub", source="tui")
+        add_session_at(
+            db, "app2", 30.0, started_at=3.0, cwd="/srv/app2", source="telegram", user_id="u2"
+        )
+        add_session_at(db, "App", 40.0, started_at=4.0, cwd="/srv/App/x", model="big_two")
+        add_session_at(db, "win", 50.0, started_at=5.0, cwd="C:\\work\\app")
+        add_session_at(db, "bare", started_at=6.0)
         for session_id, title in (
             ("app", "100% sure"),
             ("sub", "100 sure"),
@@ -367,9 +375,9 @@ def test_a_filter_selects_and_is_taken_literally(
     many: StateDatabase, where: dict[str, Any], expected: str
 ) -> None:
     selected = SessionFilter(**where)
-    assert listed(many, selected, limit=2) == expected.split()
+    assert list_session_ids(many, selected, limit=2) == expected.split()
     for order in ORDERS:
-        assert sorted(listed(many, selected, order=order)) == sorted(expected.split())
+        assert sorted(list_session_ids(many, selected, order=order)) == sorted(expected.split())
     assert sorted(many.find_sessions(selected)) == sorted(expected.split())
 
 
@@ -388,13 +396,15 @@ def test_a_filter_selects_and_is_taken_literally(
 def test_a_list_is_of_what_began_then_as_its_lines_say(
     db: StateDatabase, order: Any, where: dict[str, float], lines: str
 ) -> None:
-    make(db, "a1", 10.0, started_at=1.0)
+    add_session_at(db, "a1", 10.0, started_at=1.0)
     db.end_session("a1", "compression")
-    make(db, "a2", 11.0, started_at=0.5, parent_session_id="a1")
+    add_session_at(db, "a2", 11.0, started_at=0.5, parent_session_id="a1")
     db.end_session("a2", "compression")
-    make(db, "a3", 12.0, started_at=70.0, parent_session_id="a2")
-    make(db, "b", 5.0, started_at=2.0)
-    assert sorted(listed(db, SessionFilter(**where), order=order, limit=1)) == lines.split()
+    add_session_at(db, "a3", 12.0, started_at=70.0, parent_session_id="a2")
+    add_session_at(db, "b", 5.0, started_at=2.0)
+    assert (
+        sorted(list_session_ids(db, SessionFilter(**where), order=order, limit=1)) == lines.split()
+    )
 
 
 @pytest.mark.parametrize(
@@ -410,7 +420,7 @@ def test_a_list_is_of_what_began_then_as_its_lines_say(
 def test_a_filter_on_a_column_that_is_not_here_selects_nothing(
     db: StateDatabase, where: dict[str, Any], column: str
 ) -> None:
-    make(
+    add_session_at(
         db,
         "a",
         1.0,
@@ -420,33 +430,33 @@ def test_a_filter_on_a_column_that_is_not_here_selects_nothing(
         git_repo_root="/repo",
         display_name="Ann",
     )
-    make(db, "b", 2.0, chat_id="c2", chat_type="group", git_branch="main")
-    assert listed(db, SessionFilter(**where)) == (["a"] if has_column(db, column) else [])
+    add_session_at(db, "b", 2.0, chat_id="c2", chat_type="group", git_branch="main")
+    assert list_session_ids(db, SessionFilter(**where)) == (["a"] if has_column(db, column) else [])
 
 
 def test_a_filter_takes_more_ids_than_a_statement_has_variables(db: StateDatabase) -> None:
-    make(db, "a", 1.0)
+    add_session_at(db, "a", 1.0)
     wanted = tuple(f"nobody{number}" for number in range(70_000))
-    assert listed(db, SessionFilter(ids=(*wanted, "a"))) == ["a"]
+    assert list_session_ids(db, SessionFilter(ids=(*wanted, "a"))) == ["a"]
     assert db.find_sessions(SessionFilter(ids=wanted)) == []
 
 
 def test_rows_of_every_kind_are_found_oldest_start_first(db: StateDatabase) -> None:
-    make(db, "root", 1.0, started_at=3.0)
+    add_session_at(db, "root", 1.0, started_at=3.0)
     db.end_session("root", "compression")
-    make(db, "tip", 9.0, started_at=2.0, parent_session_id="root")
-    make(db, "helper", 4.0, started_at=1.0, model_config={"_delegate_from": "tip"})
+    add_session_at(db, "tip", 9.0, started_at=2.0, parent_session_id="root")
+    add_session_at(db, "helper", 4.0, started_at=1.0, model_config={"_delegate_from": "tip"})
     assert db.find_sessions(SessionFilter()) == ["helper", "tip", "root"]
     assert db.find_sessions(SessionFilter(min_messages=2)) == []
 
 
 def test_a_filter_looks_at_the_tip(db: StateDatabase) -> None:
-    make(db, "root", 1.0, source="cli")
+    add_session_at(db, "root", 1.0, source="cli")
     db.end_session("root", "compression")
-    make(db, "tip", 9.0, source="tui", parent_session_id="root")
-    assert listed(db, SessionFilter(source=("cli",))) == []
-    assert listed(db, SessionFilter(source=("tui",))) == ["tip"]
-    assert listed(db, SessionFilter(status="ended")) == []
+    add_session_at(db, "tip", 9.0, source="tui", parent_session_id="root")
+    assert list_session_ids(db, SessionFilter(source=("cli",))) == []
+    assert list_session_ids(db, SessionFilter(source=("tui",))) == ["tip"]
+    assert list_session_ids(db, SessionFilter(status="ended")) == []
 
 
 def test_a_cursor_survives_a_filter_that_means_the_same(seven: StateDatabase) -> None:

@@ -24,9 +24,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from session_core import AppendedMany, Revision, SessionFilter, StateDatabase
+from session_core import AppendManyResult, Revision, SessionFilter, StateDatabase
 from tests.contract.engines import ENGINES, Engine, has_column
-from tests.contract.model import NOTHING, Message, Model, Session, Step, perform
+from tests.contract.model import NOTHING, Message, Model, Session, Step, perform_step
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["session_core", "tests.contract.engines", "tests.contract.model"])
@@ -39,10 +39,10 @@ def victim(name: str, home: str, step: Step, way: str, answer: Connection) -> No
     """Take a step in a process of its own, which is killed once it is done, or just before."""
     db = ENGINES[name](Path(home))
     if way == "killed after":
-        answer.send(perform(db, step))
+        answer.send(perform_step(db, step))
     else:
         with db.transaction():
-            perform(db, step)
+            perform_step(db, step)
             os.kill(os.getpid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -80,17 +80,17 @@ class Machine(RuleBasedStateMachine):
         if error is not None:
             assert done == error
             return
-        assert done is None or isinstance(done, AppendedMany), done
-        self.model.apply(step, done.ids if done else None)
+        assert done is None or isinstance(done, AppendManyResult), done
+        self.model.apply_step(step, done.ids if done else None)
         if done:
             before = NOTHING if step[0] == "anew" else self.revisions.get(step[1], NOTHING)
-            assert (done.before, done.after) == (before, self.other.revision(step[1]))
+            assert (done.before, done.after) == (before, self.other.get_revision(step[1]))
 
     def _taken(self, step: Step, way: str) -> Any:
         if way == "reopened":
             self._close()
             self._open()
-        return perform(self.other if way == "other" else self.db, step)
+        return perform_step(self.other if way == "other" else self.db, step)
 
     def _killed(self, step: Step, way: str) -> Any:
         self._close()
@@ -217,7 +217,7 @@ class Machine(RuleBasedStateMachine):
     def plain(self, place: int, verb: str, way: str) -> None:
         """Clear, reopen or delete a session."""
         name = self.pick(place)
-        if verb != "reopen" or self.model.continuation(name) is None:
+        if verb != "reopen" or self.model.find_continuation(name) is None:
             self.take(way, verb, name)
 
     @has_sessions
@@ -231,7 +231,7 @@ class Machine(RuleBasedStateMachine):
     def put(self, place: int, reason: str | None, way: str) -> None:
         """Put back how a session had ended."""
         name = self.pick(place)
-        if self.model.continuation(name) is None:
+        if self.model.find_continuation(name) is None:
             self.take(way, "put", name, reason)
 
     @rule(way=ways)
@@ -274,9 +274,9 @@ class Machine(RuleBasedStateMachine):
     def a_writer_knows_the_revisions_that_a_reader_counts(self) -> None:
         """What a writer carries along from change to change is what is there."""
         names = sorted(self.model.sessions)
-        self.revisions = {name: self.other.revision(name) for name in names}
+        self.revisions = {name: self.other.get_revision(name) for name in names}
         with self.db.transaction():
-            assert {name: self.db.revision(name) for name in names} == self.revisions
+            assert {name: self.db.get_revision(name) for name in names} == self.revisions
 
 
 def observed_state(db: StateDatabase) -> dict[str, Any]:
@@ -305,7 +305,7 @@ def observed_session(db: StateDatabase, name: str) -> dict[str, Any]:
         "ended": row["ended_at"] is not None,
         "counter": row["message_count"],
         "messages": messages,
-        "revision": db.revision(name)[:4],
+        "revision": db.get_revision(name)[:4],
         "window": ([m["id"] for m in window.messages], window.more_before, window.more_after),
         "tip": db.get_compression_tip(name),
         "chain": sorted(db.get_compression_lineage(name)),
@@ -316,12 +316,12 @@ def expected_state(model: Model) -> dict[str, Any]:
     lines = [
         (max((m.at for m in s.messages), default=s.started_at), name)
         for name, s in model.sessions.items()
-        if model.continuation(name) is None and not s.archived
+        if model.find_continuation(name) is None and not s.archived
     ]
     listed = [
         (
             name,
-            [name, *model.ancestors(name)][-1],
+            [name, *model.list_ancestors(name)][-1],
             len(model.sessions[name].in_state("live")),
         )
         for _, name in sorted(lines, reverse=True)
@@ -351,8 +351,8 @@ def expected_session(model: Model, name: str, session: Session) -> dict[str, Any
         "messages": [expected_message(message) for message in session.messages],
         "revision": (last, len(live), compacted, session.rewinds),
         "window": (live[-3:], len(live) > 3, False),
-        "tip": (model.family(name)[len(model.ancestors(name)) + 1 :] or [name])[-1],
-        "chain": sorted(model.family(name)),
+        "tip": (model.list_family(name)[len(model.list_ancestors(name)) + 1 :] or [name])[-1],
+        "chain": sorted(model.list_family(name)),
     }
 
 

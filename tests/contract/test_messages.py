@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from session_core import (
-    Appended,
+    AppendResult,
     Conflict,
     InvalidInput,
     MessageRow,
@@ -20,7 +20,7 @@ from session_core import (
     StateDatabase,
     Unsupported,
 )
-from tests.contract.engines import has_column, where_there_is
+from tests.contract.engines import has_column, require_column
 
 Open = Callable[[], StateDatabase]
 CALLS = [{"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}]
@@ -306,10 +306,10 @@ def test_messages_of_one_batch_stand_in_order_of_time_too(db: StateDatabase, ses
 def test_a_message_that_makes_no_sense_is_invalid_and_changes_nothing(
     db: StateDatabase, session: str, message: Any
 ) -> None:
-    before = db.revision(session)
+    before = db.get_revision(session)
     with pytest.raises(InvalidInput):
         db.append_messages(session, [{"role": "user", "content": "good"}, message])
-    assert db.revision(session) == before
+    assert db.get_revision(session) == before
     assert (contents(db), counters(db)) == ([], (0, 0))
 
 
@@ -338,11 +338,11 @@ def test_half_characters_inside_parts_break_nothing_later(db: StateDatabase, ses
 def test_an_append_is_its_id_with_the_revisions(db: StateDatabase, session: str) -> None:
     first = db.append_message(session, "user", "x")
     second = db.append_message(session, "assistant", "y", tool_calls=CALLS * 3)
-    assert isinstance(first, Appended)
+    assert isinstance(first, AppendResult)
     assert isinstance(first, int)
     assert first.before == Revision(0, 0, 0, 0, None)
     assert first.after == second.before == Revision(int(first), 1, 0, 0, None)
-    assert second.after == Revision(int(second), 2, 0, 0, None) == db.revision(session)
+    assert second.after == Revision(int(second), 2, 0, 0, None) == db.get_revision(session)
     assert counters(db) == (2, 3)
 
 
@@ -350,26 +350,30 @@ def test_many_are_appended_in_one_step(db: StateDatabase, session: str) -> None:
     done = db.append_messages(session, ({"role": "user", "content": str(n)} for n in range(5)))
     assert list(done.ids) == sorted(set(done.ids))
     assert [row["id"] for row in db.get_messages(session)] == list(done.ids)
-    assert done.after == db.revision(session) == Revision(done.ids[-1], 5, 0, 0, None)
+    assert done.after == db.get_revision(session) == Revision(done.ids[-1], 5, 0, 0, None)
 
 
 def test_none_are_appended_without_a_change(db: StateDatabase, session: str) -> None:
     done = db.append_messages(session, [])
-    assert (done.ids, done.before, done.after) == ((), db.revision(session), db.revision(session))
+    assert (done.ids, done.before, done.after) == (
+        (),
+        db.get_revision(session),
+        db.get_revision(session),
+    )
 
 
 @pytest.mark.requirement("messages:chain")
 def test_an_append_chain_is_continuous_across_instances(
     db: StateDatabase, other: StateDatabase, session: str
 ) -> None:
-    last = db.revision(session)
+    last = db.get_revision(session)
     for turn in range(12):
         done = (db, other)[turn % 2 if turn < 6 else turn // 3 % 2].append_message(
             session, "user", str(turn)
         )
         assert done.before == last
         last = done.after
-    assert db.revision(session) == other.revision(session) == last
+    assert db.get_revision(session) == other.get_revision(session) == last
 
 
 def test_an_append_to_an_ended_session_says_that_it_has_ended(
@@ -447,12 +451,12 @@ def test_rows_are_counted_whatever_their_flags(db: StateDatabase, session: str) 
 @pytest.mark.requirement("messages:flags")
 def test_a_rewind_takes_back_a_message_and_all_after_it(db: StateDatabase, session: str) -> None:
     ids = append(db, "a", "b", "c", "d")
-    before = db.revision(session)
+    before = db.get_revision(session)
     done = db.rewind_to_message(session, ids[2])
     assert (done.target["id"], done.target["content"]) == (ids[2], "c")
     assert (done.rewound, done.last_id) == (2, ids[1])
     assert flags(db) == [("a", 1, 0), ("b", 1, 0), ("c", 0, 0), ("d", 0, 0)]
-    assert db.revision(session) == before._replace(live=2, rewinds=1)
+    assert db.get_revision(session) == before._replace(live=2, rewinds=1)
     assert counters(db) == (4, 0), "a rewind leaves the counter alone"
 
 
@@ -464,7 +468,7 @@ def test_a_rewind_of_all_leaves_no_last_message(db: StateDatabase, session: str)
 def test_only_a_message_of_the_user_is_rewound_to(db: StateDatabase, session: str) -> None:
     (user,) = append(db, "a")
     (assistant,) = append(db, "b", role="assistant")
-    before = db.revision(session)
+    before = db.get_revision(session)
     with pytest.raises(InvalidInput):
         db.rewind_to_message(session, assistant)
     with pytest.raises(NotFound):
@@ -472,9 +476,9 @@ def test_only_a_message_of_the_user_is_rewound_to(db: StateDatabase, session: st
     db.create_session("t", "cli")
     with pytest.raises(NotFound):
         db.rewind_to_message("t", user)
-    assert db.revision(session) == before
+    assert db.get_revision(session) == before
     db.rewind_to_message(session, user)
-    assert db.revision(session).rewinds == 1
+    assert db.get_revision(session).rewinds == 1
 
 
 def test_a_rewind_to_a_message_that_is_taken_back_takes_back_what_came_after_it(
@@ -486,7 +490,7 @@ def test_a_rewind_to_a_message_that_is_taken_back_takes_back_what_came_after_it(
     assert db.rewind_to_message(session, first).rewound == 1
     assert contents(db) == []
     assert db.rewind_to_message(session, first).rewound == 0
-    assert db.revision(session).rewinds == 3
+    assert db.get_revision(session).rewinds == 3
 
 
 def test_reasoning_is_kept_of_every_role_where_hermes_keeps_it_of_the_assistant_alone(
@@ -518,12 +522,12 @@ def test_a_row_is_put_back_without_what_its_table_computes(
 def test_what_was_rewound_comes_back(db: StateDatabase, session: str) -> None:
     ids = append(db, "a", "b", "c")
     db.rewind_to_message(session, ids[1])
-    rewound = db.revision(session)
+    rewound = db.get_revision(session)
     assert db.restore_rewound(session, ids[2]) == 1
     assert db.restore_rewound(session, ids[0]) == 1
     assert db.restore_rewound(session, ids[0]) == 0
     assert contents(db) == ["a", "b", "c"]
-    assert db.revision(session) == rewound._replace(live=3)
+    assert db.get_revision(session) == rewound._replace(live=3)
 
 
 @pytest.mark.requirement("messages:flags")
@@ -532,7 +536,7 @@ def test_a_restore_after_a_compaction_leaves_compacted_rows_compacted(
 ) -> None:
     ids = append(db, "a", "b", "c")
     db.rewind_to_message(session, ids[2])
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         db.archive_and_compact(session, [{"role": "user", "content": "summary"}])
         assert db.restore_rewound(session, ids[0]) == 1
         assert flags(db) == [("a", 0, 1), ("b", 0, 1), ("c", 1, 0), ("summary", 1, 0)]
@@ -554,8 +558,8 @@ def test_a_compaction_flags_live_rows_and_appends_in_their_place(
 ) -> None:
     ids = append(db, "a", "b", "c")
     db.rewind_to_message(session, ids[2])
-    before = db.revision(session)
-    with where_there_is(db, "compacted"):
+    before = db.get_revision(session)
+    with require_column(db, "compacted"):
         done = db.archive_and_compact(
             session,
             [
@@ -566,25 +570,25 @@ def test_a_compaction_flags_live_rows_and_appends_in_their_place(
         assert flags(db) == [("a", 0, 1), ("b", 0, 1), ("c", 0, 0), ("summary", 1, 0), ("", 1, 0)]
         assert min(done.ids) > max(ids)
         assert done.before == before
-        assert done.after == db.revision(session) == Revision(done.ids[-1], 2, 2, 1, None)
+        assert done.after == db.get_revision(session) == Revision(done.ids[-1], 2, 2, 1, None)
         assert counters(db) == (2, 1)
 
 
 def test_compacting_twice_keeps_what_was_compacted_first(db: StateDatabase, session: str) -> None:
     append(db, "a", "b")
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         for summary in ("one", "two"):
             db.archive_and_compact(session, [{"role": "user", "content": summary}])
         assert flags(db) == [("a", 0, 1), ("b", 0, 1), ("one", 0, 1), ("two", 1, 0)]
-        assert db.revision(session)[1:3] == (1, 3)
+        assert db.get_revision(session)[1:3] == (1, 3)
 
 
 def test_a_refused_compaction_changes_nothing(db: StateDatabase, session: str) -> None:
     append(db, "a", "b")
-    before = db.revision(session)
+    before = db.get_revision(session)
     with pytest.raises(InvalidInput if has_column(db, "compacted") else Unsupported):
         db.archive_and_compact(session, [{"role": "user", "content": "s", "bogus": 1}])
-    assert (db.revision(session), contents(db)) == (before, ["a", "b"])
+    assert (db.get_revision(session), contents(db)) == (before, ["a", "b"])
 
 
 @pytest.mark.requirement("messages:replace")
@@ -595,7 +599,7 @@ def test_replacing_deletes_every_row(db: StateDatabase, session: str) -> None:
     assert flags(db) == [("new", 1, 0)]
     assert min(done.ids) > max(ids)
     assert done.before == Revision(ids[-1], 1, 0, 1, None)
-    assert done.after == db.revision(session) == Revision(done.ids[0], 1, 0, 1, None)
+    assert done.after == db.get_revision(session) == Revision(done.ids[0], 1, 0, 1, None)
     assert counters(db) == (1, 1)
 
 
@@ -610,14 +614,14 @@ def test_replacing_live_rows_keeps_the_others(db: StateDatabase, session: str) -
 
 def test_replacing_by_the_same_rows_is_a_change(db: StateDatabase, session: str) -> None:
     append(db, "a", "b")
-    before = db.revision(session)
+    before = db.get_revision(session)
     rows = db.get_messages(session)
     db.replace_messages(session, rows)
     assert contents(db) == ["a", "b"]
     assert [row["timestamp"] for row in db.get_messages(session)] == [
         row["timestamp"] for row in rows
     ]
-    assert db.revision(session) != before
+    assert db.get_revision(session) != before
 
 
 @pytest.mark.requirement("messages:replace")
@@ -626,7 +630,7 @@ def test_clearing_deletes_every_row(db: StateDatabase, session: str) -> None:
     db.rewind_to_message(session, ids[1])
     assert db.clear_messages(session) == 3
     assert (flags(db), counters(db)) == ([], (0, 0))
-    assert db.revision(session) == Revision(0, 0, 0, 1, None)
+    assert db.get_revision(session) == Revision(0, 0, 0, 1, None)
     assert db.append_message(session, "user", "d") > ids[-1], "an id is never used twice"
 
 

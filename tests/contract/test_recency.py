@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from session_core import StateDatabase
-from tests.contract.engines import Engine, given_up
-from tests.contract.listing import listed, make, walk
+from tests.contract.engines import Engine, roll_back_at_end
+from tests.contract.listing import add_session_at, list_session_ids, walk_list
 
 Strange = Callable[..., int]
 
@@ -51,7 +51,7 @@ def say(db: StateDatabase, model: Model, session_id: str, at: float, count: int 
 
 
 def check(db: StateDatabase, model: Model, limit: int = 50) -> None:
-    lines = walk(db, limit=limit)
+    lines = walk_list(db, limit=limit)
     assert [(line.id, line.last_active_at) for line in lines] == model.recent()
     page = db.list_sessions(limit=7).items
     assert [(line.id, line.last_active_at) for line in page] == model.recent()[:7]
@@ -95,7 +95,7 @@ def act(db: StateDatabase, model: Model, step: Step) -> None:
 
 def abandon(db: StateDatabase, step: Step) -> None:
     """Say something and look at the list in a transaction that is rolled back."""
-    with given_up(db):
+    with roll_back_at_end(db):
         db.append_message(f"s{step.place:03}", "user", "x", timestamp=step.at)
         db.create_session("gone", "cli", started_at=step.at)
         db.list_sessions()
@@ -156,14 +156,14 @@ def test_the_list_is_true_after_thousands_of_foreign_messages(
 def test_a_list_inside_a_transaction_shows_its_own_changes(
     db: StateDatabase, other: StateDatabase
 ) -> None:
-    make(db, "a", 1.0)
+    add_session_at(db, "a", 1.0)
     with db.transaction():
-        make(db, "b", 2.0)
-        assert listed(db) == ["b", "a"]
+        add_session_at(db, "b", 2.0)
+        assert list_session_ids(db) == ["b", "a"]
         db.append_message("a", "user", "x", timestamp=3.0)
-        assert listed(db) == ["a", "b"]
-        assert listed(other) == ["a"]
-    assert listed(other) == listed(db) == ["a", "b"]
+        assert list_session_ids(db) == ["a", "b"]
+        assert list_session_ids(other) == ["a"]
+    assert list_session_ids(other) == list_session_ids(db) == ["a", "b"]
 
 
 @pytest.mark.parametrize("inner", [False, True])
@@ -174,7 +174,7 @@ def test_a_list_inside_a_transaction_forgets_what_was_rolled_back(
     fill(db, model, 215)
     oldest = model.recent()[-1][0]
     with db.transaction() if inner else nullcontext():
-        with given_up(db):
+        with roll_back_at_end(db):
             db.append_message("s214", "user", "x", timestamp=400.0)
             db.list_sessions()
         say(db, model, oldest, 500.0)
@@ -186,26 +186,26 @@ def test_a_list_inside_a_transaction_forgets_what_was_rolled_back(
 def test_a_session_that_was_put_back_is_listed_again(
     db: StateDatabase, other: StateDatabase, strange: Strange
 ) -> None:
-    make(db, "old", 50.0, started_at=1.0)
-    make(db, "new", 40.0, started_at=30.0)
-    make(db, "last", 60.0, started_at=35.0)
+    add_session_at(db, "old", 50.0, started_at=1.0)
+    add_session_at(db, "new", 40.0, started_at=30.0)
+    add_session_at(db, "last", 60.0, started_at=35.0)
     (kept,) = db.get_messages("old")
     other.delete_session("old")
-    assert listed(db) == ["last", "new"]
+    assert list_session_ids(db) == ["last", "new"]
     strange("INSERT INTO sessions (id, source, started_at) VALUES ('old', 'cli', 1)")
     strange(
         "INSERT INTO messages (id, session_id, role, content, timestamp)"
         " VALUES (?, 'old', 'user', 'x', 50)",
         kept["id"],
     )
-    assert listed(db) == ["last", "old", "new"]
+    assert list_session_ids(db) == ["last", "old", "new"]
 
 
 @pytest.mark.requirement("lists:stale")
 def test_a_change_of_anything_on_a_line_shows_at_once(
     db: StateDatabase, other: StateDatabase
 ) -> None:
-    make(db, "a", 1.0)
+    add_session_at(db, "a", 1.0)
     assert db.list_sessions().items[0].title is None
     other.set_session_title("a", "Trip")
     assert db.list_sessions().items[0].title == "Trip"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_core import Revision, StateDatabase
-from tests.contract.engines import where_there_is
+from tests.contract.engines import require_column
 
 
 @pytest.fixture
@@ -44,12 +44,12 @@ def test_every_kind_of_change_changes_the_revision(
 ) -> None:
     ids = append(db, "a", "b", "c", "d")
     db.rewind_to_message(session, ids[3])
-    before = db.revision(session)
-    other.revision(session)
+    before = db.get_revision(session)
+    other.get_revision(session)
     change(other if foreign else db, ids)
-    after = db.revision(session)
+    after = db.get_revision(session)
     assert after != before
-    assert other.revision(session) == after
+    assert other.get_revision(session) == after
     assert db.append_message(session, "user", "y").before == after
 
 
@@ -57,10 +57,10 @@ def test_a_compaction_changes_the_revision_that_others_see(
     db: StateDatabase, other: StateDatabase, session: str
 ) -> None:
     append(db, "a", "b")
-    before = other.revision(session)
-    with where_there_is(db, "compacted"):
+    before = other.get_revision(session)
+    with require_column(db, "compacted"):
         after = db.archive_and_compact(session, [{"role": "user", "content": "s"}]).after
-        assert other.revision(session) == after != before
+        assert other.get_revision(session) == after != before
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def test_what_is_not_of_the_conversation_leaves_the_revision(
     db: StateDatabase, session: str, change: Callable[[StateDatabase], Any]
 ) -> None:
     append(db, "a")
-    before = db.revision(session)
+    before = db.get_revision(session)
     change(db)
-    assert db.revision(session) == before
+    assert db.get_revision(session) == before
 
 
 @pytest.mark.requirement("messages:revision")
@@ -91,8 +91,8 @@ def test_a_revision_sees_rows_of_strangers(
         "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s', 'user', ?, 1)"
     )
     strange(insert, "b")
-    assert db.revision(session) == Revision(first + 1, 2, 0, 0, None)
+    assert db.get_revision(session) == Revision(first + 1, 2, 0, 0, None)
     strange("UPDATE messages SET active = 0 WHERE content = 'b'")
-    assert db.revision(session) == Revision(first + 1, 1, 0, 0, None)
+    assert db.get_revision(session) == Revision(first + 1, 1, 0, 0, None)
     strange("DELETE FROM messages WHERE content = 'b'")
     assert db.append_message(session, "user", "c").before == Revision(first, 1, 0, 0, None)

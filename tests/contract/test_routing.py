@@ -42,7 +42,7 @@ def test_a_route_is_returned_as_it_was_stored(db: StateDatabase) -> None:
 def test_an_unknown_route_is_none(db: StateDatabase) -> None:
     assert get(db, "k") is None
     assert db.load_gateway_routing_entries(scope=SCOPE) == {}
-    assert db.gateway_routing_scopes() == {}
+    assert db.list_gateway_routing_scopes() == {}
 
 
 @pytest.mark.requirement("routes:rows")
@@ -97,7 +97,7 @@ def test_scopes_are_counted_and_the_one_that_was_written_last_comes_first(
         for key in keys:
             put(db, key, scope=scope)
         strange("UPDATE gateway_routing SET updated_at = ? WHERE scope = ?", at, scope)
-    assert list(db.gateway_routing_scopes().items()) == [("new", 1), ("middle", 3), ("old", 2)]
+    assert list(db.list_gateway_routing_scopes().items()) == [("new", 1), ("middle", 3), ("old", 2)]
 
 
 @pytest.mark.requirement("routes:rows")

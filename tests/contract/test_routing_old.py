@@ -14,7 +14,7 @@ pytestmark = pytest.mark.parametrize("engine", WITHOUT, indirect=True)
 @pytest.mark.requirement("routes:none")
 def test_a_home_without_the_table_reads_no_routes_and_stores_none(db: StateDatabase) -> None:
     assert not db.has_routing
-    assert db.load_gateway_routing_entries() == db.gateway_routing_scopes() == {}
+    assert db.load_gateway_routing_entries() == db.list_gateway_routing_scopes() == {}
     assert db.dump_gateway_routing_entries() == Page([])
     assert db.get_gateway_routing_entry("k") is None
     with pytest.raises(Unsupported):

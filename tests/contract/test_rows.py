@@ -53,28 +53,28 @@ def test_no_session_is_copied_over_another(db: StateDatabase) -> None:
 @pytest.mark.requirement("compaction:rows")
 def test_what_belongs_to_a_session_is_what_is_deleted_with_it(db: StateDatabase) -> None:
     fill(db)
-    assert db.belongings("s") == {}
+    assert db.read_belongings("s") == {}
     db.update_token_counts("s", model="m", input_tokens=5)
-    usage = db.model_usage("s")
-    assert db.belongings("s") == ({"session_model_usage": usage} if usage else {})
+    usage = db.get_model_usage("s")
+    assert db.read_belongings("s") == ({"session_model_usage": usage} if usage else {})
     db.delete_session("s")
-    assert db.belongings("s") == {}
+    assert db.read_belongings("s") == {}
 
 
 @pytest.mark.requirement("compaction:rows")
 def test_routing_rows_are_put_back_as_they_were(db: StateDatabase) -> None:
     if not db.has_routing:
-        assert db.routing_rows("s") == []
+        assert db.list_routing_rows("s") == []
         return
     for scope in ("", "elsewhere"):
         db.save_gateway_routing_entry("k", ENTRY, scope=scope, expect=None)
     db.save_gateway_routing_entry("broken", "no JSON", expect=None)
-    rows = db.routing_rows("s")
+    rows = db.list_routing_rows("s")
     assert [(row["scope"], row["session_key"]) for row in rows] == [("", "k"), ("elsewhere", "k")]
     db.save_gateway_routing_entry("k", ENTRY.replace('"s"', '"t"'), expect=ENTRY)
-    assert len(db.routing_rows("s")) == len(db.routing_rows("t")) == 1
+    assert len(db.list_routing_rows("s")) == len(db.list_routing_rows("t")) == 1
     db.put_routing_row(rows[0])
-    assert db.routing_rows("s") == rows
+    assert db.list_routing_rows("s") == rows
     with pytest.raises(InvalidInput):
         db.put_routing_row({**rows[0], "no_such_column": 1})
 
@@ -84,20 +84,20 @@ def test_where_routes_lead_is_seen_as_it_is_inside_of_a_transaction(db: StateDat
         return
     elsewhere = ENTRY.replace('"s"', '"t"')
     with suppress(ZeroDivisionError), db.transaction():
-        assert db.routing_rows("s") == []
+        assert db.list_routing_rows("s") == []
         db.save_gateway_routing_entry("k", ENTRY, expect=None)
-        assert len(db.routing_rows("s", "t")) == 1
+        assert len(db.list_routing_rows("s", "t")) == 1
         raise ZeroDivisionError
     with db.transaction():
-        assert db.routing_rows("s") == []
+        assert db.list_routing_rows("s") == []
         db.save_gateway_routing_entry("k", ENTRY, expect=None)
-        (row,) = db.routing_rows("s")
+        (row,) = db.list_routing_rows("s")
         db.change_row("gateway_routing", {"session_key": "k"}, {}, {"entry_json": elsewhere})
-        assert (db.routing_rows("s"), len(db.routing_rows("t"))) == ([], 1)
+        assert (db.list_routing_rows("s"), len(db.list_routing_rows("t"))) == ([], 1)
         db.put_routing_row(row)
-        assert (db.routing_rows("s"), db.routing_rows("t")) == ([row], [])
+        assert (db.list_routing_rows("s"), db.list_routing_rows("t")) == ([row], [])
         db.delete_gateway_routing_entries({"k": ENTRY})
-        assert db.routing_rows("s") == []
+        assert db.list_routing_rows("s") == []
 
 
 @pytest.mark.requirement("compaction:rows")
@@ -109,7 +109,7 @@ def test_fields_are_put_back_to_what_they_were(db: StateDatabase) -> None:
     names = ("ended_at", "end_reason", "title")
     assert db.put_session_fields("s", {name: row[name] for name in names})
     assert db.get_session("s") == row
-    assert db.revision("s").ended_at is None
+    assert db.get_revision("s").ended_at is None
     assert not db.put_session_fields("nowhere", {"title": None})
 
 

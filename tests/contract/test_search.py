@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from session_core import InvalidInput, NotFound, StateDatabase
-from tests.contract.engines import where_there_is
-from tests.contract.searching import found_by, ids, say
+from tests.contract.engines import require_column
+from tests.contract.searching import add_message_text, list_message_ids, search_message_ids
 
 CALL = [{"id": "c1", "type": "function", "function": {"name": "run_query"}}]
 
@@ -55,10 +55,10 @@ CALL = [{"id": "c1", "type": "function", "function": {"name": "run_query"}}]
     ],
 )
 def test_a_query_finds_the_text(db: StateDatabase, text: str, query: str) -> None:
-    message_id = say(db, "one", text)
-    say(db, "two", "entirely different talk")
+    message_id = add_message_text(db, "one", text)
+    add_message_text(db, "two", "entirely different talk")
     found = db.search(query)
-    assert ids(found) == [message_id]
+    assert list_message_ids(found) == [message_id]
     assert found.matched in ("all", "text")
 
 
@@ -76,7 +76,7 @@ def test_a_query_finds_the_text(db: StateDatabase, text: str, query: str) -> Non
 def test_a_query_that_means_what_it_says_finds_nothing_else(
     db: StateDatabase, text: str, query: str
 ) -> None:
-    say(db, "one", text)
+    add_message_text(db, "one", text)
     assert db.search(query if query != "cat" else '"cat"').hits == []
 
 
@@ -88,10 +88,10 @@ def test_multi_part_content_is_found_by_what_it_says(db: StateDatabase, query: s
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
         {"type": "text", "text": "then Tokyo"},
     ]
-    message_id = say(db, "one", parts)
+    message_id = add_message_text(db, "one", parts)
     if query == '"line two"':
         query = '"line" "two"'
-    assert ids(db.search(query)) == [message_id]
+    assert list_message_ids(db.search(query)) == [message_id]
 
 
 @pytest.mark.requirement("search:parts")
@@ -101,59 +101,63 @@ def test_how_content_is_stored_is_not_found(db: StateDatabase, query: str) -> No
         {"type": "text", "text": "hello"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
     ]
-    say(db, "one", parts)
+    add_message_text(db, "one", parts)
     assert db.search(f'"{query}"').hits == []
 
 
 def test_a_tool_result_is_found_by_the_name_of_its_tool(db: StateDatabase) -> None:
-    message_id = say(db, "one", "ok", "tool", tool_name="terminal_runner")
-    assert ids(db.search("terminal_runner")) == [message_id]
+    message_id = add_message_text(db, "one", "ok", "tool", tool_name="terminal_runner")
+    assert list_message_ids(db.search("terminal_runner")) == [message_id]
 
 
 @pytest.mark.requirement("search:queries")
 @pytest.mark.parametrize("needle", ["gration of", "GRATION", "t_id=7", "r.b", "据库", "的", "(x)"])
 def test_a_substring_is_found_wherever_it_is(db: StateDatabase, needle: str) -> None:
-    message_id = say(db, "one", "migration of user.baz where t_id=7 (x) 数据库的")
-    say(db, "two", "nothing of the kind")
+    message_id = add_message_text(db, "one", "migration of user.baz where t_id=7 (x) 数据库的")
+    add_message_text(db, "two", "nothing of the kind")
     found = db.search(needle, mode="substring")
-    assert (ids(found), found.matched) == ([message_id], "substring")
+    assert (list_message_ids(found), found.matched) == ([message_id], "substring")
 
 
 def test_wildcards_of_the_database_are_only_text(db: StateDatabase) -> None:
-    say(db, "one", "plain text")
-    message_id = say(db, "two", "100% sure_thing")
-    assert found_by(db, "0% s", mode="substring") == {message_id}
-    assert found_by(db, "%", mode="substring") == {message_id}
-    assert found_by(db, "_", mode="substring") == {message_id}
+    add_message_text(db, "one", "plain text")
+    message_id = add_message_text(db, "two", "100% sure_thing")
+    assert search_message_ids(db, "0% s", mode="substring") == {message_id}
+    assert search_message_ids(db, "%", mode="substring") == {message_id}
+    assert search_message_ids(db, "_", mode="substring") == {message_id}
 
 
 @pytest.mark.requirement("search:questions")
 def test_all_words_come_before_prefixes_and_prefixes_before_any(db: StateDatabase) -> None:
-    both = say(db, "one", "deploy the parser")
-    begun = say(db, "two", "deployment of parsers")
-    some = say(db, "three", "the parser alone")
+    both = add_message_text(db, "one", "deploy the parser")
+    begun = add_message_text(db, "two", "deployment of parsers")
+    some = add_message_text(db, "three", "the parser alone")
     first = db.search("deploy parser")
-    assert (ids(first), first.matched) == ([both], "all")
+    assert (list_message_ids(first), first.matched) == ([both], "all")
     second = db.search("deploym parser")
-    assert (ids(second), second.matched) == ([begun], "prefix")
+    assert (list_message_ids(second), second.matched) == ([begun], "prefix")
     third = db.search("parser quetzal")
-    assert (set(ids(third)), third.matched) == ({both, begun, some}, "any")
+    assert (set(list_message_ids(third)), third.matched) == ({both, begun, some}, "any")
 
 
 def test_of_any_words_more_are_better(db: StateDatabase) -> None:
-    one = say(db, "one", "red apples are on the shelf over there")
-    three = say(db, "two", "red apples and green pears are over there")
-    two = say(db, "three", "red apples and green plums are over there")
-    assert ids(db.search("apples green pears xylophone"))[:1] == [three]
-    assert set(ids(db.search("apples green pears xylophone"))) == {one, two, three}
+    one = add_message_text(db, "one", "red apples are on the shelf over there")
+    three = add_message_text(db, "two", "red apples and green pears are over there")
+    two = add_message_text(db, "three", "red apples and green plums are over there")
+    assert list_message_ids(db.search("apples green pears xylophone"))[:1] == [three]
+    assert set(list_message_ids(db.search("apples green pears xylophone"))) == {one, two, three}
 
 
 @pytest.mark.requirement("search:questions")
 def test_a_question_finds_its_answer_in_other_words(db: StateDatabase) -> None:
-    answer = say(db, "one", "We decided that the orders schema keeps one row a line item.")
-    say(db, "two", "The schema of the wiki is fine.")
-    say(db, "three", "What did we decide about the orders schema? I could not find it.")
-    assert ids(db.search("what did we decide about the orders schema?"))[0] == answer
+    answer = add_message_text(
+        db, "one", "We decided that the orders schema keeps one row a line item."
+    )
+    add_message_text(db, "two", "The schema of the wiki is fine.")
+    add_message_text(
+        db, "three", "What did we decide about the orders schema? I could not find it."
+    )
+    assert list_message_ids(db.search("what did we decide about the orders schema?"))[0] == answer
 
 
 @pytest.mark.requirement("search:syntax")
@@ -165,25 +169,25 @@ def test_a_question_finds_its_answer_in_other_words(db: StateDatabase) -> None:
      "* ledger"],
 )  # fmt: skip
 def test_bad_syntax_is_searched_as_text(db: StateDatabase, query: str) -> None:
-    message_id = say(db, "one", "the ledger is here")
-    assert ids(db.search(query)) == [message_id]
+    message_id = add_message_text(db, "one", "the ledger is here")
+    assert list_message_ids(db.search(query)) == [message_id]
 
 
 def test_what_did_not_parse_is_said(db: StateDatabase) -> None:
-    say(db, "one", "ledger and more")
+    add_message_text(db, "one", "ledger and more")
     assert db.search("ledger AND").matched == "text"
 
 
 @pytest.mark.parametrize("query", ["->", "***", "…", "¯\\_(ツ)_/¯"])
 def test_signs_alone_are_searched_as_they_are(db: StateDatabase, query: str) -> None:
-    message_id = say(db, "one", f"before {query} after")
-    say(db, "two", "none of them")
-    assert ids(db.search(query)) == [message_id]
+    message_id = add_message_text(db, "one", f"before {query} after")
+    add_message_text(db, "two", "none of them")
+    assert list_message_ids(db.search(query)) == [message_id]
 
 
 @pytest.mark.parametrize("query", ["", "   ", "\x00", "\n\t"])
 def test_nothing_is_found_by_nothing(db: StateDatabase, query: str) -> None:
-    say(db, "one", "text")
+    add_message_text(db, "one", "text")
     assert db.search(query).hits == []
     assert db.search(query, mode="substring").hits == []
 
@@ -192,32 +196,32 @@ def test_nothing_is_found_by_nothing(db: StateDatabase, query: str) -> None:
 def test_search_is_filtered_by_source_role_time_and_session(db: StateDatabase) -> None:
     db.create_session("a", "cli")
     db.create_session("b", "telegram")
-    first = say(db, "a", "common word", timestamp=100.0)
-    second = say(db, "a", "common word", "assistant", timestamp=200.0)
-    third = say(db, "b", "common word", timestamp=300.0)
-    assert found_by(db, "common") == {first, second, third}
-    assert found_by(db, "common", source=["telegram"]) == {third}
-    assert found_by(db, "common", source=["cli", "telegram"]) == {first, second, third}
-    assert found_by(db, "common", roles=["assistant"]) == {second}
-    assert found_by(db, "common", since=200.0) == {second, third}
-    assert found_by(db, "common", until=200.0) == {first}
-    assert found_by(db, "common", since=150.0, until=250.0) == {second}
-    assert found_by(db, "common", session="a") == {first, second}
-    assert found_by(db, "common", session="b", source=["cli"]) == set()
+    first = add_message_text(db, "a", "common word", timestamp=100.0)
+    second = add_message_text(db, "a", "common word", "assistant", timestamp=200.0)
+    third = add_message_text(db, "b", "common word", timestamp=300.0)
+    assert search_message_ids(db, "common") == {first, second, third}
+    assert search_message_ids(db, "common", source=["telegram"]) == {third}
+    assert search_message_ids(db, "common", source=["cli", "telegram"]) == {first, second, third}
+    assert search_message_ids(db, "common", roles=["assistant"]) == {second}
+    assert search_message_ids(db, "common", since=200.0) == {second, third}
+    assert search_message_ids(db, "common", until=200.0) == {first}
+    assert search_message_ids(db, "common", since=150.0, until=250.0) == {second}
+    assert search_message_ids(db, "common", session="a") == {first, second}
+    assert search_message_ids(db, "common", session="b", source=["cli"]) == set()
 
 
 @pytest.mark.requirement("search:filters")
 def test_search_is_filtered_by_project(db: StateDatabase) -> None:
     for name, cwd in (("a", "/srv/app"), ("b", "/srv/app/lib"), ("c", "/srv/apples"), ("d", None)):
         db.create_session(name, "cli", cwd=cwd)
-        say(db, name, "common word")
+        add_message_text(db, name, "common word")
     found = db.search("common", project="/srv/app/")
     assert {hit.session_id for hit in found.hits} == {"a", "b"}
 
 
 def test_search_is_filtered_by_status(db: StateDatabase) -> None:
     for name in ("open", "ended", "archived"):
-        say(db, name, "common word")
+        add_message_text(db, name, "common word")
     db.end_session("ended", "cli_close")
     db.set_session_archived("archived", archived=True)
 
@@ -232,7 +236,7 @@ def test_search_is_filtered_by_status(db: StateDatabase) -> None:
 
 
 def test_a_conversation_is_open_as_its_tip_is(db: StateDatabase) -> None:
-    say(db, "root", "ledger first")
+    add_message_text(db, "root", "ledger first")
     db.end_session("root", "compression")
     db.create_session("tip", "cli", parent_session_id="root")
     assert len(db.search("ledger", status="open").hits) == 1
@@ -240,23 +244,23 @@ def test_a_conversation_is_open_as_its_tip_is(db: StateDatabase) -> None:
 
 
 def test_a_conversation_has_one_hit_and_a_message_each(db: StateDatabase) -> None:
-    root = say(db, "root", "ledger of old")
+    root = add_message_text(db, "root", "ledger of old")
     db.end_session("root", "compression")
     db.create_session("tip", "cli", parent_session_id="root")
-    tip = say(db, "tip", "ledger ledger ledger")
+    tip = add_message_text(db, "tip", "ledger ledger ledger")
     db.create_session("branch", "cli", parent_session_id="root",
                       model_config={"_branched_from": "root"})  # fmt: skip
-    branch = say(db, "branch", "ledger of a branch")
-    assert found_by(db, "ledger") == {root, tip, branch}
+    branch = add_message_text(db, "branch", "ledger of a branch")
+    assert search_message_ids(db, "ledger") == {root, tip, branch}
     assert len(db.search("ledger").hits) == 2
-    assert branch in ids(db.search("ledger"))
+    assert branch in list_message_ids(db.search("ledger"))
 
 
 def test_a_hit_says_where_it_is_and_why(db: StateDatabase) -> None:
     db.create_session("a", "telegram")
     db.set_session_title("a", "Money")
     long = "filler words here " * 40
-    message_id = say(db, "a", f"{long} the ledger is balanced {long}", timestamp=50.0)
+    message_id = add_message_text(db, "a", f"{long} the ledger is balanced {long}", timestamp=50.0)
     (hit,) = db.search("ledger").hits
     assert (hit.session_id, hit.message_id, hit.role, hit.at) == ("a", message_id, "user", 50.0)
     assert (hit.title, hit.source, hit.compacted) == ("Money", "telegram", False)
@@ -266,23 +270,23 @@ def test_a_hit_says_where_it_is_and_why(db: StateDatabase) -> None:
 
 @pytest.mark.requirement("search:flags")
 def test_rewound_messages_are_never_found(db: StateDatabase) -> None:
-    say(db, "a", "first")
-    second = say(db, "a", "ledger 数据库 part")
+    add_message_text(db, "a", "first")
+    second = add_message_text(db, "a", "ledger 数据库 part")
     db.rewind_to_message("a", second)
     for query in ("ledger", "数据", "led*", "part something"):
         assert db.search(query).hits == []
     assert db.search("edge", mode="substring").hits == []
     db.restore_rewound("a", second)
-    assert ids(db.search("ledger")) == [second]
+    assert list_message_ids(db.search("ledger")) == [second]
 
 
 @pytest.mark.requirement("search:flags")
 def test_compacted_messages_are_found_once(db: StateDatabase) -> None:
-    old = say(db, "a", "ledger gone", timestamp=1.0)
-    say(db, "a", "ledger carried", timestamp=2.0)
+    old = add_message_text(db, "a", "ledger gone", timestamp=1.0)
+    add_message_text(db, "a", "ledger carried", timestamp=2.0)
     carried = {"role": "user", "content": "ledger carried", "timestamp": 2.0}
     summary = {"role": "user", "content": "a summary", "timestamp": 3.0}
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         copies = db.archive_and_compact("a", [summary, carried]).ids
         found = db.search("ledger", per="message")
         assert {(hit.message_id, hit.compacted) for hit in found.hits} == {
@@ -293,54 +297,56 @@ def test_compacted_messages_are_found_once(db: StateDatabase) -> None:
 
 def test_a_hit_of_a_conversation_is_the_live_copy(db: StateDatabase) -> None:
     carried = {"role": "user", "content": "ledger carried", "timestamp": 2.0}
-    say(db, "a", "ledger carried", timestamp=2.0)
-    with where_there_is(db, "compacted"):
+    add_message_text(db, "a", "ledger carried", timestamp=2.0)
+    with require_column(db, "compacted"):
         (copy,) = db.archive_and_compact("a", [carried]).ids
         (hit,) = db.search("ledger").hits
         assert (hit.message_id, hit.compacted) == (copy, False)
 
 
 def test_deleted_messages_are_not_found(db: StateDatabase) -> None:
-    say(db, "a", "ledger")
-    kept = say(db, "b", "ledger")
+    add_message_text(db, "a", "ledger")
+    kept = add_message_text(db, "b", "ledger")
     db.delete_session("a")
-    assert found_by(db, "ledger") == {kept}
+    assert search_message_ids(db, "ledger") == {kept}
 
 
 def test_what_another_instance_committed_is_found_at_once(
     db: StateDatabase, other: StateDatabase
 ) -> None:
     assert other.search("ledger").hits == []
-    first = say(db, "a", "ledger")
-    assert found_by(other, "ledger") == {first}
-    second = say(db, "a", "ledger again")
-    assert found_by(other, "ledger") == {first, second}
+    first = add_message_text(db, "a", "ledger")
+    assert search_message_ids(other, "ledger") == {first}
+    second = add_message_text(db, "a", "ledger again")
+    assert search_message_ids(other, "ledger") == {first, second}
 
 
 def test_what_a_transaction_wrote_is_found_inside_and_gone_when_it_fails(
     db: StateDatabase,
 ) -> None:
-    say(db, "a", "something")
+    add_message_text(db, "a", "something")
 
     def fail() -> None:
         with db.transaction():
-            say(db, "a", "ledger")
+            add_message_text(db, "a", "ledger")
             assert len(db.search("ledger").hits) == 1
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
     assert db.search("ledger").hits == []
-    other = say(db, "a", "cashbook")
+    other = add_message_text(db, "a", "cashbook")
     assert db.search("ledger").hits == []
-    assert found_by(db, "cashbook") == {other}
+    assert search_message_ids(db, "cashbook") == {other}
 
 
 def test_newer_and_shorter_messages_come_first(db: StateDatabase) -> None:
-    old = say(db, "a", "ledger", timestamp=1_000.0)
-    new = say(db, "b", "ledger", timestamp=1_000_000_000.0)
-    padded = say(db, "c", "ledger " + "padding words " * 400, timestamp=1_000_000_000.0)
-    assert ids(db.search("ledger")) in ([new, padded, old], [new, old, padded])
+    old = add_message_text(db, "a", "ledger", timestamp=1_000.0)
+    new = add_message_text(db, "b", "ledger", timestamp=1_000_000_000.0)
+    padded = add_message_text(
+        db, "c", "ledger " + "padding words " * 400, timestamp=1_000_000_000.0
+    )
+    assert list_message_ids(db.search("ledger")) in ([new, padded, old], [new, old, padded])
 
 
 @pytest.mark.requirement("search:pages")
@@ -365,9 +371,9 @@ def test_pages_hold_every_hit_once(db: StateDatabase, per: Any, mode: Any) -> No
 
 def test_what_comes_later_does_not_disturb_a_page(db: StateDatabase) -> None:
     for number in range(10):
-        say(db, f"s{number}", "ledger")
+        add_message_text(db, f"s{number}", "ledger")
     first = db.search("ledger", limit=5)
-    say(db, "later", "ledger")
+    add_message_text(db, "later", "ledger")
     second = db.search("ledger", limit=10, cursor=first.next_cursor)
     assert {hit.session_id for hit in [*first.hits, *second.hits]} == {
         f"s{number}" for number in range(10)
@@ -377,7 +383,7 @@ def test_what_comes_later_does_not_disturb_a_page(db: StateDatabase) -> None:
 @pytest.mark.parametrize("change", [{"mode": "substring"}, {"per": "message"}, {"since": 1.0}])
 def test_a_cursor_of_another_search_is_invalid(db: StateDatabase, change: Any) -> None:
     for number in range(3):
-        say(db, f"s{number}", "ledger")
+        add_message_text(db, f"s{number}", "ledger")
     cursor = db.search("ledger", limit=1).next_cursor
     assert cursor is not None
     with pytest.raises(InvalidInput, match="another"):
@@ -393,12 +399,12 @@ def test_a_cursor_of_another_search_is_invalid(db: StateDatabase, change: Any) -
 def test_a_cursor_is_valid_for_the_same_filters_in_another_order(
     db: StateDatabase, name: str
 ) -> None:
-    message_ids = [say(db, f"s{number}", "ledger") for number in range(3)]
+    message_ids = [add_message_text(db, f"s{number}", "ledger") for number in range(3)]
     values = ["cli", "user", "telegram"]
     first = db.search("ledger", limit=1, **{name: values})
     again = {name: [*reversed(values), "cli"]}
     second = db.search("ledger", cursor=first.next_cursor, **again)
-    found = ids(first) + ids(second)
+    found = list_message_ids(first) + list_message_ids(second)
     assert sorted(found) == message_ids
 
 
@@ -431,8 +437,8 @@ TYPED = st.text(max_size=60) | st.lists(
 @given(typed=TYPED)
 def test_nothing_that_can_be_typed_is_an_error(db: StateDatabase, typed: str) -> None:
     if not db.message_count():
-        say(db, "one", "a 数据 🚀 x שלום")
-        say(db, "one", [{"type": "text", "text": "é 数据"}])
+        add_message_text(db, "one", "a 数据 🚀 x שלום")
+        add_message_text(db, "one", [{"type": "text", "text": "é 数据"}])
     db.search(typed)
     db.search(typed, mode="substring", per="message")
 
@@ -448,11 +454,11 @@ def test_a_word_of_a_message_finds_it(
     db: StateDatabase, text: str, multi: bool, data: st.DataObject
 ) -> None:
     words = [word for word in text.replace('"', " ").split() if any(map(str.isalnum, word))]
-    message_id = say(db, "one", [{"type": "text", "text": text}] if multi else text)
+    message_id = add_message_text(db, "one", [{"type": "text", "text": text}] if multi else text)
     if words:
         word = data.draw(st.sampled_from(words))
         found = db.search(f'"{word}"', per="message", limit=100)
-        assert message_id in ids(found), found
+        assert message_id in list_message_ids(found), found
 
 
 def strange_flags(strange: Callable[..., int], message_id: int) -> None:
@@ -462,8 +468,8 @@ def strange_flags(strange: Callable[..., int], message_id: int) -> None:
 def test_a_flag_that_a_stranger_flipped_counts_at_once(
     db: StateDatabase, strange: Callable[..., int]
 ) -> None:
-    message_id = say(db, "one", "ledger")
-    assert found_by(db, "ledger") == {message_id}
+    message_id = add_message_text(db, "one", "ledger")
+    assert search_message_ids(db, "ledger") == {message_id}
     strange_flags(strange, message_id)
     assert db.search("ledger").hits == []
 
@@ -474,15 +480,15 @@ def test_a_message_of_any_id_is_found_on_every_page(
     db: StateDatabase, strange: Callable[..., int], odd: int
 ) -> None:
     row = "INSERT INTO messages (id, session_id, role, content, timestamp)"
-    say(db, "one", "nothing")
+    add_message_text(db, "one", "nothing")
     strange(f"{row} VALUES (?, 'one', 'user', 'the ledger 数据库', 5.0)", odd)
     strange(f"{row} VALUES (77, 'one', 'user', 'the ledger 数据库', 5.0)")
     for query in ("ledger", "led*", "数据", "what is the ledger for?", "nowhere ledger"):
-        assert found_by(db, query) == {odd, 77}, query
-    assert found_by(db, "edge", mode="substring") == {odd, 77}
+        assert search_message_ids(db, query) == {odd, 77}, query
+    assert search_message_ids(db, "edge", mode="substring") == {odd, 77}
     first = db.search("ledger", per="message", limit=1, session="one")
     second = db.search("ledger", per="message", session="one", cursor=first.next_cursor)
-    assert ids(first) + ids(second) == sorted((odd, 77), reverse=True)
+    assert list_message_ids(first) + list_message_ids(second) == sorted((odd, 77), reverse=True)
 
 
 def test_a_plain_string_is_no_list_of_sources_or_roles(db: StateDatabase) -> None:

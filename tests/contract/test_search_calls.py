@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from session_core import StateDatabase
-from tests.contract.searching import found_by, ids, say
+from tests.contract.searching import add_message_text, list_message_ids, search_message_ids
 
 CALLED = {
     "id": "call_Qx7-Zt9",
@@ -26,16 +26,18 @@ OTHER_IDS = dict.fromkeys(("id", "call_id", "response_item_id"), "call_other")
 @pytest.mark.requirement("search:calls")
 @pytest.mark.parametrize("query", ["run_query", "orders.sql", "大阪", "second"])
 def test_a_tool_call_is_found_by_its_name_and_its_arguments(db: StateDatabase, query: str) -> None:
-    message_id = say(db, "one", None, "assistant", tool_calls=[CALLED])
-    assert ids(db.search(query)) == [message_id]
+    message_id = add_message_text(db, "one", None, "assistant", tool_calls=[CALLED])
+    assert list_message_ids(db.search(query)) == [message_id]
 
 
 @pytest.mark.requirement("search:calls")
 @pytest.mark.parametrize("query", ["call_Qx7-Zt9", "CALL_qx7*", "Zt9", "fc_00aB", "look Qx7"])
 def test_a_tool_call_is_found_by_its_ids_which_are_not_shown(db: StateDatabase, query: str) -> None:
-    say(db, "other", "We look and call.", "assistant", tool_calls=[{**CALLED, **OTHER_IDS}])
-    message_id = say(db, "one", "We look.", "assistant", tool_calls=[CALLED])
-    long = say(db, "one", "We look here. " * 50, "assistant", tool_calls=[CALLED])
+    add_message_text(
+        db, "other", "We look and call.", "assistant", tool_calls=[{**CALLED, **OTHER_IDS}]
+    )
+    message_id = add_message_text(db, "one", "We look.", "assistant", tool_calls=[CALLED])
+    long = add_message_text(db, "one", "We look here. " * 50, "assistant", tool_calls=[CALLED])
     first, second = sorted(db.search(query, per="message").hits, key=lambda hit: hit.message_id)
     assert (first.message_id, second.message_id) == (message_id, long)
     assert first.snippet == "We look. run_query orders.sql first second 大阪"
@@ -45,9 +47,9 @@ def test_a_tool_call_is_found_by_its_ids_which_are_not_shown(db: StateDatabase, 
 @pytest.mark.requirement("search:calls")
 @pytest.mark.parametrize("needle", ["l_Qx7-Z", "00ab", "c_0"])
 def test_a_piece_of_the_id_of_a_tool_call_is_found(db: StateDatabase, needle: str) -> None:
-    say(db, "other", "We look.", "assistant", tool_calls=[{**CALLED, **OTHER_IDS}])
-    message_id = say(db, "one", "We look.", "assistant", tool_calls=[CALLED])
-    assert found_by(db, needle, mode="substring") == {message_id}
+    add_message_text(db, "other", "We look.", "assistant", tool_calls=[{**CALLED, **OTHER_IDS}])
+    message_id = add_message_text(db, "one", "We look.", "assistant", tool_calls=[CALLED])
+    assert search_message_ids(db, needle, mode="substring") == {message_id}
 
 
 BROWSED = '{"ferry_deadline": true, "stops": [{"pier_number": 7}], "note": "book it"}'
@@ -58,11 +60,11 @@ def test_a_tool_call_is_found_by_the_names_of_its_arguments_which_are_not_shown(
     db: StateDatabase, query: str
 ) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "browse", "arguments": BROWSED}}
-    message_id = say(db, "one", None, "assistant", tool_calls=[call])
-    say(db, "other", None, "assistant", tool_calls=[CALLED])
+    message_id = add_message_text(db, "one", None, "assistant", tool_calls=[call])
+    add_message_text(db, "other", None, "assistant", tool_calls=[CALLED])
     (hit,) = db.search(query, per="message").hits
     assert (hit.message_id, hit.snippet) == (message_id, "browse 7 book it")
-    assert found_by(db, "rry_dead", mode="substring") == {message_id}
+    assert search_message_ids(db, "rry_dead", mode="substring") == {message_id}
 
 
 @pytest.mark.parametrize("query", ["book", "browse", "toolu_01Aq9", "ferry_deadline"])
@@ -71,8 +73,8 @@ def test_a_tool_call_of_another_shape_shows_what_it_does(db: StateDatabase, quer
     call = {"type": "tool_use", "id": "toolu_01Aq9", "name": "browse", "input": done}
     flat = {"type": "function_call", "call_id": "toolu_01Aq9", "name": "browse"}
     said = '{"note": "book it", "ferry_deadline": true}'
-    say(db, "one", None, "assistant", tool_calls=[call])
-    say(db, "one", None, "assistant", tool_calls=[{**flat, "arguments": said}])
+    add_message_text(db, "one", None, "assistant", tool_calls=[call])
+    add_message_text(db, "one", None, "assistant", tool_calls=[{**flat, "arguments": said}])
     hits = db.search(query, per="message").hits
     assert [hit.snippet for hit in hits] == ["browse book it"] * 2
 
@@ -100,17 +102,22 @@ ENDLESS = {
 
 @pytest.mark.parametrize("kind", ENDLESS)
 def test_what_is_nested_without_an_end_hides_nothing(db: StateDatabase, kind: str) -> None:
-    cursor = db.changes().cursor
-    message_id = say(db, "one", "the wombat of Lisbon")
-    deep = {say(db, name, **{"content": "Lisbon", **ENDLESS[kind]}) for name in ("one", "deep")}
+    cursor = db.read_changes().cursor
+    message_id = add_message_text(db, "one", "the wombat of Lisbon")
+    deep = {
+        add_message_text(db, name, **{"content": "Lisbon", **ENDLESS[kind]})
+        for name in ("one", "deep")
+    }
     told = {message_id} if "content" in ENDLESS[kind] else {message_id, *deep}
-    assert found_by(db, "Lisbon") == found_by(db, "isbo", mode="substring") == told
+    assert (
+        search_message_ids(db, "Lisbon") == search_message_ids(db, "isbo", mode="substring") == told
+    )
     assert {line.id for line in db.list_sessions(limit=9).items} == {"one", "deep"}
-    assert [event.type for event in db.changes(cursor).events].count("message") == 3
+    assert [event.type for event in db.read_changes(cursor).events].count("message") == 3
 
 
 @pytest.mark.parametrize("mode", ["words", "substring"])
 def test_no_snippet_has_half_a_character(db: StateDatabase, mode: Any) -> None:
-    say(db, "one", None, "assistant", **calling(r'{"text": "ferry at noon \ud83d"}'))
+    add_message_text(db, "one", None, "assistant", **calling(r'{"text": "ferry at noon \ud83d"}'))
     (hit,) = db.search("ferry", mode=mode).hits
     assert ascii(hit.snippet) == ascii("x ferry at noon \ufffd")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from session_core import InvalidInput, NotFound, Revision, StateDatabase
-from tests.contract.engines import has_column, where_there_is
+from tests.contract.engines import has_column, require_column
 
 Open = Callable[[], StateDatabase]
 
@@ -266,7 +266,7 @@ def test_what_has_a_verb_of_its_own_is_not_updated(db: StateDatabase, name: str)
 @pytest.mark.parametrize("name", ["session_key", "display_name", "git_branch", "pinned"])
 def test_a_column_that_this_home_has_not_is_unsupported(db: StateDatabase, name: str) -> None:
     db.create_session("s", "cli")
-    with where_there_is(db, name):
+    with require_column(db, name):
         assert db.update_session("s", **{name: 1})
         assert row(db, "s")[name] in (1, "1")
 
@@ -377,7 +377,7 @@ def test_archiving_reaches_a_continuation_that_was_not_gone_on_with(db: StateDat
 @pytest.mark.requirement("sessions:expiry")
 def test_expiry_is_noted_where_there_is_a_column(db: StateDatabase) -> None:
     db.create_session("s", "telegram")
-    with where_there_is(db, "expiry_finalized"):
+    with require_column(db, "expiry_finalized"):
         assert db.set_expiry_finalized("s")
         assert row(db, "s")["expiry_finalized"] == 1
         assert db.set_expiry_finalized("s", finalized=False)
@@ -438,7 +438,7 @@ def test_verbs_that_say_whether_they_did_say_no_for_an_unknown_session(db: State
         lambda db: db.restore_rewound("20260102_nobody", 1),
         lambda db: db.replace_messages("20260102_nobody", []),
         lambda db: db.clear_messages("20260102_nobody"),
-        lambda db: db.summarize("20260102_nobody"),
+        lambda db: db.summarize_session("20260102_nobody"),
         lambda db: db.record_auxiliary_usage("20260102_nobody", "vision", input_tokens=1),
     ],
 )
@@ -455,7 +455,13 @@ def test_an_unknown_session_is_not_found_and_its_nearest_are_named(
 
 def test_half_a_character_in_an_id_is_invalid_everywhere(db: StateDatabase) -> None:
     db.create_session("s", "cli")
-    for look in (db.get_session, db.revision, db.get_messages, db.children, db.summarize):
+    for look in (
+        db.get_session,
+        db.get_revision,
+        db.get_messages,
+        db.list_children,
+        db.summarize_session,
+    ):
         with pytest.raises((InvalidInput, NotFound)):
             look("\ud800")
 

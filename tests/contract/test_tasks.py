@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from session_core import AsyncSessionDB, Busy, StateDatabase
-from tests.contract.engines import given_up
+from tests.contract.engines import roll_back_at_end
 
 pytestmark = [
     pytest.mark.anyio,
@@ -31,7 +31,7 @@ async def other_task_in_transaction(
     opened, leave = anyio.Event(), anyio.Event()
 
     async def hold() -> None:
-        with given_up(db) if fails else db.transaction():
+        with roll_back_at_end(db) if fails else db.transaction():
             db.append_message("s", "user", "inside", create={"source": "cli"})
             opened.set()
             await leave.wait()

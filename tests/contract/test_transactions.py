@@ -24,7 +24,7 @@ from session_core import (
     StateDatabase,
     TitleTaken,
 )
-from tests.contract.engines import Engine, given_up, has_column
+from tests.contract.engines import Engine, has_column, roll_back_at_end
 
 Open = Callable[[], StateDatabase]
 WRITERS = 8
@@ -65,8 +65,8 @@ def test_a_transaction_is_seen_by_others_when_it_is_whole(
 @pytest.mark.requirement("transactions:whole")
 def test_an_error_undoes_all_of_a_transaction(db: StateDatabase, other: StateDatabase) -> None:
     db.append_message("s", "user", "a", create={"source": "cli"})
-    before = (db.get_session("s"), db.revision("s"), db.list_sessions())
-    with given_up(db):
+    before = (db.get_session("s"), db.get_revision("s"), db.list_sessions())
+    with roll_back_at_end(db):
         db.append_message("s", "user", "b")
         db.rewind_to_message("s", db.get_messages("s")[0]["id"])
         db.set_session_title("s", "Trip")
@@ -76,7 +76,7 @@ def test_an_error_undoes_all_of_a_transaction(db: StateDatabase, other: StateDat
     for instance in (db, other):
         assert (
             instance.get_session("s"),
-            instance.revision("s"),
+            instance.get_revision("s"),
             instance.list_sessions(),
         ) == before
         assert (instance.get_session("t"), instance.get_meta("k")) == (None, None)
@@ -87,7 +87,7 @@ def test_an_inner_transaction_is_undone_alone(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     with db.transaction():
         db.append_message("s", "user", "a")
-        with given_up(db):
+        with roll_back_at_end(db):
             db.append_message("s", "user", "b")
             with db.transaction():
                 db.append_message("s", "user", "c")
@@ -98,7 +98,7 @@ def test_an_inner_transaction_is_undone_alone(db: StateDatabase) -> None:
 
 def test_an_inner_transaction_goes_with_the_outer_one(db: StateDatabase) -> None:
     db.create_session("s", "cli")
-    with given_up(db), db.transaction():
+    with roll_back_at_end(db), db.transaction():
         db.append_message("s", "user", "a")
     assert texts(db) == []
 
@@ -129,18 +129,18 @@ def test_a_refused_change_inside_takes_nothing_with_it(db: StateDatabase) -> Non
 @pytest.mark.requirement("transactions:whole")
 def test_revisions_are_right_after_a_rollback(db: StateDatabase) -> None:
     first = db.append_message("s", "user", "a", create={"source": "cli"}).after
-    with given_up(db):
+    with roll_back_at_end(db):
         assert db.append_message("s", "user", "b").before == first
     with db.transaction():
-        assert db.revision("s") == first
-        with given_up(db):
+        assert db.get_revision("s") == first
+        with roll_back_at_end(db):
             db.append_messages("s", [{"role": "user", "content": "c"}] * 3)
         assert db.append_message("s", "user", "d").before == first
-    assert db.revision("s") == Revision(first.last_id + 1, 2, 0, 0, None)
+    assert db.get_revision("s") == Revision(first.last_id + 1, 2, 0, 0, None)
 
 
 def test_a_session_that_was_rolled_back_can_be_created(db: StateDatabase) -> None:
-    with given_up(db):
+    with roll_back_at_end(db):
         db.append_message("s", "user", "a", create={"source": "cli"})
     with pytest.raises(NotFound):
         db.append_message("s", "user", "a")
@@ -198,7 +198,7 @@ def test_of_many_writers_to_one_session_nothing_is_lost(
     assert (row["message_count"], row["tool_call_count"]) == (total, total)
     appended = sorted((done for chain in chains for done in chain), key=int)
     assert all(first.after == second.before for first, second in pairwise(appended))
-    assert appended[-1].after == db.revision("s") == other.revision("s")
+    assert appended[-1].after == db.get_revision("s") == other.get_revision("s")
 
 
 def test_writers_to_sessions_of_their_own_create_them_lazily(db: StateDatabase) -> None:
@@ -235,7 +235,7 @@ def test_a_mistake_of_one_thread_takes_nothing_from_the_others(db: StateDatabase
         lambda: bad(lambda: db.create_session("u", "cli", parent_session_id="no"), NotFound),
     )
     assert sorted(texts(db)) == sorted(f"{w}.{t}" for w in range(4) for t in range(EACH))
-    assert db.revision("s").live == 4 * EACH
+    assert db.get_revision("s").live == 4 * EACH
 
 
 def test_only_one_of_many_may_have_a_title(db: StateDatabase, other: StateDatabase) -> None:
@@ -281,7 +281,7 @@ def test_a_transaction_of_one_thread_is_not_that_of_another(db: StateDatabase) -
     written, looked = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with given_up(db):
+        with roll_back_at_end(db):
             db.append_message("s", "user", "mine")
             written.set()
             assert looked.wait(10)
@@ -337,7 +337,7 @@ def test_a_reader_sees_one_moment(db: StateDatabase, other: StateDatabase) -> No
     def read() -> None:
         while not done.is_set():
             assert len(db.get_messages("s")) % 2 == 0
-            assert db.revision("s").live % 2 == 0
+            assert db.get_revision("s").live % 2 == 0
             assert db.list_sessions().items[0].messages % 2 == 0
 
     together(write, read, read)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_core import NotFound, SessionFilter, StateDatabase
-from tests.contract.engines import where_there_is
+from tests.contract.engines import require_column
 
 Call = Callable[[Any], Any]
 NOTHING: dict[str, tuple[Call, Any]] = {
@@ -22,9 +22,9 @@ NOTHING: dict[str, tuple[Call, Any]] = {
     "conversation": (lambda db: db.get_messages_as_conversation("n", include_ancestors=True), []),
     "count": (lambda db: db.message_count("n"), 0),
     "platform": (lambda db: db.has_platform_message_id("n", "p"), False),
-    "usage": (lambda db: db.model_usage("n"), []),
-    "link": (lambda db: db.link_kind("n"), None),
-    "children": (lambda db: db.children("n"), []),
+    "usage": (lambda db: db.get_model_usage("n"), []),
+    "link": (lambda db: db.get_link_kind("n"), None),
+    "children": (lambda db: db.list_children("n"), []),
     "holder": (lambda db: db.get_compression_lock_holder("n"), None),
     "find": (lambda db: db.find_sessions(SessionFilter(ids=("n",))), []),
     "changes": (lambda db: db.changes(session="n").events, []),
@@ -50,7 +50,7 @@ ITSELF: dict[str, tuple[Call, Any]] = {
 }
 NOT_FOUND: dict[str, Call] = {
     "revision": lambda db: db.revision("n"),
-    "summarize": lambda db: db.summarize("n"),
+    "summarize": lambda db: db.summarize_session("n"),
     "window": lambda db: db.read_window("n"),
     "window around": lambda db: db.read_window("s", around=99),
     "search": lambda db: db.search("x", session="n"),
@@ -114,7 +114,7 @@ def test_an_id_that_has_to_be_there_is_not_found_and_named(
 @pytest.mark.requirement("errors:unknown-ids")
 @pytest.mark.parametrize("call", COMPACTING.values(), ids=COMPACTING)
 def test_a_session_to_be_compacted_has_to_be_there(filled: StateDatabase, call: Call) -> None:
-    with where_there_is(filled, "compacted"), pytest.raises(NotFound):
+    with require_column(filled, "compacted"), pytest.raises(NotFound):
         call(filled)
 
 

@@ -39,7 +39,7 @@ def test_unlinked_delegate_is_not_a_conversation(
     home: StateDatabase, order: Any, where: SessionFilter
 ) -> None:
     assert {line.id for line in home.list_sessions(where, order=order).items} == {"boss", "other"}
-    assert home.link_kind("worker") == home.link_kind("lost") == "delegate"
+    assert home.get_link_kind("worker") == home.get_link_kind("lost") == "delegate"
 
 
 @pytest.mark.requirement("homes:unlinked-delegates")
@@ -51,7 +51,7 @@ def test_unlinked_delegate_is_read_and_found(home: StateDatabase) -> None:
 
 @pytest.mark.requirement("homes:unlinked-delegates")
 def test_inventory_names_the_parent_of_the_mark(home: StateDatabase) -> None:
-    links = {stock.id: (stock.parent_id, stock.link) for stock in home.inventory()}
+    links = {stock.id: (stock.parent_id, stock.link) for stock in home.list_inventory()}
     assert links == {
         "boss": (None, None),
         "other": (None, None),
@@ -65,9 +65,9 @@ def test_inventory_names_the_parent_of_the_mark(home: StateDatabase) -> None:
 @pytest.mark.requirement("homes:unlinked-delegates")
 def test_deleted_parent_takes_its_unlinked_delegates(home: StateDatabase) -> None:
     assert home.delete_session("boss")
-    assert {stock.id for stock in home.inventory()} == {"other", "lost", "of_nobody"}
+    assert {stock.id for stock in home.list_inventory()} == {"other", "lost", "of_nobody"}
     assert home.delete_session("lost")
-    assert {stock.id for stock in home.inventory()} == {"other", "of_nobody"}
+    assert {stock.id for stock in home.list_inventory()} == {"other", "of_nobody"}
 
 
 @pytest.mark.requirement("homes:unlinked-delegates")
@@ -87,7 +87,7 @@ def test_mark_that_closes_a_circle_is_no_link(db: StateDatabase) -> None:
     delegate(db, "b", "a")
     delegate(db, "self", "self")
     add(db, "child", parent_session_id="a")
-    assert {stock.id: stock.parent_id for stock in db.inventory()} == {
+    assert {stock.id: stock.parent_id for stock in db.list_inventory()} == {
         "a": "b",
         "b": None,
         "self": None,
@@ -95,7 +95,7 @@ def test_mark_that_closes_a_circle_is_no_link(db: StateDatabase) -> None:
     }
     assert db.delete_session("self")
     assert db.delete_session("a")
-    assert {stock.id for stock in db.inventory()} == {"child"}
+    assert {stock.id for stock in db.list_inventory()} == {"child"}
 
 
 @pytest.mark.requirement("homes:unlinked-delegates")
@@ -109,7 +109,7 @@ def test_odd_marks_are_survived(db: StateDatabase, strange: Strange) -> None:
     strange(
         "UPDATE sessions SET model_config = x'7B5F64656C65676174655F66726F6D' WHERE id = 'bytes'"
     )
-    assert {stock.parent_id for stock in db.inventory()} == {None}
+    assert {stock.parent_id for stock in db.list_inventory()} == {None}
     assert {line.id for line in db.list_sessions().items} == {"boss", "odd_2", "bytes"}
     assert db.delete_session("boss")
-    assert len(db.inventory()) == 4
+    assert len(db.list_inventory()) == 4

@@ -282,7 +282,7 @@ def test_usage_goes_with_its_session(db: StateDatabase) -> None:
     db.update_token_counts("s", input_tokens=5, model="m")
     db.delete_session("s")
     db.create_session("s", "cli")
-    assert db.model_usage("s") == []
+    assert db.get_model_usage("s") == []
 
 
 @pytest.mark.requirement("upkeep:recount")
@@ -293,11 +293,11 @@ def test_a_recount_says_what_the_rows_say(db: StateDatabase, strange: Strange) -
     db.append_message("s", "assistant", None, tool_calls=[call, call])
     db.append_message("s", "tool", "done", tool_call_id="1")
     strange("UPDATE sessions SET message_count = 0, tool_call_count = 9")
-    assert db.drifted_sessions() == ["s"]
+    assert db.find_drifted_sessions() == ["s"]
     assert db.recount_session("s") is True
     assert (column(db, "s", "message_count"), column(db, "s", "tool_call_count")) == (3, 2)
     assert db.recount_session("s") is False
-    assert db.drifted_sessions() == []
+    assert db.find_drifted_sessions() == []
 
 
 def test_a_recount_leaves_out_rows_that_are_not_live(db: StateDatabase, strange: Strange) -> None:
@@ -321,7 +321,7 @@ def test_a_bound_is_kept_on_drifted_sessions(db: StateDatabase, strange: Strange
     for number in range(5):
         db.create_session(f"s{number}", "cli")
     strange("UPDATE sessions SET message_count = 7")
-    assert len(db.drifted_sessions(limit=3)) == 3
+    assert len(db.find_drifted_sessions(limit=3)) == 3
 
 
 @pytest.mark.requirement("upkeep:checks")
@@ -346,7 +346,7 @@ def test_messages_without_a_session_are_found(db: StateDatabase, strange: Strang
 def test_sizes_are_estimated_at_once_and_counted_on_demand(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.append_messages("s", [{"role": "user", "content": f"some words {n}"} for n in range(2000)])
-    estimated, exact = db.sizes(), db.sizes(exact=True)
+    estimated, exact = db.measure_sizes(), db.measure_sizes(exact=True)
     assert (estimated.exact, exact.exact) == (False, True)
     assert estimated.db == exact.db > 100_000
     assert sum(exact.tables.values()) + exact.free == exact.db

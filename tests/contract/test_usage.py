@@ -34,7 +34,7 @@ def times(factor: int) -> dict[str, Any]:
 
 def used(db: StateDatabase, session_id: str = "s") -> list[tuple[str, str, int]]:
     """Return model, task and input tokens of each row; no rows where a home keeps none."""
-    rows = db.model_usage(session_id)
+    rows = db.get_model_usage(session_id)
     return [(row["model"], row.get("task", ""), row["input_tokens"]) for row in rows]
 
 
@@ -43,7 +43,7 @@ def by_model(db: StateDatabase) -> bool:
     """Whether this home has rows for each model."""
     with_call: dict[str, Any] = {"model": "m", "input_tokens": 1}
     db.update_token_counts("probe", **with_call)
-    return bool(db.model_usage("probe"))
+    return bool(db.get_model_usage("probe"))
 
 
 @pytest.mark.requirement("usage:totals")
@@ -138,7 +138,7 @@ def test_calls_beside_the_conversation_count_for_their_task_only(db: StateDataba
 
 
 def has_task(db: StateDatabase) -> bool:
-    rows = db.model_usage("s")
+    rows = db.get_model_usage("s")
     return bool(rows) and "task" in rows[0]
 
 
@@ -182,5 +182,5 @@ def test_a_task_needs_a_name_and_a_session(db: StateDatabase) -> None:
 
 def test_nothing_is_counted_for_a_session_without_calls(db: StateDatabase) -> None:
     db.create_session("s", "cli")
-    assert db.model_usage("s") == []
-    assert db.model_usage("nobody") == []
+    assert db.get_model_usage("s") == []
+    assert db.get_model_usage("nobody") == []

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from session_core import InvalidInput, NotFound, StateDatabase, Window
-from tests.contract.engines import where_there_is
+from session_core import InvalidInput, MessageWindow, NotFound, StateDatabase
+from tests.contract.engines import require_column
 
 Ids = list[int]
 
@@ -28,7 +28,7 @@ def ten(db: StateDatabase) -> Ids:
     return ids
 
 
-def seen(window: Window) -> tuple[str, bool, bool]:
+def seen(window: MessageWindow) -> tuple[str, bool, bool]:
     text = "".join(str(message["content"]) for message in window.messages)
     return text, window.more_before, window.more_after
 
@@ -41,7 +41,7 @@ def test_without_an_edge_a_window_has_the_newest(db: StateDatabase, ten: Ids) ->
 
 def test_a_window_of_an_empty_session_is_empty(db: StateDatabase) -> None:
     db.create_session("s", "cli")
-    assert db.read_window("s") == Window([], more_before=False, more_after=False)
+    assert db.read_window("s") == MessageWindow([], more_before=False, more_after=False)
 
 
 @pytest.mark.requirement("windows:edges")
@@ -190,7 +190,7 @@ def test_rewound_messages_are_in_no_window(db: StateDatabase, ten: Ids) -> None:
 
 @pytest.mark.requirement("windows:view")
 def test_a_full_view_merges_compacted_messages_in_order(db: StateDatabase, ten: Ids) -> None:
-    with where_there_is(db, "compacted"):
+    with require_column(db, "compacted"):
         db.rewind_to_message("s", ten[8])
         db.archive_and_compact("s", [{"role": "user", "content": "S"}])
         db.restore_rewound("s", ten[8])

@@ -5,29 +5,29 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.docs.tables import MAKERS
-from tests.readme.parts import ROOT, written
+from tests.docs.tables import DOCS_PART_MAKERS
+from tests.readme.parts import ROOT, render_page
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 
 
-def read(page: Path) -> str:
+def read_page(page: Path) -> str:
     """Return the text of a page."""
     return page.read_text(encoding="utf-8")
 
 
-def name_of(page: Path) -> str:
+def format_page_name(page: Path) -> str:
     """Return the path of a page below `docs/`."""
     return page.relative_to(DOCS).as_posix()
 
 
-def blocks(page: Path, language: str) -> list[str]:
+def find_code_blocks(page: Path, language: str) -> list[str]:
     """Return the code blocks of a page in a language."""
     fence = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-    return fence.findall(read(page))
+    return fence.findall(read_page(page))
 
 
-def generated(page: Path) -> str:
+def render_generated(page: Path) -> str:
     """Return a page with its generated parts as the code is now."""
-    return written(read(page), MAKERS)
+    return render_page(read_page(page), DOCS_PART_MAKERS)

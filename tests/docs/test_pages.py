@@ -9,7 +9,7 @@ import sys
 import pytest
 import yaml
 
-from tests.docs.pages import DOCS, PAGES, blocks, name_of, read
+from tests.docs.pages import DOCS, PAGES, find_code_blocks, format_page_name, read_page
 from tests.readme.parts import README, ROOT
 
 NAV = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
@@ -19,9 +19,9 @@ _EXAMPLE = re.compile(
 )
 
 EXAMPLES = [
-    pytest.param(code, output, id=f"{name_of(page)}-{number}")
+    pytest.param(code, output, id=f"{format_page_name(page)}-{number}")
     for page in PAGES
-    for number, (code, output) in enumerate(_EXAMPLE.findall(read(page)))
+    for number, (code, output) in enumerate(_EXAMPLE.findall(read_page(page)))
 ]
 
 
@@ -34,17 +34,17 @@ def _entries(node):
 
 
 def _anchors(page):
-    headings = re.findall(r"^#+ (.+)$", read(page), re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", read_page(page), re.MULTILINE)
     return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", title.lower())) for title in headings}
 
 
 def test_navigation_has_every_page_once():
-    assert sorted(_entries(NAV)) == sorted(map(name_of, PAGES))
+    assert sorted(_entries(NAV)) == sorted(map(format_page_name, PAGES))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=format_page_name)
 def test_links_lead_to_pages_and_headings(page):
-    for link in _LINK.findall(read(page)):
+    for link in _LINK.findall(read_page(page)):
         if link.startswith("https://"):
             continue
         path, _, anchor = link.partition("#")
@@ -57,9 +57,9 @@ def test_readme_links_to_the_overview():
     assert f"]({(DOCS / 'index.md').relative_to(ROOT).as_posix()})" in README.read_text("utf-8")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=format_page_name)
 def test_code_blocks_name_a_language(page):
-    fences = re.findall(r"^```(.*)$", read(page), re.MULTILINE)
+    fences = re.findall(r"^```(.*)$", read_page(page), re.MULTILINE)
     assert set(fences[::2]) <= {"bash", "python", "text"}
     assert set(fences[1::2]) <= {""}
 
@@ -78,10 +78,10 @@ def test_python_example_prints_its_output(tmp_path, code, output):
 
 
 def test_every_python_block_is_an_example():
-    assert len(EXAMPLES) == sum(len(blocks(page, "python")) for page in PAGES)
+    assert len(EXAMPLES) == sum(len(find_code_blocks(page, "python")) for page in PAGES)
 
 
 def test_glossary_is_sorted_and_unambiguous():
-    terms = re.findall(r"^\| ([a-z ]+) \| ", read(DOCS / "glossary.md"), re.MULTILINE)[1:]
+    terms = re.findall(r"^\| ([a-z ]+) \| ", read_page(DOCS / "glossary.md"), re.MULTILINE)[1:]
     assert terms == sorted(set(terms))
     assert "session" in terms

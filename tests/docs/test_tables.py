@@ -9,24 +9,28 @@ import pytest
 import session_core
 from mcp_serve.cli.main import VERBS
 from mcp_serve.registry import SPECS
-from tests.docs.pages import DOCS, PAGES, generated, name_of, read
-from tests.docs.tables import MAKERS
-from tests.readme.parts import MADE, ROOT, names, written
+from tests.docs.pages import DOCS, PAGES, format_page_name, read_page, render_generated
+from tests.docs.tables import DOCS_PART_MAKERS
+from tests.readme.parts import PART_MAKERS, ROOT, list_part_names, render_page
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=format_page_name)
 def test_generated_parts_are_current(page):
-    assert generated(page) == read(page), "run `python -m tests.docs` and commit the result"
+    assert render_generated(page) == read_page(page), (
+        "run `python -m tests.docs` and commit the result"
+    )
 
 
 def test_every_generated_part_is_used():
-    used = {name for page in PAGES for name in names(read(page))}
-    assert used >= MAKERS.keys() - MADE.keys()
+    used = {name for page in PAGES for name in list_part_names(read_page(page))}
+    assert used >= DOCS_PART_MAKERS.keys() - PART_MAKERS.keys()
 
 
 def test_manual_change_of_a_part_is_detected():
-    text = read(DOCS / "reference" / "tools.md")
-    assert written(text.replace("## sessions_list", "## sessions_lists"), MAKERS) == text
+    text = read_page(DOCS / "reference" / "tools.md")
+    assert (
+        render_page(text.replace("## sessions_list", "## sessions_lists"), DOCS_PART_MAKERS) == text
+    )
 
 
 @pytest.mark.parametrize("tool", SPECS, ids=lambda spec: spec.name)
@@ -41,7 +45,9 @@ def test_command_page_has_every_verb(verb):
 
 
 def test_library_page_has_every_public_name():
-    headings = re.findall(r"^### (\w+)$", read(DOCS / "reference" / "library.md"), re.MULTILINE)
+    headings = re.findall(
+        r"^### (\w+)$", read_page(DOCS / "reference" / "library.md"), re.MULTILINE
+    )
     assert sorted(headings) == sorted(session_core.__all__)
 
 
@@ -51,11 +57,11 @@ def test_configuration_page_lists_environment_variables():
         for package in ("session_core", "mcp_serve")
         for path in (ROOT / package).rglob("*.py")
     )
-    page = read(DOCS / "reference" / "configuration.md")
+    page = read_page(DOCS / "reference" / "configuration.md")
     variables = set(re.findall(r"\bMCP_SESSIONS_[A-Z_]+\b", code))
     assert {name for name in variables if f"| `{name}` |" not in page} == set()
 
 
 def _section(page: str, heading: str) -> str:
-    text = read(DOCS / "reference" / page)
+    text = read_page(DOCS / "reference" / page)
     return text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]

@@ -9,29 +9,29 @@ import time
 from pathlib import Path
 from typing import Any
 
-from session_core._sqlite3 import Choice
+from session_core._sqlite3 import SqliteChoice
 from tests.faults import template
-from tests.faults.compression import COMPRESSIONS
+from tests.faults.compression import COMPRESSION_MUTATIONS
 from tests.faults.compression_sweep import CompressionSweep
-from tests.faults.ledger import LEDGER
+from tests.faults.ledger import LEDGER_MUTATIONS
 from tests.faults.ledger_sweep import LedgerSweep
-from tests.faults.maintenance import MAINTENANCE
+from tests.faults.maintenance import MAINTENANCE_MUTATIONS
 from tests.faults.maintenance_sweep import MaintenanceSweep
-from tests.faults.mutations import MUTATIONS
-from tests.faults.points import FAULTS, commit
+from tests.faults.mutations import DATABASE_MUTATIONS
+from tests.faults.points import FAULTS, find_commit_seed
 from tests.faults.route_sweep import RouteSweep
-from tests.faults.route_sweep_told import ToldSweep
-from tests.faults.routes import ROUTES
-from tests.faults.routes_told import TOLD
-from tests.faults.sweep import Outcome, Sweep
+from tests.faults.route_sweep_told import HookSweep
+from tests.faults.routes import ROUTE_MUTATIONS
+from tests.faults.routes_told import HOOK_MUTATIONS
+from tests.faults.sweep import FaultSweep, SweepOutcome
 
-PARTS: tuple[tuple[str, type[Sweep], dict[str, Any]], ...] = (
-    ("state", Sweep, MUTATIONS),
-    ("routes", RouteSweep, ROUTES),
-    ("told", ToldSweep, TOLD),
-    ("ledger", LedgerSweep, LEDGER),
-    ("compression", CompressionSweep, COMPRESSIONS),
-    ("maintenance", MaintenanceSweep, MAINTENANCE),
+SWEEP_PARTS: tuple[tuple[str, type[FaultSweep], dict[str, Any]], ...] = (
+    ("state", FaultSweep, DATABASE_MUTATIONS),
+    ("routes", RouteSweep, ROUTE_MUTATIONS),
+    ("told", HookSweep, HOOK_MUTATIONS),
+    ("ledger", LedgerSweep, LEDGER_MUTATIONS),
+    ("compression", CompressionSweep, COMPRESSION_MUTATIONS),
+    ("maintenance", MaintenanceSweep, MAINTENANCE_MUTATIONS),
 )
 
 
@@ -42,21 +42,23 @@ def main() -> int:
     parser.add_argument("--bundled", action="store_true", help="with the SQLite of pysqlite3")
     parser.add_argument("names", nargs="*", help="mutations, or parts of them; all if none")
     given = parser.parse_args()
-    library: Choice = "bundled" if given.bundled else "standard"
+    library: SqliteChoice = "bundled" if given.bundled else "standard"
     began_at = time.monotonic()
-    print(f"{library} sqlite, {'all points' if given.all else f'seed {commit()}'}\n")
+    print(f"{library} sqlite, {'all points' if given.all else f'seed {find_commit_seed()}'}\n")
     print("| mutation | fault | points | outcome |\n|---|---|---|---|")
     outcomes = {
         part: [
             outcome
             for name in mutations
             if not given.names or name in given.names or part in given.names
-            for outcome in _print(_run(kind, mutations[name], library, every=given.all))
+            for outcome in _print_outcome(
+                _run_sweep(kind, mutations[name], library, every=given.all)
+            )
         ]
-        for part, kind, mutations in PARTS
+        for part, kind, mutations in SWEEP_PARTS
     }
     for part, found in outcomes.items():
-        _print(_totals(part, found))
+        _print_outcome(_format_totals(part, found))
     tried = [outcome for found in outcomes.values() for outcome in found]
     problems = [problem for outcome in tried for problem in outcome.problems]
     points = sum(outcome.points for outcome in tried)
@@ -65,20 +67,22 @@ def main() -> int:
     return 1 if problems else 0
 
 
-def _run(kind: type[Sweep], mutation: Any, library: Choice, *, every: bool) -> list[Outcome]:
-    made = tempfile.TemporaryDirectory(prefix="faults_", dir=template.memory())
+def _run_sweep(
+    kind: type[FaultSweep], mutation: Any, library: SqliteChoice, *, every: bool
+) -> list[SweepOutcome]:
+    made = tempfile.TemporaryDirectory(prefix="faults_", dir=template.find_memory_folder())
     with made as folder, kind(library) as sweep:
         return sweep.run(mutation, Path(folder), every=every)
 
 
-def _totals(part: str, outcomes: list[Outcome]) -> list[Outcome]:
-    totals = {fault: Outcome(f"all of {part}", fault) for fault in FAULTS}
+def _format_totals(part: str, outcomes: list[SweepOutcome]) -> list[SweepOutcome]:
+    totals = {fault: SweepOutcome(f"all of {part}", fault) for fault in FAULTS}
     for outcome in outcomes:
         totals[outcome.fault].counts += outcome.counts
     return list(totals.values()) if outcomes else []
 
 
-def _print(outcomes: list[Outcome]) -> list[Outcome]:
+def _print_outcome(outcomes: list[SweepOutcome]) -> list[SweepOutcome]:
     for outcome in outcomes:
         what = ", ".join(f"{word}: {count}" for word, count in sorted(outcome.counts.items()))
         print(f"| {outcome.mutation} | {outcome.fault} | {outcome.points} | {what} |", flush=True)

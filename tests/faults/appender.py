@@ -15,31 +15,33 @@ from pathlib import Path
 from session_core.state.sqlite.database import SessionDB
 
 
-def serve() -> None:
+def serve_children() -> None:
     """Run one child after another, until the input ends."""
     for line in sys.stdin:
         path, threads = json.loads(line)
         pid = os.fork()
         if pid == 0:
             try:
-                _append(Path(path), threads)
+                _append_in_threads(Path(path), threads)
             finally:
                 os._exit(1)
         os.waitpid(pid, 0)
         os.write(1, b"dead\n")
 
 
-def _append(path: Path, threads: int) -> None:
+def _append_in_threads(path: Path, threads: int) -> None:
     os.write(1, f"{os.getpid()}\n".encode())
     db = SessionDB(path)
-    writers = [threading.Thread(target=_write, args=(db, name)) for name in range(threads)]
+    writers = [
+        threading.Thread(target=_append_messages, args=(db, name)) for name in range(threads)
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
 
 
-def _write(db: SessionDB, name: int) -> None:
+def _append_messages(db: SessionDB, name: int) -> None:
     create = {"source": "cli"}
     call = {"id": "call", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     while True:
@@ -56,4 +58,4 @@ def _write(db: SessionDB, name: int) -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve_children()

@@ -21,18 +21,18 @@ from typing import Any, cast
 
 from session_core import _sqlite3
 from session_core.errors import SessionError
-from tests.faults.compression import COMPRESSIONS
-from tests.faults.ledger import LEDGER
-from tests.faults.maintenance import MAINTENANCE
-from tests.faults.mutations import MUTATIONS, open_home
-from tests.faults.routes import ROUTES, Opened
-from tests.faults.routes_told import TOLD
+from tests.faults.compression import COMPRESSION_MUTATIONS
+from tests.faults.ledger import LEDGER_MUTATIONS
+from tests.faults.maintenance import MAINTENANCE_MUTATIONS
+from tests.faults.mutations import DATABASE_MUTATIONS, open_home
+from tests.faults.routes import ROUTE_MUTATIONS, RouteHome
+from tests.faults.routes_told import HOOK_MUTATIONS
 
 _PR_SET_PTRACER = 0x59616D61
-_ANY = ctypes.c_ulong(-1)
+_ANY_PROCESS = ctypes.c_ulong(-1)
 
 
-def serve() -> None:
+def serve_children() -> None:
     """Run one child after another, until the input ends."""
     for line in sys.stdin:
         name, home = json.loads(line)
@@ -42,7 +42,7 @@ def serve() -> None:
         if pid == 0:
             os.dup2(out_write, 1)
             os.dup2(out_write, 2)
-            _run(name, home, go_read)
+            _run_child(name, home, go_read)
         os.close(go_read)
         os.close(out_write)
         print(pid, flush=True)
@@ -55,21 +55,26 @@ def serve() -> None:
         print(json.dumps(lines), flush=True)
 
 
-def _run(name: str, home: str, go: int) -> None:
+def _run_child(name: str, home: str, go: int) -> None:
     # Where a process may be traced by its parents alone, strace is not one of them.
-    ctypes.CDLL(None).prctl(_PR_SET_PTRACER, _ANY, 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PTRACER, _ANY_PROCESS, 0, 0, 0)
     os.read(go, 1)
     try:
-        act(name, home)
+        run_mutation(name, home)
     finally:
         os._exit(0)
 
 
-def act(name: str, home: str) -> None:
+def run_mutation(name: str, home: str) -> None:
     """Open a home, change it, close it."""
     opened: list[Any] = []
-    open_it: Callable[[Path], Any] = open_home if name in MUTATIONS else Opened
-    with_ledger: dict[str, Any] = {**LEDGER, **COMPRESSIONS, **MAINTENANCE, **TOLD}
+    open_it: Callable[[Path], Any] = open_home if name in DATABASE_MUTATIONS else RouteHome
+    with_ledger: dict[str, Any] = {
+        **LEDGER_MUTATIONS,
+        **COMPRESSION_MUTATIONS,
+        **MAINTENANCE_MUTATIONS,
+        **HOOK_MUTATIONS,
+    }
     if name in with_ledger:
         open_it = with_ledger[name].opens
     # What is written beside a file and renamed has a name that strace can be told before.
@@ -77,32 +82,34 @@ def act(name: str, home: str) -> None:
 
     def change() -> None:
         opened.append(open_it(Path(home)))
-        act_on: Callable[[Any], object] = {**MUTATIONS, **ROUTES, **with_ledger}[name].act
+        act_on: Callable[[Any], object] = {**DATABASE_MUTATIONS, **ROUTE_MUTATIONS, **with_ledger}[
+            name
+        ].act
         act_on(opened[0])
 
-    _attempt(change, "ack")
+    _attempt_step(change, "ack")
     if opened:
-        _attempt(opened[0].close, "closed")
-    _say("end")
+        _attempt_step(opened[0].close, "closed")
+    _report_line("end")
 
 
-def _attempt(step: Callable[[], object], word: str) -> None:
+def _attempt_step(step: Callable[[], object], word: str) -> None:
     try:
         step()
     except SessionError as error:
-        _say(f"error {type(error).__name__}: {error}")
+        _report_line(f"error {type(error).__name__}: {error}")
     except BaseException as error:  # noqa: BLE001 -- the one thing that must not happen
         traceback.print_exc()
         sys.stderr.flush()
-        _say(f"foreign {type(error).__name__}: {error}")
+        _report_line(f"foreign {type(error).__name__}: {error}")
     else:
-        _say(word)
+        _report_line(word)
 
 
-def _say(line: str) -> None:
+def _report_line(line: str) -> None:
     os.write(1, f"> {line}\n".encode())
 
 
 if __name__ == "__main__":
-    _sqlite3.choose(cast("_sqlite3.Choice", sys.argv[1]))
-    serve()
+    _sqlite3.choose_sqlite(cast("_sqlite3.Choice", sys.argv[1]))
+    serve_children()

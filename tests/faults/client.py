@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import cast
 
 from session_core import _sqlite3
-from session_core.state.sqlite.connection import file_uri
+from session_core.state.sqlite.connection import make_file_uri
 from session_core.state.sqlite.database import SessionDB
 
 
-def main(home: Path, does: str, ends: str, library: _sqlite3.Choice) -> None:
+def main(home: Path, does: str, ends: str, library: _sqlite3.SqliteChoice) -> None:
     """Do one thing, say so, wait to be told, and end."""
-    _sqlite3.choose(library)
+    _sqlite3.choose_sqlite(library)
     path = home / "state.db"
     if does == "careless":
-        connection = _sqlite3.connect(file_uri(path, "mode=rw"), busy_timeout_s=10)
+        connection = _sqlite3.connect(make_file_uri(path, "mode=rw"), busy_timeout_s=10)
         connection.execute("SELECT count(*) FROM messages").fetchone()
         connection.close()
         print("done", flush=True)
@@ -39,7 +39,7 @@ def main(home: Path, does: str, ends: str, library: _sqlite3.Choice) -> None:
         except LookupError:
             db.get_messages("chat")
     if does == "is stuck":
-        _stick(db)
+        _start_stuck_thread(db)
     if ends == "close":
         db.close()
     print("done", flush=True)
@@ -50,7 +50,7 @@ def main(home: Path, does: str, ends: str, library: _sqlite3.Choice) -> None:
         db.message_count()
 
 
-def _stick(db: SessionDB) -> None:
+def _start_stuck_thread(db: SessionDB) -> None:
     """Leave a thread in the middle of a change that never ends."""
     begun = threading.Event()
 

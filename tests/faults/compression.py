@@ -13,40 +13,45 @@ from pathlib import Path
 from typing import Any, Literal
 
 from session_core.compression.compressor import Compressor
-from session_core.compression.types import UndoPlanned
+from session_core.compression.types import UndoPlan
 from session_core.config import GatewayConfig
 from session_core.errors import Conflict
 from session_core.ledger.ledger import Ledger
 from session_core.routing.store import SessionStore
 from session_core.state.sqlite.database import SessionDB
 from tests.faults import ledger, routes
-from tests.faults.ledger import KEPT, Beside
-from tests.faults.mutations import NOW
+from tests.faults.ledger import KEPT, AdjacentStateFolder
+from tests.faults.mutations import NOW_S
 from tests.faults.routes import CHAT
 
 LATER_S = 1000.0
 """After a crash the lock runs out."""
 
-FILES = (*routes.FILES, *(name for name in ledger.FILES if name.startswith(KEPT)))
+FAULTY_FILES = (
+    *routes.FAULTY_FILES,
+    *(name for name in ledger.FAULTY_FILES if name.startswith(KEPT)),
+)
 """The files whose calls are made to fail: those of the home, of its routes and of the ledger."""
 
-Shape = Literal["in_place", "continuation"]
+CompressionShape = Literal["in_place", "continuation"]
 
 
-class Opened:
+class CompressionHome:
     """A home with its routes, its ledger and a compressor, closed together."""
 
     def __init__(self, home: Path, *, later: bool = False) -> None:
-        now = NOW + LATER_S * later
+        now = NOW_S + LATER_S * later
         with ExitStack() as stack:
             self.db = SessionDB(home / "state.db", patience_s=2.0, clock=lambda: now)
             stack.callback(self.db.close)
             self.ledger = Ledger(
-                Beside(home / "state.db", root=home / KEPT), clock=lambda: now, patience_s=2.0
+                AdjacentStateFolder(home / "state.db", root=home / KEPT),
+                clock=lambda: now,
+                patience_s=2.0,
             )
             stack.callback(self.ledger.close)
             self.store = SessionStore(
-                home / routes.FOLDER,
+                home / routes.SESSIONS_FOLDER,
                 config=GatewayConfig(),
                 db=self.db,
                 now=lambda: datetime.fromtimestamp(now),  # noqa: DTZ006 -- local, as stored
@@ -59,147 +64,156 @@ class Opened:
         """Close all of it, whatever fails."""
         self._closing.close()
 
-    def noted(self, what: str) -> str:
+    def find_latest_id(self, what: str) -> str:
         """Return the last plan, or the last batch, that there is."""
         sql = {"plan": "SELECT handle FROM plans ORDER BY rowid DESC",
                "batch": "SELECT id FROM batches ORDER BY rowid DESC"}[what]  # fmt: skip
-        found: str = self.ledger._file.read(lambda rows: rows.value(sql))
+        found: str = self.ledger._file.read(lambda rows: rows.fetch_value(sql))
         return found
 
 
-Act = Callable[[Opened], object]
+CompressionAction = Callable[[CompressionHome], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Compression:
+class CompressionMutation:
     """One change, the home that it is tried on, and how it is done once more after a fault."""
 
     name: str
-    act: Act
-    again: Act
-    prepare: Act
+    act: CompressionAction
+    again: CompressionAction
+    prepare: CompressionAction
     kind: Literal["own", "hermes", "older"]
     """`older` is a home of Hermes whose routes are in the file alone."""
     undoes: bool
-    opens: type[Opened] = Opened
-    files: tuple[str, ...] = field(default=FILES, repr=False)
+    opens: type[CompressionHome] = CompressionHome
+    files: tuple[str, ...] = field(default=FAULTY_FILES, repr=False)
 
 
 # -- what is done ------------------------------------------------------------------------------
 
 
-def _plan(shape: Shape) -> Act:
+def _make_plan_action(shape: CompressionShape) -> CompressionAction:
     return lambda opened: opened.compressor.plan(CHAT, keep_last=2, shape=shape)
 
 
-def _apply(opened: Opened) -> object:
-    return opened.compressor.apply(opened.noted("plan"))
+def _apply_plan(opened: CompressionHome) -> object:
+    return opened.compressor.apply(opened.find_latest_id("plan"))
 
 
-def _compress(shape: Shape) -> Act:
+def _make_compress_action(shape: CompressionShape) -> CompressionAction:
     return lambda opened: opened.compressor.compress(CHAT, keep_last=2, shape=shape)
 
 
-def _compress_again(shape: Shape) -> Act:
-    def again(opened: Opened) -> None:
+def _make_retry_action(shape: CompressionShape) -> CompressionAction:
+    def again(opened: CompressionHome) -> None:
         """Where it was done there is nothing to win any more, or another session is compressed."""
         if not is_compressed(opened):
-            _compress(shape)(opened)
+            _make_compress_action(shape)(opened)
 
     return again
 
 
-def is_compressed(opened: Opened) -> bool:
+def is_compressed(opened: CompressionHome) -> bool:
     """Whether the conversation begins with a summary by now."""
     rows = opened.db.get_messages(opened.db.get_compression_tip(CHAT))
     return any("CONTEXT SUMMARY" in str(row["content"]) for row in rows)
 
 
-def _undo(opened: Opened) -> object:
-    return opened.compressor.undo(opened.noted("batch"))
+def _undo_batch(opened: CompressionHome) -> object:
+    return opened.compressor.undo(opened.find_latest_id("batch"))
 
 
-def _undo_again(opened: Opened) -> None:
-    batch = _first_batch(opened)
+def _retry_undo(opened: CompressionHome) -> None:
+    batch = _find_first_batch(opened)
     try:
         opened.compressor.undo(batch)
     except Conflict:
-        assert opened.ledger.batch(batch).undone_at is not None
+        assert opened.ledger.get_batch(batch).undone_at is not None
 
 
-def _first_batch(opened: Opened) -> str:
+def _find_first_batch(opened: CompressionHome) -> str:
     found: str = opened.ledger._file.read(
-        lambda rows: rows.value("SELECT id FROM batches ORDER BY rowid")
+        lambda rows: rows.fetch_value("SELECT id FROM batches ORDER BY rowid")
     )
     return found
 
 
-def _go_on(opened: Opened) -> None:
+def _plan_continuation_undo(opened: CompressionHome) -> None:
     """Compress into a continuation, say something there, and plan to take that back."""
     tip = opened.compressor.compress(CHAT, keep_last=2, shape="continuation").session_id
     opened.db.append_message(tip, "user", "needle since")
-    assert isinstance(_undo(opened), UndoPlanned)
+    assert isinstance(_undo_batch(opened), UndoPlan)
 
 
-def _apply_undo(opened: Opened) -> object:
-    return opened.compressor.apply_undo(opened.noted("plan"))
+def _apply_undo_plan(opened: CompressionHome) -> object:
+    return opened.compressor.apply_undo(opened.find_latest_id("plan"))
 
 
-def _all() -> list[Compression]:
+def _list_mutations() -> list[CompressionMutation]:
     found = []
-    for kind, shapes in _KINDS.items():
+    for kind, shapes in _SHAPES_BY_KIND.items():
         for shape in shapes:
-            label, do = f"{shape}, {kind}", _compress(shape)
+            label, do = f"{shape}, {kind}", _make_compress_action(shape)
             found += [
-                Compression(
-                    f"compressor.apply, {label}", _apply, _apply, _plan(shape), kind, undoes=False
+                CompressionMutation(
+                    f"compressor.apply, {label}",
+                    _apply_plan,
+                    _apply_plan,
+                    _make_plan_action(shape),
+                    kind,
+                    undoes=False,
                 ),
-                Compression(f"compressor.undo, {label}", _undo, _undo_again, do, kind, undoes=True),
+                CompressionMutation(
+                    f"compressor.undo, {label}", _undo_batch, _retry_undo, do, kind, undoes=True
+                ),
             ]
         found.append(
-            Compression(
+            CompressionMutation(
                 f"compressor.apply_undo, {kind}",
-                _apply_undo,
-                _apply_undo,
-                _go_on,
+                _apply_undo_plan,
+                _apply_undo_plan,
+                _plan_continuation_undo,
                 kind,
                 undoes=True,
             )
         )
-    again = _compress_again("continuation")
-    do = _compress("continuation")
-    found.append(Compression("compressor.compress", do, again, lambda _: None, "own", undoes=False))
+    again = _make_retry_action("continuation")
+    do = _make_compress_action("continuation")
+    found.append(
+        CompressionMutation("compressor.compress", do, again, lambda _: None, "own", undoes=False)
+    )
     return found
 
 
-_KINDS: dict[Literal["own", "hermes", "older"], tuple[Shape, ...]] = {
+_SHAPES_BY_KIND: dict[Literal["own", "hermes", "older"], tuple[CompressionShape, ...]] = {
     "own": ("in_place", "continuation"),
     "hermes": ("in_place", "continuation"),
     "older": ("continuation",),
 }
 """In place no route is moved, so that it is the same with and without their table."""
 
-COMPRESSIONS = {one.name: one for one in _all()}
+COMPRESSION_MUTATIONS = {one.name: one for one in _list_mutations()}
 
 
 # -- homes -------------------------------------------------------------------------------------
 
 
-def build(home: Path, mutation: Compression) -> None:
+def build_home(home: Path, mutation: CompressionMutation) -> None:
     """Make a home with a chat in which enough was said, up to just before the change."""
-    routes.build(home, mutation.kind)
+    routes.build_home(home, mutation.kind)
     (home / KEPT).mkdir()
-    opened = Opened(home)
+    opened = CompressionHome(home)
     try:
-        opened.store.check_against_state()
-        opened.db.append_messages(CHAT, _said())
+        opened.store.repair_routes()
+        opened.db.append_messages(CHAT, _build_messages())
         opened.db.set_session_title(CHAT, "Trip")
         mutation.prepare(opened)
     finally:
         opened.close()
 
 
-def _said() -> list[dict[str, Any]]:
+def _build_messages() -> list[dict[str, Any]]:
     call = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     long = " They went along the river and looked for the ferry, quay_17." * 6
     said: list[dict[str, Any]] = [
@@ -211,4 +225,4 @@ def _said() -> list[dict[str, Any]]:
     for number in range(3):
         text = f"needle {number} 针在草堆里.{long}"
         said += [{"role": "user", "content": text}, {"role": "assistant", "content": long}]
-    return [{**one, "timestamp": NOW - 9000 + at} for at, one in enumerate(said)]
+    return [{**one, "timestamp": NOW_S - 9000 + at} for at, one in enumerate(said)]

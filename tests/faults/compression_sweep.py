@@ -13,36 +13,36 @@ from pathlib import Path
 from typing import Any
 
 from session_core.errors import SessionError
-from session_core.ledger.execute import MARK, resume
+from session_core.ledger.execute import MARK_PREFIX, resume_steps
 from tests.faults import routes, state
-from tests.faults.compression import LATER_S, Opened, build, is_compressed
-from tests.faults.mutations import NOW
-from tests.faults.points import Call, Fault
+from tests.faults.compression import LATER_S, CompressionHome, build_home, is_compressed
+from tests.faults.mutations import NOW_S
+from tests.faults.points import InjectedFault, TracedCall
 from tests.faults.routes import CHAT
-from tests.faults.strace import Run, lent
-from tests.faults.sweep import StepSweep, Trial, came_to
+from tests.faults.strace import ChildRun, borrow_lab
+from tests.faults.sweep import MutationTrial, StepSweep, describe_run
 
-_CHILD = re.compile(r"\d{8}_\d{6}_[0-9a-f]{8}")
-_PASSING = ("compression_locks", "sqlite_sequence")
+_CHILD_PATTERN = re.compile(r"\d{8}_\d{6}_[0-9a-f]{8}")
+_VOLATILE_TABLES = ("compression_locks", "sqlite_sequence")
 
 
-def look(home: Path) -> dict[str, str]:
+def read_state(home: Path) -> dict[str, str]:
     """Return what a home holds, table by table, without what passes: marks, locks, chosen names."""
     found = {}
-    with state.connection(home / "state.db") as opened:
-        for table in state.tables(opened):
-            if table not in _PASSING:
-                rows = [dict(zip(_names(opened, table), row, strict=True)) for row in
+    with state.open_connection(home / "state.db") as opened:
+        for table in state.list_tables(opened):
+            if table not in _VOLATILE_TABLES:
+                rows = [dict(zip(_list_columns(opened, table), row, strict=True)) for row in
                         opened.execute(f'SELECT * FROM "{table}"')]  # noqa: S608  # fmt: skip
-                found[table] = _as_text(table, rows)
+                found[table] = _normalize_rows(table, rows)
     return found
 
 
-def _names(opened: Any, table: str) -> list[str]:
+def _list_columns(opened: Any, table: str) -> list[str]:
     return [name for (name,) in opened.execute("SELECT name FROM pragma_table_info(?)", (table,))]
 
 
-def _as_text(table: str, rows: list[dict[str, Any]]) -> str:
+def _normalize_rows(table: str, rows: list[dict[str, Any]]) -> str:
     """Return rows with the times of later as those of now, and with one name for every child."""
     if table == "state_meta":
         rows = [row for row in rows if not row["key"].startswith("mcp_sessions")]
@@ -50,19 +50,19 @@ def _as_text(table: str, rows: list[dict[str, Any]]) -> str:
         for row in rows:
             del row["updated_at"], row["scope"]
     if table == "messages":
-        rows = _numbered(rows)
+        rows = _number_new_rows(rows)
     text = json.dumps(sorted(json.dumps(row, default=repr) for row in rows))
-    return _CHILD.sub("child", text.replace(repr(NOW + LATER_S), repr(NOW)))
+    return _CHILD_PATTERN.sub("child", text.replace(repr(NOW_S + LATER_S), repr(NOW_S)))
 
 
-def _numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _number_new_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Number those that were put in place of others: the second time they get other ids."""
-    old = [row for row in rows if row["id"] <= _OLD_IDS]
-    new = sorted((row for row in rows if row["id"] > _OLD_IDS), key=lambda row: int(row["id"]))
+    old = [row for row in rows if row["id"] <= _OLD_ID_COUNT]
+    new = sorted((row for row in rows if row["id"] > _OLD_ID_COUNT), key=lambda row: int(row["id"]))
     return old + [{**row, "id": f"new {at}"} for at, row in enumerate(new)]
 
 
-_OLD_IDS = 22
+_OLD_ID_COUNT = 22
 """So many messages a home has that nobody has compressed."""
 
 
@@ -72,58 +72,66 @@ _OLD_IDS = 22
 class CompressionSweep(StepSweep):
     """Tries a compression with a fault, and judges what is left and what becomes of that."""
 
-    def rehearse(self, mutation: Any, folder: Path) -> Trial:
+    def rehearse(self, mutation: Any, folder: Path) -> MutationTrial:
         """Build the home before it, and run it undisturbed."""
         home = folder / "template"
-        build(home, mutation)
-        undisturbed = routes.copy(home, folder / "undisturbed")
-        before = look(undisturbed)
-        with lent(self._labs) as lab:
-            ran, calls = lab.trace(mutation, undisturbed, folder / "trace.log")
+        build_home(home, mutation)
+        undisturbed = routes.copy_home(home, folder / "undisturbed")
+        before = read_state(undisturbed)
+        with borrow_lab(self._labs) as lab:
+            ran, calls = lab.trace_mutation(mutation, undisturbed, folder / "trace.log")
         if ran.said != ("ack", "closed", "end"):
             raise AssertionError(f"{mutation.name} fails by itself: {ran.said} {ran.noise}")
-        after = look(undisturbed)
-        trial = Trial(mutation, home, before, after, {}, calls)
-        wrong = _go_on_with(trial, undisturbed)
+        after = read_state(undisturbed)
+        trial = MutationTrial(mutation, home, before, after, {}, calls)
+        wrong = _continue_and_check(trial, undisturbed)
         if wrong or before == after:
             raise AssertionError(f"{mutation.name} is not judged well by itself: {wrong}")
         return trial
 
-    def _try(self, trial: Trial, fault: Fault, point: Call, folder: Path) -> tuple[str, str]:
+    def _try_point(
+        self, trial: MutationTrial, fault: InjectedFault, point: TracedCall, folder: Path
+    ) -> tuple[str, str]:
         label = f"{fault.name}_{point.place}".replace(" ", "_")
-        log, home = folder / f"{label}.log", routes.copy(trial.home, folder / label)
-        with lent(self._labs) as lab:
-            ran = lab.run(trial.mutation, home, inject=fault.inject(point), log=log)
-        there = _which(trial, home)
-        wrong = _judge(trial, fault, ran, there) + state.damage(home)
+        log, home = folder / f"{label}.log", routes.copy_home(trial.home, folder / label)
+        with borrow_lab(self._labs) as lab:
+            ran = lab.run_mutation(
+                trial.mutation, home, inject=fault.format_injections(point), log=log
+            )
+        there = _classify_state(trial, home)
+        wrong = _find_problems(trial, fault, ran, there) + state.find_damage(home)
         if there == "neither":
-            wrong.append(f"neither the state before nor the one after: {_differing(trial, home)}")
-        wrong += _go_on_with(trial, home)
+            wrong.append(
+                f"neither the state before nor the one after: {_find_differing_tables(trial, home)}"
+            )
+        wrong += _continue_and_check(trial, home)
         shutil.rmtree(home)
         log.unlink()
         where = f"{trial.mutation.name}: {fault.name} at {point}"
         problem = f"{where}: {'; '.join(wrong)}; it said {ran.said} {ran.noise}" if wrong else ""
-        return f"{came_to(ran)}, {there}", problem
+        return f"{describe_run(ran)}, {there}", problem
 
 
-def _which(trial: Trial, home: Path) -> str:
-    found = look(home)
+def _classify_state(trial: MutationTrial, home: Path) -> str:
+    found = read_state(home)
     return "after" if found == trial.after else "before" if found == trial.before else "neither"
 
 
-def _judge(trial: Trial, fault: Fault, ran: Run, there: str) -> list[str]:
+def _find_problems(
+    trial: MutationTrial, fault: InjectedFault, ran: ChildRun, there: str
+) -> list[str]:
     """Return what is wrong with what was said."""
     judged = {
         "it hung": ran.hung,
-        "the fault did not happen": not ran.failed or ran.killed != (fault.name == "kill"),
+        "the fault did not happen": not ran.failed or ran.is_killed != (fault.name == "kill"),
         "an error that is not ours": any(line.startswith("foreign") for line in ran.said),
         "acknowledged and lost": "ack" in ran.said and there == "before",
     }
     return [what for what, so in judged.items() if so]
 
 
-def _differing(trial: Trial, home: Path) -> list[str]:
-    found = look(home)
+def _find_differing_tables(trial: MutationTrial, home: Path) -> list[str]:
+    found = read_state(home)
     return [
         table
         for table in sorted({*found, *trial.before})
@@ -131,70 +139,77 @@ def _differing(trial: Trial, home: Path) -> list[str]:
     ]
 
 
-def _go_on_with(trial: Trial, home: Path) -> list[str]:
+def _continue_and_check(trial: MutationTrial, home: Path) -> list[str]:
     """Start anew once the lock has run out: decide, do it again, and take it back."""
     mutation = trial.mutation
     wrong: list[str] = []
-    opened = Opened(home, later=True)
+    opened = CompressionHome(home, later=True)
     try:
-        opened.store.check_against_state()
-        resume(opened.db, opened.ledger)
-        if opened.ledger.unsettled():
+        opened.store.repair_routes()
+        resume_steps(opened.db, opened.ledger)
+        if opened.ledger.list_unsettled_steps():
             wrong.append("a step that nobody decides")
-        decided = _which(trial, home)
+        decided = _classify_state(trial, home)
         for turn in (mutation.again, mutation.again):
             turn(opened)
-            if _which(trial, home) != "after":
-                wrong.append(f"done again it comes to something else: {_differing(trial, home)}")
-        wrong += _taken_back(trial, opened, home)
+            if _classify_state(trial, home) != "after":
+                wrong.append(
+                    f"done again it comes to something else: {_find_differing_tables(trial, home)}"
+                )
+        wrong += _undo_and_check(trial, opened, home)
         wrong += [] if decided != "neither" else ["a start does not heal it"]
         wrong += map(str, opened.db.check_integrity(deep=True))
-        wrong += _next_message(opened)
+        wrong += _check_next_message(opened)
     except SessionError as error:
         wrong.append(f"it cannot be gone on with: {error!r}")
     finally:
         opened.close()
-    return wrong + _leftovers(home)
+    return wrong + _find_leftovers(home)
 
 
-def _taken_back(trial: Trial, opened: Opened, home: Path) -> list[str]:
+def _undo_and_check(trial: MutationTrial, opened: CompressionHome, home: Path) -> list[str]:
     """Undo what was done, or do what was undone, which shows that nothing was left behind."""
     if not trial.mutation.undoes:
-        opened.compressor.undo(_last_compression(opened))
-        return [] if _which(trial, home) == "before" else [f"undone: {_differing(trial, home)}"]
+        opened.compressor.undo(_find_last_compression(opened))
+        return (
+            []
+            if _classify_state(trial, home) == "before"
+            else [f"undone: {_find_differing_tables(trial, home)}"]
+        )
     opened.compressor.compress(CHAT, lambda _: "in short: the ferry", keep_last=2)
     return [] if is_compressed(opened) else ["it cannot be compressed any more"]
 
 
-def _next_message(opened: Opened) -> list[str]:
+def _check_next_message(opened: CompressionHome) -> list[str]:
     """Let a message of the chat come in, with which the mirror of the routes is up to date."""
     tip = opened.db.get_compression_tip(CHAT)
-    landed = opened.store.get_or_create_session(routes.source_of(CHAT)).session_id
+    landed = opened.store.get_or_create_session(routes.build_source(CHAT)).session_id
     return [] if landed == tip else [f"the next message lands in {landed}, not in {tip}"]
 
 
-def _last_compression(opened: Opened) -> str:
+def _find_last_compression(opened: CompressionHome) -> str:
     found: str = opened.ledger._file.read(
-        lambda rows: rows.value(
+        lambda rows: rows.fetch_value(
             "SELECT id FROM batches WHERE id IN (SELECT batch FROM steps WHERE state = 'done')"
         )
     )
     return found
 
 
-def _leftovers(home: Path) -> list[str]:
+def _find_leftovers(home: Path) -> list[str]:
     """Return what is left in a home that nobody needs, and what its two copies of routes differ."""
-    with state.connection(home / "state.db") as opened:
+    with state.open_connection(home / "state.db") as opened:
         marks = opened.execute(
-            "SELECT count(*) FROM state_meta WHERE key LIKE ? AND value <> 'never'", (f"{MARK}%",)
+            "SELECT count(*) FROM state_meta WHERE key LIKE ? AND value <> 'never'",
+            (f"{MARK_PREFIX}%",),
         ).fetchone()[0]
         locks = opened.execute(
-            "SELECT count(*) FROM compression_locks WHERE expires_at > ?", (NOW + LATER_S,)
+            "SELECT count(*) FROM compression_locks WHERE expires_at > ?", (NOW_S + LATER_S,)
         ).fetchone()[0]
-        routed = "gateway_routing" in state.tables(opened)
+        routed = "gateway_routing" in state.list_tables(opened)
         sql = "SELECT session_key, entry_json FROM gateway_routing"
         rows = opened.execute(sql).fetchall() if routed else []
-    file = json.loads((home / routes.FOLDER / "sessions.json").read_text(encoding="utf-8"))
+    file = json.loads((home / routes.SESSIONS_FOLDER / "sessions.json").read_text(encoding="utf-8"))
     table = {key: json.loads(text) for key, text in rows}
     judged = {
         "a mark is left": marks > 0,

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.template import memory
+from tests.faults.template import find_memory_folder
 
 
 @pytest.fixture
 def folder():
     """A folder of its own, in memory where there is any."""
-    with tempfile.TemporaryDirectory(prefix="faults_", dir=memory()) as made:
+    with tempfile.TemporaryDirectory(prefix="faults_", dir=find_memory_folder()) as made:
         yield Path(made)
 
 

@@ -28,7 +28,7 @@ def main(home: Path, how: str) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT_BYTES, hard))
     with open_home(home) as db:
         acknowledged: list[int] = []
-        failures = [_fill(db, acknowledged), _fill(db, acknowledged)]
+        failures = [_fill_database(db, acknowledged), _fill_database(db, acknowledged)]
         seen = [row["id"] for row in db.get_messages("filled")]
         ballast.unlink()
         if how == "limit":
@@ -38,7 +38,7 @@ def main(home: Path, how: str) -> None:
     print(again, flush=True)
 
 
-def _fill(db: SessionDB, acknowledged: list[int]) -> str:
+def _fill_database(db: SessionDB, acknowledged: list[int]) -> str:
     for _ in range(2000):
         try:
             added = db.append_message("filled", "user", TEXT, create={"source": "cli"})

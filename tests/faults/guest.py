@@ -14,30 +14,30 @@ from pathlib import Path
 from session_core.errors import SessionError
 from session_core.state.sqlite.database import SessionDB
 
-NOBODY = 65534
+NOBODY_UID = 65534
 
 
 def main(path: Path, who: str) -> None:
     """Read, write and close as somebody else, or as oneself."""
     if who == "nobody" and os.geteuid() == 0:
         os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+        os.setgid(NOBODY_UID)
+        os.setuid(NOBODY_UID)
     came_to = {}
     db = None
     try:
         db = SessionDB(path, patience_s=0.0)
-        came_to["read"] = _attempt(lambda: len(db.get_messages("chat")))
-        came_to["immutable"] = _attempt(lambda: db.immutable)
-        came_to["write"] = _attempt(lambda: db.set_meta("key", "value"))
-        came_to["read again"] = _attempt(lambda: len(db.get_messages("chat")))
-        came_to["close"] = _attempt(db.close)
+        came_to["read"] = _attempt_call(lambda: len(db.get_messages("chat")))
+        came_to["immutable"] = _attempt_call(lambda: db.immutable)
+        came_to["write"] = _attempt_call(lambda: db.set_meta("key", "value"))
+        came_to["read again"] = _attempt_call(lambda: len(db.get_messages("chat")))
+        came_to["close"] = _attempt_call(db.close)
     except SessionError as error:
         came_to["open"] = [type(error).__name__, str(error)]
     print(json.dumps(came_to), flush=True)
 
 
-def _attempt(step: Callable[[], object]) -> object:
+def _attempt_call(step: Callable[[], object]) -> object:
     try:
         return step()
     except SessionError as error:

@@ -11,14 +11,14 @@ import sys
 from pathlib import Path
 
 from session_core import _sqlite3
-from session_core.state.sqlite.connection import file_uri
+from session_core.state.sqlite.connection import make_file_uri
 
 
 def main(path: Path) -> None:
     """Hold a database until the input ends."""
-    connection = _sqlite3.connect(file_uri(path, "mode=rw"), busy_timeout_s=10)
+    connection = _sqlite3.connect(make_file_uri(path, "mode=rw"), busy_timeout_s=10)
     connection.execute("PRAGMA foreign_keys=ON")
-    _commit(connection)
+    _commit_message(connection)
     print("ready", flush=True)
     for line in sys.stdin:
         word, _, name = line.strip().partition(" ")
@@ -26,7 +26,7 @@ def main(path: Path) -> None:
             with (path.parent / name).open("rb") as careless:
                 careless.read(1)
         elif word == "commit":
-            _commit(connection)
+            _commit_message(connection)
         elif word == "lock":
             connection.execute("BEGIN IMMEDIATE")
         elif word == "unlock":
@@ -35,7 +35,7 @@ def main(path: Path) -> None:
         print(count, flush=True)
 
 
-def _commit(connection: _sqlite3.Connection) -> None:
+def _commit_message(connection: _sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(
         "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('chat', 'user', ?, 1)",

@@ -13,10 +13,10 @@ import os
 import sys
 
 from mcp_serve.cli.main import main
-from tests.faults.ledger_guest import NOBODY
+from tests.faults.ledger_guest import NOBODY_UID
 
 
-def attempt(home: str, arguments: list[str]) -> tuple[int, str]:
+def attempt_verb(home: str, arguments: list[str]) -> tuple[int, str]:
     """Return what comes of a verb."""
     os.environ["HOME"] = home
     with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(said):
@@ -27,8 +27,8 @@ if __name__ == "__main__":
     home, before, verbs = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     os.chdir("/")
     for verb in verbs:
-        attempt(before, verb)  # what is imported late can be read now, and by nobody later
+        attempt_verb(before, verb)  # what is imported late can be read now, and by nobody later
     os.setgroups([])
-    os.setgid(NOBODY)
-    os.setuid(NOBODY)
-    print(json.dumps([attempt(home, verb) for verb in verbs]))
+    os.setgid(NOBODY_UID)
+    os.setuid(NOBODY_UID)
+    print(json.dumps([attempt_verb(home, verb) for verb in verbs]))

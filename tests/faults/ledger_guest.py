@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from session_core.errors import SessionError
-from session_core.ledger.execute import resume, run_step
+from session_core.ledger.execute import resume_steps, run_step
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.ledger.types import Kept
+from session_core.ledger.types import TrashItem
 from session_core.state.sqlite.database import SessionDB
 
-NOBODY = 65534
+NOBODY_UID = 65534
 LIMIT_BYTES = 900_000
 
 
@@ -27,8 +27,8 @@ def main(home: Path, root: Path, who: str) -> None:
     """Remove a session in a step, as nobody or with no room for its trash."""
     if who == "nobody" and os.geteuid() == 0:
         os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+        os.setgid(NOBODY_UID)
+        os.setuid(NOBODY_UID)
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     if who == "limit":
         resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT_BYTES, hard))
@@ -36,32 +36,34 @@ def main(home: Path, root: Path, who: str) -> None:
     path = home / "state.db"
     with SessionDB(path, patience_s=1.0) as db:
         with Ledger(StateFolder(path, root=root), patience_s=1.0) as ledger:
-            came_to["read"] = _attempt(lambda: len(ledger.batches().items))
-            came_to["step"] = _attempt(lambda: _remove(db, ledger))
+            came_to["read"] = _attempt_call(lambda: len(ledger.list_batches().items))
+            came_to["step"] = _attempt_call(lambda: _remove_session(db, ledger))
             came_to["there"] = db.get_session("chat") is not None
             if who == "limit":
                 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, hard))
-                came_to["resumed"] = _attempt(lambda: len(resume(db, ledger)))
-                came_to["left"] = _attempt(lambda: [len(ledger.unsettled()), ledger.bytes_used()])
-                came_to["again"] = _attempt(lambda: _remove(db, ledger))
-                came_to["kept"] = _attempt(lambda: len(ledger.batches().items))
+                came_to["resumed"] = _attempt_call(lambda: len(resume_steps(db, ledger)))
+                came_to["left"] = _attempt_call(
+                    lambda: [len(ledger.list_unsettled_steps()), ledger.count_trash_bytes()]
+                )
+                came_to["again"] = _attempt_call(lambda: _remove_session(db, ledger))
+                came_to["kept"] = _attempt_call(lambda: len(ledger.list_batches().items))
         print(json.dumps(came_to), flush=True)
 
 
-def _remove(db: SessionDB, ledger: Ledger) -> int:
+def _remove_session(db: SessionDB, ledger: Ledger) -> int:
     return run_step(
         db,
         ledger,
         ledger.add_batch("sessions_prune").id,
         before=lambda db: [
-            Kept("sessions", db.get_session("chat")),
-            Kept("file", os.urandom(3 << 20)),
+            TrashItem("sessions", db.get_session("chat")),
+            TrashItem("file", os.urandom(3 << 20)),
         ],
         change=lambda db: db.delete_sessions(["chat"]),
     )
 
 
-def _attempt(step: Callable[[], object]) -> object:
+def _attempt_call(step: Callable[[], object]) -> object:
     try:
         return step()
     except SessionError as error:

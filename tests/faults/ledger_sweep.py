@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from session_core.ledger.execute import resume
+from session_core.ledger.execute import resume_steps
 from tests.faults import ledger
-from tests.faults.ledger import MEMBERS, LedgerMutation
-from tests.faults.points import Call, Fault
-from tests.faults.strace import lent
-from tests.faults.sweep import DURABLE, Sweep, came_to
+from tests.faults.ledger import MEMBER_IDS, LedgerMutation
+from tests.faults.points import InjectedFault, TracedCall
+from tests.faults.strace import borrow_lab
+from tests.faults.sweep import DURABLE_CALLS, FaultSweep, describe_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,74 +22,82 @@ class LedgerTrial:
     mutation: LedgerMutation
     home: Path
     whole: dict[str, Any]
-    calls: list[Call] = field(default_factory=list)
+    calls: list[TracedCall] = field(default_factory=list)
 
 
-class LedgerSweep(Sweep):
+class LedgerSweep(FaultSweep):
     """Tries a step with a fault, and lets the next start decide and go on to the end."""
 
     def rehearse(self, mutation: Any, folder: Path) -> Any:
         """Build the home before it, and run it undisturbed."""
         home = folder / "template"
-        ledger.build(home, mutation)
-        trial = LedgerTrial(mutation, home, _whole(mutation.kind, folder))
-        undisturbed = ledger.copy(home, folder / "undisturbed")
-        with lent(self._labs) as lab:
-            ran, calls = lab.trace(mutation, undisturbed, folder / "trace.log")
-        _, wrong = _judge(trial, undisturbed, acknowledged=True)
+        ledger.build_home(home, mutation)
+        trial = LedgerTrial(mutation, home, _read_complete_trash(mutation.kind, folder))
+        undisturbed = ledger.copy_home(home, folder / "undisturbed")
+        with borrow_lab(self._labs) as lab:
+            ran, calls = lab.trace_mutation(mutation, undisturbed, folder / "trace.log")
+        _, wrong = _find_problems(trial, undisturbed, acknowledged=True)
         if ran.said != ("ack", "closed", "end") or wrong:
             raise AssertionError(f"{mutation.name} fails by itself: {ran.said} {ran.noise} {wrong}")
         trial.calls.extend(calls)
         return trial
 
-    def _points(self, trial: Any, fault: Fault, *, every: bool) -> list[Call]:
+    def _choose_points(self, trial: Any, fault: InjectedFault, *, every: bool) -> list[TracedCall]:
         """Return the chosen ones, and every sync: where one fails, a commit may come back later."""
-        points = super()._points(trial, fault, every=every)
-        syncs = [call for call in trial.calls if call.syscall in DURABLE and call not in points]
+        points = super()._choose_points(trial, fault, every=every)
+        syncs = [
+            call for call in trial.calls if call.syscall in DURABLE_CALLS and call not in points
+        ]
         return points + syncs if fault.name == "error once" else points
 
-    def _try(self, trial: Any, fault: Fault, point: Call, folder: Path) -> tuple[str, str]:
+    def _try_point(
+        self, trial: Any, fault: InjectedFault, point: TracedCall, folder: Path
+    ) -> tuple[str, str]:
         label = f"{fault.name}_{point.place}".replace(" ", "_")
-        log, home = folder / f"{label}.log", ledger.copy(trial.home, folder / label)
-        with lent(self._labs) as lab:
-            ran = lab.run(trial.mutation, home, inject=fault.inject(point), log=log)
+        log, home = folder / f"{label}.log", ledger.copy_home(trial.home, folder / label)
+        with borrow_lab(self._labs) as lab:
+            ran = lab.run_mutation(
+                trial.mutation, home, inject=fault.format_injections(point), log=log
+            )
         judged = {
             "it hung": ran.hung,
-            "the fault did not happen": not ran.failed or ran.killed != (fault.name == "kill"),
+            "the fault did not happen": not ran.failed or ran.is_killed != (fault.name == "kill"),
             "an error that is not ours": any(line.startswith("foreign") for line in ran.said),
         }
-        there, wrong = _judge(trial, home, acknowledged="ack" in ran.said)
+        there, wrong = _find_problems(trial, home, acknowledged="ack" in ran.said)
         wrong += [what for what, so in judged.items() if so]
         shutil.rmtree(home)
         log.unlink()
         where = f"{trial.mutation.name}: {fault.name} at {point}"
         problem = f"{where}: {'; '.join(wrong)}; it said {ran.said} {ran.noise}" if wrong else ""
-        return f"{came_to(ran)}, {there}", problem
+        return f"{describe_run(ran)}, {there}", problem
 
 
-def _whole(kind: str, folder: Path) -> dict[str, Any]:
+def _read_complete_trash(kind: str, folder: Path) -> dict[str, Any]:
     """Return what there is to keep of each session, before anything was done."""
     ledger.template.build(folder / "whole", kind)
     with ledger.open_home(folder / "whole") as db:
-        return {name: list(ledger.keep(db, name)) for name in MEMBERS}
+        return {name: list(ledger.list_kept_rows(db, name)) for name in MEMBER_IDS}
 
 
-def _judge(trial: LedgerTrial, home: Path, *, acknowledged: bool) -> tuple[str, list[str]]:
+def _find_problems(trial: LedgerTrial, home: Path, *, acknowledged: bool) -> tuple[str, list[str]]:
     """Let the next start decide, look, and let it go on to the end."""
     opened = trial.mutation.opens(home)
     try:
-        resume(opened.db, opened.ledger)
-        wrong = ledger.wrong_with(opened, trial.whole)
-        found = ledger.look(opened)
-        if acknowledged and (set(found.gone) != set(MEMBERS) or not found.finished):
+        resume_steps(opened.db, opened.ledger)
+        wrong = ledger.find_problems(opened, trial.whole)
+        found = ledger.read_state(opened)
+        if acknowledged and (set(found.gone) != set(MEMBER_IDS) or not found.finished):
             wrong.append("acknowledged and lost")
-        ledger.apply(opened)
-        wrong += ledger.wrong_with(opened, trial.whole)
-        if not ledger.look(opened).finished or len(ledger.look(opened).gone) < len(MEMBERS):
+        ledger.apply_plan(opened)
+        wrong += ledger.find_problems(opened, trial.whole)
+        if not ledger.read_state(opened).finished or len(ledger.read_state(opened).gone) < len(
+            MEMBER_IDS
+        ):
             wrong.append("it cannot be gone on with")
-        opened.ledger.empty(0)
-        if opened.ledger.bytes_used():
+        opened.ledger.empty_trash(0)
+        if opened.ledger.count_trash_bytes():
             wrong.append("trash that cannot be emptied")
     finally:
         opened.close()
-    return f"{len(found.gone)} of {len(MEMBERS)} steps", wrong + ledger.damage(home)
+    return f"{len(found.gone)} of {len(MEMBER_IDS)} steps", wrong + ledger.find_damage(home)

@@ -18,56 +18,58 @@ from session_core.config import GatewayConfig
 from session_core.errors import Conflict
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance.apply.run import NOT_AFRESH
+from session_core.maintenance.apply.run import NOT_RESET_WARNING
 from session_core.maintenance.maintenance import Maintenance
 from session_core.maintenance.transfer.import_undo import ImportUndo
-from session_core.maintenance.transfer.store import IMPORT
-from session_core.maintenance.types import Applied, Preview, Restored, Wanted
+from session_core.maintenance.transfer.store import IMPORT_KIND
+from session_core.maintenance.types import ApplyResult, PlanPreview, PlanRequest, RestoreResult
 from session_core.routing.store import SessionStore
 from session_core.state.sqlite.database import SessionDB
 from tests.faults import ledger, routes
-from tests.faults.ledger import KEPT, Beside
-from tests.faults.mutations import COPY, NOW
+from tests.faults.ledger import KEPT, AdjacentStateFolder
+from tests.faults.mutations import NOW_S, VACUUM_FILES
 from tests.homes import connect
 
 DAY_S = 86_400.0
-ODD = "session_20260101_120000_abcdef01.json"
-OWN = "session_large.json"
-CARRIED = "carried.jsonl"
+ODD_FILE = "session_20260101_120000_abcdef01.json"
+OWN_FILE = "session_large.json"
+EXPORT_FILE = "carried.jsonl"
 """What is exported to and imported from."""
 
-FILES = (
-    *routes.FILES,
-    *(name for name in ledger.FILES if name.startswith(KEPT)),
-    *(name.replace("ledger.db", "pins.db") for name in ledger.FILES if "ledger.db" in name),
-    *(f"{routes.FOLDER}/{name}" for name in (ODD, OWN)),
-    *(CARRIED, ".export_0.tmp", *COPY),
+FAULTY_FILES = (
+    *routes.FAULTY_FILES,
+    *(name for name in ledger.FAULTY_FILES if name.startswith(KEPT)),
+    *(name.replace("ledger.db", "pins.db") for name in ledger.FAULTY_FILES if "ledger.db" in name),
+    *(f"{routes.SESSIONS_FOLDER}/{name}" for name in (ODD_FILE, OWN_FILE)),
+    *(EXPORT_FILE, ".export_0.tmp", *VACUUM_FILES),
 )
 """The files whose calls are made to fail."""
 
-Kind = Literal["own", "hermes", "older"]
+MaintenanceHomeKind = Literal["own", "hermes", "older"]
 
-AFRESH = Wanted("sessions", "finalize", ids=(routes.CHAT, "open"), start_new=True)
+FRESH_REQUEST = PlanRequest("sessions", "finalize", ids=(routes.CHAT, "open"), start_new=True)
 
 
-class Opened:
+class MaintenanceHome:
     """A home with its routes, its ledger and what maintains it, closed together."""
 
     def __init__(self, home: Path) -> None:
         with ExitStack() as stack:
-            self.db = SessionDB(home / "state.db", patience_s=2.0, clock=lambda: NOW)
+            self.db = SessionDB(home / "state.db", patience_s=2.0, clock=lambda: NOW_S)
             stack.callback(self.db.close)
             # Two threads may look at once: each finds a reader, so every run has the same calls.
             self.db._read(lambda _: self.db._read(lambda _: None))
             self.ledger = Ledger(
-                Beside(home / "state.db", root=home / KEPT), clock=lambda: NOW, patience_s=2.0
+                AdjacentStateFolder(home / "state.db", root=home / KEPT),
+                clock=lambda: NOW_S,
+                patience_s=2.0,
             )
             stack.callback(self.ledger.close)
             self.store = SessionStore(
-                home / routes.FOLDER,
+                home / routes.SESSIONS_FOLDER,
                 config=GatewayConfig(),
                 db=self.db,
-                now=lambda: datetime.fromtimestamp(NOW),  # noqa: DTZ006 -- local, as stored
+                now=lambda: datetime.fromtimestamp(NOW_S),  # noqa: DTZ006 -- local, as stored
                 new_id=lambda _: "fresh",
             )
             stack.callback(self.store.close)
@@ -76,7 +78,7 @@ class Opened:
                 self.ledger,
                 store=self.store,
                 hooks=Hooks(group=None),
-                clock=lambda: NOW,
+                clock=lambda: NOW_S,
             )
             self._closing = stack.pop_all()
 
@@ -84,255 +86,286 @@ class Opened:
         """Close all of it, whatever fails."""
         self._closing.close()
 
-    def noted(self, what: str) -> Any:
+    def find_latest_id(self, what: str) -> Any:
         """Return the plan, or the batch of it, that there is."""
         sql = {"plan": "SELECT handle FROM plans ORDER BY rowid DESC",
                "batch": "SELECT id FROM batches WHERE plan IS NOT NULL"}[what]  # fmt: skip
-        return self.ledger._file.read(lambda rows: rows.value(sql))
+        return self.ledger._file.read(lambda rows: rows.fetch_value(sql))
 
 
-Act = Callable[[Opened], object]
+MaintenanceAction = Callable[[MaintenanceHome], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MaintenanceMutation:
     """One change, the home that it is tried on, and what becomes of it."""
 
     name: str
-    act: Act
-    prepare: Act
-    kind: Kind
-    again: Callable[[Opened], bool]
+    act: MaintenanceAction
+    prepare: MaintenanceAction
+    kind: MaintenanceHomeKind
+    again: Callable[[MaintenanceHome], bool]
     """Does it again or goes on with it; says whether something was left as it is, and said."""
-    back: Act | None = None
+    back: MaintenanceAction | None = None
     """Takes it back, where that is no change of its own."""
     in_steps: bool = False
     """Whether a fault may leave a part of it."""
-    opens: type[Opened] = Opened
-    files: tuple[str, ...] = field(default=FILES, repr=False)
+    opens: type[MaintenanceHome] = MaintenanceHome
+    files: tuple[str, ...] = field(default=FAULTY_FILES, repr=False)
 
 
-def do(wanted: Wanted) -> Act:
+def make_plan_and_apply(wanted: PlanRequest) -> MaintenanceAction:
     """Return what plans and applies."""
 
-    def act(opened: Opened) -> None:
+    def act(opened: MaintenanceHome) -> None:
         opened.maintenance.plan(wanted)
-        _apply(opened)
+        _apply_plan(opened)
 
     return act
 
 
-def _apply(opened: Opened) -> Applied:
-    done = opened.maintenance.apply(opened.noted("plan"))
-    assert isinstance(done, Applied)
+def _apply_plan(opened: MaintenanceHome) -> ApplyResult:
+    done = opened.maintenance.apply(opened.find_latest_id("plan"))
+    assert isinstance(done, ApplyResult)
     return done
 
 
-def _apply_again(opened: Opened) -> bool:
-    done = _apply(opened)
-    return bool(done.skipped) or any(NOT_AFRESH in each for each in done.warnings)
+def _retry_apply(opened: MaintenanceHome) -> bool:
+    done = _apply_plan(opened)
+    return bool(done.skipped) or any(NOT_RESET_WARNING in each for each in done.warnings)
 
 
-def _restore(opened: Opened) -> None:
-    back = opened.maintenance.restore(opened.noted("batch"))
-    assert isinstance(back, Restored)
+def _restore_batch(opened: MaintenanceHome) -> None:
+    back = opened.maintenance.restore(opened.find_latest_id("batch"))
+    assert isinstance(back, RestoreResult)
 
 
-def _restore_again(opened: Opened) -> bool:
+def _retry_restore(opened: MaintenanceHome) -> bool:
     try:
-        _restore(opened)
+        _restore_batch(opened)
     except Conflict:
-        assert opened.ledger.batch(opened.noted("batch")).undone_at is not None
+        assert opened.ledger.get_batch(opened.find_latest_id("batch")).undone_at is not None
     return False
 
 
-def _plans(label: str, wanted: Wanted, kind: Kind, *, restored: bool = True) -> list[Change]:
-    def plan(opened: Opened) -> None:
+def _make_plan_mutations(
+    label: str, wanted: PlanRequest, kind: MaintenanceHomeKind, *, restored: bool = True
+) -> list[MaintenanceMutation]:
+    def plan(opened: MaintenanceHome) -> None:
         opened.maintenance.plan(wanted)
 
     name = f"{label}, {kind}"
-    applied = Change(
-        f"maintenance.apply, {name}", _apply, plan, kind, _apply_again, _restore, in_steps=True
+    applied = MaintenanceMutation(
+        f"maintenance.apply, {name}",
+        _apply_plan,
+        plan,
+        kind,
+        _retry_apply,
+        _restore_batch,
+        in_steps=True,
     )
-    back = Change(
-        f"maintenance.restore, {name}", _restore, do(wanted), kind, _restore_again, in_steps=True
+    back = MaintenanceMutation(
+        f"maintenance.restore, {name}",
+        _restore_batch,
+        make_plan_and_apply(wanted),
+        kind,
+        _retry_restore,
+        in_steps=True,
     )
     return [applied, back] if restored else [applied]
 
 
-def _half_alive(opened: Opened) -> None:
+def _prepare_partial_removal(opened: MaintenanceHome) -> None:
     """Remove a part of a session, to which somebody then appends: what is gone is to come back."""
-    opened.maintenance.plan(Wanted("sessions"))
-    half = opened.maintenance.apply(opened.noted("plan"), 0)
+    opened.maintenance.plan(PlanRequest("sessions"))
+    half = opened.maintenance.apply(opened.find_latest_id("plan"), 0)
     assert half.outcome == "partial"
-    opened.db.append_message("large", "user", "needle not yet", timestamp=NOW)
+    opened.db.append_message("large", "user", "needle not yet", timestamp=NOW_S)
 
 
-def _back_alive(opened: Opened) -> bool:
+def _finish_partial_removal(opened: MaintenanceHome) -> bool:
     """Go on with the plan that puts it back; all of it is there, and what was said since."""
-    done = _apply(opened)
+    done = _apply_plan(opened)
     assert [each.id for each in done.skipped] == ["large"]
-    assert opened.db.message_count("large") == len(_SIZES["large"]) + 1
+    assert opened.db.message_count("large") == len(_MESSAGE_SIZES["large"]) + 1
     return False
 
 
-def _edit(**wanted: Any) -> Callable[[Opened], bool]:
-    def act(opened: Opened) -> bool:
+def _make_edit_action(**wanted: Any) -> Callable[[MaintenanceHome], bool]:
+    def act(opened: MaintenanceHome) -> bool:
         opened.maintenance.edit("small", **wanted)
         return False
 
     return act
 
 
-_ENTITLE = _edit(title="Work", archived=True, reopen=True)
-_PIN = _edit(pinned=True)
-_BOTH = _edit(title="Work", pinned=True)
+_EDIT_TITLE = _make_edit_action(title="Work", archived=True, reopen=True)
+_EDIT_PIN = _make_edit_action(pinned=True)
+_EDIT_TITLE_AND_PIN = _make_edit_action(title="Work", pinned=True)
 """These homes have no column for a pin: it is in a file of its own."""
 
 
-def _undo_edits(opened: Opened) -> None:
+def _undo_edits(opened: MaintenanceHome) -> None:
     for batch in opened.maintenance.batches().items:
         if batch.undone_at is None:
             opened.maintenance.restore(batch.id)
 
 
-def _undo_edits_again(opened: Opened) -> bool:
+def _retry_undo_edits(opened: MaintenanceHome) -> bool:
     with suppress(Conflict):  # it turns out that it was undone
         _undo_edits(opened)
     return False
 
 
-def _nothing(_: Opened) -> None:
+def _do_nothing(_: MaintenanceHome) -> None:
     """Leave the home as it was made."""
 
 
-def _export(opened: Opened) -> None:
-    opened.maintenance.export(_carried(opened))
+def _export_sessions(opened: MaintenanceHome) -> None:
+    opened.maintenance.export_sessions(_find_export_file(opened))
 
 
-def _export_again(opened: Opened) -> bool:
-    if not _carried(opened).exists():
-        _export(opened)
+def _retry_export(opened: MaintenanceHome) -> bool:
+    if not _find_export_file(opened).exists():
+        _export_sessions(opened)
     return False
 
 
-def _import(opened: Opened) -> bool:
-    done = opened.maintenance.import_(_carried(opened))
+def _import_sessions(opened: MaintenanceHome) -> bool:
+    done = opened.maintenance.import_sessions(_find_export_file(opened))
     assert not done.broken
     assert not done.left_out
     return False
 
 
-def _brought(opened: Opened) -> None:
+def _prepare_imported_home(opened: MaintenanceHome) -> None:
     """Import what was taken away."""
-    _taken_away(opened)
-    _import(opened)
+    _export_and_delete(opened)
+    _import_sessions(opened)
 
 
-def _undo_import(opened: Opened) -> None:
+def _undo_import(opened: MaintenanceHome) -> None:
     for batch in opened.maintenance.batches(undone=False).items:
-        if batch.what == IMPORT:
+        if batch.what == IMPORT_KIND:
             planned = opened.maintenance.restore(batch.id)
-            assert isinstance(planned, Preview)
+            assert isinstance(planned, PlanPreview)
             if planned.plan is not None:
                 opened.maintenance.apply(planned.plan)
 
 
-def _undo_import_again(opened: Opened) -> bool:
+def _retry_undo_import(opened: MaintenanceHome) -> bool:
     with suppress(Conflict):  # it turns out that it was undone
         _undo_import(opened)
     return False
 
 
-def _undo_the_undo(opened: Opened) -> None:
+def _restore_import_undo(opened: MaintenanceHome) -> None:
     for batch in opened.maintenance.batches(undone=False).items:
         if batch.what == ImportUndo.KIND:
             opened.maintenance.restore(batch.id)
 
 
-def _taken_away(opened: Opened) -> None:
+def _export_and_delete(opened: MaintenanceHome) -> None:
     names = ["large", "small", "ghost"]
-    opened.maintenance.export(_carried(opened), names)
+    opened.maintenance.export_sessions(_find_export_file(opened), names)
     opened.db.delete_sessions(names)
 
 
-def _carried(opened: Opened) -> Path:
-    return opened.db.path.parent / CARRIED
+def _find_export_file(opened: MaintenanceHome) -> Path:
+    return opened.db.path.parent / EXPORT_FILE
 
 
-_ALIVE: tuple[Kind, ...] = ("own", "hermes")
+_LIVE_KINDS: tuple[MaintenanceHomeKind, ...] = ("own", "hermes")
 
-_ALL = (
-    *_plans("all", Wanted("all"), "own"),
-    *_plans("sessions", Wanted("sessions"), "hermes"),
-    *_plans("routes", Wanted("routes"), "older"),
-    *_plans("afresh", AFRESH, "own"),
-    *_plans("afresh", AFRESH, "hermes", restored=False),
-    *_plans("afresh", AFRESH, "older"),
+_MUTATIONS = (
+    *_make_plan_mutations("all", PlanRequest("all"), "own"),
+    *_make_plan_mutations("sessions", PlanRequest("sessions"), "hermes"),
+    *_make_plan_mutations("routes", PlanRequest("routes"), "older"),
+    *_make_plan_mutations("afresh", FRESH_REQUEST, "own"),
+    *_make_plan_mutations("afresh", FRESH_REQUEST, "hermes", restored=False),
+    *_make_plan_mutations("afresh", FRESH_REQUEST, "older"),
     *(
-        Change(
+        MaintenanceMutation(
             f"maintenance.apply, alive, {kind}",
-            _apply,
-            _half_alive,
+            _apply_plan,
+            _prepare_partial_removal,
             kind,
-            _back_alive,
+            _finish_partial_removal,
             in_steps=True,
         )
-        for kind in _ALIVE
+        for kind in _LIVE_KINDS
     ),
-    Change("maintenance.edit, own", _ENTITLE, _nothing, "own", _ENTITLE, _undo_edits),
-    Change("maintenance.edit, pin", _PIN, _nothing, "hermes", _PIN, _undo_edits),
-    Change(
-        "maintenance.restore, edit", _undo_edits, _BOTH, "own", _undo_edits_again, in_steps=True
+    MaintenanceMutation(
+        "maintenance.edit, own", _EDIT_TITLE, _do_nothing, "own", _EDIT_TITLE, _undo_edits
     ),
-    Change("maintenance.export, own", _export, _nothing, "own", _export_again),
-    Change("maintenance.import_, own", _import, _taken_away, "own", _import, in_steps=True),
+    MaintenanceMutation(
+        "maintenance.edit, pin", _EDIT_PIN, _do_nothing, "hermes", _EDIT_PIN, _undo_edits
+    ),
+    MaintenanceMutation(
+        "maintenance.restore, edit",
+        _undo_edits,
+        _EDIT_TITLE_AND_PIN,
+        "own",
+        _retry_undo_edits,
+        in_steps=True,
+    ),
+    MaintenanceMutation(
+        "maintenance.export, own", _export_sessions, _do_nothing, "own", _retry_export
+    ),
+    MaintenanceMutation(
+        "maintenance.import_, own",
+        _import_sessions,
+        _export_and_delete,
+        "own",
+        _import_sessions,
+        in_steps=True,
+    ),
     *(
-        Change(
+        MaintenanceMutation(
             f"maintenance.restore, import, {kind}",
             _undo_import,
-            _brought,
+            _prepare_imported_home,
             kind,
-            _undo_import_again,
-            _undo_the_undo,
+            _retry_undo_import,
+            _restore_import_undo,
             in_steps=True,
         )
-        for kind in _ALIVE
+        for kind in _LIVE_KINDS
     ),
 )
 """All in a home of our own; elsewhere what differs: the triggers of Hermes, routes in a file."""
 
-MAINTENANCE = {one.name: one for one in _ALL}
+MAINTENANCE_MUTATIONS = {one.name: one for one in _MUTATIONS}
 
 
 # -- homes -------------------------------------------------------------------------------------
 
 
-def build(home: Path, change: Change) -> None:
+def build_home(home: Path, change: MaintenanceMutation) -> None:
     """Make a home in which each kind has something to do, up to just before the change."""
-    routes.build(home, change.kind)
+    routes.build_home(home, change.kind)
     (home / KEPT).mkdir()
-    opened = Opened(home)
+    opened = MaintenanceHome(home)
     try:
-        opened.store.check_against_state()
-        _fill(opened)
+        opened.store.repair_routes()
+        _fill_home(opened)
     finally:
         opened.close()
-    _damage(home)
-    opened = Opened(home)
+    _damage_home(home)
+    opened = MaintenanceHome(home)
     try:
         change.prepare(opened)
     finally:
         opened.close()
 
 
-_SIZES = {"large": (20_000, 15_000, 10), "small": (10,)}
+_MESSAGE_SIZES = {"large": (20_000, 15_000, 10), "small": (10,)}
 """The first two messages fill a step, and all else fits one, however slow the machine is."""
 
 
-def _fill(opened: Opened) -> None:
-    db, old = opened.db, NOW - 150 * DAY_S
-    for name, sizes in _SIZES.items():
+def _fill_home(opened: MaintenanceHome) -> None:
+    db, old = opened.db, NOW_S - 150 * DAY_S
+    for name, sizes in _MESSAGE_SIZES.items():
         db.create_session(name, "cli", started_at=old)
         said = [{"role": "user", "content": f"needle {'x' * size}", "timestamp": old}
                 for size in sizes]  # fmt: skip
@@ -345,13 +378,13 @@ def _fill(opened: Opened) -> None:
     db.append_message("open", "user", "needle left open", timestamp=old)
     db.create_session("gone", "cli", started_at=old)
     db.append_message("gone", "user", "needle of nobody", timestamp=old)
-    for name, text in ((ODD, "{}"), (OWN, '{"needle": 1}')):
+    for name, text in ((ODD_FILE, "{}"), (OWN_FILE, '{"needle": 1}')):
         path = opened.store.sessions_dir / name
         path.write_text(text)
         os.utime(path, (old, old))
 
 
-def _damage(home: Path) -> None:
+def _damage_home(home: Path) -> None:
     """Leave rows without their session, and routes without theirs."""
     with connect(home / "state.db", "ro") as guard, connect(home / "state.db") as connection:
         guard.execute("SELECT count(*) FROM sessions").fetchone()

@@ -14,37 +14,37 @@ from pathlib import Path
 from typing import Any, Literal
 
 from session_core.errors import StorageError
-from session_core.ledger.codec import pack, unpack
-from session_core.ledger.types import Kept
+from session_core.ledger.codec import pack_trash, unpack_trash
+from session_core.ledger.types import TrashItem
 from session_core.state.sqlite import fts, writer
 from session_core.state.sqlite.database import SessionDB
-from session_core.types import Images
+from session_core.types import RowImages
 
-NOW = 1_700_000_000.0
+NOW_S = 1_700_000_000.0
 """The time at which everything happens, so that two runs store the same."""
 
-ROUTE = "agent:main:telegram:dm:42"
-ENTRY = '{"session_key": "agent:main:telegram:dm:42", "session_id": "chat"}'
+ROUTE_KEY = "agent:main:telegram:dm:42"
+ROUTE_ENTRY = '{"session_key": "agent:main:telegram:dm:42", "session_id": "chat"}'
 
-Act = Callable[[SessionDB], object]
+MutationAction = Callable[[SessionDB], object]
 
 
-FILES = ("", *(f"state.db{end}" for end in ("", "-wal", "-shm", "-journal")))
+FAULTY_FILES = ("", *(f"state.db{end}" for end in ("", "-wal", "-shm", "-journal")))
 """The empty name is the home itself."""
 
-COPY = tuple(f".state.db.vacuum-0.tmp{end}" for end in ("", "-journal"))
+VACUUM_FILES = tuple(f".state.db.vacuum-0.tmp{end}" for end in ("", "-journal"))
 """By way of which a vacuum goes where it would take the memory for one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mutation:
+class DatabaseMutation:
     """One change: what is done to the home first, and then the change itself."""
 
     name: str
-    act: Act
-    prepare: Act | None = None
+    act: MutationAction
+    prepare: MutationAction | None = None
     kind: Literal["own", "hermes", "journal", "none"] = "own"
-    files: tuple[str, ...] = FILES
+    files: tuple[str, ...] = FAULTY_FILES
     """The files below the home whose calls are made to fail."""
     in_parts: bool = False
     """Whether several callers make it, of whom one may fail for ever and another not: strace counts
@@ -58,35 +58,35 @@ class Mutation:
 
 def open_home(home: Path) -> SessionDB:
     """Open the database of a home, at the time of all tests."""
-    return SessionDB(home / "state.db", patience_s=2.0, clock=lambda: NOW)
+    return SessionDB(home / "state.db", patience_s=2.0, clock=lambda: NOW_S)
 
 
-def _message(number: int, **columns: Any) -> dict[str, Any]:
+def _build_message(number: int, **columns: Any) -> dict[str, Any]:
     return {"role": "user", "content": f"needle {number}", **columns}
 
 
-def _one(db: SessionDB) -> object:
+def _append_message(db: SessionDB) -> object:
     return db.append_message("chat", "assistant", "needle one", finish_reason="stop")
 
 
-def _many(db: SessionDB) -> object:
-    return db.append_messages("chat", [_message(number) for number in range(5)])
+def _append_messages(db: SessionDB) -> object:
+    return db.append_messages("chat", [_build_message(number) for number in range(5)])
 
 
-def _create(db: SessionDB) -> object:
+def _append_to_new_session(db: SessionDB) -> object:
     return db.append_message("fresh", "user", "needle", create={"source": "cli"})
 
 
-def _compact(db: SessionDB) -> object:
-    return db.archive_and_compact("chat", [_message(1), _message(2, role="assistant")])
+def _archive_and_compact(db: SessionDB) -> object:
+    return db.archive_and_compact("chat", [_build_message(1), _build_message(2, role="assistant")])
 
 
-def _compact_some(db: SessionDB) -> object:
+def _compact_messages(db: SessionDB) -> object:
     live = [row["id"] for row in db.get_messages("chat")]
-    return db.compact_messages("chat", live[1:4], [_message(1)], carry=live[4:])
+    return db.compact_messages("chat", live[1:4], [_build_message(1)], carry=live[4:])
 
 
-def _restore(db: SessionDB) -> object:
+def _restore_compacted(db: SessionDB) -> object:
     rows = db.get_messages("chat", include_inactive=True)
     compacted = [row["id"] for row in rows if row["compacted"]]
     stand_ins = [row["id"] for row in rows if row["active"] and row["id"] > max(compacted)]
@@ -101,40 +101,40 @@ def _restore_copies(db: SessionDB) -> object:
     return db.restore_compacted("chat", compacted, copies=copies, drop=stand_ins)
 
 
-def _lock(db: SessionDB) -> object:
+def _acquire_lock(db: SessionDB) -> object:
     return db.try_acquire_compression_lock("chat", "me", 10.0)
 
 
-def _refresh(db: SessionDB) -> object:
+def _refresh_lock(db: SessionDB) -> object:
     return db.refresh_compression_lock("chat", "me", 300.0)
 
 
-def _release(db: SessionDB) -> object:
+def _release_lock(db: SessionDB) -> object:
     return db.release_compression_lock("chat", "me")
 
 
-def _replace(db: SessionDB) -> object:
-    return db.replace_messages("chat", [_message(number) for number in range(3)])
+def _replace_messages(db: SessionDB) -> object:
+    return db.replace_messages("chat", [_build_message(number) for number in range(3)])
 
 
-def _chat(db: SessionDB) -> object:
+def _record_gateway_peer(db: SessionDB) -> object:
     """A gateway tells where a session belongs."""
     return db.record_gateway_session_peer(
         "chat", source="telegram", chat_id="42", chat_type="dm", session_key="agent:main:42"
     )
 
 
-def _tokens(db: SessionDB) -> None:
+def _update_token_counts(db: SessionDB) -> None:
     db.update_token_counts("chat", model="some-model", input_tokens=10, output_tokens=5)
 
 
-def _fold_back(db: SessionDB) -> object:
+def _append_and_checkpoint(db: SessionDB) -> object:
     """With the next change, fold the log back, as it is done after many rows."""
     writer.CHECKPOINT_ROWS = 1
     return db.append_message("chat", "user", "needle folded")
 
 
-def _together(db: SessionDB) -> None:
+def _append_in_threads(db: SessionDB) -> None:
     """Three threads share one commit, which is folded back; nothing is done twice.
 
     Where it fails each is tried in its own thread, and "once" is once for each of those; who is
@@ -145,21 +145,21 @@ def _together(db: SessionDB) -> None:
             waiting = []
             for number in range(3):
                 waiting.append(pool.submit(db.append_message, "chat", "user", "needle shared"))
-                _until_queued(db, number + 1)
+                _wait_until_queued(db, number + 1)
             writer.CHECKPOINT_ROWS = 1
         failed = [future for future in waiting if future.exception()]
     for _ in failed:
-        _tried_again(db)
+        _retry_append(db)
 
 
-def _tried_again(db: SessionDB) -> None:
+def _retry_append(db: SessionDB) -> None:
     try:
         db.append_message("chat", "user", "needle shared")
     except StorageError:
         db.append_message("chat", "user", "needle shared")
 
 
-def _until_queued(db: SessionDB, count: int) -> None:
+def _wait_until_queued(db: SessionDB, count: int) -> None:
     pause = threading.Event()
     for _ in range(4000):
         if db._open.writer is not None and len(db._open.writer._turns.queue) >= count:
@@ -168,55 +168,61 @@ def _until_queued(db: SessionDB, count: int) -> None:
     raise AssertionError("the threads do not queue up")
 
 
-def _behind(db: SessionDB) -> None:
+def _insert_unindexed_rows(db: SessionDB) -> None:
     """Rows that the search index has not heard of, as another program leaves them."""
     db._write(
-        lambda handle: handle.run(
+        lambda handle: handle.run_change(
             "INSERT INTO messages (session_id, role, content, timestamp)"
             " SELECT 'done', 'user', 'needle that nobody told', 1 FROM messages LIMIT 4"
         )
     )
 
 
-def _catch_up(db: SessionDB) -> object:
+def _append_and_index(db: SessionDB) -> object:
     """After the next append, bring the search index up to date, as it is done after many rows."""
-    fts.LAG = 12
+    fts.MAX_LAG = 12
     return db.append_message("chat", "user", "needle caught up")
 
 
-def _in_one(db: SessionDB) -> None:
+def _run_transaction(db: SessionDB) -> None:
     with db.transaction():
         db.append_message("chat", "user", "needle first")
         db.end_session("chat", "cli_close")
         db.set_meta("both", "or none")
 
 
-def _remove(db: SessionDB) -> object:
+def _remove_imaged_session(db: SessionDB) -> object:
     """Delete a session with all that it has, as it was imaged."""
-    pages, _ = db.message_images("done", 0, 1_000_000)
-    rest = db.session_images("done")
+    pages, _ = db.read_message_images("done", 0, 1_000_000)
+    rest = db.read_session_images("done")
     ids = [row[pages.columns.index("id")] for row in pages.rows]
     with db.transaction():
-        db.remove_messages({"done": (ids, db.revision("done"))})
+        db.remove_messages({"done": (ids, db.get_revision("done"))})
         return db.remove_rows(rest)
 
 
-def _remove_some(db: SessionDB) -> object:
-    return db.remove_messages({"chat": ([_id(db, 1), _id(db, 3)], db.revision("chat"))})
+def _remove_messages(db: SessionDB) -> object:
+    return db.remove_messages(
+        {"chat": ([_find_message_id(db, 1), _find_message_id(db, 3)], db.get_revision("chat"))}
+    )
 
 
-def _image(db: SessionDB) -> None:
+def _store_images(db: SessionDB) -> None:
     """Keep a session in the home itself, since the change is made by another process."""
-    pages, _ = db.message_images("done", 0, 1_000_000)
-    kept = b"".join(pack([Kept("", [one.pack() for one in (pages, *db.session_images("done"))])]))
-    _remove(db)
+    pages, _ = db.read_message_images("done", 0, 1_000_000)
+    kept = b"".join(
+        pack_trash(
+            [TrashItem("", [one.pack() for one in (pages, *db.read_session_images("done"))])]
+        )
+    )
+    _remove_imaged_session(db)
     db.set_meta("kept", kept.hex())
 
 
-def _put(db: SessionDB) -> object:
+def _put_images(db: SessionDB) -> object:
     kept = bytes.fromhex(db.get_meta("kept") or "")
-    (found,) = unpack([kept])
-    return db.put_images([Images.unpack(one) for one in found.value])
+    (found,) = unpack_trash([kept])
+    return db.put_images([RowImages.unpack(one) for one in found.value])
 
 
 def _change_row(db: SessionDB) -> object:
@@ -224,115 +230,141 @@ def _change_row(db: SessionDB) -> object:
     return db.change_row("sessions", {"id": "chat"}, before, {"title": "Was", "archived": 1})
 
 
-def _optimize(db: SessionDB) -> None:
+def _optimize_index(db: SessionDB) -> None:
     """What is stored stays as it is, so something that is stored says that it was done."""
     while db.optimize_step():
         pass
     db.set_meta("optimized", "yes")
 
 
-def _vacuum(db: SessionDB) -> None:
+def _vacuum_database(db: SessionDB) -> None:
     db.vacuum()
     db.set_meta("vacuumed", "yes")
 
 
-_ALL = (
-    Mutation("create_session", lambda db: db.create_session("new", "cli", model="some-model")),
-    Mutation("update_session", lambda db: db.update_session("chat", cwd="/srv/elsewhere")),
-    Mutation("append_message", _one),
-    Mutation("append_message, hermes", _one, kind="hermes"),
-    Mutation("append_message, creating", _create),
-    Mutation("append_message, creating, hermes", _create, kind="hermes"),
-    Mutation("append_message, first of a home", _create, kind="none"),
-    Mutation("append_message, checkpoint", _fold_back),
-    Mutation("append_message, checkpoint, hermes", _fold_back, kind="hermes"),
-    Mutation("append_message, index behind", _catch_up, prepare=_behind),
-    Mutation("append_message, together", _together, in_parts=True),
-    Mutation("append_message, journal", _one, kind="journal"),
-    Mutation("append_messages", _many),
-    Mutation("append_messages, hermes", _many, kind="hermes"),
-    Mutation("end_session", lambda db: db.end_session("chat", "cli_close")),
-    Mutation("promote_to_session_reset", lambda db: db.promote_to_session_reset("chat")),
-    Mutation("reopen_session", lambda db: db.reopen_session("done")),
-    Mutation("set_session_title", lambda db: db.set_session_title("chat", "A title")),
-    Mutation("set_session_title, from an ancestor", lambda db: db.set_session_title("tip", "Trip")),
-    Mutation("set_auto_title_if_empty", lambda db: db.set_auto_title_if_empty("chat", "A title")),
-    Mutation("set_session_archived", lambda db: db.set_session_archived("tip", archived=True)),
-    Mutation("set_expiry_finalized", lambda db: db.set_expiry_finalized("chat")),
-    Mutation("record_gateway_session_peer", _chat),
-    Mutation("update_token_counts", _tokens),
-    Mutation(
+_MUTATIONS = (
+    DatabaseMutation(
+        "create_session", lambda db: db.create_session("new", "cli", model="some-model")
+    ),
+    DatabaseMutation("update_session", lambda db: db.update_session("chat", cwd="/srv/elsewhere")),
+    DatabaseMutation("append_message", _append_message),
+    DatabaseMutation("append_message, hermes", _append_message, kind="hermes"),
+    DatabaseMutation("append_message, creating", _append_to_new_session),
+    DatabaseMutation("append_message, creating, hermes", _append_to_new_session, kind="hermes"),
+    DatabaseMutation("append_message, first of a home", _append_to_new_session, kind="none"),
+    DatabaseMutation("append_message, checkpoint", _append_and_checkpoint),
+    DatabaseMutation("append_message, checkpoint, hermes", _append_and_checkpoint, kind="hermes"),
+    DatabaseMutation(
+        "append_message, index behind", _append_and_index, prepare=_insert_unindexed_rows
+    ),
+    DatabaseMutation("append_message, together", _append_in_threads, in_parts=True),
+    DatabaseMutation("append_message, journal", _append_message, kind="journal"),
+    DatabaseMutation("append_messages", _append_messages),
+    DatabaseMutation("append_messages, hermes", _append_messages, kind="hermes"),
+    DatabaseMutation("end_session", lambda db: db.end_session("chat", "cli_close")),
+    DatabaseMutation("promote_to_session_reset", lambda db: db.promote_to_session_reset("chat")),
+    DatabaseMutation("reopen_session", lambda db: db.reopen_session("done")),
+    DatabaseMutation("set_session_title", lambda db: db.set_session_title("chat", "A title")),
+    DatabaseMutation(
+        "set_session_title, from an ancestor", lambda db: db.set_session_title("tip", "Trip")
+    ),
+    DatabaseMutation(
+        "set_auto_title_if_empty", lambda db: db.set_auto_title_if_empty("chat", "A title")
+    ),
+    DatabaseMutation(
+        "set_session_archived", lambda db: db.set_session_archived("tip", archived=True)
+    ),
+    DatabaseMutation("set_expiry_finalized", lambda db: db.set_expiry_finalized("chat")),
+    DatabaseMutation("record_gateway_session_peer", _record_gateway_peer),
+    DatabaseMutation("update_token_counts", _update_token_counts),
+    DatabaseMutation(
         "record_auxiliary_usage",
         lambda db: db.record_auxiliary_usage("chat", "vision", model="eye", input_tokens=3),
     ),
-    Mutation("rewind_to_message", lambda db: db.rewind_to_message("chat", _id(db, 5))),
-    Mutation(
+    DatabaseMutation(
+        "rewind_to_message", lambda db: db.rewind_to_message("chat", _find_message_id(db, 5))
+    ),
+    DatabaseMutation(
         "rewind_to_message, hermes",
-        lambda db: db.rewind_to_message("chat", _id(db, 5)),
+        lambda db: db.rewind_to_message("chat", _find_message_id(db, 5)),
         kind="hermes",
     ),
-    Mutation("restore_rewound", lambda db: db.restore_rewound("chat", _id(db, 1))),
-    Mutation("replace_messages", _replace),
-    Mutation("replace_messages, hermes", _replace, kind="hermes"),
-    Mutation("archive_and_compact", _compact),
-    Mutation("archive_and_compact, hermes", _compact, kind="hermes"),
-    Mutation("compact_messages", _compact_some),
-    Mutation("compact_messages, hermes", _compact_some, kind="hermes"),
-    Mutation("copy_messages", lambda db: db.copy_messages("chat", [_id(db, 1)], "done")),
-    Mutation("restore_compacted", _restore, prepare=_compact_some),
-    Mutation("restore_compacted, hermes", _restore, prepare=_compact_some, kind="hermes"),
-    Mutation("restore_compacted, copies", _restore_copies, prepare=_compact_some),
-    Mutation("copy_session", lambda db: db.copy_session("chat", "copy", without=("title",))),
-    Mutation(
-        "put_routing_row",
-        lambda db: db.put_routing_row({**db.routing_rows("chat")[0], "updated_at": 1.5}),
+    DatabaseMutation(
+        "restore_rewound", lambda db: db.restore_rewound("chat", _find_message_id(db, 1))
     ),
-    Mutation("put_session_fields", lambda db: db.put_session_fields("chat", {"title": "Was"})),
-    Mutation(
+    DatabaseMutation("replace_messages", _replace_messages),
+    DatabaseMutation("replace_messages, hermes", _replace_messages, kind="hermes"),
+    DatabaseMutation("archive_and_compact", _archive_and_compact),
+    DatabaseMutation("archive_and_compact, hermes", _archive_and_compact, kind="hermes"),
+    DatabaseMutation("compact_messages", _compact_messages),
+    DatabaseMutation("compact_messages, hermes", _compact_messages, kind="hermes"),
+    DatabaseMutation(
+        "copy_messages", lambda db: db.copy_messages("chat", [_find_message_id(db, 1)], "done")
+    ),
+    DatabaseMutation("restore_compacted", _restore_compacted, prepare=_compact_messages),
+    DatabaseMutation(
+        "restore_compacted, hermes", _restore_compacted, prepare=_compact_messages, kind="hermes"
+    ),
+    DatabaseMutation("restore_compacted, copies", _restore_copies, prepare=_compact_messages),
+    DatabaseMutation(
+        "copy_session", lambda db: db.copy_session("chat", "copy", without=("title",))
+    ),
+    DatabaseMutation(
+        "put_routing_row",
+        lambda db: db.put_routing_row({**db.list_routing_rows("chat")[0], "updated_at": 1.5}),
+    ),
+    DatabaseMutation(
+        "put_session_fields", lambda db: db.put_session_fields("chat", {"title": "Was"})
+    ),
+    DatabaseMutation(
         "try_acquire_compression_lock", lambda db: db.try_acquire_compression_lock("chat", "me")
     ),
-    Mutation("refresh_compression_lock", _refresh, prepare=_lock),
-    Mutation("release_compression_lock", _release, prepare=_lock),
-    Mutation("clear_messages", lambda db: db.clear_messages("chat")),
-    Mutation(
+    DatabaseMutation("refresh_compression_lock", _refresh_lock, prepare=_acquire_lock),
+    DatabaseMutation("release_compression_lock", _release_lock, prepare=_acquire_lock),
+    DatabaseMutation("clear_messages", lambda db: db.clear_messages("chat")),
+    DatabaseMutation(
         "finalize_orphaned_compression_sessions",
         lambda db: db.finalize_orphaned_compression_sessions(),
     ),
-    Mutation("prune_empty_ghost_sessions", lambda db: db.prune_empty_ghost_sessions()),
-    Mutation("delete_session", lambda db: db.delete_session("chat")),
-    Mutation("delete_session, hermes", lambda db: db.delete_session("chat"), kind="hermes"),
-    Mutation("delete_sessions", lambda db: db.delete_sessions(["chat", "done"])),
-    Mutation("recount_session", lambda db: db.recount_session("drifted")),
-    Mutation("remove_messages", _remove_some),
-    Mutation("remove_messages, hermes", _remove_some, kind="hermes"),
-    Mutation("remove_rows", _remove),
-    Mutation("remove_rows, hermes", _remove, kind="hermes"),
-    Mutation("put_images", _put, prepare=_image),
-    Mutation("put_images, hermes", _put, prepare=_image, kind="hermes"),
-    Mutation("change_row", _change_row),
-    Mutation("optimize_step", _optimize),
-    Mutation("optimize_step, hermes", _optimize, kind="hermes"),
-    Mutation("vacuum", _vacuum, files=(*FILES, *COPY)),
-    Mutation("vacuum, hermes", _vacuum, kind="hermes", files=(*FILES, *COPY)),
-    Mutation("vacuum, journal", _vacuum, kind="journal"),
-    Mutation("set_meta", lambda db: db.set_meta("key", "value")),
-    Mutation("delete_meta", lambda db: db.delete_meta("prepared")),
-    Mutation("set_meta, first of a home", lambda db: db.set_meta("key", "value"), kind="none"),
-    Mutation(
+    DatabaseMutation("prune_empty_ghost_sessions", lambda db: db.prune_empty_ghost_sessions()),
+    DatabaseMutation("delete_session", lambda db: db.delete_session("chat")),
+    DatabaseMutation("delete_session, hermes", lambda db: db.delete_session("chat"), kind="hermes"),
+    DatabaseMutation("delete_sessions", lambda db: db.delete_sessions(["chat", "done"])),
+    DatabaseMutation("recount_session", lambda db: db.recount_session("drifted")),
+    DatabaseMutation("remove_messages", _remove_messages),
+    DatabaseMutation("remove_messages, hermes", _remove_messages, kind="hermes"),
+    DatabaseMutation("remove_rows", _remove_imaged_session),
+    DatabaseMutation("remove_rows, hermes", _remove_imaged_session, kind="hermes"),
+    DatabaseMutation("put_images", _put_images, prepare=_store_images),
+    DatabaseMutation("put_images, hermes", _put_images, prepare=_store_images, kind="hermes"),
+    DatabaseMutation("change_row", _change_row),
+    DatabaseMutation("optimize_step", _optimize_index),
+    DatabaseMutation("optimize_step, hermes", _optimize_index, kind="hermes"),
+    DatabaseMutation("vacuum", _vacuum_database, files=(*FAULTY_FILES, *VACUUM_FILES)),
+    DatabaseMutation(
+        "vacuum, hermes", _vacuum_database, kind="hermes", files=(*FAULTY_FILES, *VACUUM_FILES)
+    ),
+    DatabaseMutation("vacuum, journal", _vacuum_database, kind="journal"),
+    DatabaseMutation("set_meta", lambda db: db.set_meta("key", "value")),
+    DatabaseMutation("delete_meta", lambda db: db.delete_meta("prepared")),
+    DatabaseMutation(
+        "set_meta, first of a home", lambda db: db.set_meta("key", "value"), kind="none"
+    ),
+    DatabaseMutation(
         "save_gateway_routing_entry",
-        lambda db: db.save_gateway_routing_entry(ROUTE, '{"moved": 1}', expect=ENTRY),
+        lambda db: db.save_gateway_routing_entry(ROUTE_KEY, '{"moved": 1}', expect=ROUTE_ENTRY),
     ),
-    Mutation(
+    DatabaseMutation(
         "delete_gateway_routing_entries",
-        lambda db: db.delete_gateway_routing_entries({ROUTE: ENTRY}),
+        lambda db: db.delete_gateway_routing_entries({ROUTE_KEY: ROUTE_ENTRY}),
     ),
-    Mutation("transaction", _in_one),
-    Mutation("transaction, hermes", _in_one, kind="hermes"),
+    DatabaseMutation("transaction", _run_transaction),
+    DatabaseMutation("transaction, hermes", _run_transaction, kind="hermes"),
 )
 
-MUTATIONS = {mutation.name: mutation for mutation in _ALL}
+DATABASE_MUTATIONS = {mutation.name: mutation for mutation in _MUTATIONS}
 
-READING = frozenset(
+READING_METHODS = frozenset(
     {
         *("kind", "immutable", "close", "get_meta", "get_session", "resolve_session_id"),
         *("model_usage", "revision", "get_session_title", "get_session_by_title"),
@@ -357,7 +389,7 @@ READING = frozenset(
 """The public methods that change nothing."""
 
 
-def _id(db: SessionDB, nth: int) -> int:
+def _find_message_id(db: SessionDB, nth: int) -> int:
     """Return the id of the nth row of the conversation."""
     rows = db.get_messages("chat", include_inactive=True)
     return int(rows[nth - 1]["id"])

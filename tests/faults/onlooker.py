@@ -22,7 +22,7 @@ def main(path: Path) -> None:
     for _ in sys.stdin:
         came_to: list[Any]
         try:
-            seen = db.changes(cursor)
+            seen = db.read_changes(cursor)
             cursor = seen.cursor
             came_to = [db.message_count(), len(seen.events), db.immutable]
         except SessionError as error:

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-WRITING = ("write", "pwrite64", "ftruncate", "fallocate", "mkdir")
+WRITING_CALLS = ("write", "pwrite64", "ftruncate", "fallocate", "mkdir")
 """The calls that need room."""
 
-CHANGING = (
-    *WRITING,
+CHANGING_CALLS = (
+    *WRITING_CALLS,
     *("fsync", "fdatasync", "openat", "rename", "renameat", "renameat2", "unlink"),
 )
 """The calls that change a folder or a file, or make a change durable."""
 
-DRAWN = 8
+DRAWN_COUNT = 8
 """How many points are drawn by chance, besides the first of every kind, and the ends."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class TracedCall:
     """One call of a run, at a place in it: the `nth` of its kind in its thread, on a file."""
 
     place: int
@@ -37,7 +37,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class InjectedFault:
     """A way for a call to fail, once or from then on."""
 
     name: str
@@ -45,7 +45,7 @@ class Fault:
     fails: tuple[str, ...]
     lasts: bool = False
 
-    def inject(self, at: Call) -> tuple[str, ...]:
+    def format_injections(self, at: TracedCall) -> tuple[str, ...]:
         """Return what strace is told."""
         if not self.lasts:
             return (f"{at.syscall}:{self.how}:when={at.nth}",)
@@ -57,15 +57,17 @@ class Fault:
 FAULTS = {
     fault.name: fault
     for fault in (
-        Fault("kill", "signal=KILL", CHANGING),
-        Fault("error once", "error=EIO", CHANGING),
-        Fault("error for ever", "error=EIO", CHANGING, lasts=True),
-        Fault("disk full", "error=ENOSPC", WRITING, lasts=True),
+        InjectedFault("kill", "signal=KILL", CHANGING_CALLS),
+        InjectedFault("error once", "error=EIO", CHANGING_CALLS),
+        InjectedFault("error for ever", "error=EIO", CHANGING_CALLS, lasts=True),
+        InjectedFault("disk full", "error=ENOSPC", WRITING_CALLS, lasts=True),
     )
 }
 
 
-def choose(calls: list[Call], fault: Fault, seed: str, *, every: bool = False) -> list[Call]:
+def choose_points(
+    calls: list[TracedCall], fault: InjectedFault, seed: str, *, every: bool = False
+) -> list[TracedCall]:
     """Return the points to try: all, or each kind once, both ends, and some drawn by the seed."""
     able = [call for call in calls if call.syscall in fault.fails]
     if every or not able:
@@ -73,12 +75,12 @@ def choose(calls: list[Call], fault: Fault, seed: str, *, every: bool = False) -
     firsts = {(call.syscall, call.file): call for call in reversed(able)}
     chosen = {*firsts.values(), able[0], able[-1]}
     rest = [call for call in able if call not in chosen]
-    chosen.update(random.Random(seed).sample(rest, min(DRAWN, len(rest))))
+    chosen.update(random.Random(seed).sample(rest, min(DRAWN_COUNT, len(rest))))
     return [call for call in able if call in chosen]
 
 
 @cache
-def commit() -> str:
+def find_commit_seed() -> str:
     """Return the commit that is tested, which seeds what is drawn; 0 where there is none."""
     asked = subprocess.run(
         ["git", "rev-parse", "HEAD"],  # noqa: S607 -- whichever git there is

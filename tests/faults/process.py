@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 30.0
 
 
-class Process:
+class ChildProcess:
     """A module of this folder, run by itself."""
 
     def __init__(self, module: str, *args: str | Path, before: Sequence[str] = ()):
@@ -52,11 +52,11 @@ class Process:
     @property
     def out(self) -> int:
         """The descriptor of what it says, for those who read it raw after a heard line."""
-        return _given(self._process.stdout).fileno()
+        return _require_stream(self._process.stdout).fileno()
 
     def tell(self, line: str = "") -> None:
         """Write a line to its input."""
-        stream = _given(self._process.stdin)
+        stream = _require_stream(self._process.stdin)
         stream.write(line + "\n")
         stream.flush()
 
@@ -75,7 +75,7 @@ class Process:
     def ask(self, line: str) -> str:
         """Tell a line and return the answer."""
         self.tell(line)
-        return self.hear()
+        return self.receive_notification()
 
     def end(self, number: signal.Signals | None = None) -> int:
         """Let it end, or make it by a signal; return its status."""
@@ -85,7 +85,7 @@ class Process:
         return self._process.returncode
 
 
-def _given(stream: IO[str] | None) -> IO[str]:
+def _require_stream(stream: IO[str] | None) -> IO[str]:
     if stream is None:
         raise AssertionError("the process was started with pipes")
     return stream

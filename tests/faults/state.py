@@ -10,57 +10,57 @@ from pathlib import Path
 from typing import Any
 
 from session_core import _sqlite3
-from session_core.state.sqlite.connection import file_uri
+from session_core.state.sqlite.connection import make_file_uri
 
-NOTHING: dict[str, str] = {}
+EMPTY_STATE: dict[str, str] = {}
 
-_MARK_OF_INDEX = "mcp_sessions_indexed_to"
+_INDEX_MARK_KEY = "mcp_sessions_indexed_to"
 """Up to where the search index goes: it follows a change in transactions of its own."""
 
-_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'sqlite_sequence'"
-_INDEXES = "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"
+_TABLES_SQL = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'sqlite_sequence'"
+_INDEXES_SQL = "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"
 
 
 @contextmanager
-def connection(path: Path, mode: str = "ro") -> Iterator[_sqlite3.Connection]:
+def open_connection(path: Path, mode: str = "ro") -> Iterator[_sqlite3.Connection]:
     """A plain connection of nobody's making."""
-    opened = _sqlite3.connect(file_uri(path, f"mode={mode}"), busy_timeout_s=5)
+    opened = _sqlite3.connect(make_file_uri(path, f"mode={mode}"), busy_timeout_s=5)
     try:
         yield opened
     finally:
         opened.close()
 
 
-def dump(home: Path) -> dict[str, str]:
+def digest_tables(home: Path) -> dict[str, str]:
     """Return a digest of each table by primary key; a search index is what it is made from."""
     path = home / "state.db"
     if not path.exists() or path.stat().st_size == 0:
-        return NOTHING
+        return EMPTY_STATE
     try:
-        with connection(path) as opened:
-            return {table: _digest(opened, table) for table in tables(opened)}
-    except _sqlite3.library().OperationalError:
+        with open_connection(path) as opened:
+            return {table: _digest_table(opened, table) for table in list_tables(opened)}
+    except _sqlite3.load_library().OperationalError:
         # A journal that a kill left behind is taken back by whoever may write.
-        with connection(path, "rw") as opened:
-            return {table: _digest(opened, table) for table in tables(opened)}
+        with open_connection(path, "rw") as opened:
+            return {table: _digest_table(opened, table) for table in list_tables(opened)}
 
 
-def rows(home: Path) -> int:
+def count_rows(home: Path) -> int:
     """Return how many rows there are in all tables."""
-    return sum(int(digest.partition(":")[0]) for digest in dump(home).values())
+    return sum(int(digest.partition(":")[0]) for digest in digest_tables(home).values())
 
 
-def tables(opened: _sqlite3.Connection) -> list[str]:
+def list_tables(opened: _sqlite3.Connection) -> list[str]:
     """Return the tables of a home without its search indexes."""
-    indexes = tuple(name for (name,) in opened.execute(_INDEXES))
+    indexes = tuple(name for (name,) in opened.execute(_INDEXES_SQL))
     shadows = tuple(f"{name}_" for name in indexes)
-    names = sorted(name for (name,) in opened.execute(_TABLES))
+    names = sorted(name for (name,) in opened.execute(_TABLES_SQL))
     return [name for name in names if name not in indexes and not name.startswith(shadows)]
 
 
-def searchable(home: Path, word: bytes) -> set[int]:
+def find_searchable_ids(home: Path, word: bytes) -> set[int]:
     """Return the messages that a search for a word must find: none rewound, none carried on."""
-    with connection(home / "state.db") as opened:
+    with open_connection(home / "state.db") as opened:
         rows = opened.execute(
             "SELECT id FROM messages AS message"
             " WHERE instr(CAST(content AS BLOB), ?) AND (active OR compacted AND NOT EXISTS ("
@@ -72,35 +72,35 @@ def searchable(home: Path, word: bytes) -> set[int]:
     return {number for (number,) in rows}
 
 
-def damage(home: Path) -> list[str]:
+def find_damage(home: Path) -> list[str]:
     """Return what the checks of SQLite find wrong, the search indexes included."""
     path = home / "state.db"
     if not path.exists():
         return []
-    with connection(path, "rw") as opened:
+    with open_connection(path, "rw") as opened:
         found = [row for (row,) in opened.execute("PRAGMA quick_check") if row != "ok"]
-        for (name,) in opened.execute(_INDEXES).fetchall():
+        for (name,) in opened.execute(_INDEXES_SQL).fetchall():
             try:
                 check = f"INSERT INTO {name}({name}, rank) VALUES('integrity-check', 0)"
                 opened.execute(check)
-            except _sqlite3.library().Error as error:
+            except _sqlite3.load_library().Error as error:
                 found.append(f"{name}: {error}")
     return found
 
 
-def _digest(opened: _sqlite3.Connection, table: str) -> str:
+def _digest_table(opened: _sqlite3.Connection, table: str) -> str:
     keys = opened.execute(
         "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", (table,)
     ).fetchall()
     order = ", ".join(f'"{key}"' for (key,) in keys) or "rowid"
     found = opened.execute(f'SELECT * FROM "{table}" ORDER BY {order}').fetchall()  # noqa: S608 -- names that were read
     if table == "state_meta":
-        found = [_without_identity(row) for row in found if row[0] != _MARK_OF_INDEX]
+        found = [_remove_identity(row) for row in found if row[0] != _INDEX_MARK_KEY]
     return (
         f"{len(found)}:{hashlib.sha256(json.dumps(found, default=repr).encode()).hexdigest()[:16]}"
     )
 
 
-def _without_identity(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def _remove_identity(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """Every home of our own is given an identity of its own at creation."""
     return (row[0], "") if row[0] == "mcp_sessions_home" else row

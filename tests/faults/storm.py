@@ -19,16 +19,16 @@ from typing import Any
 
 from session_core import SessionDB
 
-_SECONDS = 3.0
-_LONGEST_S = 0.003
+_STORM_S = 3.0
+_MAX_WAIT_S = 0.003
 _JOIN_S = 20.0
 
 
-class Alarm(Exception):
+class StormTimeout(Exception):
     """What a handler raises to end what takes too long."""
 
 
-class Storm:
+class InterruptStorm:
     """Some threads that append, and the main one, which a signal stops over and over."""
 
     def __init__(self, path: Path, threads: int) -> None:
@@ -38,7 +38,7 @@ class Storm:
         self.interrupts = 0
         self.over = threading.Event()
         self.threads = [
-            threading.Thread(target=self._append, args=(f"{number}.",), daemon=True)
+            threading.Thread(target=self._append_in_loop, args=(f"{number}.",), daemon=True)
             for number in range(threads)
         ]
 
@@ -47,11 +47,11 @@ class Storm:
         self.db.create_session("chat", "cli")
         for thread in self.threads:
             thread.start()
-        self._be_interrupted()
+        self._write_under_interrupts()
         self.over.set()
         for thread in self.threads:
             thread.join(_JOIN_S)
-        after = [self._write_in_a_thread(), self._write("main")]
+        after = [self._write_in_thread(), self._write("main")]
         stored = Counter(row["content"] for row in self.db.get_messages("chat"))
         row = self.db.get_session("chat") or {}
         with SessionDB(self.db.path, patience_s=0.0) as other:
@@ -68,7 +68,7 @@ class Storm:
             "after": after,
         }
 
-    def _append(self, tag: str) -> None:
+    def _append_in_loop(self, tag: str) -> None:
         numbers = itertools.count()
         while not self.over.is_set():
             text = f"{tag}{next(numbers)}"
@@ -79,23 +79,23 @@ class Storm:
             else:
                 self.acknowledged.append(text)
 
-    def _be_interrupted(self) -> None:
-        until = time.monotonic() + _SECONDS
-        signal.signal(signal.SIGALRM, _stop)
+    def _write_under_interrupts(self) -> None:
+        until = time.monotonic() + _STORM_S
+        signal.signal(signal.SIGALRM, _raise_interrupt)
         numbers = itertools.count()
         while time.monotonic() < until:
             try:
                 # What is raised while something is thrown away is lost: there it is set again.
                 while time.monotonic() < until:
-                    signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0001, _LONGEST_S))
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0001, _MAX_WAIT_S))
                     for _ in range(20):
-                        self._change(str(next(numbers)))
-            except (KeyboardInterrupt, Alarm):
+                        self._write_change(str(next(numbers)))
+            except (KeyboardInterrupt, StormTimeout):
                 self.interrupts += 1
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
-    def _change(self, number: str) -> None:
+    def _write_change(self, number: str) -> None:
         self.db.append_message("chat", "user", number)
         self.acknowledged.append(number)
         pair = [f"a{number}", f"b{number}"]
@@ -103,9 +103,9 @@ class Storm:
             for text in pair:
                 self.db.append_message("chat", "user", text)
         self.acknowledged += pair
-        self.db.revision("chat")
+        self.db.get_revision("chat")
 
-    def _write_in_a_thread(self) -> str:
+    def _write_in_thread(self) -> str:
         done: list[str] = []
         thread = threading.Thread(target=lambda: done.append(self._write("thread")), daemon=True)
         thread.start()
@@ -120,11 +120,11 @@ class Storm:
         return "written"
 
 
-def _stop(*_: object) -> None:
+def _raise_interrupt(*_: object) -> None:
     if random.random() < 0.5:
         raise KeyboardInterrupt
-    raise Alarm
+    raise StormTimeout
 
 
 if __name__ == "__main__":
-    print(json.dumps(Storm(Path(sys.argv[1]), int(sys.argv[2])).run()), flush=True)
+    print(json.dumps(InterruptStorm(Path(sys.argv[1]), int(sys.argv[2])).run()), flush=True)

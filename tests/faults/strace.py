@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
 from session_core import _sqlite3
-from tests.faults.mutations import Mutation
-from tests.faults.points import CHANGING, Call
+from tests.faults.mutations import DatabaseMutation
+from tests.faults.points import CHANGING_CALLS, TracedCall
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 30.0
 
-_CALL = re.compile(r"^(\d*)\s*(\w+)\((.*)$")
-_OPEN_FILE = re.compile(r"^\d+<([^>]*)>")
-_NAMED_FILE = re.compile(r'"([^"]*)"')
+_CALL_PATTERN = re.compile(r"^(\d*)\s*(\w+)\((.*)$")
+_OPEN_FILE_PATTERN = re.compile(r"^\d+<([^>]*)>")
+_NAMED_FILE_PATTERN = re.compile(r'"([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ChildRun:
     """What a child said before it ended, and what it printed besides."""
 
     said: tuple[str, ...]
@@ -44,16 +44,16 @@ class Run:
     noise: str
 
     @property
-    def killed(self) -> bool:
+    def is_killed(self) -> bool:
         """Whether it ended before its end."""
         return "end" not in self.said
 
 
-class Lab:
+class StraceLab:
     """A process that runs one mutation after another, each in a child of its own."""
 
-    def __init__(self, library: _sqlite3.Choice = "standard") -> None:
-        self._strace = program()
+    def __init__(self, library: _sqlite3.SqliteChoice = "standard") -> None:
+        self._strace = find_strace()
         self._server = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.child", library],
             cwd=ROOT,
@@ -73,57 +73,59 @@ class Lab:
     ) -> None:
         self._server.communicate()
 
-    def trace(self, mutation: Mutation, home: Path, log: Path) -> tuple[Run, list[Call]]:
+    def trace_mutation(
+        self, mutation: DatabaseMutation, home: Path, log: Path
+    ) -> tuple[ChildRun, list[TracedCall]]:
         """Run a mutation undisturbed; return the calls that change its files, in order."""
-        ran = self.run(mutation, home, log=log)
+        ran = self.run_mutation(mutation, home, log=log)
         return ran, read_log(log, home)
 
-    def run(
-        self, mutation: Mutation, home: Path, *, inject: tuple[str, ...] = (), log: Path
-    ) -> Run:
+    def run_mutation(
+        self, mutation: DatabaseMutation, home: Path, *, inject: tuple[str, ...] = (), log: Path
+    ) -> ChildRun:
         """Run a mutation in a child, with calls made to fail as `inject` says."""
-        self._tell(json.dumps([mutation.name, str(home)]))
-        pid = int(self._hear())
+        self._send_line(json.dumps([mutation.name, str(home)]))
+        pid = int(self._read_line())
         with subprocess.Popen(
-            self._command(pid, [home / name for name in mutation.files], inject, log),
+            self._build_command(pid, [home / name for name in mutation.files], inject, log),
             text=True,
             stderr=subprocess.PIPE,
         ) as tracer:
-            attached = _said_by(tracer.stderr)
+            attached = _read_stream_line(tracer.stderr)
             if "attached" not in attached:
                 os.kill(pid, signal.SIGKILL)
                 raise AssertionError(f"strace cannot be attached here: {attached}")
-            self._tell("go")
-            hung = not select.select([_pipe(self._server.stdout)], [], [], TIMEOUT_S)[0]
+            self._send_line("go")
+            hung = not select.select([_require_stream(self._server.stdout)], [], [], TIMEOUT_S)[0]
             if hung:
                 os.kill(pid, signal.SIGKILL)
-            lines = json.loads(self._hear())
+            lines = json.loads(self._read_line())
             tracer.communicate()
         said = tuple(line[2:] for line in lines if line.startswith("> "))
         noise = "\n".join(line for line in lines if not line.startswith("> "))
         failed = "end" not in said or "(INJECTED)" in log.read_text(errors="replace")
-        return Run(said, failed=failed, hung=hung, noise=noise)
+        return ChildRun(said, failed=failed, hung=hung, noise=noise)
 
-    def _command(
+    def _build_command(
         self, pid: int, watched: list[Path], inject: tuple[str, ...], log: Path
     ) -> list[str]:
         return [
             *(self._strace, "-p", str(pid), "-f", "-y", "-s", "0", "-o", str(log)),
             *(part for path in watched for part in ("-P", str(path))),
-            *("-e", f"trace={','.join(CHANGING)}"),
+            *("-e", f"trace={','.join(CHANGING_CALLS)}"),
             *(part for one in inject for part in ("-e", f"inject={one}")),
         ]
 
-    def _tell(self, line: str) -> None:
-        _pipe(self._server.stdin).write(line + "\n")
-        _pipe(self._server.stdin).flush()
+    def _send_line(self, line: str) -> None:
+        _require_stream(self._server.stdin).write(line + "\n")
+        _require_stream(self._server.stdin).flush()
 
-    def _hear(self) -> str:
-        return _said_by(self._server.stdout)
+    def _read_line(self) -> str:
+        return _read_stream_line(self._server.stdout)
 
 
 @contextmanager
-def lent(free: SimpleQueue[Lab]) -> Iterator[Lab]:
+def borrow_lab(free: SimpleQueue[StraceLab]) -> Iterator[StraceLab]:
     """Take a lab that is free, and give it back."""
     lab = free.get()
     try:
@@ -132,7 +134,7 @@ def lent(free: SimpleQueue[Lab]) -> Iterator[Lab]:
         free.put(lab)
 
 
-def program() -> str:
+def find_strace() -> str:
     """Return strace, or fail saying that it is missing."""
     found = shutil.which("strace")
     if found is None:
@@ -140,12 +142,12 @@ def program() -> str:
     return found
 
 
-def read_log(log: Path, home: Path) -> list[Call]:
+def read_log(log: Path, home: Path) -> list[TracedCall]:
     """Return the calls of a trace that change a file, each with its number among its kind."""
     threads: dict[str, dict[str, int]] = {}
-    calls: list[Call] = []
+    calls: list[TracedCall] = []
     for line in log.read_text(errors="replace").splitlines():
-        match = _CALL.match(line)
+        match = _CALL_PATTERN.match(line)
         if match is None:
             continue
         thread, syscall, rest = match.groups()
@@ -154,21 +156,23 @@ def read_log(log: Path, home: Path) -> list[Call]:
         if syscall == "openat" and "O_CREAT" not in rest:
             continue
         seen = tuple(counts.items())
-        calls.append(Call(len(calls), syscall, counts[syscall], _file(rest, home), seen))
+        calls.append(
+            TracedCall(len(calls), syscall, counts[syscall], _extract_file_name(rest, home), seen)
+        )
     return calls
 
 
-def _file(rest: str, home: Path) -> str:
-    opened = _OPEN_FILE.match(rest)
-    path = opened[1] if opened else _NAMED_FILE.findall(rest)[-1]
+def _extract_file_name(rest: str, home: Path) -> str:
+    opened = _OPEN_FILE_PATTERN.match(rest)
+    path = opened[1] if opened else _NAMED_FILE_PATTERN.findall(rest)[-1]
     return "folder" if Path(path) == home else Path(path).name
 
 
-def _said_by(stream: IO[str] | None) -> str:
-    return _pipe(stream).readline()
+def _read_stream_line(stream: IO[str] | None) -> str:
+    return _require_stream(stream).readline()
 
 
-def _pipe(stream: IO[str] | None) -> IO[str]:
+def _require_stream(stream: IO[str] | None) -> IO[str]:
     if stream is None:
         raise AssertionError("the process was started with pipes")
     return stream

@@ -16,34 +16,34 @@ from typing import TYPE_CHECKING
 
 from session_core import _sqlite3
 from tests.faults import state, template
-from tests.faults.mutations import Mutation, open_home
-from tests.faults.points import FAULTS, Call, Fault, choose, commit
-from tests.faults.strace import Lab, Run, lent
+from tests.faults.mutations import DatabaseMutation, open_home
+from tests.faults.points import FAULTS, InjectedFault, TracedCall, choose_points, find_commit_seed
+from tests.faults.strace import ChildRun, StraceLab, borrow_lab
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-WORKERS = 2
+WORKER_COUNT = 2
 
-DURABLE = ("fsync", "fdatasync")
+DURABLE_CALLS = ("fsync", "fdatasync")
 """Where one of these fails, the change is in the log, and nobody can say whether it lasts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class MutationTrial:
     """A mutation, the home before it, and what it does when nothing fails."""
 
-    mutation: Mutation
+    mutation: DatabaseMutation
     home: Path
     before: dict[str, str]
     after: dict[str, str]
     empty: dict[str, str]
     """A home that was made and holds nothing reads as one that is not there yet."""
-    calls: list[Call]
+    calls: list[TracedCall]
 
 
 @dataclass(slots=True)
-class Outcome:
+class SweepOutcome:
     """What came of all points of one mutation and fault."""
 
     mutation: str
@@ -57,15 +57,15 @@ class Outcome:
         return sum(self.counts.values())
 
 
-class Sweep:
+class FaultSweep:
     """Some labs, and the trying of mutations in them."""
 
-    def __init__(self, library: _sqlite3.Choice = "standard") -> None:
-        self._labs: SimpleQueue[Lab] = SimpleQueue()
+    def __init__(self, library: _sqlite3.SqliteChoice = "standard") -> None:
+        self._labs: SimpleQueue[StraceLab] = SimpleQueue()
         self._stack = ExitStack()
-        self._pool = self._stack.enter_context(ThreadPoolExecutor(WORKERS))
-        for _ in range(WORKERS):
-            self._labs.put(self._stack.enter_context(Lab(library)))
+        self._pool = self._stack.enter_context(ThreadPoolExecutor(WORKER_COUNT))
+        for _ in range(WORKER_COUNT):
+            self._labs.put(self._stack.enter_context(StraceLab(library)))
 
     def __enter__(self) -> Self:
         return self
@@ -78,50 +78,62 @@ class Sweep:
     ) -> None:
         self._stack.close()
 
-    def run(self, mutation: Mutation, folder: Path, *, every: bool = False) -> list[Outcome]:
+    def run(
+        self, mutation: DatabaseMutation, folder: Path, *, every: bool = False
+    ) -> list[SweepOutcome]:
         """Fail a mutation in each way, at the chosen points or at every one."""
         trial = self.rehearse(mutation, folder)
-        return [self._fail(trial, fault, folder, every=every) for fault in FAULTS.values()]
+        return [self._run_fault(trial, fault, folder, every=every) for fault in FAULTS.values()]
 
-    def rehearse(self, mutation: Mutation, folder: Path) -> Trial:
+    def rehearse(self, mutation: DatabaseMutation, folder: Path) -> MutationTrial:
         """Build the home before a mutation, and run it undisturbed."""
         home = folder / "template"
-        template.build(home, mutation.kind)
-        template.prepare(home, mutation)
-        template.build(folder / "empty", "empty")
-        with _copy(home, folder / "undisturbed") as undisturbed, lent(self._labs) as lab:
-            ran, calls = lab.trace(mutation, undisturbed, folder / "trace.log")
+        template.build_home(home, mutation.kind)
+        template.prepare_home(home, mutation)
+        template.build_home(folder / "empty", "empty")
+        with _copy_home(home, folder / "undisturbed") as undisturbed, borrow_lab(self._labs) as lab:
+            ran, calls = lab.trace_mutation(mutation, undisturbed, folder / "trace.log")
             if ran.said != ("ack", "closed", "end"):
                 raise AssertionError(f"{mutation.name} fails by itself: {ran.said} {ran.noise}")
-            after = state.dump(undisturbed)
-        with _copy(home, folder / "untouched") as untouched:
-            before = state.dump(untouched)
-        return Trial(mutation, home, before, after, state.dump(folder / "empty"), calls)
+            after = state.digest_tables(undisturbed)
+        with _copy_home(home, folder / "untouched") as untouched:
+            before = state.digest_tables(untouched)
+        return MutationTrial(
+            mutation, home, before, after, state.digest_tables(folder / "empty"), calls
+        )
 
-    def _fail(self, trial: Trial, fault: Fault, folder: Path, *, every: bool) -> Outcome:
+    def _run_fault(
+        self, trial: MutationTrial, fault: InjectedFault, folder: Path, *, every: bool
+    ) -> SweepOutcome:
         name = trial.mutation.name
-        outcome = Outcome(name, fault.name)
+        outcome = SweepOutcome(name, fault.name)
         for word, problem in self._pool.map(
-            lambda point: self._try(trial, fault, point, folder),
-            self._points(trial, fault, every=every),
+            lambda point: self._try_point(trial, fault, point, folder),
+            self._choose_points(trial, fault, every=every),
         ):
             outcome.counts[word] += 1
             if problem:
                 outcome.problems.append(problem)
         return outcome
 
-    def _points(self, trial: Trial, fault: Fault, *, every: bool) -> list[Call]:
-        seed = f"{commit()} {trial.mutation.name} {fault.name}"
-        return choose(trial.calls, fault, seed, every=every)
+    def _choose_points(
+        self, trial: MutationTrial, fault: InjectedFault, *, every: bool
+    ) -> list[TracedCall]:
+        seed = f"{find_commit_seed()} {trial.mutation.name} {fault.name}"
+        return choose_points(trial.calls, fault, seed, every=every)
 
-    def _try(self, trial: Trial, fault: Fault, point: Call, folder: Path) -> tuple[str, str]:
+    def _try_point(
+        self, trial: MutationTrial, fault: InjectedFault, point: TracedCall, folder: Path
+    ) -> tuple[str, str]:
         """Return how one point went, and what is wrong with that."""
         label = f"{fault.name}_{point.place}".replace(" ", "_")
         log = folder / f"{label}.log"
-        with _copy(trial.home, folder / label) as home, lent(self._labs) as lab:
-            ran = lab.run(trial.mutation, home, inject=fault.inject(point), log=log)
-            word, wrong = judge(trial, fault, ran, home)
-            if word == "error, after" and point.syscall not in DURABLE:
+        with _copy_home(trial.home, folder / label) as home, borrow_lab(self._labs) as lab:
+            ran = lab.run_mutation(
+                trial.mutation, home, inject=fault.format_injections(point), log=log
+            )
+            word, wrong = judge_run(trial, fault, ran, home)
+            if word == "error, after" and point.syscall not in DURABLE_CALLS:
                 wrong.append("an error for what was durable already")
         log.unlink()
         if not wrong:
@@ -130,70 +142,74 @@ class Sweep:
         return word, f"{where}: {'; '.join(wrong)}; it said {ran.said} {ran.noise}"
 
 
-def judge(trial: Trial, fault: Fault, ran: Run, home: Path) -> tuple[str, list[str]]:
+def judge_run(
+    trial: MutationTrial, fault: InjectedFault, ran: ChildRun, home: Path
+) -> tuple[str, list[str]]:
     """Return what was said and what is there, and what is wrong with it, if anything."""
-    there = _which(trial, state.dump(home))
+    there = _classify_state(trial, state.digest_tables(home))
     if there == "neither" and trial.mutation.in_parts and fault.lasts:
         there = "between"
     judged = {
         "it hung": ran.hung,
-        "the fault did not happen": not ran.failed or ran.killed != (fault.name == "kill"),
+        "the fault did not happen": not ran.failed or ran.is_killed != (fault.name == "kill"),
         "an error that is not ours": any(line.startswith("foreign") for line in ran.said),
         "neither the state before nor the one after": there == "neither",
         "acknowledged and lost": "ack" in ran.said and there == "before",
-        "it does not work any more": not _usable(home),
-        "a file is left beside it, and stays": not _alone(home),
+        "it does not work any more": not _is_usable(home),
+        "a file is left beside it, and stays": not _has_only_database(home),
     }
-    wrong = [what for what, so in judged.items() if so] + state.damage(home)
-    return f"{came_to(ran)}, {there}", wrong
+    wrong = [what for what, so in judged.items() if so] + state.find_damage(home)
+    return f"{describe_run(ran)}, {there}", wrong
 
 
-def came_to(ran: Run) -> str:
+def describe_run(ran: ChildRun) -> str:
     """Return what a run was heard to come to."""
-    if ran.killed:
+    if ran.is_killed:
         return "killed when done" if "ack" in ran.said else "killed"
     return "done" if "ack" in ran.said else "error"
 
 
-def _which(trial: Trial, found: dict[str, str]) -> str:
+def _classify_state(trial: MutationTrial, found: dict[str, str]) -> str:
     if found == trial.after:
         return "after"
-    same = found == trial.before or (trial.before == state.NOTHING and found == trial.empty)
+    same = found == trial.before or (trial.before == state.EMPTY_STATE and found == trial.empty)
     return "before" if same else "neither"
 
 
-def _usable(home: Path) -> bool:
+def _is_usable(home: Path) -> bool:
     """Whether a home can be changed, read and searched, once nothing fails."""
     with open_home(home) as db:
         db.append_message("works", "user", "needle again", create={"source": "cli"})
         read = [row["content"] for row in db.get_messages("works")]
         hits = db.search("needle", per="message", status="all", limit=100).hits
         found = {hit.message_id for hit in hits}
-    return read == ["needle again"] and found == state.searchable(home, b"needle")
+    return read == ["needle again"] and found == state.find_searchable_ids(home, b"needle")
 
 
-def _alone(home: Path) -> bool:
+def _has_only_database(home: Path) -> bool:
     """Whether a home that has been changed since holds its database and nothing else."""
     return all(each.name.startswith("state.db") for each in home.iterdir())
 
 
 @contextmanager
-def _copy(home: Path, to: Path) -> Iterator[Path]:
-    yield template.copy(home, to)
+def _copy_home(home: Path, to: Path) -> Iterator[Path]:
+    yield template.copy_home(home, to)
     shutil.rmtree(to, ignore_errors=True)
 
 
-class StepSweep(Sweep):
+class StepSweep(FaultSweep):
     """Sweeps what has steps of its own: what is done behind a commit of the home counts as well."""
 
-    def _points(self, trial: Trial, fault: Fault, *, every: bool) -> list[Call]:
+    def _choose_points(
+        self, trial: MutationTrial, fault: InjectedFault, *, every: bool
+    ) -> list[TracedCall]:
         """Return the chosen ones, and to die at also what is right behind a commit of the home."""
-        points = super()._points(trial, fault, every=every)
+        points = super()._choose_points(trial, fault, every=every)
         if fault.name != "kill":
             return points
-        behind = (call for before, call in pairwise(trial.calls) if _commits(before))
+        behind = (call for before, call in pairwise(trial.calls) if _is_commit(before))
         return points + [call for call in behind if call not in points]
 
 
-def _commits(call: Call) -> bool:
-    return call.syscall in DURABLE and call.file == "state.db-wal"
+def _is_commit(call: TracedCall) -> bool:
+    return call.syscall in DURABLE_CALLS and call.file == "state.db-wal"

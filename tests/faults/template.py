@@ -9,41 +9,41 @@ from pathlib import Path
 from typing import Any
 
 from session_core import _sqlite3
-from tests.faults.mutations import ENTRY, NOW, ROUTE, Mutation, open_home
-from tests.homes import add_message, add_session, connect, hermes_database, own_database
+from tests.faults.mutations import NOW_S, ROUTE_ENTRY, ROUTE_KEY, DatabaseMutation, open_home
+from tests.homes import add_message, add_session, connect, make_hermes_database, make_own_database
 
 DAY_S = 86_400.0
 
 
-def memory() -> Path | None:
+def find_memory_folder() -> Path | None:
     """Return a folder in memory, if there is one: what fails is told to, no disk is waited for."""
     folder = Path("/dev/shm")  # noqa: S108 -- for folders with names of their own
     return folder if os.access(folder, os.W_OK) else None
 
 
-def build(home: Path, kind: str) -> None:
+def build_home(home: Path, kind: str) -> None:
     """Make a home of one of the kinds; nobody has it open afterwards."""
     home.mkdir(parents=True)
     if kind == "none":
         return
     path = home / "state.db"
     if kind in ("hermes", "journal"):
-        hermes_database(path)
+        make_hermes_database(path)
     else:
-        own_database(path)
+        make_own_database(path)
     if kind == "empty":
         return
     with connect(path) as connection:
         connection.execute("BEGIN")
-        _conversations(connection)
-        _leftovers(connection)
+        _add_conversations(connection)
+        _add_leftovers(connection)
         connection.execute("COMMIT")
         if kind == "journal":
             # So it is on a network disk, where a log cannot be shared.
             connection.execute("PRAGMA journal_mode=DELETE")
 
 
-def prepare(home: Path, mutation: Mutation) -> None:
+def prepare_home(home: Path, mutation: DatabaseMutation) -> None:
     """Bring a home to the state before the mutation, with a log that is not folded back."""
     if mutation.kind == "none":
         return
@@ -54,62 +54,72 @@ def prepare(home: Path, mutation: Mutation) -> None:
             mutation.prepare(db)
 
 
-def copy(home: Path, to: Path) -> Path:
+def copy_home(home: Path, to: Path) -> Path:
     """Copy a home that nobody has open; what SQLite makes anew is left out."""
     shutil.copytree(home, to, ignore=shutil.ignore_patterns("*-shm"))
     return to
 
 
-def _conversations(connection: _sqlite3.Connection) -> None:
-    _session(connection, "root", title="Trip", ended_at=NOW - 50 * DAY_S, end_reason="compression")
-    _session(connection, "tip", parent_session_id="root", started_at=NOW - 50 * DAY_S)
-    _session(connection, "chat", model="some-model")
-    _session(connection, "helper", parent_session_id="chat", model_config=_marked("_delegate_from"))
-    _session(connection, "branch", parent_session_id="chat", model_config=_marked("_branched_from"))
-    _session(connection, "done", ended_at=NOW - DAY_S, end_reason="cli_close")
+def _add_conversations(connection: _sqlite3.Connection) -> None:
+    _add_session(
+        connection, "root", title="Trip", ended_at=NOW_S - 50 * DAY_S, end_reason="compression"
+    )
+    _add_session(connection, "tip", parent_session_id="root", started_at=NOW_S - 50 * DAY_S)
+    _add_session(connection, "chat", model="some-model")
+    _add_session(
+        connection, "helper", parent_session_id="chat", model_config=_build_marker("_delegate_from")
+    )
+    _add_session(
+        connection, "branch", parent_session_id="chat", model_config=_build_marker("_branched_from")
+    )
+    _add_session(connection, "done", ended_at=NOW_S - DAY_S, end_reason="cli_close")
     call = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    _say(connection, "root", "user", "needle of the root")
-    _say(connection, "tip", "user", "needle of the tip")
-    _say(connection, "chat", "user", "needle asked")
-    _say(connection, "chat", "assistant", "", tool_calls=[call])
-    _say(connection, "chat", "tool", "needle found", tool_call_id="call_1", tool_name="look")
-    _say(connection, "chat", "assistant", "the needle is 针在草堆里", reasoning="because")
-    _say(connection, "chat", "user", [{"type": "text", "text": "needle in parts"}])
-    _say(connection, "chat", "user", "needle taken back", active=0)
+    _add_message(connection, "root", "user", "needle of the root")
+    _add_message(connection, "tip", "user", "needle of the tip")
+    _add_message(connection, "chat", "user", "needle asked")
+    _add_message(connection, "chat", "assistant", "", tool_calls=[call])
+    _add_message(
+        connection, "chat", "tool", "needle found", tool_call_id="call_1", tool_name="look"
+    )
+    _add_message(connection, "chat", "assistant", "the needle is 针在草堆里", reasoning="because")
+    _add_message(connection, "chat", "user", [{"type": "text", "text": "needle in parts"}])
+    _add_message(connection, "chat", "user", "needle taken back", active=0)
     for session_id in ("helper", "branch", "done"):
-        _say(connection, session_id, "user", f"needle of {session_id}")
-    connection.execute("INSERT INTO gateway_routing VALUES ('', ?, ?, ?)", (ROUTE, ENTRY, NOW))
+        _add_message(connection, session_id, "user", f"needle of {session_id}")
+    connection.execute(
+        "INSERT INTO gateway_routing VALUES ('', ?, ?, ?)", (ROUTE_KEY, ROUTE_ENTRY, NOW_S)
+    )
     for session_id in ("chat", "helper"):
         connection.execute(
             "INSERT INTO session_model_usage (session_id, model, input_tokens) VALUES (?, ?, 7)",
             (session_id, "some-model"),
         )
         connection.execute(
-            "INSERT INTO compression_locks VALUES (?, 'somebody', ?, ?)", (session_id, NOW, NOW)
+            "INSERT INTO compression_locks VALUES (?, 'somebody', ?, ?)", (session_id, NOW_S, NOW_S)
         )
 
 
-def _leftovers(connection: _sqlite3.Connection) -> None:
-    long_ago = NOW - 60 * DAY_S
-    _session(connection, "ghost", source="tui", started_at=long_ago, ended_at=long_ago)
-    _session(connection, "broken", ended_at=long_ago, end_reason="compression")
-    _session(connection, "orphan", parent_session_id="broken", started_at=long_ago)
-    _say(connection, "orphan", "user", "needle of the orphan")
-    _session(connection, "drifted")
-    _say(connection, "drifted", "user", "needle that was not counted")
+def _add_leftovers(connection: _sqlite3.Connection) -> None:
+    long_ago = NOW_S - 60 * DAY_S
+    _add_session(connection, "ghost", source="tui", started_at=long_ago, ended_at=long_ago)
+    _add_session(connection, "broken", ended_at=long_ago, end_reason="compression")
+    _add_session(connection, "orphan", parent_session_id="broken", started_at=long_ago)
+    _add_message(connection, "orphan", "user", "needle of the orphan")
+    _add_session(connection, "drifted")
+    _add_message(connection, "drifted", "user", "needle that was not counted")
     connection.execute("UPDATE sessions SET message_count = 9 WHERE id = 'drifted'")
 
 
-def _session(connection: _sqlite3.Connection, session_id: str, **columns: Any) -> None:
-    row = {"started_at": NOW - 90 * DAY_S, **columns}
+def _add_session(connection: _sqlite3.Connection, session_id: str, **columns: Any) -> None:
+    row = {"started_at": NOW_S - 90 * DAY_S, **columns}
     add_session(connection, session_id, **row)
 
 
-def _say(
+def _add_message(
     connection: _sqlite3.Connection, session_id: str, role: str, content: Any, **columns: Any
 ) -> None:
-    add_message(connection, session_id, role, content, timestamp=NOW - 30 * DAY_S, **columns)
+    add_message(connection, session_id, role, content, timestamp=NOW_S - 30 * DAY_S, **columns)
 
 
-def _marked(name: str) -> str:
+def _build_marker(name: str) -> str:
     return json.dumps({name: "chat"})

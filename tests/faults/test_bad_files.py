@@ -34,12 +34,12 @@ def _text(path: Path) -> None:
 
 
 def _other(path: Path) -> None:
-    with state.connection(path, "rwc") as opened:
+    with state.open_connection(path, "rwc") as opened:
         opened.execute("CREATE TABLE bookmarks (url TEXT)")
 
 
 def _old(path: Path) -> None:
-    with state.connection(path, "rwc") as opened:
+    with state.open_connection(path, "rwc") as opened:
         opened.execute("CREATE TABLE sessions (id TEXT PRIMARY KEY, source TEXT, started_at REAL)")
         opened.execute("CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT)")
 
@@ -68,7 +68,7 @@ def _overwritten(path: Path) -> None:
 
 
 def _whole(path: Path) -> None:
-    template.build(path.parent / "whole", "hermes")
+    template.build_home(path.parent / "whole", "hermes")
     (path.parent / "whole" / "state.db").rename(path)
     (path.parent / "whole").rmdir()
 

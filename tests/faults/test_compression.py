@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.faults import compression, state
-from tests.faults.compression import COMPRESSIONS
+from tests.faults.compression import COMPRESSION_MUTATIONS
 from tests.faults.compression_sweep import CompressionSweep
 from tests.faults.points import FAULTS
 
@@ -19,9 +19,9 @@ def labs():
 
 
 @pytest.mark.requirement("compression:faults")
-@pytest.mark.parametrize("name", COMPRESSIONS)
+@pytest.mark.parametrize("name", COMPRESSION_MUTATIONS)
 def test_a_fault_leaves_the_conversation_before_or_after_and_it_can_be_undone(labs, folder, name):
-    outcomes = labs.run(COMPRESSIONS[name], folder)
+    outcomes = labs.run(COMPRESSION_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 
@@ -29,5 +29,7 @@ def test_a_fault_leaves_the_conversation_before_or_after_and_it_can_be_undone(la
 @pytest.mark.requirement("compression:faults")
 @pytest.mark.parametrize("kind", ["own", "hermes"])
 def test_the_home_before_a_compression_is_small(tmp_path, kind):
-    compression.build(tmp_path / "home", COMPRESSIONS[f"compressor.apply, in_place, {kind}"])
-    assert state.rows(tmp_path / "home") <= 40
+    compression.build_home(
+        tmp_path / "home", COMPRESSION_MUTATIONS[f"compressor.apply, in_place, {kind}"]
+    )
+    assert state.count_rows(tmp_path / "home") <= 40

@@ -13,7 +13,7 @@ from session_core import presence
 from session_core.state.sqlite.database import SessionDB
 from session_core.types import SessionFilter
 from tests.faults import state, template
-from tests.faults.mutations import READING, ROUTE
+from tests.faults.mutations import READING_METHODS, ROUTE_KEY
 
 pytestmark = [
     pytest.mark.faults,
@@ -25,16 +25,16 @@ Locks = frozenset[tuple[str, ...]]
 CALLS: dict[str, Callable[[SessionDB], object]] = {
     "kind": lambda db: db.kind,
     "path": lambda db: db.path,
-    "home_id": lambda db: db.home_id(),
-    "blocked_indexes": lambda db: db.blocked_indexes(),
+    "home_id": lambda db: db.get_home_id(),
+    "blocked_indexes": lambda db: db.list_blocked_indexes(),
     "check_rows_writable": lambda db: db.check_rows_writable(["messages"]),
     "immutable": lambda db: db.immutable,
     "read_only": lambda db: db.read_only,
     "get_meta": lambda db: db.get_meta("key"),
     "get_session": lambda db: db.get_session("chat"),
     "resolve_session_id": lambda db: db.resolve_session_id("cha"),
-    "model_usage": lambda db: db.model_usage("chat"),
-    "revision": lambda db: db.revision("chat"),
+    "model_usage": lambda db: db.get_model_usage("chat"),
+    "revision": lambda db: db.get_revision("chat"),
     "get_session_title": lambda db: db.get_session_title("chat"),
     "get_session_by_title": lambda db: db.get_session_by_title("Trip"),
     "resolve_session_by_title": lambda db: db.resolve_session_by_title("Trip"),
@@ -47,37 +47,37 @@ CALLS: dict[str, Callable[[SessionDB], object]] = {
     "read_window": lambda db: db.read_window("chat"),
     "message_count": lambda db: db.message_count(),
     "has_platform_message_id": lambda db: db.has_platform_message_id("chat", "7"),
-    "link_kind": lambda db: db.link_kind("tip"),
+    "link_kind": lambda db: db.get_link_kind("tip"),
     "get_compression_tip": lambda db: db.get_compression_tip("root"),
     "get_conversation_root": lambda db: db.get_conversation_root("tip"),
     "get_compression_lineage": lambda db: db.get_compression_lineage("tip"),
-    "children": lambda db: db.children("chat"),
+    "children": lambda db: db.list_children("chat"),
     "list_sessions": lambda db: db.list_sessions(),
-    "summarize": lambda db: db.summarize("chat"),
+    "summarize": lambda db: db.summarize_session("chat"),
     "find_sessions": lambda db: db.find_sessions(SessionFilter()),
     "search": lambda db: db.search("needle"),
-    "drifted_sessions": lambda db: db.drifted_sessions(),
+    "drifted_sessions": lambda db: db.find_drifted_sessions(),
     "check_integrity": lambda db: db.check_integrity(deep=True),
-    "sizes": lambda db: db.sizes(exact=True),
-    "changes": lambda db: db.changes(timeout_s=0.01),
+    "sizes": lambda db: db.measure_sizes(exact=True),
+    "changes": lambda db: db.read_changes(timeout_s=0.01),
     "folder": lambda db: db.folder,
-    "holders": lambda db: db.holders(),
+    "holders": lambda db: db.list_holders(),
     "get_compression_lock_holder": lambda db: db.get_compression_lock_holder("chat"),
     "has_routing": lambda db: db.has_routing,
     "in_transaction": lambda db: db.in_transaction,
-    "get_gateway_routing_entry": lambda db: db.get_gateway_routing_entry(ROUTE),
+    "get_gateway_routing_entry": lambda db: db.get_gateway_routing_entry(ROUTE_KEY),
     "load_gateway_routing_entries": lambda db: db.load_gateway_routing_entries(),
     "dump_gateway_routing_entries": lambda db: db.dump_gateway_routing_entries(),
-    "belongings": lambda db: db.belongings("chat"),
-    "routing_rows": lambda db: db.routing_rows("chat"),
-    "session_images": lambda db: db.session_images("chat"),
-    "message_images": lambda db: db.message_images("chat", None, 1_000),
-    "referring_images": lambda db: db.referring_images(db.session_images("chat")),
-    "row_images": lambda db: db.row_images("messages", {"session_id": "chat"}),
-    "inventory": lambda db: db.inventory(),
-    "health_facts": lambda db: db.health_facts(),
-    "claims": lambda db: db.claims(),
-    "gateway_routing_scopes": lambda db: db.gateway_routing_scopes(),
+    "belongings": lambda db: db.read_belongings("chat"),
+    "routing_rows": lambda db: db.list_routing_rows("chat"),
+    "session_images": lambda db: db.read_session_images("chat"),
+    "message_images": lambda db: db.read_message_images("chat", None, 1_000),
+    "referring_images": lambda db: db.read_referring_images(db.read_session_images("chat")),
+    "row_images": lambda db: db.read_row_images("messages", {"session_id": "chat"}),
+    "inventory": lambda db: db.list_inventory(),
+    "health_facts": lambda db: db.read_health_facts(),
+    "claims": lambda db: db.list_claims(),
+    "gateway_routing_scopes": lambda db: db.list_gateway_routing_scopes(),
     "find_latest_session_for_peer": lambda db: db.find_latest_session_for_peer(source="telegram"),
     "close": lambda db: db.close(),
 }
@@ -90,9 +90,9 @@ def test_the_locks_of_this_process_are_the_same_before_and_after_each_call(
     tmp_path, kind, read_only
 ):
     home = tmp_path / "home"
-    template.build(home, kind)
+    template.build_home(home, kind)
     path = home / "state.db"
-    with state.connection(path, "rw") as holder:
+    with state.open_connection(path, "rw") as holder:
         holder.execute("BEGIN IMMEDIATE")
         holder.execute("INSERT INTO state_meta VALUES ('uncommitted', '')")
         expected = _locks(home)
@@ -106,16 +106,16 @@ def test_the_locks_of_this_process_are_the_same_before_and_after_each_call(
 
 def test_asking_who_else_is_there_drops_no_lock(tmp_path):
     home = tmp_path / "home"
-    template.build(home, "hermes")
-    with state.connection(home / "state.db", "rw") as holder:
+    template.build_home(home, "hermes")
+    with state.open_connection(home / "state.db", "rw") as holder:
         holder.execute("BEGIN IMMEDIATE")
         expected = _locks(home)
-        presence.holders(home / "state.db")
+        presence.list_holders(home / "state.db")
         assert _locks(home, expected) == expected
 
 
 def test_every_reading_call_is_tried():
-    assert set(CALLS) == READING
+    assert set(CALLS) == READING_METHODS
 
 
 def _locks(home: Path, expected: Locks = frozenset()) -> Locks:

@@ -14,7 +14,7 @@ import pytest
 from session_core.errors import StorageFull
 from tests.faults import state, template
 from tests.faults.mutations import open_home
-from tests.faults.process import Process
+from tests.faults.process import ChildProcess
 
 pytestmark = pytest.mark.faults
 
@@ -24,24 +24,24 @@ KINDS = ("own", "hermes")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_database_that_may_not_grow_refuses_and_goes_on_with_room(tmp_path, kind):
     home = tmp_path / "home"
-    template.build(home, kind)
+    template.build_home(home, kind)
     with open_home(home) as db:
         db.set_meta("opened", "yes")
         _grow_at_most(db, pages=2)
-        before = state.dump(home)
+        before = state.digest_tables(home)
         with pytest.raises(StorageFull, match="free some space"):
             db.append_message("chat", "user", "needle " * 40_000)
-        assert state.dump(home) == before
+        assert state.digest_tables(home) == before
 
         _grow_at_most(db, pages=100_000)
 
         assert db.append_message("chat", "user", "needle " * 40_000)
-    assert state.damage(home) == []
+    assert state.find_damage(home) == []
 
 
 def test_a_change_that_does_not_fit_takes_nothing_from_those_that_do(tmp_path):
     home = tmp_path / "home"
-    template.build(home, "own")
+    template.build_home(home, "own")
     with open_home(home) as db, ThreadPoolExecutor(5) as pool:
         db.set_meta("opened", "yes")
         _grow_at_most(db, pages=20)
@@ -60,8 +60,8 @@ def test_a_change_that_does_not_fit_takes_nothing_from_those_that_do(tmp_path):
 @pytest.mark.parametrize("kind", ["none", *KINDS])
 def test_a_file_that_may_not_grow_refuses_and_goes_on_with_room(tmp_path, kind):
     home = tmp_path / "home"
-    template.build(home, kind)
-    with Process("filler", home, "limit") as filler:
+    template.build_home(home, kind)
+    with ChildProcess("filler", home, "limit") as filler:
         _check(home, filler)
 
 
@@ -69,7 +69,7 @@ def test_a_file_that_may_not_grow_refuses_and_goes_on_with_room(tmp_path, kind):
 @pytest.mark.parametrize("kind", ["none", *KINDS])
 def test_a_full_disk_refuses_and_goes_on_with_room(tmp_path, kind):
     built = tmp_path / "built"
-    template.build(built, kind)
+    template.build_home(built, kind)
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(disk)]
@@ -77,23 +77,23 @@ def test_a_full_disk_refuses_and_goes_on_with_room(tmp_path, kind):
         pytest.skip("a small disk cannot be mounted here; a limit on the file stands for it")
     try:
         home = Path(shutil.copytree(built, disk / "home"))
-        with Process("filler", home, "disk") as filler:
+        with ChildProcess("filler", home, "disk") as filler:
             _check(home, filler)
     finally:
         subprocess.run(["umount", str(disk)], check=True)  # noqa: S607 -- the one of the system
 
 
-def _check(home: Path, filler: Process) -> None:
-    told = json.loads(filler.hear())
-    again = int(filler.hear())
+def _check(home: Path, filler: ChildProcess) -> None:
+    told = json.loads(filler.receive_notification())
+    again = int(filler.receive_notification())
     filler.end()
     assert set(told["failures"]) <= {"StorageFull", "StorageError"}
     assert told["seen"] == told["acknowledged"]
     assert len(told["acknowledged"]) > 3
-    with state.connection(home / "state.db") as reader:
+    with state.open_connection(home / "state.db") as reader:
         rows = reader.execute("SELECT id FROM messages WHERE session_id = 'filled' ORDER BY id")
         assert [number for (number,) in rows] == [*told["acknowledged"], again]
-    assert state.damage(home) == []
+    assert state.find_damage(home) == []
 
 
 def _grow_at_most(db, *, pages: int) -> None:

@@ -11,7 +11,7 @@ import os
 import pytest
 
 from session_core import SessionDB
-from tests.faults.process import Process
+from tests.faults.process import ChildProcess
 
 pytestmark = [
     pytest.mark.faults,
@@ -25,8 +25,8 @@ CHANGING = (["install", "cursor", "--yes"], ["uninstall", "cursor", "--yes"])
 @pytest.fixture
 def came_to(shared, tmp_path):
     def came_to(*verbs):
-        with Process("install_guest", shared, tmp_path, json.dumps(verbs)) as guest:
-            return json.loads(guest.hear())
+        with ChildProcess("install_guest", shared, tmp_path, json.dumps(verbs)) as guest:
+            return json.loads(guest.receive_notification())
 
     return came_to
 

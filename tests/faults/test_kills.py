@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults import state, template
-from tests.faults.points import commit
-from tests.faults.process import Process
+from tests.faults.points import find_commit_seed
+from tests.faults.process import ChildProcess
 
 pytestmark = pytest.mark.faults
 
@@ -34,13 +34,13 @@ _COUNTERS = """
 @pytest.mark.parametrize("kind", ["none", "hermes"])
 def test_no_acknowledged_row_is_lost_to_a_kill(tmp_path, kind, threads):
     home = tmp_path / "home"
-    template.build(home, kind)
+    template.build_home(home, kind)
     path = home / "state.db"
     if kind == "hermes":
         _forget_drift(path)
-    chance = random.Random(f"{commit()} {kind} {threads}")
+    chance = random.Random(f"{find_commit_seed()} {kind} {threads}")
     acknowledged: set[int] = set()
-    with Process("appender") as appender:
+    with ChildProcess("appender") as appender:
         for _ in range(CYCLES):
             # Some die while they open the home, most while they write.
             writing = chance.random() < 0.7
@@ -48,16 +48,16 @@ def test_no_acknowledged_row_is_lost_to_a_kill(tmp_path, kind, threads):
             acknowledged |= _cycle(appender, path, threads, lives_s, writing=writing)
             _check(home, acknowledged)
     assert len(acknowledged) > CYCLES
-    assert state.damage(home) == []
+    assert state.find_damage(home) == []
 
 
 def _cycle(
-    appender: Process, path: Path, threads: int, lives_s: float, *, writing: bool
+    appender: ChildProcess, path: Path, threads: int, lives_s: float, *, writing: bool
 ) -> set[int]:
     """Let a child append for a moment, kill it, and return what it acknowledged."""
     appender.tell(json.dumps([str(path), threads]))
-    pid = int(appender.hear())
-    seen = f"{appender.hear()}\n".encode() if writing else b""
+    pid = int(appender.receive_notification())
+    seen = f"{appender.receive_notification()}\n".encode() if writing else b""
     deadline = time.monotonic() + lives_s
     while (left := deadline - time.monotonic()) > 0:
         if select.select([appender.out], [], [], left)[0]:
@@ -70,10 +70,10 @@ def _cycle(
 
 def _check(home: Path, acknowledged: set[int]) -> None:
     path = home / "state.db"
-    if state.dump(home) == state.NOTHING:
+    if state.digest_tables(home) == state.EMPTY_STATE:
         assert not acknowledged
         return
-    with state.connection(path) as reader:
+    with state.open_connection(path) as reader:
         assert reader.execute("PRAGMA quick_check").fetchall() == [("ok",)]
         found = {number for (number,) in reader.execute("SELECT id FROM messages")}
         assert acknowledged <= found
@@ -81,6 +81,6 @@ def _check(home: Path, acknowledged: set[int]) -> None:
 
 
 def _forget_drift(path: Path) -> None:
-    with state.connection(path, "rw") as opened:
+    with state.open_connection(path, "rw") as opened:
         opened.execute("DELETE FROM messages")
         opened.execute("UPDATE sessions SET message_count = 0, tool_call_count = 0")

@@ -11,7 +11,7 @@ import pytest
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from tests.faults import state, template
-from tests.faults.process import Process
+from tests.faults.process import ChildProcess
 
 pytestmark = pytest.mark.faults
 
@@ -22,7 +22,7 @@ by_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become som
 def home(request, shared):
     """A home that everybody may write."""
     path = shared / "home"
-    template.build(path, request.param)
+    template.build_home(path, request.param)
     path.chmod(0o777)
     (path / "state.db").chmod(0o666)
     return path
@@ -41,12 +41,12 @@ def test_a_ledger_that_may_not_be_written_is_denied_and_nothing_is_removed(home,
     if what == "the file":
         for path in (root, *root.iterdir()):
             shutil.chown(path, 65534)
-    before = state.dump(home)
+    before = state.digest_tables(home)
     came_to = _come_to(home, root, "nobody")
     assert came_to["step"][0] == "Denied", came_to
     assert str(root) in came_to["step"][1]
     assert came_to["there"] is True
-    assert state.dump(home) == before
+    assert state.digest_tables(home) == before
 
 
 @by_root
@@ -66,11 +66,11 @@ def test_trash_that_does_not_fit_removes_nothing_and_goes_on_with_room(home, tmp
     assert came_to["resumed"] == 0
     assert came_to["left"] == [0, 0]
     assert (came_to["again"], came_to["kept"]) == (1, 1)
-    assert state.damage(home) == []
+    assert state.find_damage(home) == []
 
 
 def _come_to(home, root, who):
-    with Process("ledger_guest", home, root, who) as guest:
-        came_to = json.loads(guest.hear())
+    with ChildProcess("ledger_guest", home, root, who) as guest:
+        came_to = json.loads(guest.receive_notification())
         guest.end()
     return came_to

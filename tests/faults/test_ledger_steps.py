@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.faults import ledger
-from tests.faults.ledger import LEDGER, MEMBERS, Opened
+from tests.faults.ledger import LEDGER_MUTATIONS, MEMBER_IDS, LedgerHome
 from tests.faults.ledger_sweep import LedgerSweep
 from tests.faults.points import FAULTS
 
@@ -19,16 +19,16 @@ def labs():
 
 
 @pytest.mark.requirement("ledger:faults")
-@pytest.mark.parametrize("name", LEDGER)
+@pytest.mark.parametrize("name", LEDGER_MUTATIONS)
 def test_a_fault_leaves_a_step_done_and_undoable_or_never_begun(labs, folder, name):
-    outcomes = labs.run(LEDGER[name], folder)
+    outcomes = labs.run(LEDGER_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 
 
 def test_every_change_of_the_ledger_is_of_a_home_that_is_small(tmp_path):
-    for number, mutation in enumerate(LEDGER.values()):
-        ledger.build(tmp_path / str(number), mutation)
-        opened = Opened(tmp_path / str(number))
-        assert len(opened.ledger.plan(ledger.plan_of(opened)).members) == len(MEMBERS)
+    for number, mutation in enumerate(LEDGER_MUTATIONS.values()):
+        ledger.build_home(tmp_path / str(number), mutation)
+        opened = LedgerHome(tmp_path / str(number))
+        assert len(opened.ledger.get_plan(ledger.find_plan(opened)).members) == len(MEMBER_IDS)
         opened.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import state, template
-from tests.faults.process import Process
+from tests.faults.process import ChildProcess
 
 pytestmark = pytest.mark.faults
 
@@ -32,7 +32,7 @@ ENDS = [
 @pytest.fixture
 def hermes(tmp_path: Path) -> Path:
     home = tmp_path / "hermes"
-    template.build(home, "hermes")
+    template.build_home(home, "hermes")
     return home
 
 
@@ -41,11 +41,11 @@ def hermes(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("does", DOES)
 @pytest.mark.parametrize("locks", DROPPED)
 def test_nothing_of_ours_loses_a_commit_of_a_holder(hermes, locks, does, ends, library):
-    with Process("holder", hermes / "state.db") as holder:
+    with ChildProcess("holder", hermes / "state.db") as holder:
         log, count = _start(holder, hermes, DROPPED[locks])
 
-        with Process("client", hermes, does, ends, library) as client:
-            assert client.hear() == "done"
+        with ChildProcess("client", hermes, does, ends, library) as client:
+            assert client.receive_notification() == "done"
             assert _ended(client, ends) == 0
 
         expected = count + 2 if does == "writes" else count + 1
@@ -53,45 +53,45 @@ def test_nothing_of_ours_loses_a_commit_of_a_holder(hermes, locks, does, ends, l
         assert int(holder.ask("commit")) == expected
         assert _fresh_count(hermes) == expected
     assert _fresh_count(hermes) == expected
-    assert state.damage(hermes) == []
+    assert state.find_damage(hermes) == []
 
 
 @pytest.mark.parametrize("locks", DROPPED)
 def test_a_process_that_ends_with_a_thread_in_a_transaction_loses_nothing_and_does_not_wait(
     hermes, locks
 ):
-    with Process("holder", hermes / "state.db") as holder:
+    with ChildProcess("holder", hermes / "state.db") as holder:
         log, count = _start(holder, hermes, DROPPED[locks])
 
-        with Process("client", hermes, "is stuck", "return", "standard") as client:
-            assert client.hear() == "done"
+        with ChildProcess("client", hermes, "is stuck", "return", "standard") as client:
+            assert client.receive_notification() == "done"
             assert _ended(client, "return") == 0
 
         assert (hermes / "state.db-wal").stat().st_ino == log
         assert int(holder.ask("commit")) == count + 1
         assert _fresh_count(hermes) == count + 1
-    assert state.damage(hermes) == []
+    assert state.find_damage(hermes) == []
 
 
 def test_a_careless_writer_does_unlink_the_log_of_such_a_holder(hermes):
-    with Process("holder", hermes / "state.db") as holder:
+    with ChildProcess("holder", hermes / "state.db") as holder:
         _start(holder, hermes, DROPPED["none at all"])
 
-        with Process("client", hermes, "careless", "close", "standard") as client:
-            client.hear()
+        with ChildProcess("client", hermes, "careless", "close", "standard") as client:
+            client.receive_notification()
             client.end()
 
         assert not (hermes / "state.db-wal").exists()
 
 
-def _start(holder: Process, home: Path, dropped: tuple[str, ...]) -> tuple[int, int]:
-    assert holder.hear() == "ready"
+def _start(holder: ChildProcess, home: Path, dropped: tuple[str, ...]) -> tuple[int, int]:
+    assert holder.receive_notification() == "ready"
     for name in dropped:
         holder.ask(f"drop {name}")
     return (home / "state.db-wal").stat().st_ino, int(holder.ask("count"))
 
 
-def _ended(client: Process, how: str) -> int:
+def _ended(client: ChildProcess, how: str) -> int:
     """End a client; return 0 if it went as it was told to."""
     if not how.startswith("SIG"):
         client.tell()
@@ -101,6 +101,6 @@ def _ended(client: Process, how: str) -> int:
 
 
 def _fresh_count(home: Path) -> int:
-    with state.connection(home / "state.db") as reader:
+    with state.open_connection(home / "state.db") as reader:
         (count,) = reader.execute("SELECT count(*) FROM messages").fetchone()
     return count

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from tests.faults import maintenance, state
-from tests.faults.maintenance import MAINTENANCE
+from tests.faults.maintenance import MAINTENANCE_MUTATIONS
 from tests.faults.maintenance_sweep import MaintenanceSweep
 from tests.faults.points import FAULTS
 
@@ -21,9 +21,9 @@ def labs():
 
 
 @pytest.mark.requirement("maintenance:faults")
-@pytest.mark.parametrize("name", MAINTENANCE)
+@pytest.mark.parametrize("name", MAINTENANCE_MUTATIONS)
 def test_after_a_fault_a_plan_is_gone_on_with_and_nothing_is_lost(labs, folder, name):
-    outcomes = labs.run(MAINTENANCE[name], folder)
+    outcomes = labs.run(MAINTENANCE_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 
@@ -31,13 +31,13 @@ def test_after_a_fault_a_plan_is_gone_on_with_and_nothing_is_lost(labs, folder, 
 @pytest.mark.skipif(find_spec("pysqlite3") is None, reason="it has no wheel here")
 def test_after_a_fault_of_the_bundled_sqlite_a_plan_is_gone_on_with_to_its_vacuum(folder):
     with MaintenanceSweep("bundled") as labs:
-        outcomes = labs.run(MAINTENANCE["maintenance.apply, all, own"], folder)
+        outcomes = labs.run(MAINTENANCE_MUTATIONS["maintenance.apply, all, own"], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
 
 
 @pytest.mark.requirement("maintenance:faults")
 @pytest.mark.parametrize("kind", ["own", "hermes", "older"])
 def test_the_home_before_a_plan_is_small(tmp_path, kind):
-    change = next(one for one in MAINTENANCE.values() if one.kind == kind)
-    maintenance.build(tmp_path / "home", change)
-    assert state.rows(tmp_path / "home") <= 40
+    change = next(one for one in MAINTENANCE_MUTATIONS.values() if one.kind == kind)
+    maintenance.build_home(tmp_path / "home", change)
+    assert state.count_rows(tmp_path / "home") <= 40

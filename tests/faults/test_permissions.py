@@ -15,7 +15,7 @@ import pytest
 
 from tests.faults import state, template
 from tests.faults.mutations import open_home
-from tests.faults.process import Process
+from tests.faults.process import ChildProcess
 
 pytestmark = [
     pytest.mark.faults,
@@ -30,7 +30,7 @@ READ = 5
 @pytest.fixture(params=["own", "hermes"])
 def home(request, shared):
     path = shared / "home"
-    template.build(path, request.param)
+    template.build_home(path, request.param)
     path.chmod(0o755)
     (path / "state.db").chmod(0o644)
     return path
@@ -91,7 +91,7 @@ def test_a_mount_that_nobody_can_write_is_read_as_one_that_cannot_change(home, w
 
 @pytest.mark.parametrize("who", ["nobody", "root"])
 def test_a_log_on_a_mount_that_nobody_can_write_is_denied_rather_than_left_out(home, who):
-    with state.connection(home / "state.db", "ro") as other:
+    with state.open_connection(home / "state.db", "ro") as other:
         other.execute("SELECT count(*) FROM sessions").fetchone()
         _say(home)
     assert (home / "state.db-wal").stat().st_size > 0
@@ -102,7 +102,7 @@ def test_a_log_on_a_mount_that_nobody_can_write_is_denied_rather_than_left_out(h
 
 
 def test_what_is_read_as_a_file_that_cannot_change_is_read_anew_when_it_did(home):
-    with Process("onlooker", home / "state.db", before=_on_a_mount(home)) as onlooker:
+    with ChildProcess("onlooker", home / "state.db", before=_on_a_mount(home)) as onlooker:
         count, _, immutable = json.loads(onlooker.ask("look"))
         assert immutable is True
         for told in range(1, 4):
@@ -111,25 +111,25 @@ def test_what_is_read_as_a_file_that_cannot_change_is_read_anew_when_it_did(home
 
 
 def test_a_log_that_came_to_a_file_that_cannot_change_is_not_left_out(home):
-    with Process("onlooker", home / "state.db", before=_on_a_mount(home)) as onlooker:
+    with ChildProcess("onlooker", home / "state.db", before=_on_a_mount(home)) as onlooker:
         count, _, _ = json.loads(onlooker.ask("look"))
-        with state.connection(home / "state.db", "rw") as writer:
+        with state.open_connection(home / "state.db", "rw") as writer:
             writer.execute(SAY)
             assert json.loads(onlooker.ask("look")) == [count + 1, 1, False]
 
 
 def _say(home: Path) -> None:
-    with state.connection(home / "state.db", "rw") as writer:
+    with state.open_connection(home / "state.db", "rw") as writer:
         writer.execute(SAY)
 
 
 def _unchanged(home: Path, who: str, *, mounted: bool = False) -> dict[str, object]:
     """Try a home as somebody; nothing may be changed or made. Return what it came to."""
     before = _bytes(home)
-    with Process(
+    with ChildProcess(
         "guest", home / "state.db", who, before=_on_a_mount(home) if mounted else ()
     ) as one:
-        came_to = json.loads(one.hear())
+        came_to = json.loads(one.receive_notification())
         one.end()
     assert _bytes(home) == before
     return came_to

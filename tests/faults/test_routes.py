@@ -8,9 +8,9 @@ from session_core.routing.store import SessionStore
 from tests.faults import routes, state
 from tests.faults.points import FAULTS
 from tests.faults.route_sweep import RouteSweep
-from tests.faults.route_sweep_told import ToldSweep
-from tests.faults.routes import LOOKING, ROUTES
-from tests.faults.routes_told import TOLD
+from tests.faults.route_sweep_told import HookSweep
+from tests.faults.routes import READING_NAMES, ROUTE_MUTATIONS
+from tests.faults.routes_told import HOOK_MUTATIONS
 
 pytestmark = pytest.mark.faults
 
@@ -23,36 +23,36 @@ def labs():
 
 @pytest.fixture(scope="module")
 def told_labs():
-    with ToldSweep() as running:
+    with HookSweep() as running:
         yield running
 
 
 @pytest.mark.requirement("routes:faults")
-@pytest.mark.parametrize("name", ROUTES)
+@pytest.mark.parametrize("name", ROUTE_MUTATIONS)
 def test_a_fault_leaves_the_routes_before_or_after_and_the_next_start_heals(labs, folder, name):
-    outcomes = labs.run(ROUTES[name], folder)
+    outcomes = labs.run(ROUTE_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 
 
 @pytest.mark.requirement("routes:told")
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", HOOK_MUTATIONS)
 def test_an_end_that_came_about_is_told_once_over_a_fault(told_labs, folder, name):
-    outcomes = told_labs.run(TOLD[name], folder)
+    outcomes = told_labs.run(HOOK_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 
 
 @pytest.mark.parametrize("kind", ["own", "hermes", "older", "file"])
 def test_the_home_before_a_change_of_the_routes_is_small(tmp_path, kind):
-    routes.build(tmp_path / "home", kind)
-    assert state.rows(tmp_path / "home") <= 40
-    assert len(routes.look(tmp_path / "home").file) == 4
+    routes.build_home(tmp_path / "home", kind)
+    assert state.count_rows(tmp_path / "home") <= 40
+    assert len(routes.read_state(tmp_path / "home").file) == 4
 
 
 @pytest.mark.requirement("routes:faults")
 def test_every_change_of_the_routes_is_swept():
     public = {name for name in dir(SessionStore) if not name.startswith("_")}
-    swept = {mutation.method for mutation in ROUTES.values()}
-    assert public - LOOKING - swept == set()
+    swept = {mutation.method for mutation in ROUTE_MUTATIONS.values()}
+    assert public - READING_NAMES - swept == set()
     assert [name for name in swept if not hasattr(SessionStore, name)] == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import state
-from tests.faults.process import Process
+from tests.faults.process import ChildProcess
 
 pytestmark = [
     pytest.mark.faults,
@@ -22,8 +22,8 @@ pytestmark = [
 def test_a_storm_of_interrupts_loses_nothing_and_leaves_a_database_that_works(
     tmp_path: Path, threads: int
 ) -> None:
-    with Process("storm", tmp_path / "state.db", str(threads)) as process:
-        came_to = json.loads(process.hear())
+    with ChildProcess("storm", tmp_path / "state.db", str(threads)) as process:
+        came_to = json.loads(process.receive_notification())
     assert came_to.pop("interrupts") > 50
     assert came_to.pop("acknowledged") > 50
     assert came_to == {
@@ -35,4 +35,4 @@ def test_a_storm_of_interrupts_loses_nothing_and_leaves_a_database_that_works(
         "hanging": 0,
         "after": ["written", "written"],
     }
-    assert state.damage(tmp_path) == []
+    assert state.find_damage(tmp_path) == []

@@ -10,30 +10,30 @@ from session_core.errors import StorageError
 from session_core.state.protocol import StateDatabase
 from session_core.state.sqlite.database import SessionDB
 from tests.faults import state, template
-from tests.faults.mutations import MUTATIONS, READING
+from tests.faults.mutations import DATABASE_MUTATIONS, READING_METHODS
 from tests.faults.points import FAULTS
-from tests.faults.strace import Lab
-from tests.faults.sweep import Sweep
+from tests.faults.strace import StraceLab
+from tests.faults.sweep import FaultSweep
 
 pytestmark = pytest.mark.faults
 
 
 @pytest.fixture(scope="module")
 def labs():
-    with Sweep() as running:
+    with FaultSweep() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def bundled_labs():
-    with Sweep("bundled") as running:
+    with FaultSweep("bundled") as running:
         yield running
 
 
 @pytest.mark.requirement("faults:sweep")
-@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.parametrize("name", DATABASE_MUTATIONS)
 def test_a_fault_leaves_the_state_before_or_after(labs, folder, name):
-    outcomes = labs.run(MUTATIONS[name], folder)
+    outcomes = labs.run(DATABASE_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 
@@ -55,39 +55,39 @@ def test_a_fault_leaves_the_state_before_or_after(labs, folder, name):
     ],
 )
 def test_a_fault_of_the_bundled_sqlite_leaves_the_state_before_or_after(bundled_labs, folder, name):
-    outcomes = bundled_labs.run(MUTATIONS[name], folder)
+    outcomes = bundled_labs.run(DATABASE_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.parametrize("name", DATABASE_MUTATIONS)
 def test_the_home_before_a_mutation_is_small(tmp_path, name):
-    template.build(tmp_path / "home", MUTATIONS[name].kind)
-    template.prepare(tmp_path / "home", MUTATIONS[name])
-    assert state.rows(tmp_path / "home") <= 40
+    template.build_home(tmp_path / "home", DATABASE_MUTATIONS[name].kind)
+    template.prepare_home(tmp_path / "home", DATABASE_MUTATIONS[name])
+    assert state.count_rows(tmp_path / "home") <= 40
 
 
 @pytest.mark.parametrize("engine", [StateDatabase, SessionDB])
 def test_every_public_method_that_changes_anything_is_swept(engine):
     public = {name for name in dir(engine) if not name.startswith("_")}
-    swept = {mutation.method for mutation in MUTATIONS.values()}
-    assert public - READING - swept == set()
+    swept = {mutation.method for mutation in DATABASE_MUTATIONS.values()}
+    assert public - READING_METHODS - swept == set()
 
 
 def test_nothing_is_swept_that_is_not_there():
-    swept = {mutation.method for mutation in MUTATIONS.values()}
+    swept = {mutation.method for mutation in DATABASE_MUTATIONS.values()}
     # `path` is an attribute of each object of SQLite, so the class does not have it.
     known = set(dir(SessionDB)) | set(dir(StateDatabase))
-    assert swept | READING <= known
-    assert swept & READING == set()
+    assert swept | READING_METHODS <= known
+    assert swept & READING_METHODS == set()
 
 
 def test_a_home_left_in_the_middle_of_a_change_is_taken_back_by_the_next_writer(tmp_path):
     home = tmp_path / "home"
-    template.build(home, "journal")
-    with Lab() as lab:
-        mutation = MUTATIONS["append_message, journal"]
+    template.build_home(home, "journal")
+    with StraceLab() as lab:
+        mutation = DATABASE_MUTATIONS["append_message, journal"]
         kill = ("unlink:signal=KILL:when=1",)
-        assert lab.run(mutation, home, inject=kill, log=tmp_path / "log").killed
+        assert lab.run_mutation(mutation, home, inject=kill, log=tmp_path / "log").is_killed
     with (
         SessionDB(home / "state.db", read_only=True) as db,
         pytest.raises(StorageError, match="in the middle of a change"),

@@ -15,7 +15,7 @@ from session_core import _sqlite3
 from session_core.errors import Busy, InvalidInput, SessionError, StorageError, Unsupported
 from session_core.state.sqlite.database import SessionDB
 from tests.faults import state, template
-from tests.faults.process import Process
+from tests.faults.process import ChildProcess
 
 pytestmark = pytest.mark.faults
 
@@ -25,7 +25,7 @@ WAIT_S = 20.0
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     path = tmp_path / "home"
-    template.build(path, "own")
+    template.build_home(path, "own")
     return path
 
 
@@ -197,7 +197,7 @@ def test_an_error_between_begin_and_the_step_leaves_no_transaction_open(db, monk
     handle = db._open.writer._handle
 
     def broken() -> None:
-        raise _sqlite3.library().OperationalError("disk I/O error")
+        raise _sqlite3.load_library().OperationalError("disk I/O error")
 
     with monkeypatch.context() as patch:
         patch.setattr(handle, "look_again", broken)
@@ -228,7 +228,7 @@ def test_a_write_that_slips_in_behind_the_close_opens_no_connection_without_a_gu
     writer = db._open.writer
     db.close()
     with pytest.raises(InvalidInput, match="closed"):
-        writer.run(lambda handle: handle.value("SELECT 1"))
+        writer.run_step(lambda handle: handle.fetch_value("SELECT 1"))
     assert writer._handle is None
 
 
@@ -241,7 +241,7 @@ def test_threads_that_write_while_it_is_closed_get_their_answer_or_an_error(home
         pass
     db.close()
     acknowledged = {number for future in futures for number in future.result(timeout=WAIT_S)}
-    with state.connection(home / "state.db") as reader:
+    with state.open_connection(home / "state.db") as reader:
         rows = reader.execute("SELECT id FROM messages WHERE content = 'until closed'")
         assert {number for (number,) in rows} == acknowledged
 
@@ -263,18 +263,18 @@ def test_a_step_that_calls_a_public_method_goes_on_in_its_own_transaction(db):
 
 
 def test_a_child_of_a_fork_neither_uses_nor_closes_what_its_parent_opened(home):
-    with Process("forker", home / "state.db") as process:
-        assert process.hear() == Unsupported.__name__
-        assert process.hear() == "child ended with 0"
-        assert process.hear() == "parent wrote"
+    with ChildProcess("forker", home / "state.db") as process:
+        assert process.receive_notification() == Unsupported.__name__
+        assert process.receive_notification() == "child ended with 0"
+        assert process.receive_notification() == "parent wrote"
         assert process.end() == 0
-    assert state.damage(home) == []
+    assert state.find_damage(home) == []
 
 
 @pytest.mark.parametrize("kind", ["own", "hermes"])
 def test_short_lives_do_not_let_the_log_grow_for_ever(tmp_path, kind):
     home = tmp_path / kind
-    template.build(home, kind)
+    template.build_home(home, kind)
     big = "needle " * 40_000
     sizes = []
     for _ in range(40):
@@ -288,7 +288,7 @@ def test_an_instance_that_is_dropped_leaves_no_file_open(home):
     def use() -> None:
         db = SessionDB(home / "state.db")
         db.append_message("chat", "user", "hello")
-        db.changes(timeout_s=0.001)
+        db.read_changes(timeout_s=0.001)
 
     use()
     before = len(list(Path("/proc/self/fd").iterdir()))
@@ -308,7 +308,7 @@ def _append_until_closed(db: SessionDB, started: threading.Barrier) -> list[int]
 
 
 def _count(home: Path) -> tuple[int, ...]:
-    with state.connection(home / "state.db") as reader:
+    with state.open_connection(home / "state.db") as reader:
         sql = "SELECT count(*) FROM messages WHERE content = 'until closed'"
         return tuple(reader.execute(sql).fetchone())
 

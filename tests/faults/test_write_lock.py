@@ -13,7 +13,7 @@ import pytest
 from session_core.errors import Busy
 from session_core.state.sqlite.database import SessionDB
 from tests.faults import state, template
-from tests.faults.process import Process
+from tests.faults.process import ChildProcess
 
 pytestmark = pytest.mark.faults
 
@@ -23,14 +23,14 @@ THREADS = 8
 @pytest.fixture(params=["own", "hermes"])
 def home(request, tmp_path):
     path = tmp_path / "home"
-    template.build(path, request.param)
+    template.build_home(path, request.param)
     return path
 
 
 @pytest.fixture
 def holder(home):
-    with Process("holder", home / "state.db") as process:
-        process.hear()
+    with ChildProcess("holder", home / "state.db") as process:
+        process.receive_notification()
         process.ask("lock")
         yield process
 
@@ -62,18 +62,18 @@ def test_many_threads_wait_together_until_the_lock_is_given_back(home, holder):
 
 @pytest.mark.requirement("faults:busy")
 def test_an_impatient_write_says_who_holds_the_lock_and_changes_nothing(home, holder):
-    before = state.dump(home)
+    before = state.digest_tables(home)
     with SessionDB(home / "state.db", patience_s=0.1) as db:
         with pytest.raises(Busy, match=f"pid {holder.pid}") as refused:
             db.append_message("chat", "user", "impatient")
         assert any(f"pid {holder.pid}" in who for who in refused.value.holders)
         with pytest.raises(Busy), db.transaction():
             db.set_meta("key", "value")
-    assert state.dump(home) == before
+    assert state.digest_tables(home) == before
 
 
 def test_impatient_threads_are_refused_together_not_one_after_another(home, holder):
-    before = state.dump(home)
+    before = state.digest_tables(home)
     asked: list[str] = []
     with SessionDB(home / "state.db", patience_s=1.0) as db, ThreadPoolExecutor(THREADS) as pool:
         with pytest.raises(Busy):
@@ -83,7 +83,7 @@ def test_impatient_threads_are_refused_together_not_one_after_another(home, hold
         refused = [type(future.exception(timeout=30)) for future in waiting]
     assert refused == [Busy] * THREADS
     assert 0 < asked.count("BEGIN IMMEDIATE") < THREADS
-    assert state.dump(home) == before
+    assert state.digest_tables(home) == before
 
 
 def test_reading_does_not_wait_for_the_write_lock(home, holder):
@@ -98,13 +98,13 @@ def test_a_home_is_made_once_by_many_processes_that_come_at_once(tmp_path):
     home = tmp_path / "new"
     with ExitStack() as running:
         clients = [
-            running.enter_context(Process("client", home, "begins", "close", "standard"))
+            running.enter_context(ChildProcess("client", home, "begins", "close", "standard"))
             for _ in range(THREADS)
         ]
-        assert [client.hear() for client in clients] == ["done"] * THREADS
+        assert [client.receive_notification() for client in clients] == ["done"] * THREADS
     with SessionDB(home / "state.db", read_only=True) as db:
         assert (db.kind, db.message_count("shared")) == ("own", THREADS)
-    assert state.damage(home) == []
+    assert state.find_damage(home) == []
 
 
 def test_a_home_is_made_once_by_many_threads_that_come_at_once(tmp_path):

@@ -19,7 +19,7 @@ WAIT_S = 2.0
 
 def append_until_told(path: str, extension: str) -> dict[str, float]:
     """Append messages to a session of its own, one transaction each."""
-    _sqlite3.choose("bundled")
+    _sqlite3.choose_sqlite("bundled")
     connection = _sqlite3.connect(f"file:{path}?mode=rw", busy_timeout_s=WAIT_S)
     connection.enable_load_extension(True)  # noqa: FBT003 -- its only argument
     connection.load_extension(extension)

@@ -195,7 +195,7 @@ class Comparison:
 
     def _explain_member(self, root: str, options: Options) -> str | None:
         """Return why a conversation is in one of two lists alone."""
-        if self.ours.link_kind(root) == "other":
+        if self.ours.get_link_kind(root) == "other":
             return UNKNOWN_LINK
         tip = self.ours.get_compression_tip(root)
         if self._passes_alone(root, options) == self._passes_inherited(tip, options):
@@ -246,12 +246,12 @@ class Comparison:
     def _explain_member_row(self, session_id: str, options: Options) -> str | None:
         if self._passes_alone(session_id, options) == self._passes_inherited(session_id, options):
             return None
-        is_continuation = self.ours.link_kind(session_id) == "continuation"
+        is_continuation = self.ours.get_link_kind(session_id) == "continuation"
         return CONVERSATION if is_continuation else COUNTED
 
     def _explain_row(self, session_id: str, options: Options) -> str | None:
         inherited = {"source", "cwd_prefix", "user_id", "chat_id", "chat_type"}
-        if self.ours.link_kind(session_id) == "continuation" and inherited & set(options):
+        if self.ours.get_link_kind(session_id) == "continuation" and inherited & set(options):
             return CONVERSATION
         if {"min_messages", "max_messages"} & set(options) and self._has_drifted(session_id):
             return COUNTED
@@ -299,7 +299,7 @@ class Comparison:
         """Ask for all that one line of the list says."""
         rows = self._their_list({"include_archived": True}, recent=False, limit=ALL, offset=0)
         row = self.chance.choice(rows)
-        line = self.ours.summarize(row["id"])
+        line = self.ours.summarize_session(row["id"])
         root = row.get("_lineage_root_id") or row["id"]
         reasons: list[str | None] = []
         if self.ours.get_compression_tip(root) != row["id"]:
@@ -379,7 +379,7 @@ class Comparison:
     ) -> str | None:
         """Return why a message is found by one of the two alone."""
         if {"source_filter", "exclude_sources"} & set(options) and (
-            self.ours.link_kind(row[1]) == "continuation"
+            self.ours.get_link_kind(row[1]) == "continuation"
         ):
             return CONVERSATION
         if matched == "text":

@@ -43,7 +43,9 @@ class Rows:
 
     def text(self, row: Any) -> str:
         """Return the text of a row and of its tools."""
-        return " ".join((content.plain_text(content.decode(row[3])), row[4] or "", row[5] or ""))
+        return " ".join(
+            (content.extract_plain_text(content.decode_content(row[3])), row[4] or "", row[5] or "")
+        )
 
 
 def their_ids(theirs: Hermes, query: str, **options: Any) -> list[int]:

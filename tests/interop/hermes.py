@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.peers import peer_environment, peer_python
+from tests.peers import make_peer_environment, peer_python
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -41,7 +41,7 @@ class Hermes:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=peer_environment(home),
+            env=make_peer_environment(home),
             text=True,
             encoding="utf-8",
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from session_core import SessionDB, SessionStore
 from session_core.ledger.types import Member
-from session_core.maintenance.members import name_of, part_of
+from session_core.maintenance.members import get_name, get_part
 from tests.homes import connect
 from tests.interop import hermes
 from tests.maintenance.changing import Changing, changing
@@ -108,12 +108,12 @@ def maker(folder: Path) -> Callable[[str, bool], Made]:
 
 def named(member: Member) -> str:
     """Return the name of a member as it is stated: a route without its folder."""
-    is_route = part_of(member) == "routes"
-    return str(member.revision["key"]) if is_route else name_of(member)
+    is_route = get_part(member) == "routes"
+    return str(member.revision["key"]) if is_route else get_name(member)
 
 
 def together(member: Member) -> tuple[str, ...]:
     """Return what goes together with a member, in that order."""
-    if part_of(member) in ("sessions", "ghosts", "ended"):
+    if get_part(member) in ("sessions", "ghosts", "ended"):
         return tuple(member.revision["sessions"])
     return (named(member),)

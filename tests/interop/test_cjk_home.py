@@ -15,11 +15,11 @@ import pytest
 from session_core import SessionDB
 from tests.cjk import INDEX, add_cjk_index, compile_tokenizer
 from tests.cli.at_terminal import COMMAND
-from tests.cli.forks import surroundings
-from tests.cli.homes import Clock
-from tests.homes import connect, hermes_database
+from tests.cli.forks import build_environment
+from tests.cli.homes import PastClock
+from tests.homes import connect, make_hermes_database
 from tests.interop.twins import shape
-from tests.wire.conftest import raw
+from tests.wire.conftest import start_raw_process
 
 LOAD = "--load-extension"
 OLD = 12
@@ -31,8 +31,8 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 def home(request, tmp_path: Path) -> Path:
     """A Hermes home with old and new sessions, the index, and the extension of its tokenizer."""
     home = tmp_path / "home"
-    clock = Clock()
-    hermes_database(home / "state.db", request.param)
+    clock = PastClock()
+    make_hermes_database(home / "state.db", request.param)
     with SessionDB(home / "state.db", clock=clock) as db:
         for number in range(OLD):
             clock.days = 120 + number
@@ -65,7 +65,7 @@ def run(home: Path) -> Run:
     def run(*words: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [*COMMAND, "--home", str(home), *words],
-            env=surroundings(user),
+            env=build_environment(user),
             cwd=user,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -230,14 +230,14 @@ def test_extension_of_another_system_is_not_loaded(home, run):
 
 @pytest.mark.requirement("homes:cjk-index")
 def test_server_loads_extension_on_request(home, writer):
-    with raw(home, "--confirm=never") as server:
+    with start_raw_process(home, "--confirm=never") as server:
         server.begin()
         answer = prune(server)
         assert answer["isError"]
         assert LOAD in answer["content"][0]["text"]
         assert "blocked_index" in findings(server)
         server.end()
-    with raw(home, "--confirm=never", LOAD) as server:
+    with start_raw_process(home, "--confirm=never", LOAD) as server:
         server.begin()
         assert "blocked_index" not in findings(server)
         plan = prune(server)["structuredContent"]["plan"]

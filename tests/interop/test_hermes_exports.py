@@ -29,7 +29,7 @@ def file(home: Path, theirs: Hermes, tmp_path: Path) -> Path:
 def copied(version: str, file: Path, tmp_path: Path) -> Iterator[tuple[Hermes, Place]]:
     """An empty home of theirs into which it was imported, beside them."""
     with Hermes(version, tmp_path / "empty") as other, place(tmp_path / "empty", "own") as there:
-        done = there.importing.read_file(file)
+        done = there.importing.import_file(file)
         assert (done.outcome, done.skipped, done.broken) == ("applied", (), ())
         yield other, there
 
@@ -86,7 +86,7 @@ def test_what_they_export_comes_into_a_home_of_ours(theirs: Hermes, tmp_path: Pa
     path = tmp_path / "theirs.jsonl"
     path.write_text("\n".join(json.dumps(each) for each in exported.values()))
     with place(tmp_path / "ours", "own") as ours:
-        done = ours.importing.read_file(path)
+        done = ours.importing.import_file(path)
         assert (done.sessions, done.broken, done.left_out) == (len(ids), (), ())
         for session_id in ids:
             found = carried(_plain(ours.db, session_id, exported[session_id]))

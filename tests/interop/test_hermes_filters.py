@@ -50,9 +50,11 @@ def test_each_filter_selects_what_theirs_selects(theirs, ours, filters):
         return
     theirs.sql("UPDATE sessions SET ended_at = started_at + 60 WHERE ended_at IS NULL")
     theirs.sql("UPDATE sessions SET git_branch = 'feature/x' WHERE id IN ('boss', 'trunk')")
-    wrong_counter = set(ours.drifted_sessions())
+    wrong_counter = set(ours.find_drifted_sessions())
     continuations = {
-        stock.id for stock in ours.inventory() if ours.link_kind(stock.id) == "continuation"
+        stock.id
+        for stock in ours.list_inventory()
+        if ours.get_link_kind(stock.id) == "continuation"
     }
     selected = {}
     for given in filters:

@@ -93,7 +93,10 @@ class Hour:
     def archive(self, session: str) -> None:
         """Archive a conversation or bring it back."""
         quiet = self.chance.choice(["trunk", "tui_open", session])
-        if not self.twins.ours.children(quiet) and self.twins.ours.link_kind(quiet) is None:
+        if (
+            not self.twins.ours.list_children(quiet)
+            and self.twins.ours.get_link_kind(quiet) is None
+        ):
             self.twins.both("set_session_archived", quiet, archived=self.chance.random() < 0.5)
 
     def count(self, session: str) -> None:
@@ -114,7 +117,7 @@ class Hour:
 def test_after_a_random_hour_both_homes_are_equal(version, built, tmp_path, seed):
     twins = Twins(version, built(version), tmp_path)
     twins.theirs.sql("DELETE FROM table_of_the_future")
-    twins.ours._write(lambda handle: handle.run("DELETE FROM table_of_the_future"))
+    twins.ours._write(lambda handle: handle.run_change("DELETE FROM table_of_the_future"))
     try:
         hour = Hour(twins, f"{version} {seed}")
         done = [hour.step() for _ in range(STEPS)]

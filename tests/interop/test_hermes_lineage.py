@@ -7,7 +7,7 @@ import pytest
 from session_core import Maintenance, SessionDB, SessionFilter
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.maintenance.types import Wanted
+from session_core.maintenance.types import PlanRequest
 from tests.interop.hermes import Hermes
 
 DAY = 86_400.0
@@ -44,7 +44,7 @@ def test_prune_plan_finds_a_rotated_conversation(
         rotated.sql("UPDATE sessions SET started_at = 1.0, ended_at = 2.0 WHERE id = ?", session_id)
         rotated.sql("UPDATE messages SET timestamp = 1.5 WHERE session_id = ?", session_id)
     ledger = Ledger(StateFolder(ours.path, root=tmp_path / "kept"))
-    planned = Maintenance(ours, ledger).plan(Wanted("sessions", where=SHOP))
+    planned = Maintenance(ours, ledger).plan(PlanRequest("sessions", where=SHOP))
     assert [item.id for item in planned.items] == ["shop_1"]
 
 

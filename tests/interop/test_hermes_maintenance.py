@@ -63,9 +63,9 @@ def applied(make, request, tmp_path) -> Applied:
     made: Made = make(version, damaged)
     home = snapshot(made.home, tmp_path / "home")
     with maintained(home, made.at, tmp_path / "kept") as changed:
-        before, sessions = changed.everything(), changed.sessions()
+        before, sessions = changed.read_everything(), changed.sessions()
         planned = changed.plan(kind, KINDS[kind])
-        members = changed.ledger.plan(planned.plan).members
+        members = changed.ledger.get_plan(planned.plan).members
         assert {named(each): together(each) for each in members} == made.chosen(kind)
         if kind != "all":
             assert planned.protected == made.protected(kind)
@@ -87,7 +87,7 @@ def test_what_is_stated_goes_hermes_is_content_and_it_comes_back(applied: Applie
     with maintained(applied.home, applied.made.at, applied.folder / "kept") as changed:
         back = changed.maintenance.restore(applied.batch)
         assert (back.outcome, back.unfit, back.remaining) == ("applied", (), 0)
-        now, before = changed.everything(), applied.before
+        now, before = changed.read_everything(), applied.before
         if applied.kind == "routes":  # who writes the mirror sweeps what a killed writer has left
             del before["files"][".sessions_abc.tmp"]
         assert now == before
@@ -179,7 +179,7 @@ def _chosen(changed: Changing, where: dict[str, Any]) -> set[str]:
     at = changed.home.clock.now
     days = {name: at - value * DAY for name, value in where.items() if name in _TIMES}
     planned = changed.plan(where=SessionFilter(**{**where, **days}))
-    return {named(each) for each in changed.ledger.plan(planned.plan).members}
+    return {named(each) for each in changed.ledger.get_plan(planned.plan).members}
 
 
 _TIMES = ("started_before", "started_after", "active_before", "active_after")

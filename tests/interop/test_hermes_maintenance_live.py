@@ -75,7 +75,7 @@ def gateway(version: str, home: Path) -> Iterator[Hermes]:
 
 
 def members(changed: Changing, planned: Any) -> set[str]:
-    found = changed.ledger.plan(planned.plan).members if planned.plan else ()
+    found = changed.ledger.get_plan(planned.plan).members if planned.plan else ()
     return {named(each) for each in found}
 
 
@@ -109,7 +109,7 @@ def test_routes_are_refused_as_long_as_it_lives_and_stay_away_once_it_is_gone(
     done = changed.apply(planned)
     assert set(left(done).values()) <= {"it is not there any more", "its chat was used since"}
     if done.skipped:
-        changed.do("routes")
+        changed.plan_and_apply("routes")
     with Hermes(made.version, home) as later:
         assert not set(later.job("store_open")) & set(made.chosen("routes"))
         later.job("arrive", source=_chat("talking", "slack"))
@@ -164,7 +164,7 @@ def test_what_never_ended_is_ended_at_most_and_what_ended_waits_a_week(
     assert planned.protected["ended lately"] == len(LATELY)
     assert planned.protected["never ended"] == len(UNENDED)
     assert any("has the database open" in each for each in planned.warnings)
-    done = changed.do("abandoned", "finalize")
+    done = changed.plan_and_apply("abandoned", "finalize")
     assert (done.outcome, done.skipped) == ("applied", ())
     assert live.call("get_session", "left_long")["end_reason"] == "abandoned"
     again = changed.plan(ids=("left_long",))
@@ -216,13 +216,13 @@ def test_nothing_that_it_writes_is_lost_and_nothing_that_went_comes_back(
     said = threading.Thread(target=lambda: ids.extend(live.job("append", **job)))
     said.start()
     while said.is_alive():
-        done = [changed.do(what) for what in ("sessions", "orphans")]
+        done = [changed.plan_and_apply(what) for what in ("sessions", "orphans")]
         for each in reversed(done):
             back = changed.restore(each)
             assert (back.outcome, back.unfit) == ("applied", ())
     said.join()
     gone = members(changed, changed.plan())
-    changed.do("sessions")
+    changed.plan_and_apply("sessions")
     assert len(ids) > 20
     stored = [row["id"] for row in changed.home.db.get_messages(talking)]
     assert set(ids) <= set(stored)
@@ -240,7 +240,7 @@ def test_nothing_that_it_writes_is_lost_and_nothing_that_went_comes_back(
 def test_two_maintainers_in_processes_of_their_own_do_each_thing_once(
     changed: Changing, made: Made, live: Hermes, home: Path
 ) -> None:
-    before = changed.everything()
+    before = changed.read_everything()
     planned = changed.plan()
     command = [
         sys.executable,
@@ -265,6 +265,6 @@ def test_two_maintainers_in_processes_of_their_own_do_each_thing_once(
     answers = [child.communicate(timeout=60)[0] for child in children]
     assert answers == [f"applied {planned.count} 0\n"] * 2
     assert not changed.sessions() & members(changed, planned)
-    batch = changed.ledger.plan(planned.plan).batch
+    batch = changed.ledger.get_plan(planned.plan).batch
     assert changed.maintenance.restore(batch).unfit == ()
-    assert changed.everything() == before
+    assert changed.read_everything() == before

@@ -62,7 +62,7 @@ def test_a_conversation_with_its_ancestors_stays_in_the_conversation(version, th
 
     found = differences(ids, rows, ours_of)
     # Theirs follows every parent link; to a branch, a delegate or in a circle is another matter.
-    assert {ours.link_kind(one) for one in found} <= {"branch", "delegate", "other"}
+    assert {ours.get_link_kind(one) for one in found} <= {"branch", "delegate", "other"}
     assert len(ours_of("chain_3")) == 6
 
 
@@ -126,7 +126,7 @@ def test_a_root_is_where_the_conversation_began(theirs, ours, ids):
         return
     found = differences(ids, theirs.each("get_conversation_root", ids), ours.get_conversation_root)
     # Theirs walks every parent link, also those of branches and delegates and in circles.
-    assert not [one for one in found if ours.link_kind(one) == "continuation"]
+    assert not [one for one in found if ours.get_link_kind(one) == "continuation"]
     assert {ours.get_conversation_root(one) for one in found} == set(found)
 
 
@@ -155,13 +155,13 @@ def test_platform_ids_are_found_as_theirs(theirs, ours):
 
 def test_usage_by_model_is_what_is_stored(theirs, ours, ids):
     if not theirs.sql("SELECT 1 FROM sqlite_master WHERE name = 'session_model_usage'"):
-        assert ours.model_usage("counted") == []
+        assert ours.get_model_usage("counted") == []
         return
     columns = [row[1] for row in theirs.sql("PRAGMA table_info(session_model_usage)")]
     for one in ids:
         rows = theirs.sql("SELECT * FROM session_model_usage WHERE session_id = ?", one)
         stored = [dict(zip(columns, row, strict=True)) for row in rows]
-        usage = ours.model_usage(one)
+        usage = ours.get_model_usage(one)
         assert sorted(usage, key=repr) == sorted(stored, key=repr)
 
 

@@ -80,7 +80,7 @@ def test_a_switch_to_an_older_session_outlives_a_stop_of_the_gateway(chats, lost
     with chats.ours() as store:
         store.switch_session(key, "cron_job1_20250101")
         chats.theirs.call("end_session", "cron_job1_20250101", "agent_close")
-        assert store.check_against_state() == [key]
+        assert store.repair_routes() == [key]
     chats.lose(lost)
     assert _arrives(chats, "ann") == "cron_job1_20250101"
 
@@ -162,7 +162,7 @@ def test_a_message_that_came_in_by_ours(chats, lost):
             source = chats.source(name)
             source.chat_id = other
             entry = store.get_or_create_session(source)
-            fields = store.session_fields(entry)
+            fields = store.build_session_fields(entry)
             chats.db.append_message(entry.session_id, "user", "said here", create=fields)
             begun[entry.session_key] = (source.to_dict(), entry.session_id)
     chats.lose(lost)
@@ -184,9 +184,9 @@ def test_our_check_at_the_start_leads_the_chat_on_after_such_a_crash(chats, lost
     key = chats.keys["ann"]
     _, child = _rotate(chats, "ann")
     with chats.ours() as store:
-        assert key in store.check_against_state()
+        assert key in store.repair_routes()
         assert store.get(key).session_id == child
-        assert store.check_against_state() == []
+        assert store.repair_routes() == []
     chats.lose(lost)
     assert chats.loaded_by_theirs()[key]["session_id"] == child
     assert _arrives(chats, "ann") == child
@@ -199,7 +199,7 @@ def test_our_check_follows_a_chain_of_rotations_to_its_end(chats):
     chats.theirs.call("create_session", "child_2", "telegram", parent_session_id=first)
     chats.theirs.call("append_message", "child_2", "user", "summary of the summary")
     with chats.ours() as store:
-        store.check_against_state()
+        store.repair_routes()
     assert _arrives(chats, "ann") == "child_2"
 
 
@@ -209,7 +209,7 @@ def test_a_session_that_was_closed_with_its_agent_stays_routed_after_our_check(c
     before = chats.loaded_by_theirs()[key]
     chats.theirs.call("end_session", before["session_id"], "agent_close")
     with chats.ours() as store:
-        assert key in store.check_against_state()
+        assert key in store.repair_routes()
         assert store.get(key).session_id == before["session_id"]
     chats.lose(lost)
     assert _arrives(chats, "ann") == before["session_id"]
@@ -225,9 +225,9 @@ def test_the_routes_of_a_home_of_our_own_are_loaded_by_theirs(version, tmp_path)
             for source in chats.values():
                 entry = store.get_or_create_session(source)
                 db.append_message(
-                    entry.session_id, "user", "ours", create=store.session_fields(entry)
+                    entry.session_id, "user", "ours", create=store.build_session_fields(entry)
                 )
-            written = {key: entry.to_dict() for key, entry in store.entries().items()}
+            written = {key: entry.to_dict() for key, entry in store.load_entries().items()}
         assert db.kind == "own"
     with Hermes(version, home) as theirs:
         loaded = theirs.job("store_open")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.homes import hermes_database
+from tests.homes import make_hermes_database
 from tests.interop.hermes import VERSIONS, Hermes
 from tests.interop.twins import shape
 
@@ -15,7 +15,7 @@ from tests.interop.twins import shape
 def test_our_builder_makes_what_the_package_makes(version, tmp_path):
     with Hermes(version, tmp_path / "theirs"):
         pass
-    hermes_database(tmp_path / "ours" / "state.db", VERSIONS[version])
+    make_hermes_database(tmp_path / "ours" / "state.db", VERSIONS[version])
 
     assert bare(shape(tmp_path / "ours")) == bare(shape(tmp_path / "theirs"))
 

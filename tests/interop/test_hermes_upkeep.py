@@ -45,7 +45,7 @@ def test_a_ghost_with_a_child_is_left_out_and_blocks_no_other(twins):
 
 
 def test_drifted_counters_are_found_and_set_to_what_they_count(twins):
-    assert "drifted" in twins.ours.drifted_sessions()
+    assert "drifted" in twins.ours.find_drifted_sessions()
     assert twins.ours.recount_session("drifted")
     assert not twins.ours.recount_session("drifted")
     assert twins.ours.get_session("drifted")["message_count"] == 2

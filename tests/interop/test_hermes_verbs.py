@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.forks import Forks, Ran, surroundings
+from tests.cli.forks import CommandResult, ForkServer, build_environment
 from tests.homes import connect
 from tests.interop.hermes import Hermes
 from tests.interop.maintained import KINDS, maker, snapshot
@@ -20,14 +20,16 @@ VERSION = "0.19.0"
 class Verbs:
     """Runs verbs on one home as a script does."""
 
-    def __init__(self, forks: Forks, home: Path) -> None:
+    def __init__(self, forks: ForkServer, home: Path) -> None:
         self._forks = forks
         self.home = home
 
-    def run(self, *arguments: str) -> Ran:
+    def run(self, *arguments: str) -> CommandResult:
         """Run one."""
         user = os.environ["HOME"]
-        return self._forks.run(["--home", str(self.home), *arguments], surroundings(user), user)
+        return self._forks.run(
+            ["--home", str(self.home), *arguments], build_environment(user), user
+        )
 
     def answer(self, *arguments: str) -> dict[str, Any]:
         """Run one that is done; return its JSON."""
@@ -53,7 +55,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def forks():
-    with Forks() as forks:
+    with ForkServer() as forks:
         yield forks
 
 

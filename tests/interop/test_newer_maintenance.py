@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from session_core import Compressor, Limits, _sqlite3
+from session_core import CompressionLimits, Compressor, _sqlite3
 from tests.cjk import INDEX
-from tests.homes import connect, hermes_database
+from tests.homes import connect, make_hermes_database
 from tests.interop.twins import shape
 from tests.maintenance.changing import Changing, changing
 from tests.maintenance.homes import NOW, fill, opened
 
-CAN_LOAD = hasattr(_sqlite3.library().Connection, "enable_load_extension")
+CAN_LOAD = hasattr(_sqlite3.load_library().Connection, "enable_load_extension")
 CJK = (False, True) if CAN_LOAD else (False,)
 KINDS = [(schema, cjk) for schema in range(23, 31) for cjk in CJK]
 
@@ -106,7 +106,7 @@ def changed(request, home_path: Path, tmp_path: Path) -> Iterator[Changing]:
 
 @pytest.fixture
 def compressor(changed: Changing) -> Iterator[Compressor]:
-    home, limits = changed.home, Limits(keep_last=8)
+    home, limits = changed.home, CompressionLimits(keep_last=8)
     with Compressor(
         home.db, changed.ledger, store=home.store, limits=limits, clock=home.clock
     ) as made:
@@ -124,38 +124,38 @@ def check_indexes(changed: Changing) -> None:
 @pytest.mark.requirement("homes:newer-maintenance")
 @pytest.mark.parametrize("what", ["sessions", "all"])
 def test_prune_is_restored_whole(changed: Changing, what: str) -> None:
-    before, home_shape = changed.everything(), shape(changed.home.folder)
-    done = changed.do(what)
+    before, home_shape = changed.read_everything(), shape(changed.home.folder)
+    done = changed.plan_and_apply(what)
     assert done.removed > 5
     assert changed.home.db.get_session("old") is None
     assert shape(changed.home.folder) == home_shape
     assert changed.restore(done).unfit == ()
-    assert changed.everything() == before
+    assert changed.read_everything() == before
     assert shape(changed.home.folder) == home_shape
     check_indexes(changed)
 
 
 @pytest.mark.requirement("homes:newer-maintenance")
 def test_finalize_is_restored_whole(changed: Changing) -> None:
-    before, home_shape = changed.everything(), shape(changed.home.folder)
-    done = changed.do("abandoned", "finalize")
+    before, home_shape = changed.read_everything(), shape(changed.home.folder)
+    done = changed.plan_and_apply("abandoned", "finalize")
     assert done.finalized
     assert changed.restore(done).unfit == ()
-    assert changed.everything() == before
+    assert changed.read_everything() == before
     assert shape(changed.home.folder) == home_shape
 
 
 @pytest.mark.requirement("homes:newer-maintenance")
 @pytest.mark.parametrize("kind", ["in_place", "continuation"])
 def test_compression_is_undone_whole(changed: Changing, compressor: Compressor, kind: Any) -> None:
-    before, home_shape = changed.everything(), shape(changed.home.folder)
+    before, home_shape = changed.read_everything(), shape(changed.home.folder)
     done = compressor.compress("long", shape=kind)
     assert changed.home.db.search("summary", limit=1) is not None
     assert done.tokens_after < done.tokens_before
     assert shape(changed.home.folder) == home_shape
     check_indexes(changed)
     compressor.undo(done.batch)
-    assert changed.everything() == before
+    assert changed.read_everything() == before
     assert shape(changed.home.folder) == home_shape
     check_indexes(changed)
 
@@ -164,20 +164,20 @@ def test_compression_is_undone_whole(changed: Changing, compressor: Compressor, 
 def test_export_is_imported_whole(changed: Changing, tmp_path: Path) -> None:
     names = ("old", "old_titled", "chain_1")
     exported = tmp_path / "sessions.jsonl"
-    changed.maintenance.export(exported, names)
+    changed.maintenance.export_sessions(exported, names)
     with connect(changed.home.db.path) as connection:
         columns = {row[1] for row in connection.execute("PRAGMA table_info(sessions)")}
         dropped = columns & {"transport_profile"}  # names a chat, which an import drops
         for column in dropped:
             connection.execute(f"UPDATE sessions SET {column} = NULL")  # noqa: S608 -- a fixed name
-    before = changed.everything()
-    changed.do("sessions", ids=names)
+    before = changed.read_everything()
+    changed.plan_and_apply("sessions", ids=names)
     assert changed.home.db.get_session("old") is None
-    imported = changed.maintenance.import_(exported)
+    imported = changed.maintenance.import_sessions(exported)
     assert imported.sessions == 5
     assert imported.dropped_columns == {}
     assert set(imported.chat_state) == dropped
-    assert rows_of(changed.everything(), names) == rows_of(before, names)
+    assert rows_of(changed.read_everything(), names) == rows_of(before, names)
 
 
 def rows_of(everything: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
@@ -188,12 +188,12 @@ def rows_of(everything: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
 
 @pytest.mark.requirement("homes:newer-maintenance")
 def test_vacuum_keeps_everything(changed: Changing) -> None:
-    changed.do("ghosts")
-    before, home_shape = changed.everything(), shape(changed.home.folder)
+    changed.plan_and_apply("ghosts")
+    before, home_shape = changed.read_everything(), shape(changed.home.folder)
     while changed.home.db.optimize_step():
         pass
     changed.home.db.vacuum()
-    assert changed.everything() == before
+    assert changed.read_everything() == before
     assert shape(changed.home.folder) == home_shape
     check_indexes(changed)
 
@@ -221,7 +221,7 @@ def test_finding_names_no_blocked_index(changed: Changing) -> None:
 
 @pytest.mark.requirement("homes:newer-maintenance")
 def test_every_schema_is_one_of_the_fixture(tmp_path: Path) -> None:
-    hermes_database(tmp_path / "state.db", 30)
+    make_hermes_database(tmp_path / "state.db", 30)
     with connect(tmp_path / "state.db", "ro") as connection:
         for table, cells in CELLS.items():
             assert set(cells) <= columns(connection, table)

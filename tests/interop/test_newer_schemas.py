@@ -7,7 +7,14 @@ import json
 import pytest
 
 from session_core.state.sqlite.database import SessionDB
-from tests.homes import SCHEMAS, add_message, add_session, connect, fill, hermes_database
+from tests.homes import (
+    SCHEMAS,
+    add_message,
+    add_session,
+    connect,
+    fill_database,
+    make_hermes_database,
+)
 from tests.interop.twins import shape
 
 SHAPES = [*((schema, None) for schema in SCHEMAS), (30, 0), (30, 1)]
@@ -27,7 +34,7 @@ def newer(request, tmp_path):
     """A filled home of one schema, with a session of every column that is there."""
     path = tmp_path / "newer" / "state.db"
     schema, layout = request.param
-    hermes_database(path, schema, fts_layout=layout)
+    make_hermes_database(path, schema, fts_layout=layout)
     with connect(path) as connection:
         connection.execute("ALTER TABLE sessions ADD COLUMN of_the_future TEXT")
         connection.execute("ALTER TABLE messages ADD COLUMN of_the_future TEXT DEFAULT 'new'")
@@ -37,7 +44,7 @@ def newer(request, tmp_path):
         add_message(connection, "s", "tool", "ibex " * 3000, tool_name="camera")
         add_session(connection, "job", source="cron")
         add_message(connection, "job", "user", "夜间报告已经完成")
-    fill(path)
+    fill_database(path)
     return path
 
 
@@ -133,8 +140,8 @@ def test_search_finds_words_substrings_and_every_script(db):
 def test_a_search_does_not_lag_behind_an_index_that_is_being_rebuilt(tmp_path):
     """The rows between progress and high water are not indexed yet."""
     path = tmp_path / "state.db"
-    hermes_database(path, 30)
-    fill(path)
+    make_hermes_database(path, 30)
+    fill_database(path)
     with connect(path) as connection:
         marks = [("fts_rebuild_high_water", "9999"), ("fts_rebuild_progress", "0")]
         connection.executemany("INSERT INTO state_meta VALUES (?, ?)", marks)
@@ -147,7 +154,7 @@ def test_a_search_does_not_lag_behind_an_index_that_is_being_rebuilt(tmp_path):
 
 def test_a_broken_model_config_breaks_no_list(tmp_path):
     path = tmp_path / "state.db"
-    hermes_database(path, 22)
+    make_hermes_database(path, 22)
     with connect(path) as connection:
         add_session(connection, "parent", ended_at=1.0, end_reason="compression")
         add_session(connection, "s", parent_session_id="parent", model_config="{broken")

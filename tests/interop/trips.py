@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from session_core import Compressor, Ledger, StateFolder
-from session_core.compression.types import Compressed
+from session_core.compression.types import CompressionResult
 from session_core.config import GatewayConfig
 from session_core.routing.store import SessionStore
 from session_core.state.sqlite.database import SessionDB
@@ -76,7 +76,7 @@ class Trip:
             )  # fmt: skip
             self.theirs.call("append_message", f"the_{name}", "user", f"I am the {name}")
 
-    def compress(self, shape: Any = "auto") -> Compressed:
+    def compress(self, shape: Any = "auto") -> CompressionResult:
         """Compress it with ours, without a model."""
         return self.compressor.compress(self.session_id, shape=shape, keep_last=KEEP)
 

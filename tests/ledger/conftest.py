@@ -10,7 +10,7 @@ import pytest
 from session_core import SessionDB
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from tests.homes import hermes_database, own_database
+from tests.homes import make_hermes_database, make_own_database
 
 START = 1_800_000_000.0
 
@@ -41,7 +41,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def db(home_path: Path, kind: str) -> Iterator[SessionDB]:
     """The database of a home with three sessions."""
     path = home_path / "state.db"
-    own_database(path) if kind == "own" else hermes_database(path)
+    make_own_database(path) if kind == "own" else make_hermes_database(path)
     with SessionDB(path) as db:
         for session in ("a", "b", "c"):
             db.append_message(session, "user", f"said in {session}", create={"source": "cli"})
@@ -51,7 +51,7 @@ def db(home_path: Path, kind: str) -> Iterator[SessionDB]:
 @pytest.fixture
 def folder(home_path: Path) -> StateFolder:
     if not (home_path / "state.db").exists():
-        own_database(home_path / "state.db")
+        make_own_database(home_path / "state.db")
     return StateFolder(home_path / "state.db")
 
 

@@ -11,63 +11,69 @@ from pathlib import Path
 import pytest
 
 from session_core.errors import Conflict, Corrupt, Denied, InvalidInput, NotFound
-from session_core.ledger.batches import KEPT_S, new_step_id
-from session_core.ledger.codec import pack
+from session_core.ledger.batches import TRASH_RETENTION_S, make_step_id
+from session_core.ledger.codec import pack_trash
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.ledger.types import Emptied, Kept
+from session_core.ledger.types import EmptyResult, TrashItem
 from tests.homes import connect
 from tests.ledger.conftest import START, Clock
 
 on_posix = pytest.mark.skipif(sys.platform == "win32", reason="it has no modes")
 
-ROWS = [Kept("messages", {"id": n, "content": f"said {n}", "blob": b"\0\xff"}) for n in range(3)]
+ROWS = [
+    TrashItem("messages", {"id": n, "content": f"said {n}", "blob": b"\0\xff"}) for n in range(3)
+]
 
 
-def keep(ledger: Ledger, batch: str, kept: Iterable[Kept] = ROWS, **more: object) -> str:
+def prepare_trash(
+    ledger: Ledger, batch: str, kept: Iterable[TrashItem] = ROWS, **more: object
+) -> str:
     """Do a step of a batch, without a home."""
-    step = new_step_id()
-    ledger.prepare(step, batch, kept, **more)  # type: ignore[arg-type]
-    ledger.done(step, {"of": step})
+    step = make_step_id()
+    ledger.prepare_step(step, batch, kept, **more)  # type: ignore[arg-type]
+    ledger.finish_step(step, {"of": step})
     return step
 
 
-def much(seed: int = 1, count: int = 40) -> Iterable[Kept]:
+def make_large_trash(seed: int = 1, count: int = 40) -> Iterable[TrashItem]:
     """Return some megabytes that cannot be compressed."""
     chance = random.Random(seed)
-    return (Kept("file", {"number": n, "bytes": chance.randbytes(100_000)}) for n in range(count))
+    return (
+        TrashItem("file", {"number": n, "bytes": chance.randbytes(100_000)}) for n in range(count)
+    )
 
 
 @pytest.mark.requirement("ledger:trash")
 def test_a_batch_has_its_steps_in_order_and_they_their_trash(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
-    first = keep(ledger, batch, members=["a", "b"])
-    second = keep(ledger, batch, [])
-    third = keep(ledger, batch, much())
-    assert [step.id for step in ledger.steps(batch)] == [first, second, third]
-    assert [step.members for step in ledger.steps(batch)] == [("a", "b"), (), ()]
-    assert ledger.step(first).result == {"of": first}
-    assert list(ledger.trash(first)) == ROWS
-    assert list(ledger.trash(second)) == []
-    assert list(ledger.trash(third)) == list(much())
-    assert ledger.batch(batch).count == 4
+    first = prepare_trash(ledger, batch, members=["a", "b"])
+    second = prepare_trash(ledger, batch, [])
+    third = prepare_trash(ledger, batch, make_large_trash())
+    assert [step.id for step in ledger.list_steps(batch)] == [first, second, third]
+    assert [step.members for step in ledger.list_steps(batch)] == [("a", "b"), (), ()]
+    assert ledger.get_step(first).result == {"of": first}
+    assert list(ledger.read_trash(first)) == ROWS
+    assert list(ledger.read_trash(second)) == []
+    assert list(ledger.read_trash(third)) == list(make_large_trash())
+    assert ledger.get_batch(batch).count == 4
 
 
 def test_a_step_of_which_an_undo_has_left_something_stays_open_to_another(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
-    step = keep(ledger, batch)
+    step = prepare_trash(ledger, batch)
     for left in ({"rows": 1}, None):
-        assert ledger.undoable(batch).undone_at is None
-        undo = new_step_id()
-        ledger.prepare(undo, ledger.add_batch("restore").id, [], undoes=step)
+        assert ledger.get_undoable_batch(batch).undone_at is None
+        undo = make_step_id()
+        ledger.prepare_step(undo, ledger.add_batch("restore").id, [], undoes=step)
         with pytest.raises(Conflict, match="being undone"):
-            ledger.prepare(new_step_id(), ledger.add_batch("restore").id, [], undoes=step)
-        ledger.done(undo, {"left": left})
-        assert ledger.tried(step) == {"left": left}
+            ledger.prepare_step(make_step_id(), ledger.add_batch("restore").id, [], undoes=step)
+        ledger.finish_step(undo, {"left": left})
+        assert ledger.get_last_attempt(step) == {"left": left}
     with pytest.raises(Conflict, match="undone already"):
-        ledger.undoable(batch)
+        ledger.get_undoable_batch(batch)
     with pytest.raises(Conflict, match="was undone"):
-        ledger.prepare(new_step_id(), ledger.add_batch("restore").id, [], undoes=step)
+        ledger.prepare_step(make_step_id(), ledger.add_batch("restore").id, [], undoes=step)
 
 
 def test_the_last_batch_that_can_bring_a_session_back_is_known(
@@ -75,19 +81,22 @@ def test_the_last_batch_that_can_bring_a_session_back_is_known(
 ) -> None:
     batches = [ledger.add_batch("prune sessions").id for _ in range(2)]
     for batch in batches:
-        step = new_step_id()
-        ledger.prepare(step, batch, ROWS)
-        ledger.done(step, {"sessions": ["a", "b"]})
-    assert (ledger.holder("b"), ledger.holder("c")) == (batches[1], None)
-    clock.now += KEPT_S + 1
-    assert ledger.holder("b") is None
+        step = make_step_id()
+        ledger.prepare_step(step, batch, ROWS)
+        ledger.finish_step(step, {"sessions": ["a", "b"]})
+    assert (ledger.find_batch_of_session("b"), ledger.find_batch_of_session("c")) == (
+        batches[1],
+        None,
+    )
+    clock.now += TRASH_RETENTION_S + 1
+    assert ledger.find_batch_of_session("b") is None
 
 
 def test_trash_is_read_a_piece_at_a_time(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
-    step = keep(ledger, batch, much(), members=["a"])
-    assert ledger.step(step).chunks > 2
-    found = ledger.trash(step)
+    step = prepare_trash(ledger, batch, make_large_trash(), members=["a"])
+    assert ledger.get_step(step).chunks > 2
+    found = ledger.read_trash(step)
     assert next(found).value["number"] == 0
     ledger.add_batch("written meanwhile")
     assert next(found).value["number"] == 1
@@ -95,10 +104,10 @@ def test_trash_is_read_a_piece_at_a_time(ledger: Ledger) -> None:
 
 def test_the_bytes_of_the_trash_are_counted(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
-    keep(ledger, batch, much())
-    keep(ledger, ledger.add_batch("sessions_edit").id)
-    assert 4_000_000 < ledger.batch(batch).bytes < 6_000_000
-    assert ledger.batch(batch).bytes < ledger.bytes_used() < 6_000_000
+    prepare_trash(ledger, batch, make_large_trash())
+    prepare_trash(ledger, ledger.add_batch("sessions_edit").id)
+    assert 4_000_000 < ledger.get_batch(batch).bytes < 6_000_000
+    assert ledger.get_batch(batch).bytes < ledger.count_trash_bytes() < 6_000_000
 
 
 def test_batches_are_listed_newest_first_and_paged(ledger: Ledger, clock: Clock) -> None:
@@ -106,28 +115,28 @@ def test_batches_are_listed_newest_first_and_paged(ledger: Ledger, clock: Clock)
     for number in range(5):
         clock.now = START - number
         made.append(ledger.add_batch(f"change {number}").id)
-        keep(ledger, made[-1])
+        prepare_trash(ledger, made[-1])
     clock.now = START
     seen, cursor = [], None
     while True:
-        page = ledger.batches(2, cursor)
+        page = ledger.list_batches(2, cursor)
         seen += [batch.id for batch in page.items]
         assert len(page.items) <= 2
         cursor = page.next_cursor
         if cursor is None:
             break
     assert seen == made[::-1]
-    assert [batch.id for batch in ledger.batches(5).items] == seen
-    assert ledger.batches(5).next_cursor is None
+    assert [batch.id for batch in ledger.list_batches(5).items] == seen
+    assert ledger.list_batches(5).next_cursor is None
 
 
 def test_a_cursor_of_another_list_and_a_limit_of_none_are_refused(ledger: Ledger) -> None:
     for _ in range(2):
-        keep(ledger, ledger.add_batch("sessions_edit").id)
-    cursor = ledger.batches(1).next_cursor
+        prepare_trash(ledger, ledger.add_batch("sessions_edit").id)
+    cursor = ledger.list_batches(1).next_cursor
     with pytest.raises(InvalidInput, match="another list"):
-        ledger.audited(1, cursor)
-    for ask in (ledger.batches, ledger.audited):
+        ledger.list_audit_entries(1, cursor)
+    for ask in (ledger.list_batches, ledger.list_audit_entries):
         with pytest.raises(InvalidInput, match="cursor"):
             ask(1, "nonsense")
         with pytest.raises(InvalidInput, match="limit"):
@@ -136,158 +145,158 @@ def test_a_cursor_of_another_list_and_a_limit_of_none_are_refused(ledger: Ledger
 
 def test_what_changed_nothing_is_not_listed(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
-    ledger.prepare(new_step_id(), batch, ROWS)
-    assert ledger.batches().items == []
-    assert ledger.batch(batch).count == 0
+    ledger.prepare_step(make_step_id(), batch, ROWS)
+    assert ledger.list_batches().items == []
+    assert ledger.get_batch(batch).count == 0
 
 
 def test_an_unknown_batch_or_step_is_not_found(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     near = batch[:-1] + ("2" if batch[-1] != "2" else "3")
     with pytest.raises(NotFound) as caught:
-        ledger.batch(near)
+        ledger.get_batch(near)
     assert caught.value.nearest == (batch,)
-    for ask in (ledger.step, ledger.trash):
+    for ask in (ledger.get_step, ledger.read_trash):
         with pytest.raises(NotFound, match="s-nobody"):
             ask("s-nobody")
     with pytest.raises(NotFound):
-        ledger.prepare(new_step_id(), near, ROWS)
-    assert ledger.steps(near) == []
+        ledger.prepare_step(make_step_id(), near, ROWS)
+    assert ledger.list_steps(near) == []
 
 
 @pytest.mark.requirement("ledger:trash")
 def test_a_batch_cannot_be_undone_twice(ledger: Ledger, clock: Clock) -> None:
     batch = ledger.add_batch("sessions_prune").id
-    steps = [keep(ledger, batch), keep(ledger, batch)]
+    steps = [prepare_trash(ledger, batch), prepare_trash(ledger, batch)]
     undo = ledger.add_batch("sessions_restore").id
     clock.now += 5
-    keep(ledger, undo, [], undoes=steps[1])
-    assert ledger.undoable(batch).undone_at is None
-    assert [step.undone_at for step in ledger.steps(batch)] == [None, clock.now]
-    keep(ledger, undo, [], undoes=steps[0])
-    assert ledger.batch(batch).undone_at == clock.now
+    prepare_trash(ledger, undo, [], undoes=steps[1])
+    assert ledger.get_undoable_batch(batch).undone_at is None
+    assert [step.undone_at for step in ledger.list_steps(batch)] == [None, clock.now]
+    prepare_trash(ledger, undo, [], undoes=steps[0])
+    assert ledger.get_batch(batch).undone_at == clock.now
     with pytest.raises(Conflict, match="undone already"):
-        ledger.undoable(batch)
+        ledger.get_undoable_batch(batch)
     with pytest.raises(Conflict, match="undone"):
-        keep(ledger, undo, [], undoes=steps[0])
+        prepare_trash(ledger, undo, [], undoes=steps[0])
 
 
 def test_two_cannot_undo_the_same_step_at_once(ledger: Ledger) -> None:
-    step = keep(ledger, ledger.add_batch("sessions_prune").id)
-    first, second = new_step_id(), new_step_id()
+    step = prepare_trash(ledger, ledger.add_batch("sessions_prune").id)
+    first, second = make_step_id(), make_step_id()
     batch = ledger.add_batch("sessions_restore").id
-    ledger.prepare(first, batch, [], undoes=step)
+    ledger.prepare_step(first, batch, [], undoes=step)
     with pytest.raises(Conflict, match="somebody else"):
-        ledger.prepare(second, batch, [], undoes=step)
-    ledger.give_up(first)
-    ledger.prepare(second, batch, [], undoes=step)
+        ledger.prepare_step(second, batch, [], undoes=step)
+    ledger.abort_step(first)
+    ledger.prepare_step(second, batch, [], undoes=step)
 
 
 def test_a_batch_that_is_undone_in_part_takes_no_more_steps(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_prune").id
-    steps = [keep(ledger, batch), keep(ledger, batch)]
-    keep(ledger, ledger.add_batch("sessions_restore").id, [], undoes=steps[1])
+    steps = [prepare_trash(ledger, batch), prepare_trash(ledger, batch)]
+    prepare_trash(ledger, ledger.add_batch("sessions_restore").id, [], undoes=steps[1])
     with pytest.raises(Conflict, match="begin another"):
-        keep(ledger, batch)
+        prepare_trash(ledger, batch)
 
 
 def test_a_step_that_was_not_done_cannot_be_undone(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_prune").id
-    step = new_step_id()
-    ledger.prepare(step, batch, ROWS)
+    step = make_step_id()
+    ledger.prepare_step(step, batch, ROWS)
     with pytest.raises(Conflict):
-        keep(ledger, batch, undoes=step)
+        prepare_trash(ledger, batch, undoes=step)
 
 
 @pytest.mark.requirement("ledger:trash")
 def test_trash_expires_after_thirty_days(ledger: Ledger, clock: Clock) -> None:
     batch = ledger.add_batch("sessions_prune").id
-    step = keep(ledger, batch)
-    clock.now = START + KEPT_S - 1
-    assert ledger.empty() == Emptied(0, 0)
-    assert ledger.undoable(batch).expires_at == START + KEPT_S
-    clock.now = START + KEPT_S
-    assert ledger.batches().items == []
+    step = prepare_trash(ledger, batch)
+    clock.now = START + TRASH_RETENTION_S - 1
+    assert ledger.empty_trash() == EmptyResult(0, 0)
+    assert ledger.get_undoable_batch(batch).expires_at == START + TRASH_RETENTION_S
+    clock.now = START + TRASH_RETENTION_S
+    assert ledger.list_batches().items == []
     with pytest.raises(Conflict, match="gone"):
-        ledger.undoable(batch)
-    assert list(ledger.trash(step)) == ROWS
-    emptied = ledger.empty()
+        ledger.get_undoable_batch(batch)
+    assert list(ledger.read_trash(step)) == ROWS
+    emptied = ledger.empty_trash()
     assert (emptied.batches, emptied.bytes > 0) == (1, True)
     with pytest.raises(Conflict, match="gone"):
-        ledger.trash(step)
-    assert ledger.batch(batch).emptied_at == clock.now
-    assert ledger.empty() == Emptied(0, 0)
+        ledger.read_trash(step)
+    assert ledger.get_batch(batch).emptied_at == clock.now
+    assert ledger.empty_trash() == EmptyResult(0, 0)
 
 
 @pytest.mark.requirement("ledger:trash")
 def test_trash_of_an_age_is_emptied_on_purpose(ledger: Ledger, clock: Clock) -> None:
     old = ledger.add_batch("old").id
-    keep(ledger, old)
+    prepare_trash(ledger, old)
     clock.now += 100
     new = ledger.add_batch("new").id
-    keep(ledger, new)
-    assert ledger.empty(100).batches == 1
-    assert [batch.id for batch in ledger.batches().items] == [new]
-    assert ledger.empty(0).batches == 1
-    assert ledger.bytes_used() == 0
+    prepare_trash(ledger, new)
+    assert ledger.empty_trash(100).batches == 1
+    assert [batch.id for batch in ledger.list_batches().items] == [new]
+    assert ledger.empty_trash(0).batches == 1
+    assert ledger.count_trash_bytes() == 0
     for age in (-1, float("nan"), float("inf")):
         with pytest.raises(InvalidInput, match="older_than_s"):
-            ledger.empty(age)
+            ledger.empty_trash(age)
 
 
 def test_what_is_under_way_is_not_emptied(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_prune").id
-    keep(ledger, batch)
-    step = new_step_id()
-    ledger.prepare(step, batch, ROWS)
-    assert ledger.empty(0) == Emptied(0, 0)
-    ledger.give_up(step)
-    assert ledger.empty(0).batches == 1
+    prepare_trash(ledger, batch)
+    step = make_step_id()
+    ledger.prepare_step(step, batch, ROWS)
+    assert ledger.empty_trash(0) == EmptyResult(0, 0)
+    ledger.abort_step(step)
+    assert ledger.empty_trash(0).batches == 1
     with pytest.raises(Conflict, match="emptied"):
-        keep(ledger, batch)
+        prepare_trash(ledger, batch)
 
 
 def test_an_emptied_trash_gives_its_room_back(ledger: Ledger, folder: StateFolder) -> None:
-    keep(ledger, ledger.add_batch("sessions_prune").id, much(count=80))
+    prepare_trash(ledger, ledger.add_batch("sessions_prune").id, make_large_trash(count=80))
     made = folder.find()
     assert made is not None
     assert sum(file.stat().st_size for file in made.iterdir()) > 8_000_000
-    ledger.empty(0)
+    ledger.empty_trash(0)
     assert sum(file.stat().st_size for file in made.iterdir()) < 400_000
 
 
-def undo(ledger: Ledger, step: str) -> None:
+def undo_step(ledger: Ledger, step: str) -> None:
     """Note that a step was taken back whole, as `run_step` does."""
-    back = new_step_id()
-    ledger.prepare(back, ledger.add_batch("restore").id, [], undoes=step)
-    ledger.done(back, {})
+    back = make_step_id()
+    ledger.prepare_step(back, ledger.add_batch("restore").id, [], undoes=step)
+    ledger.finish_step(back, {})
 
 
 def test_restored_batch_gives_its_room_back(ledger: Ledger, folder: StateFolder) -> None:
     restored, other = (ledger.add_batch("sessions_prune").id for _ in range(2))
-    step = keep(ledger, restored, much(count=80))
-    kept = keep(ledger, other)
+    step = prepare_trash(ledger, restored, make_large_trash(count=80))
+    kept = prepare_trash(ledger, other)
     made = folder.find()
     assert made is not None
-    undo(ledger, step)
+    undo_step(ledger, step)
     assert ledger.delete_content() > 4_000_000
     assert sum(file.stat().st_size for file in made.iterdir()) < 400_000
-    batch = ledger.batch(restored)
+    batch = ledger.get_batch(restored)
     assert (batch.bytes, batch.undone_at is not None, batch.emptied_at) == (0, True, None)
-    assert restored in [each.id for each in ledger.batches().items]
+    assert restored in [each.id for each in ledger.list_batches().items]
     with pytest.raises(Conflict, match="undone already"):
-        ledger.trash(step)
-    assert list(ledger.trash(kept)) == ROWS
-    assert ledger.undoable(other).id == other
+        ledger.read_trash(step)
+    assert list(ledger.read_trash(kept)) == ROWS
+    assert ledger.get_undoable_batch(other).id == other
 
 
 def test_batch_undone_in_part_keeps_its_trash(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_prune").id
-    steps = [keep(ledger, batch), keep(ledger, batch)]
-    undo(ledger, steps[0])
+    steps = [prepare_trash(ledger, batch), prepare_trash(ledger, batch)]
+    undo_step(ledger, steps[0])
     assert ledger.delete_content() == 0
-    assert [list(ledger.trash(step)) for step in steps] == [ROWS, ROWS]
-    undo(ledger, steps[1])
+    assert [list(ledger.read_trash(step)) for step in steps] == [ROWS, ROWS]
+    undo_step(ledger, steps[1])
     assert ledger.delete_content() > 0
 
 
@@ -295,11 +304,11 @@ def test_restored_trash_elsewhere_is_deleted(
     open_ledger: Callable[..., Ledger], disk: Path
 ) -> None:
     ledger = open_ledger(trash_dir=disk)
-    step = keep(ledger, ledger.add_batch("sessions_prune").id, much())
-    before = ledger.bytes_on_disk()
-    undo(ledger, step)
+    step = prepare_trash(ledger, ledger.add_batch("sessions_prune").id, make_large_trash())
+    before = ledger.count_disk_bytes()
+    undo_step(ledger, step)
     ledger.delete_content()
-    assert before - ledger.bytes_on_disk() > 3_000_000
+    assert before - ledger.count_disk_bytes() > 3_000_000
     assert sum(file.stat().st_size for file in disk.iterdir()) < 400_000
 
 
@@ -307,10 +316,10 @@ def test_reader_of_deleted_trash_is_told(
     open_ledger: Callable[..., Ledger],
 ) -> None:
     ledger, other = open_ledger(), open_ledger()
-    step = keep(ledger, ledger.add_batch("sessions_prune").id, much())
-    reading = other.trash(step)
+    step = prepare_trash(ledger, ledger.add_batch("sessions_prune").id, make_large_trash())
+    reading = other.read_trash(step)
     next(reading)
-    undo(ledger, step)
+    undo_step(ledger, step)
     ledger.delete_content()
     with pytest.raises(Conflict, match="undone already"):
         list(reading)
@@ -319,27 +328,30 @@ def test_reader_of_deleted_trash_is_told(
 def test_named_batches_alone_are_emptied(ledger: Ledger) -> None:
     first, second, third = (ledger.add_batch("sessions_prune").id for _ in range(3))
     for batch in (first, second, third):
-        keep(ledger, batch)
-    assert [each.id for each in ledger.ripe(batches=[third, first])] == [first, third]
-    assert ledger.empty(batches=[first, third]).batches == 2
-    assert ledger.undoable(second).bytes > 0
+        prepare_trash(ledger, batch)
+    assert [each.id for each in ledger.list_expired_batches(batches=[third, first])] == [
+        first,
+        third,
+    ]
+    assert ledger.empty_trash(batches=[first, third]).batches == 2
+    assert ledger.get_undoable_batch(second).bytes > 0
 
 
 def test_writing_much_leaves_no_long_log(ledger: Ledger, folder: StateFolder) -> None:
-    keep(ledger, ledger.add_batch("sessions_prune").id, much(count=160))
+    prepare_trash(ledger, ledger.add_batch("sessions_prune").id, make_large_trash(count=160))
     made = folder.find()
     assert made is not None
     assert (made / "ledger.db-wal").stat().st_size < 8_000_000
 
 
 def test_a_trash_that_is_not_whole_is_said(ledger: Ledger, folder: StateFolder) -> None:
-    step = keep(ledger, ledger.add_batch("sessions_prune").id, much())
+    step = prepare_trash(ledger, ledger.add_batch("sessions_prune").id, make_large_trash())
     made = folder.find()
     assert made is not None
     with connect(made / "ledger.db") as connection:
         connection.execute("DELETE FROM trash WHERE position = 2")
     with pytest.raises(Corrupt, match=step):
-        list(ledger.trash(step))
+        list(ledger.read_trash(step))
 
 
 # -- trash on another disk ---------------------------------------------------------------------
@@ -359,16 +371,16 @@ def test_trash_goes_to_another_disk_and_is_found_there_by_anybody(
 ) -> None:
     aside = open_ledger(trash_dir=disk)
     batch = aside.add_batch("sessions_prune").id
-    steps = [keep(aside, batch, much()), keep(aside, batch)]
+    steps = [prepare_trash(aside, batch, make_large_trash()), prepare_trash(aside, batch)]
     here = folder.find()
     assert here is not None
     assert sum(file.stat().st_size for file in here.iterdir()) < 400_000
     assert sum(file.stat().st_size for file in disk.iterdir()) > 4_000_000
     assert {file.stat().st_mode & 0o777 for file in disk.iterdir()} == {0o600}
     ledger = open_ledger()
-    assert list(ledger.trash(steps[0])) == list(much())
-    assert list(ledger.trash(steps[1])) == ROWS
-    assert 4_000_000 < ledger.empty(0).bytes < 6_000_000
+    assert list(ledger.read_trash(steps[0])) == list(make_large_trash())
+    assert list(ledger.read_trash(steps[1])) == ROWS
+    assert 4_000_000 < ledger.empty_trash(0).bytes < 6_000_000
     assert sum(file.stat().st_size for file in disk.iterdir()) < 400_000
 
 
@@ -378,8 +390,8 @@ def test_a_disk_that_is_not_mounted_is_named_and_nothing_is_begun(
     ledger = open_ledger(trash_dir=disk / "not there")
     batch = ledger.add_batch("sessions_prune").id
     with pytest.raises(NotFound, match="mount its disk"):
-        keep(ledger, batch)
-    assert ledger.batches().items == []
+        prepare_trash(ledger, batch)
+    assert ledger.list_batches().items == []
     assert not (disk / "not there").exists()
 
 
@@ -387,30 +399,32 @@ def test_a_disk_that_is_gone_for_a_while_loses_nothing(
     open_ledger: Callable[..., Ledger], disk: Path
 ) -> None:
     ledger = open_ledger(trash_dir=disk)
-    step = keep(ledger, ledger.add_batch("sessions_prune").id)
+    step = prepare_trash(ledger, ledger.add_batch("sessions_prune").id)
     away = disk.rename(disk.with_name("away"))
     again = open_ledger()
     with pytest.raises(NotFound, match="mount its disk"):
-        list(again.trash(step))
-    assert again.empty(0) == Emptied(1, 0)
+        list(again.read_trash(step))
+    assert again.empty_trash(0) == EmptyResult(1, 0)
     away.rename(disk)
-    assert again.empty().bytes > 0
-    assert again.bytes_used() == 0
+    assert again.empty_trash().bytes > 0
+    assert again.count_trash_bytes() == 0
 
 
-@pytest.mark.parametrize("kept", [ROWS, list(much())], ids=["one piece", "several"])
+@pytest.mark.parametrize("kept", [ROWS, list(make_large_trash())], ids=["one piece", "several"])
 def test_trash_that_somebody_has_changed_is_not_given_out(
-    open_ledger: Callable[..., Ledger], disk: Path, kept: list[Kept]
+    open_ledger: Callable[..., Ledger], disk: Path, kept: list[TrashItem]
 ) -> None:
     ledger = open_ledger(trash_dir=disk)
-    step = keep(ledger, ledger.add_batch("sessions_prune").id, kept)
+    step = prepare_trash(ledger, ledger.add_batch("sessions_prune").id, kept)
     (file,) = disk.glob("*.db")
     with connect(file) as connection:
-        for position, data in enumerate(pack([Kept("messages", {"content": "planted"})])):
+        for position, data in enumerate(
+            pack_trash([TrashItem("messages", {"content": "planted"})])
+        ):
             sql = "UPDATE trash SET data = ? WHERE step = ? AND position = ?"
             connection.execute(sql, (data, step, position))
     with pytest.raises(Corrupt, match="somebody has changed it"):
-        next(ledger.trash(step))
+        next(ledger.read_trash(step))
 
 
 @on_posix
@@ -424,9 +438,9 @@ def test_a_file_that_others_may_write_is_no_place_for_trash(
     file.touch()
     file.chmod(loose)
     with pytest.raises(Denied, match="others may write"):
-        keep(ledger, batch)
+        prepare_trash(ledger, batch)
     file.chmod(0o644)
-    keep(ledger, batch)
+    prepare_trash(ledger, batch)
     assert file.stat().st_mode & 0o777 == 0o600
 
 
@@ -451,7 +465,7 @@ def test_a_file_of_somebody_else_is_no_place_for_trash(
 
     monkeypatch.setattr(Path, "stat", of_a_stranger)
     with pytest.raises(Denied, match="somebody else's"):
-        keep(ledger, batch)
+        prepare_trash(ledger, batch)
 
 
 def test_trash_in_the_home_is_refused(
@@ -461,5 +475,5 @@ def test_trash_in_the_home_is_refused(
     inside.mkdir()
     ledger = open_ledger(trash_dir=inside)
     with pytest.raises(Denied, match="name a folder elsewhere for the trash"):
-        keep(ledger, ledger.add_batch("sessions_prune").id)
+        prepare_trash(ledger, ledger.add_batch("sessions_prune").id)
     assert list(inside.iterdir()) == []

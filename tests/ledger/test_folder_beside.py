@@ -20,15 +20,15 @@ from session_core import (
     SessionStore,
     StateFolder,
 )
-from session_core.home import state_root
-from tests.homes import add_session, connect, hermes_database, own_database
+from session_core.home import find_state_root
+from tests.homes import add_session, connect, make_hermes_database, make_own_database
 
 
 @pytest.fixture
 def path(home_path: Path) -> Path:
     """A home of our own, with nothing left in its log."""
     path = home_path / "state.db"
-    own_database(path)
+    make_own_database(path)
     with connect(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     return path
@@ -44,18 +44,18 @@ def files(folder: Path) -> list[str]:
 @pytest.mark.requirement("ledger:folder-beside")
 @pytest.mark.parametrize("name", ["state.db", "app.sqlite3", "ünï.db"])
 def test_folder_lies_next_to_database(home_path: Path, name: str) -> None:
-    own_database(home_path / name)
+    make_own_database(home_path / name)
     made = StateFolder(home_path / name).make()
     assert made == home_path / ".mcp-sessions" / name
     assert {stat.S_IMODE(each.stat().st_mode) for each in (made, made.parent)} == {0o700}
     assert StateFolder(home_path / name).find() == made
-    assert not state_root().exists()
+    assert not find_state_root().exists()
 
 
 @pytest.mark.requirement("ledger:folder-beside")
 def test_first_write_keeps_folder_and_database_together(home_path: Path) -> None:
     with SessionDB(home_path / "app.db") as db, Ledger.open(db) as ledger:
-        assert (ledger.batches().items, ledger.pins.all()) == ([], frozenset())
+        assert (ledger.list_batches().items, ledger.pins.list_pinned()) == ([], frozenset())
         assert files(home_path) == []
         db.create_session("s", "app")
         with Maintenance(db, ledger) as maintenance:
@@ -63,7 +63,7 @@ def test_first_write_keeps_folder_and_database_together(home_path: Path) -> None
             assert batch is not None
             maintenance.restore(batch)
     assert (home_path / ".mcp-sessions" / "app.db" / "ledger.db").is_file()
-    assert not state_root().exists()
+    assert not find_state_root().exists()
 
 
 def test_reading_makes_nothing(path: Path, tmp_path: Path) -> None:
@@ -71,8 +71,8 @@ def test_reading_makes_nothing(path: Path, tmp_path: Path) -> None:
         add_session(connection, "s")
     before = files(tmp_path)
     with SessionDB(path, read_only=True) as db, Ledger.open(db) as ledger:
-        ledger.batches()
-        ledger.pins.all()
+        ledger.list_batches()
+        ledger.pins.list_pinned()
         with Maintenance(db, ledger) as maintenance:
             maintenance.health()
     assert [each for each in files(tmp_path) if not each.endswith(("-shm", "-wal"))] == before
@@ -88,7 +88,7 @@ def test_loose_folder_is_closed_to_others(path: Path) -> None:
 
 def test_two_databases_share_no_folder(home_path: Path) -> None:
     for name in ("one.db", "other.db"):
-        own_database(home_path / name)
+        make_own_database(home_path / name)
     made = {StateFolder(home_path / name).make() for name in ("one.db", "other.db")}
     assert made == {home_path / ".mcp-sessions" / name for name in ("one.db", "other.db")}
 
@@ -106,18 +106,18 @@ def test_folder_before_database_becomes_its_own(home_path: Path) -> None:
     path = home_path / "state.db"
     made = StateFolder(path).make()
     assert made == home_path / ".mcp-sessions" / "state.db"
-    own_database(path)
+    make_own_database(path)
     assert StateFolder(path).find() == StateFolder(path).make() == made
 
 
 def test_hermes_database_in_its_place_has_another(home_path: Path) -> None:
     path = home_path / "state.db"
-    own_database(path)
+    make_own_database(path)
     beside = StateFolder(path).make()
     path.unlink()
-    hermes_database(path)
+    make_hermes_database(path)
     assert StateFolder(path).find() is None
-    assert StateFolder(path).make().parent == state_root()
+    assert StateFolder(path).make().parent == find_state_root()
     assert beside.is_dir()
 
 
@@ -161,7 +161,7 @@ def test_copied_database_shares_no_folder(path: Path) -> None:
 def test_other_home_at_its_path_gets_another(path: Path) -> None:
     made = StateFolder(path).make()
     shutil.move(path, path.with_name("put-away.db"))
-    own_database(path)
+    make_own_database(path)
     assert StateFolder(path).find() is None
     other = StateFolder(path).make()
     assert other.parent == made.parent
@@ -173,7 +173,7 @@ def test_other_home_at_its_path_gets_another(path: Path) -> None:
 def test_other_home_with_its_inode_gets_another(path: Path, tmp_path: Path) -> None:
     folder = StateFolder(path)
     made = folder.make()
-    own_database(tmp_path / "other.db")
+    make_own_database(tmp_path / "other.db")
     with connect(tmp_path / "other.db") as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     shutil.copyfile(tmp_path / "other.db", path)
@@ -188,7 +188,7 @@ def test_damaged_database_keeps_its_folder(path: Path) -> None:
 
 
 def test_folder_in_old_place_stays_in_use(path: Path) -> None:
-    old = StateFolder(path, root=state_root()).make()
+    old = StateFolder(path, root=find_state_root()).make()
     assert StateFolder(path).find() == StateFolder(path).make() == old
 
 
@@ -196,7 +196,7 @@ def test_folder_in_old_place_stays_in_use(path: Path) -> None:
 
 
 @pytest.mark.requirement("ledger:folder-beside")
-@pytest.mark.parametrize("make", [own_database, hermes_database])
+@pytest.mark.parametrize("make", [make_own_database, make_hermes_database])
 def test_ledger_of_sibling_database_is_refused(
     home_path: Path, make: Callable[[Path], None]
 ) -> None:
@@ -239,7 +239,7 @@ def test_parts_of_sibling_databases_are_refused(home_path: Path) -> None:
 
 @pytest.fixture
 def hermes(home_path: Path) -> Path:
-    hermes_database(home_path / "state.db")
+    make_hermes_database(home_path / "state.db")
     return home_path / "state.db"
 
 
@@ -273,7 +273,7 @@ def test_home_of_user_is_refused_at_construction(
     assert set(files(hermes.parent)) - set(before) <= {"state.db-shm", "state.db-wal"}
 
 
-@pytest.mark.parametrize("make", [own_database, hermes_database])
+@pytest.mark.parametrize("make", [make_own_database, make_hermes_database])
 def test_trash_in_home_is_refused_at_construction(
     home_path: Path, make: Callable[[Path], None]
 ) -> None:

@@ -15,10 +15,10 @@ import pytest
 
 from session_core import _sqlite3
 from session_core.errors import Corrupt, InvalidInput, SessionError, Unsupported
-from session_core.ledger.batches import new_step_id
+from session_core.ledger.batches import make_step_id
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.ledger.types import Audited, Kept, Member
+from session_core.ledger.types import AuditEntry, Member, TrashItem
 from tests.homes import connect
 from tests.ledger.conftest import Clock
 
@@ -28,46 +28,48 @@ WRITER = """
 import json, sys
 from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.types import Kept, Member
-from session_core.ledger.batches import new_step_id
+from session_core.ledger.types import TrashItem, Member
+from session_core.ledger.batches import make_step_id
 
 with Ledger(StateFolder(sys.argv[1])) as ledger:
     sys.stdin.readline()
     batch = ledger.add_batch("theirs").id
     for number in range(20):
-        ledger.prepare(step := new_step_id(), batch, [Kept("row", number)], members=[str(number)])
+        ledger.prepare(step := make_step_id(), batch, [TrashItem("row", number)], members=[str(number)])
         ledger.done(step, number)
         ledger.audit("theirs", "sessions_prune", None, {"number": number})
     print(json.dumps([batch, ledger.batch(batch).count]))
 """
 
 
-def path_of(folder: StateFolder) -> Path:
+def get_ledger_path(folder: StateFolder) -> Path:
     return folder.make() / "ledger.db"
 
 
 def test_it_is_made_with_the_first_write_and_is_its_owners_alone(
     ledger: Ledger, folder: StateFolder
 ) -> None:
-    ledger.audited()
+    ledger.list_audit_entries()
     assert folder.find() is None
-    ledger.audit("a client", "sessions_edit", None, {})
-    files = list(path_of(folder).parent.glob("ledger.db*"))
+    ledger.add_audit_entry("a client", "sessions_edit", None, {})
+    files = list(get_ledger_path(folder).parent.glob("ledger.db*"))
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
-    with connect(path_of(folder)) as connection:
+    with connect(get_ledger_path(folder)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("PRAGMA auto_vacuum").fetchone() == (1,)
 
 
 def test_of_a_plan_each_client_has_one_line_which_says_how_far_it_came(ledger: Ledger) -> None:
     plan = ledger.add_plan("prune", [Member("a")], None).handle
-    ledger.audit("cli", "prune, begun", plan, {})
-    ledger.audit("server", "prune, in part", plan, {"removed": 1})
-    ledger.audit(None, "prune, in part", plan, {"removed": 2})
-    ledger.audit("cli", "prune", plan, {"removed": 3})
-    ledger.audit("cli", "prune, in part", plan, {"removed": 2})
-    ledger.audit(None, "nobody came to it", "p-other", {})
-    assert [(line.client, line.what, line.counts) for line in ledger.audited().items] == [
+    ledger.add_audit_entry("cli", "prune, begun", plan, {})
+    ledger.add_audit_entry("server", "prune, in part", plan, {"removed": 1})
+    ledger.add_audit_entry(None, "prune, in part", plan, {"removed": 2})
+    ledger.add_audit_entry("cli", "prune", plan, {"removed": 3})
+    ledger.add_audit_entry("cli", "prune, in part", plan, {"removed": 2})
+    ledger.add_audit_entry(None, "nobody came to it", "p-other", {})
+    assert [
+        (line.client, line.what, line.counts) for line in ledger.list_audit_entries().items
+    ] == [
         ("server", "prune, in part", {"removed": 2}),
         ("cli", "prune", {"removed": 3}),
     ]
@@ -76,37 +78,37 @@ def test_of_a_plan_each_client_has_one_line_which_says_how_far_it_came(ledger: L
 def test_what_was_written_is_there_when_it_is_opened_again(
     ledger: Ledger, open_ledger: Callable[..., Ledger], clock: Clock
 ) -> None:
-    ledger.audit("claude-code", "sessions_prune", "p-abc", {"removed": 3})
+    ledger.add_audit_entry("claude-code", "sessions_prune", "p-abc", {"removed": 3})
     clock.now += 1
-    ledger.audit("cli", "sessions_edit", None, {})
+    ledger.add_audit_entry("cli", "sessions_edit", None, {})
     ledger.close()
-    lines = open_ledger().audited().items
+    lines = open_ledger().list_audit_entries().items
     assert lines == [
-        Audited(clock.now, "cli", "sessions_edit", None, {}),
-        Audited(clock.now - 1, "claude-code", "sessions_prune", "p-abc", {"removed": 3}),
+        AuditEntry(clock.now, "cli", "sessions_edit", None, {}),
+        AuditEntry(clock.now - 1, "claude-code", "sessions_prune", "p-abc", {"removed": 3}),
     ]
 
 
 def test_a_plan_is_noted_once_whoever_takes_it_up(ledger: Ledger) -> None:
     for _ in range(2):
-        ledger.audit("cli", "compress a", "p-abc", {"rows": 3})
-    ledger.audit("cli", "compress b", "p-abc", {"rows": 4})
-    assert [line.what for line in ledger.audited().items] == ["compress b", "compress a"]
+        ledger.add_audit_entry("cli", "compress a", "p-abc", {"rows": 3})
+    ledger.add_audit_entry("cli", "compress b", "p-abc", {"rows": 4})
+    assert [line.what for line in ledger.list_audit_entries().items] == ["compress b", "compress a"]
 
 
 @pytest.mark.requirement("ledger:file")
 def test_the_audit_log_is_paged(ledger: Ledger) -> None:
     for number in range(5):
-        ledger.audit("cli", "sessions_edit", None, {"number": number})
-    page = ledger.audited(3)
-    rest = ledger.audited(3, page.next_cursor)
+        ledger.add_audit_entry("cli", "sessions_edit", None, {"number": number})
+    page = ledger.list_audit_entries(3)
+    rest = ledger.list_audit_entries(3, page.next_cursor)
     assert [line.counts["number"] for line in [*page.items, *rest.items]] == [4, 3, 2, 1, 0]
     assert rest.next_cursor is None
 
 
 def test_a_closed_ledger_says_so(ledger: Ledger) -> None:
     ledger.close()
-    for ask in (ledger.batches, lambda: ledger.add_batch("x")):
+    for ask in (ledger.list_batches, lambda: ledger.add_batch("x")):
         with pytest.raises(InvalidInput, match="closed"):
             ask()
 
@@ -118,7 +120,7 @@ def test_a_damaged_file_is_corrupt_and_says_what_to_do(
 ) -> None:
     with open_ledger() as ledger:
         handle = ledger.add_plan("sessions", [Member(str(n)) for n in range(2000)], None).handle
-    path = path_of(folder)
+    path = get_ledger_path(folder)
     size = path.stat().st_size
     with path.open("r+b") as file:
         if harm == "noise":
@@ -126,7 +128,7 @@ def test_a_damaged_file_is_corrupt_and_says_what_to_do(
         else:
             file.seek(24 if harm == "header" else 4096)
             file.write(b"\xa5" * (64 if harm == "header" else size - 8192))
-    for ask in (lambda: open_ledger().plan(handle), lambda: open_ledger().begin(handle)):
+    for ask in (lambda: open_ledger().get_plan(handle), lambda: open_ledger().begin_plan(handle)):
         with pytest.raises(Corrupt, match="move it away, and another is made") as caught:
             ask()
         assert str(path) in str(caught.value)
@@ -137,9 +139,9 @@ def test_a_damaged_file_is_corrupt_and_says_what_to_do(
 def test_a_database_of_somebody_else_is_no_ledger(
     open_ledger: Callable[..., Ledger], folder: StateFolder
 ) -> None:
-    with connect(path_of(folder), mode="rwc") as connection:
+    with connect(get_ledger_path(folder), mode="rwc") as connection:
         connection.execute("CREATE TABLE plans (mine)")
-    for ask in (lambda: open_ledger().batches(), lambda: open_ledger().add_batch("x")):
+    for ask in (lambda: open_ledger().list_batches(), lambda: open_ledger().add_batch("x")):
         with pytest.raises(Corrupt, match="no ledger"):
             ask()
 
@@ -150,34 +152,34 @@ def test_a_newer_schema_is_unsupported_and_left_alone(
 ) -> None:
     ledger = open_ledger()
     ledger.add_batch("before")
-    with connect(path_of(folder)) as connection:
+    with connect(get_ledger_path(folder)) as connection:
         connection.execute("PRAGMA user_version = 99")
-        before = _content(connection)
+        before = _read_content(connection)
         asks: list[Callable[[], object]] = [
-            open_ledger().batches,
-            ledger.batches,
+            open_ledger().list_batches,
+            ledger.list_batches,
             lambda: open_ledger().add_batch("x"),
             lambda: ledger.add_batch("x"),
         ]
         for ask in asks:
             with pytest.raises(Unsupported, match="update it"):
                 ask()
-        assert _content(connection) == before
+        assert _read_content(connection) == before
 
 
 def test_a_ledger_from_before_the_release_is_refused_and_says_what_to_do(
     open_ledger: Callable[..., Ledger], folder: StateFolder
 ) -> None:
     open_ledger().add_batch("before")
-    with connect(path_of(folder)) as connection:
+    with connect(get_ledger_path(folder)) as connection:
         connection.execute("ALTER TABLE steps DROP COLUMN digests")
         connection.execute("PRAGMA user_version = 1")
-    for ask in (open_ledger().batches, lambda: open_ledger().add_batch("x")):
+    for ask in (open_ledger().list_batches, lambda: open_ledger().add_batch("x")):
         with pytest.raises(Unsupported, match="move it away, and another is made"):
             ask()
 
 
-def _content(connection: _sqlite3.Connection) -> list[object]:
+def _read_content(connection: _sqlite3.Connection) -> list[object]:
     asks = ("SELECT * FROM sqlite_master", "SELECT * FROM batches", "PRAGMA user_version")
     return [connection.execute(ask).fetchall() for ask in asks]
 
@@ -186,15 +188,15 @@ def test_a_making_that_was_cut_short_is_finished_by_the_next_write(
     open_ledger: Callable[..., Ledger], folder: StateFolder
 ) -> None:
     for sql in (None, "PRAGMA user_version = 0"):
-        path = path_of(folder)
+        path = get_ledger_path(folder)
         path.unlink(missing_ok=True)
         path.touch()
         if sql:
             with connect(path) as connection:
                 connection.execute("PRAGMA journal_mode=WAL")
-        assert open_ledger().batches().items == []
+        assert open_ledger().list_batches().items == []
         ledger = open_ledger()
-        assert ledger.batch(ledger.add_batch("x").id).what == "x"
+        assert ledger.get_batch(ledger.add_batch("x").id).what == "x"
         ledger.close()
 
 
@@ -202,48 +204,48 @@ def test_a_folder_that_was_removed_meanwhile_is_made_again(
     ledger: Ledger, folder: StateFolder
 ) -> None:
     ledger.add_batch("lost with its folder")
-    made = path_of(folder).parent
+    made = get_ledger_path(folder).parent
     for file in made.iterdir():
         file.unlink()
     made.rmdir()
-    assert ledger.batches().items == []
+    assert ledger.list_batches().items == []
     batch = ledger.add_batch("kept").id
-    assert ledger.batch(batch).what == "kept"
-    with connect(path_of(folder)) as connection:
+    assert ledger.get_batch(batch).what == "kept"
+    with connect(get_ledger_path(folder)) as connection:
         assert connection.execute("SELECT what FROM batches").fetchall() == [("kept",)]
 
 
 def test_threads_share_a_ledger(ledger: Ledger) -> None:
     plan = ledger.add_plan("sessions", [Member(str(number)) for number in range(40)], None)
-    batch = ledger.begin(plan.handle).id
+    batch = ledger.begin_plan(plan.handle).id
     barrier = threading.Barrier(4)
 
     def work(first: int) -> None:
         barrier.wait(20)
         for number in range(first, 40, 4):
-            step = new_step_id()
-            ledger.prepare(step, batch, [Kept("row", number)], members=[str(number)])
-            assert [kept.value for kept in ledger.trash(step)] == [number]
-            ledger.done(step, number)
+            step = make_step_id()
+            ledger.prepare_step(step, batch, [TrashItem("row", number)], members=[str(number)])
+            assert [kept.value for kept in ledger.read_trash(step)] == [number]
+            ledger.finish_step(step, number)
 
     with ThreadPoolExecutor(4) as pool:
         for future in [pool.submit(work, first) for first in range(4)]:
             future.result()
-    assert ledger.plan(plan.handle).remaining == ()
-    assert sorted(step.result for step in ledger.steps(batch)) == list(range(40))
+    assert ledger.get_plan(plan.handle).remaining == ()
+    assert sorted(step.result for step in ledger.list_steps(batch)) == list(range(40))
 
 
 def test_of_many_who_want_a_member_one_has_it(
     open_ledger: Callable[..., Ledger], ledger: Ledger
 ) -> None:
-    batch = ledger.begin(ledger.add_plan("sessions", [Member("a")], None).handle).id
+    batch = ledger.begin_plan(ledger.add_plan("sessions", [Member("a")], None).handle).id
     ledgers = [open_ledger() for _ in range(6)]
     barrier = threading.Barrier(6)
 
     def claim(one: Ledger) -> bool:
         barrier.wait(20)
         try:
-            one.prepare(new_step_id(), batch, [], members=["a"])
+            one.prepare_step(make_step_id(), batch, [], members=["a"])
         except SessionError:
             return False
         return True
@@ -268,9 +270,9 @@ def test_processes_share_a_ledger(folder: StateFolder) -> None:
     found = [json.loads(process.communicate(timeout=60)[0]) for process in running]
     assert [count for _, count in found] == [20, 20]
     with Ledger(StateFolder(folder.db_path)) as ledger:
-        assert {batch.id for batch in ledger.batches().items} == {batch for batch, _ in found}
-        assert len(ledger.audited(100).items) == 40
-        assert ledger.unsettled() == []
+        assert {batch.id for batch in ledger.list_batches().items} == {batch for batch, _ in found}
+        assert len(ledger.list_audit_entries(100).items) == 40
+        assert ledger.list_unsettled_steps() == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -280,7 +282,7 @@ def test_a_ledger_is_not_used_across_a_fork(ledger: Ledger) -> None:
     child = os.fork()
     if child == 0:
         try:
-            ledger.batch(batch)
+            ledger.get_batch(batch)
         except Unsupported:
             os.write(write, b"refused")
         finally:
@@ -289,7 +291,7 @@ def test_a_ledger_is_not_used_across_a_fork(ledger: Ledger) -> None:
     with os.fdopen(read, "rb") as said:
         assert said.read() == b"refused"
     os.waitpid(child, 0)
-    assert ledger.batch(batch).what == "x"
+    assert ledger.get_batch(batch).what == "x"
 
 
 def test_it_is_opened_by_the_driver_that_was_chosen_and_synced_at_every_commit(
@@ -298,6 +300,6 @@ def test_it_is_opened_by_the_driver_that_was_chosen_and_synced_at_every_commit(
     ledger.add_batch("x")
     handle = ledger._file._handle
     assert handle is not None
-    assert isinstance(handle.connection, _sqlite3.library().Connection)
-    assert handle.value("PRAGMA synchronous") == 2
-    assert handle.value("PRAGMA wal_autocheckpoint") == 0
+    assert isinstance(handle.connection, _sqlite3.load_library().Connection)
+    assert handle.fetch_value("PRAGMA synchronous") == 2
+    assert handle.fetch_value("PRAGMA wal_autocheckpoint") == 0

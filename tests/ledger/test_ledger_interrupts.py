@@ -16,15 +16,17 @@ import pytest
 from session_core import ledger as package
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.ledger.types import Kept, Member
-from tests.interrupts import another_thread, raising
+from session_core.ledger.types import Member, TrashItem
+from tests.interrupts import make_interrupting_profiler, run_beside_thread
 
 PLACES = (str(Path(package.__file__).parent), contextlib.__file__)
 
 CALLS: dict[str, Callable[[Ledger], object]] = {
     "a change": lambda ledger: ledger.add_plan("kind", [Member("a"), Member("b")], {}),
-    "a look": lambda ledger: ledger.batches(),
-    "a step": lambda ledger: ledger.prepare("s-1", ledger.add_batch("what").id, [Kept("row", 1)]),
+    "a look": lambda ledger: ledger.list_batches(),
+    "a step": lambda ledger: ledger.prepare_step(
+        "s-1", ledger.add_batch("what").id, [TrashItem("row", 1)]
+    ),
 }
 
 
@@ -34,18 +36,20 @@ def test_an_interrupt_at_any_place_leaves_a_ledger_that_works(
     folder: StateFolder, open_ledger: Callable[..., Ledger], call: Callable[[Ledger], object]
 ) -> None:
     ledger, other = (open_ledger(patience_s=0.0) for _ in range(2))
-    ledger.audit("before", "change", None, {})
+    ledger.add_audit_entry("before", "change", None, {})
     place = 0
-    while interrupted(ledger, call, place, lambda: other.audit("another", "change", None, {})):
+    while run_interrupted(
+        ledger, call, place, lambda: other.add_audit_entry("another", "change", None, {})
+    ):
         place += 1
-        ledger.audit("after", "change", None, {})
-        for step in ledger.unsettled():
-            ledger.give_up(step.id)
+        ledger.add_audit_entry("after", "change", None, {})
+        for step in ledger.list_unsettled_steps():
+            ledger.abort_step(step.id)
     assert place > 20
-    assert len(ledger.audited(limit=10_000).items) == 1 + 3 * place
+    assert len(ledger.list_audit_entries(limit=10_000).items) == 1 + 3 * place
 
 
-def interrupted(
+def run_interrupted(
     ledger: Ledger, call: Callable[[Ledger], object], place: int, beside: Callable[[], object]
 ) -> bool:
     """Make a call that is interrupted at the nth place; say whether it has so many.
@@ -54,11 +58,11 @@ def interrupted(
     """
     before = sys.getprofile()
     try:
-        sys.setprofile(raising(place, PLACES))
+        sys.setprofile(make_interrupting_profiler(place, PLACES))
         call(ledger)
     except KeyboardInterrupt:
         sys.setprofile(before)
-        another_thread(lambda: ledger.audit("meanwhile", "change", None, {}))
+        run_beside_thread(lambda: ledger.add_audit_entry("meanwhile", "change", None, {}))
         beside()
         return True
     finally:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from session_core.errors import Corrupt
-from session_core.ledger.codec import PIECE_BYTES, pack, unpack
-from session_core.ledger.types import Kept
+from session_core.ledger.codec import PIECE_BYTES, pack_trash, unpack_trash
+from session_core.ledger.types import TrashItem
 
 VALUES = st.recursive(
     st.none()
@@ -30,9 +30,9 @@ VALUES = st.recursive(
 
 
 @pytest.mark.requirement("ledger:packing")
-@given(st.lists(st.builds(Kept, st.text(), VALUES), max_size=6))
-def test_what_is_kept_comes_back_as_it_was(kept: list[Kept]) -> None:
-    found = list(unpack(list(pack(kept))))
+@given(st.lists(st.builds(TrashItem, st.text(), VALUES), max_size=6))
+def test_what_is_kept_comes_back_as_it_was(kept: list[TrashItem]) -> None:
+    found = list(unpack_trash(list(pack_trash(kept))))
     assert found == kept
     assert repr(found) == repr(kept)
 
@@ -40,18 +40,18 @@ def test_what_is_kept_comes_back_as_it_was(kept: list[Kept]) -> None:
 @pytest.mark.requirement("ledger:packing")
 @pytest.mark.parametrize("at", [50_000, 300_001, 650_002])
 def test_what_is_damaged_is_never_returned(at: int) -> None:
-    kept = [Kept("row", random.Random(number).randbytes(100_000)) for number in range(24)]
-    first, *rest = pack(kept)
+    kept = [TrashItem("row", random.Random(number).randbytes(100_000)) for number in range(24)]
+    first, *rest = pack_trash(kept)
     damaged = first[:at] + bytes([first[at] ^ 255]) + first[at + 1 :]
-    found: list[Kept] = []
+    found: list[TrashItem] = []
     with pytest.raises(Corrupt):
-        found.extend(unpack([damaged, *rest]))
+        found.extend(unpack_trash([damaged, *rest]))
     assert found == kept[: len(found)]
 
 
 def test_nothing_has_no_pieces() -> None:
-    assert list(pack([])) == []
-    assert list(unpack([])) == []
+    assert list(pack_trash([])) == []
+    assert list(unpack_trash([])) == []
 
 
 def test_much_comes_in_pieces_and_one_by_one() -> None:
@@ -61,29 +61,31 @@ def test_much_comes_in_pieces_and_one_by_one() -> None:
     def kept() -> Any:
         for number in range(64):
             seen.append(number)
-            yield Kept("file", {"number": number, "bytes": noise.randbytes(100_000)})
+            yield TrashItem("file", {"number": number, "bytes": noise.randbytes(100_000)})
 
-    pieces = pack(kept())
+    pieces = pack_trash(kept())
     first = next(pieces)
     assert len(first) == PIECE_BYTES
     assert len(seen) < 20
-    found = unpack([first, *pieces])
+    found = unpack_trash([first, *pieces])
     assert [one.value["number"] for one in found] == list(range(64))
 
 
 def test_one_thing_may_be_larger_than_a_piece() -> None:
     large = [
-        Kept("row", {"text": random.Random(2).randbytes(5 << 20)}),
-        Kept("row", "x" * (9 << 20)),
+        TrashItem("row", {"text": random.Random(2).randbytes(5 << 20)}),
+        TrashItem("row", "x" * (9 << 20)),
     ]
-    pieces = list(pack(large))
+    pieces = list(pack_trash(large))
     assert all(len(piece) <= PIECE_BYTES for piece in pieces[:-1])
-    assert list(unpack(pieces)) == large
+    assert list(unpack_trash(pieces)) == large
 
 
 @pytest.mark.parametrize("harm", ["cut", "missing", "flipped", "foreign"])
 def test_damage_is_said(harm: str) -> None:
-    pieces = list(pack(Kept("row", random.Random(n).randbytes(300_000)) for n in range(9)))
+    pieces = list(
+        pack_trash(TrashItem("row", random.Random(n).randbytes(300_000)) for n in range(9))
+    )
     if harm == "cut":
         pieces[-1] = pieces[-1][:-4]
     elif harm == "missing":
@@ -93,4 +95,4 @@ def test_damage_is_said(harm: str) -> None:
     else:
         pieces = [b"something else"]
     with pytest.raises(Corrupt, match="damaged"):
-        list(unpack(pieces))
+        list(unpack_trash(pieces))

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from session_core.errors import Conflict, InvalidInput, NotFound
-from session_core.ledger.batches import new_step_id
+from session_core.ledger.batches import make_step_id
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.plans import VALID_S
-from session_core.ledger.state_folder import StateFolder, known
-from session_core.ledger.types import Kept, Member, Plan
+from session_core.ledger.plans import PLAN_VALID_S
+from session_core.ledger.state_folder import StateFolder, list_bindings
+from session_core.ledger.types import Member, StoredPlan, TrashItem
 from tests.ledger.conftest import START, Clock
 
 MEMBERS = (
@@ -22,45 +22,45 @@ MEMBERS = (
 ABOUT = {"bytes": {"free_in_file": 12}, "protected": [["pinned", 2]]}
 
 
-def planned(ledger: Ledger) -> Plan:
+def make_plan(ledger: Ledger) -> StoredPlan:
     return ledger.add_plan("sessions", MEMBERS, ABOUT, 1.7e9)
 
 
 def prepare(ledger: Ledger, batch: str, *members: str) -> str:
-    step = new_step_id()
-    ledger.prepare(step, batch, [Kept("row", {"id": 1})], members=members)
+    step = make_step_id()
+    ledger.prepare_step(step, batch, [TrashItem("row", {"id": 1})], members=members)
     return step
 
 
 @pytest.mark.requirement("ledger:plans")
 def test_a_plan_is_what_was_recorded(ledger: Ledger, open_ledger: Callable[..., Ledger]) -> None:
-    made = planned(ledger)
-    expected = Plan(
-        made.handle, "sessions", "planned", MEMBERS, ABOUT, 1.7e9, START, START + VALID_S
+    made = make_plan(ledger)
+    expected = StoredPlan(
+        made.handle, "sessions", "planned", MEMBERS, ABOUT, 1.7e9, START, START + PLAN_VALID_S
     )
     assert made == expected
-    assert open_ledger().plan(made.handle) == expected
+    assert open_ledger().get_plan(made.handle) == expected
     assert made.remaining == MEMBERS
 
 
 def test_what_the_last_plans_came_to_is_told_but_not_what_was_undone(ledger: Ledger) -> None:
     for number in range(4):
         plan = ledger.add_plan("compress", [Member(f"s{number % 2}")], None)
-        step = prepare(ledger, ledger.begin(plan.handle).id, f"s{number % 2}")
-        ledger.done(step, number)
-        ledger.finish(plan.handle, number)
+        step = prepare(ledger, ledger.begin_plan(plan.handle).id, f"s{number % 2}")
+        ledger.finish_step(step, number)
+        ledger.finish_plan(plan.handle, number)
     ledger.add_plan("compress", [Member("s0")], None)
-    assert ledger.results("compress", ["s0", "s1"], 3) == [3, 2, 1]
-    assert ledger.results("compress", ["s1"], 3) == [3, 1]
-    assert ledger.results("prune", ["s1"], 3) == []
-    undo = new_step_id()
-    ledger.prepare(undo, ledger.add_batch("undo").id, [Kept("row", 1)], undoes=step)
-    ledger.done(undo, None)
-    assert ledger.results("compress", ["s1"], 3) == [1]
+    assert ledger.list_results("compress", ["s0", "s1"], 3) == [3, 2, 1]
+    assert ledger.list_results("compress", ["s1"], 3) == [3, 1]
+    assert ledger.list_results("prune", ["s1"], 3) == []
+    undo = make_step_id()
+    ledger.prepare_step(undo, ledger.add_batch("undo").id, [TrashItem("row", 1)], undoes=step)
+    ledger.finish_step(undo, None)
+    assert ledger.list_results("compress", ["s1"], 3) == [1]
 
 
 def test_a_handle_is_short_and_cannot_be_guessed(ledger: Ledger) -> None:
-    handles = [planned(ledger).handle for _ in range(50)]
+    handles = [make_plan(ledger).handle for _ in range(50)]
     assert len(set(handles)) == 50
     assert all(len(handle) == 10 and handle.startswith("p-") for handle in handles)
     assert not set("".join(handles)) & set("01ilo")
@@ -68,21 +68,26 @@ def test_a_handle_is_short_and_cannot_be_guessed(ledger: Ledger) -> None:
 
 
 def test_an_unknown_plan_is_not_found_and_its_nearest_is_named(ledger: Ledger) -> None:
-    handle = planned(ledger).handle
+    handle = make_plan(ledger).handle
     wrong = handle[:-1] + ("2" if handle[-1] != "2" else "3")
-    for ask in (ledger.plan, ledger.begin, ledger.close_plan):
+    for ask in (ledger.get_plan, ledger.begin_plan, ledger.close_plan):
         with pytest.raises(NotFound, match=handle) as caught:
             ask(wrong)
         assert caught.value.nearest == (handle,)
 
 
 def test_nothing_is_made_by_asking(ledger: Ledger, folder: StateFolder) -> None:
-    for ask in (ledger.plan, ledger.batch, ledger.step, ledger.undoable):
+    for ask in (ledger.get_plan, ledger.get_batch, ledger.get_step, ledger.get_undoable_batch):
         with pytest.raises(NotFound):
             ask("p-22222222")
-    assert ledger.batches().items == ledger.audited().items == ledger.unsettled() == []
-    assert (ledger.bytes_used(), ledger.empty().batches) == (0, 0)
-    assert (folder.find(), known()) == (None, [])
+    assert (
+        ledger.list_batches().items
+        == ledger.list_audit_entries().items
+        == ledger.list_unsettled_steps()
+        == []
+    )
+    assert (ledger.count_trash_bytes(), ledger.empty_trash().batches) == (0, 0)
+    assert (folder.find(), list_bindings()) == (None, [])
 
 
 def test_what_cannot_be_recorded_is_refused(ledger: Ledger) -> None:
@@ -96,11 +101,11 @@ def test_what_cannot_be_recorded_is_refused(ledger: Ledger) -> None:
 
 @pytest.mark.requirement("ledger:plans")
 def test_a_plan_that_has_run_out_says_so(ledger: Ledger, clock: Clock) -> None:
-    handle = planned(ledger).handle
-    clock.now = START + VALID_S - 1
-    assert ledger.plan(handle).state == "planned"
-    clock.now = START + VALID_S
-    for ask in (ledger.plan, ledger.begin):
+    handle = make_plan(ledger).handle
+    clock.now = START + PLAN_VALID_S - 1
+    assert ledger.get_plan(handle).state == "planned"
+    clock.now = START + PLAN_VALID_S
+    for ask in (ledger.get_plan, ledger.begin_plan):
         with pytest.raises(Conflict, match="expired"):
             ask(handle)
 
@@ -108,68 +113,71 @@ def test_a_plan_that_has_run_out_says_so(ledger: Ledger, clock: Clock) -> None:
 def test_a_plan_that_runs_out_while_it_is_applied_says_what_undoes_it(
     ledger: Ledger, clock: Clock
 ) -> None:
-    handle = planned(ledger).handle
-    batch = ledger.begin(handle)
-    clock.now = START + VALID_S
+    handle = make_plan(ledger).handle
+    batch = ledger.begin_plan(handle)
+    clock.now = START + PLAN_VALID_S
     with pytest.raises(Conflict, match=batch.id):
-        ledger.begin(handle)
+        ledger.begin_plan(handle)
 
 
 def test_a_plan_is_applied_in_one_batch_however_often_it_is_begun(ledger: Ledger) -> None:
-    handle = planned(ledger).handle
-    batch = ledger.begin(handle)
-    assert ledger.begin(handle) == batch
+    handle = make_plan(ledger).handle
+    batch = ledger.begin_plan(handle)
+    assert ledger.begin_plan(handle) == batch
     assert (batch.what, batch.plan, batch.count) == ("sessions", handle, 0)
-    assert ledger.plan(handle).state == "applying"
-    assert ledger.plan(handle).batch == batch.id
+    assert ledger.get_plan(handle).state == "applying"
+    assert ledger.get_plan(handle).batch == batch.id
 
 
 @pytest.mark.requirement("ledger:plans")
 def test_a_finished_plan_answers_its_result_and_cannot_be_begun(
     ledger: Ledger, clock: Clock
 ) -> None:
-    handle = planned(ledger).handle
-    ledger.begin(handle)
-    ledger.finish(handle, {"removed": 2})
-    clock.now = START + 20 * VALID_S
-    assert (ledger.plan(handle).state, ledger.plan(handle).result) == ("finished", {"removed": 2})
-    for ask in (ledger.begin, ledger.close_plan, lambda plan: ledger.finish(plan, None)):
+    handle = make_plan(ledger).handle
+    ledger.begin_plan(handle)
+    ledger.finish_plan(handle, {"removed": 2})
+    clock.now = START + 20 * PLAN_VALID_S
+    assert (ledger.get_plan(handle).state, ledger.get_plan(handle).result) == (
+        "finished",
+        {"removed": 2},
+    )
+    for ask in (ledger.begin_plan, ledger.close_plan, lambda plan: ledger.finish_plan(plan, None)):
         with pytest.raises(Conflict, match="finished"):
             ask(handle)
 
 
 def test_a_closed_plan_is_not_applied(ledger: Ledger) -> None:
-    handle = planned(ledger).handle
+    handle = make_plan(ledger).handle
     ledger.close_plan(handle)
-    assert ledger.plan(handle).state == "closed"
+    assert ledger.get_plan(handle).state == "closed"
     with pytest.raises(Conflict, match="closed"):
-        ledger.begin(handle)
+        ledger.begin_plan(handle)
     with pytest.raises(Conflict, match="closed"):
-        ledger.finish(handle, {})
+        ledger.finish_plan(handle, {})
 
 
 def test_a_plan_that_is_closed_while_it_is_applied_takes_no_more_steps(ledger: Ledger) -> None:
-    handle = planned(ledger).handle
-    batch = ledger.begin(handle)
+    handle = make_plan(ledger).handle
+    batch = ledger.begin_plan(handle)
     ledger.close_plan(handle)
     with pytest.raises(Conflict, match="not being applied"):
         prepare(ledger, batch.id, "a")
 
 
 def test_the_members_say_what_became_of_them(ledger: Ledger) -> None:
-    handle = planned(ledger).handle
-    batch = ledger.begin(handle)
+    handle = make_plan(ledger).handle
+    batch = ledger.begin_plan(handle)
     step = prepare(ledger, batch.id, "a")
-    ledger.done(step, None)
-    ledger.skip(handle, ["b", "a"], "it is pinned now")
-    found = {member.id: (member.step, member.skipped) for member in ledger.plan(handle).members}
+    ledger.finish_step(step, None)
+    ledger.skip_members(handle, ["b", "a"], "it is pinned now")
+    found = {member.id: (member.step, member.skipped) for member in ledger.get_plan(handle).members}
     assert found == {"a": (step, None), "b": (None, "it is pinned now"), "c": (None, None)}
-    assert [member.id for member in ledger.plan(handle).remaining] == ["c"]
+    assert [member.id for member in ledger.get_plan(handle).remaining] == ["c"]
 
 
 @pytest.mark.requirement("ledger:plans")
 def test_a_member_belongs_to_one_step(ledger: Ledger) -> None:
-    batch = ledger.begin(planned(ledger).handle).id
+    batch = ledger.begin_plan(make_plan(ledger).handle).id
     prepare(ledger, batch, "a")
     with pytest.raises(Conflict, match="somebody else"):
         prepare(ledger, batch, "b", "a")
@@ -178,36 +186,36 @@ def test_a_member_belongs_to_one_step(ledger: Ledger) -> None:
 
 @pytest.mark.requirement("ledger:plans")
 def test_nothing_outside_of_a_plan_is_given_to_a_step(ledger: Ledger) -> None:
-    batch = ledger.begin(planned(ledger).handle).id
+    batch = ledger.begin_plan(make_plan(ledger).handle).id
     for members in (("stranger",), ("a", "stranger"), ("a", "a")):
         with pytest.raises(InvalidInput, match="only what that names"):
             prepare(ledger, batch, *members)
-    assert ledger.unsettled() == []
+    assert ledger.list_unsettled_steps() == []
 
 
 def test_a_step_that_is_given_up_gives_its_members_back(ledger: Ledger) -> None:
-    handle = planned(ledger).handle
-    batch = ledger.begin(handle).id
-    ledger.give_up(prepare(ledger, batch, "a"))
-    assert ledger.plan(handle).remaining == MEMBERS
-    ledger.give_up(prepare(ledger, batch, "a"), skipped="it was changed")
-    assert ledger.plan(handle).members[0].skipped == "it was changed"
+    handle = make_plan(ledger).handle
+    batch = ledger.begin_plan(handle).id
+    ledger.abort_step(prepare(ledger, batch, "a"))
+    assert ledger.get_plan(handle).remaining == MEMBERS
+    ledger.abort_step(prepare(ledger, batch, "a"), skipped="it was changed")
+    assert ledger.get_plan(handle).members[0].skipped == "it was changed"
 
 
 def test_plans_of_long_ago_are_forgotten(ledger: Ledger, clock: Clock) -> None:
-    old = planned(ledger).handle
-    clock.now = START + 32 * VALID_S
-    new = planned(ledger).handle
+    old = make_plan(ledger).handle
+    clock.now = START + 32 * PLAN_VALID_S
+    new = make_plan(ledger).handle
     with pytest.raises(NotFound):
-        ledger.plan(old)
-    assert ledger.plan(new).members == MEMBERS
+        ledger.get_plan(old)
+    assert ledger.get_plan(new).members == MEMBERS
 
 
 def test_a_plan_may_have_many_members(ledger: Ledger) -> None:
     members = [Member(f"s{number:06}", number) for number in range(20_000)]
     handle = ledger.add_plan("sessions", members, None).handle
-    batch = ledger.begin(handle).id
+    batch = ledger.begin_plan(handle).id
     prepare(ledger, batch, *(member.id for member in members[:5000]))
-    assert [member.id for member in ledger.plan(handle).remaining] == [
+    assert [member.id for member in ledger.get_plan(handle).remaining] == [
         member.id for member in members[5000:]
     ]

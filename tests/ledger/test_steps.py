@@ -15,35 +15,35 @@ import pytest
 
 from session_core import GatewayConfig, SessionDB, SessionSource, SessionStore, StateDatabase
 from session_core.errors import Changed, Conflict, InvalidInput, StorageFull, Unsupported
-from session_core.ledger.execute import MARK, clear_marks, resume, run_step
+from session_core.ledger.execute import MARK_PREFIX, clear_marks, resume_steps, run_step
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.ledger.types import Kept, Member
-from tests.homes import connect, own_database
+from session_core.ledger.types import Member, TrashItem
+from tests.homes import connect, make_own_database
 from tests.ledger.conftest import Clock
 from tests.ledger.worker import STAGES, keep
 
 ROOT = Path(__file__).parents[2]
 
 
-def remove(db: StateDatabase) -> dict[str, int]:
+def remove_session(db: StateDatabase) -> dict[str, int]:
     return {"removed": db.delete_sessions(["a"])}
 
 
-def begin(ledger: Ledger) -> str:
+def begin_batch(ledger: Ledger) -> str:
     """Begin to apply a plan with the three sessions of the home."""
     plan = ledger.add_plan("sessions", [Member(name) for name in "abc"], None)
-    return ledger.begin(plan.handle).id
+    return ledger.begin_plan(plan.handle).id
 
 
-def plan_of(ledger: Ledger, batch: str) -> Any:
-    return ledger.plan(ledger.batch(batch).plan or "")
+def find_plan(ledger: Ledger, batch: str) -> Any:
+    return ledger.get_plan(ledger.get_batch(batch).plan or "")
 
 
-def marks(db: SessionDB) -> list[str]:
+def list_marks(db: SessionDB) -> list[str]:
     with connect(db.path) as connection:
         sql = "SELECT key FROM state_meta WHERE key LIKE ? ORDER BY key"
-        return [key for (key,) in connection.execute(sql, (MARK + "%",))]
+        return [key for (key,) in connection.execute(sql, (MARK_PREFIX + "%",))]
 
 
 def is_there(db: StateDatabase) -> bool:
@@ -51,15 +51,15 @@ def is_there(db: StateDatabase) -> bool:
 
 
 def test_a_step_keeps_changes_and_answers(db: SessionDB, ledger: Ledger) -> None:
-    batch = begin(ledger)
+    batch = begin_batch(ledger)
     kept = list(keep(db))
-    result = run_step(db, ledger, batch, before=keep, change=remove, members=["a"])
+    result = run_step(db, ledger, batch, before=keep, change=remove_session, members=["a"])
     assert result == {"removed": 1}
     assert not is_there(db)
-    (step,) = ledger.steps(batch)
+    (step,) = ledger.list_steps(batch)
     assert (step.state, step.members, step.result) == ("done", ("a",), result)
-    assert list(ledger.trash(step.id)) == kept
-    assert [member.id for member in plan_of(ledger, batch).remaining] == ["b", "c"]
+    assert list(ledger.read_trash(step.id)) == kept
+    assert [member.id for member in find_plan(ledger, batch).remaining] == ["b", "c"]
 
 
 @pytest.mark.requirement("ledger:steps")
@@ -70,8 +70,8 @@ def test_the_trash_is_durable_before_the_change_begins(
     seen: list[object] = []
 
     def change(db: StateDatabase) -> None:
-        (step,) = open_ledger().unsettled()
-        seen.extend([step.state, list(open_ledger().trash(step.id)), is_there(db)])
+        (step,) = open_ledger().list_unsettled_steps()
+        seen.extend([step.state, list(open_ledger().read_trash(step.id)), is_there(db)])
 
     kept = list(keep(db))
     run_step(db, ledger, batch, before=keep, change=change)
@@ -84,27 +84,27 @@ def test_the_mark_of_a_step_goes_with_the_next_one_or_at_the_end(
     batch = ledger.add_batch("sessions_edit").id
     for number in range(3):
         run_step(db, ledger, batch, before=keep, change=lambda _, n=number: n)
-        assert marks(db) == [MARK + ledger.steps(batch)[-1].id]
-    assert [step.result for step in ledger.steps(batch)] == [0, 1, 2]
+        assert list_marks(db) == [MARK_PREFIX + ledger.list_steps(batch)[-1].id]
+    assert [step.result for step in ledger.list_steps(batch)] == [0, 1, 2]
     clear_marks(db, ledger)
-    assert marks(db) == []
-    assert ledger.marks() == []
+    assert list_marks(db) == []
+    assert ledger.list_stale_marks() == []
 
 
 def test_a_mark_stays_until_it_is_durable_that_its_step_was_done(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
-    kept = [Kept("row", 1)]
-    assert [ledger.prepare(step, batch, kept) for step in ("s-1", "s-2")] == [[], []]
-    ledger.done("s-1", None)
-    assert ledger.prepare("s-3", batch, kept) == ["s-1"]
+    kept = [TrashItem("row", 1)]
+    assert [ledger.prepare_step(step, batch, kept) for step in ("s-1", "s-2")] == [[], []]
+    ledger.finish_step("s-1", None)
+    assert ledger.prepare_step("s-3", batch, kept) == ["s-1"]
     for step in ("s-2", "s-3"):
-        ledger.done(step, None, cleared=["s-1"])
-    assert ledger.marks() == ["s-2", "s-3"]
+        ledger.finish_step(step, None, cleared=["s-1"])
+    assert ledger.list_stale_marks() == ["s-2", "s-3"]
 
 
 @pytest.mark.requirement("ledger:steps")
 def test_what_was_changed_since_is_skipped(db: SessionDB, ledger: Ledger) -> None:
-    batch = begin(ledger)
+    batch = begin_batch(ledger)
 
     def change(db: StateDatabase) -> None:
         db.delete_sessions(["a"])
@@ -113,10 +113,10 @@ def test_what_was_changed_since_is_skipped(db: SessionDB, ledger: Ledger) -> Non
     with pytest.raises(Changed, match="written to"):
         run_step(db, ledger, batch, before=keep, change=change, members=["a"])
     assert is_there(db)
-    assert marks(db) == []
-    assert ledger.steps(batch) == ledger.unsettled() == []
-    assert ledger.bytes_used() == 0
-    member = plan_of(ledger, batch).members[0]
+    assert list_marks(db) == []
+    assert ledger.list_steps(batch) == ledger.list_unsettled_steps() == []
+    assert ledger.count_trash_bytes() == 0
+    member = find_plan(ledger, batch).members[0]
     assert (member.step, member.skipped) == (None, "session a was written to")
 
 
@@ -124,7 +124,7 @@ def test_what_was_changed_since_is_skipped(db: SessionDB, ledger: Ledger) -> Non
 def test_a_change_that_fails_leaves_nothing_and_may_be_tried_again(
     db: SessionDB, ledger: Ledger, error: BaseException
 ) -> None:
-    batch = begin(ledger)
+    batch = begin_batch(ledger)
 
     def change(db: StateDatabase) -> None:
         db.delete_sessions(["a"])
@@ -133,54 +133,58 @@ def test_a_change_that_fails_leaves_nothing_and_may_be_tried_again(
     with pytest.raises(type(error)):
         run_step(db, ledger, batch, before=keep, change=change, members=["a"])
     assert is_there(db)
-    assert (marks(db), ledger.unsettled(), ledger.bytes_used()) == ([], [], 0)
-    assert len(plan_of(ledger, batch).remaining) == 3
-    run_step(db, ledger, batch, before=keep, change=remove, members=["a"])
+    assert (list_marks(db), ledger.list_unsettled_steps(), ledger.count_trash_bytes()) == (
+        [],
+        [],
+        0,
+    )
+    assert len(find_plan(ledger, batch).remaining) == 3
+    run_step(db, ledger, batch, before=keep, change=remove_session, members=["a"])
     assert not is_there(db)
 
 
 def test_reading_that_fails_begins_nothing(db: SessionDB, ledger: Ledger) -> None:
-    batch = begin(ledger)
+    batch = begin_batch(ledger)
 
-    def before(db: StateDatabase) -> Iterator[Kept]:
+    def before(db: StateDatabase) -> Iterator[TrashItem]:
         yield from keep(db, large=True)
         raise ValueError("unreadable")
 
     with pytest.raises(ValueError, match="unreadable"):
-        run_step(db, ledger, batch, before=before, change=remove, members=["a"])
+        run_step(db, ledger, batch, before=before, change=remove_session, members=["a"])
     assert is_there(db)
-    assert (ledger.unsettled(), ledger.bytes_used()) == ([], 0)
-    assert len(plan_of(ledger, batch).remaining) == 3
+    assert (ledger.list_unsettled_steps(), ledger.count_trash_bytes()) == ([], 0)
+    assert len(find_plan(ledger, batch).remaining) == 3
 
 
 def test_a_result_that_is_no_json_changes_nothing(db: SessionDB, ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     with pytest.raises(InvalidInput, match="JSON"):
         run_step(db, ledger, batch, before=keep, change=lambda _: {1, 2})
-    assert ledger.unsettled() == []
+    assert ledger.list_unsettled_steps() == []
 
 
 def test_a_step_is_a_transaction_of_its_own(db: SessionDB, ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     with db.transaction(), pytest.raises(InvalidInput, match="of its own"):
-        run_step(db, ledger, batch, before=keep, change=remove)
+        run_step(db, ledger, batch, before=keep, change=remove_session)
     assert is_there(db)
 
 
 @pytest.mark.parametrize("kind", ["hermes"], indirect=True)
 def test_a_home_without_a_table_for_marks_takes_no_steps(db: SessionDB, ledger: Ledger) -> None:
-    batch = begin(ledger)
+    batch = begin_batch(ledger)
     with connect(db.path) as connection:
         connection.execute("DROP TABLE state_meta")
     with pytest.raises(Unsupported, match="state_meta"):
-        run_step(db, ledger, batch, before=keep, change=remove, members=["a"])
+        run_step(db, ledger, batch, before=keep, change=remove_session, members=["a"])
     assert is_there(db)
-    assert ledger.unsettled() == []
-    assert resume(db, ledger) == []
+    assert ledger.list_unsettled_steps() == []
+    assert resume_steps(db, ledger) == []
 
 
 def test_steps_of_two_threads_are_done_one_after_another(db: SessionDB, ledger: Ledger) -> None:
-    batch = begin(ledger)
+    batch = begin_batch(ledger)
     barrier = threading.Barrier(3)
 
     def work(name: str) -> int:
@@ -189,15 +193,15 @@ def test_steps_of_two_threads_are_done_one_after_another(db: SessionDB, ledger: 
             db,
             ledger,
             batch,
-            before=lambda db: [Kept("sessions", db.get_session(name))],
+            before=lambda db: [TrashItem("sessions", db.get_session(name))],
             change=lambda db: db.delete_sessions([name]),
             members=[name],
         )
 
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(work, "abc")) == [1, 1, 1]
-    assert ledger.batch(batch).count == 3
-    assert plan_of(ledger, batch).remaining == ()
+    assert ledger.get_batch(batch).count == 3
+    assert find_plan(ledger, batch).remaining == ()
 
 
 # -- a transaction of the caller's -------------------------------------------------------------
@@ -211,14 +215,14 @@ def test_a_route_and_its_session_are_one_step(
     with SessionStore(home_path / "sessions", config=GatewayConfig(), db=db) as store:
         entry = store.get_or_create_session(source)
         old = entry.session_id
-        db.append_message(old, "user", "hello", create=store.session_fields(entry))
+        db.append_message(old, "user", "hello", create=store.build_session_fields(entry))
         batch = ledger.add_batch("sessions_compress").id
 
         def rotate(db: StateDatabase, *, fail: bool) -> str:
             db.end_session(old, "compression")
             db.create_session("child", "telegram", parent_session_id=old)
             db.append_message("child", "user", "in short: hello")
-            store.follow(entry.session_key, old, "child")
+            store.move_to_continuation(entry.session_key, old, "child")
             if fail:
                 raise Changed("said meanwhile")
             return "child"
@@ -228,9 +232,9 @@ def test_a_route_and_its_session_are_one_step(
                 db,
                 ledger,
                 batch,
-                before=lambda db: [Kept("sessions", db.get_session(old))],
+                before=lambda db: [TrashItem("sessions", db.get_session(old))],
                 change=lambda db: rotate(db, fail=fail),
-                within=lambda: store.together(entry.session_key),
+                within=lambda: store.transaction(entry.session_key),
             )
 
         with pytest.raises(Changed):
@@ -238,13 +242,13 @@ def test_a_route_and_its_session_are_one_step(
         assert (db.get_session("child"), store.get(entry.session_key).session_id) == (None, old)
         assert run(fail=False) == "child"
         assert store.get(entry.session_key).session_id == "child"
-    assert len(ledger.steps(batch)) == 1
+    assert len(ledger.list_steps(batch)) == 1
 
 
 def test_what_fails_after_the_commit_leaves_the_step_done(
     db: SessionDB, ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    batch = begin(ledger)
+    batch = begin_batch(ledger)
 
     @contextmanager
     def within() -> Iterator[None]:
@@ -252,18 +256,20 @@ def test_what_fails_after_the_commit_leaves_the_step_done(
             yield
         raise OSError("the mirror cannot be written")
 
-    result = run_step(db, ledger, batch, before=keep, change=remove, members=["a"], within=within)
+    result = run_step(
+        db, ledger, batch, before=keep, change=remove_session, members=["a"], within=within
+    )
     assert result == {"removed": 1}
     assert "mirror" in caplog.text
     assert not is_there(db)
-    assert [step.result for step in ledger.steps(batch)] == [result]
-    assert ledger.unsettled() == []
+    assert [step.result for step in ledger.list_steps(batch)] == [result]
+    assert ledger.list_unsettled_steps() == []
 
 
 def test_a_step_that_was_interrupted_after_the_commit_is_done(
     db: SessionDB, ledger: Ledger
 ) -> None:
-    batch = begin(ledger)
+    batch = begin_batch(ledger)
 
     @contextmanager
     def within() -> Iterator[None]:
@@ -272,8 +278,10 @@ def test_a_step_that_was_interrupted_after_the_commit_is_done(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_step(db, ledger, batch, before=keep, change=remove, members=["a"], within=within)
-    assert [step.result for step in ledger.steps(batch)] == [{"removed": 1}]
+        run_step(
+            db, ledger, batch, before=keep, change=remove_session, members=["a"], within=within
+        )
+    assert [step.result for step in ledger.list_steps(batch)] == [{"removed": 1}]
 
 
 class FullLedger(Ledger):
@@ -281,43 +289,43 @@ class FullLedger(Ledger):
 
     is_full = True
 
-    def done(self, step_id: str, result: Any, *, cleared: Any = ()) -> None:
+    def finish_step(self, step_id: str, result: Any, *, cleared: Any = ()) -> None:
         """Note that a step was done, where there is room."""
         if self.is_full:
             raise StorageFull("no room left for the ledger")
-        super().done(step_id, result, cleared=cleared)
+        super().finish_step(step_id, result, cleared=cleared)
 
 
 def test_a_ledger_that_cannot_note_a_step_loses_it_neither_for_the_caller_nor_for_later(
     db: SessionDB, folder: StateFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     with FullLedger(folder) as ledger:
-        batch = begin(ledger)
-        assert run_step(db, ledger, batch, before=keep, change=remove, members=["a"]) == {
+        batch = begin_batch(ledger)
+        assert run_step(db, ledger, batch, before=keep, change=remove_session, members=["a"]) == {
             "removed": 1
         }
         assert "no room left" in caplog.text
-        assert [step.state for step in ledger.unsettled()] == ["prepared"]
+        assert [step.state for step in ledger.list_unsettled_steps()] == ["prepared"]
         ledger.is_full = False
-        assert [step.result for step in resume(db, ledger)] == [{"removed": 1}]
-        assert marks(db) == []
+        assert [step.result for step in resume_steps(db, ledger)] == [{"removed": 1}]
+        assert list_marks(db) == []
 
 
 def test_marks_that_cannot_be_cleared_now_are_cleared_later(
     db: SessionDB, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch = begin(ledger)
-    run_step(db, ledger, batch, before=keep, change=remove, members=["a"])
+    batch = begin_batch(ledger)
+    run_step(db, ledger, batch, before=keep, change=remove_session, members=["a"])
 
     def full(_: object) -> None:
         raise StorageFull("no room left for the ledger")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "unmarked", full)
+        patch.setattr(ledger, "forget_marks", full)
         clear_marks(db, ledger)
-    assert len(ledger.marks()) == 1
+    assert len(ledger.list_stale_marks()) == 1
     clear_marks(db, ledger)
-    assert ledger.marks() == []
+    assert ledger.list_stale_marks() == []
 
 
 # -- whose ledger ------------------------------------------------------------------------------
@@ -328,7 +336,7 @@ def another(tmp_path: Path) -> Iterator[SessionDB]:
     """The database of another home."""
     path = tmp_path / "another" / "state.db"
     path.parent.mkdir()
-    own_database(path)
+    make_own_database(path)
     with SessionDB(path) as db:
         yield db
 
@@ -336,32 +344,32 @@ def another(tmp_path: Path) -> Iterator[SessionDB]:
 def test_a_step_of_one_home_is_not_run_with_the_ledger_of_another(
     db: SessionDB, ledger: Ledger, another: SessionDB
 ) -> None:
-    batch = begin(ledger)
+    batch = begin_batch(ledger)
     with pytest.raises(InvalidInput, match="another home"):
-        run_step(another, ledger, batch, before=keep, change=remove)
-    assert ledger.unsettled() == []
+        run_step(another, ledger, batch, before=keep, change=remove_session)
+    assert ledger.list_unsettled_steps() == []
 
 
 def test_steps_of_one_home_are_not_decided_by_another(
     db: SessionDB, ledger: Ledger, another: SessionDB
 ) -> None:
-    batch = begin(ledger)
-    kill(db, batch, "committed")
+    batch = begin_batch(ledger)
+    run_and_kill(db, batch, "committed")
     with pytest.raises(InvalidInput, match="another home"):
-        resume(another, ledger)
-    assert len(resume(db, ledger)) == 1
+        resume_steps(another, ledger)
+    assert len(resume_steps(db, ledger)) == 1
 
 
 def test_a_home_is_known_by_a_link_to_it(db: SessionDB, ledger: Ledger, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(db.path.parent)
     with SessionDB(tmp_path / "link" / db.path.name) as linked:
-        assert resume(linked, ledger) == []
+        assert resume_steps(linked, ledger) == []
 
 
 # -- what a crash leaves -----------------------------------------------------------------------
 
 
-def kill(db: SessionDB, batch: str, stage: str) -> None:
+def run_and_kill(db: SessionDB, batch: str, stage: str) -> None:
     """Run the step in a process of its own, and kill that at a stage."""
     command = [sys.executable, "-m", "tests.ledger.worker", str(db.path), batch, stage]
     with subprocess.Popen(
@@ -378,65 +386,73 @@ def kill(db: SessionDB, batch: str, stage: str) -> None:
 def test_a_step_that_was_killed_was_done_or_never_was(
     db: SessionDB, ledger: Ledger, stage: str
 ) -> None:
-    batch = begin(ledger)
+    batch = begin_batch(ledger)
     kept = list(keep(db))
-    kill(db, batch, stage)
+    run_and_kill(db, batch, stage)
     was_done = stage in ("committed", "done")
     assert is_there(db) is not was_done
-    found = resume(db, ledger)
+    found = resume_steps(db, ledger)
     assert len(found) == (stage == "committed")
     assert is_there(db) is not was_done
-    assert ledger.unsettled() == []
+    assert ledger.list_unsettled_steps() == []
     if was_done:
-        (step,) = ledger.steps(batch)
+        (step,) = ledger.list_steps(batch)
         assert (step.state, step.result) == ("done", {"removed": 1})
-        assert list(ledger.trash(step.id)) == kept
-        assert (len(plan_of(ledger, batch).remaining), marks(db)) == (2, [])
+        assert list(ledger.read_trash(step.id)) == kept
+        assert (len(find_plan(ledger, batch).remaining), list_marks(db)) == (2, [])
     else:
-        assert (ledger.steps(batch), ledger.bytes_used()) == ([], 0)
-        run_step(db, ledger, batch, before=keep, change=remove, members=["a"])
+        assert (ledger.list_steps(batch), ledger.count_trash_bytes()) == ([], 0)
+        run_step(db, ledger, batch, before=keep, change=remove_session, members=["a"])
         assert not is_there(db)
-    assert resume(db, ledger) == []
+    assert resume_steps(db, ledger) == []
 
 
 def test_a_step_that_a_living_process_runs_is_left_to_it(
     db: SessionDB, ledger: Ledger, open_ledger: Callable[..., Ledger]
 ) -> None:
-    batch = begin(ledger)
+    batch = begin_batch(ledger)
     at_work, go_on = threading.Event(), threading.Event()
 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(
-            run_step, db, ledger, batch, before=keep, change=_slowly(at_work, go_on), members=["a"]
+            run_step,
+            db,
+            ledger,
+            batch,
+            before=keep,
+            change=_make_slow_change(at_work, go_on),
+            members=["a"],
         )
         assert at_work.wait(20)
         with SessionDB(db.path) as other:
-            assert resume(other, open_ledger()) == []
+            assert resume_steps(other, open_ledger()) == []
         go_on.set()
         assert running.result(20) == {"removed": 1}
-    assert len(ledger.steps(batch)) == 1
+    assert len(ledger.list_steps(batch)) == 1
 
 
 def test_a_step_that_another_living_process_runs_is_left_to_it(
     db: SessionDB, ledger: Ledger
 ) -> None:
-    batch = begin(ledger)
+    batch = begin_batch(ledger)
     command = [sys.executable, "-m", "tests.ledger.worker", str(db.path), batch, "writing"]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "there\n"
-        assert resume(db, ledger) == []
-        assert [step.state for step in ledger.unsettled()] == ["writing"]
+        assert resume_steps(db, ledger) == []
+        assert [step.state for step in ledger.list_unsettled_steps()] == ["writing"]
         process.communicate("\n")
     assert process.returncode == 0
-    assert [step.result for step in ledger.steps(batch)] == [{"removed": 1}]
+    assert [step.result for step in ledger.list_steps(batch)] == [{"removed": 1}]
 
 
-def _slowly(at_work: threading.Event, go_on: threading.Event) -> Callable[..., dict[str, int]]:
+def _make_slow_change(
+    at_work: threading.Event, go_on: threading.Event
+) -> Callable[..., dict[str, int]]:
     def change(db: StateDatabase) -> dict[str, int]:
-        found = remove(db)
+        found = remove_session(db)
         at_work.set()
         assert go_on.wait(20)
         return found
@@ -448,58 +464,64 @@ def _slowly(at_work: threading.Event, go_on: threading.Event) -> Callable[..., d
 def test_a_step_that_was_given_up_is_not_done_by_a_process_that_wakes(
     db: SessionDB, ledger: Ledger, open_ledger: Callable[..., Ledger], clock: Clock
 ) -> None:
-    batch = begin(ledger)
+    batch = begin_batch(ledger)
     other = open_ledger()
 
     @contextmanager
     def asleep() -> Iterator[None]:
-        (step,) = other.unsettled()
+        (step,) = other.list_unsettled_steps()
         with connect(other._make()) as connection:
             connection.execute("UPDATE steps SET pid = 0")
-        assert resume(db, other) == []
-        assert marks(db) == [MARK + step.id]
+        assert resume_steps(db, other) == []
+        assert list_marks(db) == [MARK_PREFIX + step.id]
         with db.transaction():
             yield
 
     with pytest.raises(Conflict, match="given up"):
-        run_step(db, ledger, batch, before=keep, change=remove, members=["a"], within=asleep)
+        run_step(
+            db, ledger, batch, before=keep, change=remove_session, members=["a"], within=asleep
+        )
     assert is_there(db)
-    assert ledger.steps(batch) == []
-    assert len(plan_of(ledger, batch).remaining) == 3
-    assert len(marks(db)) == 1
+    assert ledger.list_steps(batch) == []
+    assert len(find_plan(ledger, batch).remaining) == 3
+    assert len(list_marks(db)) == 1
     clock.now += 86_401
     clear_marks(db, ledger)
-    assert (marks(db), ledger.unsettled(), ledger.marks()) == ([], [], [])
+    assert (list_marks(db), ledger.list_unsettled_steps(), ledger.list_stale_marks()) == (
+        [],
+        [],
+        [],
+    )
 
 
 def test_a_process_that_sleeps_while_it_writes_its_trash_is_refused_as_well(
     db: SessionDB, ledger: Ledger, open_ledger: Callable[..., Ledger]
 ) -> None:
-    batch = begin(ledger)
+    batch = begin_batch(ledger)
     other = open_ledger()
 
-    def before(db: StateDatabase) -> Iterator[Kept]:
+    def before(db: StateDatabase) -> Iterator[TrashItem]:
         yield from keep(db, large=True)
         with connect(other._make()) as connection:
             connection.execute("UPDATE steps SET pid = 0")
-        assert resume(db, other) == []
+        assert resume_steps(db, other) == []
         yield from keep(db)
 
     with pytest.raises(Conflict, match="given up"):
-        run_step(db, ledger, batch, before=before, change=remove, members=["a"])
+        run_step(db, ledger, batch, before=before, change=remove_session, members=["a"])
     assert is_there(db)
     with connect(ledger._make()) as connection:
         assert connection.execute("SELECT count(*) FROM trash").fetchone() == (0,)
 
 
 def test_a_step_is_undone_by_a_step_once(db: SessionDB, ledger: Ledger) -> None:
-    batch = begin(ledger)
-    run_step(db, ledger, batch, before=keep, change=remove, members=["a"])
-    (step,) = ledger.steps(batch)
+    batch = begin_batch(ledger)
+    run_step(db, ledger, batch, before=keep, change=remove_session, members=["a"])
+    (step,) = ledger.list_steps(batch)
     undo = ledger.add_batch("sessions_restore").id
 
     def restore(db: StateDatabase) -> int:
-        rows = [kept.value for kept in ledger.trash(step.id) if kept.what == "messages"]
+        rows = [kept.value for kept in ledger.read_trash(step.id) if kept.what == "messages"]
         db.append_messages("a", rows, create={"source": "cli"})
         return len(rows)
 
@@ -508,7 +530,7 @@ def test_a_step_is_undone_by_a_step_once(db: SessionDB, ledger: Ledger) -> None:
 
     assert run() == 1
     assert is_there(db)
-    assert ledger.batch(batch).undone_at is not None
+    assert ledger.get_batch(batch).undone_at is not None
     with pytest.raises(Conflict, match="undone"):
         run()
     assert len(db.get_messages("a")) == 1

@@ -15,7 +15,7 @@ from session_core import SessionDB, StateDatabase
 from session_core.ledger.execute import run_step
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.ledger.types import Kept
+from session_core.ledger.types import TrashItem
 
 STAGES = ("before", "writing", "prepared", "changed", "committed", "done")
 
@@ -28,7 +28,7 @@ def main(path: Path, batch: str, stage: str) -> None:
             print("there", flush=True)
             sys.stdin.readline()
 
-    def before(db: StateDatabase) -> Iterator[Kept]:
+    def before(db: StateDatabase) -> Iterator[TrashItem]:
         stop("before")
         yield from keep(db, large=stage == "writing")
         stop("writing")
@@ -51,13 +51,13 @@ def main(path: Path, batch: str, stage: str) -> None:
         stop("done")
 
 
-def keep(db: StateDatabase, *, large: bool = False) -> Iterator[Kept]:
+def keep(db: StateDatabase, *, large: bool = False) -> Iterator[TrashItem]:
     """Return the session that is deleted, and if asked for more than one piece of it."""
-    yield Kept("sessions", dict(db.get_session("a") or {}))
+    yield TrashItem("sessions", dict(db.get_session("a") or {}))
     for row in db.get_messages("a"):
-        yield Kept("messages", dict(row))
+        yield TrashItem("messages", dict(row))
     if large:
-        yield Kept("file", os.urandom(5 << 20))
+        yield TrashItem("file", os.urandom(5 << 20))
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def how(cache: AgentCache[Any], key: str, signature: Any, session_id: str | None
     """Return what a look-up decides, building where it has to."""
     with cache.claim(key, signature, session_id) as turn:
         if turn.agent is None:
-            turn.keep(Agent())
+            turn.keep_agent(Agent())
         return turn.how
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from session_core import SessionDB, SessionRuntime, SessionStore
-from session_core.lifecycle.agent_turn import Run
+from session_core.lifecycle.agent_turn import AgentTurn
 from tests.lifecycle.runtimes import of
 from tests.routing.chats import chat
 
@@ -18,10 +18,10 @@ from tests.routing.chats import chat
 class Memory:
     """An agent that answers how many messages of its session it knows."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: AgentTurn) -> None:
         self.known = len(run.history())
 
-    def __call__(self, run: Run, message: Any) -> str:
+    def __call__(self, run: AgentTurn, message: Any) -> str:
         """Store what was said, and answer."""
         run.append("user", message)
         run.append("assistant", "noted")

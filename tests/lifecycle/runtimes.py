@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from session_core import ExpiryWatcher, Hooks, SessionDB, SessionRuntime, SessionStore
 from session_core.config import GatewayConfig, SessionResetPolicy
-from session_core.lifecycle.agent_turn import Run
+from session_core.lifecycle.agent_turn import AgentTurn
 from session_core.lifecycle.runtime import Reply
 from tests.routing.chats import KEY, Clock, chat, file_entries
 
@@ -31,14 +31,14 @@ def of(chat_id: int | str) -> str:
     return f"agent:main:telegram:dm:{chat_id}"
 
 
-def echo(run: Run, message: Any) -> str:
+def echo(run: AgentTurn, message: Any) -> str:
     """Answer what was said, and store both."""
     run.append("user", message)
     run.append("assistant", f"echo {message}")
     return f"echo {message}"
 
 
-async def aecho(run: Run, message: Any) -> str:
+async def aecho(run: AgentTurn, message: Any) -> str:
     """Answer what was said, and store both, while the loop goes on."""
     await run.aappend("user", message)
     await run.aappend("assistant", f"echo {message}")
@@ -60,8 +60,8 @@ class World:
         self.store = SessionStore(
             self.folder, config=options.pop("config", None), db=self.db, now=self.clock
         )
-        self.agent: Callable[[Run, Any], Any] = echo
-        self.built: list[Run] = []
+        self.agent: Callable[[AgentTurn, Any], Any] = echo
+        self.built: list[AgentTurn] = []
         self.runtime = SessionRuntime(
             self.store,
             options.pop("build", self.build),
@@ -70,7 +70,7 @@ class World:
             **options,
         )
 
-    def build(self, run: Run) -> Callable[[Run, Any], Any]:
+    def build(self, run: AgentTurn) -> Callable[[AgentTurn, Any], Any]:
         """Build an agent that does what `self.agent` does by then."""
         self.built.append(run)
         return lambda run, message: self.agent(run, message)  # noqa: PLW0108 -- what it is by then
@@ -116,7 +116,7 @@ class World:
         self.reported.append(what)
 
 
-def rotate(run: Run, child: str) -> str:
+def rotate(run: AgentTurn, child: str) -> str:
     """Go on in another session, as an agent does that compresses."""
     run._db.end_session(run.session_id, "compression")
     run._db.create_session(child, "telegram", parent_session_id=run.session_id)
@@ -127,12 +127,12 @@ def rotate(run: Run, child: str) -> str:
 class Gate:
     """An agent that waits at a gate until the test opens it."""
 
-    def __init__(self, then: Callable[[Run, Any], Any] = echo) -> None:
+    def __init__(self, then: Callable[[AgentTurn, Any], Any] = echo) -> None:
         self.then = then
         self.entered = threading.Event()
         self.opened = threading.Event()
 
-    def __call__(self, run: Run, message: Any) -> Any:
+    def __call__(self, run: AgentTurn, message: Any) -> Any:
         """Wait, then do what is to be done."""
         self.entered.set()
         assert self.opened.wait(30)

@@ -34,7 +34,7 @@ def test_another_signature_rebuilds_and_replaces(
     old = get(cache, factory)
     with cache.claim(KEY, "another model", "s1") as turn:
         assert (turn.agent, turn.how) == (None, "signature")
-        new = turn.keep(factory())
+        new = turn.keep_agent(factory())
     assert cache.get_or_build(KEY, "another model", "s1", factory) is new
     assert old.closed.wait(5)
     assert not new.closed.is_set()
@@ -69,7 +69,7 @@ def test_a_switch_from_a_session_that_has_ended_drops_and_rebuilds(
     other.end_session("s1", "session_reset")
     with cache.claim(KEY, "sig", "s2") as turn:
         assert (turn.agent, turn.how) == (None, "ended")
-        turn.keep(factory())
+        turn.keep_agent(factory())
     assert old.closed.wait(5)
 
 
@@ -221,8 +221,8 @@ def unguarded(db: SessionDB) -> AgentCache[Agent]:
 def test_an_agent_that_was_built_without_a_revision_is_guarded_from_its_first_own_append(
     db: SessionDB, other: SessionDB, unguarded: AgentCache[Agent]
 ) -> None:
-    with unguarded.turn(KEY) as turn:
-        turn.appended("s1", db.append_message("s1", "user", "ours"))
+    with unguarded.begin_turn(KEY) as turn:
+        turn.note_appended("s1", db.append_message("s1", "user", "ours"))
     assert how(unguarded, KEY, "sig", "s1") == "reused"
     other.append_message("s1", "user", "from outside")
     assert how(unguarded, KEY, "sig", "s1") == "foreign"
@@ -244,10 +244,10 @@ def test_an_agent_that_is_to_be_alone_is_not_the_one_of_a_turn_under_way(
     cache: AgentCache[Agent],
 ) -> None:
     with cache.claim(KEY, "sig", "s1", alone=True) as first:
-        old = first.keep(Agent(1))
+        old = first.keep_agent(Agent(1))
         with cache.claim(KEY, "sig", "s1", alone=True) as second:
             assert (second.agent, second.how) == (None, "busy")
-            new = second.keep(Agent(2))
+            new = second.keep_agent(Agent(2))
         assert first.agent is old
         assert not old.closed.is_set()
     assert old.closed.wait(5)
@@ -257,7 +257,7 @@ def test_an_agent_that_is_to_be_alone_is_not_the_one_of_a_turn_under_way(
 
 def test_turns_that_do_not_ask_to_be_alone_share_their_agent(cache: AgentCache[Agent]) -> None:
     with cache.claim(KEY, "sig", "s1") as first:
-        agent = first.keep(Agent(1))
+        agent = first.keep_agent(Agent(1))
         with cache.claim(KEY, "sig", "s1") as second:
             assert second.agent is agent
 
@@ -273,10 +273,10 @@ def test_our_own_turn_rebaselines_and_reuses(
         with cache.claim(KEY, "sig", "s1") as turn:
             assert turn.how == ("reused" if number else "new")
             if turn.agent is None:
-                turn.keep(factory())
-            turn.appended("s1", db.append_message("s1", "user", "a question"))
+                turn.keep_agent(factory())
+            turn.note_appended("s1", db.append_message("s1", "user", "a question"))
             rows = [{"role": "tool", "content": "1"}, {"role": "assistant", "content": "an answer"}]
-            turn.appended("s1", db.append_messages("s1", rows))
+            turn.note_appended("s1", db.append_messages("s1", rows))
     assert len(factory.built) == 1
 
 
@@ -284,18 +284,18 @@ def test_our_own_first_message_creates_the_session_and_reuses(
     db: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     with cache.claim(KEY, "sig", "lazy") as turn:
-        turn.keep(Agent())
+        turn.keep_agent(Agent())
         created = db.append_message("lazy", "user", "hello", create={"source": "telegram"})
-        turn.appended("lazy", created)
+        turn.note_appended("lazy", created)
     assert how(cache, KEY, "sig", "lazy") == "reused"
 
 
 def test_our_own_compaction_in_place_reuses(db: SessionDB, cache: AgentCache[Agent]) -> None:
     how(cache, KEY, "sig", "s1")
-    with cache.turn(KEY) as turn:
+    with cache.begin_turn(KEY) as turn:
         summary = [{"role": "user", "content": "a summary"}]
-        turn.appended("s1", db.archive_and_compact("s1", summary))
-        turn.appended("s1", db.append_message("s1", "assistant", "an answer"))
+        turn.note_appended("s1", db.archive_and_compact("s1", summary))
+        turn.note_appended("s1", db.append_message("s1", "assistant", "an answer"))
     assert how(cache, KEY, "sig", "s1") == "reused"
 
 
@@ -303,9 +303,9 @@ def test_a_foreign_write_before_our_own_rebuilds(
     db: SessionDB, other: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     how(cache, KEY, "sig", "s1")
-    with cache.turn(KEY) as turn:
+    with cache.begin_turn(KEY) as turn:
         other.append_message("s1", "user", "from outside")
-        turn.appended("s1", db.append_message("s1", "assistant", "ours"))
+        turn.note_appended("s1", db.append_message("s1", "assistant", "ours"))
     assert how(cache, KEY, "sig", "s1") == "foreign"
 
 
@@ -314,10 +314,10 @@ def test_a_foreign_write_in_the_middle_of_our_turn_rebuilds(
     db: SessionDB, other: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     how(cache, KEY, "sig", "s1")
-    with cache.turn(KEY) as turn:
-        turn.appended("s1", db.append_message("s1", "user", "ours"))
+    with cache.begin_turn(KEY) as turn:
+        turn.note_appended("s1", db.append_message("s1", "user", "ours"))
         other.append_message("s1", "user", "from outside")
-        turn.appended("s1", db.append_message("s1", "assistant", "ours"))
+        turn.note_appended("s1", db.append_message("s1", "assistant", "ours"))
     assert how(cache, KEY, "sig", "s1") == "foreign"
 
 
@@ -325,10 +325,10 @@ def test_a_foreign_write_that_was_taken_back_rebuilds_all_the_same(
     db: SessionDB, other: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     how(cache, KEY, "sig", "s1")
-    with cache.turn(KEY) as turn:
+    with cache.begin_turn(KEY) as turn:
         foreign = other.append_message("s1", "user", "from outside")
         ours = db.append_message("s1", "assistant", "ours")
-        turn.appended("s1", ours)
+        turn.note_appended("s1", ours)
     other.rewind_to_message("s1", foreign)
     assert how(cache, KEY, "sig", "s1") == "foreign"
 
@@ -337,19 +337,19 @@ def test_a_foreign_write_in_our_turn_rebuilds_even_where_all_is_as_it_was_before
     db: SessionDB, other: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     how(cache, KEY, "sig", "lazy")
-    with cache.turn(KEY) as turn:
+    with cache.begin_turn(KEY) as turn:
         other.append_message("lazy", "user", "from outside", create={"source": "cli"})
-        turn.appended("lazy", db.append_message("lazy", "assistant", "ours"))
+        turn.note_appended("lazy", db.append_message("lazy", "assistant", "ours"))
     other.clear_messages("lazy")
     assert how(cache, KEY, "sig", "lazy") == "foreign"
 
 
 def test_own_appends_may_be_noted_in_any_order(db: SessionDB, cache: AgentCache[Agent]) -> None:
     how(cache, KEY, "sig", "s1")
-    with cache.turn(KEY) as turn:
+    with cache.begin_turn(KEY) as turn:
         appended = [db.append_message("s1", "tool", str(number)) for number in range(4)]
         for index in (2, 0, 3, 1):
-            turn.appended("s1", appended[index])
+            turn.note_appended("s1", appended[index])
     assert how(cache, KEY, "sig", "s1") == "reused"
 
 
@@ -382,10 +382,10 @@ def test_an_append_to_another_session_does_not_rebaseline(
 def test_an_append_without_an_entry_is_nothing(db: SessionDB, cache: AgentCache[Agent]) -> None:
     ours = db.append_message("s1", "user", "ours")
     cache.note_appended(KEY, "s1", ours.before, ours.after)
-    cache.moved(KEY, "s1", "s2")
-    with cache.turn(KEY) as turn:
-        turn.appended("s1", ours)
-        turn.moved("s1", "s2")
+    cache.note_moved(KEY, "s1", "s2")
+    with cache.begin_turn(KEY) as turn:
+        turn.note_appended("s1", ours)
+        turn.note_moved("s1", "s2")
         assert turn.agent is None
     assert KEY not in cache
 
@@ -394,9 +394,9 @@ def test_an_append_of_an_older_turn_does_not_touch_the_agent_that_replaced_its_o
     db: SessionDB, cache: AgentCache[Agent], factory: Factory
 ) -> None:
     old = get(cache, factory)
-    with cache.turn(KEY) as turn:
+    with cache.begin_turn(KEY) as turn:
         new = cache.get_or_build(KEY, "another model", "s1", factory)
-        turn.appended("s1", db.append_message("s1", "user", "of the older turn"))
+        turn.note_appended("s1", db.append_message("s1", "user", "of the older turn"))
         assert not old.closed.is_set()
     assert old.closed.wait(5)
     assert not new.closed.is_set()
@@ -416,9 +416,9 @@ def test_our_own_rotation_is_followed_and_reuses(
     db: SessionDB, cache: AgentCache[Agent], factory: Factory
 ) -> None:
     agent = get(cache, factory)
-    with cache.turn(KEY) as turn:
-        turn.moved("s1", "s2", rotate(db, "s1", "s2"))
-        turn.appended("s2", db.append_message("s2", "assistant", "an answer"))
+    with cache.begin_turn(KEY) as turn:
+        turn.note_moved("s1", "s2", rotate(db, "s1", "s2"))
+        turn.note_appended("s2", db.append_message("s2", "assistant", "an answer"))
     with cache.claim(KEY, "sig", "s2") as turn:
         assert (turn.agent, turn.how) == (agent, "reused")
 
@@ -427,10 +427,10 @@ def test_our_own_rotation_without_a_revision_takes_the_one_of_that_moment(
     db: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     how(cache, KEY, "sig", "s1")
-    with cache.turn(KEY) as turn:
+    with cache.begin_turn(KEY) as turn:
         rotate(db, "s1", "s2")
-        turn.moved("s1", "s2")
-        turn.appended("s2", db.append_message("s2", "assistant", "an answer"))
+        turn.note_moved("s1", "s2")
+        turn.note_appended("s2", db.append_message("s2", "assistant", "an answer"))
     assert how(cache, KEY, "sig", "s2") == "reused"
 
 
@@ -441,15 +441,15 @@ def test_a_foreign_write_after_our_own_rotation_rebuilds(
     db: SessionDB, other: SessionDB, cache: AgentCache[Agent], by: str, then_ours: bool
 ) -> None:
     how(cache, KEY, "sig", "s1")
-    with cache.turn(KEY) as turn:
+    with cache.begin_turn(KEY) as turn:
         rotate(db, "s1", "s2")
         if by == "turn":
-            turn.moved("s1", "s2")
+            turn.note_moved("s1", "s2")
         else:
-            cache.moved(KEY, "s1", "s2")
+            cache.note_moved(KEY, "s1", "s2")
         other.append_message("s2", "user", "from outside")
         if then_ours:
-            turn.appended("s2", db.append_message("s2", "assistant", "an answer"))
+            turn.note_appended("s2", db.append_message("s2", "assistant", "an answer"))
     assert how(cache, KEY, "sig", "s2") == "foreign"
 
 
@@ -464,7 +464,7 @@ def test_a_rotation_that_nobody_followed_drops_and_rebuilds(
 def test_a_rotation_of_another_session_changes_nothing(cache: AgentCache[Agent]) -> None:
     how(cache, KEY, "sig", "s1")
     before = cache[KEY]
-    cache.moved(KEY, "sX", "s2")
+    cache.note_moved(KEY, "sX", "s2")
     assert cache[KEY] == before
 
 
@@ -472,7 +472,7 @@ def test_the_database_says_not_found_and_the_cache_takes_that_for_no_messages(
     db: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     with pytest.raises(NotFound):
-        db.revision("lazy")
+        db.get_revision("lazy")
     how(cache, KEY, "sig", "lazy")
     db.create_session("lazy", "telegram")
     assert how(cache, KEY, "sig", "lazy") == "reused"

@@ -51,7 +51,7 @@ def test_the_bound_is_128_by_default_and_an_hour() -> None:
 def test_an_agent_in_a_turn_is_never_evicted() -> None:
     cache: AgentCache[Agent] = AgentCache(max_entries=1, idle_s=-1.0)
     with cache.claim("a", "sig", None) as turn:
-        running = turn.keep(Agent())
+        running = turn.keep_agent(Agent())
         fill(cache, "b", "c")
         assert list(cache) == ["a", "c"]
         assert cache.sweep() == ["c"]
@@ -62,9 +62,9 @@ def test_an_agent_in_a_turn_is_never_evicted() -> None:
 def test_agents_that_run_may_be_more_than_the_bound_until_they_end() -> None:
     cache: AgentCache[Agent] = AgentCache(max_entries=1)
     with cache.claim("a", "sig", None) as first:
-        agent = first.keep(Agent())
+        agent = first.keep_agent(Agent())
         with cache.claim("b", "sig", None) as second:
-            second.keep(Agent())
+            second.keep_agent(Agent())
             assert list(cache) == ["a", "b"]
         assert list(cache) == ["a", "b"]
         cache.max_entries = 0
@@ -105,7 +105,7 @@ def test_an_agent_that_is_taken_into_a_turn_while_it_is_asked_for_is_not_evicted
     turns: list[Any] = []
 
     def running(key: str) -> bool:
-        turns.append(cache.turn(key))
+        turns.append(cache.begin_turn(key))
         turns[-1].__enter__()
         return False
 
@@ -150,7 +150,7 @@ def test_the_end_of_a_turn_is_a_use() -> None:
     clock = Monotonic(1000.0)
     cache: AgentCache[Agent] = AgentCache(idle_s=3600, clock=clock)
     with cache.claim("a", "sig", None) as turn:
-        turn.keep(Agent())
+        turn.keep_agent(Agent())
         clock.now += 5000
     assert cache.sweep() == []
 
@@ -197,7 +197,7 @@ def test_clear_closes_every_agent() -> None:
 def test_an_agent_that_is_evicted_in_its_turn_is_closed_after_it() -> None:
     cache: AgentCache[Agent] = AgentCache()
     (agent,) = fill(cache, "a")
-    with cache.turn("a") as turn:
+    with cache.begin_turn("a") as turn:
         assert cache.evict("a")
         assert "a" not in cache
         assert turn.agent is agent
@@ -215,7 +215,7 @@ def test_an_agent_is_closed_whose_turn_ends_while_others_are_asked_for() -> None
 
     cache: AgentCache[Agent] = AgentCache(running=running)
     agent, other = fill(cache, "a", "b")
-    turn = cache.turn("a")
+    turn = cache.begin_turn("a")
     turn.__enter__()
     fill(cache, "b")
     at_work.append(turn)

@@ -82,7 +82,7 @@ def test_an_agent_that_was_built_here_is_a_tuple_with_its_revision(
     db: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     agent = cache.get_or_build(KEY, "sig", "s1", Agent)
-    assert cache[KEY] == (agent, "sig", db.revision("s1"), "s1")
+    assert cache[KEY] == (agent, "sig", db.get_revision("s1"), "s1")
 
 
 # -- the guard ---------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def test_a_build_that_does_not_end_is_busy_for_the_others() -> None:
         assert cache["k"] == (PENDING, "sig", None, None)
         with pytest.raises(Busy, match="still being built"):
             how(cache, "k", "sig", None)
-        turn.keep(Agent())
+        turn.keep_agent(Agent())
     assert how(cache, "k", "sig", None) == "reused"
 
 
@@ -106,11 +106,11 @@ def test_a_build_of_older_code_is_waited_for() -> None:
 def test_a_turn_that_builds_nothing_keeps_nothing() -> None:
     cache: AgentCache[Agent] = AgentCache()
     with cache.claim("k", "sig", None) as turn:
-        turn.keep(Agent())
+        turn.keep_agent(Agent())
         with pytest.raises(InvalidInput, match="builds no agent"):
-            turn.keep(Agent())
+            turn.keep_agent(Agent())
     with pytest.raises(InvalidInput, match="builds no agent"):
-        turn.keep(Agent())
+        turn.keep_agent(Agent())
     assert len(cache) == 1
 
 
@@ -126,7 +126,7 @@ def test_what_older_code_stored_during_a_build_is_replaced_and_closed() -> None:
     stored, built = Agent(1), Agent(2)
     with cache.claim("k", "sig", None) as turn:
         cache["k"] = (stored, "sig")
-        turn.keep(built)
+        turn.keep_agent(built)
     assert cache["k"][0] is built
     assert stored.closed.wait(5)
 
@@ -144,7 +144,7 @@ class Interrupting:
 
     def revision(self, session_id: str) -> Revision:
         """Answer, but first let it happen."""
-        answer = self._db.revision(session_id)
+        answer = self._db.get_revision(session_id)
         if self.meanwhile:
             self.meanwhile.pop(0)()
         return answer
@@ -193,7 +193,7 @@ def test_a_switch_that_was_made_while_it_is_judged_is_not_made_twice(db: Session
     def another_turn() -> None:
         with cache.claim("k", "sig", "s2") as turn:
             assert turn.how == "switched"
-            turn.appended("s2", db.append_message("s2", "user", "ours"))
+            turn.note_appended("s2", db.append_message("s2", "user", "ours"))
 
     interrupting.meanwhile = [another_turn]
     assert how(cache, "k", "sig", "s2") == "reused"
@@ -245,12 +245,12 @@ class Storm:
         """Work with the right agent, which nobody closes meanwhile."""
         session_id = self.sessions[key]
         with self.cache.claim(key, "sig", session_id) as turn:
-            agent = turn.keep(self.build(key)) if turn.agent is None else turn.agent
+            agent = turn.keep_agent(self.build(key)) if turn.agent is None else turn.agent
             with self.lock:
                 agent.at_work += 1
             assert agent.key == key
             assert not agent.closed.is_set()
-            turn.appended(session_id, self.db.append_message(session_id, "user", "ours"))
+            turn.note_appended(session_id, self.db.append_message(session_id, "user", "ours"))
             assert not agent.closed.is_set()
             with self.lock:
                 agent.at_work -= 1
@@ -310,11 +310,11 @@ def test_turns_of_one_key_one_after_another_never_miss_a_foreign_write(
                 other.append_message("s1", "user", "from outside")
                 continue
             with one_turn, cache.claim("k", "sig", "s1") as turn:
-                known = turn.keep(ids()) if turn.agent is None else turn.agent
+                known = turn.keep_agent(ids()) if turn.agent is None else turn.agent
                 assert turn.how != "reused" or max(known) >= cache["k"][2].last_id
                 ours = db.append_message("s1", "assistant", "ours")
                 known.add(int(ours))
-                turn.appended("s1", ours)
+                turn.note_appended("s1", ours)
 
     at_once(work, 16)
     known = cache.get_or_build("k", "sig", "s1", ids)
@@ -335,7 +335,7 @@ async def test_an_async_claim_waits_for_a_build_without_blocking_the_loop(db: Se
             if turn.agent is None:
                 order.append(f"{name} builds")
                 await anyio.lowlevel.checkpoint()
-                turn.keep(Agent())
+                turn.keep_agent(Agent())
             assert turn.agent is not None
             agents.append(turn.agent)
 

@@ -25,7 +25,7 @@ def recorded(hooks: Hooks) -> list[tuple[str, dict[str, Any]]]:
 @pytest.mark.requirement("hooks:boundary")
 def test_a_new_session_finalizes_the_old_id_before_it_resets_to_the_new(hooks: Hooks) -> None:
     seen = recorded(hooks)
-    hooks.boundary("old", "new", "telegram", "new_session")
+    hooks.call_boundary("old", "new", "telegram", "new_session")
     both = {
         "platform": "telegram",
         "reason": "new_session",
@@ -41,7 +41,7 @@ def test_a_new_session_finalizes_the_old_id_before_it_resets_to_the_new(hooks: H
 @pytest.mark.requirement("hooks:boundary")
 def test_an_expiry_finalizes_with_its_reason_and_without_a_new_id(hooks: Hooks) -> None:
     seen = recorded(hooks)
-    report = hooks.boundary("s", None, "telegram", "session_expired")
+    report = hooks.call_boundary("s", None, "telegram", "session_expired")
     given = {"session_id": "s", "platform": "telegram", "reason": "session_expired"}
     assert seen == [(FINALIZE, given)]
     assert report.reset is None
@@ -56,20 +56,20 @@ def test_what_is_finalized_is_the_old_id_and_what_is_reset_to_the_new_for_those_
             hook,
             lambda old_session_id, new_session_id: seen.append((old_session_id, new_session_id)),
         )
-    hooks.boundary("old", None, "cli")
-    hooks.boundary(None, "new", "cli")
+    hooks.call_boundary("old", None, "cli")
+    hooks.call_boundary(None, "new", "cli")
     assert seen == [("old", None), (None, "new")]
 
 
 def test_a_finalize_without_a_reason_tells_none(hooks: Hooks) -> None:
     seen = recorded(hooks)
-    hooks.boundary("s", None, "tui")
+    hooks.call_boundary("s", None, "tui")
     assert seen == [(FINALIZE, {"session_id": "s", "platform": "tui"})]
 
 
 def test_a_first_session_has_nothing_to_finalize(hooks: Hooks) -> None:
     seen = recorded(hooks)
-    report = hooks.boundary(None, "new", "cli")
+    report = hooks.call_boundary(None, "new", "cli")
     assert seen == [(RESET, {"session_id": "new", "platform": "cli"})]
     assert report.finalize is None
 
@@ -77,15 +77,15 @@ def test_a_first_session_has_nothing_to_finalize(hooks: Hooks) -> None:
 def test_a_failing_finalize_does_not_keep_the_reset_from_coming(hooks: Hooks) -> None:
     seen = recorded(hooks)
     hooks.add(FINALIZE, lambda: 1 / 0)
-    report = hooks.boundary("old", "new", "cli")
+    report = hooks.call_boundary("old", "new", "cli")
     assert [hook for hook, _ in seen] == [FINALIZE, RESET]
     assert [fault.how for fault in report.failed] == ["raised"]
 
 
 def test_a_boundary_is_passed_once(hooks: Hooks) -> None:
     seen = recorded(hooks)
-    hooks.boundary("old", None, "cli", "session_expired")
-    report = hooks.boundary("old", "new", "cli", "new_session")
+    hooks.call_boundary("old", None, "cli", "session_expired")
+    report = hooks.call_boundary("old", "new", "cli", "new_session")
     assert [(hook, given["reason"]) for hook, given in seen] == [
         (FINALIZE, "session_expired"),
         (RESET, "new_session"),
@@ -97,14 +97,14 @@ def test_a_boundary_is_passed_once(hooks: Hooks) -> None:
 @pytest.mark.parametrize("beginning", ["start", "reset", "reopened"])
 def test_a_session_that_began_again_is_finalized_again(hooks: Hooks, beginning: str) -> None:
     seen = recorded(hooks)
-    hooks.boundary("s", None, "cli")
+    hooks.call_boundary("s", None, "cli")
     if beginning == "start":
-        hooks.once("on_session_start", session_id="s", platform="cli")
+        hooks.call_once("on_session_start", session_id="s", platform="cli")
     elif beginning == "reset":
-        hooks.boundary("other", "s", "cli")
+        hooks.call_boundary("other", "s", "cli")
     else:
-        hooks.reopened("s")
-    hooks.boundary("s", None, "cli")
+        hooks.mark_reopened("s")
+    hooks.call_boundary("s", None, "cli")
     finalized = [hook for hook, given in seen if given["session_id"] == "s" and hook == FINALIZE]
     assert finalized == [FINALIZE, FINALIZE]
 
@@ -112,7 +112,7 @@ def test_a_session_that_began_again_is_finalized_again(hooks: Hooks, beginning: 
 def test_switching_there_and_back_passes_each_boundary(hooks: Hooks) -> None:
     seen = recorded(hooks)
     for old, new in (("a", "b"), ("b", "a"), ("a", "b")):
-        hooks.boundary(old, new, "cli")
+        hooks.call_boundary(old, new, "cli")
     assert [(hook, given["session_id"]) for hook, given in seen] == [
         (FINALIZE, "a"),
         (RESET, "b"),
@@ -126,7 +126,7 @@ def test_switching_there_and_back_passes_each_boundary(hooks: Hooks) -> None:
 def test_a_session_starts_once_until_it_is_finalized(hooks: Hooks) -> None:
     seen = recorded(hooks)
     for _ in range(2):
-        hooks.once("on_session_start", session_id="s", platform="cli", model="m")
+        hooks.call_once("on_session_start", session_id="s", platform="cli", model="m")
     assert seen == [("on_session_start", {"session_id": "s", "platform": "cli", "model": "m"})]
 
 
@@ -145,7 +145,7 @@ def test_paths_that_race_pass_a_boundary_once_and_reset_only_after_finalize(hook
 
     def race(number: int) -> None:
         barrier.wait()
-        hooks.boundary("old", None if number % 2 else "new", "cli")
+        hooks.call_boundary("old", None if number % 2 else "new", "cli")
 
     threads = [threading.Thread(target=race, args=(number,)) for number in range(16)]
     for thread in threads:
@@ -159,7 +159,7 @@ def test_paths_that_race_pass_a_boundary_once_and_reset_only_after_finalize(hook
 def test_what_is_being_told_is_not_forgotten_however_much_is_told_meanwhile(
     hooks: Hooks, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "_REMEMBERED", 0)
+    monkeypatch.setattr(dispatch, "_MAX_REMEMBERED", 0)
     begun: list[str] = []
     entered = threading.Event()
 
@@ -169,11 +169,11 @@ def test_what_is_being_told_is_not_forgotten_however_much_is_told_meanwhile(
         gate.wait()
 
     hooks.add(FINALIZE, finalize)
-    with beside(lambda: hooks.boundary("old", None, "cli")):
+    with beside(lambda: hooks.call_boundary("old", None, "cli")):
         assert entered.wait(30)
-        hooks.boundary(None, "another", "cli")
-        hooks.reopened("old")
-        with beside(lambda: hooks.boundary("old", "new", "cli")):
+        hooks.call_boundary(None, "another", "cli")
+        hooks.mark_reopened("old")
+        with beside(lambda: hooks.call_boundary("old", "new", "cli")):
             gate.set()
     assert begun == ["old"]
 
@@ -181,18 +181,18 @@ def test_what_is_being_told_is_not_forgotten_however_much_is_told_meanwhile(
 def test_what_was_told_is_forgotten_after_very_much_else(
     hooks: Hooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "_REMEMBERED", 10)
+    monkeypatch.setattr(dispatch, "_MAX_REMEMBERED", 10)
     for number in range(100):
-        hooks.boundary(str(number), None, "cli")
+        hooks.call_boundary(str(number), None, "cli")
     assert len(hooks._boundaries._fired) == 10
 
 
 def test_of_what_was_told_that_is_forgotten_which_nobody_has_asked_for_the_longest(
     hooks: Hooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "_REMEMBERED", 2)
+    monkeypatch.setattr(dispatch, "_MAX_REMEMBERED", 2)
     for session_id in ("first", "second", "first", "third"):
-        hooks.boundary(session_id, None, "cli")
+        hooks.call_boundary(session_id, None, "cli")
     assert list(hooks._boundaries._fired) == ["first", "third"]
 
 

@@ -17,10 +17,10 @@ from session_core import (
     InvalidInput,
     Ledger,
     StateFolder,
-    current_session_id,
+    get_current_session_id,
     get_session_env,
 )
-from session_core.lifecycle.agent_turn import Run
+from session_core.lifecycle.agent_turn import AgentTurn
 from tests.lifecycle.runtimes import World, echo
 from tests.routing.chats import KEY, chat
 
@@ -38,7 +38,7 @@ def compressor(world: World, tmp_path: Path) -> Iterator[Compressor]:
 def compressing(compressor: Compressor, shape: Any) -> Any:
     """An agent that compresses its session in the middle of a turn, and goes on."""
 
-    def agent(run: Run, message: Any) -> str:
+    def agent(run: AgentTurn, message: Any) -> str:
         run.append("user", message)
         run.compress(compressor, lambda _: "what was said", shape=shape, keep_last=2)
         run.append("assistant", "short of it")
@@ -64,7 +64,7 @@ def test_all_agree_on_the_session_after_a_turn_that_compressed(
     assert (reply.text, reply.superseded) == ("short of it", False)
     assert (reply.session_id == old) is (shape == "in_place")
     assert world.agree() == reply.session_id
-    assert (current_session_id(), get_session_env("HERMES_SESSION_ID")) != (old, None)
+    assert (get_current_session_id(), get_session_env("HERMES_SESSION_ID")) != (old, None)
     rows = world.db.get_messages(reply.session_id)
     assert [row["content"] for row in rows[-2:]] == ["and now?", "short of it"]
 
@@ -87,7 +87,7 @@ def test_an_agent_is_built_anew_where_somebody_else_wrote_during_the_compression
 ) -> None:
     talk(world)
 
-    def agent(run: Run, message: Any) -> str:
+    def agent(run: AgentTurn, message: Any) -> str:
         run.append("user", message)
 
         def disturbed(_: object) -> str:
@@ -107,9 +107,9 @@ def test_an_agent_is_built_anew_where_somebody_else_wrote_during_the_compression
 
 def test_a_run_that_was_superseded_compresses_nothing(world: World, compressor: Compressor) -> None:
     talk(world)
-    before = world.db.revision(world.agree())
+    before = world.db.get_revision(world.agree())
 
-    def agent(run: Run, message: Any) -> str:
+    def agent(run: AgentTurn, message: Any) -> str:
         run.superseded = True
         with pytest.raises(Conflict, match="later message"):
             run.compress(compressor, keep_last=2)
@@ -117,7 +117,7 @@ def test_a_run_that_was_superseded_compresses_nothing(world: World, compressor: 
 
     world.agent = agent
     world.say("and now?")
-    assert world.db.revision(world.agree()) == before
+    assert world.db.get_revision(world.agree()) == before
 
 
 def test_a_run_goes_on_where_its_session_does_also_where_the_compressor_raises(
@@ -132,7 +132,7 @@ def test_a_run_goes_on_where_its_session_does_also_where_the_compressor_raises(
 
     raising = Raising(world.db, compressor._ledger, store=world.store)
 
-    def agent(run: Run, message: Any) -> str:
+    def agent(run: AgentTurn, message: Any) -> str:
         with pytest.raises(KeyboardInterrupt):
             run.compress(raising, lambda _: "short", shape="continuation", keep_last=2)
         run.append("user", message)
@@ -158,7 +158,7 @@ async def test_the_loop_goes_on_while_an_async_agent_compresses(
         assert asyncio.get_running_loop() is loop
         return await said.get()
 
-    async def agent(run: Run, message: Any) -> str:
+    async def agent(run: AgentTurn, message: Any) -> str:
         await run.aappend("user", message)
         loop.call_later(0, said.put_nowait, "what the loop says")
         await run.acompress(face(compressor), summarize, shape="continuation", keep_last=2)
@@ -176,7 +176,7 @@ def test_an_async_compressor_is_not_called_by_a_run_that_does_not_wait(
 ) -> None:
     talk(world)
 
-    def agent(run: Run, message: Any) -> str:
+    def agent(run: AgentTurn, message: Any) -> str:
         with pytest.raises(InvalidInput, match="acompress"):
             run.compress(AsyncCompressor(compressor), keep_last=2)  # type: ignore[arg-type]
         return "left alone"
@@ -206,7 +206,7 @@ def test_bare_compressor_has_the_hooks_of_its_runtime(
     with Ledger(StateFolder(world.db.path, root=tmp_path / "state")) as ledger:
         bare = Compressor(world.db, ledger)
 
-        async def acompress(run: Run, message: Any) -> str:
+        async def acompress(run: AgentTurn, message: Any) -> str:
             await run.aappend("user", message)
             await run.acompress(bare, lambda _: "what was said", shape=shape, keep_last=2)
             return "short of it"

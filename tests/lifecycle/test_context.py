@@ -16,9 +16,9 @@ import pytest
 from session_core import context
 from session_core.chats import Platform
 from session_core.context import (
-    NAMES,
-    child_env,
-    current_session_id,
+    VARIABLE_NAMES,
+    build_child_env,
+    get_current_session_id,
     get_session_env,
     session_context,
     set_current_session_id,
@@ -31,9 +31,9 @@ ID = "HERMES_SESSION_ID"
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No variable is set, in this context or in the process."""
-    for name in NAMES.values():
+    for name in VARIABLE_NAMES.values():
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(context._Process, "has_contexts", False)
+    monkeypatch.setattr(context._ProcessState, "has_contexts", False)
     token = context._variables.set({})
     yield
     context._variables.reset(token)
@@ -42,14 +42,14 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.requirement("current:session")
 def test_the_current_session_is_set_in_the_context_and_in_the_environment() -> None:
     set_current_session_id("s1")
-    assert (get_session_env(ID), os.environ[ID], current_session_id()) == ("s1", "s1", "s1")
+    assert (get_session_env(ID), os.environ[ID], get_current_session_id()) == ("s1", "s1", "s1")
 
 
 def test_no_session_is_cleared_in_both() -> None:
     set_current_session_id("s1")
     set_current_session_id(None)
     assert (get_session_env(ID, "default"), os.environ.get(ID)) == ("", None)
-    assert current_session_id() is None
+    assert get_current_session_id() is None
 
 
 @pytest.mark.requirement("current:session")
@@ -74,12 +74,15 @@ def test_a_cleared_variable_does_not_fall_back(monkeypatch: pytest.MonkeyPatch) 
 def test_a_context_sets_what_it_names_and_restores_what_was_there() -> None:
     with session_context(session_id="outer", platform=Platform.TELEGRAM, chat_id=42):
         with session_context(session_id="inner", HERMES_UI_SESSION_ID="tab"):
-            inner = [get_session_env(NAMES[name]) for name in ("session_id", "platform", "chat_id")]
+            inner = [
+                get_session_env(VARIABLE_NAMES[name])
+                for name in ("session_id", "platform", "chat_id")
+            ]
             assert inner == ["inner", "telegram", "42"]
             assert get_session_env("HERMES_UI_SESSION_ID") == "tab"
             set_current_session_id("rotated")
-            assert current_session_id() == "rotated"
-        assert current_session_id() == "outer"
+            assert get_current_session_id() == "rotated"
+        assert get_current_session_id() == "outer"
         assert get_session_env("HERMES_UI_SESSION_ID", "none") == "none"
     assert "HERMES_SESSION_ID" not in context._variables.get()
 
@@ -98,7 +101,7 @@ def test_a_context_that_inherits_nothing_takes_nothing_from_another_turn(
         session_context(session_id="a", thread_id="7"),
         session_context(inherit=False, session_id="b"),
     ):
-        assert current_session_id() == "b"
+        assert get_current_session_id() == "b"
         assert get_session_env("HERMES_SESSION_THREAD_ID", "default") == ""
         assert get_session_env("HERMES_SESSION_USER_ID", "default") == ""
 
@@ -115,7 +118,7 @@ def test_a_child_gets_the_variables_of_the_context_and_the_rest_of_the_environme
     monkeypatch.setenv("SOMETHING_ELSE", "kept")
     before = dict(os.environ)
     with session_context(session_id="s1", platform="telegram", chat_id=""):
-        env = child_env({"MORE": "1"})
+        env = build_child_env({"MORE": "1"})
     assert os.environ == before
     assert env == {
         **before,
@@ -133,7 +136,7 @@ def test_a_real_child_sees_the_session_of_its_turn(monkeypatch: pytest.MonkeyPat
         code = f"import os; print(os.environ[{ID!r}])"
         ran = subprocess.run(
             [sys.executable, "-c", code],
-            env=child_env(),
+            env=build_child_env(),
             capture_output=True,
             text=True,
             check=True,
@@ -147,7 +150,9 @@ def test_a_child_begins_whatever_somebody_calls_himself(name: str, seen: str) ->
     code = "import os; print(ascii(os.environ['HERMES_SESSION_USER_NAME']))"
     with session_context(session_id="s1", user_name=name):
         child = [sys.executable, "-c", code]
-        ran = subprocess.run(child, env=child_env(), capture_output=True, text=True, check=True)
+        ran = subprocess.run(
+            child, env=build_child_env(), capture_output=True, text=True, check=True
+        )
     assert ran.stdout.strip() == ascii(seen)
 
 
@@ -157,7 +162,7 @@ def test_what_no_environment_holds_is_no_current_session(session_id: Any) -> Non
     set_current_session_id("s1")
     with pytest.raises(InvalidInput):
         set_current_session_id(session_id)
-    assert (current_session_id(), os.environ[ID]) == ("s1", "s1")
+    assert (get_current_session_id(), os.environ[ID]) == ("s1", "s1")
 
 
 def test_a_child_of_nobody_does_not_get_the_session_that_another_turn_left_behind() -> None:
@@ -167,7 +172,7 @@ def test_a_child_of_nobody_does_not_get_the_session_that_another_turn_left_behin
 
     copy_context().run(turn)
     assert os.environ[ID] == "of another turn"
-    assert ID not in child_env()
+    assert ID not in build_child_env()
 
 
 @pytest.mark.requirement("current:session")
@@ -180,7 +185,7 @@ def test_a_thread_of_nobody_is_not_in_the_session_that_another_turn_left_behind(
     seen: list[str | None] = []
 
     def look() -> None:
-        seen.extend([current_session_id(), get_session_env(ID, "none")])
+        seen.extend([get_current_session_id(), get_session_env(ID, "none")])
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -191,7 +196,7 @@ def test_a_thread_of_nobody_is_not_in_the_session_that_another_turn_left_behind(
 
 def test_a_program_without_contexts_passes_its_one_session_on() -> None:
     copy_context().run(set_current_session_id, "the one")
-    assert child_env()[ID] == current_session_id() == "the one"
+    assert build_child_env()[ID] == get_current_session_id() == "the one"
 
 
 def test_a_session_that_the_process_was_started_with_is_passed_on(
@@ -199,7 +204,7 @@ def test_a_session_that_the_process_was_started_with_is_passed_on(
 ) -> None:
     monkeypatch.setenv(ID, "given from outside")
     with session_context(platform="cli"):
-        assert child_env()[ID] == "given from outside"
+        assert build_child_env()[ID] == "given from outside"
 
 
 @pytest.mark.requirement("current:session")
@@ -214,7 +219,7 @@ def test_threads_at_once_each_see_their_own() -> None:
             barrier.wait()
             seen[number] = [
                 get_session_env(ID),
-                child_env()[ID],
+                build_child_env()[ID],
                 get_session_env("HERMES_SESSION_CHAT_ID"),
             ]
 
@@ -242,8 +247,8 @@ async def test_tasks_at_once_each_see_their_own_in_worker_threads_too() -> None:
             if len(begun) == 32:
                 everybody.set()
             await everybody.wait()
-            in_thread = await anyio.to_thread.run_sync(current_session_id)
-            seen[number] = [current_session_id(), in_thread]
+            in_thread = await anyio.to_thread.run_sync(get_current_session_id)
+            seen[number] = [get_current_session_id(), in_thread]
 
     async with anyio.create_task_group() as group:
         for number in range(32):

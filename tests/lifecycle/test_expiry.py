@@ -14,8 +14,8 @@ import pytest
 
 from session_core import AgentCache, Busy, ExpiryWatcher, InvalidInput
 from session_core.config import GatewayConfig
-from session_core.lifecycle.agent_turn import Run
-from tests.homes import hermes_database
+from session_core.lifecycle.agent_turn import AgentTurn
+from tests.homes import make_hermes_database
 from tests.lifecycle.agents import Monotonic
 from tests.lifecycle.runtimes import IDLE, Gate, World, as_async, beside, echo, of, until, watcher
 from tests.routing.chats import KEY, chat
@@ -112,7 +112,7 @@ def test_a_chat_in_the_middle_of_a_turn_of_another_process_is_not_finalized(
     other.clock = other.store._now = expiring.clock
     watch = watcher(other)
 
-    def agent(run: Run, message: Any) -> str:
+    def agent(run: AgentTurn, message: Any) -> str:
         expiring.clock.advance(hours=2)
         assert watch.tick() == []
         return echo(run, message)
@@ -185,7 +185,7 @@ from tests.lifecycle.runtimes import IDLE, World
 world = World(Path(sys.argv[1]), config=IDLE)
 world.clock.advance(hours=2)
 world.hooks.timeout_s = 30
-world.store.begin_end = lambda *_: os._exit(7)
+world.store.begin_end_delivery = lambda *_: os._exit(7)
 ExpiryWatcher(world.runtime).tick()
 """
     command = [sys.executable, "-c", code, str(home_path)]
@@ -372,7 +372,7 @@ def test_an_idle_agent_of_a_chat_without_a_route_is_evicted(
 ) -> None:
     world = cached(home_path, monotonic)
     world.say()
-    world.store.remove(world.store.entries())
+    world.store.remove(world.store.load_entries())
     monotonic.now = 3601
     watcher(world).tick()
     assert len(world.runtime.cache) == 0
@@ -394,7 +394,7 @@ def test_the_first_tick_prunes_and_then_one_an_hour(expiring: World, monotonic: 
         grow_old(name)
         monotonic.now = at
         watch.tick()
-        left.append([key[-1] for key in expiring.store.entries()])
+        left.append([key[-1] for key in expiring.store.load_entries()])
     assert left == [[], ["b"], []]
 
 
@@ -416,14 +416,14 @@ def test_a_failure_whose_session_its_chat_has_left_keeps_no_prune_from_coming(
     expiring.clock.advance(days=100)
     expiring.say()
     watch.tick()
-    assert list(expiring.store.entries()) == [KEY]
+    assert list(expiring.store.load_entries()) == [KEY]
 
 
 def test_a_prune_keeps_the_sessions(expiring: World) -> None:
     session_id = expiring.say().session_id
     expiring.clock.advance(days=91)
     watcher(expiring).tick()
-    assert expiring.store.entries() == {}
+    assert expiring.store.load_entries() == {}
     assert expiring.db.message_count(session_id) == 2
 
 
@@ -433,13 +433,13 @@ def test_a_prune_that_is_turned_off_removes_nothing(home_path: Path, days: int) 
     world.say()
     world.clock.advance(days=9999)
     watcher(world).tick()
-    assert list(world.store.entries()) == [KEY]
+    assert list(world.store.load_entries()) == [KEY]
     world.close()
 
 
 @pytest.mark.requirement("watcher:hermes")
 def test_on_a_hermes_home_nothing_is_removed_marked_or_ended(home_path: Path) -> None:
-    hermes_database(home_path / "state.db")
+    make_hermes_database(home_path / "state.db")
     world = World(home_path, config=IDLE)
     session_id = world.say().session_id
     world.clock.advance(days=9999)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from session_core import ExpiryWatcher, InvalidInput, NotFound, SessionError
-from session_core.lifecycle.agent_turn import Run
+from session_core.lifecycle.agent_turn import AgentTurn
 from tests.lifecycle.runtimes import World, of, rotate
 from tests.routing.chats import KEY
 
@@ -53,7 +53,7 @@ def test_a_turn_whose_agent_told_what_is_not_followed_ends_all_the_same(world: W
     tells(world, "never_there")
     entry = world.store.get(KEY)
     assert entry is not None
-    assert not world.store.is_in_turn(entry)
+    assert not world.store.has_active_turn(entry)
     world.say()
     assert len(world.built) == 2  # who was elsewhere is not asked again
 
@@ -68,7 +68,7 @@ def test_a_session_of_no_chat_and_one_of_this_chat_are_followed(world: World) ->
 
 @pytest.mark.requirement("runtime:followed")
 def test_a_child_is_followed_over_several_compressions_at_once(world: World) -> None:
-    def agent(run: Run, message: Any) -> Any:
+    def agent(run: AgentTurn, message: Any) -> Any:
         run.append("user", message)
         rotate(run, "child")
         world.db.end_session("child", "compression")
@@ -87,7 +87,7 @@ def test_a_child_is_followed_over_several_compressions_at_once(world: World) -> 
 def test_an_agent_that_follows_what_is_none_is_told_so(
     world: World, session_id: str, error: type[SessionError]
 ) -> None:
-    def agent(run: Run, message: Any) -> str:
+    def agent(run: AgentTurn, message: Any) -> str:
         run.append("user", message)
         with pytest.raises(error):
             run.follow(session_id)

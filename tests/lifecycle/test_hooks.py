@@ -48,7 +48,7 @@ def test_reason_and_both_ids_are_there_for_those_that_ask(hooks: Hooks) -> None:
         seen.append((session_id, reason, old_session_id, new_session_id, sorted(rest)))
 
     hooks.add(FINALIZE, implementation)
-    hooks.boundary("old", "new", "cli", "new_session")
+    hooks.call_boundary("old", "new", "cli", "new_session")
     assert len(seen) == 1
     assert seen[0][:4] == ("old", "new_session", "old", "new")
 
@@ -82,7 +82,7 @@ def test_a_platform_is_given_as_its_string(hooks: Hooks) -> None:
 def test_an_argument_that_no_hook_has_is_refused(hooks: Hooks) -> None:
     with pytest.raises(InvalidInput, match="no argument 'user_id'"):
         hooks.add(RESET, lambda user_id: user_id)
-    assert hooks.names() == []
+    assert hooks.list_names() == []
 
 
 def test_a_hook_that_is_not_there_is_refused(hooks: Hooks) -> None:
@@ -127,7 +127,7 @@ class Named:
 def test_a_plugin_with_marked_functions_is_called(hooks: Hooks) -> None:
     plugin = Marked()
     assert hooks.register(plugin) == "Marked"
-    hooks.boundary("old", "new", "cli")
+    hooks.call_boundary("old", "new", "cli")
     assert plugin.seen == [(FINALIZE, "old", "cli"), (RESET, "new")]
 
 
@@ -152,7 +152,7 @@ def test_a_function_named_like_its_hook_registers_as_it_is(hooks: Hooks) -> None
 def test_a_plugin_without_hooks_is_refused(hooks: Hooks) -> None:
     with pytest.raises(InvalidInput, match="has no hook"):
         hooks.register(object())
-    assert hooks.names() == []
+    assert hooks.list_names() == []
 
 
 def test_a_plugin_that_asks_for_what_there_is_not_is_refused_whole(hooks: Hooks) -> None:
@@ -167,7 +167,7 @@ def test_a_plugin_that_asks_for_what_there_is_not_is_refused_whole(hooks: Hooks)
 
     with pytest.raises(InvalidInput, match="is refused"):
         hooks.register(Wrong())
-    assert hooks.names() == []
+    assert hooks.list_names() == []
     assert hooks.call(RESET, session_id="s", platform="cli").called == ()
 
 
@@ -189,7 +189,7 @@ def test_a_wrapper_is_refused_since_hooks_observe(hooks: Hooks) -> None:
 
     with pytest.raises(InvalidInput, match="observe"):
         hooks.register(Wrapper())
-    assert hooks.names() == []
+    assert hooks.list_names() == []
 
 
 def test_the_same_plugin_is_registered_once(hooks: Hooks) -> None:
@@ -209,7 +209,7 @@ def test_what_is_removed_is_not_called_any_more(hooks: Hooks) -> None:
     assert [hooks.remove(name) for name in names] == [True, True, True]
     assert not hooks.remove(names[0])
     hooks.call(RESET, session_id="s", platform="cli")
-    assert (seen, hooks.names()) == ([], [])
+    assert (seen, hooks.list_names()) == ([], [])
 
 
 def entry_points(*found: metadata.EntryPoint) -> Callable[..., metadata.EntryPoints]:
@@ -259,7 +259,7 @@ def test_a_plugin_whose_import_hangs_is_reported_and_there_once_it_is_imported(
     assert [(fault.plugin, fault.how) for fault in report.failed] == [("slow", "timed_out")]
     gate.set()
     deadline = time.monotonic() + 5
-    while hooks.names() != ["slow"] and time.monotonic() < deadline:
+    while hooks.list_names() != ["slow"] and time.monotonic() < deadline:
         threading.Event().wait(0.001)
     assert hooks.call(RESET, session_id="t", platform="cli").called == ("slow",)
 

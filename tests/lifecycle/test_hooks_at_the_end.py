@@ -143,7 +143,7 @@ def test_a_drain_waits_for_what_is_told_meanwhile(gate: threading.Event) -> None
 
     hooks.add(FINALIZE, finalize)
     hooks.add(RESET, lambda: order.append(RESET))
-    with beside(lambda: hooks.boundary("old", "new", "cli")):
+    with beside(lambda: hooks.call_boundary("old", "new", "cli")):
         assert begun.wait(30)
         gate.set()
         until(lambda: hooks.drain(60) == () and order == [FINALIZE, RESET])

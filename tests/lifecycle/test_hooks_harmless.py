@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from session_core.aio import WorkerThreads
-from session_core.context import current_session_id, session_context, set_current_session_id
+from session_core.context import get_current_session_id, session_context, set_current_session_id
 from session_core.hooks import Hooks
 from session_core.hooks.dispatch import _MAX_WAITING
 from session_core.hooks.specs import FINALIZE, RESET
@@ -159,13 +159,13 @@ def test_a_hook_is_called_with_the_context_of_its_caller_and_cannot_change_it(
     seen = []
 
     def implementation() -> None:
-        seen.append(current_session_id())
+        seen.append(get_current_session_id())
         set_current_session_id("changed")
 
     hooks.add(RESET, implementation)
     with session_context(session_id="mine"):
         hooks.call(RESET, session_id="s", platform="cli")
-        assert (seen, current_session_id()) == (["mine"], "mine")
+        assert (seen, get_current_session_id()) == (["mine"], "mine")
 
 
 def test_an_async_one_is_run_to_its_end_by_a_sync_call(hooks: Hooks) -> None:
@@ -208,7 +208,7 @@ def test_a_broken_plugin_manager_is_reported_and_harms_nothing(
     hooks: Hooks, told: list[Any]
 ) -> None:
     hooks._manager = None  # type: ignore[assignment]
-    report = hooks.boundary("old", "new", "cli", "new_session")
+    report = hooks.call_boundary("old", "new", "cli", "new_session")
     assert [fault.how for fault in report.failed] == ["dispatcher", "dispatcher"]
     assert report.called == ()
     assert len(told) == 2
@@ -354,7 +354,7 @@ async def test_faults_of_an_awaited_call_are_reported_too(hooks: Hooks) -> None:
     report = await in_worker(partial(hooks.call, RESET, session_id="s", platform="cli"))
     assert [fault.how for fault in report.failed] == ["raised", "raised"]
     hooks._manager = None  # type: ignore[assignment]
-    boundary = await in_worker(partial(hooks.boundary, "old", "new", "cli"))
+    boundary = await in_worker(partial(hooks.call_boundary, "old", "new", "cli"))
     assert [fault.how for fault in boundary.failed] == ["dispatcher", "dispatcher"]
 
 
@@ -378,7 +378,7 @@ async def test_a_cancelled_caller_leaves_at_once_and_the_boundary_is_finished(
     hooks.add(RESET, reset)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
-            group.start_soon(in_worker, partial(hooks.boundary, "old", "new", "cli"))
+            group.start_soon(in_worker, partial(hooks.call_boundary, "old", "new", "cli"))
             await anyio.to_thread.run_sync(begun.wait)
             group.cancel_scope.cancel()
         gate.set()

@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from session_core import current_session_id, get_session_env
-from session_core.lifecycle.agent_turn import Run
+from session_core import get_current_session_id, get_session_env
+from session_core.lifecycle.agent_turn import AgentTurn
 from tests.lifecycle.runtimes import World, beside, of, rotate
 from tests.routing.chats import KEY, chat
 
@@ -22,7 +22,7 @@ def rotating(world: World) -> Iterator[Callable[[int, int, Any], None]]:
     """A world whose agents rotate in each turn; the value checks that all agree after one."""
     wrong: list[Any] = []
 
-    def agent(run: Run, turn: Any) -> Any:
+    def agent(run: AgentTurn, turn: Any) -> Any:
         run.append("user", f"turn {turn}")
         child = rotate(run, f"{run.session_key.rpartition(':')[2]}_{turn}")
         return {"final_response": child, "session_id": child}
@@ -77,12 +77,12 @@ def test_each_of_many_turns_sees_its_own_session(world: World) -> None:
     barrier = threading.Barrier(8)
     wrong = []
 
-    def agent(run: Run, _: Any) -> str:
+    def agent(run: AgentTurn, _: Any) -> str:
         barrier.wait(30)
-        seen = current_session_id(), get_session_env("HERMES_SESSION_KEY")
+        seen = get_current_session_id(), get_session_env("HERMES_SESSION_KEY")
         if seen != (run.session_id, run.session_key):
             wrong.append(seen)
-        if run.child_env()["HERMES_SESSION_ID"] != run.session_id:
+        if run.build_child_env()["HERMES_SESSION_ID"] != run.session_id:
             wrong.append(run)
         return "ok"
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from session_core import Busy, ExpiryWatcher, StorageError
-from session_core.ledger.hook_deliveries import KeptMarks
-from tests.homes import connect, hermes_database
+from session_core.ledger.hook_deliveries import PersistentMarks
+from tests.homes import connect, make_hermes_database
 from tests.lifecycle.runtimes import IDLE, Gate, World, beside, of
 from tests.routing.chats import KEY, file_entries
 
@@ -21,14 +21,14 @@ Start = Callable[[], World]
 def start(request: pytest.FixtureRequest, home_path: Path) -> Iterator[Start]:
     """Starts a process with a runtime on one home."""
     if request.param == "hermes":
-        hermes_database(home_path / "state.db")
+        make_hermes_database(home_path / "state.db")
     yield from starting(home_path)
 
 
 @pytest.fixture
 def start_hermes(home_path: Path) -> Iterator[Start]:
     """Starts a process with a runtime on one Hermes home."""
-    hermes_database(home_path / "state.db")
+    make_hermes_database(home_path / "state.db")
     yield from starting(home_path)
 
 
@@ -53,9 +53,9 @@ def finalized(*worlds: World) -> list[str]:
     return [session_id for world in worlds for _, session_id in world.names("finalize")]
 
 
-def kept(world: World) -> KeptMarks:
+def kept(world: World) -> PersistentMarks:
     marks = world.store.marks
-    assert isinstance(marks, KeptMarks)
+    assert isinstance(marks, PersistentMarks)
     return marks
 
 
@@ -139,7 +139,7 @@ def test_a_session_that_was_closed_is_told_once_though_a_turn_writes_after_it(
     world.store.update_session(KEY)
     entry = world.store.get(KEY)
     assert entry is not None
-    assert world.store.is_end_told(entry)
+    assert world.store.is_end_delivered(entry)
     world.runtime.reset(KEY)
     assert finalized(world) == [session_id]
 
@@ -156,8 +156,8 @@ def test_eight_chats_that_share_a_session_have_marks_of_their_own(start_hermes: 
         entry.session_id = session_id
         world.store.save(entry)
     for chat_id in (42, *chats):
-        world.store.set_end_told(of(chat_id), session_id)
-    told = [world.store.is_end_told(entry) for entry in world.store.list_sessions()]
+        world.store.set_end_delivered(of(chat_id), session_id)
+    told = [world.store.is_end_delivered(entry) for entry in world.store.list_sessions()]
     assert told == [True] * 8 + [False]  # the one that was used last first
 
 
@@ -216,10 +216,10 @@ def test_a_mark_that_failed_once_hides_none_that_is_written_later(
     other = start_hermes()
     other.clock.advance(hours=2)
     assert tick(world) == []
-    assert world.store.set_end_told(KEY, session_id) is False
+    assert world.store.set_end_delivered(KEY, session_id) is False
     entry = other.store.get(KEY)
     assert entry is not None
-    assert world.store.is_end_told(entry)
+    assert world.store.is_end_delivered(entry)
 
 
 @pytest.mark.requirement("runtime:marks")
@@ -247,7 +247,7 @@ def test_what_a_process_alone_knows_is_forgotten_with_the_rest(
         marks.change(session_id, lambda _: {"told": ["a"]})
     marks.forget("gone")
     assert [bool(marks.get(name)) for name in ("gone", "other", "kept")] == [False, True, True]
-    marks.keep(["kept"])
+    marks.keep_only(["kept"])
     assert [bool(marks.get(name)) for name in ("other", "kept")] == [False, True]
 
 

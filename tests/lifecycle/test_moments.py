@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from session_core import ExpiryWatcher
-from session_core.lifecycle.agent_turn import Run
+from session_core.lifecycle.agent_turn import AgentTurn
 from tests.lifecycle.runtimes import Gate, World, beside
 from tests.routing.chats import KEY
 
@@ -32,7 +32,7 @@ def test_start_is_told_by_the_append_that_creates(world: World, home_path: Path)
     other = World(home_path)
     begun: list[str] = []
 
-    def agent(run: Run, message: Any) -> str:
+    def agent(run: AgentTurn, message: Any) -> str:
         if message == "first":  # both turns have begun before one of them stores anything
             begun.append(other.say("second").session_id)
         run.append("user", message)
@@ -48,7 +48,7 @@ def test_start_is_told_by_the_append_that_creates(world: World, home_path: Path)
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_start_waits_for_the_commit(world: World, kept: bool) -> None:
-    def agent(run: Run, message: Any) -> str:
+    def agent(run: AgentTurn, message: Any) -> str:
         with suppress(ZeroDivisionError), world.db.transaction():
             run.append("user", message)
             assert told(world, "start") == []
@@ -63,7 +63,7 @@ def test_start_waits_for_the_commit(world: World, kept: bool) -> None:
 
 
 def test_append_many_tells_the_start(world: World) -> None:
-    def agent(run: Run, message: Any) -> str:
+    def agent(run: AgentTurn, message: Any) -> str:
         told_before = len(told(world, "start"))
         run.append_many([])
         run.append_many([{"role": "user", "content": message}])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_core import Hooks, SessionRuntime, SessionStore
-from session_core.routing.entries import UNTOLD
+from session_core.routing.entries import PENDING_FIELD
 from tests.lifecycle.runtimes import World, echo
 from tests.routing.chats import KEY, chat
 
@@ -33,7 +33,7 @@ def owe(world: World, **changed: Any) -> None:
         "reason": "new_session",
         "used_at": "2026-03-10T10:00:00",
     }
-    entry.extra[UNTOLD] = [owed | changed]
+    entry.extra[PENDING_FIELD] = [owed | changed]
     world.store.save(entry)
 
 
@@ -45,7 +45,7 @@ def test_it_is_told_before_the_session_that_it_began_is_closed(owing: World) -> 
 def test_a_prune_keeps_the_route_that_owes_it(owing: World) -> None:
     owing.clock.advance(days=100)
     assert owing.store.prune_old_entries(90) == 0
-    owing.store.tell_untold()
+    owing.store.deliver_pending_hooks()
     assert len(owing.boundaries) == 2
     assert owing.store.prune_old_entries(90) == 1
 
@@ -60,7 +60,7 @@ def test_a_process_in_which_nobody_listens_leaves_it_to_who_does(
             deaf.handle(chat(), "hello")
         else:
             getattr(deaf, verb)(KEY)
-    owing.store.tell_untold()
+    owing.store.deliver_pending_hooks()
     assert [hook for hook, _ in owing.boundaries] == ["finalize", "reset"]
     assert owing.boundaries[0] == ("finalize", "old")
 
@@ -70,7 +70,7 @@ def test_a_process_in_which_nobody_listens_leaves_it_to_who_does(
 def test_an_id_that_is_no_safe_one_is_told_to_nobody(world: World, name: str, unsafe: str) -> None:
     world.say()
     owe(world, **{name: unsafe})
-    world.store.tell_untold()
+    world.store.deliver_pending_hooks()
     world.say()
     world.runtime.finalize(KEY)
     assert unsafe not in [session_id for _, session_id in world.boundaries]
@@ -79,8 +79,8 @@ def test_an_id_that_is_no_safe_one_is_told_to_nobody(world: World, name: str, un
 def test_a_save_of_what_was_read_before_it_was_told_lets_it_be_told_no_more(owing: World) -> None:
     entry = owing.store.get(KEY)
     assert entry is not None
-    owing.store.tell_untold()
+    owing.store.deliver_pending_hooks()
     entry.display_name = "changed"
     owing.store.save(entry)
-    owing.store.tell_untold()
+    owing.store.deliver_pending_hooks()
     assert len(owing.boundaries) == 2

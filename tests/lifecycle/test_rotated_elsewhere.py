@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from session_core import SessionDB, current_session_id
-from session_core.lifecycle.agent_turn import Run
+from session_core import SessionDB, get_current_session_id
+from session_core.lifecycle.agent_turn import AgentTurn
 from tests.lifecycle.runtimes import Gate, World, beside, echo, rotate, until
 from tests.routing.chats import KEY
 
@@ -34,7 +34,7 @@ def compressed_by_another(home: Path, session_id: str, child: str = "child") -> 
 def test_a_foreign_write_after_a_rotation_is_noticed_by_the_next_turn(
     world: World, home_path: Path, by: str
 ) -> None:
-    def agent(run: Run, _: Any) -> Any:
+    def agent(run: AgentTurn, _: Any) -> Any:
         child = rotate(run, "child")
         if by == "follow":
             run.follow(child)
@@ -55,7 +55,7 @@ def test_a_foreign_write_after_a_rotation_is_noticed_by_the_next_turn(
 def test_a_foreign_write_between_a_rotation_and_the_first_append_is_noticed(
     world: World, home_path: Path
 ) -> None:
-    def agent(run: Run, _: Any) -> str:
+    def agent(run: AgentTurn, _: Any) -> str:
         run.follow(rotate(run, "child"))
         with SessionDB(home_path / "state.db") as other:
             other.append_message("child", "user", "from outside")
@@ -85,7 +85,7 @@ def test_a_later_message_of_a_chat_that_is_rotated_meanwhile_is_in_what_goes_on(
     with beside(lambda: world.say("A"), lambda: first.entered.wait(30) and world.say("B")) as got:
         later.entered.wait(30)
         first.opened.set()
-        until(lambda: len(world.runtime._at_work.of(KEY)) == 1)
+        until(lambda: len(world.runtime._at_work.list_runs(KEY)) == 1)
         later.opened.set()
     assert (got[0].superseded, got[1].superseded) == (True, False)
     assert got[1].session_id == world.agree() == "child"
@@ -99,7 +99,7 @@ def test_what_a_superseded_run_still_appends_goes_where_the_conversation_does(
     first = Gate()
     world.say("before")
 
-    def later(run: Run, message: Any) -> Any:
+    def later(run: AgentTurn, message: Any) -> Any:
         run.append("user", message)
         return {"final_response": "B", "session_id": rotate(run, "child")}
 
@@ -117,11 +117,11 @@ def test_what_a_superseded_run_still_appends_goes_where_the_conversation_does(
 def test_a_turn_whose_session_another_process_compresses_goes_on_in_what_that_came_to(
     world: World, home_path: Path
 ) -> None:
-    def agent(run: Run, message: Any) -> str:
+    def agent(run: AgentTurn, message: Any) -> str:
         run.append("user", message)
         compressed_by_another(home_path, run.session_id)
         run.append("assistant", "answer")
-        return f"{run.session_id} {current_session_id()}"
+        return f"{run.session_id} {get_current_session_id()}"
 
     world.agent = agent
     reply = world.say()
@@ -138,7 +138,7 @@ def test_a_turn_whose_session_another_process_compresses_goes_on_in_what_that_ca
 def test_the_end_of_a_turn_leads_the_route_where_another_process_has_compressed_to(
     world: World, home_path: Path, told: bool
 ) -> None:
-    def agent(run: Run, message: Any) -> Any:
+    def agent(run: AgentTurn, message: Any) -> Any:
         run.append("user", message)
         old = run.session_id
         compressed_by_another(home_path, old)
@@ -158,8 +158,8 @@ def test_an_agent_is_in_one_turn_at_a_time(home_path: Path) -> None:
     world = World(home_path)
     agents: list[Any] = []
 
-    def build(run: Run) -> Any:
-        def agent(run: Run, message: Any) -> Any:
+    def build(run: AgentTurn) -> Any:
+        def agent(run: AgentTurn, message: Any) -> Any:
             return gate(run, message) if message == "first" else echo(run, message)
 
         agents.append(agent)

@@ -16,8 +16,8 @@ from typing import Any
 import anyio
 import pytest
 
-from session_core import AsyncSessionDB, BlockingCallWarning, InvalidInput, current_session_id
-from session_core.lifecycle.agent_turn import Run
+from session_core import AsyncSessionDB, BlockingCallWarning, InvalidInput, get_current_session_id
+from session_core.lifecycle.agent_turn import AgentTurn
 from tests.lifecycle.runtimes import World, aecho, becomes, of, rotate, until
 from tests.routing.chats import KEY, chat
 
@@ -65,7 +65,7 @@ def release(holder: subprocess.Popen[str]) -> None:
 
 def stored(world: World) -> int:
     """Return how many messages the sessions of all chats have."""
-    sessions = [entry.session_id for entry in world.store.entries().values()]
+    sessions = [entry.session_id for entry in world.store.load_entries().values()]
     return sum(map(world.db.message_count, sessions))
 
 
@@ -78,14 +78,14 @@ def workers() -> set[threading.Thread]:
 async def test_coroutines_of_a_run_read_and_append(world: World) -> None:
     seen: list[Any] = []
 
-    async def agent(run: Run, message: Any) -> str:
+    async def agent(run: AgentTurn, message: Any) -> str:
         first = await run.aappend("user", message, platform_message_id="m1")
         many = await run.aappend_many([{"role": "assistant", "content": "one"}])
         seen.append(many.before == first.after)
         seen.append(await run.ahistory() == run._db.get_messages_as_conversation(run.session_id))
         child = await anyio.to_thread.run_sync(rotate, run, "child")
         await run.afollow(child)
-        seen.append(current_session_id())
+        seen.append(get_current_session_id())
         await run.aappend("user", "there")
         return "done"
 
@@ -99,7 +99,7 @@ async def test_coroutines_of_a_run_read_and_append(world: World) -> None:
 @pytest.mark.requirement("turns:loop")
 @both_loops
 async def test_blocking_calls_warn_once(world: World) -> None:
-    async def agent(run: Run, message: Any) -> str:
+    async def agent(run: AgentTurn, message: Any) -> str:
         run.append("user", message)
         run.append_many([{"role": "assistant", "content": "noted"}])
         return str(len(run.history()))
@@ -117,7 +117,7 @@ async def test_blocking_calls_warn_once(world: World) -> None:
 
 @both_loops
 async def test_append_within_own_transaction_is_refused(world: World) -> None:
-    async def agent(run: Run, message: Any) -> str:
+    async def agent(run: AgentTurn, message: Any) -> str:
         with world.db.transaction(), pytest.raises(InvalidInput, match=r"run\(step\)"):
             await run.aappend("user", message)
         return await aecho(run, message)
@@ -160,7 +160,7 @@ async def test_agents_stay_on_a_free_loop(world: World) -> None:
     """The appends of agents that have begun block no loop either."""
     ready, go = [], anyio.Event()
 
-    async def agent(run: Run, message: Any) -> str:
+    async def agent(run: AgentTurn, message: Any) -> str:
         ready.append(run)
         await go.wait()
         return await aecho(run, message)
@@ -205,7 +205,7 @@ async def test_cancelled_turns_return_before_the_lock_is_free(world: World) -> N
 async def test_timeouts_of_asyncio_leave_no_turn_open(world: World) -> None:
     begun: list[str] = []
 
-    async def agent(run: Run, message: Any) -> str:
+    async def agent(run: AgentTurn, message: Any) -> str:
         begun.append(run.session_key)
         await run.aappend("user", message)
         return "done"
@@ -225,11 +225,11 @@ async def test_timeouts_of_asyncio_leave_no_turn_open(world: World) -> None:
         assert (await world.runtime.ahandle(chat(number), "again")).text == "echo again"
         entry = world.store.get(of(number))
         assert entry is not None
-        assert not world.store.is_in_turn(entry)
+        assert not world.store.has_active_turn(entry)
 
 
 async def test_cancelled_append_is_stored_and_the_agent_goes_on(world: World) -> None:
-    async def agent(run: Run, message: Any) -> str:
+    async def agent(run: AgentTurn, message: Any) -> str:
         with locked_elsewhere(world) as holder:
             with anyio.move_on_after(0.2) as scope:
                 await run.aappend("user", message)
@@ -251,7 +251,7 @@ def test_loops_in_forty_threads_share_a_database(world: World) -> None:
     barrier = threading.Barrier(40)
     replies: list[str] = []
 
-    async def agent(run: Run, message: Any) -> str:
+    async def agent(run: AgentTurn, message: Any) -> str:
         async with anyio.create_task_group() as group:
             for _ in range(5):
                 group.start_soon(db.get_session, run.session_id)
@@ -289,7 +289,7 @@ def test_handle_in_a_trio_task_names_ahandle(world: World) -> None:
 async def test_shutdown_lets_cancelled_turns_end(world: World, gate: threading.Event) -> None:
     began, telling = anyio.Event(), threading.Event()
 
-    async def agent(run: Run, message: Any) -> None:
+    async def agent(run: AgentTurn, message: Any) -> None:
         await run.aappend("user", message)
         began.set()
         await anyio.sleep_forever()

@@ -18,11 +18,11 @@ from session_core import (
     SessionDB,
     SessionRuntime,
     SessionStore,
-    current_session_id,
+    get_current_session_id,
     get_session_env,
 )
-from session_core.lifecycle.agent_turn import Run
-from tests.homes import hermes_database
+from session_core.lifecycle.agent_turn import AgentTurn
+from tests.homes import make_hermes_database
 from tests.lifecycle.runtimes import (
     IDLE,
     World,
@@ -32,13 +32,13 @@ from tests.lifecycle.runtimes import (
     handled,
     rotate,
 )
-from tests.routing.chats import KEY, chat, count_writes, written
+from tests.routing.chats import KEY, chat, count_writes, pop_written_rows
 
 
 class Broken:
     """An agent that cannot be closed."""
 
-    def __call__(self, run: Run, message: Any) -> str:
+    def __call__(self, run: AgentTurn, message: Any) -> str:
         """Answer."""
         return echo(run, message)
 
@@ -110,7 +110,7 @@ def test_what_a_crash_has_left_is_healed_at_a_start(world: World, home_path: Pat
 
 @pytest.mark.requirement("runtime:check")
 def test_on_a_hermes_home_nothing_is_healed_at_a_start(home_path: Path) -> None:
-    hermes_database(home_path / "state.db")
+    make_hermes_database(home_path / "state.db")
     world = World(home_path)
     old = world.say().session_id
     world.db.end_session(old, "session_reset")
@@ -127,7 +127,7 @@ def test_a_start_whose_check_fails_is_reported_and_starts(
     def busy(_: Any) -> list[str]:
         raise Busy("the write lock is held")
 
-    monkeypatch.setattr(SessionStore, "check_against_state", busy)
+    monkeypatch.setattr(SessionStore, "repair_routes", busy)
     world = World(home_path)
     assert world.say().text == "echo hello"
     assert any("checked" in what for what in world.reported)
@@ -144,7 +144,7 @@ def test_a_start_whose_check_fails_is_reported_and_starts(
 def test_a_message_is_answered(
     home_path: Path, how: str, agent: Callable[..., Any], build_async: bool
 ) -> None:
-    def build(_: Run) -> Any:
+    def build(_: AgentTurn) -> Any:
         return agent
 
     world = World(home_path, build=as_async(build) if build_async else build)
@@ -173,7 +173,7 @@ def test_an_agent_that_counts_as_nothing_is_kept_too(home_path: Path) -> None:
         def __len__(self) -> int:
             return 0
 
-        def __call__(self, run: Run, message: Any) -> str:
+        def __call__(self, run: AgentTurn, message: Any) -> str:
             return echo(run, message)
 
     built = []
@@ -219,7 +219,7 @@ def test_an_agent_reads_what_was_said_before(world: World) -> None:
 
 
 def test_what_is_appended_at_once_is_noted_too(world: World) -> None:
-    def agent(run: Run, message: Any) -> str:
+    def agent(run: AgentTurn, message: Any) -> str:
         run.append_many([{"role": "user", "content": message}, {"role": "assistant"}])
         return "done"
 
@@ -230,7 +230,7 @@ def test_what_is_appended_at_once_is_noted_too(world: World) -> None:
 
 
 def test_an_agent_that_changes_what_it_is_shown_changes_nothing(world: World) -> None:
-    def agent(run: Run, message: Any) -> str:
+    def agent(run: AgentTurn, message: Any) -> str:
         run.entry.origin = None
         run.entry.extra["mine"] = 1
         with pytest.raises(AttributeError):
@@ -246,7 +246,7 @@ def test_an_agent_that_changes_what_it_is_shown_changes_nothing(world: World) ->
 
 
 def test_an_agent_that_raises_leaves_everything_usable(world: World) -> None:
-    def broken(run: Run, _: Any) -> str:
+    def broken(run: AgentTurn, _: Any) -> str:
         run.append("user", "half")
         raise RuntimeError("broken")
 
@@ -263,7 +263,7 @@ def test_an_agent_that_raises_leaves_everything_usable(world: World) -> None:
 def test_a_factory_that_raises_is_asked_again(home_path: Path) -> None:
     tries = []
 
-    def build(_: Run) -> Any:
+    def build(_: AgentTurn) -> Any:
         tries.append(1)
         if len(tries) == 1:
             raise RuntimeError("not yet")
@@ -293,7 +293,7 @@ def test_a_factory_that_returns_no_agent_is_refused_each_time_and_leaves_nothing
     assert world.db.get_session(session_id) is None
     entry = world.store.get(KEY)
     assert entry is not None
-    assert not world.store.is_in_turn(entry)
+    assert not world.store.has_active_turn(entry)
     world.close()
 
 
@@ -314,7 +314,7 @@ def test_an_agent_that_answers_with_what_is_no_answer_is_refused_and_changes_not
     assert before is not None
     assert after is not None
     assert (after.session_id, after.last_prompt_tokens) == (before.session_id, 0)
-    assert not world.store.is_in_turn(after)
+    assert not world.store.has_active_turn(after)
     ends = [given["completed"] for hook, given in world.told if hook == "on_session_end"]
     assert ends == [True, False]
     world.agent = echo
@@ -328,7 +328,7 @@ def test_an_agent_that_answers_with_what_is_no_answer_is_refused_and_changes_not
 def test_nothing_is_stored_before_the_first_append(world: World) -> None:
     seen = []
 
-    def agent(run: Run, message: Any) -> str:
+    def agent(run: AgentTurn, message: Any) -> str:
         seen.append(world.db.get_session(run.session_id))
         return echo(run, message)
 
@@ -361,13 +361,13 @@ def test_inside_a_turn_its_session_is_the_current_one(
 ) -> None:
     seen: list[Any] = []
 
-    def agent(run: Run, _: Any) -> str:
+    def agent(run: AgentTurn, _: Any) -> str:
         seen.append(
             (
-                current_session_id() == run.session_id == os.environ["HERMES_SESSION_ID"],
+                get_current_session_id() == run.session_id == os.environ["HERMES_SESSION_ID"],
                 get_session_env("HERMES_SESSION_KEY"),
                 get_session_env("HERMES_SESSION_PLATFORM"),
-                run.child_env()["HERMES_SESSION_CHAT_ID"],
+                run.build_child_env()["HERMES_SESSION_CHAT_ID"],
             )
         )
         return "ok"
@@ -401,18 +401,18 @@ def test_a_rotated_session_is_followed_everywhere_before_the_turn_returns(
 ) -> None:
     seen = []
 
-    def agent(run: Run, message: Any) -> Any:
+    def agent(run: AgentTurn, message: Any) -> Any:
         run.append("user", message)
         child = rotate(run, "child")
         if by == "follow":
             run.follow(child)
-            seen.append(current_session_id() == child)
+            seen.append(get_current_session_id() == child)
             run.append("assistant", "there")
             return "done"
         return {"final_response": "done", "session_id": child, "api_calls": 1}
 
     world.hooks.add("on_session_end", lambda session_id: seen.append(str(session_id)))
-    world.hooks.add("on_session_end", lambda: seen.append(current_session_id()))
+    world.hooks.add("on_session_end", lambda: seen.append(get_current_session_id()))
     world.agent = as_async(agent) if is_async else agent
     reply = handled(world, how)
     assert reply.session_id == world.agree() == "child"
@@ -442,7 +442,7 @@ def test_an_unchanged_id_writes_that_the_turn_begins_and_ends_and_nothing_else(
     count_writes(world.db)
     world.agent = lambda run, _: {"session_id": run.session_id, "final_response": "x"}
     world.say()
-    assert written(world.db) == [("UPDATE", KEY)] * 2
+    assert pop_written_rows(world.db) == [("UPDATE", KEY)] * 2
     entry = world.store.get(KEY)
     assert entry is not None
     assert entry.extra == {}
@@ -451,7 +451,7 @@ def test_an_unchanged_id_writes_that_the_turn_begins_and_ends_and_nothing_else(
 def test_the_end_of_a_turn_is_noted(world: World) -> None:
     world.runtime.store.config = IDLE
 
-    def agent(run: Run, _: Any) -> Any:
+    def agent(run: AgentTurn, _: Any) -> Any:
         world.clock.advance(minutes=5)
         return {"final_response": "x", "last_prompt_tokens": 123}
 
@@ -542,7 +542,7 @@ def test_an_empty_result_becomes_what_a_person_can_act_on(
 def test_a_refusal_of_a_long_history_is_taken_for_one_of_its_size(
     world: World, said: int, advises: bool
 ) -> None:
-    def agent(run: Run, _: Any) -> Any:
+    def agent(run: AgentTurn, _: Any) -> Any:
         run.append_many([{"role": "user", "content": "x"}] * said)
         return {"failed": True, "error": "Error code: 400"}
 

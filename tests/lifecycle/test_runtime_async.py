@@ -14,7 +14,7 @@ import trio
 from anyio import to_thread
 
 from session_core import InvalidInput
-from session_core.lifecycle.agent_turn import Run
+from session_core.lifecycle.agent_turn import AgentTurn
 from tests.lifecycle.runtimes import HOOKS, Gate, World, aecho, as_async, becomes, echo, until
 from tests.routing.chats import KEY, chat
 
@@ -128,7 +128,7 @@ def test_an_async_hook_of_a_verb_that_is_not_awaited_does_not_wait_for_its_loop(
 
     world.hooks.add("on_session_reset", hook)
 
-    async def agent(run: Run, _: Any) -> str:
+    async def agent(run: AgentTurn, _: Any) -> str:
         return world.runtime.reset(run.session_key)
 
     world.agent = agent
@@ -160,7 +160,7 @@ def test_a_turn_that_is_cancelled_is_at_work_no_more(world: World) -> None:
     async def cut() -> None:
         event = anyio.Event()
 
-        async def agent(_run: Run, _message: Any) -> None:
+        async def agent(_run: AgentTurn, _message: Any) -> None:
             event.set()
             await anyio.sleep_forever()
 
@@ -182,7 +182,7 @@ def test_a_sync_agent_whose_task_is_cancelled_is_at_work_until_it_has_ended(
     gate = Gate()
 
     class Agent:
-        def __call__(self, run: Run, message: Any) -> Any:
+        def __call__(self, run: AgentTurn, message: Any) -> Any:
             return gate(run, message)
 
         def close(self) -> None:
@@ -255,7 +255,7 @@ def test_a_slow_hook_of_a_turn_that_fails_does_not_block_the_loop(
         entered.set()
         gate.wait(30)
 
-    async def broken(_run: Run, _message: Any) -> None:
+    async def broken(_run: AgentTurn, _message: Any) -> None:
         raise LookupError
 
     world.hooks.add("on_session_end", slow)
@@ -279,7 +279,7 @@ def test_many_messages_of_a_chat_wait_for_its_build_and_take_no_thread_from_it(
 ) -> None:
     gate = threading.Event()
 
-    def build(_: Run) -> Any:
+    def build(_: AgentTurn) -> Any:
         gate.wait(30)
         return echo
 
@@ -328,7 +328,7 @@ def test_a_turn_whose_loop_is_gone_ends_without_a_word(world: World) -> None:
     loop = asyncio.new_event_loop()
     started = threading.Event()
 
-    async def agent(_run: Run, _message: Any) -> None:
+    async def agent(_run: AgentTurn, _message: Any) -> None:
         started.set()
         await asyncio.Event().wait()
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from session_core import Busy, ExpiryWatcher, Hooks, InvalidInput, NotFound
-from session_core.lifecycle.agent_turn import Run
-from tests.homes import hermes_database
+from session_core.lifecycle.agent_turn import AgentTurn
+from tests.homes import make_hermes_database
 from tests.lifecycle.runtimes import IDLE, Gate, World, beside, rotate
 from tests.routing.chats import KEY
 
@@ -135,7 +135,7 @@ def test_a_dispatcher_that_fails_keeps_no_reset_from_its_answer(
     def fail(*_: Any) -> None:
         raise RuntimeError("no dispatcher")
 
-    monkeypatch.setattr(Hooks, "implementations", fail)
+    monkeypatch.setattr(Hooks, "list_implementations", fail)
     assert "Session reset" in world.runtime.reset(KEY)
     assert world.agree() != old
     assert any("dispatcher" in what for what in world.reported)
@@ -322,7 +322,7 @@ def test_what_was_finalized_is_not_told_again_after_a_start(
 
 
 def test_on_a_hermes_home_a_finalize_marks_no_route(home_path: Path) -> None:
-    hermes_database(home_path / "state.db")
+    make_hermes_database(home_path / "state.db")
     world = World(home_path)
     session_id = world.say().session_id
     before = world.store.get(KEY)
@@ -347,7 +347,7 @@ def test_a_finalize_whose_mark_fails_is_reported_and_has_ended_the_session(
         raise Busy("the write lock is held")
 
     session_id = world.say().session_id
-    monkeypatch.setattr(world.store, "set_end_told", busy)
+    monkeypatch.setattr(world.store, "set_end_delivered", busy)
     assert world.runtime.finalize(KEY) == session_id
     assert world.ended(session_id) == "closed"
     assert any("a second time" in what for what in world.reported)
@@ -373,7 +373,7 @@ def test_a_close_in_the_middle_of_a_turn_tells_its_end_and_then_finalizes(world:
 def test_a_finalize_aims_at_the_session_in_which_the_agent_is_by_now(world: World) -> None:
     gate = Gate()
 
-    def agent(run: Run, message: Any) -> Any:
+    def agent(run: AgentTurn, message: Any) -> Any:
         run.append("user", message)
         run.follow(rotate(run, "child"))
         return gate(run, message)

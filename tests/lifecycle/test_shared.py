@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from session_core import ExpiryWatcher
-from tests.homes import hermes_database
+from tests.homes import make_hermes_database
 from tests.lifecycle.runtimes import IDLE, World, beside, of
 from tests.routing.chats import KEY, OTHER
 
@@ -20,7 +20,7 @@ Start = Callable[[], World]
 def start(request: pytest.FixtureRequest, home_path: Path) -> Iterator[Start]:
     """Starts a process with a runtime on one home."""
     if request.param != "own":
-        hermes_database(home_path / "state.db", 22 if request.param == "hermes" else 17)
+        make_hermes_database(home_path / "state.db", 22 if request.param == "hermes" else 17)
     started: list[World] = []
 
     def start() -> World:
@@ -59,7 +59,7 @@ def test_the_second_chat_that_leaves_tells_no_end_again(start: Start, session_id
 @pytest.mark.parametrize("start", ["own", "hermes"], indirect=True)
 def test_nor_does_it_in_the_same_step(start: Start, session_id: str) -> None:
     world = start()
-    with world.store.together(KEY, OTHER):
+    with world.store.transaction(KEY, OTHER):
         world.store.reset_session(KEY)
         world.store.reset_session(OTHER)
     assert ends(session_id, world) == 1
@@ -110,7 +110,7 @@ def test_a_close_tells_what_another_process_has_taken_on_and_not_begun(
     world, other = start(), start()
     assert other.store.claim_end(KEY, session_id)
     world.runtime.finalize(KEY)
-    assert not other.store.begin_end(KEY, session_id)
+    assert not other.store.begin_end_delivery(KEY, session_id)
     assert ends(session_id, world) == 1
 
 
@@ -119,7 +119,7 @@ def test_a_close_leaves_what_another_process_is_telling_to_that(
 ) -> None:
     world, other = start(), start()
     assert other.store.claim_end(KEY, session_id)
-    assert other.store.begin_end(KEY, session_id)
+    assert other.store.begin_end_delivery(KEY, session_id)
     world.runtime.finalize(KEY)
     assert ends(session_id, world) == 0
 
@@ -144,7 +144,7 @@ def test_a_chat_stays_in_a_session_that_has_expired_for_another_unlike_in_hermes
     world.clock.advance(minutes=65)
     ExpiryWatcher(world.runtime).tick()
     assert world.say().session_id != used_by_other
-    assert world.store.state_of(world.store.entries()[OTHER]) == "active"
+    assert world.store.find_route_state(world.store.load_entries()[OTHER]) == "active"
     assert world.say(chat_id=43).session_id == used_by_other
 
 

@@ -12,7 +12,7 @@ import anyio.lowlevel
 import pytest
 
 from session_core import Busy, Denied, InvalidInput
-from session_core.lifecycle.agent_turn import Run
+from session_core.lifecycle.agent_turn import AgentTurn
 from tests.lifecycle.runtimes import Gate, World, becomes, beside, echo, of, until
 from tests.routing.chats import KEY, chat, file_entries
 
@@ -37,7 +37,7 @@ def test_a_shutdown_takes_no_more_messages(world: World) -> None:
     world.runtime.shutdown()
     with pytest.raises(Denied, match="shutting down"):
         world.say()
-    assert world.store.entries() == {}
+    assert world.store.load_entries() == {}
 
 
 @pytest.mark.requirement("runtime:shutdown")
@@ -57,7 +57,7 @@ def test_a_message_that_was_taken_as_a_shutdown_came_is_refused_whole(
         world.say()
     assert world.runtime.running == []
     assert world.built == []
-    assert not world.store.is_in_turn(world.store.get(KEY))
+    assert not world.store.has_active_turn(world.store.get(KEY))
 
 
 def gates(world: World, *names: str) -> dict[str, Gate]:
@@ -111,7 +111,7 @@ def test_a_shutdown_marks_before_it_waits_and_clears_what_finished_in_time(world
     waiting = gates(world, "quick", "slow")
     marked: list[Any] = []
 
-    def finish(run: Run, message: Any) -> str:
+    def finish(run: AgentTurn, message: Any) -> str:
         entry = world.store.get(run.session_key)
         marked.append(entry.resume_reason if entry else None)
         return echo(run, message)
@@ -135,7 +135,7 @@ def test_a_shutdown_marks_before_it_waits_and_clears_what_finished_in_time(world
     assert cut_off == [of("slow")]
     assert marked == ["shutdown_timeout"]
     assert [reply.superseded for reply in replies] == [False, True]
-    pending = {key: entry.resume_pending for key, entry in world.store.entries().items()}
+    pending = {key: entry.resume_pending for key, entry in world.store.load_entries().items()}
     assert pending == {of("quick"): False, of("slow"): True}
     assert [name for name, _ in world.boundaries] == ["finalize"]
 
@@ -201,7 +201,7 @@ def test_a_chat_that_has_left_the_session_of_its_agent_is_not_marked(world: Worl
 def test_what_was_cut_off_goes_on_where_it_was(world: World, home_path: Path) -> None:
     gate = Gate()
 
-    def agent(run: Run, message: Any) -> Any:
+    def agent(run: AgentTurn, message: Any) -> Any:
         run.append("user", message)
         return gate(run, message)
 
@@ -281,7 +281,7 @@ def test_the_agents_are_cleaned_up_by_a_shutdown(home_path: Path) -> None:
     closed = []
 
     class Agent:
-        def __call__(self, run: Run, message: Any) -> str:
+        def __call__(self, run: AgentTurn, message: Any) -> str:
             return echo(run, message)
 
         def close(self) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from session_core import Busy
-from session_core.lifecycle.agent_turn import Run
+from session_core.lifecycle.agent_turn import AgentTurn
 from tests.lifecycle.runtimes import Gate, World, beside, echo, of, rotate, until
-from tests.routing.chats import KEY, put_row, stored
+from tests.routing.chats import KEY, make_stored_entry, put_row
 
 # What was reset takes nothing along
 
@@ -133,7 +133,7 @@ def test_a_run_whose_chat_was_reset_meanwhile_writes_nothing_back(world: World, 
 
 
 def test_a_run_that_follows_where_the_chat_has_left_goes_on_for_itself(world: World) -> None:
-    def agent(run: Run, message: Any) -> str:
+    def agent(run: AgentTurn, message: Any) -> str:
         run.append("user", message)
         child = rotate(run, "child")
         world.store.reset_session(KEY)
@@ -172,7 +172,7 @@ def test_a_failure_whose_history_cannot_be_counted_is_answered_all_the_same(
 
 def test_a_route_that_is_stored_under_another_key_than_it_says_is_followed(world: World) -> None:
     world.db.create_session("s1", "telegram")
-    put_row(world.db, world.folder, stored("s1", key=of("another")))
+    put_row(world.db, world.folder, make_stored_entry("s1", key=of("another")))
     world.agent = lambda run, _: {"session_id": rotate(run, "child"), "final_response": "x"}
     reply = world.say()
     assert (reply.session_id, reply.session_key, reply.superseded) == ("child", KEY, False)
@@ -184,7 +184,7 @@ def test_a_route_that_is_stored_under_another_key_than_it_says_is_followed(world
 def test_what_a_superseded_run_appends_where_the_session_goes_on_does_not_end_that(
     world: World,
 ) -> None:
-    def agent(run: Run, message: Any) -> str:
+    def agent(run: AgentTurn, message: Any) -> str:
         run.append("user", message)
         world.db.end_session(run.session_id, "compression")
         world.db.create_session("child", "telegram", parent_session_id=run.session_id)
@@ -205,9 +205,9 @@ def test_a_turn_that_could_not_begin_is_not_noted(
         raise RuntimeError("of the hooks")
 
     world.say()
-    monkeypatch.setattr(world.hooks, "reopened", fails)
+    monkeypatch.setattr(world.hooks, "mark_reopened", fails)
     with pytest.raises(RuntimeError):
         world.say()
     entry = world.store.get(KEY)
     assert entry is not None
-    assert not world.store.is_in_turn(entry)
+    assert not world.store.has_active_turn(entry)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from session_core import Busy, ExpiryWatcher, Hooks, SessionDB, SessionStore
-from session_core.routing.entries import UNTOLD
-from tests.homes import hermes_database
+from session_core.routing.entries import PENDING_FIELD
+from tests.homes import make_hermes_database
 from tests.lifecycle.runtimes import IDLE, World, beside
 from tests.routing.chats import KEY, Clock, chat, file_entries
 
@@ -47,9 +47,9 @@ def tell(hook, session_id):
 for hook in ("finalize", "reset"):
     world.hooks.add(f"on_session_{hook}", lambda session_id, hook=hook: tell(hook, session_id))
 if where == "before":
-    Hooks.boundary = Hooks.once = die
+    Hooks.call_boundary = Hooks.once = die
 elif where == "just before":
-    world.store._begins = world.store.begin_end = die
+    world.store._begin_delivery = world.store.begin_end_delivery = die
 {
     "reset": lambda: world.runtime.reset(KEY),
     "switch": lambda: world.runtime.switch(KEY, "target"),
@@ -64,7 +64,7 @@ elif where == "just before":
 def session_id(request: pytest.FixtureRequest, home_path: Path) -> str:
     """The session of a chat, beside which there is another one to go to."""
     if request.param != "own":
-        hermes_database(home_path / "state.db", 22 if request.param == "hermes" else 17)
+        make_hermes_database(home_path / "state.db", 22 if request.param == "hermes" else 17)
     world = World(home_path, config=IDLE)
     said = world.say().session_id
     world.db.create_session("target", "cli")
@@ -131,7 +131,7 @@ def untold(home: Path) -> list[Any]:
     with SessionDB(home / "state.db") as db:
         entry = SessionStore(home / "sessions", db=db).get(KEY)
     assert entry is not None
-    return entry.extra.get(UNTOLD, [])
+    return entry.extra.get(PENDING_FIELD, [])
 
 
 # Killed, and told by the next
@@ -177,7 +177,7 @@ def test_whoever_comes_first_tells_what_is_owed_before_anything_else(
     store, told = alone()
     second = store.peek_session_id(KEY)
     ways: dict[str, Callable[[], Any]] = {
-        "a tick": store.tell_untold,
+        "a tick": store.deliver_pending_hooks,
         "a message": lambda: store.get_or_create_session(chat()),
         "a reset": lambda: store.reset_session(KEY),
         "a switch": lambda: store.switch_session(KEY, "target"),
@@ -201,7 +201,7 @@ def test_processes_that_start_at_once_tell_what_is_owed_once(
 
     def tell(store: SessionStore) -> None:
         barrier.wait(30)
-        store.tell_untold()
+        store.deliver_pending_hooks()
 
     with beside(*(lambda store=store: tell(store) for store, _ in stores)) as results:
         pass
@@ -234,7 +234,7 @@ def test_what_a_living_process_is_about_to_tell_is_left_to_it(
 
     def look() -> None:
         store, told = alone()
-        store.tell_untold()
+        store.deliver_pending_hooks()
         inside.append(told)
 
     world.hooks.add("on_session_finalize", look)
@@ -253,7 +253,7 @@ def test_what_was_told_leaves_nothing_in_the_route_nor_in_its_copy(
     world.runtime.reset(KEY)
     assert untold(home_path) == []
     world.close()
-    assert UNTOLD not in json.dumps(file_entries(home_path / "sessions"))
+    assert PENDING_FIELD not in json.dumps(file_entries(home_path / "sessions"))
 
 
 def test_where_nobody_listens_nothing_is_noted(
@@ -262,7 +262,7 @@ def test_where_nobody_listens_nothing_is_noted(
     store, _ = alone()
     for name in store.hooks.names():
         store.hooks.remove(name)
-    store._begins = None
+    store._begin_delivery = None
     store.reset_session(KEY)
     assert untold(home_path) == []
 
@@ -298,7 +298,7 @@ def test_what_is_owed_and_cannot_be_taken_on_waits_for_the_next_start(
         raise Busy("the write lock is held")
 
     with monkeypatch.context() as patch:
-        patch.setattr("session_core.routing.outbox.take_over", busy)
+        patch.setattr("session_core.routing.outbox.transfer_pending", busy)
         first = start()
         assert ExpiryWatcher(first.runtime, report=lambda *_: None).tick() == []
         assert first.boundaries == []
@@ -312,7 +312,7 @@ def test_what_cannot_be_read_of_what_is_owed_says_nothing(
 ) -> None:
     store, _ = alone()
     entry = store.get(KEY)
-    entry.extra[UNTOLD] = stored
+    entry.extra[PENDING_FIELD] = stored
     store.save(entry)
     assert start().boundaries == []
 
@@ -321,14 +321,14 @@ def test_a_route_that_is_removed_before_its_reset_is_told_is_told(
     start: Any, session_id: str
 ) -> None:
     world = start()
-    began = world.store._begins
+    began = world.store._begin_delivery
 
     def begins(key: str, owed: Any, hook: str) -> bool:
         world.store.remove(world.store.entries())
         told: bool = began(key, owed, hook)
         return told
 
-    world.store._begins = begins
+    world.store._begin_delivery = begins
     world.runtime.reset(KEY)
     assert [hook for hook, _ in world.boundaries] == ["finalize", "reset"]
 
@@ -341,6 +341,6 @@ def test_a_route_that_owes_something_is_not_removed_by_the_check_at_a_start(
     new = store.peek_session_id(KEY)
     store.db.create_session(new, "telegram")
     store.db.end_session(new, "session_reset")
-    assert store.check_against_state() == []
-    store.tell_untold()
-    assert store.check_against_state() == [KEY]
+    assert store.repair_routes() == []
+    store.deliver_pending_hooks()
+    assert store.repair_routes() == [KEY]

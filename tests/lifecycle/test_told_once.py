@@ -13,8 +13,8 @@ import pytest
 
 from session_core import Busy, ExpiryWatcher
 from session_core.hooks import dispatch
-from session_core.ledger.hook_deliveries import KeptMarks
-from tests.homes import hermes_database
+from session_core.ledger.hook_deliveries import PersistentMarks
+from tests.homes import make_hermes_database
 from tests.lifecycle.runtimes import IDLE, Gate, World, beside
 from tests.routing.chats import KEY
 
@@ -32,7 +32,7 @@ Start = Callable[[], World]
 def start(request: pytest.FixtureRequest, home_path: Path) -> Iterator[Start]:
     """Starts a process with a runtime on one home, two hours after what was said there."""
     if request.param == "hermes":
-        hermes_database(home_path / "state.db")
+        make_hermes_database(home_path / "state.db")
     started: list[World] = []
 
     def start() -> World:
@@ -258,7 +258,7 @@ def test_nothing_is_told_twice_where_a_process_remembers_nothing(
     start: Start, session_id: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is stored decides: a process with very many chats has forgotten most of them."""
-    monkeypatch.setattr(dispatch, "_REMEMBERED", 0)
+    monkeypatch.setattr(dispatch, "_MAX_REMEMBERED", 0)
     world = start()
     if way == "expired":
         watcher(world).tick()
@@ -284,7 +284,7 @@ def test_nothing_is_told_twice_where_a_process_remembers_nothing(
 @pytest.fixture
 def hermes(home_path: Path) -> Iterator[World]:
     """A runtime on a Hermes home, with a session that has expired."""
-    hermes_database(home_path / "state.db")
+    make_hermes_database(home_path / "state.db")
     world = World(home_path, config=IDLE)
     world.say()
     world.clock.advance(hours=2)
@@ -328,13 +328,13 @@ def test_marks_of_sessions_in_which_no_chat_is_any_more_go_with_the_next_prune(
     watch = watcher(hermes)
     watch.tick()
     marks = hermes.store.marks
-    assert isinstance(marks, KeptMarks)
+    assert isinstance(marks, PersistentMarks)
     told = str(hermes.store.peek_session_id(KEY))
     marks._clock = lambda: 1e12
-    hermes.store.forget_marks()
+    hermes.store.forget_stale_marks()
     assert marks.get(told)["told"]
     hermes.say()
-    hermes.store.forget_marks()
+    hermes.store.forget_stale_marks()
     assert marks.get(told) == {}
 
 
@@ -342,10 +342,10 @@ def test_marks_of_sessions_in_which_no_chat_is_any_more_go_with_the_next_prune(
 def test_two_folders_of_routes_on_one_database_keep_their_marks_apart(hermes: World) -> None:
     watcher(hermes).tick()
     marks = hermes.store.marks
-    assert isinstance(marks, KeptMarks)
-    other = KeptMarks(marks._folder, "another folder", clock=lambda: 1e12)
-    other.keep([])
+    assert isinstance(marks, PersistentMarks)
+    other = PersistentMarks(marks._folder, "another folder", clock=lambda: 1e12)
+    other.keep_only([])
     entry = hermes.store.get(KEY)
     assert entry is not None
-    assert hermes.store.is_end_told(entry)
+    assert hermes.store.is_end_delivered(entry)
     other.close()

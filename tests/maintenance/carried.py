@@ -10,9 +10,16 @@ from typing import Any
 from session_core import SessionDB
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.maintenance.transfer.export import Exporting
-from session_core.maintenance.transfer.import_sessions import Importing
-from tests.homes import add_message, add_session, connect, fill, hermes_database, own_database
+from session_core.maintenance.transfer.export import Exporter
+from session_core.maintenance.transfer.import_sessions import Importer
+from tests.homes import (
+    add_message,
+    add_session,
+    connect,
+    fill_database,
+    make_hermes_database,
+    make_own_database,
+)
 
 TABLES = {
     "sessions": ("id",),
@@ -48,8 +55,8 @@ class Place:
 
     def __init__(self, db: SessionDB, ledger: Ledger) -> None:
         self.db, self.ledger, self.path = db, ledger, db.path
-        self.exporting = Exporting(db, ledger, client="test")
-        self.importing = Importing(db, ledger, client="test")
+        self.exporting = Exporter(db, ledger, client="test")
+        self.importing = Importer(db, ledger, client="test")
 
 
 @contextmanager
@@ -58,7 +65,7 @@ def place(folder: Path, kind: str | int) -> Iterator[Place]:
     path = folder / "state.db"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        hermes_database(path, kind) if isinstance(kind, int) else own_database(path)
+        make_hermes_database(path, kind) if isinstance(kind, int) else make_own_database(path)
     with SessionDB(path) as db, Ledger(StateFolder(path)) as ledger:
         yield Place(db, ledger)
 
@@ -103,7 +110,7 @@ def differences(one: Rows, other: Rows) -> list[Any]:
 
 def fill_oddly(path: Path) -> None:
     """Fill a home with conversations, and with all that a value can be."""
-    fill(path, 8, 12)
+    fill_database(path, 8, 12)
     with connect(path) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")
         connection.execute("ALTER TABLE sessions ADD COLUMN of_the_future TEXT DEFAULT 'kept'")

@@ -15,7 +15,7 @@ from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from session_core.maintenance.maintenance import Maintenance
-from session_core.maintenance.types import Applied, Preview, Restored, Wanted
+from session_core.maintenance.types import ApplyResult, PlanPreview, PlanRequest, RestoreResult
 from tests.faults import state
 from tests.maintenance.homes import Home
 
@@ -48,40 +48,42 @@ class Changing:
     told: Told
     root: Path
 
-    def plan(self, what: Any = "sessions", verb: Any = "prune", **asked: Any) -> Preview:
+    def plan(self, what: Any = "sessions", verb: Any = "prune", **asked: Any) -> PlanPreview:
         """Plan a change of a kind."""
-        return self.maintenance.plan(Wanted(what, verb, **asked))
+        return self.maintenance.plan(PlanRequest(what, verb, **asked))
 
-    def apply(self, planned: Preview, for_s: float = 60.0, **asked: Any) -> Applied:
+    def apply(self, planned: PlanPreview, for_s: float = 60.0, **asked: Any) -> ApplyResult:
         """Apply a plan that has something to do."""
         assert planned.plan is not None
         done = self.maintenance.apply(planned.plan, for_s, **asked)
-        assert isinstance(done, Applied)
+        assert isinstance(done, ApplyResult)
         return done
 
-    def do(self, what: Any = "sessions", verb: Any = "prune", **asked: Any) -> Applied:
+    def plan_and_apply(
+        self, what: Any = "sessions", verb: Any = "prune", **asked: Any
+    ) -> ApplyResult:
         """Plan and apply a change of a kind."""
         return self.apply(self.plan(what, verb, **asked))
 
-    def restore(self, done: Applied, for_s: float = 60.0) -> Restored:
+    def restore(self, done: ApplyResult, for_s: float = 60.0) -> RestoreResult:
         """Take a change back."""
         back = self.maintenance.restore(done.batch, for_s)
-        assert isinstance(back, Restored)
+        assert isinstance(back, RestoreResult)
         return back
 
-    def another(self, **more: Any) -> Maintenance:
+    def open_another(self, **more: Any) -> Maintenance:
         """Return another maintainer of the same home, as another program is one."""
         more.setdefault("store", self.home.store)
         return Maintenance(self.home.db, self.ledger, clock=self.home.clock, **more)
 
     def sessions(self) -> set[str]:
         """Return the sessions that are there."""
-        return {each.id for each in self.home.db.inventory()}
+        return {each.id for each in self.home.db.list_inventory()}
 
-    def everything(self) -> dict[str, Any]:
+    def read_everything(self) -> dict[str, Any]:
         """Return what must be equal after a restore: rows, routes, files, what a search finds."""
-        with state.connection(self.home.db.path) as opened:
-            rows = {table: self._rows(opened, table) for table in state.tables(opened)}
+        with state.open_connection(self.home.db.path) as opened:
+            rows = {table: self._rows(opened, table) for table in state.list_tables(opened)}
         hits = {
             word: [hit.message_id for hit in self.home.db.search(word, limit=100).hits]
             for word in WORDS

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from session_core import SessionDB, SessionEntry, SessionSource, SessionStore
-from session_core.activity import Alive, gather
+from session_core.activity import ActivitySnapshot, gather_activity
 from session_core.config import GatewayConfig, SessionResetPolicy
-from session_core.maintenance.select.conversations import Conversations
-from session_core.maintenance.select.snapshot import Scene
+from session_core.maintenance.select.conversations import ConversationIndex
+from session_core.maintenance.select.snapshot import MaintenanceSnapshot
 from tests.cjk import add_cjk_index, compile_tokenizer
-from tests.homes import connect, hermes_database, own_database
+from tests.homes import connect, make_hermes_database, make_own_database
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -120,7 +120,7 @@ class Home:
         source = SessionSource(platform=fields.pop("platform", "telegram"), chat_id=chat)
         self.clock.now = NOW - days * DAY
         at = self.clock.local()
-        key = self.store.key_of(source)
+        key = self.store.get_session_key(source)
         platform = source.platform
         self.store.save(
             SessionEntry(key, session_id, at, at, origin=source, platform=platform, **fields)
@@ -142,10 +142,12 @@ class Home:
         os.utime(path, (NOW - days * DAY,) * 2)
         return path
 
-    def scene(self, alive: Alive | None = None) -> Scene:
+    def scene(self, alive: ActivitySnapshot | None = None) -> MaintenanceSnapshot:
         """Return what the kinds look at."""
-        found = gather(self.db, self.store, NOW) if alive is None else alive
-        return Scene(self.db, Conversations(self.db.inventory()), found, self.store)
+        found = gather_activity(self.db, self.store, NOW) if alive is None else alive
+        return MaintenanceSnapshot(
+            self.db, ConversationIndex(self.db.list_inventory()), found, self.store
+        )
 
 
 @contextmanager
@@ -155,9 +157,9 @@ def opened(folder: Path, kind: str | int, *, cjk: bool = False) -> Iterator[Home
     path = folder / "state.db"
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(kind, int):
-        hermes_database(path, kind)
+        make_hermes_database(path, kind)
     else:
-        own_database(path)
+        make_own_database(path)
     if cjk:
         compile_tokenizer(folder)
         add_cjk_index(path)
@@ -169,18 +171,18 @@ def opened(folder: Path, kind: str | int, *, cjk: bool = False) -> Iterator[Home
 
 def fill(home: Home) -> None:
     """Add all of it."""
-    _old(home)
-    _lineages(home)
-    _guarded(home)
-    _unended(home)
-    _continuations(home)
-    _ghosts(home)
-    _routes(home)
-    _left_over(home)
-    _files(home)
+    _add_old_sessions(home)
+    _add_lineages(home)
+    _add_protected_sessions(home)
+    _add_open_sessions(home)
+    _add_continuations(home)
+    _add_ghosts(home)
+    _add_routes(home)
+    _add_orphans(home)
+    _add_files(home)
 
 
-def _old(home: Home) -> None:
+def _add_old_sessions(home: Home) -> None:
     """Sessions of all ages; what is pruned is told by the last message alone."""
     home.session("old", 140, reason="idle")
     home.chosen("sessions", "old")
@@ -201,7 +203,7 @@ def _old(home: Home) -> None:
     home.chosen("sessions", "no_reason")
 
 
-def _lineages(home: Home) -> None:
+def _add_lineages(home: Home) -> None:
     """Conversations of several sessions, which go as a whole."""
     home.session("chain_1", 200, reason="compression")
     home.session("chain_2", 190, reason="compression", parent_session_id="chain_1")
@@ -231,7 +233,7 @@ def _lineages(home: Home) -> None:
     home.chosen("links", "fatherless")
 
 
-def _guarded(home: Home) -> None:
+def _add_protected_sessions(home: Home) -> None:
     """Old sessions that stay."""
     home.session("old_routed", 130, reason="agent_close", source="telegram")
     home.route("1", "old_routed", 130)
@@ -254,7 +256,7 @@ def _guarded(home: Home) -> None:
     home.protected("ghosts", "no known age")
 
 
-def _unended(home: Home) -> None:
+def _add_open_sessions(home: Home) -> None:
     """Sessions that never ended."""
     home.session("left", 60, source="tui")
     home.chosen("abandoned", "left")
@@ -270,7 +272,7 @@ def _unended(home: Home) -> None:
     home.chosen("abandoned", "went_2")
 
 
-def _continuations(home: Home) -> None:
+def _add_continuations(home: Home) -> None:
     """Continuations that never ran, and some that look like it."""
     home.session("cut_1", 20, reason="compression")
     home.session("cut_2", 20, parent_session_id="cut_1")
@@ -294,7 +296,7 @@ def _continuations(home: Home) -> None:
     home.protected("orphaned", "routed")
 
 
-def _ghosts(home: Home) -> None:
+def _add_ghosts(home: Home) -> None:
     """Empty sessions, and some that look like it."""
     home.session("ghost", 3, reason="tui_close", messages=0, source="tui")
     home.chosen("ghosts", "ghost")
@@ -328,7 +330,7 @@ def _ghosts(home: Home) -> None:
     home.protected("ghosts", "routed")
 
 
-def _routes(home: Home) -> None:
+def _add_routes(home: Home) -> None:
     """Routes in every state."""
     home.session("reset", 40, reason="session_reset", source="telegram")
     home.chosen("routes", home.route("7", "reset", 40))
@@ -354,10 +356,10 @@ def _routes(home: Home) -> None:
     home.session("talking", 0.01, source="slack")
     home.route("15", "talking", 0.01, platform="slack")
     if home.db.has_routing:
-        _rows_of_routes(home)
+        _add_foreign_routes(home)
 
 
-def _rows_of_routes(home: Home) -> None:
+def _add_foreign_routes(home: Home) -> None:
     """Rows of a folder that is gone, and one that cannot be read."""
     scope = str(home.folder.parent / "moved" / "sessions")
     for name, days in (("long_ago", 100), ("lately", 10)):
@@ -370,7 +372,7 @@ def _rows_of_routes(home: Home) -> None:
     home.db.save_gateway_routing_entry("agent:main:telegram:dm:16", broken, scope=own, expect=None)
 
 
-def _left_over(home: Home) -> None:
+def _add_orphans(home: Home) -> None:
     """Rows without their session, and locks of compressions that died."""
     for name, days in (("gone", 5), ("gone_lately", 0.3), ("not_yet", 50)):
         home.session(name, days, reason="cli_close", messages=3)
@@ -379,7 +381,7 @@ def _left_over(home: Home) -> None:
     home.chosen("rows", "messages/gone")
     home.protected("rows", "fresh")
     home.protected("rows", "routed")
-    if home.db.row_images("session_model_usage", {}).columns:
+    if home.db.read_row_images("session_model_usage", {}).columns:
         home.chosen("rows", "session_model_usage/gone")
         home.protected("rows", "fresh")
         home.protected("rows", "routed")
@@ -391,7 +393,7 @@ def _left_over(home: Home) -> None:
     home.chosen("locks", "compression_locks/old")
 
 
-def _files(home: Home) -> None:
+def _add_files(home: Home) -> None:
     """Files of sessions that are there and of others, and what is nobody's business."""
     gone = "20260101_120000_abcdef01"
     for name in (

@@ -12,10 +12,10 @@ import pytest
 
 from session_core import _sqlite3
 from session_core.ledger import execute
-from session_core.ledger.execute import wait_for
-from session_core.ledger.types import Kept, Step
-from session_core.ledger.undo_log import Journal
-from session_core.maintenance.types import Applied
+from session_core.ledger.execute import wait_for_steps
+from session_core.ledger.types import Step, TrashItem
+from session_core.ledger.undo_log import UndoLog
+from session_core.maintenance.types import ApplyResult
 from tests.homes import add_message, connect
 from tests.maintenance.changing import Changing
 from tests.maintenance.homes import DAY, NOW
@@ -36,14 +36,14 @@ def filled(changed: Changing) -> Changing:
 
 
 @contextmanager
-def applying(filled: Changing) -> Iterator[tuple[_sqlite3.Connection, Future[Applied]]]:
+def applying(filled: Changing) -> Iterator[tuple[_sqlite3.Connection, Future[ApplyResult]]]:
     """A plan is applied, whose first step waits for the home, and its second is prepared."""
     planned = filled.plan()
     with connect(filled.home.db.path) as connection, ThreadPoolExecutor(1) as pool:
         connection.execute("BEGIN IMMEDIATE")
         try:
             running = pool.submit(filled.apply, planned)
-            _wait_until(lambda: len(filled.ledger.unsettled()) == 2)
+            _wait_until(lambda: len(filled.ledger.list_unsettled_steps()) == 2)
             yield connection, running
         finally:
             connection.rollback()
@@ -56,25 +56,28 @@ def _wait_until(what: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def steps_of(filled: Changing, done: Applied) -> list[Step]:
+def steps_of(filled: Changing, done: ApplyResult) -> list[Step]:
     """Return the steps of a plan that were done."""
     assert done.batch is not None
-    return filled.ledger.steps(done.batch)
+    return filled.ledger.list_steps(done.batch)
 
 
-def is_tidy(filled: Changing, done: Applied) -> bool:
+def is_tidy(filled: Changing, done: ApplyResult) -> bool:
     """Whether the ledger has the trash of the steps that were done, and nothing else."""
     sizes = [step.bytes for step in steps_of(filled, done)]
-    return (filled.ledger.unsettled(), filled.ledger.bytes_used()) == ([], sum(sizes))
+    return (filled.ledger.list_unsettled_steps(), filled.ledger.count_trash_bytes()) == (
+        [],
+        sum(sizes),
+    )
 
 
 @pytest.mark.requirement("maintenance:ahead")
 def test_the_next_step_is_durable_while_one_is_under_way(filled: Changing) -> None:
-    before = filled.everything()
+    before = filled.read_everything()
     with applying(filled) as (connection, running):
-        prepared = filled.ledger.unsettled()
+        prepared = filled.ledger.list_unsettled_steps()
         assert [step.state for step in prepared] == ["prepared", "prepared"]
-        assert all(list(filled.ledger.trash(step.id)) for step in prepared)
+        assert all(list(filled.ledger.read_trash(step.id)) for step in prepared)
         assert filled.sessions() == OLD
         connection.rollback()
         done = running.result(30)
@@ -82,13 +85,13 @@ def test_the_next_step_is_durable_while_one_is_under_way(filled: Changing) -> No
     assert [step.id for step in steps_of(filled, done)][:2] == [s.id for s in prepared]
     assert is_tidy(filled, done)
     filled.restore(done)
-    assert filled.everything() == before
+    assert filled.read_everything() == before
 
 
 @pytest.mark.requirement("maintenance:ahead")
 def test_behind_a_step_that_comes_to_nothing_the_next_is_prepared_anew(filled: Changing) -> None:
     with applying(filled) as (connection, running):
-        first, second = filled.ledger.unsettled()
+        first, second = filled.ledger.list_unsettled_steps()
         (alive,) = first.members
         add_message(connection, alive.partition("/")[2], content="and on")
         connection.execute("COMMIT")
@@ -116,25 +119,25 @@ class _Killed(BaseException):
 def test_two_steps_that_a_crash_has_left_are_both_decided(
     filled: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = filled.everything()
+    before = filled.read_everything()
     planned = filled.plan()
 
     def die(*_: Any, **__: Any) -> None:
-        _wait_until(lambda: len(filled.ledger.unsettled()) == 2)
+        _wait_until(lambda: len(filled.ledger.list_unsettled_steps()) == 2)
         raise _Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(execute, "_check_not_given_up", die)
-        patch.setattr(Journal, "give_up", die)
+        patch.setattr(execute, "_require_not_aborted", die)
+        patch.setattr(UndoLog, "abort_step", die)
         with pytest.raises(_Killed):
             filled.apply(planned)
-    assert [step.state for step in filled.ledger.unsettled()] == ["prepared", "prepared"]
-    filled.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))
+    assert [step.state for step in filled.ledger.list_unsettled_steps()] == ["prepared", "prepared"]
+    filled.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
     done = filled.apply(planned)
     assert (done.outcome, done.removed, filled.sessions()) == ("applied", 4, set())
     assert is_tidy(filled, done)
     filled.restore(done)
-    after = filled.everything()
+    after = filled.read_everything()
     for found in (before, after):
         del found["rows"]["state_meta"]  # where the two are forbidden for a day
     assert after == before
@@ -143,14 +146,14 @@ def test_two_steps_that_a_crash_has_left_are_both_decided(
 def test_steps_that_come_later_are_not_waited_for(changed: Changing) -> None:
     ledger = changed.ledger
     batch = ledger.add_batch("sessions_edit").id
-    ledger.prepare("s-1", batch, [Kept("row", 1)])
+    ledger.prepare_step("s-1", batch, [TrashItem("row", 1)])
     looks: list[int] = []
 
     def settle() -> None:
         looks.append(1)
         if len(looks) == 2:
-            ledger.done("s-1", None)
-            ledger.prepare("s-2", batch, [Kept("row", 2)])
+            ledger.finish_step("s-1", None)
+            ledger.prepare_step("s-2", batch, [TrashItem("row", 2)])
 
-    wait_for(ledger, batch, settle)
-    assert [step.id for step in ledger.unsettled()] == ["s-2"]
+    wait_for_steps(ledger, batch, settle)
+    assert [step.id for step in ledger.list_unsettled_steps()] == ["s-2"]

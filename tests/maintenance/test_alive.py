@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionStore, activity
-from session_core.activity import Company
+from session_core.activity import HomeActivity
 from session_core.presence import Lease
 from session_core.types import Claim, Holder
 from tests.maintenance.homes import DAY, NOW, Home, opened
@@ -53,13 +53,13 @@ def gateway(home: Home) -> Iterator[int]:
         process.communicate(timeout=10)
 
 
-def gathered(home: Home, **options: Any) -> activity.Alive:
-    return activity.gather(home.db, home.store, NOW, **options)
+def gathered(home: Home, **options: Any) -> activity.ActivitySnapshot:
+    return activity.gather_activity(home.db, home.store, NOW, **options)
 
 
 def test_a_home_of_ones_own_has_nobody_else(home: Home) -> None:
     home.session("s", 1)
-    assert gathered(home) == activity.Alive(Company(NOW))
+    assert gathered(home) == activity.ActivitySnapshot(HomeActivity(NOW))
 
 
 def test_another_process_that_has_the_database_is_named(home: Home, holder: int) -> None:
@@ -73,7 +73,7 @@ def test_a_gateway_is_named_also_by_the_folder_of_the_routes(home: Home, gateway
     (home.folder / "gateway.pid").rename(apart / "gateway.pid")
     assert gathered(home).company.gateway is None
     with SessionStore(apart / "sessions", db=home.db) as store:
-        found = activity.gather(home.db, store, NOW)
+        found = activity.gather_activity(home.db, store, NOW)
     assert found.company.gateway == f"a gateway (pid {gateway})"
 
 
@@ -114,7 +114,7 @@ def test_routes_of_every_folder_that_is_there_count(home: Home, tmp_path: Path) 
         "half": ("broken",),
     }
     assert found.suspended == {"kept"}
-    assert set(activity.gather(home.db, None, NOW).routes) == set(found.routes)
+    assert set(activity.gather_activity(home.db, None, NOW).routes) == set(found.routes)
 
 
 def test_locks_and_turns_count_until_they_run_out(home_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_locks_and_turns_count_until_they_run_out(home_path: Path) -> None:
         found = gathered(home, pinned={"p"})
         assert (found.compressing, found.company.turns) == ({"s": "me"}, {"s": "you"})
         assert found.pinned == {"p"}
-        late = activity.gather(home.db, home.store, NOW + 61)
+        late = activity.gather_activity(home.db, home.store, NOW + 61)
         assert (late.compressing, late.company.turns) == ({}, {})
 
 
@@ -143,7 +143,7 @@ def test_locks_and_turns_count_until_they_run_out(home_path: Path) -> None:
     ],
 )
 def test_a_claim_is_believed_as_long_as_its_owner_may_live(claim: Claim, lives: bool) -> None:
-    assert activity.is_live(claim, NOW) == lives
+    assert activity.is_live_claim(claim, NOW) == lives
 
 
 def test_a_gateway_that_beats_counts_without_a_record(home_path: Path) -> None:
@@ -152,19 +152,24 @@ def test_a_gateway_that_beats_counts_without_a_record(home_path: Path) -> None:
         assert gathered(home).company.gateway == "a gateway (pid 7)"
 
 
-HELD = Company(NOW, holders=(Holder(7, "hermes"),))
+HELD = HomeActivity(NOW, holders=(Holder(7, "hermes"),))
 
 
 @pytest.mark.requirement("maintenance:alive")
 @pytest.mark.parametrize(
     ("company", "active_at", "routed", "said"),
     [
-        (Company(NOW), None, True, None),
-        (Company(NOW, gateway="a gateway (pid 7)"), 0, False, None),
-        (Company(NOW, gateway="a gateway (pid 7)"), 0, True, "a gateway (pid 7) has a chat"),
-        (Company(NOW, leases={"s": Lease("s", 7, "", "cli")}), 0, False, "cli (pid 7) has this"),
-        (Company(NOW, leases={"t": Lease("t", 7)}), 0, False, None),
-        (Company(NOW, turns={"s": "you"}), 0, False, "you is at a turn"),
+        (HomeActivity(NOW), None, True, None),
+        (HomeActivity(NOW, gateway="a gateway (pid 7)"), 0, False, None),
+        (HomeActivity(NOW, gateway="a gateway (pid 7)"), 0, True, "a gateway (pid 7) has a chat"),
+        (
+            HomeActivity(NOW, leases={"s": Lease("s", 7, "", "cli")}),
+            0,
+            False,
+            "cli (pid 7) has this",
+        ),
+        (HomeActivity(NOW, leases={"t": Lease("t", 7)}), 0, False, None),
+        (HomeActivity(NOW, turns={"s": "you"}), 0, False, "you is at a turn"),
         (HELD, NOW - 3599, False, "within the hour, and hermes (pid 7) has the database open"),
         (HELD, NOW - 3600, False, None),
         (HELD, None, False, "within the hour"),
@@ -172,7 +177,7 @@ HELD = Company(NOW, holders=(Holder(7, "hermes"),))
     ],
 )
 def test_who_is_at_work_is_said(
-    company: Company, active_at: Any, routed: bool, said: str | None
+    company: HomeActivity, active_at: Any, routed: bool, said: str | None
 ) -> None:
-    found = company.at_work("s", active_at, routed=routed)
+    found = company.describe_active_user("s", active_at, routed=routed)
     assert found is None if said is None else said in str(found)

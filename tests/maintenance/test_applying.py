@@ -13,8 +13,8 @@ import pytest
 
 from session_core.errors import Conflict, Denied, NotFound
 from session_core.maintenance.apply import routes, run
-from session_core.maintenance.apply.sessions import Removal
-from session_core.types import Images
+from session_core.maintenance.apply.sessions import SessionRemover
+from session_core.types import RowImages
 from tests.maintenance.changing import Changing, live_gateway
 from tests.maintenance.homes import BRANCH, DAY, DELEGATE, NOW, Home
 
@@ -100,15 +100,15 @@ def test_what_comes_alive_in_the_very_step_is_left(
     for name in ("first", "old"):
         changed.home.session(name, 140, reason="idle")
     planned = changed.plan()
-    usual, looked = Removal.next, []
+    usual, looked = SessionRemover.draft_step, []
 
-    def look(self: Removal, members):
+    def look(self: SessionRemover, members):
         piece = usual(self, members)
         if not looked:
             looked.append(change(changed.home))
         return piece
 
-    monkeypatch.setattr(Removal, "next", look)
+    monkeypatch.setattr(SessionRemover, "draft_step", look)
     done = changed.apply(planned)
     assert (done.removed, list(reasons(done))) == (1, ["old"])
     assert changed.sessions() == {"old"}
@@ -130,7 +130,7 @@ def test_a_conversation_stays_whole_where_one_of_its_sessions_has_changed(
 def test_a_branch_loses_its_parent_and_gets_it_back(changed: Changing) -> None:
     changed.home.session("trunk", 140, reason="branched")
     changed.home.session("branch", 3, parent_session_id="trunk", config=BRANCH)
-    done = changed.do()
+    done = changed.plan_and_apply()
     assert changed.home.db.get_session("branch")["parent_session_id"] is None
     changed.restore(done)
     assert changed.home.db.get_session("branch")["parent_session_id"] == "trunk"
@@ -139,7 +139,7 @@ def test_a_branch_loses_its_parent_and_gets_it_back(changed: Changing) -> None:
 def test_a_pin_that_came_since_protects(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     planned = changed.plan()
-    changed.ledger.pins.set({"old": True})
+    changed.ledger.pins.set_pins({"old": True})
     done = changed.apply(planned)
     assert reasons(done) == {"old": "session old: it is pinned"}
 
@@ -153,13 +153,13 @@ def test_a_delegate_goes_before_the_one_that_it_worked_for(changed: Changing) ->
         changed.home.db.append_message("boss", "user", large)
     changed.home.clock.now = NOW
     planned = changed.plan()
-    before = changed.everything()
+    before = changed.read_everything()
     assert changed.apply(planned, 0).outcome == "partial"
     assert changed.sessions() == {"boss"}
     done = changed.apply(planned)
     assert (done.removed, done.skipped, changed.sessions()) == (1, (), set())
     changed.restore(done)
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 # -- how it goes on ------------------------------------------------------------------------
@@ -179,17 +179,17 @@ def large(changed: Changing) -> Changing:
 
 @pytest.mark.requirement("maintenance:steps")
 def test_a_session_that_is_larger_than_a_step_goes_over_several(large: Changing) -> None:
-    before = large.everything()
-    done = large.do()
+    before = large.read_everything()
+    done = large.plan_and_apply()
     assert (done.removed, large.sessions()) == (2, set())
-    assert len(large.ledger.steps(done.batch)) > 2
+    assert len(large.ledger.list_steps(done.batch)) > 2
     large.restore(done)
-    assert large.everything() == before
+    assert large.read_everything() == before
 
 
 @pytest.mark.requirement("maintenance:steps")
 def test_a_run_that_was_stopped_says_what_remains_and_is_gone_on_with(large: Changing) -> None:
-    before = large.everything()
+    before = large.read_everything()
     planned = large.plan()
     part = large.apply(planned, 0)
     assert (part.outcome, part.removed, part.remaining) == ("partial", 0, 2)
@@ -199,36 +199,36 @@ def test_a_run_that_was_stopped_says_what_remains_and_is_gone_on_with(large: Cha
     done = large.apply(planned)
     assert (done.outcome, done.removed, done.remaining) == ("applied", 2, 0)
     large.restore(done)
-    assert large.everything() == before
+    assert large.read_everything() == before
 
 
 @pytest.mark.requirement("maintenance:steps")
 def test_what_was_done_in_part_is_taken_back_and_then_not_gone_on_with(large: Changing) -> None:
-    before = large.everything()
+    before = large.read_everything()
     planned = large.plan()
     part = large.apply(planned, 0)
     large.restore(part)
-    assert large.everything() == before
-    assert large.ledger.plan(part.plan).state == "closed"
+    assert large.read_everything() == before
+    assert large.ledger.get_plan(part.plan).state == "closed"
     with pytest.raises(Conflict):
         large.apply(planned)
-    assert large.everything() == before
+    assert large.read_everything() == before
 
 
 def test_the_trash_of_a_half_done_plan_is_not_emptied_before_that_is_put_back(
     large: Changing,
 ) -> None:
-    before = large.everything()
+    before = large.read_everything()
     planned = large.plan()
     half = large.apply(planned, 0)
     large.home.clock.now += 40 * DAY
-    assert large.ledger.ripe() == large.ledger.ripe(0) == []
-    assert large.ledger.empty(batches=[half.batch]).batches == 0
+    assert large.ledger.list_expired_batches() == large.ledger.list_expired_batches(0) == []
+    assert large.ledger.empty_trash(batches=[half.batch]).batches == 0
     large.home.clock.now = NOW
     large.restore(half)
-    assert large.everything() == before
-    assert large.ledger.ripe(0) == []
-    assert large.ledger.batch(str(half.batch)).bytes == 0
+    assert large.read_everything() == before
+    assert large.ledger.list_expired_batches(0) == []
+    assert large.ledger.get_batch(str(half.batch)).bytes == 0
 
 
 def test_the_trash_of_a_plan_that_can_be_gone_on_with_is_not_emptied(
@@ -236,20 +236,20 @@ def test_the_trash_of_a_plan_that_can_be_gone_on_with_is_not_emptied(
 ) -> None:
     for number in range(3):
         changed.home.route(str(number), "nobody", 40)
-    monkeypatch.setattr(routes, "_AT_ONCE", 1)
+    monkeypatch.setattr(routes, "_BATCH_ROUTES", 1)
     planned = changed.plan("routes")
     part = changed.apply(planned, 0)
-    assert changed.ledger.ripe(0) == []
-    assert changed.ledger.empty(batches=[part.batch]).batches == 0
+    assert changed.ledger.list_expired_batches(0) == []
+    assert changed.ledger.empty_trash(batches=[part.batch]).batches == 0
     assert changed.apply(planned).removed == 3
-    assert [each.id for each in changed.ledger.ripe(0)] == [part.batch]
+    assert [each.id for each in changed.ledger.list_expired_batches(0)] == [part.batch]
 
 
 def test_a_plan_that_was_gone_on_with_to_its_end_is_emptied(large: Changing) -> None:
     planned = large.plan()
     large.apply(planned, 0)
     done = large.apply(planned)
-    assert [each.id for each in large.ledger.ripe(0)] == [done.batch]
+    assert [each.id for each in large.ledger.list_expired_batches(0)] == [done.batch]
 
 
 def test_one_that_cannot_be_removed_is_in_the_way_of_no_other(
@@ -258,16 +258,16 @@ def test_one_that_cannot_be_removed_is_in_the_way_of_no_other(
     for number in range(6):
         changed.home.session(f"s{number}", 140, reason="idle")
     planned = changed.plan()
-    usual = type(changed.home.db).session_images
+    usual = type(changed.home.db).read_session_images
 
-    def one_more(self: Any, session_id: str) -> list[Images]:
+    def one_more(self: Any, session_id: str) -> list[RowImages]:
         """Somebody adds a row of it again and again, right after it was read."""
         found = usual(self, session_id)
         if session_id == "s3":
             changed.home.db.update_session("s3", model=str(time.monotonic_ns()))
         return found
 
-    monkeypatch.setattr(type(changed.home.db), "session_images", one_more)
+    monkeypatch.setattr(type(changed.home.db), "read_session_images", one_more)
     done = changed.apply(planned)
     assert (done.removed, list(reasons(done))) == (5, ["s3"])
     assert changed.sessions() == {"s3"}
@@ -280,50 +280,50 @@ def test_a_batch_counts_what_went_and_not_the_steps_of_it(changed: Changing) -> 
         changed.home.db.append_message("large", "user", said, timestamp=NOW - 150 * DAY)
     planned = changed.plan(ids=("large",))
     half = changed.apply(planned, 0)
-    assert (half.outcome, changed.ledger.batch(str(half.batch)).count) == ("partial", 1)
+    assert (half.outcome, changed.ledger.get_batch(str(half.batch)).count) == ("partial", 1)
     done = changed.apply(planned)
-    assert len(changed.ledger.steps(str(done.batch))) > 1
-    assert changed.ledger.batch(str(done.batch)).count == 1
+    assert len(changed.ledger.list_steps(str(done.batch))) > 1
+    assert changed.ledger.get_batch(str(done.batch)).count == 1
 
 
 def test_an_id_that_json_would_cut_short_is_in_the_way_of_no_other(changed: Changing) -> None:
     for name in ("a", "a\0b", "a/b", "line\nbreak", "x" * 5_000, "\U0001f680"):
         changed.home.session(name, 140, reason="idle")
-    before = changed.everything()
-    done = changed.do()
+    before = changed.read_everything()
+    done = changed.plan_and_apply()
     assert (done.removed, done.skipped, changed.sessions()) == (6, (), set())
     changed.restore(done)
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 def test_a_session_that_is_its_own_parent_goes_like_others(changed: Changing) -> None:
     for name in ("first", "own", "last"):
         changed.home.session(name, 140, reason="idle")
     changed.home.sql("UPDATE sessions SET parent_session_id = id WHERE id = 'own'")
-    before = changed.everything()
-    done = changed.do()
+    before = changed.read_everything()
+    done = changed.plan_and_apply()
     assert (done.removed, done.skipped) == (3, ())
     changed.restore(done)
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 def test_messages_with_ids_below_one_go_with_their_session_and_come_back(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle", messages=3)
     first = changed.home.db.get_messages("old")[0]["id"]
     changed.home.sql("UPDATE messages SET id = -5 WHERE id = ?", first)
-    before = changed.everything()["rows"]["messages"]
-    done = changed.do()
-    assert (done.removed, changed.everything()["rows"]["messages"]) == (1, [])
+    before = changed.read_everything()["rows"]["messages"]
+    done = changed.plan_and_apply()
+    assert (done.removed, changed.read_everything()["rows"]["messages"]) == (1, [])
     changed.restore(done)
-    assert changed.everything()["rows"]["messages"] == before
+    assert changed.read_everything()["rows"]["messages"] == before
 
 
 def test_orphaned_messages_with_ids_below_one_go(changed: Changing) -> None:
     changed.home.session("gone", 5, messages=2)
     changed.home.sql("UPDATE messages SET id = -id")
     changed.home.sql("DELETE FROM sessions WHERE id = 'gone'")
-    assert changed.do("orphans").removed == 1
-    assert changed.everything()["rows"]["messages"] == []
+    assert changed.plan_and_apply("orphans").removed == 1
+    assert changed.read_everything()["rows"]["messages"] == []
 
 
 def test_a_plan_that_has_run_out_is_not_applied(changed: Changing) -> None:
@@ -346,7 +346,9 @@ def test_every_change_is_in_the_log(changed: Changing) -> None:
     planned = changed.plan()
     done = changed.apply(planned)
     changed.restore(done)
-    log = [(line.what, line.plan, line.counts) for line in changed.ledger.audited().items]
+    log = [
+        (line.what, line.plan, line.counts) for line in changed.ledger.list_audit_entries().items
+    ]
     counts = {"removed": 1, "finalized": 0, "skipped": 0, "remaining": 0}
     assert log[1] == ("prune sessions", planned.plan, counts)
     assert log[0][0] == f"restore {done.batch}"
@@ -361,7 +363,7 @@ def test_it_is_told_while_the_index_is_merged(changed: Changing) -> None:
 
 
 def test_how_far_it_is_is_told(changed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("session_core.maintenance.apply.runner._TELL_S", -1.0)
+    monkeypatch.setattr("session_core.maintenance.apply.runner._PROGRESS_INTERVAL_S", -1.0)
     for number in range(3):
         changed.home.session(f"old_{number}", 140, reason="idle")
         changed.home.clock.now = NOW - 140 * DAY
@@ -384,7 +386,7 @@ def test_a_route_that_was_used_since_stays(changed: Changing) -> None:
     changed.home.store.update_session(key, 7)
     done = changed.apply(planned)
     assert reasons(done) == {key: "its chat was used since"}
-    assert list(changed.home.store.entries()) == [key]
+    assert list(changed.home.store.load_entries()) == [key]
 
 
 @pytest.mark.requirement("maintenance:gateway")
@@ -396,7 +398,7 @@ def test_routes_beside_a_gateway_are_refused_with_what_to_stop(changed: Changing
         pytest.raises(Denied, match=rf"gateway \(pid {pid}\).* stop it"),
     ):
         changed.apply(planned)
-    assert len(changed.home.store.entries()) == 1
+    assert len(changed.home.store.load_entries()) == 1
 
 
 def test_rows_of_many_sessions_that_are_gone_go_in_few_steps_and_large_ones_in_several(
@@ -410,13 +412,13 @@ def test_rows_of_many_sessions_that_are_gone_go_in_few_steps_and_large_ones_in_s
         changed.home.db.append_message("large", "user", f"says {number} " + "x" * 40_000)
     changed.home.clock.now = NOW
     changed.home.sql("DELETE FROM sessions")
-    before = changed.everything()
-    done = changed.do("orphans")
+    before = changed.read_everything()
+    done = changed.plan_and_apply("orphans")
     assert (done.removed, done.skipped) == (41, ())
-    assert 2 < len(changed.ledger.steps(done.batch)) < 10
-    assert changed.everything()["rows"]["messages"] == []
+    assert 2 < len(changed.ledger.list_steps(done.batch)) < 10
+    assert changed.read_everything()["rows"]["messages"] == []
     changed.restore(done)
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 def test_a_session_that_is_there_again_keeps_its_rows(changed: Changing) -> None:
@@ -437,8 +439,8 @@ def test_a_gateway_that_begins_between_two_steps_keeps_the_rest(
     for number in range(3):
         changed.home.route(str(number), "nobody", 40)
     planned = changed.plan("routes")
-    monkeypatch.setattr(routes, "_AT_ONCE", 1)
-    monkeypatch.setattr(run, "_LOOK_AGAIN_S", -1.0)
+    monkeypatch.setattr(routes, "_BATCH_ROUTES", 1)
+    monkeypatch.setattr(run, "_ACTIVITY_TTL_S", -1.0)
     with ExitStack() as stack:
 
         def begin() -> bool:
@@ -447,7 +449,7 @@ def test_a_gateway_that_begins_between_two_steps_keeps_the_rest(
 
         with pytest.raises(Denied, match="a gateway"):
             changed.apply(planned, stop=begin)
-    assert len(changed.home.store.entries()) == 2
+    assert len(changed.home.store.load_entries()) == 2
     (changed.home.folder / "gateway.pid").unlink()
     assert changed.apply(planned).removed == 3
 
@@ -455,12 +457,12 @@ def test_a_gateway_that_begins_between_two_steps_keeps_the_rest(
 @pytest.mark.requirement("maintenance:gateway")
 def test_a_route_goes_from_both_copies_and_comes_back_to_both(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
-    before = changed.everything()
-    done = changed.do("routes")
-    now = changed.everything()
+    before = changed.read_everything()
+    done = changed.plan_and_apply("routes")
+    now = changed.read_everything()
     assert (now["rows"]["gateway_routing"], list(now["routes"])) == ([], ["_README"])
     changed.restore(done)
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 @pytest.mark.requirement("maintenance:gateway")
@@ -469,11 +471,11 @@ def test_the_files_of_a_session_go_with_it(changed: Changing) -> None:
     changed.home.session("other", 3, reason="idle")
     for name in ("session_old.json", "old.jsonl", "session_other.json"):
         changed.home.file(name, 140, name)
-    before = changed.everything()
-    done = changed.do()
-    assert set(changed.everything()["files"]) == {"session_other.json"}
+    before = changed.read_everything()
+    done = changed.plan_and_apply()
+    assert set(changed.read_everything()["files"]) == {"session_other.json"}
     changed.restore(done)
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 def test_a_file_that_was_written_since_stays(changed: Changing) -> None:
@@ -546,7 +548,7 @@ def test_a_holder_that_came_since_protects_what_never_ended(
 
 
 def test_beside_another_holder_what_never_ended_is_finalized(beside: Changing) -> None:
-    assert beside.do("sessions", "finalize", ids=("open",)).finalized == 1
+    assert beside.plan_and_apply("sessions", "finalize", ids=("open",)).finalized == 1
     assert beside.home.db.get_session("open")["end_reason"] == "finalized"
 
 
@@ -592,6 +594,6 @@ def test_what_goes_over_many_steps_comes_back_as_it_was(changed: Changing) -> No
     before = {name: changed.home.db.get_messages(name) for name in names}
     done = changed.apply(changed.plan())
     assert done.removed == len(names)
-    assert len(changed.ledger.steps(done.batch)) > 2
+    assert len(changed.ledger.list_steps(done.batch)) > 2
     changed.maintenance.restore(done.batch)
     assert {name: changed.home.db.get_messages(name) for name in names} == before

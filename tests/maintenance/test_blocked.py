@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from session_core import Compressor, Limits, SessionDB
+from session_core import CompressionLimits, Compressor, SessionDB
 from session_core.errors import Unsupported
-from session_core.maintenance.types import Wanted
+from session_core.maintenance.types import PlanRequest
 from tests.cjk import INDEX, add_cjk_index, block_index
-from tests.hermes_schema import cjk_statements
+from tests.hermes_schema import list_cjk_statements
 from tests.homes import connect
 from tests.maintenance.changing import Changing, changing
 from tests.maintenance.homes import fill, opened
@@ -41,7 +41,7 @@ def blocked(usual: Changing) -> Changing:
 
 @pytest.fixture
 def compressor(usual: Changing) -> Iterator[Compressor]:
-    home, limits = usual.home, Limits(keep_last=8)
+    home, limits = usual.home, CompressionLimits(keep_last=8)
     ledger, clock = usual.ledger, home.clock
     with Compressor(home.db, ledger, store=home.store, limits=limits, clock=clock) as made:
         yield made
@@ -93,9 +93,9 @@ def test_plan_without_messages_is_applied(blocked: Changing, what: str, verb: st
 def test_restore_without_messages_is_done(blocked: Changing) -> None:
     before = contents(blocked)
     for what, verb in (("ghosts", "prune"), ("abandoned", "finalize")):
-        done = blocked.do(what, verb)
+        done = blocked.plan_and_apply(what, verb)
         assert done.removed + done.finalized
-        assert blocked.maintenance.coming(done.batch).count
+        assert blocked.maintenance.preview_restore(done.batch).count
         assert not blocked.restore(done).unfit
     after = contents(blocked)
     assert all(sorted(after[t], key=repr) == sorted(before[t], key=repr) for t in TABLES)
@@ -108,10 +108,10 @@ def test_edit_works_beside_blocked_index(blocked: Changing) -> None:
 
 
 def test_restore_of_messages_is_refused(usual: Changing) -> None:
-    done = usual.do("sessions")
+    done = usual.plan_and_apply("sessions")
     add_cjk_index(usual.home.db.path)
     before = contents(usual)
-    for call in (usual.maintenance.coming, usual.maintenance.restore):
+    for call in (usual.maintenance.preview_restore, usual.maintenance.restore):
         with pytest.raises(Unsupported, match=REFUSED):
             call(done.batch)
     assert contents(usual) == before
@@ -129,11 +129,11 @@ def test_plan_from_before_the_index_is_refused(usual: Changing) -> None:
 
 def test_import_of_messages_is_refused(blocked: Changing, tmp_path: Path) -> None:
     exported = tmp_path / "sessions.jsonl"
-    blocked.maintenance.export(exported, ["long"])
+    blocked.maintenance.export_sessions(exported, ["long"])
     text = exported.read_text().replace('"long"', '"another"')
     exported.write_text(text)
     before = contents(blocked)
-    for call in (blocked.maintenance.arrivals, blocked.maintenance.import_):
+    for call in (blocked.maintenance.preview_import, blocked.maintenance.import_sessions):
         with pytest.raises(Unsupported, match=REFUSED):
             call(exported)
     assert contents(blocked) == before
@@ -141,9 +141,9 @@ def test_import_of_messages_is_refused(blocked: Changing, tmp_path: Path) -> Non
 
 def test_import_of_known_sessions_is_previewed(blocked: Changing, tmp_path: Path) -> None:
     exported = tmp_path / "sessions.jsonl"
-    blocked.maintenance.export(exported, ["long"])
-    assert [each.id for each in blocked.maintenance.arrivals(exported).skipped] == ["long"]
-    assert blocked.maintenance.import_(exported).sessions == 0
+    blocked.maintenance.export_sessions(exported, ["long"])
+    assert [each.id for each in blocked.maintenance.preview_import(exported).skipped] == ["long"]
+    assert blocked.maintenance.import_sessions(exported).sessions == 0
 
 
 def test_compression_is_refused_before_the_model(blocked: Changing, compressor: Compressor) -> None:
@@ -166,7 +166,7 @@ def test_undo_of_compression_is_refused(
     done = compressor.compress("long", shape=shape)
     add_cjk_index(usual.home.db.path)
     before = contents(usual)
-    for call in (compressor.undo, compressor.plan_undo, usual.maintenance.coming):
+    for call in (compressor.undo, compressor.plan_undo, usual.maintenance.preview_restore):
         with pytest.raises(Unsupported, match=REFUSED):
             call(done.batch)
     assert contents(usual) == before
@@ -196,7 +196,7 @@ def test_findings_name_no_refused_plan(blocked: Changing) -> None:
     findings = blocked.maintenance.health().findings
     for finding in findings:
         if finding.tool is not None and finding.plan is not None:
-            wanted = Wanted(finding.plan, finding.tool)
+            wanted = PlanRequest(finding.plan, finding.tool)
             assert blocked.maintenance.plan(wanted).outcome == "planned"
     (old,) = [each for each in findings if each.code == "old_sessions"]
     assert (old.tool, INDEX in old.what) == (None, True)
@@ -206,9 +206,9 @@ def test_index_without_triggers_blocks_nothing(blocked: Changing) -> None:
     with connect(blocked.home.db.path) as connection:
         for event in ("insert", "delete", "update"):
             connection.execute(f"DROP TRIGGER {INDEX}_{event}")
-    assert [index.tables for index in blocked.home.db.blocked_indexes()] == [()]
+    assert [index.tables for index in blocked.home.db.list_blocked_indexes()] == [()]
     assert "blocked_index" not in {each.code for each in blocked.maintenance.health().findings}
-    done = blocked.do("sessions")
+    done = blocked.plan_and_apply("sessions")
     assert blocked.restore(done).unfit == ()
 
 
@@ -218,17 +218,17 @@ def test_health_of_usual_home_has_no_blocked_index(usual: Changing) -> None:
 
 def test_dead_entries_of_blocked_index_are_not_promised(home_path: Path) -> None:
     with opened(home_path, 30) as home:
-        for statement in cjk_statements("unicode61"):
+        for statement in list_cjk_statements("unicode61"):
             home.sql(statement)
         for number in range(40):
             home.session(f"s{number}", 140, reason="idle", messages=30)
         while home.db.optimize_step():
             pass
         home.db.delete_sessions([f"s{number}" for number in range(30)])
-        dead = home.db.sizes().index_dead
+        dead = home.db.measure_sizes().index_dead
     block_index(home_path / "state.db")
     with SessionDB(home_path / "state.db") as db:
-        assert 0 < db.sizes().index_dead < dead
+        assert 0 < db.measure_sizes().index_dead < dead
         while db.optimize_step():
             pass
-        assert db.sizes().index_dead == 0
+        assert db.measure_sizes().index_dead == 0

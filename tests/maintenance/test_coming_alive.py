@@ -13,12 +13,12 @@ import pytest
 
 from session_core.errors import Changed, Conflict
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance.apply.run import BACK, Run
-from session_core.maintenance.restore.step import Undoing
-from session_core.maintenance.types import Applied
+from session_core.maintenance.apply.run import RESTORED_SUFFIX, PlanRun
+from session_core.maintenance.restore.step import StepUndoer
+from session_core.maintenance.types import ApplyResult
 from tests.maintenance.changing import Changing
 from tests.maintenance.homes import BRANCH, DAY, NOW
-from tests.maintenance.test_going_on import others
+from tests.maintenance.test_going_on import open_other_maintainer
 
 APPEND = """
 import sys
@@ -53,7 +53,7 @@ def long(changed: Changing) -> Changing:
     return changed
 
 
-def _until_half(long: Changing) -> Applied:
+def _until_half(long: Changing) -> ApplyResult:
     """Apply a plan until the tip is gone and a part of the root."""
     planned = long.plan()
 
@@ -66,18 +66,18 @@ def _until_half(long: Changing) -> Applied:
     return half
 
 
-def _again(long: Changing, half: Applied, **asked: Any) -> Applied:
+def _again(long: Changing, half: ApplyResult, **asked: Any) -> ApplyResult:
     done = long.maintenance.apply(half.plan, 60.0, **asked)
-    assert isinstance(done, Applied)
+    assert isinstance(done, ApplyResult)
     return done
 
 
-def reasons(done: Applied) -> dict[str, str]:
+def reasons(done: ApplyResult) -> dict[str, str]:
     return {each.id: each.why for each in done.skipped}
 
 
-def rows(long: Changing, *tables: str) -> list[Any]:
-    found = long.everything()["rows"]
+def read_rows(long: Changing, *tables: str) -> list[Any]:
+    found = long.read_everything()["rows"]
     return [found[table] for table in tables]
 
 
@@ -88,13 +88,13 @@ def rows(long: Changing, *tables: str) -> list[Any]:
 def test_a_conversation_to_which_another_process_appends_half_way_is_put_back(
     long: Changing,
 ) -> None:
-    before = rows(long, "messages", "session_model_usage")
+    before = read_rows(long, "messages", "session_model_usage")
     half = _until_half(long)
     command = [sys.executable, "-c", APPEND, str(long.home.db.path), "root"]
     subprocess.run(command, check=True, timeout=60)
     done = _again(long, half)
     assert (done.outcome, done.removed, done.remaining, done.warnings) == ("applied", 2, 0, ())
-    assert reasons(done) == {"root": f"session root was changed since{BACK}"}
+    assert reasons(done) == {"root": f"session root was changed since{RESTORED_SUFFIX}"}
     assert long.sessions() == {"root", "tip", "branch"}
     assert [row["content"].split()[1] for row in long.home.db.get_messages("root")] == [
         *map(str, range(12)),
@@ -102,11 +102,11 @@ def test_a_conversation_to_which_another_process_appends_half_way_is_put_back(
     ]
     long.restore(done)
     long.home.sql("DELETE FROM messages WHERE content = 'not yet'")
-    assert rows(long, "messages", "session_model_usage") == before
+    assert read_rows(long, "messages", "session_model_usage") == before
 
 
 def _pin(long: Changing) -> None:
-    long.ledger.pins.set({"root": True})
+    long.ledger.pins.set_pins({"root": True})
 
 
 def _route(long: Changing) -> None:
@@ -129,15 +129,15 @@ COMES: dict[Callable[[Changing], None], str] = {
 def test_a_conversation_that_somebody_comes_to_care_for_half_way_is_put_back(
     long: Changing, come: Callable[[Changing], None]
 ) -> None:
-    messages, files = rows(long, "messages"), long.everything()["files"]
+    messages, files = read_rows(long, "messages"), long.read_everything()["files"]
     half = _until_half(long)
     come(long)
     done = _again(long, half)
-    assert (done.removed, reasons(done)) == (2, {"root": COMES[come] + BACK})
+    assert (done.removed, reasons(done)) == (2, {"root": COMES[come] + RESTORED_SUFFIX})
     assert long.home.db.get_session("branch")["parent_session_id"] == "tip"
     long.restore(done)
-    assert rows(long, "messages") == messages
-    assert long.everything()["files"] == files
+    assert read_rows(long, "messages") == messages
+    assert long.read_everything()["files"] == files
     assert long.home.db.get_session("tip")["parent_session_id"] == "root"
     assert long.home.db.get_session("branch")["parent_session_id"] == "tip"
 
@@ -146,28 +146,30 @@ def test_a_conversation_that_somebody_comes_to_care_for_half_way_is_put_back(
 def test_what_went_with_the_same_steps_stays_gone_and_comes_back_by_a_restore(
     long: Changing,
 ) -> None:
-    before = long.everything()
+    before = long.read_everything()
     half = _until_half(long)
-    shared = [step for step in long.ledger.steps(half.batch) if "tip" in step.result["sessions"]]
+    shared = [
+        step for step in long.ledger.list_steps(half.batch) if "tip" in step.result["sessions"]
+    ]
     assert any(set(step.result["sessions"]) - {"tip"} for step in shared)
     _pin(long)
     done = _again(long, half)
     assert long.sessions() == {"root", "tip", "branch"}
     assert long.restore(done).restored == 2
-    assert long.everything() == before
+    assert long.read_everything() == before
 
 
 def test_a_restore_of_the_rest_says_how_much_of_it_is_left(long: Changing) -> None:
-    before = long.everything()
+    before = long.read_everything()
     half = _until_half(long)
     _pin(long)
     done = _again(long, half)
-    for _ in long.ledger.steps(done.batch):
+    for _ in long.ledger.list_steps(done.batch):
         back = long.restore(done, 0)
         if back.outcome == "applied":
             break
         assert back.remaining > 0
-    assert long.everything() == before
+    assert long.read_everything() == before
 
 
 def test_files_that_were_put_back_stay_when_the_plan_is_gone_on_with(long: Changing) -> None:
@@ -183,12 +185,12 @@ def test_files_that_were_put_back_stay_when_the_plan_is_gone_on_with(long: Chang
 def test_putting_back_is_stopped_between_two_steps_and_gone_on_with(long: Changing) -> None:
     half = _until_half(long)
     _pin(long)
-    part = _again(long, half, stop=lambda: bool(long.ledger.halves()))
+    part = _again(long, half, stop=lambda: bool(long.ledger.list_partial_members()))
     assert (part.outcome, part.skipped) == ("partial", ())
     assert part.remaining > 0
     done = _again(long, half)
     assert (done.outcome, done.remaining) == ("applied", 0)
-    assert reasons(done) == {"root": COMES[_pin] + BACK}
+    assert reasons(done) == {"root": COMES[_pin] + RESTORED_SUFFIX}
 
 
 @pytest.mark.requirement("maintenance:coming-alive")
@@ -197,7 +199,9 @@ def test_what_has_taken_its_place_stays_and_what_does_not_fit_is_said(long: Chan
     _pin(long)
     long.home.db.create_session("tip", "cli")
     done = _again(long, half)
-    why = f"{COMES[_pin]}{BACK} but for what does not fit: restore {half.batch} says what"
+    why = (
+        f"{COMES[_pin]}{RESTORED_SUFFIX} but for what does not fit: restore {half.batch} says what"
+    )
     assert reasons(done) == {"root": why}
     assert long.home.db.message_count("tip") == 0
     assert long.home.db.message_count("root") == 12
@@ -209,9 +213,9 @@ def test_what_has_taken_its_place_stays_and_what_does_not_fit_is_said(long: Chan
 def test_what_is_damaged_in_the_trash_is_in_the_way_of_nothing_else(long: Changing) -> None:
     half = _until_half(long)
     _pin(long)
-    first = long.ledger.steps(half.batch)[0].id
+    first = long.ledger.list_steps(half.batch)[0].id
     long.ledger._file.write(
-        lambda rows: rows.run("UPDATE trash SET data = x'00' WHERE step = ?", (first,))
+        lambda rows: rows.run_change("UPDATE trash SET data = x'00' WHERE step = ?", (first,))
     )
     done = _again(long, half)
     assert done.outcome == "applied"
@@ -223,7 +227,7 @@ def test_what_is_damaged_in_the_trash_is_in_the_way_of_nothing_else(long: Changi
 
 @pytest.mark.requirement("maintenance:coming-alive")
 def test_two_maintainers_put_it_back_together(long: Changing) -> None:
-    before = rows(long, "messages", "sessions")
+    before = read_rows(long, "messages", "sessions")
     half = _until_half(long)
     _pin(long)
     together, done = threading.Barrier(2), []
@@ -232,7 +236,7 @@ def test_two_maintainers_put_it_back_together(long: Changing) -> None:
         together.wait(10)
         done.append(maintenance.apply(half.plan, 60.0))
 
-    with others(long) as another:
+    with open_other_maintainer(long) as another:
         threads = [
             threading.Thread(target=run, args=(each,)) for each in (long.maintenance, another)
         ]
@@ -241,65 +245,65 @@ def test_two_maintainers_put_it_back_together(long: Changing) -> None:
         for thread in threads:
             thread.join(60)
     assert [(each.outcome, each.removed) for each in done] == [("applied", 2)] * 2
-    assert reasons(done[0]) == reasons(done[1]) == {"root": COMES[_pin] + BACK}
+    assert reasons(done[0]) == reasons(done[1]) == {"root": COMES[_pin] + RESTORED_SUFFIX}
     long.restore(done[0])
-    assert rows(long, "messages", "sessions") == before
+    assert read_rows(long, "messages", "sessions") == before
 
 
 def test_who_is_about_to_remove_more_of_it_finds_that_it_was_left(
     long: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    messages = rows(long, "messages")
+    messages = read_rows(long, "messages")
     half = _until_half(long)
-    part = Undoing.part
-    with others(long) as another:
+    part = StepUndoer.undo_part
+    with open_other_maintainer(long) as another:
         runner = another._whole().runner
-        plan, batch = another._ledger.plan(half.plan), another._ledger.batch(half.batch)
-        with closing(Run(runner._means, runner._returning, batch, plan)) as run:
+        plan, batch = another._ledger.get_plan(half.plan), another._ledger.get_batch(half.batch)
+        with closing(PlanRun(runner._means, runner._returning, batch, plan)) as run:
 
-            def step_first(self: Undoing, *args: Any) -> Any:
-                monkeypatch.setattr(Undoing, "part", part)
-                run.step()
+            def step_first(self: StepUndoer, *args: Any) -> Any:
+                monkeypatch.setattr(StepUndoer, "undo_part", part)
+                run.run_next_step()
                 return part(self, *args)
 
-            monkeypatch.setattr(Undoing, "part", step_first)
-            long.ledger.skip(half.plan, ["sessions/root"], "left", half=True)
+            monkeypatch.setattr(StepUndoer, "undo_part", step_first)
+            long.ledger.skip_members(half.plan, ["sessions/root"], "left", half=True)
             _edit(long, half)
     done = _again(long, half)
-    assert reasons(done) == {"root": "left" + BACK}
+    assert reasons(done) == {"root": "left" + RESTORED_SUFFIX}
     assert long.home.db.message_count("root") == 12
     long.restore(done)
-    assert rows(long, "messages") == messages
+    assert read_rows(long, "messages") == messages
 
 
 def test_what_was_put_back_meanwhile_is_not_put_back_once_more(long: Changing) -> None:
     half = _until_half(long)
     undoing = long.maintenance._whole().runner._returning._undoing
-    step = long.ledger.steps(half.batch)[-1]
+    step = long.ledger.list_steps(half.batch)[-1]
     batch = long.ledger.add_batch("restore").id
-    undoing.part(batch, step, {"root"})
+    undoing.undo_part(batch, step, {"root"})
     with pytest.raises(Changed, match="somebody else"):
-        undoing.undo(batch, step, None, undoing.contents(step, None))
-    assert undoing.part(batch, step, {"root"}) is None
+        undoing.undo_step(batch, step, None, undoing.read_contents(step, None))
+    assert undoing.undo_part(batch, step, {"root"}) is None
 
 
 POINTS: dict[str, tuple[Any, str]] = {
-    "before it": (Undoing, "part"),
+    "before it": (StepUndoer, "part"),
     "before a step": (Ledger, "prepare"),
     "behind a step": (Ledger, "done"),
     "at its end": (Ledger, "end_half"),
 }
 
 
-def _apply(long: Changing, half: Applied) -> None:
+def _apply(long: Changing, half: ApplyResult) -> None:
     _again(long, half)
 
 
-def _restore(long: Changing, half: Applied) -> None:
+def _restore(long: Changing, half: ApplyResult) -> None:
     long.restore(half)
 
 
-def _edit(long: Changing, _: Applied) -> None:
+def _edit(long: Changing, _: ApplyResult) -> None:
     long.maintenance.edit("branch", title="Something else")
 
 
@@ -310,30 +314,30 @@ def test_after_a_crash_whoever_comes_next_puts_it_back(
     long: Changing,
     monkeypatch: pytest.MonkeyPatch,
     when: str,
-    go_on: Callable[[Changing, Applied], None],
+    go_on: Callable[[Changing, ApplyResult], None],
 ) -> None:
-    messages = rows(long, "messages")
+    messages = read_rows(long, "messages")
     half = _until_half(long)
     _pin(long)
     place, name = POINTS[when]
     usual = getattr(place, name)
 
     def die(self: Any, *args: Any, **more: Any) -> Any:
-        return _die() if long.ledger.halves() else usual(self, *args, **more)
+        return _die() if long.ledger.list_partial_members() else usual(self, *args, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(place, name, die)
         with pytest.raises(_Killed):
             _again(long, half)
-    long.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))
-    assert half.batch not in {each.id for each in long.ledger.ripe(0)}
+    long.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
+    assert half.batch not in {each.id for each in long.ledger.list_expired_batches(0)}
     go_on(long, half)
     assert {"root", "tip"} <= long.sessions()
     assert (long.home.db.message_count("root"), long.home.db.message_count("tip")) == (12, 2)
     if go_on is not _restore:
-        assert long.ledger.halves() == []
+        assert long.ledger.list_partial_members() == []
         long.restore(half)
-    assert rows(long, "messages") == messages
+    assert read_rows(long, "messages") == messages
 
 
 def test_the_trash_of_what_is_to_be_put_back_stays_when_it_has_expired(
@@ -342,14 +346,14 @@ def test_the_trash_of_what_is_to_be_put_back_stays_when_it_has_expired(
     half = _until_half(long)
     _pin(long)
     with monkeypatch.context() as patch:
-        patch.setattr(Undoing, "part", _die)
+        patch.setattr(StepUndoer, "undo_part", _die)
         with pytest.raises(_Killed):
             _again(long, half)
     long.home.clock.now += 31 * DAY
-    assert long.ledger.ripe() == []
+    assert long.ledger.list_expired_batches() == []
     _edit(long, half)
     assert long.home.db.message_count("root") == 12
-    assert [each.id for each in long.ledger.ripe()] == [half.batch]
+    assert [each.id for each in long.ledger.list_expired_batches()] == [half.batch]
 
 
 # -- plans that end half-way -----------------------------------------------------------------------
@@ -357,14 +361,14 @@ def test_the_trash_of_what_is_to_be_put_back_stays_when_it_has_expired(
 
 @pytest.mark.requirement("maintenance:coming-alive")
 def test_a_plan_that_is_declined_half_way_leaves_no_conversation_half(long: Changing) -> None:
-    before = long.everything()
+    before = long.read_everything()
     half = _until_half(long)
-    long.maintenance.decline(half.plan)
+    long.maintenance.close_plan(half.plan)
     assert {"root", "tip"} <= long.sessions()
     assert long.home.db.message_count("root") == 12
-    assert long.ledger.plan(half.plan).state == "closed"
+    assert long.ledger.get_plan(half.plan).state == "closed"
     long.restore(half)
-    assert long.everything() == before
+    assert long.read_everything() == before
 
 
 def test_what_a_plan_that_ran_out_has_begun_is_put_back_by_whoever_comes_next(
@@ -384,13 +388,13 @@ def test_a_plan_that_was_stopped_by_a_process_that_died_is_ended_by_the_next(
 ) -> None:
     half = _until_half(long)
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "end_stopped", _die)
+        patch.setattr(Ledger, "end_stopped_plan", _die)
         with pytest.raises(_Killed):
-            long.maintenance.decline(half.plan)
-    assert half.batch not in {each.id for each in long.ledger.ripe(0)}
+            long.maintenance.close_plan(half.plan)
+    assert half.batch not in {each.id for each in long.ledger.list_expired_batches(0)}
     _edit(long, half)
     assert long.home.db.message_count("root") == 12
-    assert long.ledger.plan(half.plan).state == "closed"
+    assert long.ledger.get_plan(half.plan).state == "closed"
 
 
 def test_the_trash_of_a_plan_that_was_declined_stays_until_what_it_has_is_back(
@@ -398,32 +402,32 @@ def test_the_trash_of_a_plan_that_was_declined_stays_until_what_it_has_is_back(
 ) -> None:
     half = _until_half(long)
     with monkeypatch.context() as patch:
-        patch.setattr(Undoing, "part", _die)
+        patch.setattr(StepUndoer, "undo_part", _die)
         with pytest.raises(_Killed):
-            long.maintenance.decline(half.plan)
-    assert long.ledger.plan(half.plan).state == "closed"
-    assert half.batch not in {each.id for each in long.ledger.ripe(0)}
+            long.maintenance.close_plan(half.plan)
+    assert long.ledger.get_plan(half.plan).state == "closed"
+    assert half.batch not in {each.id for each in long.ledger.list_expired_batches(0)}
     _edit(long, half)
-    assert half.batch in {each.id for each in long.ledger.ripe(0)}
+    assert half.batch in {each.id for each in long.ledger.list_expired_batches(0)}
 
 
 def test_a_restore_goes_on_behind_whoever_has_just_put_a_part_of_it_back(
     long: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = rows(long, "messages", "sessions")
+    before = read_rows(long, "messages", "sessions")
     half = _until_half(long)
-    usual, tries = Undoing.undo, 0
+    usual, tries = StepUndoer.undo_step, 0
 
-    def undo(self: Undoing, *args: Any) -> dict[str, Any]:
+    def undo(self: StepUndoer, *args: Any) -> dict[str, Any]:
         nonlocal tries
         tries += 1
         if tries == 1:  # the restore has looked what is left; here somebody takes up what is owed
             long.maintenance.edit("other" if "other" in long.sessions() else "branch", pinned=True)
         return usual(self, *args)
 
-    monkeypatch.setattr(Undoing, "undo", undo)
-    with others(long) as another:
+    monkeypatch.setattr(StepUndoer, "undo_step", undo)
+    with open_other_maintainer(long) as another:
         back = another.restore(half.batch)
     assert tries > 1
     assert (back.outcome, back.unfit) == ("applied", ())
-    assert rows(long, "messages", "sessions") == before
+    assert read_rows(long, "messages", "sessions") == before

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from session_core import SessionDB
-from session_core.maintenance.select.conversations import Conversations
-from session_core.types import LinkKind, Revision, Stock
-from tests.homes import add_session, connect, own_database
+from session_core.maintenance.select.conversations import ConversationIndex
+from session_core.types import InventoryItem, LinkKind, Revision
+from tests.homes import add_session, connect, make_own_database
 
 INSIDE = ("continuation", "delegate")
 
 
 def stock(session_id: str, parent: str | None = None, link: LinkKind | None = None,
-          started_at: float = 0.0, active_at: float | None = 0.0, **fields) -> Stock:  # fmt: skip
+          started_at: float = 0.0, active_at: float | None = 0.0, **fields) -> InventoryItem:  # fmt: skip
     given = {"title": None, "ended_at": None, "end_reason": None, "rows": 0, **fields}
-    return Stock(
+    return InventoryItem(
         id=session_id, source="cli", parent_id=parent, link=link, session_key=None,
         started_at=started_at, archived=False, pinned=False, api_calls=0,
         expiry_finalized=False, last_active_at=active_at, live=0, counted=0,
@@ -33,7 +33,7 @@ def ids(sessions) -> list[str]:
 
 
 @st.composite
-def stocks(draw: st.DrawFn) -> list[Stock]:
+def make_rows(draw: st.DrawFn) -> list[InventoryItem]:
     """Sessions with parents anywhere: before, behind, themselves, or nobody that is there."""
     names = [f"s{number}" for number in range(draw(st.integers(1, 12)))]
     parents = st.one_of(st.none(), st.sampled_from([*names, "nobody"]))
@@ -50,28 +50,30 @@ def stocks(draw: st.DrawFn) -> list[Stock]:
 
 
 @pytest.mark.requirement("maintenance:conversations")
-@given(stocks())
-def test_each_session_is_in_one_conversation(given_: list[Stock]) -> None:
-    conversations = Conversations(given_)
+@given(make_rows())
+def test_each_session_is_in_one_conversation(given_: list[InventoryItem]) -> None:
+    conversations = ConversationIndex(given_)
     found = [each.id for conversation in conversations.all for each in conversation.sessions]
     assert sorted(found) == sorted(ids(given_))
-    assert all(each in conversations.of(each.id).sessions for each in given_)
+    assert all(each in conversations.find_conversation(each.id).sessions for each in given_)
 
 
-@given(stocks())
+@given(make_rows())
 def test_what_continues_or_was_delegated_is_in_the_conversation_of_its_parent(
-    given_: list[Stock],
+    given_: list[InventoryItem],
 ) -> None:
-    conversations = Conversations(given_)
+    conversations = ConversationIndex(given_)
     for each in given_:
         if each.parent_id in conversations.stocks:
-            same = conversations.of(each.id) is conversations.of(each.parent_id)
+            same = conversations.find_conversation(each.id) is conversations.find_conversation(
+                each.parent_id
+            )
             assert same or each.link not in INSIDE
 
 
-@given(stocks())
-def test_nothing_else_joins_two_conversations(given_: list[Stock]) -> None:
-    for conversation in Conversations(given_).all:
+@given(make_rows())
+def test_nothing_else_joins_two_conversations(given_: list[InventoryItem]) -> None:
+    for conversation in ConversationIndex(given_).all:
         inside = {conversation.root.id}
         for each in conversation.sessions[1:]:
             assert each.link in INSIDE
@@ -80,33 +82,35 @@ def test_nothing_else_joins_two_conversations(given_: list[Stock]) -> None:
 
 
 @pytest.mark.requirement("maintenance:conversations")
-@given(stocks())
-def test_a_child_is_removed_before_its_parent_but_in_a_circle(given_: list[Stock]) -> None:
-    for conversation in Conversations(given_).all:
-        order = ids(conversation.removal)
+@given(make_rows())
+def test_a_child_is_removed_before_its_parent_but_in_a_circle(given_: list[InventoryItem]) -> None:
+    for conversation in ConversationIndex(given_).all:
+        order = ids(conversation.removal_order)
         assert order[-1] == conversation.id
         for each in conversation.sessions[1:]:
             assert order.index(each.id) < order.index(each.parent_id)
 
 
-@given(stocks())
+@given(make_rows())
 def test_what_stays_and_loses_its_parent_is_all_that_names_one_that_goes(
-    given_: list[Stock],
+    given_: list[InventoryItem],
 ) -> None:
-    conversations = Conversations(given_)
+    conversations = ConversationIndex(given_)
     for conversation in conversations.all:
         gone = set(ids(conversation.sessions))
         left = {each.id for each in given_ if each.parent_id in gone} - gone
-        assert set(ids(conversations.left_behind(conversation.sessions))) == left
+        assert set(ids(conversations.list_left_behind(conversation.sessions))) == left
 
 
 @pytest.mark.requirement("maintenance:conversations")
-@given(stocks())
-def test_a_named_session_never_takes_the_one_along_that_it_worked_for(given_: list[Stock]) -> None:
-    conversations = Conversations(given_)
+@given(make_rows())
+def test_a_named_session_never_takes_the_one_along_that_it_worked_for(
+    given_: list[InventoryItem],
+) -> None:
+    conversations = ConversationIndex(given_)
     for each in given_:
-        named = conversations.named(each.id)
-        whole = conversations.of(each.id)
+        named = conversations.find_removed_together(each.id)
+        whole = conversations.find_conversation(each.id)
         assert each in named.sessions
         assert set(ids(named.sessions)) <= set(ids(whole.sessions))
         if named.id != whole.id:
@@ -114,8 +118,8 @@ def test_a_named_session_never_takes_the_one_along_that_it_worked_for(given_: li
             assert named.root.parent_id not in ids(named.sessions)
 
 
-@given(stocks())
-def test_circles_are_found_whatever_joins_them(given_: list[Stock]) -> None:
+@given(make_rows())
+def test_circles_are_found_whatever_joins_them(given_: list[InventoryItem]) -> None:
     parents = {each.id: each.parent_id for each in given_}
     for name in parents:
         walked: list[str] = []
@@ -124,7 +128,7 @@ def test_circles_are_found_whatever_joins_them(given_: list[Stock]) -> None:
             walked.append(here)
             here = parents[here]
         is_in = here == name
-        assert is_in == any(name in ids(circle) for circle in Conversations(given_).cycles)
+        assert is_in == any(name in ids(circle) for circle in ConversationIndex(given_).cycles)
 
 
 @settings(max_examples=25)
@@ -135,12 +139,12 @@ def test_root_and_tip_are_those_of_the_database(chance: random.Random) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "state.db")
-        own_database(path)
+        make_own_database(path)
         fill(path, chance)
         with SessionDB(path) as db:
-            conversations = Conversations(db.inventory())
+            conversations = ConversationIndex(db.list_inventory())
             for name in conversations.stocks:
-                conversation = conversations.named(name)
+                conversation = conversations.find_removed_together(name)
                 assert conversation is not None
                 assert db.get_conversation_root(name) == conversation.root.id
                 assert db.get_compression_tip(conversation.id) == conversation.tip.id
@@ -174,15 +178,15 @@ def test_delegates_go_before_the_session_they_worked_for_and_the_tip_first() -> 
         stock("of_tip", "tip", "delegate"),
         stock("below", "of_root", "delegate"),
     ]
-    (conversation,) = Conversations(given_).all
-    assert ids(conversation.removal) == ["of_tip", "tip", "below", "of_root", "root"]
+    (conversation,) = ConversationIndex(given_).all
+    assert ids(conversation.removal_order) == ["of_tip", "tip", "below", "of_root", "root"]
 
 
 def test_the_age_of_a_conversation_is_its_last_activity_anywhere() -> None:
     given_ = [stock("a", active_at=1.0), stock("b", "a", "delegate", active_at=9.0)]
-    assert Conversations(given_).all[0].last_active_at == 9.0
+    assert ConversationIndex(given_).all[0].last_active_at == 9.0
     unknown = [*given_, stock("c", "b", "delegate", active_at=None)]
-    assert Conversations(unknown).all[0].last_active_at is None
+    assert ConversationIndex(unknown).all[0].last_active_at is None
 
 
 def test_the_title_is_the_last_that_the_conversation_had() -> None:
@@ -192,25 +196,27 @@ def test_the_title_is_the_last_that_the_conversation_had() -> None:
         stock("c", "b", "continuation"),
         stock("d", "c", "delegate", title="Of a delegate"),
     ]
-    assert Conversations(given_).all[0].title == "New"
+    assert ConversationIndex(given_).all[0].title == "New"
 
 
 @pytest.mark.parametrize("link", ["continuation", "delegate"])
 def test_a_session_that_is_its_own_parent_is_a_conversation(link: LinkKind) -> None:
-    conversations = Conversations([stock("a", "a", link), stock("b", "a", "continuation")])
+    conversations = ConversationIndex([stock("a", "a", link), stock("b", "a", "continuation")])
     assert [ids(each.sessions) for each in conversations.all] == [["a", "b"]]
     assert [ids(each) for each in conversations.cycles] == [["a"]]
 
 
 def test_in_a_circle_of_work_a_delegate_that_is_named_is_the_whole_conversation() -> None:
     given_ = [stock("a", "b", "continuation"), stock("b", "a", "delegate")]
-    conversations = Conversations(given_)
-    assert ids(conversations.named("b").sessions) == ["a", "b"]
+    conversations = ConversationIndex(given_)
+    assert ids(conversations.find_removed_together("b").sessions) == ["a", "b"]
 
 
 def test_a_parent_that_is_not_there_is_told() -> None:
-    conversations = Conversations([stock("a", "nobody", "delegate"), stock("b", "a", "delegate")])
-    assert ids(conversations.broken) == ["a"]
+    conversations = ConversationIndex(
+        [stock("a", "nobody", "delegate"), stock("b", "a", "delegate")]
+    )
+    assert ids(conversations.parentless_sessions) == ["a"]
     assert [ids(each.sessions) for each in conversations.all] == [["a", "b"]]
 
 
@@ -222,9 +228,9 @@ def test_fifty_thousand_sessions_in_one_chain_are_one_conversation(circle: bool)
     chain = [stock(f"s{n}", f"s{n - 1}", "continuation", float(n)) for n in range(1, count)]
     shuffled = [first, *chain]
     random.Random(1).shuffle(shuffled)
-    conversations = Conversations(shuffled)
+    conversations = ConversationIndex(shuffled)
     (conversation,) = conversations.all
     assert (conversation.root.id, conversation.tip.id) == ("s0", f"s{count - 1}")
-    assert ids(conversation.removal) == [f"s{n}" for n in reversed(range(count))]
-    assert conversations.named("s777") is conversation
+    assert ids(conversation.removal_order) == [f"s{n}" for n in reversed(range(count))]
+    assert conversations.find_removed_together("s777") is conversation
     assert len(conversations.cycles) == circle

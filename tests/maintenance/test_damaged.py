@@ -12,7 +12,7 @@ from session_core.errors import Corrupt
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from session_core.maintenance.maintenance import Maintenance
-from session_core.maintenance.types import Applied, Wanted
+from session_core.maintenance.types import ApplyResult, PlanRequest
 from tests.maintenance.changing import changing
 from tests.maintenance.homes import opened
 
@@ -57,17 +57,17 @@ def test_what_was_planned_and_done_of_a_damaged_home_can_be_read(
     damaged: Maintenance, left: tuple[str, str]
 ) -> None:
     plan, batch = left
-    assert [each.id for each in damaged.planned(plan).items] == ["old"]
+    assert [each.id for each in damaged.get_plan(plan).items] == ["old"]
     assert [each.id for each in damaged.batches().items] == [batch]
     assert [each.what for each in damaged.log().items] == ["edit"]
 
 
 CHANGES: dict[str, Callable[[Maintenance, tuple[str, str]], object]] = {
-    "plan": lambda maintenance, _: maintenance.plan(Wanted("sessions")),
+    "plan": lambda maintenance, _: maintenance.plan(PlanRequest("sessions")),
     "apply": lambda maintenance, left: maintenance.apply(left[0]),
     "restore": lambda maintenance, left: maintenance.restore(left[1]),
     "edit": lambda maintenance, _: maintenance.edit("old", title="Another"),
-    "export": lambda maintenance, _: maintenance.export(lambda _: None),
+    "export": lambda maintenance, _: maintenance.export_sessions(lambda _: None),
 }
 
 
@@ -89,7 +89,7 @@ def test_once_it_is_mended_it_is_maintained_as_any_other(
     (home_path / "state.db").write_bytes((home_path / "whole").read_bytes())
     assert damaged.health().sessions.total == 1
     done = damaged.apply(left[0])
-    assert isinstance(done, Applied)
+    assert isinstance(done, ApplyResult)
     assert done.removed == 1
     damaged.restore(str(done.batch))
     assert damaged.health().sessions.total == 1

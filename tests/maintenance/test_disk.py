@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from session_core.ledger.execute import prepare
-from session_core.maintenance.types import Found, Health
-from session_core.state.sqlite.opening import sidecar
+from session_core.ledger.execute import prepare_step
+from session_core.maintenance.types import HealthFinding, HealthReport
+from session_core.state.sqlite.opening import get_sidecar_path
 from tests.homes import connect
 from tests.maintenance.changing import Changing, changing
 from tests.maintenance.homes import opened
@@ -38,7 +38,7 @@ def pruned(request: pytest.FixtureRequest, home_path: Path, tmp_path: Path) -> I
         yield changed
 
 
-def room(report: Health) -> Found | None:
+def room(report: HealthReport) -> HealthFinding | None:
     return next((each for each in report.findings if each.code == "free_pages"), None)
 
 
@@ -62,11 +62,11 @@ def test_two_search_indexes_are_no_finding(pruned: Changing) -> None:
 
 @pytest.mark.requirement("maintenance:disk")
 def test_finding_is_gone_after_its_plan(pruned: Changing) -> None:
-    pruned.do()
+    pruned.plan_and_apply()
     finding = room(pruned.maintenance.health())
     assert finding is not None
     assert (finding.tool, finding.plan, finding.bytes > 0) == ("prune", "index", True)
-    pruned.do("index")
+    pruned.plan_and_apply("index")
     assert room(pruned.maintenance.health()) is None
     assert pruned.plan("index").outcome == "nothing"
 
@@ -80,16 +80,16 @@ def test_prune_figures_are_measured(pruned: Changing) -> None:
     done = pruned.apply(planned)
     assert done.bytes.free_in_file == max(free_bytes(path) - before, 0)
     assert done.bytes.returned_to_disk == 0
-    assert done.bytes.trash == pruned.ledger.batch(str(done.batch)).bytes > 0
+    assert done.bytes.trash == pruned.ledger.get_batch(str(done.batch)).bytes > 0
     assert done.shrinks
 
 
 @pytest.mark.requirement("maintenance:disk")
 def test_index_figures_are_measured(pruned: Changing) -> None:
-    pruned.do()
+    pruned.plan_and_apply()
     path = pruned.home.db.path
     before = files_of(path)
-    done = pruned.do("index")
+    done = pruned.plan_and_apply("index")
     assert done.bytes.returned_to_disk == before - files_of(path) > 0
     assert (done.bytes.free_in_file, done.shrinks) == (0, False)
 
@@ -107,16 +107,16 @@ def test_figures_survive_a_partial_run(pruned: Changing) -> None:
 def test_growth_is_unchanged_by_pruning(pruned: Changing) -> None:
     growth = pruned.maintenance.health().growth_per_week
     assert growth > 0
-    done = pruned.do()
+    done = pruned.plan_and_apply()
     assert pruned.maintenance.health().growth_per_week == growth
-    pruned.do("index")
+    pruned.plan_and_apply("index")
     assert pruned.maintenance.health().growth_per_week == growth
     pruned.restore(done)
     assert pruned.maintenance.health().growth_per_week == growth
 
 
 def test_growth_is_measured_anew_after_weeks(pruned: Changing) -> None:
-    pruned.do()
+    pruned.plan_and_apply()
     pruned.home.clock.now += 29 * 86_400
     report = pruned.maintenance.health()
     assert report.growth_per_week >= 0
@@ -127,7 +127,7 @@ def test_growth_is_measured_anew_after_weeks(pruned: Changing) -> None:
 
 @pytest.mark.requirement("maintenance:disk")
 def test_finding_names_no_tool_while_held(pruned: Changing) -> None:
-    pruned.do()
+    pruned.plan_and_apply()
     while pruned.home.db.optimize_step():
         pass
     with subprocess.Popen(
@@ -147,22 +147,22 @@ def test_finding_names_no_tool_while_held(pruned: Changing) -> None:
 
 def test_growth_of_files_is_measured(pruned: Changing) -> None:
     path = pruned.home.db.path
-    done = pruned.do()
-    pruned.do("index")
+    done = pruned.plan_and_apply()
+    pruned.plan_and_apply("index")
     before = files_of(path)
     back = pruned.restore(done)
-    grown, log = files_of(path) - before, sidecar(path).stat().st_size
+    grown, log = files_of(path) - before, get_sidecar_path(path).stat().st_size
     # A page that is in the log alone so far counts in the file too.
     assert 0 < grown - 200_000 < back.bytes.needed_now <= grown + log
 
 
 @pytest.mark.requirement("maintenance:restored-trash")
 def test_restore_deletes_its_trash(pruned: Changing) -> None:
-    other = pruned.do(ids=("s59",))
-    done = pruned.do()
-    before = pruned.ledger.bytes_on_disk()
+    other = pruned.plan_and_apply(ids=("s59",))
+    done = pruned.plan_and_apply()
+    before = pruned.ledger.count_disk_bytes()
     back = pruned.restore(done)
-    returned = before - pruned.ledger.bytes_on_disk()
+    returned = before - pruned.ledger.count_disk_bytes()
     assert back.bytes.returned_to_disk == pytest.approx(returned, abs=100_000)
     assert (back.bytes.trash, returned > 0) == (0, True)
     listed = {each.id: each for each in pruned.maintenance.batches().items}
@@ -173,12 +173,12 @@ def test_restore_deletes_its_trash(pruned: Changing) -> None:
 
 @pytest.mark.requirement("maintenance:restored-trash")
 def test_cut_short_deletion_is_finished_later(pruned: Changing) -> None:
-    done = pruned.do()
+    done = pruned.plan_and_apply()
     batch = str(done.batch)
-    for step in pruned.ledger.steps(batch):
+    for step in pruned.ledger.list_steps(batch):
         undoing = pruned.ledger.add_batch("restore").id
-        back = prepare(pruned.ledger, undoing, [], undoes=step.id)
-        pruned.ledger.done(back.id, {"rows": 0, "unfit": [], "left": None})
-    assert pruned.ledger.batch(batch).bytes > 0
+        back = prepare_step(pruned.ledger, undoing, [], undoes=step.id)
+        pruned.ledger.finish_step(back.id, {"rows": 0, "unfit": [], "left": None})
+    assert pruned.ledger.get_batch(batch).bytes > 0
     pruned.maintenance.edit("s59", title="Another change")
-    assert pruned.ledger.batch(batch).bytes == 0
+    assert pruned.ledger.get_batch(batch).bytes == 0

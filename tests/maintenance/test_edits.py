@@ -13,10 +13,10 @@ from session_core.errors import InvalidInput, NotFound, TitleTaken
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.pins import Pins
 from session_core.ledger.state_folder import StateFolder
-from session_core.maintenance.edits import Edited
+from session_core.maintenance.edits import EditResult
 from session_core.maintenance.maintenance import Maintenance
-from session_core.maintenance.types import Restored
-from tests.homes import connect, hermes_database, own_database
+from session_core.maintenance.types import RestoreResult
+from tests.homes import connect, make_hermes_database, make_own_database
 
 KINDS = ("own", 16, 22, 30)
 
@@ -28,28 +28,28 @@ class Desk:
         self.db, self.ledger, self.pins = db, ledger, ledger.pins
         self.maintenance = Maintenance(db, ledger, client="test")
 
-    def edit(self, session_id: str, **wanted: Any) -> Edited:
+    def edit(self, session_id: str, **wanted: Any) -> EditResult:
         """Edit a session."""
         return self.maintenance.edit(session_id, **wanted)
 
-    def undo(self, edited: Edited) -> Restored:
+    def undo(self, edited: EditResult) -> RestoreResult:
         """Take an edit back."""
         restored = self.maintenance.restore(str(edited.batch))
-        assert isinstance(restored, Restored)
+        assert isinstance(restored, RestoreResult)
         return restored
 
     def rows(self) -> dict[str, Any]:
         """Return the rows of all sessions."""
-        return {each.id: self.db.get_session(each.id) for each in self.db.inventory()}
+        return {each.id: self.db.get_session(each.id) for each in self.db.list_inventory()}
 
 
 @pytest.fixture(params=KINDS, ids=str)
 def desk(home_path: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
     path = home_path / "state.db"
     if isinstance(request.param, int):
-        hermes_database(path, request.param)
+        make_hermes_database(path, request.param)
     else:
-        own_database(path)
+        make_own_database(path)
     with SessionDB(path) as db, Ledger(StateFolder(path)) as ledger:
         db.create_session("root", "cli")
         db.set_session_title("root", "Trip")
@@ -96,19 +96,19 @@ def test_a_title_of_another_conversation_is_refused_and_nothing_is_changed(desk:
     with pytest.raises(InvalidInput, match="100"):
         desk.edit("tip", **{**wanted, "title": "x" * 101})
     assert desk.rows() == before
-    assert desk.ledger.batches().items == []
+    assert desk.ledger.list_batches().items == []
 
 
 def test_a_title_that_is_taken_meanwhile_is_refused(desk: Desk):
     with connect(desk.db.path) as connection:
-        run = desk.ledger.prepare
+        run = desk.ledger.prepare_step
 
         def prepared(*args: Any, **kwargs: Any) -> Any:
             cleared = run(*args, **kwargs)
             connection.execute("UPDATE sessions SET title = 'Now' WHERE id = 'other'")
             return cleared
 
-        desk.ledger.prepare = prepared  # type: ignore[method-assign]
+        desk.ledger.prepare_step = prepared  # type: ignore[method-assign]
         with pytest.raises(TitleTaken, match="other"):
             desk.edit("tip", title="Now")
     assert titles(desk) == {"root": "Trip", "other": "Now"}
@@ -117,16 +117,16 @@ def test_a_title_that_is_taken_meanwhile_is_refused(desk: Desk):
 @pytest.mark.requirement("maintenance:edits")
 def test_a_row_that_changes_meanwhile_is_looked_at_again(desk: Desk):
     with connect(desk.db.path) as connection:
-        run = desk.ledger.prepare
+        run = desk.ledger.prepare_step
 
         def prepared(*args: Any, **kwargs: Any) -> Any:
             cleared = run(*args, **kwargs)
             connection.execute("UPDATE sessions SET title = 'Mine' WHERE id = 'other'")
             return cleared
 
-        desk.ledger.prepare = prepared  # type: ignore[method-assign]
+        desk.ledger.prepare_step = prepared  # type: ignore[method-assign]
         edited = desk.edit("other", title="Ours")
-    desk.ledger.prepare = run  # type: ignore[method-assign]
+    desk.ledger.prepare_step = run  # type: ignore[method-assign]
     assert titles(desk)["other"] == "Ours"
     desk.undo(edited)
     assert titles(desk)["other"] == "Mine"
@@ -134,14 +134,14 @@ def test_a_row_that_changes_meanwhile_is_looked_at_again(desk: Desk):
 
 def test_what_somebody_else_does_meanwhile_needs_no_batch(desk: Desk):
     with connect(desk.db.path) as connection:
-        run = desk.ledger.prepare
+        run = desk.ledger.prepare_step
 
         def prepared(*args: Any, **kwargs: Any) -> Any:
             cleared = run(*args, **kwargs)
             connection.execute("UPDATE sessions SET title = 'Ours' WHERE id = 'other'")
             return cleared
 
-        desk.ledger.prepare = prepared  # type: ignore[method-assign]
+        desk.ledger.prepare_step = prepared  # type: ignore[method-assign]
         assert desk.edit("other", title="Ours").batch is None
 
 
@@ -164,24 +164,24 @@ def test_a_conversation_is_pinned_with_or_without_a_column(desk: Desk, session: 
     edited = desk.edit(session, pinned=True)
     assert edited.session.pinned
     column = {name for name, row in desk.rows().items() if row.get("pinned")}
-    assert column | desk.pins.all() == {"root", "tip", "left"}
-    assert not column & desk.pins.all()
+    assert column | desk.pins.list_pinned() == {"root", "tip", "left"}
+    assert not column & desk.pins.list_pinned()
     desk.undo(edited)
     assert desk.rows() == before
-    assert desk.pins.all() == frozenset()
+    assert desk.pins.list_pinned() == frozenset()
 
 
 def test_a_conversation_is_unpinned_as_a_whole(desk: Desk):
     desk.edit("root", pinned=True)
     assert not desk.edit("tip", pinned=False).session.pinned
-    assert desk.pins.all() == frozenset()
+    assert desk.pins.list_pinned() == frozenset()
     assert not any(row.get("pinned") for row in desk.rows().values())
 
 
 def test_pins_are_seen_by_another_process(desk: Desk):
-    desk.pins.set({"tip": True, "other": False})
+    desk.pins.set_pins({"tip": True, "other": False})
     with Pins(StateFolder(desk.db.path)) as others:
-        assert others.all() == {"tip"}
+        assert others.list_pinned() == {"tip"}
 
 
 def test_a_session_is_reopened_and_ends_again(desk: Desk):
@@ -232,7 +232,7 @@ def test_what_was_compressed_is_reopened_at_its_tip(desk: Desk):
 def test_several_edits_are_one_step(desk: Desk):
     before = desk.rows()
     edited = desk.edit("left", title="All", archived=True, pinned=True, reopen=True)
-    assert len(desk.ledger.steps(str(edited.batch))) == 1
+    assert len(desk.ledger.list_steps(str(edited.batch))) == 1
     desk.undo(edited)
     assert desk.rows() == before
 
@@ -242,15 +242,15 @@ def test_several_edits_are_one_step(desk: Desk):
 )
 def test_what_is_so_already_needs_no_batch(desk: Desk, wanted: dict[str, Any]):
     assert desk.edit("root", **wanted).batch is None
-    assert desk.ledger.batches().items == []
-    assert desk.ledger.audited().items == []
+    assert desk.ledger.list_batches().items == []
+    assert desk.ledger.list_audit_entries().items == []
 
 
 @pytest.mark.requirement("maintenance:edits")
 def test_what_an_edit_would_change_is_what_it_changes(desk: Desk):
     before = desk.rows()
     wanted: dict[str, Any] = {"title": "Trip", "archived": True, "pinned": True}
-    would = desk.maintenance.would_edit("tip", **wanted)
+    would = desk.maintenance.preview_edit("tip", **wanted)
     assert desk.rows() == before
     found = {(each.session_id, each.what): (each.before, each.after) for each in would}
     assert found.pop(("root", "title")) == ("Trip", None)
@@ -258,15 +258,15 @@ def test_what_an_edit_would_change_is_what_it_changes(desk: Desk):
     assert found.keys() == {(a, b) for a in ("root", "tip", "left") for b in ("archived", "pinned")}
     assert {(bool(was), bool(becomes)) for was, becomes in found.values()} == {(False, True)}
     desk.edit("tip", **wanted)
-    assert desk.maintenance.would_edit("tip", **wanted) == ()
+    assert desk.maintenance.preview_edit("tip", **wanted) == ()
 
 
 def test_an_edit_that_would_be_refused_is_refused_by_the_look(desk: Desk):
     desk.edit("left", title="Taken")
     with pytest.raises(TitleTaken):
-        desk.maintenance.would_edit("root", title="Taken")
+        desk.maintenance.preview_edit("root", title="Taken")
     with pytest.raises(NotFound):
-        desk.maintenance.would_edit("nobody", pinned=True)
+        desk.maintenance.preview_edit("nobody", pinned=True)
 
 
 def test_nothing_to_edit_and_nobody_to_edit_are_said(desk: Desk):
@@ -280,14 +280,14 @@ def test_nothing_to_edit_and_nobody_to_edit_are_said(desk: Desk):
 @pytest.mark.requirement("maintenance:edits")
 def test_each_edit_is_in_the_log(desk: Desk):
     desk.edit("root", archived=True)
-    (line,) = desk.ledger.audited().items
+    (line,) = desk.ledger.list_audit_entries().items
     assert (line.client, line.what) == ("test", "edit")
     assert line.counts == {"session": "root", "archived": True, "reopen": False, "rows": 3}
 
 
 def test_the_log_tells_that_a_title_was_set_and_not_which(desk: Desk):
     desk.edit("root", title="What somebody said")
-    (line,) = desk.ledger.audited().items
+    (line,) = desk.ledger.list_audit_entries().items
     assert line.counts["title"] is True
     assert "somebody" not in str(line)
 
@@ -297,7 +297,7 @@ def test_text_that_is_no_utf_8_comes_back_with_an_undo(desk: Desk):
         connection.execute("UPDATE sessions SET title = CAST(x'ff41' AS TEXT) WHERE id = 'other'")
     edited = desk.edit("other", title="Readable")
     desk.undo(edited)
-    image = desk.db.row_images("sessions", {"id": "other"})
+    image = desk.db.read_row_images("sessions", {"id": "other"})
     assert image.rows[0][image.columns.index("title")].stored == b"\xffA"
 
 

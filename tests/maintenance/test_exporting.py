@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from session_core.errors import Conflict, InvalidInput, NotFound
-from session_core.maintenance.transfer.export import Exported, Wish
+from session_core.maintenance.transfer.export import ExportRequest, ExportResult
 from session_core.types import SessionFilter
 from tests.homes import connect
 from tests.maintenance.carried import Place, place
@@ -47,39 +47,41 @@ def home(home_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
         yield made
 
 
-def exported(home: Place, *sessions: str, **more: Any) -> list[dict[str, Any]]:
+def export_lines(home: Place, *sessions: str, **more: Any) -> list[dict[str, Any]]:
     parts: list[bytes] = []
-    home.exporting.write(parts.append, Wish(sessions or None, **more))
+    home.exporting.write_sessions(parts.append, ExportRequest(sessions or None, **more))
     return [json.loads(line) for line in b"".join(parts).splitlines()]
 
 
-def markdown(home: Place, *sessions: str) -> str:
+def export_markdown(home: Place, *sessions: str) -> str:
     parts: list[bytes] = []
-    home.exporting.write(parts.append, Wish(sessions or None, form="markdown", whole=False))
+    home.exporting.write_sessions(
+        parts.append, ExportRequest(sessions or None, form="markdown", whole=False)
+    )
     return b"".join(parts).decode()
 
 
 @pytest.mark.requirement("maintenance:export")
 @pytest.mark.parametrize("session", ["root", "tip"])
 def test_a_conversation_is_exported_with_its_delegates_its_root_first(home: Place, session: str):
-    assert [line["id"] for line in exported(home, session)] == ["root", "helper", "tip"]
+    assert [line["id"] for line in export_lines(home, session)] == ["root", "helper", "tip"]
 
 
 def test_a_session_is_exported_alone_when_told_so(home: Place):
-    assert [line["id"] for line in exported(home, "tip", whole=False)] == ["tip"]
+    assert [line["id"] for line in export_lines(home, "tip", whole=False)] == ["tip"]
 
 
 def test_all_are_exported_where_none_are_named(home: Place):
-    assert {line["id"] for line in exported(home)} == {"root", "helper", "tip", "other"}
+    assert {line["id"] for line in export_lines(home)} == {"root", "helper", "tip", "other"}
 
 
 def test_a_session_named_twice_is_there_once(home: Place):
-    assert [line["id"] for line in exported(home, "other", "other")] == ["other"]
+    assert [line["id"] for line in export_lines(home, "other", "other")] == ["other"]
 
 
 @pytest.mark.requirement("maintenance:export")
 def test_a_line_has_every_column_and_every_message_with_its_flags(home: Place):
-    root = exported(home, "root")[0]
+    root = export_lines(home, "root")[0]
     assert root.keys() >= home.db.get_session("root").keys()
     assert [(each["role"], each["active"], each["compacted"]) for each in root["messages"]] == [
         ("user", 0, 1),
@@ -97,7 +99,7 @@ def test_a_line_has_every_column_and_every_message_with_its_flags(home: Place):
 def test_usage_goes_along_and_locks_do_not(home: Place):
     home.db.update_token_counts("other", input_tokens=10, model="m", api_call_count=1)
     home.db.try_acquire_compression_lock("other", "somebody")
-    carried = exported(home, "other")[0]["mcp_sessions"]
+    carried = export_lines(home, "other")[0]["mcp_sessions"]
     assert [each["table"] for each in carried["tables"]] == ["session_model_usage"]
 
 
@@ -105,7 +107,9 @@ def test_usage_goes_along_and_locks_do_not(home: Place):
 def test_a_long_session_is_written_in_parts(home: Place):
     home.db.append_messages("other", [{"role": "user", "content": "y" * 1000}] * 5000)
     sizes: list[int] = []
-    done = home.exporting.write(lambda part: sizes.append(len(part)), Wish(["other"]))
+    done = home.exporting.write_sessions(
+        lambda part: sizes.append(len(part)), ExportRequest(["other"])
+    )
     assert (done.sessions, done.messages, done.bytes) == (1, 5001, sum(sizes))
     assert max(sizes) < 2_500_000 < sum(sizes)
 
@@ -117,7 +121,7 @@ def test_what_is_said_meanwhile_is_not_in_it_and_no_fault(home: Place):
         parts.append(part)
 
     parts: list[bytes] = []
-    done = home.exporting.write(write, Wish(["other"]))
+    done = home.exporting.write_sessions(write, ExportRequest(["other"]))
     assert (done.messages, done.changed) == (1, ())
     assert b"later" not in b"".join(parts)
 
@@ -130,7 +134,7 @@ def test_what_is_taken_back_meanwhile_is_said(home: Place):
         if part.startswith(b'{"id":"other"'):
             home.db.rewind_to_message("other", said["id"])
 
-    assert home.exporting.write(write, Wish(["other"])).changed == ("other",)
+    assert home.exporting.write_sessions(write, ExportRequest(["other"])).changed == ("other",)
 
 
 def test_what_is_deleted_meanwhile_is_said(home: Place):
@@ -138,7 +142,7 @@ def test_what_is_deleted_meanwhile_is_said(home: Place):
         if part.startswith(b'{"id":"root"'):
             home.db.delete_session("tip")
 
-    assert home.exporting.write(write, Wish(["root"])).gone == ("tip",)
+    assert home.exporting.write_sessions(write, ExportRequest(["root"])).gone == ("tip",)
 
 
 @pytest.mark.requirement("maintenance:export")
@@ -155,13 +159,13 @@ def test_a_file_is_written_whole_and_for_its_owner(home: Place, tmp_path: Path):
 def test_a_file_that_comes_meanwhile_stays(
     home: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    path, look = tmp_path / "out.jsonl", home.db.session_images
+    path, look = tmp_path / "out.jsonl", home.db.read_session_images
 
     def looking(session_id: str) -> Any:
         path.write_text("mine")
         return look(session_id)
 
-    monkeypatch.setattr(home.db, "session_images", looking)
+    monkeypatch.setattr(home.db, "read_session_images", looking)
     with pytest.raises(Conflict, match="is there already"):
         home.exporting.write_file(path)
     assert path.read_text() == "mine"
@@ -171,29 +175,29 @@ def test_a_line_is_strict_json_whatever_is_stored(home: Place):
     with connect(home.path) as connection:
         connection.execute("UPDATE messages SET timestamp = 9e999 WHERE session_id = 'other'")
     parts: list[bytes] = []
-    home.exporting.write(parts.append, Wish(["other"]))
+    home.exporting.write_sessions(parts.append, ExportRequest(["other"]))
     found = json.loads(b"".join(parts), parse_constant=pytest.fail)
     assert found["messages"][0]["timestamp"] == {"$real": "inf"}
 
 
 def test_an_unknown_session_and_form_are_said(home: Place, tmp_path: Path):
     with pytest.raises(NotFound):
-        home.exporting.write_file(tmp_path / "out", Wish(["none"]))
+        home.exporting.write_file(tmp_path / "out", ExportRequest(["none"]))
     with pytest.raises(InvalidInput, match="unknown form"):
-        home.exporting.write_file(tmp_path / "out", Wish(form="html"))  # type: ignore[arg-type]
+        home.exporting.write_file(tmp_path / "out", ExportRequest(form="html"))  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
 
 
 def test_an_export_is_in_the_log(home: Place):
-    exported(home, "other")
-    (line,) = home.ledger.audited().items
+    export_lines(home, "other")
+    (line,) = home.ledger.list_audit_entries().items
     assert (line.what, line.client) == ("export", "test")
     assert (line.counts["sessions"], line.counts["messages"]) == (1, 1)
 
 
 @pytest.mark.requirement("maintenance:export")
 def test_a_person_reads_who_said_what_and_when(home: Place):
-    text = markdown(home, "root")
+    text = export_markdown(home, "root")
     assert text.startswith("# root\n\n- session: root\n- source: cli\n- project: /srv/app\n")
     assert "\n## user · 2023-11-14 22:13:20 UTC · compacted\n\nwhat is on it\n[image]\n" in text
     assert "- calls `read(a=1)`" in text
@@ -202,14 +206,14 @@ def test_a_person_reads_who_said_what_and_when(home: Place):
 
 
 def test_a_long_result_is_a_line(home: Place):
-    text = markdown(home, "root")
+    text = export_markdown(home, "root")
     assert "## tool read · " in text
     assert "3,000 characters" in text
     assert "x" * 1000 not in text
 
 
 def test_a_heading_that_somebody_wrote_is_none_of_ours_and_code_stays_code(home: Place):
-    assert "\\# Done\n```\n# a comment\n```" in markdown(home, "root")
+    assert "\\# Done\n```\n# a comment\n```" in export_markdown(home, "root")
 
 
 def test_what_is_broken_is_readable_all_the_same(home: Place):
@@ -219,7 +223,7 @@ def test_what_is_broken_is_readable_all_the_same(home: Place):
             "UPDATE messages SET content = CAST(x'ff41' AS TEXT), timestamp = 1e300"
             " WHERE session_id = 'other'"
         )
-    text = markdown(home, "other")
+    text = export_markdown(home, "other")
     assert "\ufffdA" in text
     assert "at an unknown time" in text
 
@@ -229,26 +233,26 @@ def test_what_is_broken_is_readable_all_the_same(home: Place):
 
 @pytest.mark.requirement("maintenance:export-choice")
 def test_a_filter_chooses_whole_conversations_by_their_tips(home: Place):
-    assert [each["id"] for each in exported(home, where=SessionFilter(source=("telegram",)))] == [
-        "other"
-    ]
-    titled = exported(home, where=SessionFilter(title_like="plan"))
+    assert [
+        each["id"] for each in export_lines(home, where=SessionFilter(source=("telegram",)))
+    ] == ["other"]
+    titled = export_lines(home, where=SessionFilter(title_like="plan"))
     assert [each["id"] for each in titled] == ["root", "helper", "tip"]
 
 
 @pytest.mark.requirement("maintenance:export-choice")
 def test_a_filter_applies_to_those_that_are_named_too(home: Place):
     where = SessionFilter(source=("telegram",))
-    assert [each["id"] for each in exported(home, "tip", "other", where=where)] == ["other"]
+    assert [each["id"] for each in export_lines(home, "tip", "other", where=where)] == ["other"]
 
 
 @pytest.mark.requirement("maintenance:export-choice")
 def test_what_is_in_the_archive_is_exported_unless_a_filter_leaves_it(home: Place):
     home.db.set_session_archived("other", archived=True)
-    assert "other" in {each["id"] for each in exported(home)}
-    assert "other" not in {each["id"] for each in exported(home, where=SessionFilter())}
-    everything = exported(home, where=SessionFilter(status="all"))
-    assert everything == exported(home)
+    assert "other" in {each["id"] for each in export_lines(home)}
+    assert "other" not in {each["id"] for each in export_lines(home, where=SessionFilter())}
+    everything = export_lines(home, where=SessionFilter(status="all"))
+    assert everything == export_lines(home)
 
 
 @pytest.mark.requirement("maintenance:export-choice")
@@ -256,7 +260,7 @@ def test_a_folder_has_a_file_for_each_conversation(home: Place, tmp_path: Path):
     folder = tmp_path / "notes"
     folder.mkdir()
     told: list[tuple[int, int]] = []
-    done = home.exporting.write_folder(folder, Wish(progress=lambda *at: told.append(at)))
+    done = home.exporting.write_folder(folder, ExportRequest(progress=lambda *at: told.append(at)))
     assert {each.name for each in folder.iterdir()} == {"root.jsonl", "other.jsonl"}
     lines = (folder / "root.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["root", "helper", "tip"]
@@ -268,8 +272,8 @@ def test_a_folder_has_a_file_for_each_conversation(home: Place, tmp_path: Path):
 def test_what_a_folder_had_stays_and_is_said(home: Place, tmp_path: Path):
     (tmp_path / "root.md").write_text("mine")
     (tmp_path / "other.md").symlink_to(tmp_path / "nowhere")
-    done = home.exporting.write_folder(tmp_path, Wish(form="markdown"))
-    assert done == Exported(0, 0, 0, there=("root.md", "other.md"))
+    done = home.exporting.write_folder(tmp_path, ExportRequest(form="markdown"))
+    assert done == ExportResult(0, 0, 0, there=("root.md", "other.md"))
     assert (tmp_path / "root.md").read_text() == "mine"
     assert not (tmp_path / "nowhere").exists()
 
@@ -282,7 +286,7 @@ def test_a_file_of_a_folder_has_a_name_that_leads_nowhere_else(
     folder = tmp_path / "folder"
     folder.mkdir()
     home.db.append_message(name, "user", "hello", create={"source": "cli"})
-    home.exporting.write_folder(folder, Wish([name]))
+    home.exporting.write_folder(folder, ExportRequest([name]))
     (made,) = folder.iterdir()
     assert json.loads(made.read_text("utf-8"))["id"] == name
     assert [each for each in tmp_path.iterdir() if each.name == "up.jsonl"] == []
@@ -293,6 +297,6 @@ def test_a_conversation_that_goes_meanwhile_leaves_no_file(home: Place, tmp_path
         if done == 0:
             home.db.delete_session("other")
 
-    done = home.exporting.write_folder(tmp_path, Wish(["root", "other"], progress=delete))
+    done = home.exporting.write_folder(tmp_path, ExportRequest(["root", "other"], progress=delete))
     assert done.gone == ("other",)
     assert [each.name for each in tmp_path.glob("*.jsonl")] == ["root.jsonl"]

@@ -11,7 +11,7 @@ from session_core import Compressor, SessionFilter
 from session_core.errors import Conflict, InvalidInput
 from session_core.ledger import undo_log
 from session_core.maintenance.async_maintenance import AsyncMaintenance
-from session_core.maintenance.types import Applied, Preview, Wanted
+from session_core.maintenance.types import ApplyResult, PlanPreview, PlanRequest
 from tests.maintenance.changing import Changing
 
 
@@ -31,12 +31,12 @@ def fill(changed: Changing) -> None:
 
 
 ASKED = {
-    "prune sessions": Wanted("sessions"),
-    "prune routes": Wanted("routes"),
-    "prune all": Wanted("all"),
-    "prune index": Wanted("index"),
-    "prune trash": Wanted("trash", older_than_days=0),
-    "finalize abandoned": Wanted("abandoned", "finalize"),
+    "prune sessions": PlanRequest("sessions"),
+    "prune routes": PlanRequest("routes"),
+    "prune all": PlanRequest("all"),
+    "prune index": PlanRequest("index"),
+    "prune trash": PlanRequest("trash", older_than_days=0),
+    "finalize abandoned": PlanRequest("abandoned", "finalize"),
 }
 
 
@@ -48,17 +48,17 @@ def test_a_plan_can_be_looked_at_again_by_its_handle(changed: Changing, kind: st
         changed.maintenance.edit("new", title="Work")
     if kind == "prune index":
         changed.home.large_session("large", 140)
-        changed.do()
+        changed.plan_and_apply()
     planned = changed.maintenance.plan(ASKED[kind])
     assert planned.items
-    assert changed.maintenance.planned(handle(planned)) == planned
+    assert changed.maintenance.get_plan(handle(planned)) == planned
     done = changed.maintenance.apply(handle(planned))
-    assert isinstance(done, Applied)
+    assert isinstance(done, ApplyResult)
     assert (done.outcome, done.plan) == ("applied", planned.plan)
-    assert changed.maintenance.planned(handle(planned)) == planned
+    assert changed.maintenance.get_plan(handle(planned)) == planned
 
 
-def handle(planned: Preview) -> str:
+def handle(planned: PlanPreview) -> str:
     assert planned.plan is not None
     return planned.plan
 
@@ -66,7 +66,7 @@ def handle(planned: Preview) -> str:
 def test_a_plan_that_was_declined_is_not_applied(changed: Changing) -> None:
     fill(changed)
     planned = changed.plan()
-    changed.maintenance.decline(handle(planned))
+    changed.maintenance.close_plan(handle(planned))
     with pytest.raises(Conflict, match="closed"):
         changed.apply(planned)
     assert "old_0" in changed.sessions()
@@ -79,16 +79,16 @@ def test_a_plan_that_was_declined_is_not_applied(changed: Changing) -> None:
 def test_all_wins_back_the_room_of_what_is_gone(changed: Changing) -> None:
     changed.home.large_session("large", 140)
     fill(changed)
-    before = changed.everything()
-    size = changed.home.db.sizes().db
-    done = changed.do("all")
+    before = changed.read_everything()
+    size = changed.home.db.measure_sizes().db
+    done = changed.plan_and_apply("all")
     assert (done.outcome, done.skipped, done.remaining) == ("applied", (), 0)
-    assert changed.home.db.sizes().free == 0
-    assert changed.home.db.sizes().db < size / 2
+    assert changed.home.db.measure_sizes().free == 0
+    assert changed.home.db.measure_sizes().db < size / 2
     assert done.bytes.returned_to_disk > 100_000
     assert (done.bytes.free_in_file, done.shrinks) == (0, False)
     assert changed.restore(done).restored == done.removed
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 def test_all_is_gone_on_with_where_only_the_room_is_left(changed: Changing) -> None:
@@ -115,7 +115,7 @@ def test_all_of_nothing_is_nothing(changed: Changing) -> None:
 @pytest.mark.requirement("maintenance:face")
 def test_what_was_put_back_is_no_batch_of_its_own(changed: Changing) -> None:
     fill(changed)
-    done = changed.do()
+    done = changed.plan_and_apply()
     changed.restore(done)
     (batch,) = changed.maintenance.batches().items
     assert (batch.id, batch.undone_at is not None) == (done.batch, True)
@@ -139,11 +139,11 @@ def test_the_hooks_are_told_also_where_somebody_else_comes_first_after_a_crash(
             raise _Killed
 
         with monkeypatch.context() as patch:
-            patch.setattr("session_core.maintenance.apply.finalize.tell", die)
-            patch.setattr(undo_log.Journal, "done", die)
+            patch.setattr("session_core.maintenance.apply.finalize.call_end_hooks", die)
+            patch.setattr(undo_log.UndoLog, "finish_step", die)
             with pytest.raises(_Killed):
                 changed.apply(planned)
-        changed.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))
+        changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
         compressor.undo(batch)
     assert changed.told.calls == []
     assert changed.apply(planned).finalized == 1
@@ -155,11 +155,11 @@ def test_the_hooks_are_told_also_where_somebody_else_comes_first_after_a_crash(
 
 def test_an_edit_is_at_once_and_taken_back(changed: Changing) -> None:
     fill(changed)
-    before = changed.everything()
+    before = changed.read_everything()
     edited = changed.maintenance.edit("new", title="Work", archived=True)
     assert (edited.session.title, edited.session.status) == ("Work", "archived")
     changed.maintenance.restore(str(edited.batch))
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 @pytest.mark.requirement("maintenance:face")
@@ -170,26 +170,28 @@ def test_what_is_pinned_is_protected_and_shown_without_a_column(restored: Changi
     stated = restored.home.of("sessions").protected["pinned"]
     assert restored.plan().protected["pinned"] == stated + 1
     listed = restored.home.db.list_sessions(SessionFilter(status="all"), limit=100).items
-    shown = restored.ledger.pins.shown(listed)
+    shown = restored.ledger.pins.show_pins(listed)
     assert [each.pinned for each in shown if each.root_id == pinned] == [True]
     restored.maintenance.restore(str(edited.batch))
 
 
 def test_what_was_exported_is_imported(changed: Changing, tmp_path: Path) -> None:
     fill(changed)
-    before = changed.everything()
+    before = changed.read_everything()
     file, told = tmp_path / "out.jsonl", list[tuple[int, int]]()
-    out = changed.maintenance.export(file, ["old_0"], progress=lambda *done: told.append(done))
+    out = changed.maintenance.export_sessions(
+        file, ["old_0"], progress=lambda *done: told.append(done)
+    )
     assert (out.sessions, told) == (1, [(0, 1)])
     changed.home.db.delete_sessions(["old_0"])
-    assert changed.maintenance.import_(file).sessions == 1
-    assert changed.everything() == before
+    assert changed.maintenance.import_sessions(file).sessions == 1
+    assert changed.read_everything() == before
 
 
 def test_an_export_is_given_to_a_function_as_it_comes(changed: Changing) -> None:
     fill(changed)
     parts: list[bytes] = []
-    out = changed.maintenance.export(parts.append, ["old_0"], form="markdown")
+    out = changed.maintenance.export_sessions(parts.append, ["old_0"], form="markdown")
     text = b"".join(parts)
     assert text.startswith(b"# Trip 0\n")
     assert out.bytes == len(text)
@@ -202,11 +204,11 @@ async def test_coroutines_edit_export_and_import(changed: Changing, tmp_path: Pa
     file: Any = tmp_path / "out.jsonl"
     edited = await maintenance.edit("new", title="Work")
     assert (await maintenance.batches()).items[0].id == edited.batch
-    assert (await maintenance.export(file)).sessions == 6
-    assert len((await maintenance.import_(file)).skipped) == 6
-    planned = await maintenance.plan(Wanted("sessions"))
-    assert (await maintenance.planned(str(planned.plan))) == planned
-    await maintenance.decline(str(planned.plan))
+    assert (await maintenance.export_sessions(file)).sessions == 6
+    assert len((await maintenance.import_sessions(file)).skipped) == 6
+    planned = await maintenance.plan(PlanRequest("sessions"))
+    assert (await maintenance.get_plan(str(planned.plan))) == planned
+    await maintenance.close_plan(str(planned.plan))
     assert [each.what for each in (await maintenance.log()).items] == ["import", "export", "edit"]
 
 
@@ -214,17 +216,17 @@ async def test_coroutines_edit_export_and_import(changed: Changing, tmp_path: Pa
 async def test_coroutines_are_told_how_far_it_is_and_stop_it(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("session_core.maintenance.apply.runner._TELL_S", -1.0)
+    monkeypatch.setattr("session_core.maintenance.apply.runner._PROGRESS_INTERVAL_S", -1.0)
     for number in range(3):
         changed.home.session(f"old_{number}", 140, messages=0)
         text = "x" * 80_000
         changed.home.db.append_message(f"old_{number}", "user", text, timestamp=1_700_000_000.0)
         changed.home.db.end_session(f"old_{number}", "idle")
     maintenance = AsyncMaintenance(changed.maintenance)
-    plan = str((await maintenance.plan(Wanted("sessions"))).plan)
+    plan = str((await maintenance.plan(PlanRequest("sessions"))).plan)
     told: list[tuple[int, int]] = []
 
-    def tell(so_far: Applied) -> None:
+    def tell(so_far: ApplyResult) -> None:
         told.append((so_far.done, so_far.remaining))
 
     half = await maintenance.apply(plan, progress=tell, stop=lambda: len(changed.sessions()) < 3)
@@ -251,6 +253,9 @@ def test_the_plan_of_a_compression_is_not_applied_here(changed: Changing) -> Non
 def test_exports_and_imports_take_paths_as_text(changed: Changing, tmp_path: Path) -> None:
     fill(changed)
     file = str(tmp_path / "sessions.jsonl")
-    exported = changed.maintenance.export(file, ["new"])
+    exported = changed.maintenance.export_sessions(file, ["new"])
     assert exported.sessions == 1
-    assert changed.maintenance.arrivals(file).skipped == changed.maintenance.import_(file).skipped
+    assert (
+        changed.maintenance.preview_import(file).skipped
+        == changed.maintenance.import_sessions(file).skipped
+    )

@@ -8,7 +8,7 @@ import pytest
 
 from session_core.errors import Denied
 from session_core.ledger import undo_log
-from session_core.maintenance.planner import PLUGINS
+from session_core.maintenance.planner import PLUGINS_WARNING
 from tests.maintenance.changing import Changing, changing, live_gateway
 from tests.maintenance.homes import NOW, opened
 
@@ -38,7 +38,7 @@ def test_each_kind_ends_with_its_own_reason(restored: Changing) -> None:
     told = {}
     for what in ("abandoned", "orphaned", "expired"):
         restored.told.calls.clear()
-        done = restored.do(what, "finalize")
+        done = restored.plan_and_apply(what, "finalize")
         told[what] = {reason for _, _, reason in restored.told.calls}
         ids = {each for ids in restored.home.of(what).chosen.values() for each in ids}
         assert {each for _, each, _ in restored.told.calls} == ids
@@ -54,7 +54,7 @@ def test_a_hook_is_told_when_it_is_committed(changed: Changing) -> None:
         "on_session_finalize",
         lambda session_id: seen.append(changed.home.db.get_session(session_id)["ended_at"]),
     )
-    changed.do("sessions", "finalize", ids=("s",))
+    changed.plan_and_apply("sessions", "finalize", ids=("s",))
     assert seen == [NOW]
 
 
@@ -67,7 +67,7 @@ def test_of_a_conversation_only_what_is_open_is_ended(changed: Changing) -> None
     changed.home.session("root", 5, reason="compression")
     changed.home.session("tip", 2, parent_session_id="root")
     before = ends(changed, "root")
-    changed.do("sessions", "finalize", ids=("root",))
+    changed.plan_and_apply("sessions", "finalize", ids=("root",))
     assert ends(changed, "root", "tip") == before | {"tip": (NOW, "finalized")}
 
 
@@ -75,26 +75,26 @@ def test_of_a_conversation_only_what_is_open_is_ended(changed: Changing) -> None
 def test_a_chat_begins_afresh_where_that_is_asked_for(changed: Changing) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)
-    before = changed.everything()
-    done = changed.do("sessions", "finalize", ids=("chat",), start_new=True)
+    before = changed.read_everything()
+    done = changed.plan_and_apply("sessions", "finalize", ids=("chat",), start_new=True)
     begun = changed.home.store.peek_session_id(KEY)
     assert begun != "chat"
     assert [call[:2] for call in changed.told.calls] == [("finalize", "chat"), ("reset", begun)]
     assert ends(changed, "chat") == {"chat": (NOW, "finalized")}
     changed.restore(done)
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 def test_a_chat_that_its_store_has_told_of_is_put_back_too(changed: Changing) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)
     changed.home.store.hooks = changed.hooks
-    before = changed.everything()
-    done = changed.do("sessions", "finalize", ids=("chat",), start_new=True)
+    before = changed.read_everything()
+    done = changed.plan_and_apply("sessions", "finalize", ids=("chat",), start_new=True)
     begun = changed.home.store.peek_session_id(KEY)
     assert [call[:2] for call in changed.told.calls] == [("finalize", "chat"), ("reset", begun)]
     assert changed.restore(done).unfit == ()
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 @pytest.mark.parametrize("by", ["its store", "maintenance"])
@@ -104,7 +104,7 @@ def test_a_session_of_two_chats_that_begin_afresh_is_told_once(changed: Changing
     changed.home.route("2", "chat", 2)
     if by == "its store":
         changed.home.store.hooks = changed.hooks
-    changed.do("sessions", "finalize", ids=("chat",), start_new=True)
+    changed.plan_and_apply("sessions", "finalize", ids=("chat",), start_new=True)
     told = [call[:2] for call in changed.told.calls]
     assert told[0] == ("finalize", "chat")
     assert [hook for hook, _ in told] == ["finalize", "reset", "reset"]
@@ -116,15 +116,15 @@ def test_a_session_that_another_process_has_reopened_is_told_by_its_store_again(
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)
     hooks = changed.home.store.hooks = changed.hooks
-    hooks.once("on_session_finalize", session_id="chat", reason="before")
-    changed.do("sessions", "finalize", ids=("chat",), start_new=True)
+    hooks.call_once("on_session_finalize", session_id="chat", reason="before")
+    changed.plan_and_apply("sessions", "finalize", ids=("chat",), start_new=True)
     assert [hook for hook, *_ in changed.told.calls] == ["finalize", "finalize", "reset"]
 
 
 def test_a_chat_that_was_gone_on_with_keeps_its_new_session(changed: Changing) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)
-    done = changed.do("sessions", "finalize", ids=("chat",), start_new=True)
+    done = changed.plan_and_apply("sessions", "finalize", ids=("chat",), start_new=True)
     begun = changed.home.store.peek_session_id(KEY)
     changed.home.store.update_session(KEY, 5)
     back = changed.restore(done)
@@ -138,26 +138,26 @@ def test_a_chat_that_was_gone_on_with_keeps_its_new_session(changed: Changing) -
 def test_the_end_of_a_session_is_not_told_again_with_the_next_message(changed: Changing) -> None:
     changed.home.session("idle", 0.5, source="slack")
     changed.home.route("1", "idle", 0.5, platform="slack")
-    changed.do("expired", "finalize")
+    changed.plan_and_apply("expired", "finalize")
     store = changed.home.store
     entry = store.get(SLACK)
     assert entry.expiry_finalized
-    assert store.is_end_told(entry)
+    assert store.is_end_delivered(entry)
     assert changed.told.calls == [("finalize", "idle", "idle")]
 
 
 def test_what_somebody_has_told_already_is_ended_and_not_told_again(changed: Changing) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2, expiry_finalized=True)
-    changed.do("sessions", "finalize", ids=("chat",))
+    changed.plan_and_apply("sessions", "finalize", ids=("chat",))
     assert ends(changed, "chat") == {"chat": (NOW, "finalized")}
     assert changed.told.calls == []
 
 
 def test_what_was_taken_back_is_told_again_when_it_ends(changed: Changing) -> None:
     changed.home.session("s", 2)
-    changed.restore(changed.do("sessions", "finalize", ids=("s",)))
-    changed.do("sessions", "finalize", ids=("s",))
+    changed.restore(changed.plan_and_apply("sessions", "finalize", ids=("s",)))
+    changed.plan_and_apply("sessions", "finalize", ids=("s",))
     assert len(changed.told.calls) == 2
 
 
@@ -170,10 +170,10 @@ def test_on_a_hermes_home_nothing_is_noted_in_the_entry_and_the_answer_says_so(
     before = hermes.home.store.get(SLACK).stored
     planned = hermes.plan("expired", "finalize")
     done = hermes.apply(planned)
-    assert (planned.warnings, done.warnings) == ((PLUGINS,), (PLUGINS,))
+    assert (planned.warnings, done.warnings) == ((PLUGINS_WARNING,), (PLUGINS_WARNING,))
     assert hermes.home.store.get(SLACK).stored == before
     assert hermes.told.calls == [("finalize", "idle", "idle")]
-    assert hermes.home.store.is_end_told(hermes.home.store.get(SLACK))
+    assert hermes.home.store.is_end_delivered(hermes.home.store.get(SLACK))
     assert not hermes.home.db.get_session("idle")["expiry_finalized"]
 
 
@@ -217,8 +217,8 @@ def test_an_end_that_a_crash_has_cut_off_from_its_hooks_is_told_by_the_next_star
         home.route("1", "chat", 2)
         planned = changed.plan("sessions", "finalize", ids=("s", "chat"))
         with monkeypatch.context() as patch:
-            patch.setattr("session_core.maintenance.apply.finalize.tell", _die)
-            patch.setattr(undo_log.Journal, "done", _die)
+            patch.setattr("session_core.maintenance.apply.finalize.call_end_hooks", _die)
+            patch.setattr(undo_log.UndoLog, "finish_step", _die)
             with pytest.raises(_Killed):
                 changed.apply(planned)
         _disown(changed)
@@ -238,4 +238,4 @@ def _die(*_: object, **__: object) -> None:
 
 def _disown(changed: Changing) -> None:
     """Let a step be that of a process that is gone."""
-    changed.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))
+    changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))

@@ -15,10 +15,10 @@ from session_core.ledger import execute, undo_log
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from session_core.maintenance.apply import runner
-from session_core.maintenance.apply.sessions import Removal
+from session_core.maintenance.apply.sessions import SessionRemover
 from session_core.maintenance.async_maintenance import AsyncMaintenance
 from session_core.maintenance.maintenance import Maintenance
-from session_core.maintenance.types import Wanted
+from session_core.maintenance.types import PlanRequest
 from tests.maintenance.changing import Changing
 from tests.maintenance.homes import DAY, NOW
 
@@ -45,7 +45,7 @@ def fill(changed: Changing) -> None:
 
 
 @contextmanager
-def others(changed: Changing) -> Iterator[Maintenance]:
+def open_other_maintainer(changed: Changing) -> Iterator[Maintenance]:
     """Another maintainer with a database and a ledger of its own."""
     path = changed.home.db.path
     with (
@@ -59,7 +59,7 @@ def others(changed: Changing) -> Iterator[Maintenance]:
 @pytest.mark.requirement("maintenance:together")
 def test_two_maintainers_at_once_do_each_thing_once(changed: Changing) -> None:
     fill(changed)
-    before = changed.everything()
+    before = changed.read_everything()
     planned = changed.plan("all")
     together = threading.Barrier(2)
     done: list[Any] = []
@@ -68,7 +68,7 @@ def test_two_maintainers_at_once_do_each_thing_once(changed: Changing) -> None:
         together.wait(10)
         done.append(maintenance.apply(planned.plan))
 
-    with others(changed) as another:
+    with open_other_maintainer(changed) as another:
         threads = [
             threading.Thread(target=run, args=(each,)) for each in (changed.maintenance, another)
         ]
@@ -80,7 +80,7 @@ def test_two_maintainers_at_once_do_each_thing_once(changed: Changing) -> None:
     assert {(each.outcome, each.removed, each.skipped) for each in done} == {("applied", 6, ())}
     assert changed.sessions() == set()
     changed.restore(done[0])
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 @pytest.mark.requirement("maintenance:together")
@@ -89,27 +89,27 @@ def test_who_comes_second_to_a_session_goes_on_where_the_first_is(
 ) -> None:
     fill(changed)
     planned = changed.plan()
-    usual, looked = Removal.next, []
+    usual, looked = SessionRemover.draft_step, []
 
-    with others(changed) as another:
+    with open_other_maintainer(changed) as another:
 
-        def look(self: Removal, members):
+        def look(self: SessionRemover, members):
             piece = usual(self, members)
             if not looked:
                 looked.append("here")
                 looked.append(another.apply(planned.plan, 0))
             return piece
 
-        monkeypatch.setattr(Removal, "next", look)
+        monkeypatch.setattr(SessionRemover, "draft_step", look)
         done = changed.apply(planned)
     assert (looked[1].outcome, done.removed, done.skipped) == ("partial", 5, ())
     assert changed.sessions() == set()
 
 
 CRASHES: dict[str, tuple[Any, str]] = {
-    "before the trash is durable": (undo_log.Journal, "prepare"),
+    "before the trash is durable": (undo_log.UndoLog, "prepare"),
     "before the step": (execute, "_check_not_given_up"),
-    "behind the step": (undo_log.Journal, "done"),
+    "behind the step": (undo_log.UndoLog, "done"),
 }
 
 
@@ -120,21 +120,21 @@ def test_after_a_crash_it_is_gone_on_with_and_taken_back(
     changed: Changing, monkeypatch: pytest.MonkeyPatch, what: str, when: str, nth: int
 ) -> None:
     fill(changed)
-    before = changed.everything()
+    before = changed.read_everything()
     planned = changed.plan(what)
     place, name = CRASHES[when]
     with monkeypatch.context() as patch:
         patch.setattr(place, name, _nth(getattr(place, name), nth))
         with pytest.raises(_Killed):
             changed.apply(planned)
-    changed.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))
+    changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
     done = changed.apply(planned)
     things = planned.count - (what == "all")  # of which one is that the index is merged
     assert (done.outcome, done.removed, done.skipped) == ("applied", things, ())
     assert changed.sessions() == set()
-    assert changed.everything()["files"] == {}
+    assert changed.read_everything()["files"] == {}
     changed.restore(done)
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 def _nth(usual: Callable[..., object], nth: int) -> Callable[..., object]:
@@ -158,29 +158,29 @@ def test_files_and_routes_that_a_crash_has_left_go_when_the_plan_is_taken_up(
     changed: Changing, monkeypatch: pytest.MonkeyPatch, removal: str
 ) -> None:
     fill(changed)
-    before = changed.everything()
+    before = changed.read_everything()
     planned = changed.plan("all")
     with monkeypatch.context() as patch:
         patch.setattr(removal, _die)
         with pytest.raises(_Killed):
             changed.apply(planned)
-    changed.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))
+    changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
     done = changed.apply(planned)
     assert (done.outcome, done.skipped) == ("applied", ())
-    assert changed.everything()["files"] == {}
-    assert changed.home.store.entries() == {}
+    assert changed.read_everything()["files"] == {}
+    assert changed.home.store.load_entries() == {}
     changed.restore(done)
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 def test_a_restore_waits_for_the_step_that_is_under_way_and_takes_it_back_too(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(changed)
-    before = changed.everything()
+    before = changed.read_everything()
     planned = changed.plan()
     part = changed.maintenance.apply(planned.plan, 0)
-    usual, begun, looked = runner.wait_for, threading.Event(), threading.Event()
+    usual, begun, looked = runner.wait_for_steps, threading.Event(), threading.Event()
 
     def wait(*args: Any) -> None:
         looked.set()
@@ -192,7 +192,7 @@ def test_a_restore_waits_for_the_step_that_is_under_way_and_takes_it_back_too(
         assert looked.wait(10)
         return marked
 
-    prepared = changed.ledger.prepare
+    prepared = changed.ledger.prepare_step
     ended: list[BaseException] = []
 
     def apply() -> None:
@@ -201,8 +201,8 @@ def test_a_restore_waits_for_the_step_that_is_under_way_and_takes_it_back_too(
         except Conflict as error:
             ended.append(error)
 
-    monkeypatch.setattr(runner, "wait_for", wait)
-    with others(changed) as another:
+    monkeypatch.setattr(runner, "wait_for_steps", wait)
+    with open_other_maintainer(changed) as another:
         monkeypatch.setattr(changed.ledger, "prepare", prepare)
         thread = threading.Thread(target=apply)
         thread.start()
@@ -210,7 +210,7 @@ def test_a_restore_waits_for_the_step_that_is_under_way_and_takes_it_back_too(
         back = another.restore(part.batch)
         thread.join(30)
     assert (back.outcome, len(ended)) == ("applied", 1)
-    now = changed.everything()
+    now = changed.read_everything()
     assert now["hits"] == before["hits"]
     for table in ("sessions", "messages"):
         assert now["rows"][table] == before["rows"][table]
@@ -221,22 +221,22 @@ def test_after_a_crash_in_a_restore_it_is_gone_on_with(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(changed)
-    before = changed.everything()
-    done = changed.do("all")
+    before = changed.read_everything()
+    done = changed.plan_and_apply("all")
     with monkeypatch.context() as patch:
-        patch.setattr(undo_log.Journal, "done", _nth(undo_log.Journal.done, 2))
+        patch.setattr(undo_log.UndoLog, "finish_step", _nth(undo_log.UndoLog.finish_step, 2))
         with pytest.raises(_Killed):
             changed.restore(done)
-    changed.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))
+    changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
     changed.restore(done)
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 @pytest.mark.anyio
 async def test_coroutines_maintain_the_same_way(changed: Changing) -> None:
     fill(changed)
     maintenance = AsyncMaintenance(changed.maintenance)
-    planned = await maintenance.plan(Wanted("sessions"))
+    planned = await maintenance.plan(PlanRequest("sessions"))
     done = await maintenance.apply(planned.plan)
     assert (done.removed, changed.sessions()) == (5, set())
     await maintenance.restore(done.batch)

@@ -10,21 +10,21 @@ import pytest
 
 from session_core import Ledger, SessionDB, SessionStore, StateFolder
 from session_core.maintenance import health
-from session_core.maintenance.types import Found, Health
+from session_core.maintenance.types import HealthFinding, HealthReport
 from tests.homes import connect
 from tests.maintenance.homes import DAY, NOW, Home, opened
 
 
-def examined(home: Home, **options: Any) -> Health:
+def examined(home: Home, **options: Any) -> HealthReport:
     return reported(home.db, home.store, **options)
 
 
-def reported(db: SessionDB, store: SessionStore | None = None, **options: Any) -> Health:
+def reported(db: SessionDB, store: SessionStore | None = None, **options: Any) -> HealthReport:
     with Ledger(StateFolder(db.path)) as ledger:
-        return health.examine(db, ledger, store, NOW, **options)
+        return health.examine_home(db, ledger, store, NOW, **options)
 
 
-def found(report: Health) -> dict[str, Found]:
+def found(report: HealthReport) -> dict[str, HealthFinding]:
     by_code = {each.code: each for each in report.findings}
     assert len(by_code) == len(report.findings)
     return by_code
@@ -186,14 +186,14 @@ def test_going_deep_checks_the_index(home_path: Path) -> None:
         assert "search_index_damaged" in found(examined(home, deep=True))
 
 
-def found_codes(report: Health) -> list[str]:
+def found_codes(report: HealthReport) -> list[str]:
     return [each.code for each in report.findings]
 
 
 @pytest.mark.requirement("maintenance:health")
 def test_nothing_is_written(full: Home) -> None:
     with Ledger(StateFolder(full.db.path)) as ledger:
-        ledger.audit(None, "test", None, {})  # so that there is a ledger to read
+        ledger.add_audit_entry(None, "test", None, {})  # so that there is a ledger to read
     before = contents(full)
     examined(full)
     assert contents(full) == before
@@ -309,6 +309,6 @@ def test_a_deep_look_that_is_ended_says_what_it_has_seen(
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("session_core.maintenance.types._TELL_S", 0)
-    monkeypatch.setattr("session_core.state.sqlite.vacuum_file._INSTRUCTIONS_PER_LOOK", 50)
-    monkeypatch.setattr("session_core.state.sqlite.sizes._TURN_S", 0.001)
+    monkeypatch.setattr("session_core.maintenance.types._PROGRESS_INTERVAL_S", 0)
+    monkeypatch.setattr("session_core.state.sqlite.vacuum_file._INSTRUCTIONS_PER_STEP", 50)
+    monkeypatch.setattr("session_core.state.sqlite.sizes._CHILD_WAIT_S", 0.001)

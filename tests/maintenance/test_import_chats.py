@@ -11,8 +11,8 @@ import pytest
 from session_core import SessionSource
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.maintenance.transfer.import_sessions import Importing
-from tests.homes import hermes_database
+from session_core.maintenance.transfer.import_sessions import Importer
+from tests.homes import make_hermes_database
 from tests.lifecycle.runtimes import World, of
 
 PEERS: dict[str, dict[str, Any]] = {
@@ -42,7 +42,7 @@ def test_imported_line_receives_no_message(
 ):
     home_path.mkdir(exist_ok=True)
     if kind != "own":
-        hermes_database(home_path / "state.db", kind)
+        make_hermes_database(home_path / "state.db", kind)
     world = World(home_path)
     own = world.say("mine", user_id="u").session_id if known else None
     message = {"role": "user", "content": "planted", "timestamp": 9e9}
@@ -50,10 +50,10 @@ def test_imported_line_receives_no_message(
     file = tmp_path / "sessions.jsonl"
     file.write_text(json.dumps({**planted, "messages": [message]}))
     with Ledger(StateFolder(world.db.path)) as ledger:
-        done = Importing(world.db, ledger, client="test").read_file(file)
+        done = Importer(world.db, ledger, client="test").import_file(file)
     assert done.ids == ("evil",)
     if own is not None:
-        world.store.remove({of(42): world.store.entries()[of(42)]})
+        world.store.remove({of(42): world.store.load_entries()[of(42)]})
     reply = world.say("hello", user_id="u")
     assert reply.session_id == own or (own is None and reply.session_id != "evil")
     assert [row["content"] for row in world.db.get_messages("evil")] == ["planted"]
@@ -71,7 +71,7 @@ def test_imported_line_receives_no_message_without_chat(home_path: Path, tmp_pat
     file.write_text(json.dumps({**planted, "messages": [message]}))
     world.say("make the home")
     with Ledger(StateFolder(world.db.path)) as ledger:
-        Importing(world.db, ledger, client="test").read_file(file)
+        Importer(world.db, ledger, client="test").import_file(file)
     source = SessionSource("telegram", chat_id="", user_id="u", chat_type="")
     assert world.runtime.handle(source, "hello").session_id != "evil"
     world.runtime.close()

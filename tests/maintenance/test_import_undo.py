@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from session_core import Applied, Maintenance, Preview, Restored, SessionDB
+from session_core import ApplyResult, Maintenance, PlanPreview, RestoreResult, SessionDB
 from session_core.errors import Conflict
-from session_core.ledger.execute import MARK as DONE
+from session_core.ledger.execute import MARK_PREFIX as DONE
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.maintenance.transfer.store import MARK
-from tests.homes import connect, hermes_database
+from session_core.maintenance.transfer.store import MARK_PREFIX
+from tests.homes import connect, make_hermes_database
 from tests.maintenance.carried import rows
-from tests.maintenance.test_importing import line, long, written
+from tests.maintenance.test_importing import make_line, make_long_line, write_lines
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def home(home_path: Path, request: pytest.FixtureRequest) -> Path:
     home_path.mkdir(exist_ok=True)
     path = home_path / "state.db"
     if request.param != "own":
-        hermes_database(path, request.param)
+        make_hermes_database(path, request.param)
     with SessionDB(path) as db:
         db.append_message("mine", "user", "kept", create={"source": "cli"})
         db.end_session("mine", "done")
@@ -54,30 +54,30 @@ def maintained(path: Path, **more: Any) -> Iterator[tuple[SessionDB, Maintenance
         yield db, maintenance
 
 
-def undone(maintenance: Maintenance, batch: str) -> Applied:
+def undo_import(maintenance: Maintenance, batch: str) -> ApplyResult:
     """Take an import back by its plan."""
     plan = maintenance.restore(batch)
-    assert isinstance(plan, Preview)
+    assert isinstance(plan, PlanPreview)
     assert plan.plan is not None
     done = maintenance.apply(plan.plan)
-    assert isinstance(done, Applied)
+    assert isinstance(done, ApplyResult)
     return done
 
 
 def metas(path: Path) -> list[str]:
     with connect(path, "ro") as connection:
         found = connection.execute("SELECT key FROM state_meta").fetchall()
-    return [key for (key,) in found if key.startswith((DONE, MARK))]
+    return [key for (key,) in found if key.startswith((DONE, MARK_PREFIX))]
 
 
 def test_import_is_listed_as_one_batch(home: Path, file: Path):
-    written(file, line("a", 2), line("b", parent_session_id="a"), line("c"))
+    write_lines(file, make_line("a", 2), make_line("b", parent_session_id="a"), make_line("c"))
     with maintained(home) as (_, maintenance):
-        done = maintenance.import_(file)
+        done = maintenance.import_sessions(file)
         (batch,) = maintenance.batches().items
         assert (batch.id, batch.what, batch.count) == (done.batch, "import", 3)
         assert maintenance.log().items[0].counts["batch"] == batch.id
-        assert maintenance.import_(file).batch is None
+        assert maintenance.import_sessions(file).batch is None
         assert len(maintenance.batches().items) == 1
     assert metas(home) == []
 
@@ -85,29 +85,32 @@ def test_import_is_listed_as_one_batch(home: Path, file: Path):
 def test_long_session_counts_once(home: Path, file: Path):
     with maintained(home) as (_, maintenance):
         maintenance._whole().importing._storing._pace.room = 64_000
-        done = maintenance.import_(long(file))
-        assert len(maintenance._ledger.steps(str(done.batch))) > 3
+        done = maintenance.import_sessions(make_long_line(file))
+        assert len(maintenance._ledger.list_steps(str(done.batch))) > 3
         assert maintenance.batches().items[0].count == 1
-        assert undone(maintenance, str(done.batch)).removed == 1
+        assert undo_import(maintenance, str(done.batch)).removed == 1
 
 
 @pytest.mark.requirement("maintenance:import-undo")
 def test_undo_leaves_the_home_of_before(home: Path, file: Path):
     before = rows(home)
-    written(
+    write_lines(
         file,
-        *(line("a", 2, title="Trip"), line("b", parent_session_id="c", end_reason="compression")),
-        *(line("c", parent_session_id="b"), line("d", archived=1)),
+        *(
+            make_line("a", 2, title="Trip"),
+            make_line("b", parent_session_id="c", end_reason="compression"),
+        ),
+        *(make_line("c", parent_session_id="b"), make_line("d", archived=1)),
     )
     with maintained(home) as (db, maintenance):
-        done = maintenance.import_(file)
+        done = maintenance.import_sessions(file)
         assert done.batch is not None
-        preview = maintenance.coming(done.batch)
-        assert isinstance(preview, Preview)
+        preview = maintenance.preview_restore(done.batch)
+        assert isinstance(preview, PlanPreview)
         assert {each.id for each in preview.items} <= set("abcd")
         assert preview.count == len(preview.items)
         assert db.message_count("a") == 2
-        removed = undone(maintenance, done.batch)
+        removed = undo_import(maintenance, done.batch)
         assert (removed.outcome, removed.skipped) == ("applied", ())
         assert rows(home) == before
         with pytest.raises(Conflict, match="undone already"):
@@ -117,13 +120,13 @@ def test_undo_leaves_the_home_of_before(home: Path, file: Path):
 
 @pytest.mark.requirement("maintenance:import-undo")
 def test_undo_of_undo_brings_all_back(home: Path, file: Path):
-    written(file, line("a", 2, title="Trip"), line("b", 3, parent_session_id="a"))
+    write_lines(file, make_line("a", 2, title="Trip"), make_line("b", 3, parent_session_id="a"))
     with maintained(home) as (_, maintenance):
-        done = maintenance.import_(file)
+        done = maintenance.import_sessions(file)
         after = rows(home)
-        removed = undone(maintenance, str(done.batch))
+        removed = undo_import(maintenance, str(done.batch))
         back = maintenance.restore(str(removed.batch))
-        assert isinstance(back, Restored)
+        assert isinstance(back, RestoreResult)
         assert back.unfit == ()
         assert rows(home) == after
 
@@ -131,9 +134,11 @@ def test_undo_of_undo_brings_all_back(home: Path, file: Path):
 @pytest.mark.requirement("maintenance:import-undo")
 def test_session_used_since_stays(home: Path, file: Path):
     used = ("said", "titled", "archived", "continued")
-    written(file, *(line(name, ended_at=2.0, end_reason="done") for name in (*used, "left")))
+    write_lines(
+        file, *(make_line(name, ended_at=2.0, end_reason="done") for name in (*used, "left"))
+    )
     with maintained(home) as (db, maintenance):
-        done = maintenance.import_(file)
+        done = maintenance.import_sessions(file)
         db.append_message("said", "user", "and then")
         db.set_session_title("titled", "A trip")
         maintenance.edit("archived", archived=True)
@@ -144,24 +149,24 @@ def test_session_used_since_stays(home: Path, file: Path):
             )
             connection.execute("UPDATE sessions SET started_at = 3.0 WHERE id = 'next'")
         plan = maintenance.restore(str(done.batch))
-        assert isinstance(plan, Preview)
+        assert isinstance(plan, PlanPreview)
         assert [each.id for each in plan.items] == ["left"]
         assert plan.protected == {"used since": 4}
         assert all(name in plan.warnings[0] for name in used)
-        assert undone(maintenance, str(done.batch)).removed == 1
-        assert {each.id for each in db.inventory()} == {"mine", "next", *used}
+        assert undo_import(maintenance, str(done.batch)).removed == 1
+        assert {each.id for each in db.list_inventory()} == {"mine", "next", *used}
         again = maintenance.restore(str(done.batch))
-        assert isinstance(again, Preview)
+        assert isinstance(again, PlanPreview)
         assert (again.outcome, again.plan) == ("nothing", None)
 
 
 def test_undo_that_was_stopped_goes_on(home: Path, file: Path):
     before = rows(home)
-    several(file)
+    write_several_sessions(file)
     with maintained(home) as (_, maintenance):
-        batch = str(maintenance.import_(file).batch)
+        batch = str(maintenance.import_sessions(file).batch)
         plan = maintenance.restore(batch)
-        assert isinstance(plan, Preview)
+        assert isinstance(plan, PlanPreview)
         half = maintenance.apply(str(plan.plan), 0)
         assert half.outcome == "partial"
         again = maintenance.restore(batch)
@@ -174,61 +179,61 @@ def test_undo_that_was_stopped_goes_on(home: Path, file: Path):
 
 
 def test_session_used_after_the_plan_stays(home: Path, file: Path):
-    written(file, line("a"), line("b"))
+    write_lines(file, make_line("a"), make_line("b"))
     with maintained(home) as (db, maintenance):
-        plan = maintenance.restore(str(maintenance.import_(file).batch))
-        assert isinstance(plan, Preview)
+        plan = maintenance.restore(str(maintenance.import_sessions(file).batch))
+        assert isinstance(plan, PlanPreview)
         db.append_message("a", "user", "and then")
         done = maintenance.apply(str(plan.plan))
-        assert isinstance(done, Applied)
+        assert isinstance(done, ApplyResult)
         assert [each.id for each in done.skipped] == ["a"]
-        assert {each.id for each in db.inventory()} == {"mine", "a"}
+        assert {each.id for each in db.list_inventory()} == {"mine", "a"}
         assert len(maintenance.batches(undone=False).items) == 2
 
 
 def test_pruned_import_counts_as_undone(home: Path, file: Path):
     with maintained(home) as (db, maintenance):
-        done = maintenance.import_(written(file, line("a")))
+        done = maintenance.import_sessions(write_lines(file, make_line("a")))
         db.delete_sessions(["a"])
-        nothing = maintenance.coming(str(done.batch))
-        assert isinstance(nothing, Preview)
+        nothing = maintenance.preview_restore(str(done.batch))
+        assert isinstance(nothing, PlanPreview)
         assert nothing.outcome == "nothing"
         with pytest.raises(Conflict, match="undone already"):
             maintenance.restore(str(done.batch))
-        assert maintenance.import_(file).sessions == 1
+        assert maintenance.import_sessions(file).sessions == 1
 
 
 def test_stopped_import_goes_on_in_its_batch(home: Path, file: Path):
     told: list[tuple[int, int]] = []
-    written(file, line("a"), line("b"), line("c"))
+    write_lines(file, make_line("a"), make_line("b"), make_line("c"))
     with maintained(home) as (db, maintenance):
         maintenance._whole().importing._storing._pace.room = 1  # a step for each session
-        half = maintenance.import_(
+        half = maintenance.import_sessions(
             file, progress=lambda *done: told.append(done), stop=lambda: len(told) == 2
         )
-        rest = maintenance.import_(file)
+        rest = maintenance.import_sessions(file)
         assert (half.outcome, rest.outcome, half.batch) == ("partial", "applied", rest.batch)
         assert maintenance.batches().items[0].count == 3
-        assert undone(maintenance, str(rest.batch)).removed == 3
-        assert [each.id for each in db.inventory()] == ["mine"]
+        assert undo_import(maintenance, str(rest.batch)).removed == 3
+        assert [each.id for each in db.list_inventory()] == ["mine"]
 
 
 def test_import_taken_back_half_way_brings_no_more(home: Path, file: Path):
     told: list[tuple[int, int]] = []
-    written(file, line("a"), line("b"), line("c"))
+    write_lines(file, make_line("a"), make_line("b"), make_line("c"))
     with maintained(home) as (db, maintenance), maintained(home) as (_, other):
 
         def take_back(*done: int) -> None:
             told.append((done[0], done[1]))
             if len(told) == 1:
                 (batch,) = other.batches().items
-                undone(other, batch.id)
+                undo_import(other, batch.id)
 
         maintenance._whole().importing._storing._pace.room = 1  # a step for each session
         with pytest.raises(Conflict):
-            maintenance.import_(file, progress=take_back)
-        assert [each.id for each in db.inventory()] == ["mine"]
-        assert maintenance.import_(file).sessions == 3
+            maintenance.import_sessions(file, progress=take_back)
+        assert [each.id for each in db.list_inventory()] == ["mine"]
+        assert maintenance.import_sessions(file).sessions == 3
 
 
 KILLED = """
@@ -248,24 +253,24 @@ KILLED = """
         return put(images, **more)
 
     db.put_images = putting
-    maintenance.import_(file)
+    maintenance.import_sessions(file)
 """
 
 
-def killed(home: Path, file: Path, point: int) -> None:
+def run_killed_import(home: Path, file: Path, point: int) -> None:
     """Import in a process that is killed in its transaction of that number."""
     command = [sys.executable, "-c", textwrap.dedent(KILLED), str(home), str(file), str(point)]
     done = subprocess.run(command, timeout=60, env=dict(os.environ), check=False)
     assert done.returncode == -signal.SIGKILL
 
 
-def several(file: Path) -> Path:
+def write_several_sessions(file: Path) -> Path:
     """Write two short sessions around one that takes several transactions.
 
     The ids of the messages are taken, so that each first transaction is tried twice.
     """
-    middle = json.loads(long(file, 60).read_text())
-    return written(file, line("a"), middle, line("z", parent_session_id="long"))
+    middle = json.loads(make_long_line(file, 60).read_text())
+    return write_lines(file, make_line("a"), middle, make_line("z", parent_session_id="long"))
 
 
 @pytest.mark.requirement("maintenance:import-undo")
@@ -273,15 +278,15 @@ def several(file: Path) -> Path:
 @pytest.mark.parametrize("how", ["resumed", "undone"])
 def test_killed_import_is_resumed_or_undone(home: Path, file: Path, point: int, how: str):
     before = rows(home)
-    killed(home, several(file), point)
+    run_killed_import(home, write_several_sessions(file), point)
     with maintained(home) as (db, maintenance):
         (batch,) = maintenance.batches().items
         if how == "resumed":
-            done = maintenance.import_(file)
+            done = maintenance.import_sessions(file)
             assert (done.batch, done.outcome) == (batch.id, "applied")
             assert db.message_count("long") == 60
             assert maintenance.batches().items[0].count == 3
-        assert undone(maintenance, batch.id).skipped == ()
+        assert undo_import(maintenance, batch.id).skipped == ()
         assert rows(home) == before
     # The mark that forbids the step of the kill stays for a day: its process may only be asleep.
     assert [key for key in metas(home) if not key.startswith(DONE)] == []
@@ -289,6 +294,6 @@ def test_killed_import_is_resumed_or_undone(home: Path, file: Path, point: int, 
 
 def test_import_is_undone_after_the_trash_was_emptied(home: Path, file: Path):
     with maintained(home) as (_, maintenance):
-        done = maintenance.import_(written(file, line("a")))
-        maintenance._ledger.empty(0.0)
-        assert undone(maintenance, str(done.batch)).removed == 1
+        done = maintenance.import_sessions(write_lines(file, make_line("a")))
+        maintenance._ledger.empty_trash(0.0)
+        assert undo_import(maintenance, str(done.batch)).removed == 1

@@ -13,13 +13,13 @@ from session_core import SessionDB
 from session_core.errors import NotFound
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.maintenance.transfer.export import Wish
-from session_core.maintenance.transfer.import_sessions import Importing
-from session_core.maintenance.transfer.store import MARK
-from session_core.maintenance.transfer.types import Arrivals, Coming, Imported
-from session_core.maintenance.types import Skipped
-from session_core.types import Images
-from tests.homes import add_message, connect, fill
+from session_core.maintenance.transfer.export import ExportRequest
+from session_core.maintenance.transfer.import_sessions import Importer
+from session_core.maintenance.transfer.store import MARK_PREFIX
+from session_core.maintenance.transfer.types import ImportedSession, ImportPreview, ImportResult
+from session_core.maintenance.types import SkippedItem
+from session_core.types import RowImages
+from tests.homes import add_message, connect, fill_database
 from tests.maintenance.carried import CHAT_STATE, Place, differences, fill_oddly, place, rows
 from tests.maintenance.homes import Home
 
@@ -38,7 +38,7 @@ def fresh(home_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
         yield made
 
 
-def line(session_id: str, messages: int = 1, **more: Any) -> dict[str, Any]:
+def make_line(session_id: str, messages: int = 1, **more: Any) -> dict[str, Any]:
     """Return a session as Hermes exports it."""
     said = [
         {"id": number, "role": "user", "content": f"{session_id} {number}", "timestamp": 5.0}
@@ -47,22 +47,24 @@ def line(session_id: str, messages: int = 1, **more: Any) -> dict[str, Any]:
     return {"id": session_id, "source": "cli", "started_at": 1.0, "messages": said, **more}
 
 
-def table(name: str, row: dict[str, Any], *, shared: bool = False) -> dict[str, Any]:
+def make_table(name: str, row: dict[str, Any], *, shared: bool = False) -> dict[str, Any]:
     return {"table": name, "columns": [*row], "rows": [[*row.values()]], "shared": shared}
 
 
 def carrying(session_id: str, name: str, row: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Return a session with a row of another table."""
-    return line(session_id) | {"mcp_sessions": {"version": 1, "tables": [table(name, row, **more)]}}
+    return make_line(session_id) | {
+        "mcp_sessions": {"version": 1, "tables": [make_table(name, row, **more)]}
+    }
 
 
-def written(file: Path, *lines: Any) -> Path:
+def write_lines(file: Path, *lines: Any) -> Path:
     texts = (each if isinstance(each, str) else json.dumps(each) for each in lines)
     file.write_text("\n".join(texts) + "\n", encoding="utf-8")
     return file
 
 
-def said(home: Place, session_id: str) -> list[Any]:
+def list_reasons(home: Place, session_id: str) -> list[Any]:
     return [each["content"] for each in home.db.get_messages(session_id, include_inactive=True)]
 
 
@@ -75,7 +77,7 @@ def test_a_home_comes_back_equal(home_path: Path, file: Path, kind: Any, to_own:
         before = rows(home.path)
         count = home.exporting.write_file(file)
     with place(home_path.with_name("copy"), "own" if to_own else kind) as copy:
-        done = copy.importing.read_file(file)
+        done = copy.importing.import_file(file)
         assert (done.sessions, done.messages) == (count.sessions, count.messages)
         assert (done.skipped, done.broken, done.left_out) == ((), (), ())
         assert differences(before, rows(copy.path)) == []
@@ -93,7 +95,7 @@ def test_a_realistic_home_comes_back_but_for_a_parent_that_is_gone(
     with place(full.folder, "own") as home:
         home.exporting.write_file(file)
     with place(home_path, "own") as copy:
-        done = copy.importing.read_file(file)
+        done = copy.importing.import_file(file)
         found = differences(before, rows(copy.path))
     gone = {(each.id, each.why) for each in done.left_out}
     assert gone == {("fatherless", "parent_session_id: what it refers to is gone")}
@@ -110,10 +112,10 @@ def test_what_was_deleted_comes_back_as_it_was(home_path: Path, file: Path):
     with place(home_path, "own") as home:
         fill_oddly(home.path)
         before = rows(home.path)
-        home.exporting.write_file(file, Wish(["odd", "of_a"]))
+        home.exporting.write_file(file, ExportRequest(["odd", "of_a"]))
         home.db.delete_sessions(["odd"])
-        done = home.importing.read_file(file)
-        assert done.skipped == (Skipped("of_a", "it is there already"),)
+        done = home.importing.import_file(file)
+        assert done.skipped == (SkippedItem("of_a", "it is there already"),)
         assert differences(before, rows(home.path)) == []
 
 
@@ -123,9 +125,9 @@ def test_the_order_of_the_lines_does_not_matter(home_path: Path, file: Path):
         before = rows(home.path)
         home.exporting.write_file(file)
     lines = file.read_text(encoding="utf-8").split("\n")[:-1]
-    written(file, *reversed(lines))
+    write_lines(file, *reversed(lines))
     with place(home_path.with_name("copy"), "own") as copy:
-        assert copy.importing.read_file(file).left_out == ()
+        assert copy.importing.import_file(file).left_out == ()
         assert differences(before, rows(copy.path)) == []
 
 
@@ -137,8 +139,10 @@ def test_an_export_of_hermes_is_read(fresh: Place, file: Path):
         {"id": 5, "role": "user", "content": parts, "timestamp": 1.0, "active": 1, "compacted": 0},
         {"id": 9, "role": "assistant", "content": "", "tool_calls": calls, "timestamp": 2.0},
     ]
-    done = fresh.importing.read_file(
-        written(file, line("s", session_key="k", chat_id="1", archived=1) | {"messages": messages})
+    done = fresh.importing.import_file(
+        write_lines(
+            file, make_line("s", session_key="k", chat_id="1", archived=1) | {"messages": messages}
+        )
     )
     assert (done.sessions, done.messages, done.broken) == (1, 2, ())
     found = fresh.db.get_messages("s")
@@ -156,7 +160,7 @@ def test_flags_are_kept(fresh: Place, file: Path):
          "compacted": compacted}
         for number, (active, compacted) in enumerate(flags, 1)
     ]  # fmt: skip
-    fresh.importing.read_file(written(file, line("s") | {"messages": messages}))
+    fresh.importing.import_file(write_lines(file, make_line("s") | {"messages": messages}))
     found = fresh.db.get_messages("s", include_inactive=True)
     assert [(each["active"], each["compacted"]) for each in found] == flags
 
@@ -165,37 +169,42 @@ def test_flags_are_kept(fresh: Place, file: Path):
 def test_a_title_that_is_taken_is_left_out_and_the_rest_comes_in(fresh: Place, file: Path):
     fresh.db.create_session("here", "cli")
     fresh.db.set_session_title("here", "Trip")
-    done = fresh.importing.read_file(
-        written(file, line("a", title="Trip"), line("b", title="Work"), line("c", title="Work"))
+    done = fresh.importing.import_file(
+        write_lines(
+            file,
+            make_line("a", title="Trip"),
+            make_line("b", title="Work"),
+            make_line("c", title="Work"),
+        )
     )
     assert done.sessions == 3
     assert done.left_out == (
-        Skipped("a", "title: somebody else has it by now"),
-        Skipped("c", "title: somebody else has it by now"),
+        SkippedItem("a", "title: somebody else has it by now"),
+        SkippedItem("c", "title: somebody else has it by now"),
     )
-    titles = {each.id: each.title for each in fresh.db.inventory()}
+    titles = {each.id: each.title for each in fresh.db.list_inventory()}
     assert titles == {"here": "Trip", "a": None, "b": "Work", "c": None}
 
 
 BROKEN = {
     "no json": ('{"id": "x"', "it is no JSON object"),
-    "cut": (json.dumps(line("x", 3))[:-30], "it is no JSON object"),
+    "cut": (json.dumps(make_line("x", 3))[:-30], "it is no JSON object"),
     "a list": ("[1, 2]", "{ is missing"),
-    "no id": (line("") | {"id": None}, "no id"),
-    "no object": (line("x") | {"messages": ["said"]}, "no object"),
-    "a lineage": (line("x") | {"segments": []}, "lineage in one line"),
-    "a number": (line("x") | {"message_count": 2**70}, "beyond 64 bits"),
+    "no id": (make_line("") | {"id": None}, "no id"),
+    "no object": (make_line("x") | {"messages": ["said"]}, "no object"),
+    "a lineage": (make_line("x") | {"segments": []}, "lineage in one line"),
+    "a number": (make_line("x") | {"message_count": 2**70}, "beyond 64 bits"),
     "no source": ({"id": "x", "started_at": 1.0}, "it has no source"),
     "no time": ({"id": "x", "source": "cli"}, "no started_at, and no message"),
     "two objects": ('{"id": "x"} {"id": "y"}', "something follows"),
     "too deep": ('{"id": ' + "[" * 100_000, "it is no JSON object"),
-    "bytes": (line("x") | {"title": {"$bytes": "?"}}, "has a value that is none"),
-    "ours": (line("x") | {"mcp_sessions": 5}, "not what an export has"),
+    "bytes": (make_line("x") | {"title": {"$bytes": "?"}}, "has a value that is none"),
+    "ours": (make_line("x") | {"mcp_sessions": 5}, "not what an export has"),
     "a message beside": (carrying("x", "messages", {"id": 9, "session_id": "x"}), "no export has"),
     "a session beside": (carrying("x", "sessions", {"id": "y"}), "no export has"),
     "a lock": (carrying("x", "compression_locks", {"session_id": "x"}), "no export has"),
     "a short row": (
-        line("x") | {"mcp_sessions": {"tables": [table("t", {"a": 1}) | {"rows": [[]]}]}},
+        make_line("x") | {"mcp_sessions": {"tables": [make_table("t", {"a": 1}) | {"rows": [[]]}]}},
         "do not fit",
     ),
 }
@@ -205,8 +214,10 @@ BROKEN = {
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_broken_line_is_named_and_the_rest_comes_in(fresh: Place, file: Path, kind: str):
     broken, why = BROKEN[kind]
-    done = fresh.importing.read_file(written(file, line("a"), "", broken, line("b", 1)))
-    assert [each.id for each in fresh.db.inventory()] == ["a", "b"]
+    done = fresh.importing.import_file(
+        write_lines(file, make_line("a"), "", broken, make_line("b", 1))
+    )
+    assert [each.id for each in fresh.db.list_inventory()] == ["a", "b"]
     assert [each.line for each in done.broken] == [3]
     assert why in done.broken[0].why
     assert fresh.db.message_count() == done.messages == 2
@@ -231,8 +242,8 @@ def test_rows_that_are_none_of_a_session_stay_out(
     with connect(fresh.path) as connection:
         connection.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT)")
         before = connection.execute(f"SELECT * FROM {name}").fetchall()  # noqa: S608 -- one of these
-    done = fresh.importing.read_file(written(file, carrying("a", name, row, shared=shared)))
-    assert done.left_out == (Skipped("a", f"a row of {name}: it is none of this session"),)
+    done = fresh.importing.import_file(write_lines(file, carrying("a", name, row, shared=shared)))
+    assert done.left_out == (SkippedItem("a", f"a row of {name}: it is none of this session"),)
     assert (done.sessions, done.messages) == (1, 1)
     with connect(fresh.path, "ro") as connection:
         after = connection.execute(f"SELECT * FROM {name}").fetchall()  # noqa: S608 -- one of these
@@ -250,21 +261,21 @@ def test_what_a_row_refers_to_comes_with_it_and_nothing_else(fresh: Place, file:
         )
     carried = carrying("a", "jobs", {"id": 1, "session_id": "a", "team": 5})
     carried["mcp_sessions"]["tables"] += [
-        table("teams", {"id": number, "name": str(number)}, shared=True) for number in (5, 6)
+        make_table("teams", {"id": number, "name": str(number)}, shared=True) for number in (5, 6)
     ]
-    done = fresh.importing.read_file(written(file, carried))
-    assert done.left_out == (Skipped("a", "a row of teams: it is none of this session"),)
-    assert [each[0] for each in fresh.db.row_images("teams", {}).rows] == [5]
-    assert len(fresh.db.row_images("jobs", {"team": 5}).rows) == 1
+    done = fresh.importing.import_file(write_lines(file, carried))
+    assert done.left_out == (SkippedItem("a", "a row of teams: it is none of this session"),)
+    assert [each[0] for each in fresh.db.read_row_images("teams", {}).rows] == [5]
+    assert len(fresh.db.read_row_images("jobs", {"team": 5}).rows) == 1
 
 
 @pytest.mark.parametrize("number", [2**63 - 1, 2**41, 0, -5])
 def test_ids_that_nobody_could_go_on_behind_are_not_taken(fresh: Place, file: Path, number: int):
-    odd = line("a", 2)
+    odd = make_line("a", 2)
     odd["messages"][1]["id"] = number
-    done = fresh.importing.read_file(written(file, odd))
+    done = fresh.importing.import_file(write_lines(file, odd))
     assert (done.messages, done.left_out) == (2, ())
-    assert said(fresh, "a") == ["a 1", "a 2"]
+    assert list_reasons(fresh, "a") == ["a 1", "a 2"]
     assert fresh.db.append_message("a", "user", "more") < 100
 
 
@@ -274,9 +285,9 @@ def test_no_session_that_is_there_is_gone_on_with_by_a_file(fresh: Place, file: 
     fresh.db.append_message(
         "tip", "user", "x", create={"source": "cli", "parent_session_id": "root"}
     )
-    for lines in ([], [line("root")]):  # also where the file has another one of its name
-        evil = line(f"evil{len(lines)}", parent_session_id="root", started_at=9e9)
-        done = fresh.importing.read_file(written(file, *lines, evil))
+    for lines in ([], [make_line("root")]):  # also where the file has another one of its name
+        evil = make_line(f"evil{len(lines)}", parent_session_id="root", started_at=9e9)
+        done = fresh.importing.import_file(write_lines(file, *lines, evil))
         assert [(each.id, "none of this file" in each.why) for each in done.left_out] == [
             (evil["id"], True)
         ]
@@ -291,9 +302,11 @@ def test_import_brings_no_delegate_to_a_session(fresh: Place, file: Path, as_tex
     lines = []
     for number, mark in enumerate(marks):
         config = {"_delegate_from": mark, "model": "m"}
-        lines.append(line(f"d{number}", model_config=json.dumps(config) if as_text else config))
-    written(file, line("boss"), *lines)
-    found, done = fresh.importing.look_into(file), fresh.importing.read_file(file)
+        lines.append(
+            make_line(f"d{number}", model_config=json.dumps(config) if as_text else config)
+        )
+    write_lines(file, make_line("boss"), *lines)
+    found, done = fresh.importing.preview_file(file), fresh.importing.import_file(file)
     (left,) = done.left_out
     assert (left.id, found.left_out) == ("d0", (left,))
     assert "works for a session that is there, and is none of this file" in left.why
@@ -304,59 +317,65 @@ def test_import_brings_no_delegate_to_a_session(fresh: Place, file: Path, as_tex
 
 
 def test_a_session_comes_back_behind_its_parent_that_stayed(fresh: Place, file: Path):
-    fresh.importing.read_file(written(file, line("a"), line("b", parent_session_id="a")))
+    fresh.importing.import_file(
+        write_lines(file, make_line("a"), make_line("b", parent_session_id="a"))
+    )
     fresh.db.delete_sessions(["b"])
-    done = fresh.importing.read_file(file)
+    done = fresh.importing.import_file(file)
     assert (done.sessions, done.left_out) == (1, ())
-    assert {each.id: each.parent_id for each in fresh.db.inventory()} == {"a": None, "b": "a"}
+    assert {each.id: each.parent_id for each in fresh.db.list_inventory()} == {"a": None, "b": "a"}
 
 
 def test_bytes_that_are_no_text_are_a_broken_line(fresh: Place, file: Path):
-    file.write_bytes(b'{"id": "\xff"}\n' + json.dumps(line("a")).encode())
-    done = fresh.importing.read_file(file)
+    file.write_bytes(b'{"id": "\xff"}\n' + json.dumps(make_line("a")).encode())
+    done = fresh.importing.import_file(file)
     assert [(each.line, "no UTF-8" in each.why) for each in done.broken] == [(1, True)]
     assert done.sessions == 1
 
 
 def test_a_file_of_windows_is_read(fresh: Place, file: Path):
-    text = json.dumps(line("a")) + "\r\n\r\n" + json.dumps(line("b")) + "\r\n"
+    text = json.dumps(make_line("a")) + "\r\n\r\n" + json.dumps(make_line("b")) + "\r\n"
     file.write_bytes(b"\xef\xbb\xbf" + text.encode())
-    assert fresh.importing.read_file(file).sessions == 2
+    assert fresh.importing.import_file(file).sessions == 2
 
 
 @pytest.mark.requirement("maintenance:import")
 def test_a_session_that_is_there_is_skipped_and_stays(fresh: Place, file: Path):
     fresh.db.append_message("a", "user", "mine", create={"source": "cli"})
-    done = fresh.importing.read_file(written(file, line("a", 3), line("b"), line("b", 2)))
-    assert done.skipped == (
-        Skipped("b", "line 3 has it once more, after line 2"),
-        Skipped("a", "it is there already"),
+    done = fresh.importing.import_file(
+        write_lines(file, make_line("a", 3), make_line("b"), make_line("b", 2))
     )
-    assert (said(fresh, "a"), said(fresh, "b")) == (["mine"], ["b 1"])
+    assert done.skipped == (
+        SkippedItem("b", "line 3 has it once more, after line 2"),
+        SkippedItem("a", "it is there already"),
+    )
+    assert (list_reasons(fresh, "a"), list_reasons(fresh, "b")) == (["mine"], ["b 1"])
 
 
 @pytest.mark.requirement("maintenance:import")
 def test_messages_whose_ids_others_have_get_new_ones_in_their_order(fresh: Place, file: Path):
-    fill(fresh.path, 2, 5)
-    done = fresh.importing.read_file(written(file, line("a", 20), line("b", 3)))
+    fill_database(fresh.path, 2, 5)
+    done = fresh.importing.import_file(write_lines(file, make_line("a", 20), make_line("b", 3)))
     assert (done.messages, done.left_out) == (23, ())
-    assert said(fresh, "a") == [f"a {number}" for number in range(1, 21)]
-    assert said(fresh, "b") == ["b 1", "b 2", "b 3"]
-    assert len(said(fresh, "fill_0_00000")) == 5
+    assert list_reasons(fresh, "a") == [f"a {number}" for number in range(1, 21)]
+    assert list_reasons(fresh, "b") == ["b 1", "b 2", "b 3"]
+    assert len(list_reasons(fresh, "fill_0_00000")) == 5
 
 
 def test_new_ids_stay_in_their_order_over_several_transactions(fresh: Place, file: Path):
     fresh.db.append_message("first", "user", "has the id 1", create={"source": "cli"})
     with connect(fresh.path) as connection:
         add_message(connection, "first", content="far above", id=5000)
-    fresh.importing.read_file(long(file))
-    assert [each.split()[1] for each in said(fresh, "long")] == [str(n) for n in range(1, 401)]
+    fresh.importing.import_file(make_long_line(file))
+    assert [each.split()[1] for each in list_reasons(fresh, "long")] == [
+        str(n) for n in range(1, 401)
+    ]
 
 
 def test_a_long_line_that_is_broken_at_its_end_leaves_nothing(fresh: Place, file: Path):
-    broken = json.loads(long(file).read_text())
+    broken = json.loads(make_long_line(file).read_text())
     broken["messages"][-1]["token_count"] = 2**64
-    done = fresh.importing.read_file(written(file, broken))
+    done = fresh.importing.import_file(write_lines(file, broken))
     assert "beyond 64 bits" in done.broken[0].why
     assert fresh.db.message_count() == 0
     assert fresh.db.get_session("long") is None
@@ -367,50 +386,52 @@ def test_a_number_is_read_whole_wherever_it_stands(fresh: Place, file: Path, pla
     head = '{"id":"s","source":"cli","system_prompt":"'
     pad = "x" * ((1 << 16) - len(head) - len('","started_at":') - place)
     file.write_text(head + pad + '","started_at":1234567890.5}')
-    fresh.importing.read_file(file)
+    fresh.importing.import_file(file)
     row = fresh.db.get_session("s")
     assert row is not None
     assert row["started_at"] == 1234567890.5
 
 
 def test_ids_that_deleted_messages_had_are_not_given_again(fresh: Place, file: Path):
-    fill(fresh.path, 2, 5)
+    fill_database(fresh.path, 2, 5)
     fresh.db.delete_session("fill_0_00001")
-    fresh.importing.read_file(written(file, line("a", 2)))
+    fresh.importing.import_file(write_lines(file, make_line("a", 2)))
     assert min(each["id"] for each in fresh.db.get_messages("a")) > 10
 
 
 def test_messages_without_ids_get_some(fresh: Place, file: Path):
     messages = [{"role": "user", "content": word, "timestamp": 1.0} for word in "abc"]
-    fresh.importing.read_file(written(file, line("s") | {"messages": messages}))
-    assert said(fresh, "s") == ["a", "b", "c"]
+    fresh.importing.import_file(write_lines(file, make_line("s") | {"messages": messages}))
+    assert list_reasons(fresh, "s") == ["a", "b", "c"]
 
 
 def test_a_session_without_messages_comes_in(fresh: Place, file: Path):
-    done = fresh.importing.read_file(written(file, line("a", 0), {**line("b"), "messages": None}))
+    done = fresh.importing.import_file(
+        write_lines(file, make_line("a", 0), {**make_line("b"), "messages": None})
+    )
     assert (done.sessions, done.messages) == (2, 0)
 
 
 def test_columns_behind_the_messages_are_read(fresh: Place, file: Path):
-    done = fresh.importing.read_file(written(file, line("a") | {"title": "Late"}))
+    done = fresh.importing.import_file(write_lines(file, make_line("a") | {"title": "Late"}))
     assert done.sessions == 1
     assert fresh.db.get_session_title("a") == "Late"
 
 
 def test_a_message_that_the_home_does_not_take_is_left_out(fresh: Place, file: Path):
-    messages = [{"id": 1, "content": "of nobody", "timestamp": 1.0}, *line("s")["messages"]]
+    messages = [{"id": 1, "content": "of nobody", "timestamp": 1.0}, *make_line("s")["messages"]]
     messages[1]["id"] = 2
-    done = fresh.importing.read_file(written(file, line("s") | {"messages": messages}))
+    done = fresh.importing.import_file(write_lines(file, make_line("s") | {"messages": messages}))
     why = "messages: 1 without a role or a timestamp, the first is message 1"
-    assert done.left_out == (Skipped("s", why),)
-    assert (said(fresh, "s"), done.messages) == (["s 1"], 1)
+    assert done.left_out == (SkippedItem("s", why),)
+    assert (list_reasons(fresh, "s"), done.messages) == (["s 1"], 1)
 
 
-def long(file: Path, messages: int = 400) -> Path:
-    lines = line("long", messages)
+def make_long_line(file: Path, messages: int = 400) -> Path:
+    lines = make_line("long", messages)
     for each in lines["messages"]:
         each["content"] += " x" * 1000
-    return written(file, lines)
+    return write_lines(file, lines)
 
 
 @pytest.mark.requirement("maintenance:import")
@@ -421,16 +442,16 @@ def test_a_long_session_comes_in_over_several_transactions(
     put = fresh.db.put_images
 
     def putting(images: Any, **more: Any) -> Any:
-        given: list[Images] = list(images)
+        given: list[RowImages] = list(images)
         sizes.append(sum(len(each.rows) for each in given if each.table == "messages"))
         return put(given, **more)
 
     monkeypatch.setattr(fresh.db, "put_images", putting)
     fresh.importing._storing._pace.room = 64_000
-    fresh.importing.read_file(long(file))
+    fresh.importing.import_file(make_long_line(file))
     assert sum(sizes) == 400
     assert sizes[0] <= 64_000 / 2200 + 1
-    assert fresh.db.get_meta(f"{MARK}long") is None
+    assert fresh.db.get_meta(f"{MARK_PREFIX}long") is None
 
 
 @pytest.mark.requirement("maintenance:import")
@@ -449,14 +470,18 @@ def test_an_import_that_was_cut_short_goes_on_where_it_was(
 
     monkeypatch.setattr(fresh.db, "put_images", putting)
     with pytest.raises(KeyboardInterrupt):
-        fresh.importing.read_file(long(file))
-    some = len(said(fresh, "long"))
+        fresh.importing.import_file(make_long_line(file))
+    some = len(list_reasons(fresh, "long"))
     assert 0 < some < 400
-    done = fresh.importing.read_file(file)
+    done = fresh.importing.import_file(file)
     assert (done.sessions, done.messages, done.skipped) == (1, 400 - some, ())
-    assert [each.split()[1] for each in said(fresh, "long")] == [str(n) for n in range(1, 401)]
-    assert fresh.db.get_meta(f"{MARK}long") is None
-    assert fresh.importing.read_file(file).skipped == (Skipped("long", "it is there already"),)
+    assert [each.split()[1] for each in list_reasons(fresh, "long")] == [
+        str(n) for n in range(1, 401)
+    ]
+    assert fresh.db.get_meta(f"{MARK_PREFIX}long") is None
+    assert fresh.importing.import_file(file).skipped == (
+        SkippedItem("long", "it is there already"),
+    )
 
 
 def test_what_another_file_has_begun_is_not_gone_on_with(
@@ -471,45 +496,45 @@ def test_what_another_file_has_begun_is_not_gone_on_with(
 
     monkeypatch.setattr(fresh.db, "put_images", putting)
     with pytest.raises(KeyboardInterrupt):
-        fresh.importing.read_file(long(file))
-    done = fresh.importing.read_file(long(file, 300))
-    assert done.skipped == (Skipped("long", "it is there already"),)
+        fresh.importing.import_file(make_long_line(file))
+    done = fresh.importing.import_file(make_long_line(file, 300))
+    assert done.skipped == (SkippedItem("long", "it is there already"),)
 
 
 def test_a_stopped_import_goes_on_with_the_rest(fresh: Place, file: Path):
     told: list[tuple[int, int]] = []
-    written(file, line("a"), line("b"), line("c"))
+    write_lines(file, make_line("a"), make_line("b"), make_line("c"))
     fresh.importing._storing._pace.room = 1  # a step for each session
-    half = fresh.importing.read_file(
+    half = fresh.importing.import_file(
         file, progress=lambda *done: told.append(done), stop=lambda: len(told) == 2
     )
     assert (half.outcome, half.sessions, told) == ("partial", 2, [(1, 3), (2, 3)])
-    rest = fresh.importing.read_file(file)
+    rest = fresh.importing.import_file(file)
     assert (rest.outcome, rest.sessions, len(rest.skipped)) == ("applied", 1, 2)
 
 
 def test_an_import_is_in_the_log(fresh: Place, file: Path):
-    fresh.importing.read_file(written(file, line("a", 2), "broken"))
-    (entry,) = fresh.ledger.audited().items
+    fresh.importing.import_file(write_lines(file, make_line("a", 2), "broken"))
+    (entry,) = fresh.ledger.list_audit_entries().items
     assert (entry.what, entry.client) == ("import", "test")
-    (batch,) = fresh.ledger.batches().items
+    (batch,) = fresh.ledger.list_batches().items
     counts = {"sessions": 1, "messages": 2, "skipped": 0, "broken": 1, "batch": batch.id}
     assert entry.counts == counts
 
 
 def test_a_file_that_is_not_there_is_said_and_an_empty_one_is_nothing(fresh: Place, file: Path):
     with pytest.raises(NotFound):
-        fresh.importing.read_file(file)
+        fresh.importing.import_file(file)
     file.write_bytes(b"")
-    assert fresh.importing.read_file(file) == Imported("applied", 0, 0, (), (), (), {}, ())
+    assert fresh.importing.import_file(file) == ImportResult("applied", 0, 0, (), (), (), {}, ())
 
 
 def test_a_path_without_a_home_gets_one_of_our_own(tmp_path: Path, file: Path):
-    written(file, line("a", 3))
+    write_lines(file, make_line("a", 3))
     folder = tmp_path / "new"
     folder.mkdir()
     with SessionDB(folder / "state.db") as db, Ledger(StateFolder(db.path)) as ledger:
-        assert Importing(db, ledger, client="test").read_file(file).messages == 3
+        assert Importer(db, ledger, client="test").import_file(file).messages == 3
         assert db.kind == "own"
 
 
@@ -519,9 +544,11 @@ def test_a_path_without_a_home_gets_one_of_our_own(tmp_path: Path, file: Path):
 @pytest.mark.parametrize("kind", ["own", 16, 22, 26, 30], ids=str)
 def test_import_drops_all_chat_state(home_path: Path, file: Path, kind: Any):
     with place(home_path, kind) as home:
-        odd = line("a", **dict.fromkeys(CHAT_STATE, "x"), chat_of_the_future="y")
-        written(file, odd | {"expiry_finalized": 1}, line("b", session_key="k", chat_id=""))
-        found, done = home.importing.look_into(file), home.importing.read_file(file)
+        odd = make_line("a", **dict.fromkeys(CHAT_STATE, "x"), chat_of_the_future="y")
+        write_lines(
+            file, odd | {"expiry_finalized": 1}, make_line("b", session_key="k", chat_id="")
+        )
+        found, done = home.importing.preview_file(file), home.importing.import_file(file)
         expected = dict.fromkeys((*CHAT_STATE, "chat_of_the_future"), 1) | {"session_key": 2}
         assert found.chat_state == done.chat_state == expected
         (stored,) = (row for key, row in rows(home.path)["sessions"].items() if key == (b"a",))
@@ -538,24 +565,26 @@ def test_import_drops_rows_of_chats(fresh: Place, file: Path):
     with connect(fresh.path) as connection:
         connection.execute("CREATE TABLE inbox (session_id TEXT, chat_id TEXT)")
     carried = carrying("a", "async_delegations", delegation)
-    carried["mcp_sessions"]["tables"].append(table("inbox", {"session_id": "a", "chat_id": "7"}))
-    found = fresh.importing.look_into(written(file, carried))
-    done = fresh.importing.read_file(file)
+    carried["mcp_sessions"]["tables"].append(
+        make_table("inbox", {"session_id": "a", "chat_id": "7"})
+    )
+    found = fresh.importing.preview_file(write_lines(file, carried))
+    done = fresh.importing.import_file(file)
     dropped = {"rows of async_delegations": 1, "rows of inbox": 1}
     assert found.chat_state == done.chat_state == dropped
-    assert fresh.db.row_images("inbox", {}).rows == ()
+    assert fresh.db.read_row_images("inbox", {}).rows == ()
 
 
 def test_missing_start_is_the_earliest_message(fresh: Place, file: Path):
-    late = line("a", 3)
+    late = make_line("a", 3)
     del late["started_at"]
     for message, at in zip(late["messages"], (9.0, 7.5, float("inf")), strict=True):
         message["timestamp"] = at
     early = {"id": "b", "messages": late.pop("messages"), "source": "cli", "started_at": None}
     late["messages"] = [{**message, "id": None} for message in early["messages"]]
-    done = fresh.importing.read_file(written(file, late, early))
+    done = fresh.importing.import_file(write_lines(file, late, early))
     assert (done.sessions, done.broken) == (2, ())
-    assert {each.id: each.started_at for each in fresh.db.inventory()} == {"a": 7.5, "b": 7.5}
+    assert {each.id: each.started_at for each in fresh.db.list_inventory()} == {"a": 7.5, "b": 7.5}
 
 
 def test_broken_line_reports_all_reasons(fresh: Place, file: Path):
@@ -563,7 +592,7 @@ def test_broken_line_reports_all_reasons(fresh: Place, file: Path):
         "title": {"$bytes": "?"}, "message_count": 2**70, "segments": [],
         "messages": ["said", {"role": "user", "token_count": 2**70}, 5, 6],
     }  # fmt: skip
-    found = fresh.importing.look_into(written(file, line("a"), broken))
+    found = fresh.importing.preview_file(write_lines(file, make_line("a"), broken))
     (only,) = found.broken
     assert only.line == 2
     assert only.why.split("; ") == [
@@ -573,12 +602,12 @@ def test_broken_line_reports_all_reasons(fresh: Place, file: Path):
         *("export its sessions one by one", "message 1 is no object"),
         *("message 2: a number in it is beyond 64 bits", "and 5 more reasons"),
     ]
-    assert fresh.importing.read_file(file).broken == found.broken
+    assert fresh.importing.import_file(file).broken == found.broken
 
 
 def test_broken_lines_are_listed_within_bounds(fresh: Place, file: Path):
     file.write_text("no export\n" * 2_500)
-    found, done = fresh.importing.look_into(file), fresh.importing.read_file(file)
+    found, done = fresh.importing.preview_file(file), fresh.importing.import_file(file)
     assert (len(found.broken), found.more_broken) == (1_000, 1_500)
     assert (done.broken, done.more_broken) == (found.broken, 1_500)
     assert [each.line for each in found.broken[:2]] == [1, 2]
@@ -589,17 +618,17 @@ def test_preview_names_all_that_is_refused(fresh: Place, file: Path):
     fresh.db.create_session("here", "cli")
     fresh.db.set_session_title("here", "Trip")
     fresh.db.append_message("here", "user", "mine")
-    written(
+    write_lines(
         file,
-        line("a", title="Trip"),
-        line("b", title="Work", parent_session_id="gone"),
-        line("c", title="Work", of_the_future=1),
-        line("d") | {"messages": [{"content": "of nobody"}, *line("d")["messages"]]},
+        make_line("a", title="Trip"),
+        make_line("b", title="Work", parent_session_id="gone"),
+        make_line("c", title="Work", of_the_future=1),
+        make_line("d") | {"messages": [{"content": "of nobody"}, *make_line("d")["messages"]]},
         {"id": "e", "messages": []},
-        line("f", parent_session_id="here"),
+        make_line("f", parent_session_id="here"),
     )
-    found = fresh.importing.look_into(file)
-    done = fresh.importing.read_file(file)
+    found = fresh.importing.preview_file(file)
+    done = fresh.importing.import_file(file)
     assert {each.id for each in found.sessions} == set(done.ids) == set("abcdf")
     assert sum(each.messages for each in found.sessions) == done.messages == 5
     assert sorted(found.left_out, key=str) == sorted(done.left_out, key=str)
@@ -614,20 +643,20 @@ def test_preview_names_all_that_is_refused(fresh: Place, file: Path):
 @pytest.mark.requirement("maintenance:arrivals")
 def test_what_would_come_in_is_told_and_what_would_not(fresh: Place, file: Path):
     fresh.db.append_message("there", "user", "mine", create={"source": "cli"})
-    written(
+    write_lines(
         file,
-        line("new", 3, title="The plan"),
-        line("there"),
+        make_line("new", 3, title="The plan"),
+        make_line("there"),
         "no json",
-        line("new", 9),
-        line("child", parent_session_id="there"),
-        line("grandchild", 0, parent_session_id="child"),
+        make_line("new", 9),
+        make_line("child", parent_session_id="there"),
+        make_line("grandchild", 0, parent_session_id="child"),
     )
-    found = fresh.importing.look_into(file)
+    found = fresh.importing.preview_file(file)
     assert found.sessions == (
-        Coming("new", "The plan", 3),
-        Coming("child", None, 1),
-        Coming("grandchild", None, 0),
+        ImportedSession("new", "The plan", 3),
+        ImportedSession("child", None, 1),
+        ImportedSession("grandchild", None, 0),
     )
     assert [(each.id, each.why) for each in found.skipped] == [
         ("new", "line 4 has it once more, after line 1"),
@@ -640,47 +669,53 @@ def test_what_would_come_in_is_told_and_what_would_not(fresh: Place, file: Path)
 
 @pytest.mark.requirement("maintenance:arrivals")
 def test_what_is_told_is_what_comes_in(fresh: Place, file: Path):
-    written(file, line("a", 2), line("b", parent_session_id="a"), line("c", parent_session_id="x"))
+    write_lines(
+        file,
+        make_line("a", 2),
+        make_line("b", parent_session_id="a"),
+        make_line("c", parent_session_id="x"),
+    )
     read: list[tuple[int, int]] = []
-    told = fresh.importing.look_into(file, progress=lambda *at: read.append(at))
+    told = fresh.importing.preview_file(file, progress=lambda *at: read.append(at))
     assert (len(read), read[-1]) == (3, (file.stat().st_size,) * 2)
-    done = fresh.importing.read_file(file)
+    done = fresh.importing.import_file(file)
     assert {each.id for each in told.sessions} == set(done.ids)
     assert sum(each.messages for each in told.sessions) == done.messages
-    assert fresh.importing.look_into(file).sessions == ()
+    assert fresh.importing.preview_file(file).sessions == ()
 
 
 def test_a_file_that_is_not_there_has_nothing_to_tell(fresh: Place, file: Path):
     with pytest.raises(NotFound):
-        fresh.importing.look_into(file)
+        fresh.importing.preview_file(file)
     file.write_text("")
-    assert fresh.importing.look_into(file) == Arrivals((), (), (), ())
+    assert fresh.importing.preview_file(file) == ImportPreview((), (), (), ())
 
 
 def test_an_import_that_is_stopped_while_it_reads_brings_nothing_and_goes_on(
     fresh: Place, file: Path
 ):
-    written(file, *(line(f"s{number}") for number in range(9)))
+    write_lines(file, *(make_line(f"s{number}") for number in range(9)))
     asked: list[bool] = []
 
     def stop() -> bool:
         asked.append(True)
         return len(asked) > 3
 
-    done = fresh.importing.read_file(file, stop=stop)
-    assert (done.outcome, done.sessions, fresh.db.inventory()) == ("partial", 0, [])
-    assert fresh.importing.read_file(file, stop=lambda: False).sessions == 9
+    done = fresh.importing.import_file(file, stop=stop)
+    assert (done.outcome, done.sessions, fresh.db.list_inventory()) == ("partial", 0, [])
+    assert fresh.importing.import_file(file, stop=lambda: False).sessions == 9
 
 
 def test_short_sessions_share_a_transaction(fresh: Place, file: Path):
     fresh.db.append_message("first", "user", "has the id 1", create={"source": "cli"})
-    written(
-        file, *(line(f"s{number}", 2, parent_session_id=f"s{number + 1}") for number in range(9))
+    write_lines(
+        file,
+        *(make_line(f"s{number}", 2, parent_session_id=f"s{number + 1}") for number in range(9)),
     )
-    done = fresh.importing.read_file(file)
+    done = fresh.importing.import_file(file)
     assert (done.sessions, done.messages, len(done.left_out)) == (9, 18, 1)
-    assert len(fresh.ledger.steps(str(done.batch))) == 1
-    assert [said(fresh, f"s{number}") for number in range(9)] == [
+    assert len(fresh.ledger.list_steps(str(done.batch))) == 1
+    assert [list_reasons(fresh, f"s{number}") for number in range(9)] == [
         [f"s{number} 1", f"s{number} 2"] for number in range(9)
     ]
 
@@ -691,17 +726,19 @@ def test_refused_session_stops_no_other_of_its_step(fresh: Place, file: Path):
             "CREATE TRIGGER picky BEFORE INSERT ON sessions WHEN new.source = 'bad' "
             "BEGIN SELECT RAISE(ABORT, 'no'); END"
         )
-    bad = line("b", source="bad", session_key="k", of_the_future=1)
-    done = fresh.importing.read_file(written(file, line("a", session_key="k"), bad, line("c")))
+    bad = make_line("b", source="bad", session_key="k", of_the_future=1)
+    done = fresh.importing.import_file(
+        write_lines(file, make_line("a", session_key="k"), bad, make_line("c"))
+    )
     assert (done.ids, [each.line for each in done.broken]) == (("a", "c"), [2])
     assert (done.messages, done.chat_state["session_key"]) == (2, 2)
-    assert fresh.ledger.batches().items[0].count == 2
+    assert fresh.ledger.list_batches().items[0].count == 2
 
 
 @pytest.mark.parametrize("name", ["id", "title"])
 def test_import_refuses_control_characters(fresh: Place, file: Path, name: str):
-    hostile = line("a") | {name: "x\x1b]0;owned\x07"}
-    answer = fresh.importing.read_file(written(file, hostile, line("b")))
+    hostile = make_line("a") | {name: "x\x1b]0;owned\x07"}
+    answer = fresh.importing.import_file(write_lines(file, hostile, make_line("b")))
     (only,) = answer.broken
     assert only.why == f"{name} must not contain control characters; leave them out"
     assert answer.ids == ("b",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from session_core import SessionFilter
-from session_core.maintenance.transfer.export import Exporting, Wish
+from session_core.maintenance.transfer.export import Exporter, ExportRequest
 from tests.maintenance.changing import Changing
 
 SHOP = SessionFilter(project="/srv/shop")
@@ -18,32 +18,32 @@ def fill(changed: Changing) -> None:
     home.session("other", 140, reason="idle", cwd="/srv/blog")
 
 
-def export(changed: Changing, wish: Wish) -> str:
+def export_sessions(changed: Changing, wish: ExportRequest) -> str:
     parts: list[bytes] = []
-    Exporting(changed.home.db, changed.ledger, client="test").write(parts.append, wish)
+    Exporter(changed.home.db, changed.ledger, client="test").write_sessions(parts.append, wish)
     return b"".join(parts).decode()
 
 
 def test_prune_plan_finds_a_continued_conversation(changed: Changing) -> None:
     fill(changed)
     assert [item.id for item in changed.plan(where=SHOP).items] == ["root"]
-    changed.do(where=SHOP)
+    changed.plan_and_apply(where=SHOP)
     assert changed.sessions() == {"other"}
 
 
 def test_export_finds_a_continued_conversation(changed: Changing) -> None:
     fill(changed)
-    lines = export(changed, Wish(where=SHOP)).splitlines()
+    lines = export_sessions(changed, ExportRequest(where=SHOP)).splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["root", "tip"]
 
 
 def test_markdown_shows_the_inherited_folder(changed: Changing) -> None:
     fill(changed)
-    text = export(changed, Wish(("tip",), form="markdown", whole=False))
+    text = export_sessions(changed, ExportRequest(("tip",), form="markdown", whole=False))
     assert "- project: /srv/shop\n" in text
 
 
 def test_exported_row_keeps_what_is_stored(changed: Changing) -> None:
     fill(changed)
-    (line,) = export(changed, Wish(("tip",), whole=False)).splitlines()
+    (line,) = export_sessions(changed, ExportRequest(("tip",), whole=False)).splitlines()
     assert json.loads(line)["cwd"] is None

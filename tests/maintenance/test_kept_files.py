@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from session_core.errors import Changed, Corrupt, Denied, NotFound
-from session_core.ledger.codec import pack, unpack
-from session_core.ledger.types import Kept
+from session_core.ledger.codec import pack_trash, unpack_trash
+from session_core.ledger.types import TrashItem
 from session_core.maintenance.apply import files
 
 WRITTEN = 1_700_000_000_123_456_789
@@ -23,51 +23,51 @@ posix = pytest.mark.skipif(os.name == "nt", reason="links and modes of POSIX")
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     (tmp_path / "sessions").mkdir()
-    return written(tmp_path / "sessions" / "session_a.json", b'{"said": "\xff"}')
+    return write_file(tmp_path / "sessions" / "session_a.json", b'{"said": "\xff"}')
 
 
-def written(path: Path, data: bytes) -> Path:
+def write_file(path: Path, data: bytes) -> Path:
     path.write_bytes(data)
     path.chmod(0o640)
     os.utime(path, ns=(WRITTEN + 5, WRITTEN))
     return path
 
 
-def kept(path: Path, home: Path) -> tuple[dict[str, Any], Iterator[Kept]]:
+def keep_and_reload(path: Path, home: Path) -> tuple[dict[str, Any], Iterator[TrashItem]]:
     """Return the head of a file and its pieces, which have been in the trash."""
-    rest = unpack(list(pack(files.keep_file(path, home))))
+    rest = unpack_trash(list(pack_trash(files.keep_file(path, home))))
     head = next(rest)
-    assert head.what == files.FILE
+    assert head.what == files.FILE_KIND
     return head.value, rest
 
 
-def state(path: Path) -> tuple[bytes, int, int]:
+def read_file_state(path: Path) -> tuple[bytes, int, int]:
     found = path.stat()
     return path.read_bytes(), found.st_mtime_ns, stat.S_IMODE(found.st_mode)
 
 
 @pytest.mark.requirement("maintenance:kept-files")
 def test_a_file_comes_back_with_its_bytes_its_times_and_its_mode(path: Path, tmp_path: Path):
-    before = state(path)
-    head, rest = kept(path, tmp_path)
+    before = read_file_state(path)
+    head, rest = keep_and_reload(path, tmp_path)
     assert files.delete_file(head, tmp_path)
     assert not path.exists()
-    assert files.put_back(head, rest, tmp_path) == "restored"
-    assert state(path) == before
+    assert files.restore_file(head, rest, tmp_path) == "restored"
+    assert read_file_state(path) == before
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
 def test_a_file_comes_back_where_its_home_has_moved(path: Path, tmp_path: Path):
-    head, rest = kept(path, tmp_path)
+    head, rest = keep_and_reload(path, tmp_path)
     assert files.delete_file(head, tmp_path)
-    assert files.put_back(head, rest, tmp_path / "elsewhere") == "restored"
+    assert files.restore_file(head, rest, tmp_path / "elsewhere") == "restored"
     assert (tmp_path / "elsewhere" / "sessions" / path.name).exists()
 
 
 def test_a_file_outside_of_the_home_has_its_own_place(path: Path, tmp_path: Path):
-    head, rest = kept(path, tmp_path / "home")
+    head, rest = keep_and_reload(path, tmp_path / "home")
     assert files.delete_file(head, tmp_path / "home", path.parent)
-    assert files.put_back(head, rest, tmp_path / "home", path.parent) == "restored"
+    assert files.restore_file(head, rest, tmp_path / "home", path.parent) == "restored"
     assert path.exists()
 
 
@@ -80,12 +80,12 @@ def test_no_file_goes_or_comes_outside_of_the_home(path: Path, tmp_path: Path, p
     home.mkdir()
     outside.mkdir()
     (home / "way").symlink_to(outside)
-    head, rest = kept(path, tmp_path)
+    head, rest = keep_and_reload(path, tmp_path)
     head["name"] = str(path) if place == "/outside" else place
     with pytest.raises(Denied, match="no place for a file"):
         files.delete_file(head, home, home / "sessions")
     with pytest.raises(Denied, match="no place for a file"):
-        files.put_back(head, rest, home, home / "sessions")
+        files.restore_file(head, rest, home, home / "sessions")
     assert path.exists()
     assert list(outside.iterdir()) == []
 
@@ -95,9 +95,9 @@ def test_a_folder_of_files_that_a_link_leads_to_is_the_homes(path: Path, tmp_pat
     home = tmp_path / "home"
     home.mkdir()
     (home / "sessions").symlink_to(path.parent)
-    head, rest = kept(home / "sessions" / path.name, home)
+    head, rest = keep_and_reload(home / "sessions" / path.name, home)
     assert files.delete_file(head, home, home / "sessions")
-    assert files.put_back(head, rest, home, home / "sessions") == "restored"
+    assert files.restore_file(head, rest, home, home / "sessions") == "restored"
     assert path.exists()
 
 
@@ -114,36 +114,38 @@ def test_a_file_is_given_back_to_its_owner(
             raise PermissionError
 
     monkeypatch.setattr(os, "chown", chown)
-    before = state(path)
-    head, rest = kept(path, tmp_path)
+    before = read_file_state(path)
+    head, rest = keep_and_reload(path, tmp_path)
     owner = path.stat().st_uid, path.stat().st_gid
     assert files.delete_file(head, tmp_path)
-    assert files.put_back(head, rest, tmp_path) == "restored"
-    assert (given, state(path)) == ([owner], before)
+    assert files.restore_file(head, rest, tmp_path) == "restored"
+    assert (given, read_file_state(path)) == ([owner], before)
 
 
 @pytest.mark.requirement("maintenance:kept-files")
 def test_a_large_file_goes_in_pieces(path: Path, tmp_path: Path):
     path.write_bytes(bytes(range(256)) * 20_000)
-    pieces = [each.value for each in files.keep_file(path, tmp_path) if each.what == files.PIECE]
+    pieces = [
+        each.value for each in files.keep_file(path, tmp_path) if each.what == files.PIECE_KIND
+    ]
     assert max(map(len, pieces)) == 1 << 20
-    head, rest = kept(path, tmp_path)
-    assert files.put_back(head, rest, tmp_path / "copy") == "restored"
+    head, rest = keep_and_reload(path, tmp_path)
+    assert files.restore_file(head, rest, tmp_path / "copy") == "restored"
     assert (tmp_path / "copy" / head["name"]).read_bytes() == path.read_bytes()
 
 
 def test_an_empty_file_comes_back(path: Path, tmp_path: Path):
     path.write_bytes(b"")
-    head, rest = kept(path, tmp_path)
+    head, rest = keep_and_reload(path, tmp_path)
     assert files.delete_file(head, tmp_path)
-    assert files.put_back(head, rest, tmp_path) == "restored"
+    assert files.restore_file(head, rest, tmp_path) == "restored"
     assert path.read_bytes() == b""
 
 
 def test_several_files_are_read_from_one_trash(path: Path, tmp_path: Path):
-    other = written(path.with_name("session_b.json"), b"b")
+    other = write_file(path.with_name("session_b.json"), b"b")
     rest = iter([*files.keep_file(path, tmp_path), *files.keep_file(other, tmp_path)])
-    backs = [files.put_back(head.value, rest, tmp_path / "copy") for head in rest]
+    backs = [files.restore_file(head.value, rest, tmp_path / "copy") for head in rest]
     assert backs == ["restored", "restored"]
     assert (tmp_path / "copy" / "sessions" / "session_b.json").read_bytes() == b"b"
 
@@ -151,9 +153,9 @@ def test_several_files_are_read_from_one_trash(path: Path, tmp_path: Path):
 @pytest.mark.requirement("maintenance:kept-files")
 @pytest.mark.parametrize("change", ["bytes", "time", "folder"])
 def test_a_file_that_is_not_as_it_was_kept_stays(path: Path, tmp_path: Path, change: str):
-    head, _ = kept(path, tmp_path)
+    head, _ = keep_and_reload(path, tmp_path)
     if change == "bytes":  # as long, and with the time that it had
-        written(path, b'{"said": "\xfe"}')
+        write_file(path, b'{"said": "\xfe"}')
     elif change == "time":
         os.utime(path, ns=(WRITTEN, WRITTEN + 1))
     else:
@@ -164,7 +166,7 @@ def test_a_file_that_is_not_as_it_was_kept_stays(path: Path, tmp_path: Path, cha
 
 
 def test_what_is_gone_already_is_gone(path: Path, tmp_path: Path):
-    head, _ = kept(path, tmp_path)
+    head, _ = keep_and_reload(path, tmp_path)
     path.unlink()
     assert files.delete_file(head, tmp_path)
     path.parent.rmdir()
@@ -173,27 +175,27 @@ def test_what_is_gone_already_is_gone(path: Path, tmp_path: Path):
 
 @pytest.mark.requirement("maintenance:kept-files")
 def test_what_has_the_name_by_now_stays(path: Path, tmp_path: Path):
-    head, rest = kept(path, tmp_path)
+    head, rest = keep_and_reload(path, tmp_path)
     path.write_bytes(b"newer")
-    assert files.put_back(head, rest, tmp_path) == "taken"
+    assert files.restore_file(head, rest, tmp_path) == "taken"
     assert path.read_bytes() == b"newer"
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
 def test_a_file_that_is_there_again_is_present(path: Path, tmp_path: Path):
-    head, rest = kept(path, tmp_path)
-    assert files.put_back(head, rest, tmp_path) == "present"
+    head, rest = keep_and_reload(path, tmp_path)
+    assert files.restore_file(head, rest, tmp_path) == "present"
 
 
 @pytest.mark.requirement("maintenance:kept-files")
 @posix
 def test_a_link_is_not_followed(path: Path, tmp_path: Path):
-    head, rest = kept(path, tmp_path)
-    target = written(tmp_path / "precious.json", path.read_bytes())
+    head, rest = keep_and_reload(path, tmp_path)
+    target = write_file(tmp_path / "precious.json", path.read_bytes())
     path.unlink()
     path.symlink_to(target)
     assert not files.delete_file(head, tmp_path)
-    assert files.put_back(head, rest, tmp_path) == "taken"
+    assert files.restore_file(head, rest, tmp_path) == "taken"
     assert target.exists()
     with pytest.raises(Denied, match="no ordinary file"):
         list(files.keep_file(path, tmp_path))
@@ -239,8 +241,8 @@ def test_what_is_not_there_is_said(path: Path, tmp_path: Path):
 
 
 def test_pieces_that_are_missing_leave_nothing_behind(path: Path, tmp_path: Path):
-    head, _ = kept(path, tmp_path)
+    head, _ = keep_and_reload(path, tmp_path)
     assert files.delete_file(head, tmp_path)
     with pytest.raises(Corrupt, match="not whole"):
-        files.put_back(head, iter([]), tmp_path)
+        files.restore_file(head, iter([]), tmp_path)
     assert list(path.parent.iterdir()) == []

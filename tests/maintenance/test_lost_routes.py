@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from session_core import SessionFilter
-from session_core.activity import Alive, Company
+from session_core.activity import ActivitySnapshot, HomeActivity
 from session_core.errors import NotFound
 from session_core.maintenance.select import routes
-from session_core.maintenance.types import Wanted
+from session_core.maintenance.types import PlanRequest
 from tests.maintenance.homes import NOW, Home, opened
 
 
 @pytest.mark.requirement("maintenance:routes")
 def test_those_that_are_stated_are_chosen(full: Home) -> None:
-    selected = routes.lost_routes(full.scene(), Wanted("routes"))
+    selected = routes.select_lost_routes(full.scene(), PlanRequest("routes"))
     assert {route.id for route in selected.items} == set(full.of("routes").chosen)
     assert dict(selected.protected) == dict(full.of("routes").protected)
 
 
 def test_each_says_why_in_words(full: Home) -> None:
-    selected = routes.lost_routes(full.scene(), Wanted("routes"))
+    selected = routes.select_lost_routes(full.scene(), PlanRequest("routes"))
     said = {route.id.rpartition(":")[2]: route.why for route in selected.items}
     assert said["7"] == (
         "leads to session reset, which ended 2026-12-06 (session_reset); used last 40 days ago"
@@ -46,7 +46,7 @@ def test_a_chat_that_goes_on_with_its_session_keeps_its_route(
 ) -> None:
     home.session("s", 9, reason=reason, messages=messages, source="telegram")
     key = home.route("1", "s", 9)
-    selected = routes.lost_routes(home.scene(), Wanted("routes"))
+    selected = routes.select_lost_routes(home.scene(), PlanRequest("routes"))
     assert [route.id for route in selected.items] == ([key] if lost else [])
 
 
@@ -55,36 +55,36 @@ def test_a_chat_that_goes_on_is_what_the_store_says_too(home: Home) -> None:
     home.session("t", 9, reason="cli_close", source="telegram")
     home.route("1", "s", 9)
     home.route("2", "t", 9)
-    (lost,) = routes.lost_routes(home.scene(), Wanted("routes")).items
-    assert home.store.check_against_state() == ["agent:main:telegram:dm:1", lost.id]
+    (lost,) = routes.select_lost_routes(home.scene(), PlanRequest("routes")).items
+    assert home.store.repair_routes() == ["agent:main:telegram:dm:1", lost.id]
     assert home.store.get(lost.id) is None
 
 
 @pytest.mark.requirement("maintenance:routes")
 def test_beside_a_gateway_none_is_chosen(home: Home) -> None:
     home.route("1", "nowhere", 9)
-    gateway = Alive(Company(NOW, gateway="a gateway (pid 7)"))
-    selected = routes.lost_routes(home.scene(gateway), Wanted("routes"))
+    gateway = ActivitySnapshot(HomeActivity(NOW, gateway="a gateway (pid 7)"))
+    selected = routes.select_lost_routes(home.scene(gateway), PlanRequest("routes"))
     assert (selected.items, dict(selected.protected)) == ((), {"live": 1})
 
 
 def test_one_in_whose_session_an_agent_is_at_work_stays(home: Home) -> None:
     key = home.route("1", "nowhere", 9)
     home.store.begin_turn(key, "nowhere")
-    selected = routes.lost_routes(home.scene(), Wanted("routes"))
+    selected = routes.select_lost_routes(home.scene(), PlanRequest("routes"))
     assert (selected.items, dict(selected.protected)) == ((), {"live": 1})
 
 
 def test_named_ones_are_of_any_age(home: Home) -> None:
     key, _ = home.route("1", "nowhere", 0.1), home.route("2", "nowhere", 9)
-    selected = routes.lost_routes(home.scene(), Wanted("routes", ids=(key,)))
+    selected = routes.select_lost_routes(home.scene(), PlanRequest("routes", ids=(key,)))
     assert [route.id for route in selected.items] == [key]
 
 
 def test_a_name_that_no_route_has_is_told_what_may_be_meant(home: Home) -> None:
     key = home.route("1", "nowhere", 9)
     with pytest.raises(NotFound, match="there is no route of") as refused:
-        routes.lost_routes(home.scene(), Wanted("routes", ids=(key[:-1] + "2",)))
+        routes.select_lost_routes(home.scene(), PlanRequest("routes", ids=(key[:-1] + "2",)))
     assert refused.value.nearest == (key,)
 
 
@@ -101,19 +101,19 @@ def test_a_filter_is_true_of_the_session_else_of_the_route_itself(home: Home) ->
         SessionFilter(source=("telegram",), min_messages=1): {stale},
     }
     for where, keys in expected.items():
-        selected = routes.lost_routes(home.scene(), Wanted("routes", where=where))
+        selected = routes.select_lost_routes(home.scene(), PlanRequest("routes", where=where))
         assert {route.id for route in selected.items} == keys, where
 
 
 def test_those_of_a_folder_that_is_gone_are_chosen_by_the_same_filter(full: Home) -> None:
     for where in (SessionFilter(project="/srv"), SessionFilter(source=("slack",))):
-        selected = routes.lost_routes(full.scene(), Wanted("routes", where=where))
+        selected = routes.select_lost_routes(full.scene(), PlanRequest("routes", where=where))
         assert "long_ago" not in {route.id for route in selected.items}
 
 
 def test_beside_a_gateway_those_of_a_folder_that_is_gone_stay_too(full: Home) -> None:
-    gateway = Alive(Company(NOW, gateway="a gateway (pid 7)"))
-    selected = routes.lost_routes(full.scene(gateway), Wanted("routes"))
+    gateway = ActivitySnapshot(HomeActivity(NOW, gateway="a gateway (pid 7)"))
+    selected = routes.select_lost_routes(full.scene(gateway), PlanRequest("routes"))
     assert (selected.items, set(selected.protected)) == ((), {"live"})
 
 
@@ -122,5 +122,5 @@ def test_a_home_whose_routes_are_in_a_file_alone_is_looked_at_as_well(home_path)
         home.session("s", 9, reason="cli_close", source="telegram")
         stale = home.route("1", "s", 9)
         dangling = home.route("2", "nowhere", 9)
-        selected = routes.lost_routes(home.scene(), Wanted("routes"))
+        selected = routes.select_lost_routes(home.scene(), PlanRequest("routes"))
         assert {route.id for route in selected.items} == {stale, dangling}

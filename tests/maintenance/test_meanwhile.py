@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from session_core.ledger.execute import prepare, throw_away
-from session_core.ledger.undo_log import Journal
+from session_core.ledger.execute import discard_step, prepare_step
+from session_core.ledger.undo_log import UndoLog
 from session_core.maintenance.apply import files
 from tests.maintenance.changing import Changing
 from tests.maintenance.homes import DAY, NOW, Home
@@ -24,16 +24,16 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
     """Do something once, as soon as the trash of a step is durable."""
 
     def later(do: Callable[[], object]) -> None:
-        usual, done = Journal.prepare, []
+        usual, done = UndoLog.prepare_step, []
 
-        def prepare(self: Journal, *args: Any, **more: Any) -> list[str]:
+        def prepare(self: UndoLog, *args: Any, **more: Any) -> list[str]:
             marked = usual(self, *args, **more)
             if not done:
                 done.append(do)
                 do()
             return marked
 
-        monkeypatch.setattr(Journal, "prepare", prepare)
+        monkeypatch.setattr(UndoLog, "prepare_step", prepare)
 
     return later
 
@@ -52,7 +52,7 @@ def test_a_message_that_was_edited_behind_its_trash_comes_back_as_edited(
     hermes.home.session("old", 140, reason="idle")
     edited = "UPDATE messages SET content = 'edited' WHERE id = (SELECT min(id) FROM messages)"
     meanwhile(lambda: hermes.home.sql(edited))
-    done = hermes.do()
+    done = hermes.plan_and_apply()
     assert (done.removed, hermes.sessions()) == (1, set())
     hermes.restore(done)
     assert [row["content"] for row in hermes.home.db.get_messages("old")] == [
@@ -68,10 +68,10 @@ def test_a_row_that_came_behind_the_trash_of_its_session_comes_back(
     changed.home.session("old", 140, reason="idle")
     db = changed.home.db
     meanwhile(lambda: db.record_auxiliary_usage("old", "title_generation", input_tokens=7))
-    done = changed.do()
+    done = changed.plan_and_apply()
     assert (done.removed, changed.sessions()) == (1, set())
     changed.restore(done)
-    assert [row["input_tokens"] for row in db.model_usage("old")] == [7]
+    assert [row["input_tokens"] for row in db.get_model_usage("old")] == [7]
 
 
 # -- who has come to care ----------------------------------------------------------------------
@@ -123,7 +123,7 @@ def _route(changed: Changing) -> None:
 
 
 def _pin(changed: Changing) -> None:
-    changed.ledger.pins.set({"old": True})
+    changed.ledger.pins.set_pins({"old": True})
 
 
 COMES: dict[Callable[[Changing], None], str] = {
@@ -167,7 +167,7 @@ def _large(changed: Changing) -> None:
 
 
 def _log(changed: Changing) -> list[tuple[str, Any]]:
-    return [(line.what, line.counts) for line in changed.ledger.audited().items]
+    return [(line.what, line.counts) for line in changed.ledger.list_audit_entries().items]
 
 
 def _die(*_: object) -> bool:
@@ -191,12 +191,12 @@ def test_what_a_run_has_done_before_it_was_killed_is_in_the_log_once_it_is_taken
     _large(changed)
     planned = changed.plan()
     with monkeypatch.context() as patch:
-        patch.setattr("session_core.maintenance.apply.runner.Runner.note", _die)
+        patch.setattr("session_core.maintenance.apply.runner.Runner.log_progress", _die)
         with pytest.raises(_Killed):
             changed.apply(planned, stop=_die)
     gone = 4 - len(changed.sessions())
     assert _log(changed) == [("prune sessions, begun", {})]
-    changed.maintenance.restore(changed.ledger.batches().items[0].id)
+    changed.maintenance.restore(changed.ledger.list_batches().items[0].id)
     counts = {"removed": gone, "finalized": 0, "skipped": 0, "remaining": 4 - gone}
     assert _log(changed)[1] == ("prune sessions, in part", counts)
 
@@ -224,7 +224,7 @@ def test_a_file_of_a_removed_session_that_stays_is_told(changed: Changing) -> No
     changed.home.session("old", 140, reason="idle")
     folder = changed.home.file("session_old.json", 140).parent
     (folder / "old.jsonl").symlink_to(folder / "elsewhere")
-    done = changed.do()
+    done = changed.plan_and_apply()
     assert not (folder / "session_old.json").exists()
     assert [each.split()[0] for each in done.warnings] == ["old.jsonl"]
     assert "is still there" in done.warnings[0]
@@ -233,13 +233,13 @@ def test_a_file_of_a_removed_session_that_stays_is_told(changed: Changing) -> No
 def test_of_many_files_that_stay_the_first_are_told(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_MOST", 1)
+    monkeypatch.setattr(files, "_MAX_WARNINGS", 1)
     changed.home.session("old", 140, reason="idle")
     folder = changed.home.store.sessions_dir
     folder.mkdir(exist_ok=True)
     for name in ("old.json", "old.jsonl", "session_old.json"):
         Path(folder / name).symlink_to(folder / "elsewhere")
-    first, rest = changed.do().warnings
+    first, rest = changed.plan_and_apply().warnings
     assert first.startswith("old.json of a session")
     assert rest == "2 more such files are still there"
 
@@ -249,14 +249,16 @@ def test_what_somebody_else_has_taken_and_gives_up_is_done_all_the_same(changed:
         changed.home.session(f"old_{number}", 140, reason="idle")
     planned = changed.plan()
     assert planned.plan is not None
-    batch = changed.ledger.begin(planned.plan)
-    taken = prepare(changed.ledger, batch.id, (), [changed.ledger.plan(planned.plan).members[1].id])
+    batch = changed.ledger.begin_plan(planned.plan)
+    taken = prepare_step(
+        changed.ledger, batch.id, (), [changed.ledger.get_plan(planned.plan).members[1].id]
+    )
     part = changed.apply(planned, for_s=0)
     assert (part.outcome, part.removed + part.remaining) == ("partial", 3)
     with ThreadPoolExecutor(1) as other:
         done = other.submit(changed.apply, planned)
         time.sleep(0.2)
         assert not done.done()
-        throw_away(changed.ledger, taken)
+        discard_step(changed.ledger, taken)
         assert (done.result().outcome, done.result().removed) == ("applied", 3)
     assert changed.sessions() == set()

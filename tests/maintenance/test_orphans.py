@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from session_core import SessionFilter
-from session_core.activity import Alive, Company
+from session_core.activity import ActivitySnapshot, HomeActivity
 from session_core.maintenance.select import orphans
-from session_core.maintenance.select.orphans import Names
-from session_core.maintenance.types import Wanted
+from session_core.maintenance.select.orphans import FileOwners
+from session_core.maintenance.types import PlanRequest
 from session_core.presence import Lease
 from tests.maintenance.homes import DAY, NOW, Home, fill
 
-ASKED = Wanted("orphans")
+ASKED = PlanRequest("orphans")
 GONE = "20260101_120000_abcdef01"
 
 
 @pytest.mark.requirement("maintenance:orphans")
 def test_rows_of_sessions_that_are_not_there_are_chosen_by_table(full: Home) -> None:
-    selected = orphans.orphaned_rows(full.scene(), full.db.health_facts(), ASKED)
+    selected = orphans.select_orphaned_rows(full.scene(), full.db.read_health_facts(), ASKED)
     assert {rows.id: rows.rows for rows in selected.items} == {
         name: 3 if name.startswith("messages") else 1 for name in full.of("rows").chosen
     }
@@ -32,15 +32,17 @@ def test_rows_of_sessions_that_are_not_there_are_chosen_by_table(full: Home) -> 
 def test_rows_whose_session_somebody_has_open_stay(home: Home) -> None:
     home.session("gone", 9)
     home.sql("DELETE FROM sessions")
-    facts = home.db.health_facts()
-    leased = Alive(Company(NOW, leases={"gone": Lease("gone", 7)}))
-    assert dict(orphans.orphaned_rows(home.scene(leased), facts, ASKED).protected) == {"live": 1}
-    assert len(orphans.orphaned_rows(home.scene(), facts, ASKED).items) == 1
+    facts = home.db.read_health_facts()
+    leased = ActivitySnapshot(HomeActivity(NOW, leases={"gone": Lease("gone", 7)}))
+    assert dict(orphans.select_orphaned_rows(home.scene(leased), facts, ASKED).protected) == {
+        "live": 1
+    }
+    assert len(orphans.select_orphaned_rows(home.scene(), facts, ASKED).items) == 1
 
 
 @pytest.mark.requirement("maintenance:orphans")
 def test_locks_of_compressions_that_died_are_chosen(full: Home) -> None:
-    selected = orphans.dead_locks(full.scene(), full.db.health_facts(), ASKED)
+    selected = orphans.select_dead_locks(full.scene(), full.db.read_health_facts(), ASKED)
     assert {lock.id: lock.why for lock in selected.items} == {
         "compression_locks/old": "ran out 2 days ago"
     }
@@ -48,7 +50,7 @@ def test_locks_of_compressions_that_died_are_chosen(full: Home) -> None:
 
 @pytest.mark.requirement("maintenance:orphans")
 def test_links_that_lead_nowhere_or_in_a_circle_are_chosen(full: Home) -> None:
-    selected = orphans.broken_links(full.scene(), ASKED)
+    selected = orphans.select_broken_links(full.scene(), ASKED)
     assert {each.id for each in selected.items} == set(full.of("links").chosen)
     assert {each.left_behind for each in selected.items} == {("circle_a",), ("fatherless",)}
 
@@ -56,17 +58,17 @@ def test_links_that_lead_nowhere_or_in_a_circle_are_chosen(full: Home) -> None:
 def test_a_link_of_a_session_at_work_stays(home: Home) -> None:
     home.session("s", 9)
     home.sql("UPDATE sessions SET parent_session_id = 's'")
-    leased = Alive(Company(NOW, leases={"s": Lease("s", 7)}))
-    assert dict(orphans.broken_links(home.scene(leased), ASKED).protected) == {"live": 1}
-    assert [each.id for each in orphans.broken_links(home.scene(), ASKED).items] == ["s"]
+    leased = ActivitySnapshot(HomeActivity(NOW, leases={"s": Lease("s", 7)}))
+    assert dict(orphans.select_broken_links(home.scene(leased), ASKED).protected) == {"live": 1}
+    assert [each.id for each in orphans.select_broken_links(home.scene(), ASKED).items] == ["s"]
 
 
 def test_rows_of_all_tables_wait_for_the_one_that_says_when_they_came(full: Home) -> None:
-    facts = full.db.health_facts()
+    facts = full.db.read_health_facts()
     lately = {
         each.table: each.last_at for each in facts.orphans if each.session_id == "gone_lately"
     }
-    selected = orphans.orphaned_rows(full.scene(), facts, ASKED)
+    selected = orphans.select_orphaned_rows(full.scene(), facts, ASKED)
     assert lately["messages"] > NOW - DAY
     assert set(lately.values()) - {lately["messages"]} <= {None}
     assert not {rows.id for rows in selected.items if rows.session_id == "gone_lately"}
@@ -74,23 +76,25 @@ def test_rows_of_all_tables_wait_for_the_one_that_says_when_they_came(full: Home
 
 @pytest.mark.requirement("maintenance:filters")
 def test_of_what_has_no_session_no_filter_is_true(full: Home) -> None:
-    scene, facts = full.scene(), full.db.health_facts()
-    asked = Wanted("orphans", where=SessionFilter(source=("slack",)))
-    assert orphans.orphaned_rows(scene, facts, asked).items == ()
-    assert orphans.dead_locks(scene, facts, asked).items == ()
-    assert orphans.broken_links(scene, asked).items == ()
-    assert orphans.orphaned_files(scene, full.store.sessions_dir, asked).items == ()
+    scene, facts = full.scene(), full.db.read_health_facts()
+    asked = PlanRequest("orphans", where=SessionFilter(source=("slack",)))
+    assert orphans.select_orphaned_rows(scene, facts, asked).items == ()
+    assert orphans.select_dead_locks(scene, facts, asked).items == ()
+    assert orphans.select_broken_links(scene, asked).items == ()
+    assert orphans.select_orphaned_files(scene, full.store.sessions_dir, asked).items == ()
 
 
 @pytest.mark.requirement("maintenance:filters")
 def test_links_and_locks_are_those_of_the_sessions_that_a_filter_is_true_of(full: Home) -> None:
-    scene, facts = full.scene(), full.db.health_facts()
-    asked = Wanted("orphans", where=SessionFilter(source=("cli",), end_reason="cli_close"))
-    links = {each.id for each in orphans.broken_links(scene, asked).items}
+    scene, facts = full.scene(), full.db.read_health_facts()
+    asked = PlanRequest("orphans", where=SessionFilter(source=("cli",), end_reason="cli_close"))
+    links = {each.id for each in orphans.select_broken_links(scene, asked).items}
     assert links == set(full.of("links").chosen)
-    idle = Wanted("orphans", where=SessionFilter(end_reason="idle"))
-    assert [lock.session_id for lock in orphans.dead_locks(scene, facts, idle).items] == ["old"]
-    assert orphans.dead_locks(scene, facts, asked).items == ()
+    idle = PlanRequest("orphans", where=SessionFilter(end_reason="idle"))
+    assert [lock.session_id for lock in orphans.select_dead_locks(scene, facts, idle).items] == [
+        "old"
+    ]
+    assert orphans.select_dead_locks(scene, facts, asked).items == ()
 
 
 # -- files ---------------------------------------------------------------------------------
@@ -99,7 +103,7 @@ def test_links_and_locks_are_those_of_the_sessions_that_a_filter_is_true_of(full
 @pytest.mark.requirement("maintenance:orphans")
 def test_files_of_sessions_that_are_not_there_are_chosen(full: Home) -> None:
     folder = full.store.sessions_dir
-    selected = orphans.orphaned_files(full.scene(), folder, ASKED)
+    selected = orphans.select_orphaned_files(full.scene(), folder, ASKED)
     assert {file.id for file in selected.items} == set(full.of("files").chosen)
     assert dict(selected.protected) == dict(full.of("files").protected)
     assert {file.bytes for file in selected.items} == {2}
@@ -110,24 +114,24 @@ def test_neither_links_nor_folders_are_files_of_sessions(home: Home) -> None:
     (folder / f"session_{GONE}.json").mkdir()
     (folder / f"{GONE}.json").symlink_to(folder / "notes.txt")
     os.utime(folder / f"{GONE}.json", (NOW - 1e7,) * 2, follow_symlinks=False)
-    assert orphans.orphaned_files(home.scene(), folder, ASKED).items == ()
+    assert orphans.select_orphaned_files(home.scene(), folder, ASKED).items == ()
 
 
 def test_a_home_without_the_folder_has_no_files(home: Home) -> None:
-    assert orphans.orphaned_files(home.scene(), home.folder / "nowhere", ASKED).items == ()
+    assert orphans.select_orphaned_files(home.scene(), home.folder / "nowhere", ASKED).items == ()
 
 
 def test_the_mirror_and_its_lock_are_never_chosen(home: Home) -> None:
     for name in ("sessions.json", ".sessions.lock"):
         home.file(name, 500)
-    assert orphans.orphaned_files(home.scene(), home.store.sessions_dir, ASKED).items == ()
-    assert orphans.files_of(home.store.sessions_dir, ["sessions", ".sessions"]) == {}
+    assert orphans.select_orphaned_files(home.scene(), home.store.sessions_dir, ASKED).items == ()
+    assert orphans.find_session_files(home.store.sessions_dir, ["sessions", ".sessions"]) == {}
 
 
 def test_the_files_of_a_session_are_found_by_its_id(home: Home) -> None:
     fill(home)
-    strange = home.file(f"session_{orphans.safe_name('a/b')}.json", 1)
-    found = orphans.files_of(home.store.sessions_dir, ["old", "a/b", "long_lived"])
+    strange = home.file(f"session_{orphans.make_safe_name('a/b')}.json", 1)
+    found = orphans.find_session_files(home.store.sessions_dir, ["old", "a/b", "long_lived"])
     assert {name: sorted(path.name for path in paths) for name, paths in found.items()} == {
         "a/b": [strange.name],
         "old": [
@@ -150,23 +154,23 @@ def test_the_files_of_a_session_are_found_by_its_id(home: Home) -> None:
     ],
 )
 def test_an_id_stands_in_the_name_of_a_file_in_a_safe_form(session_id: str, safe: str) -> None:
-    assert orphans.safe_name(session_id) == safe
+    assert orphans.make_safe_name(session_id) == safe
 
 
 @pytest.mark.requirement("maintenance:orphans")
 @given(st.sets(st.text(min_size=1, max_size=12), max_size=6), st.text(max_size=20))
 def test_whatever_the_ids_no_file_is_taken_for_that_of_another(ids: set[str], at: str) -> None:
-    names = Names(ids)
+    names = FileOwners(ids)
     for session_id in ids:
-        safe = orphans.safe_name(session_id)
-        assert names.owner_of(f"session_{safe}.json") in ids
-        owner = names.owner_of(f"request_dump_{safe}_{at}.json")
+        safe = orphans.make_safe_name(session_id)
+        assert names.find_owner(f"session_{safe}.json") in ids
+        owner = names.find_owner(f"request_dump_{safe}_{at}.json")
         assert owner in ids
-    assert names.owner_of("sessions.json") is None
+    assert names.find_owner("sessions.json") is None
 
 
 @given(st.text(max_size=30))
 def test_what_does_not_match_the_rules_is_nobodys(name: str) -> None:
     known = ("session_", "request_dump_", ".sessions_", "cron_")
     if not name.startswith(known) and not name[:8].isdigit():
-        assert Names(()).owner_of(name) is None
+        assert FileOwners(()).find_owner(name) is None

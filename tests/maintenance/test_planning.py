@@ -10,8 +10,8 @@ import pytest
 from session_core import SessionFilter
 from session_core.errors import InvalidInput, NotFound
 from session_core.ledger.types import Member
-from session_core.maintenance.members import name_of, part_of
-from session_core.maintenance.types import Wanted
+from session_core.maintenance.members import get_name, get_part
+from session_core.maintenance.types import PlanRequest
 from tests.maintenance.changing import Changing
 from tests.maintenance.homes import BRANCH, DAY, NOW
 
@@ -27,7 +27,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def stated(changing: Changing, what: str) -> set[str]:
+def list_stated(changing: Changing, what: str) -> set[str]:
     """Return what is stated of a kind; of orphans its parts."""
     home = changing.home
     if what == "orphans":
@@ -35,7 +35,7 @@ def stated(changing: Changing, what: str) -> set[str]:
         return {name for part in parts for name in home.of(part).chosen}
     if what == "all":
         parts = ("sessions", "ghosts", "routes", "orphans")
-        found = {name for part in parts for name in stated(changing, part)}
+        found = {name for part in parts for name in list_stated(changing, part)}
         return found - {"compression_locks/old"} | {"index"}  # the lock goes with its session
     return set(home.of(what).chosen)
 
@@ -45,26 +45,26 @@ def stated(changing: Changing, what: str) -> set[str]:
 def test_exactly_what_is_stated_is_planned_and_changed_and_comes_back(
     restored: Changing, what: str
 ) -> None:
-    before = restored.everything()
+    before = restored.read_everything()
     planned = restored.plan(what, **KINDS[what])
-    plan = restored.ledger.plan(planned.plan)
-    assert set(map(named, plan.members)) == stated(restored, what)
+    plan = restored.ledger.get_plan(planned.plan)
+    assert set(map(get_stated_name, plan.members)) == list_stated(restored, what)
     done = restored.apply(planned)
     assert (done.outcome, done.skipped, done.remaining) == ("applied", (), 0)
     things = planned.count - (what == "all")  # the index is won back, and nothing is gone
     assert done.removed + done.finalized == things
-    assert restored.everything() != before
+    assert restored.read_everything() != before
     back = restored.restore(done)
     assert (back.outcome, back.unfit, back.remaining) == ("applied", (), 0)
     assert back.restored == things
-    assert restored.everything() == before
+    assert restored.read_everything() == before
     assert {each.code for each in restored.home.db.check_integrity(deep=True)} <= LEFT_OVER
 
 
-def named(member: Member) -> str:
+def get_stated_name(member: Member) -> str:
     """Return the name of a member as it is stated: a route without its folder."""
-    is_route = part_of(member) == "routes"
-    return str(member.revision["key"]) if is_route else name_of(member)
+    is_route = get_part(member) == "routes"
+    return str(member.revision["key"]) if is_route else get_name(member)
 
 
 LEFT_OVER = {"orphaned_messages", "orphaned_rows", "broken_parents"}
@@ -80,7 +80,7 @@ def test_a_plan_says_what_is_protected_and_why(restored: Changing, what: str) ->
 
 def test_of_what_is_planned_nothing_else_is_removed(restored: Changing) -> None:
     before = restored.sessions()
-    done = restored.do("sessions")
+    done = restored.plan_and_apply("sessions")
     together = restored.home.of("sessions").chosen.values()
     assert before - restored.sessions() == {each for ids in together for each in ids}
     restored.restore(done)
@@ -115,9 +115,9 @@ def test_what_was_imported_is_pruned_by_its_ids(changed: Changing, tmp_path: Pat
     changed.home.session("there", 120, reason="cli_close")
     changed.home.session("a", 120, reason="cli_close")
     changed.home.session("b", 1, reason="cli_close")
-    changed.maintenance.export(tmp_path / "out.jsonl")
+    changed.maintenance.export_sessions(tmp_path / "out.jsonl")
     changed.home.db.delete_sessions(["a", "b"])
-    done = changed.maintenance.import_(tmp_path / "out.jsonl")
+    done = changed.maintenance.import_sessions(tmp_path / "out.jsonl")
     assert (set(done.ids), done.sessions) == ({"a", "b"}, 2)
     assert [batch.id for batch in changed.maintenance.batches().items] == [done.batch]
     changed.apply(changed.plan(ids=done.ids))
@@ -138,10 +138,10 @@ def test_where_there_is_nothing_to_do_there_is_no_plan(changed: Changing) -> Non
 
 @pytest.mark.requirement("maintenance:plans")
 def test_planning_changes_nothing(restored: Changing) -> None:
-    before = restored.everything()
+    before = restored.read_everything()
     for what, asked in KINDS.items():
         restored.plan(what, **asked)
-    assert restored.everything() == before
+    assert restored.read_everything() == before
 
 
 def test_a_session_of_two_kinds_is_planned_once(changed: Changing) -> None:
@@ -170,15 +170,15 @@ def test_a_child_that_loses_its_parent_with_that_is_not_cut_off_as_well(
 @pytest.mark.parametrize(
     "wanted",
     [
-        Wanted("everything"),  # type: ignore[arg-type]
-        Wanted("sessions", "finalize"),
-        Wanted("sessions", "finalize", ids=()),
-        Wanted("ghosts", ids=("a",)),
-        Wanted("sessions", start_new=True),
-        Wanted("sessions", older_than_days=-1),
+        PlanRequest("everything"),  # type: ignore[arg-type]
+        PlanRequest("sessions", "finalize"),
+        PlanRequest("sessions", "finalize", ids=()),
+        PlanRequest("ghosts", ids=("a",)),
+        PlanRequest("sessions", start_new=True),
+        PlanRequest("sessions", older_than_days=-1),
     ],
 )
-def test_what_makes_no_sense_is_refused(changed: Changing, wanted: Wanted) -> None:
+def test_what_makes_no_sense_is_refused(changed: Changing, wanted: PlanRequest) -> None:
     with pytest.raises(InvalidInput):
         changed.maintenance.plan(wanted)
 
@@ -189,14 +189,14 @@ def test_a_plan_names_as_many_of_its_things_as_is_wanted(changed: Changing) -> N
     changed.home.db.set_session_title("old_24", "The last")
     planned = changed.plan("sessions")
     assert (planned.count, len(planned.items)) == (25, 20)
-    found = changed.maintenance.planned(str(planned.plan), 100)
+    found = changed.maintenance.get_plan(str(planned.plan), 100)
     assert found.items[:20] == planned.items
     assert {each.id for each in found.items} == {f"old_{number:02}" for number in range(25)}
     titled = [each.id for each in found.items if each.title == "The last"]
     assert titled == ["old_24"]
-    assert len(changed.maintenance.planned(str(planned.plan), 3).items) == 3
+    assert len(changed.maintenance.get_plan(str(planned.plan), 3).items) == 3
     with pytest.raises(InvalidInput, match="at least 1"):
-        changed.maintenance.planned(str(planned.plan), 0)
+        changed.maintenance.get_plan(str(planned.plan), 0)
 
 
 def test_a_session_that_is_not_there_is_not_planned(changed: Changing) -> None:
@@ -206,7 +206,7 @@ def test_a_session_that_is_not_there_is_not_planned(changed: Changing) -> None:
 
 def test_trash_and_index_have_plans_of_the_same_face(changed: Changing) -> None:
     changed.home.large_session("old", 140)
-    done = changed.do()
+    done = changed.plan_and_apply()
     assert [each.id for each in changed.maintenance.batches().items] == [done.batch]
     planned = changed.plan("index")
     assert changed.maintenance.apply(planned.plan).outcome == "applied"

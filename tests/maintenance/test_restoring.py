@@ -13,14 +13,14 @@ from session_core.errors import Conflict, Corrupt, Denied, InvalidInput, NotFoun
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from session_core.maintenance.maintenance import Maintenance
-from tests.homes import connect, hermes_database
+from tests.homes import connect, make_hermes_database
 from tests.maintenance.changing import Changing, changing, live_gateway
 from tests.maintenance.homes import BRANCH, DAY, NOW, opened
 
 Row = dict[str, Any]
 
 
-def unfit(back) -> list[tuple[str, str]]:
+def list_refused(back) -> list[tuple[str, str]]:
     return [(each.what, each.why) for each in back.unfit]
 
 
@@ -33,7 +33,7 @@ def gone(changed: Changing) -> Changing:
 
 
 def test_a_batch_is_restored_once(gone: Changing) -> None:
-    done = gone.do()
+    done = gone.plan_and_apply()
     gone.restore(done)
     with pytest.raises(Conflict, match="undone already"):
         gone.restore(done)
@@ -45,7 +45,7 @@ def test_a_batch_that_is_none_is_not_found(changed: Changing) -> None:
 
 
 def test_trash_that_has_expired_is_not_restored(gone: Changing) -> None:
-    done = gone.do()
+    done = gone.plan_and_apply()
     gone.home.clock.now = NOW + 31 * DAY
     with pytest.raises(Conflict, match="its trash is gone"):
         gone.restore(done)
@@ -53,21 +53,21 @@ def test_trash_that_has_expired_is_not_restored(gone: Changing) -> None:
 
 @pytest.mark.requirement("maintenance:restore")
 def test_a_title_that_was_taken_since_is_left_out_and_said(gone: Changing) -> None:
-    done = gone.do()
+    done = gone.plan_and_apply()
     gone.home.session("other", 1)
     gone.home.db.set_session_title("other", "The schema")
     back = gone.restore(done)
-    assert [what for what, _ in unfit(back)] == ["title of sessions old"]
+    assert [what for what, _ in list_refused(back)] == ["title of sessions old"]
     assert gone.home.db.get_session("old")["title"] is None
     assert gone.home.db.get_session("other")["title"] == "The schema"
 
 
 @pytest.mark.requirement("maintenance:restore")
 def test_an_id_that_was_taken_since_keeps_its_messages_and_gets_none(gone: Changing) -> None:
-    done = gone.do()
+    done = gone.plan_and_apply()
     gone.home.session("old", 1, messages=1)
     back = gone.restore(done)
-    assert ("sessions old", "somebody else has it by now") in unfit(back)
+    assert ("sessions old", "somebody else has it by now") in list_refused(back)
     assert gone.home.db.message_count("old") == 1
 
 
@@ -77,22 +77,22 @@ def test_a_large_session_whose_id_was_taken_since_gets_no_messages(changed: Chan
     for number in range(6):
         changed.home.db.append_message("large", "user", f"{number} " + "x" * 40_000)
     changed.home.clock.now = NOW
-    done = changed.do()
-    assert len(changed.ledger.steps(done.batch)) > 1
+    done = changed.plan_and_apply()
+    assert len(changed.ledger.list_steps(done.batch)) > 1
     changed.home.session("large", 1, messages=1)
     back = changed.restore(done)
-    assert ("messages of large", "that session is another one by now") in unfit(back)
+    assert ("messages of large", "that session is another one by now") in list_refused(back)
     assert changed.home.db.message_count("large") == 1
 
 
 def test_a_child_that_has_another_parent_by_now_keeps_it(changed: Changing) -> None:
     changed.home.session("trunk", 140, reason="branched")
     changed.home.session("branch", 3, parent_session_id="trunk", config=BRANCH)
-    done = changed.do()
+    done = changed.plan_and_apply()
     changed.home.session("other", 5)
     changed.home.db.update_session("branch", parent_session_id="other")
     back = changed.restore(done)
-    assert unfit(back) == [
+    assert list_refused(back) == [
         ("parent_session_id of branch in sessions", "it was changed again since")
     ]
     assert changed.home.db.get_session("branch")["parent_session_id"] == "other"
@@ -101,31 +101,33 @@ def test_a_child_that_has_another_parent_by_now_keeps_it(changed: Changing) -> N
 @pytest.mark.requirement("maintenance:restore")
 def test_a_session_that_was_reopened_since_stays_open(changed: Changing) -> None:
     changed.home.session("s", 2)
-    done = changed.do("sessions", "finalize", ids=("s",))
+    done = changed.plan_and_apply("sessions", "finalize", ids=("s",))
     changed.home.db.reopen_session("s")
     changed.home.db.end_session("s", "other")
     back = changed.restore(done)
-    assert unfit(back) == [("ended_at, end_reason of s in sessions", "it was changed again since")]
+    assert list_refused(back) == [
+        ("ended_at, end_reason of s in sessions", "it was changed again since")
+    ]
     assert changed.home.db.get_session("s")["end_reason"] == "other"
 
 
 def test_a_chat_that_has_a_route_again_keeps_it(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
-    done = changed.do("routes")
+    done = changed.plan_and_apply("routes")
     changed.home.session("s", 0)
     key = changed.home.route("1", "s", 0)
     back = changed.restore(done)
-    assert unfit(back) == [(f"the route of {key}", "the chat has gone on since")]
+    assert list_refused(back) == [(f"the route of {key}", "the chat has gone on since")]
     assert changed.home.store.peek_session_id(key) == "s"
 
 
 def test_a_file_in_whose_place_there_is_another_stays_in_the_trash(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     changed.home.file("session_old.json", 140, "mine")
-    done = changed.do()
+    done = changed.plan_and_apply()
     path = changed.home.file("session_old.json", 0, "another")
     back = changed.restore(done)
-    assert [why for _, why in unfit(back)] == ["another one has its name by now"]
+    assert [why for _, why in list_refused(back)] == ["another one has its name by now"]
     assert path.read_text() == "another"
 
 
@@ -135,26 +137,26 @@ def test_of_a_trash_that_is_damaged_in_part_the_rest_comes_back(changed: Changin
         changed.home.session(f"old_{number}", 140, messages=0)
         changed.home.db.append_message(f"old_{number}", "user", "x" * 80_000, timestamp=NOW - DAY)
         changed.home.db.end_session(f"old_{number}", "idle")
-    done = changed.do(older_than_days=0)
-    lost = changed.ledger.steps(done.batch)[1]
+    done = changed.plan_and_apply(older_than_days=0)
+    lost = changed.ledger.list_steps(done.batch)[1]
     sql = "UPDATE trash SET data = x'00' WHERE step = ?"
-    changed.ledger._file.write(lambda rows: rows.run(sql, (lost.id,)))
+    changed.ledger._file.write(lambda rows: rows.run_change(sql, (lost.id,)))
     back = changed.restore(done)
     (name,) = {"old_0", "old_1", "old_2"} - changed.sessions()
     assert (back.outcome, back.restored, back.remaining) == ("applied", 2, 0)
-    assert [(what, "is damaged" in why) for what, why in unfit(back)] == [(name, True)]
+    assert [(what, "is damaged" in why) for what, why in list_refused(back)] == [(name, True)]
     with pytest.raises(Corrupt, match=lost.id):  # nothing else is left
         changed.restore(done)
 
 
 def test_routes_do_not_come_back_beside_a_gateway(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
-    done = changed.do("routes")
+    done = changed.plan_and_apply("routes")
     with live_gateway(changed.home), pytest.raises(Denied):
         changed.restore(done)
-    assert changed.home.store.entries() == {}
+    assert changed.home.store.load_entries() == {}
     changed.restore(done)
-    assert len(changed.home.store.entries()) == 1
+    assert len(changed.home.store.load_entries()) == 1
 
 
 def test_a_restore_that_was_stopped_is_gone_on_with(changed: Changing) -> None:
@@ -163,32 +165,32 @@ def test_a_restore_that_was_stopped_is_gone_on_with(changed: Changing) -> None:
         changed.home.clock.now = NOW - 140 * DAY
         changed.home.db.append_message(f"old_{number}", "user", f"says {number} " + "x" * 90_000)
         changed.home.clock.now = NOW
-    before = changed.everything()
-    done = changed.do()
-    assert changed.maintenance.coming(done.batch).count == 3
+    before = changed.read_everything()
+    done = changed.plan_and_apply()
+    assert changed.maintenance.preview_restore(done.batch).count == 3
     part = changed.restore(done, 0)
-    assert changed.maintenance.coming(done.batch).count == 3 - part.restored
+    assert changed.maintenance.preview_restore(done.batch).count == 3 - part.restored
     assert (part.outcome, part.remaining > 0) == ("partial", True)
     rest = changed.restore(done)
     assert (rest.outcome, part.restored + rest.restored) == ("applied", 3)
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 def test_what_would_come_back_is_said_and_nothing_is_changed(gone: Changing) -> None:
-    done = gone.do()
-    before = gone.everything()
-    coming = gone.maintenance.coming(done.batch)
+    done = gone.plan_and_apply()
+    before = gone.read_everything()
+    coming = gone.maintenance.preview_restore(done.batch)
     assert (coming.batch.id, coming.count) == (done.batch, 1)
     assert [(each.id, each.title) for each in coming.items] == [("old", "The schema")]
-    assert gone.everything() == before
+    assert gone.read_everything() == before
     gone.restore(done)
     with pytest.raises(Conflict, match="undone already"):
-        gone.maintenance.coming(done.batch)
+        gone.maintenance.preview_restore(done.batch)
 
 
 def test_of_an_edit_it_is_said_what_is_again_as_it_was(gone: Changing) -> None:
     done = gone.maintenance.edit("old", title="Another", archived=True, pinned=True, reopen=True)
-    coming = gone.maintenance.coming(done.batch)
+    coming = gone.maintenance.preview_restore(done.batch)
     assert [each.id for each in coming.items] == ["old"]
     assert set(coming.items[0].why.split("; ")) == {
         "title: Another -> The schema",
@@ -200,13 +202,13 @@ def test_of_an_edit_it_is_said_what_is_again_as_it_was(gone: Changing) -> None:
 
 
 def test_what_was_put_back_is_removed_anew_and_its_batch_not_restored(gone: Changing) -> None:
-    done = gone.do()
+    done = gone.plan_and_apply()
     gone.restore(done)
     sql = "SELECT id FROM batches WHERE what = 'restore'"
-    undoing = gone.ledger._file.read(lambda rows: rows.value(sql))
+    undoing = gone.ledger._file.read(lambda rows: rows.fetch_value(sql))
     with pytest.raises(InvalidInput, match="itself taken something back"):
         gone.maintenance.restore(undoing)
-    assert gone.do().removed == done.removed
+    assert gone.plan_and_apply().removed == done.removed
 
 
 @pytest.mark.requirement("maintenance:restore")
@@ -215,14 +217,14 @@ def test_a_compression_is_taken_back_by_the_same_call(changed: Changing) -> None
     home.session("s", 2, messages=0)
     for number in range(12):
         home.db.append_message("s", "assistant" if number % 2 else "user", f"{number} " * 800)
-    before = changed.everything()["rows"]["messages"]
-    with changed.maintenance._whole().compressions._compressor() as compressor:
+    before = changed.read_everything()["rows"]["messages"]
+    with changed.maintenance._whole().compressions._create_compressor() as compressor:
         done = compressor.compress("s", lambda _: "in short: counting", keep_last=2)
-    assert changed.everything()["rows"]["messages"] != before
-    coming = changed.maintenance.coming(done.batch)
+    assert changed.read_everything()["rows"]["messages"] != before
+    coming = changed.maintenance.preview_restore(done.batch)
     assert [each.id for each in coming.items] == ["s"]
     changed.maintenance.restore(done.batch)
-    assert changed.everything()["rows"]["messages"] == before
+    assert changed.read_everything()["rows"]["messages"] == before
 
 
 def test_an_undo_that_drops_something_is_a_plan_that_the_same_call_applies(
@@ -232,13 +234,13 @@ def test_an_undo_that_drops_something_is_a_plan_that_the_same_call_applies(
     home.session("s", 2, messages=0)
     for number in range(12):
         home.db.append_message("s", "assistant" if number % 2 else "user", f"{number} " * 800)
-    with changed.maintenance._whole().compressions._compressor() as compressor:
+    with changed.maintenance._whole().compressions._create_compressor() as compressor:
         done = compressor.compress(
             "s", lambda _: "in short: counting", keep_last=2, shape="continuation"
         )
     home.clock.now = NOW + 2 * 3600
     home.db.append_message(done.session_id, "user", "since")
-    assert changed.maintenance.coming(done.batch).messages == 1
+    assert changed.maintenance.preview_restore(done.batch).messages == 1
     planned = changed.maintenance.restore(done.batch)
     assert planned.messages == 1
     changed.maintenance.apply(planned.plan)
@@ -254,7 +256,7 @@ def migrated(tmp_path: Path) -> Iterator[tuple[SessionDB, Maintenance, str, Row]
         home.db.set_session_title("old", "The schema")
         home.session("other", 1)
         row = dict(home.db.get_session("old") or {})
-        batch = changed.do().batch
+        batch = changed.plan_and_apply().batch
     _migrate(path, tmp_path / "newer" / "state.db")
     with (
         SessionDB(path, clock=lambda: NOW) as db,
@@ -266,7 +268,7 @@ def migrated(tmp_path: Path) -> Iterator[tuple[SessionDB, Maintenance, str, Row]
 
 def _migrate(path: Path, newer: Path) -> None:
     """Bring a home to a newer schema as Hermes does: columns and tables come, one column goes."""
-    hermes_database(newer, 26, fts_layout=0)
+    make_hermes_database(newer, 26, fts_layout=0)
     with connect(newer) as there, connect(path) as here:
         known = {name for (name,) in here.execute("SELECT name FROM sqlite_master")}
         for name, sql in there.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
@@ -295,6 +297,6 @@ def test_what_was_removed_before_a_migration_comes_back_after_it(migrated) -> No
     assert {name: after[name] for name in before.keys() - {GOES}} == {
         name: value for name, value in before.items() if name != GOES
     }
-    assert unfit(back) == [(f"{GOES} of sessions", "this home has no such column any more")]
+    assert list_refused(back) == [(f"{GOES} of sessions", "this home has no such column any more")]
     assert {hit.session_id for hit in db.search("says").hits} == {"old", "other"}
     assert db.check_integrity(deep=True) == []

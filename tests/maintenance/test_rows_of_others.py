@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from session_core.types import Images
+from session_core.types import RowImages
 from tests.homes import connect
 from tests.maintenance.changing import Changing, changing
 from tests.maintenance.homes import opened
@@ -67,15 +67,15 @@ def _hang(connection: Any, number: int, session_id: str) -> None:
 
 @pytest.mark.requirement("maintenance:rows-of-others")
 def test_what_refers_to_what_is_removed_comes_back_with_it(others: Changing) -> None:
-    before = others.everything()
-    done = others.do()
+    before = others.read_everything()
+    done = others.plan_and_apply()
     assert (done.removed, done.skipped) == (2, ())
-    left = others.everything()["rows"]
+    left = others.read_everything()["rows"]
     assert len(left["reactions"]) == len(left["bookmarks"]) == len(left["ratings"]) == 2
     assert len(left["notes"]) == len(left["tags"]) == len(left["colours"]) == 1
     back = others.restore(done)
     assert (back.restored, back.unfit) == (2, ())
-    assert others.everything() == before
+    assert others.read_everything() == before
 
 
 @pytest.mark.requirement("maintenance:rows-of-others")
@@ -83,16 +83,16 @@ def test_what_somebody_adds_to_it_all_the_time_keeps_it_in_its_place(
     others: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned, db = others.plan(), others.home.db
-    usual = type(db).referring_images
+    usual = type(db).read_referring_images
 
-    def one_more(self: Any, images: Any) -> list[Images]:
+    def one_more(self: Any, images: Any) -> list[RowImages]:
         """Somebody reacts again and again, right after that was read."""
         found = usual(self, images)
         first = "(SELECT min(id) FROM messages WHERE session_id = 'old')"
         others.home.sql(f"INSERT INTO reactions (message_id) VALUES ({first})")  # noqa: S608 -- one of ours
         return found
 
-    monkeypatch.setattr(type(db), "referring_images", one_more)
+    monkeypatch.setattr(type(db), "read_referring_images", one_more)
     done = others.apply(planned)
     assert (done.removed, [each.id for each in done.skipped]) == (1, ["old"])
     sql = "SELECT count(*) FROM reactions WHERE message_id NOT IN (SELECT id FROM messages)"
@@ -104,16 +104,16 @@ def test_what_somebody_adds_to_it_all_the_time_keeps_it_in_its_place(
 def test_a_long_session_takes_along_with_each_step_what_refers_to_its_part(
     others: Changing,
 ) -> None:
-    before = others.everything()
+    before = others.read_everything()
     planned = others.plan(ids=("long",))
     assert planned.plan is not None
     assert others.apply(planned, 0).remaining == 1
-    rows = others.everything()["rows"]
+    rows = others.read_everything()["rows"]
     assert len(rows["reactions"]) == len(rows["messages"]) == len(rows["ratings"])
     others.home.db.append_message("long", "user", "still here")
     done = others.apply(planned)
     assert [each.id for each in done.skipped] == ["long"]
-    after = others.everything()["rows"]
+    after = others.read_everything()["rows"]
     for name in ("reactions", "bookmarks", "ratings", "notes", "tags", "colours"):
         assert after[name] == before["rows"][name]
 
@@ -123,19 +123,19 @@ def test_rows_of_sessions_that_are_not_there_take_along_what_refers_to_them(
     others: Changing,
 ) -> None:
     others.home.sql("DELETE FROM sessions WHERE id = 'old'")
-    before = others.everything()["rows"]
-    others.do("orphans")
-    left = others.everything()["rows"]
+    before = others.read_everything()["rows"]
+    others.plan_and_apply("orphans")
+    left = others.read_everything()["rows"]
     for name in ("messages", "reactions", "bookmarks", "ratings"):
         assert len(left[name]) == len(before[name]) - 3
     (batch,) = others.maintenance.batches().items
     others.maintenance.restore(batch.id)
-    assert others.everything()["rows"] == before
+    assert others.read_everything()["rows"] == before
 
 
 @pytest.mark.requirement("maintenance:rows-of-others")
 def test_what_refers_to_a_session_of_somebody_else_stays_in_the_trash(others: Changing) -> None:
-    done = others.do(ids=("old",))
+    done = others.plan_and_apply(ids=("old",))
     others.home.session("old", 0, messages=1)
     back = others.restore(done)
     assert back.restored == 0
@@ -165,11 +165,11 @@ def test_what_a_rule_of_somebody_keeps_is_in_the_way_of_no_other(
     branch = {"_branched_from": "old"}
     others.home.session("branch", 1, parent_session_id="old", config=branch)
     others.home.sql(f"CREATE TRIGGER rule {RULES[rule]}")
-    before = others.everything()
-    done = others.do()
+    before = others.read_everything()
+    done = others.plan_and_apply()
     assert (done.removed, [each.id for each in done.skipped]) == (1, ["old"])
     others.restore(done)
-    assert others.everything() == before
+    assert others.read_everything() == before
 
 
 @pytest.mark.requirement("maintenance:rows-of-others")
@@ -178,6 +178,6 @@ def test_what_a_rule_of_somebody_keeps_open_is_left_so(others: Changing) -> None
     others.home.session("kept", 40)
     rule = "BEFORE UPDATE ON sessions WHEN old.id = 'kept' BEGIN SELECT RAISE(ABORT, 'no'); END"
     others.home.sql(f"CREATE TRIGGER rule {rule}")
-    done = others.do("abandoned", "finalize")
+    done = others.plan_and_apply("abandoned", "finalize")
     assert (done.finalized, [each.id for each in done.skipped]) == (1, ["kept"])
     assert "a rule of this home" in done.skipped[0].why

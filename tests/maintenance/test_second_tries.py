@@ -7,7 +7,7 @@ import pytest
 from session_core.errors import Conflict
 from tests.maintenance.changing import Changing, live_gateway
 from tests.maintenance.homes import BRANCH, NOW
-from tests.maintenance.test_restoring import unfit
+from tests.maintenance.test_restoring import list_refused
 
 
 def fill_large(changed: Changing) -> None:
@@ -21,15 +21,15 @@ def fill_large(changed: Changing) -> None:
 
 def test_an_id_that_is_free_again_gets_its_session(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
-    before = changed.everything()
-    done = changed.do()
+    before = changed.read_everything()
+    done = changed.plan_and_apply()
     changed.home.db.create_session("old", "cli")
     back = changed.restore(done)
     assert (back.outcome, back.restored, len(back.unfit)) == ("applied", 0, 1)
     changed.home.db.delete_session("old")
     back = changed.restore(done)
     assert (back.restored, back.unfit) == (1, ())
-    assert changed.everything() == before
+    assert changed.read_everything() == before
     with pytest.raises(Conflict, match="undone already"):
         changed.restore(done)
 
@@ -37,12 +37,12 @@ def test_an_id_that_is_free_again_gets_its_session(changed: Changing) -> None:
 def test_a_title_that_is_free_again_goes_to_its_session(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     changed.home.db.set_session_title("old", "The schema")
-    done = changed.do()
+    done = changed.plan_and_apply()
     changed.home.session("other", 1)
     changed.home.db.set_session_title("other", "The schema")
     changed.restore(done)
     again = changed.restore(done)
-    assert unfit(again) == [("title of sessions old", "somebody else has it by now")]
+    assert list_refused(again) == [("title of sessions old", "somebody else has it by now")]
     changed.home.db.set_session_title("other", "Another")
     assert changed.restore(done).unfit == ()
     assert changed.home.db.get_session("old")["title"] == "The schema"
@@ -53,48 +53,48 @@ def test_a_branch_that_comes_back_before_its_parent_gets_it_by_another_restore(
 ) -> None:
     changed.home.session("trunk", 140, reason="branched")
     changed.home.session("branch", 140, reason="idle", parent_session_id="trunk", config=BRANCH)
-    before = changed.everything()
-    first, second = changed.do(ids=("branch",)), changed.do(ids=("trunk",))
-    assert unfit(changed.restore(first))[0][0] == "parent_session_id of sessions branch"
+    before = changed.read_everything()
+    first, second = changed.plan_and_apply(ids=("branch",)), changed.plan_and_apply(ids=("trunk",))
+    assert list_refused(changed.restore(first))[0][0] == "parent_session_id of sessions branch"
     again = changed.restore(first)
     why = f"session trunk is not there; restore batch {second.batch} first, then this again"
-    assert unfit(again) == [("parent_session_id of sessions branch", why)]
+    assert list_refused(again) == [("parent_session_id of sessions branch", why)]
     changed.restore(second)
     changed.restore(first)
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 def test_what_came_back_and_has_gone_on_is_left_alone_by_another_restore(changed: Changing) -> None:
     for name in ("one", "two"):
         changed.home.session(name, 140, reason="idle")
-    done = changed.do()
-    assert len(changed.ledger.steps(done.batch)) == 1
+    done = changed.plan_and_apply()
+    assert len(changed.ledger.list_steps(done.batch)) == 1
     changed.home.db.create_session("two", "cli")
     assert changed.restore(done).restored == 1
     first = changed.home.db.get_messages("one")[0]["id"]
     changed.home.sql("DELETE FROM messages WHERE id = ?", first)
     changed.home.db.append_message("one", "user", "gone on")
     again = changed.restore(done)
-    assert unfit(again) == [("sessions two", "somebody else has it by now")]
+    assert list_refused(again) == [("sessions two", "somebody else has it by now")]
     assert first not in [row["id"] for row in changed.home.db.get_messages("one")]
 
 
 def test_a_file_whose_name_is_free_again_comes_back(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     changed.home.file("session_old.json", 140, "mine")
-    before = changed.everything()
-    done = changed.do()
+    before = changed.read_everything()
+    done = changed.plan_and_apply()
     path = changed.home.file("session_old.json", 0, "another")
     changed.restore(done)
     path.unlink()
     assert changed.restore(done).unfit == ()
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 def test_an_orphaned_file_that_did_not_fit_is_not_counted(changed: Changing) -> None:
     name = "session_20260101_120000_abcdef01.json"
     changed.home.file(name, 50)
-    done = changed.do("orphans")
+    done = changed.plan_and_apply("orphans")
     path = changed.home.file(name, 0, "another")
     assert (changed.restore(done).restored, path.read_text()) == (0, "another")
     path.unlink()
@@ -103,11 +103,11 @@ def test_an_orphaned_file_that_did_not_fit_is_not_counted(changed: Changing) -> 
 
 def test_a_chat_that_has_no_route_any_more_gets_it_back(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
-    done = changed.do("routes")
+    done = changed.plan_and_apply("routes")
     changed.home.session("s", 0)
     key = changed.home.route("1", "s", 0)
     assert changed.restore(done).restored == 0
-    changed.home.store.remove(changed.home.store.entries())
+    changed.home.store.remove(changed.home.store.load_entries())
     back = changed.restore(done)
     assert (back.restored, back.unfit) == (1, ())
     assert changed.home.store.peek_session_id(key) == "nobody"
@@ -116,8 +116,8 @@ def test_a_chat_that_has_no_route_any_more_gets_it_back(changed: Changing) -> No
 def test_what_does_not_fit_is_in_the_way_of_nothing_else(changed: Changing) -> None:
     fill_large(changed)
     changed.home.session("older", 200, reason="idle")
-    done = changed.do()
-    steps = len(changed.ledger.steps(done.batch))
+    done = changed.plan_and_apply()
+    steps = len(changed.ledger.list_steps(done.batch))
     changed.home.db.create_session("large", "cli")
     for _ in range(steps):
         back = changed.restore(done, 0)
@@ -129,15 +129,15 @@ def test_how_far_a_restore_is_is_told_and_it_is_stopped_between_two_steps(
     changed: Changing,
 ) -> None:
     fill_large(changed)
-    before = changed.everything()
-    done = changed.do()
+    before = changed.read_everything()
+    done = changed.plan_and_apply()
     told: list[int] = []
     part = changed.maintenance.restore(done.batch, stop=lambda: True)
     assert part.outcome == "partial"
     changed.maintenance.restore(done.batch, progress=lambda so_far: told.append(so_far.remaining))
     assert told == sorted(told, reverse=True)
     assert (len(told), told[-1]) == (part.remaining, 0)
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 def _say(changed: Changing) -> None:

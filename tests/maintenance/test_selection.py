@@ -9,35 +9,44 @@ from typing import Any
 import pytest
 
 from session_core import SessionFilter
-from session_core.activity import Alive, Company
+from session_core.activity import ActivitySnapshot, HomeActivity
 from session_core.errors import InvalidInput, NotFound
 from session_core.maintenance.select import ghosts, sessions
-from session_core.maintenance.types import WHY_PROTECTED, Chosen, Selection, Wanted
+from session_core.maintenance.types import (
+    PROTECTION_REASONS,
+    PlanRequest,
+    SelectedSessions,
+    Selection,
+)
 from session_core.presence import Lease
 from session_core.types import Holder
 from tests.maintenance.homes import BRANCH, DAY, DELEGATE, NOW, Home
 
-CHOOSERS: dict[str, tuple[Wanted, Callable[..., Selection[Chosen]]]] = {
-    "sessions": (Wanted("sessions"), sessions.old_sessions),
-    "ghosts": (Wanted("ghosts"), ghosts.ghosts),
-    "abandoned": (Wanted("abandoned", "finalize"), sessions.abandoned),
-    "orphaned": (Wanted("orphaned", "finalize"), sessions.orphaned),
-    "expired": (Wanted("expired", "finalize"), sessions.expired),
+CHOOSERS: dict[str, tuple[PlanRequest, Callable[..., Selection[SelectedSessions]]]] = {
+    "sessions": (PlanRequest("sessions"), sessions.select_old_sessions),
+    "ghosts": (PlanRequest("ghosts"), ghosts.select_ghosts),
+    "abandoned": (PlanRequest("abandoned", "finalize"), sessions.select_abandoned),
+    "orphaned": (PlanRequest("orphaned", "finalize"), sessions.select_orphaned),
+    "expired": (PlanRequest("expired", "finalize"), sessions.select_expired),
 }
 
-HELD = Company(NOW, holders=(Holder(7, "hermes"),))
+HELD = HomeActivity(NOW, holders=(Holder(7, "hermes"),))
 
 
-def together(selected: Selection[Chosen]) -> dict[str, tuple[str, ...]]:
+def together(selected: Selection[SelectedSessions]) -> dict[str, tuple[str, ...]]:
     return {item.id: tuple(each.id for each in item.sessions) for item in selected.items}
 
 
-def choose(home: Home, kind: str, alive: Alive | None = None, **asked: Any) -> Selection[Chosen]:
+def choose(
+    home: Home, kind: str, alive: ActivitySnapshot | None = None, **asked: Any
+) -> Selection[SelectedSessions]:
     wanted, chooser = CHOOSERS[kind]
     return chooser(home.scene(alive), replace(wanted, **asked))
 
 
-def chosen(home: Home, kind: str, alive: Alive | None = None, **asked: Any) -> set[str]:
+def list_selected(
+    home: Home, kind: str, alive: ActivitySnapshot | None = None, **asked: Any
+) -> set[str]:
     return set(together(choose(home, kind, alive, **asked)))
 
 
@@ -47,7 +56,7 @@ def test_a_kind_chooses_what_is_stated_and_protects_the_rest(full: Home, kind: s
     selected = choose(full, kind)
     assert together(selected) == full.of(kind).chosen
     assert dict(selected.protected) == dict(full.of(kind).protected)
-    assert set(selected.protected) <= set(WHY_PROTECTED)
+    assert set(selected.protected) <= set(PROTECTION_REASONS)
 
 
 # -- what it says --------------------------------------------------------------------------
@@ -99,8 +108,8 @@ def test_a_ghost_leaves_its_children(full: Home) -> None:
 def test_a_ghost_stays_while_somebody_works_in_its_child(home: Home) -> None:
     home.session("ghost", 3, reason="branched", messages=0)
     home.session("child", 2, parent_session_id="ghost", config=BRANCH)
-    at_work = Alive(Company(NOW, leases={"child": Lease("child", 7)}))
-    assert chosen(home, "ghosts", Alive(Company(NOW))) == {"ghost"}
+    at_work = ActivitySnapshot(HomeActivity(NOW, leases={"child": Lease("child", 7)}))
+    assert list_selected(home, "ghosts", ActivitySnapshot(HomeActivity(NOW))) == {"ghost"}
     selected = choose(home, "ghosts", at_work)
     assert (selected.items, dict(selected.protected)) == ((), {"live": 1})
 
@@ -124,17 +133,17 @@ def test_what_a_model_was_called_in_is_no_ghost(home: Home) -> None:
     home.session("paid", 3, reason="cli_close", messages=0)
     home.db.update_token_counts("paid", input_tokens=900, api_call_count=1)
     home.session("ghost", 3, reason="cli_close", messages=0)
-    assert chosen(home, "ghosts") == {"ghost"}
+    assert list_selected(home, "ghosts") == {"ghost"}
 
 
 def test_a_session_with_two_chats_has_expired_when_it_has_for_both(home: Home) -> None:
     home.session("shared", 0.5, source="slack")
     home.route("1", "shared", 0.5, platform="slack")
     second = home.route("2", "shared", 0.01, platform="slack")
-    assert chosen(home, "expired") == set()
-    home.store.remove({second: home.store.entries()[second]})
+    assert list_selected(home, "expired") == set()
+    home.store.remove({second: home.store.load_entries()[second]})
     home.route("2", "shared", 0.4, platform="slack")
-    assert chosen(home, "expired") == {"shared"}
+    assert list_selected(home, "expired") == {"shared"}
 
 
 # -- who else is there ---------------------------------------------------------------------
@@ -145,16 +154,16 @@ def test_beside_another_holder_what_never_ended_is_not_removed(home: Home) -> No
     home.session("boss", 120, reason="cli_close")
     home.session("worker", 120, parent_session_id="boss", config=DELEGATE)
     home.session("ghost", 30, messages=0)
-    assert chosen(home, "sessions", Alive(Company(NOW))) == {"boss"}
+    assert list_selected(home, "sessions", ActivitySnapshot(HomeActivity(NOW))) == {"boss"}
     for kind in ("sessions", "ghosts"):
-        selected = choose(home, kind, Alive(HELD))
+        selected = choose(home, kind, ActivitySnapshot(HELD))
         assert (selected.items, dict(selected.protected)) == ((), {"never ended": 1})
 
 
 @pytest.mark.requirement("maintenance:beside")
 def test_beside_another_holder_what_never_ended_is_finalized(home: Home) -> None:
     home.session("left", 60)
-    assert chosen(home, "abandoned", Alive(HELD)) == {"left"}
+    assert list_selected(home, "abandoned", ActivitySnapshot(HELD)) == {"left"}
 
 
 @pytest.mark.requirement("maintenance:beside")
@@ -163,18 +172,20 @@ def test_beside_another_holder_what_ended_goes_after_a_week(
     home: Home, ended: float, goes: bool
 ) -> None:
     home.session("s", 120, reason="abandoned", ended=ended)
-    selected = choose(home, "sessions", Alive(HELD))
+    selected = choose(home, "sessions", ActivitySnapshot(HELD))
     assert len(selected.items) == goes
     assert dict(selected.protected) == ({} if goes else {"ended lately": 1})
-    assert chosen(home, "sessions", Alive(Company(NOW))) == {"s"}
+    assert list_selected(home, "sessions", ActivitySnapshot(HomeActivity(NOW))) == {"s"}
 
 
-GUARDS: dict[str, Alive] = {
-    "routed": Alive(Company(NOW), routes={"tip": ("key",)}),
-    "suspended": Alive(Company(NOW), routes={"root": ("key",)}, suspended=frozenset({"root"})),
-    "compressing": Alive(Company(NOW), compressing={"tip": "somebody"}),
-    "pinned": Alive(Company(NOW), pinned=frozenset({"root"})),
-    "live": Alive(Company(NOW, turns={"worker": "somebody"})),
+GUARDS: dict[str, ActivitySnapshot] = {
+    "routed": ActivitySnapshot(HomeActivity(NOW), routes={"tip": ("key",)}),
+    "suspended": ActivitySnapshot(
+        HomeActivity(NOW), routes={"root": ("key",)}, suspended=frozenset({"root"})
+    ),
+    "compressing": ActivitySnapshot(HomeActivity(NOW), compressing={"tip": "somebody"}),
+    "pinned": ActivitySnapshot(HomeActivity(NOW), pinned=frozenset({"root"})),
+    "live": ActivitySnapshot(HomeActivity(NOW, turns={"worker": "somebody"})),
 }
 
 
@@ -188,12 +199,12 @@ def test_one_session_that_is_protected_protects_its_conversation(home: Home, why
     assert (selected.items, dict(selected.protected)) == ((), {why: 1})
     named = choose(home, "sessions", GUARDS[why], ids=("root",))
     assert (named.items, dict(named.protected)) == ((), {why: 1})
-    assert chosen(home, "sessions", Alive(Company(NOW))) == {"root"}
+    assert list_selected(home, "sessions", ActivitySnapshot(HomeActivity(NOW))) == {"root"}
 
 
 def test_a_pin_of_the_home_counts(empty: Home) -> None:
     if empty.db.get_session(empty.session("s", 120, reason="cli_close")).get("pinned") is None:
-        assert chosen(empty, "sessions") == {"s"}
+        assert list_selected(empty, "sessions") == {"s"}
         return
     empty.db.update_session("s", pinned=1)
     assert dict(choose(empty, "sessions").protected) == {"pinned": 1}
@@ -202,9 +213,11 @@ def test_a_pin_of_the_home_counts(empty: Home) -> None:
 def test_beside_a_gateway_the_sessions_of_chats_are_left_to_it(home: Home) -> None:
     home.session("chat", 2, source="slack")
     home.route("1", "chat", 2, platform="slack")
-    gateway = Alive(Company(NOW, gateway="a gateway"), routes={"chat": ("key",)})
+    gateway = ActivitySnapshot(HomeActivity(NOW, gateway="a gateway"), routes={"chat": ("key",)})
     assert dict(choose(home, "expired", gateway).protected) == {"live": 1}
-    assert chosen(home, "expired", Alive(Company(NOW), routes={"chat": ("key",)})) == {"chat"}
+    assert list_selected(
+        home, "expired", ActivitySnapshot(HomeActivity(NOW), routes={"chat": ("key",)})
+    ) == {"chat"}
 
 
 # -- which of them -------------------------------------------------------------------------
@@ -245,18 +258,18 @@ def test_a_filter_is_true_of_what_is_chosen(home: Home, name: str) -> None:
     home.session("archived", 120, reason="cli_close")
     home.db.set_session_archived("archived", archived=True)
     where, expected = FILTERS[name]
-    assert chosen(home, "sessions", where=where) == expected
+    assert list_selected(home, "sessions", where=where) == expected
 
 
 def test_any_other_age_may_be_asked_for(full: Home) -> None:
-    assert chosen(full, "sessions", older_than_days=240) == {"drifted", "no_reason"}
-    assert "not_so_old" in chosen(full, "sessions", older_than_days=0)
-    assert chosen(full, "abandoned", older_than_days=55) == {
+    assert list_selected(full, "sessions", older_than_days=240) == {"drifted", "no_reason"}
+    assert "not_so_old" in list_selected(full, "sessions", older_than_days=0)
+    assert list_selected(full, "abandoned", older_than_days=55) == {
         "left",
         "left_long",
         "helper",
     }
-    assert "young_ghost" in chosen(full, "ghosts", older_than_days=0)
+    assert "young_ghost" in list_selected(full, "ghosts", older_than_days=0)
 
 
 @pytest.mark.parametrize("days", [-1, float("nan"), float("inf")])
@@ -281,9 +294,9 @@ def test_a_filter_is_asked_of_what_is_named_too(home: Home, verb: str) -> None:
     home.session("mine", 120, reason="cli_close" if verb == "prune" else None)
     home.session("other", 120, reason="cli_close" if verb == "prune" else None, source="telegram")
     home.db.set_session_archived("mine", archived=True)
-    chooser = sessions.old_sessions if verb == "prune" else sessions.named
+    chooser = sessions.select_old_sessions if verb == "prune" else sessions.select_named
     for where in (SessionFilter(source=("cli",)), SessionFilter(active_before=NOW - 119 * DAY)):
-        wanted = Wanted("sessions", verb, ids=("mine", "other"), where=where)  # type: ignore[arg-type]
+        wanted = PlanRequest("sessions", verb, ids=("mine", "other"), where=where)  # type: ignore[arg-type]
         expected = {"mine"} if where.source else {"mine", "other"}
         assert set(together(chooser(home.scene(), wanted))) == expected
     wanted = replace(wanted, where=SessionFilter(active_before=NOW - 121 * DAY))
@@ -304,8 +317,8 @@ def test_who_names_nobody_is_told_who_may_be_meant(full: Home) -> None:
 
 
 def test_a_named_session_is_finalized_also_where_a_chat_is_in_it(full: Home) -> None:
-    wanted = Wanted("sessions", "finalize", ids=("chat", "idle_suspended", "old", "boss"))
-    selected = sessions.named(full.scene(), wanted)
+    wanted = PlanRequest("sessions", "finalize", ids=("chat", "idle_suspended", "old", "boss"))
+    selected = sessions.select_named(full.scene(), wanted)
     assert together(selected) == {"chat": ("chat",), "helper": ("helper", "worker")}
     assert dict(selected.protected) == {"suspended": 1}
     assert {item.reason for item in selected.items} == {"finalized"}

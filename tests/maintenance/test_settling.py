@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from session_core import Compressor, Ledger, Maintenance, SessionDB, Wanted
-from tests.homes import connect, hermes_database
+from session_core import Compressor, Ledger, Maintenance, PlanRequest, SessionDB
+from tests.homes import connect, make_hermes_database
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 def path(home_path: Path) -> Path:
     """A Hermes home with old sessions, an empty one, and a long one."""
     path = home_path / "state.db"
-    hermes_database(path)
+    make_hermes_database(path)
     with SessionDB(path) as db:
         for name in ("a", "b"):
             db.append_message(name, "user", f"said in {name}", create={"source": "cli"})
@@ -52,18 +52,18 @@ def marks(path: Path) -> list[str]:
         return [key for (key,) in connection.execute(sql)]
 
 
-def edit(maintenance: Maintenance, _: Path) -> None:
+def run_edit(maintenance: Maintenance, _: Path) -> None:
     maintenance.edit("b", title="B")
 
 
-def prune(maintenance: Maintenance, _: Path) -> None:
-    plan = maintenance.plan(Wanted("ghosts", older_than_days=0)).plan
+def run_prune(maintenance: Maintenance, _: Path) -> None:
+    plan = maintenance.plan(PlanRequest("ghosts", older_than_days=0)).plan
     assert plan is not None
     maintenance.apply(plan)
 
 
 def vacuum(maintenance: Maintenance, _: Path) -> None:
-    plan = maintenance.plan(Wanted("index")).plan
+    plan = maintenance.plan(PlanRequest("index")).plan
     assert plan is not None
     maintenance.apply(plan)
 
@@ -72,15 +72,15 @@ def bring_in(maintenance: Maintenance, folder: Path) -> None:
     message = {"role": "user", "content": "x", "timestamp": 1.7e9}
     line = {"id": "new", "source": "cli", "started_at": 1.7e9, "messages": [message]}
     (folder / "new.jsonl").write_text(json.dumps(line) + "\n")
-    maintenance.import_(folder / "new.jsonl")
+    maintenance.import_sessions(folder / "new.jsonl")
 
 
-def settle(maintenance: Maintenance, _: Path) -> None:
+def run_settle(maintenance: Maintenance, _: Path) -> None:
     maintenance.settle()
 
 
 @pytest.mark.parametrize("stage", ["committed", "done"])
-@pytest.mark.parametrize("change", [edit, prune, vacuum, bring_in, settle])
+@pytest.mark.parametrize("change", [run_edit, run_prune, vacuum, bring_in, run_settle])
 def test_next_change_clears_marks_of_killed(
     path: Path, tmp_path: Path, change: Callable[[Maintenance, Path], None], stage: str
 ) -> None:

@@ -10,25 +10,25 @@ import pytest
 from session_core import SessionDB
 from session_core.state.sqlite import admin
 from session_core.types import Claim
-from tests.homes import SCHEMAS, fill, hermes_database, own_database
+from tests.homes import SCHEMAS, fill_database, make_hermes_database, make_own_database
 from tests.maintenance.homes import DAY, NOW, Home, opened
 
 COVERING = "USING COVERING INDEX"
 
 
 def test_a_flag_that_is_null_means_live(home_path: Path) -> None:
-    hermes_database(home_path / "state.db", null_flags=True)
+    make_hermes_database(home_path / "state.db", null_flags=True)
     with SessionDB(home_path / "state.db") as db:
         message = db.append_message("s", "user", "x", create={"source": "cli"})
         db.append_message("s", "user", "y")
         with db.transaction():
             db._write(
-                lambda handle: handle.run("UPDATE messages SET active = NULL WHERE id = ?",
+                lambda handle: handle.run_change("UPDATE messages SET active = NULL WHERE id = ?",
                                           (int(message),))
             )  # fmt: skip
-        (found,) = db.inventory()
+        (found,) = db.list_inventory()
         assert found.live == 2
-        assert found.revision == db.revision("s")
+        assert found.revision == db.get_revision("s")
 
 
 def test_what_came_in_each_week_is_told(home: Home) -> None:
@@ -37,7 +37,7 @@ def test_what_came_in_each_week_is_told(home: Home) -> None:
         for _ in range(count):
             home.db.append_message("s", "user", "x", create={"source": "cli"})
     home.clock.now = NOW
-    assert home.db.health_facts().weeks == (2, 4, 7, *[0] * 23)
+    assert home.db.read_health_facts().weeks == (2, 4, 7, *[0] * 23)
 
 
 def test_what_others_are_at_is_told(home_path: Path) -> None:
@@ -46,12 +46,12 @@ def test_what_others_are_at_is_told(home_path: Path) -> None:
         home.db.try_acquire_compression_lock("s", "me", 60)
         home.sql("INSERT INTO session_turn_leases VALUES ('s', 'you', 1, 2)")
         home.sql("INSERT INTO gateway_heartbeats VALUES ('gw', 7, 1, 2, '', 'there')")
-        assert home.db.claims() == [
+        assert home.db.list_claims() == [
             Claim("compression", "s", "me", NOW, NOW + 60),
             Claim("turn", "s", "you", 1.0, 2.0),
             Claim("gateway", None, "gw", 2.0, None, 7, "there"),
         ]
-        assert home.db.health_facts().claims == tuple(home.db.claims())
+        assert home.db.read_health_facts().claims == tuple(home.db.list_claims())
 
 
 # -- how it is read ------------------------------------------------------------------------
@@ -62,10 +62,10 @@ def test_what_others_are_at_is_told(home_path: Path) -> None:
 def test_messages_are_counted_in_their_indexes(home_path: Path, schema: Any) -> None:
     path = home_path / "state.db"
     if schema == "own":
-        own_database(path)
+        make_own_database(path)
     else:
-        hermes_database(path, schema)
-    fill(path, 4, 4)
+        make_hermes_database(path, schema)
+    fill_database(path, 4, 4)
     with SessionDB(path) as db:
         steps = [
             step
@@ -91,6 +91,9 @@ def orphans_of_messages() -> str:
 def plan(db: SessionDB, block: str) -> list[str]:
     return db._read(
         lambda handle: [
-            row[3] for row in handle.values(f"EXPLAIN QUERY PLAN {handle.sql(block)}", {"most": 1})
+            row[3]
+            for row in handle.fetch_tuples(
+                f"EXPLAIN QUERY PLAN {handle.expand_sql(block)}", {"most": 1}
+            )
         ]
     )

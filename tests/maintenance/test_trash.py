@@ -10,9 +10,9 @@ import pytest
 from session_core.errors import Conflict, InvalidInput, NotFound
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.ledger.types import Kept
-from session_core.maintenance.trash import NO_UNDO, Trash
-from tests.homes import own_database
+from session_core.ledger.types import TrashItem
+from session_core.maintenance.trash import NO_UNDO_WARNING, Trash
+from tests.homes import make_own_database
 from tests.maintenance.homes import DAY, Clock
 
 COUNT = 3
@@ -26,12 +26,12 @@ def clock() -> Clock:
 @pytest.fixture
 def ledger(home_path: Path, clock: Clock) -> Iterator[Ledger]:
     """A ledger with three batches, a day after each other."""
-    own_database(home_path / "state.db")
+    make_own_database(home_path / "state.db")
     with Ledger(StateFolder(home_path / "state.db"), clock=clock) as ledger:
         for number in range(COUNT):
             batch = ledger.add_batch("prune sessions")
-            ledger.prepare(f"s-{number}", batch.id, [Kept("row", [number] * 1000)])
-            ledger.done(f"s-{number}", None)
+            ledger.prepare_step(f"s-{number}", batch.id, [TrashItem("row", [number] * 1000)])
+            ledger.finish_step(f"s-{number}", None)
             clock.now += DAY
         yield ledger
 
@@ -42,19 +42,19 @@ def trash(ledger: Ledger, clock: Clock) -> Trash:
 
 
 def ids(trash: Trash) -> list[str]:
-    return [each.id for each in trash._ledger.batches().items]
+    return [each.id for each in trash._ledger.list_batches().items]
 
 
 def planned(trash: Trash, days: float | None) -> str:
-    handle = trash.plan(days).plan
+    handle = trash.plan_emptying(days).plan
     assert handle is not None
     return handle
 
 
 @pytest.mark.requirement("maintenance:trash")
 def test_what_can_be_brought_back_is_listed_in_pages(trash: Trash):
-    first = trash._ledger.batches(2)
-    rest = trash._ledger.batches(2, first.next_cursor)
+    first = trash._ledger.list_batches(2)
+    rest = trash._ledger.list_batches(2, first.next_cursor)
     assert [each.id for each in first.items + rest.items] == ids(trash)
     assert (len(ids(trash)), rest.next_cursor) == (COUNT, None)
 
@@ -62,8 +62,8 @@ def test_what_can_be_brought_back_is_listed_in_pages(trash: Trash):
 @pytest.mark.requirement("maintenance:trash")
 def test_a_plan_says_what_goes_and_that_it_has_no_undo(trash: Trash):
     before = ids(trash)
-    plan = trash.plan(1.5)
-    assert plan.warnings == (NO_UNDO,)
+    plan = trash.plan_emptying(1.5)
+    assert plan.warnings == (NO_UNDO_WARNING,)
     assert [each.id for each in plan.items] == [before[2], before[1]]
     assert [each.why for each in plan.items] == [
         "prune sessions of 1, 3 days ago",
@@ -77,108 +77,110 @@ def test_a_plan_says_what_goes_and_that_it_has_no_undo(trash: Trash):
 @pytest.mark.requirement("maintenance:trash")
 def test_a_plan_empties_exactly_what_it_names(trash: Trash, ledger: Ledger, clock: Clock):
     before = ids(trash)
-    plan = trash.plan(1.5)
+    plan = trash.plan_emptying(1.5)
     clock.now += DAY * 0.9  # by now the third is as old
-    done = trash.apply(str(plan.plan))
+    done = trash.apply_plan(str(plan.plan))
     assert (done.outcome, done.removed, done.remaining) == ("applied", 2, 0)
     assert done.batch is None
     assert ids(trash) == before[:1]
     with pytest.raises(Conflict, match="cannot be undone any more"):
-        ledger.undoable(before[2])
+        ledger.get_undoable_batch(before[2])
 
 
 @pytest.mark.requirement("maintenance:trash")
 def test_without_an_age_only_what_has_expired_goes(trash: Trash, clock: Clock):
-    assert trash.plan().outcome == "nothing"
+    assert trash.plan_emptying().outcome == "nothing"
     clock.now += 27.5 * DAY  # the first is 30 days old
-    plan = trash.plan()
+    plan = trash.plan_emptying()
     assert [each.why for each in plan.items] == ["prune sessions of 1, 30 days ago; it has expired"]
-    assert trash.apply(str(plan.plan)).removed == 1
+    assert trash.apply_plan(str(plan.plan)).removed == 1
 
 
 def test_an_age_of_nothing_is_all_of_it_and_gives_its_room_back(trash: Trash, ledger: Ledger):
-    trash.apply(planned(trash, 0))
+    trash.apply_plan(planned(trash, 0))
     assert ids(trash) == []
-    assert ledger.bytes_used() == 0
-    assert trash.plan(0).outcome == "nothing"
+    assert ledger.count_trash_bytes() == 0
+    assert trash.plan_emptying(0).outcome == "nothing"
 
 
 def test_a_plan_that_is_stopped_is_gone_on_with(trash: Trash):
     handle = planned(trash, 0)
     asked = iter([False, True])
     told: list[tuple[int, int]] = []
-    half = trash.apply(
+    half = trash.apply_plan(
         handle,
         progress=lambda done: told.append((done.removed, done.remaining)),
         stop=lambda: next(asked),
     )
     assert (half.outcome, half.removed, half.remaining) == ("partial", 1, 2)
     assert told == [(1, 2)]
-    assert trash.apply(handle, for_s=0).outcome == "partial"
-    assert trash.apply(handle).removed == COUNT
+    assert trash.apply_plan(handle, for_s=0).outcome == "partial"
+    assert trash.apply_plan(handle).removed == COUNT
 
 
 def test_a_finished_plan_answers_what_it_came_to(trash: Trash, ledger: Ledger):
     handle = planned(trash, 0)
-    done = trash.apply(handle)
+    done = trash.apply_plan(handle)
     batch = ledger.add_batch("prune sessions")
-    ledger.prepare("s-new", batch.id, [Kept("row", 1)])
-    ledger.done("s-new", None)
-    assert trash.apply(handle) == done
+    ledger.prepare_step("s-new", batch.id, [TrashItem("row", 1)])
+    ledger.finish_step("s-new", None)
+    assert trash.apply_plan(handle) == done
     assert ids(trash) == [batch.id]
 
 
 def test_a_plan_of_another_kind_is_not_applied(trash: Trash, ledger: Ledger):
     with pytest.raises(InvalidInput, match="compress"):
-        trash.apply(ledger.add_plan("compress", [], {}).handle)
+        trash.apply_plan(ledger.add_plan("compress", [], {}).handle)
     with pytest.raises(NotFound):
-        trash.apply("p-none")
+        trash.apply_plan("p-none")
 
 
 @pytest.mark.requirement("maintenance:trash")
 def test_what_was_emptied_is_in_the_log(trash: Trash, ledger: Ledger):
     handle = planned(trash, 0)
-    done = trash.apply(handle)
-    (line,) = ledger.audited().items
+    done = trash.apply_plan(handle)
+    (line,) = ledger.list_audit_entries().items
     assert (line.client, line.what, line.plan) == ("test", "prune trash", handle)
     assert line.counts == {"removed": COUNT, "bytes": done.bytes.returned_to_disk}
 
 
 def test_named_batches_are_emptied_alone(trash: Trash, ledger: Ledger):
     first, second, third = ids(trash)
-    plan = trash.plan(batches=[second])
-    assert plan.warnings == (NO_UNDO,)
+    plan = trash.plan_emptying(batches=[second])
+    assert plan.warnings == (NO_UNDO_WARNING,)
     assert [each.id for each in plan.items] == [second]
-    assert trash.apply(str(plan.plan)).removed == 1
+    assert trash.apply_plan(str(plan.plan)).removed == 1
     assert ids(trash) == [first, third]
-    assert ledger.undoable(third).bytes > 0
-    again = trash.plan(batches=[second])
+    assert ledger.get_undoable_batch(third).bytes > 0
+    again = trash.plan_emptying(batches=[second])
     assert (again.outcome, again.warnings) == ("nothing", (f"batch {second} was emptied already",))
 
 
 def test_unknown_batch_is_not_emptied(trash: Trash):
     with pytest.raises(NotFound, match="b-none"):
-        trash.plan(batches=["b-none"])
+        trash.plan_emptying(batches=["b-none"])
     with pytest.raises(InvalidInput, match="not both"):
-        trash.plan(1, ids(trash))
+        trash.plan_emptying(1, ids(trash))
 
 
 def test_restored_batch_has_nothing_to_empty(trash: Trash, ledger: Ledger):
     newest = ids(trash)[0]
-    (step,) = ledger.steps(newest)
-    ledger.prepare("s-back", ledger.add_batch("restore").id, [], undoes=step.id)
-    ledger.done("s-back", {})
-    plan = trash.plan(batches=[newest])
+    (step,) = ledger.list_steps(newest)
+    ledger.prepare_step("s-back", ledger.add_batch("restore").id, [], undoes=step.id)
+    ledger.finish_step("s-back", {})
+    plan = trash.plan_emptying(batches=[newest])
     assert (plan.outcome, "was restored" in plan.warnings[0]) == ("nothing", True)
-    assert newest not in [each.id for each in trash.plan(0).items]
+    assert newest not in [each.id for each in trash.plan_emptying(0).items]
 
 
 def test_emptied_bytes_are_measured(trash: Trash, ledger: Ledger):
     batch = ledger.add_batch("prune sessions").id
-    ledger.prepare("s-big", batch, [Kept("row", str(number) * 50) for number in range(200_000)])
-    ledger.done("s-big", None)
-    before = ledger.bytes_on_disk()
-    done = trash.apply(str(trash.plan(batches=[batch]).plan))
-    returned = before - ledger.bytes_on_disk()
+    ledger.prepare_step(
+        "s-big", batch, [TrashItem("row", str(number) * 50) for number in range(200_000)]
+    )
+    ledger.finish_step("s-big", None)
+    before = ledger.count_disk_bytes()
+    done = trash.apply_plan(str(trash.plan_emptying(batches=[batch]).plan))
+    returned = before - ledger.count_disk_bytes()
     assert done.bytes.returned_to_disk == pytest.approx(returned, abs=200_000)
     assert returned > 500_000

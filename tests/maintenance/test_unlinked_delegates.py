@@ -18,7 +18,7 @@ def fill(changed: Changing) -> None:
 
 def test_pruned_parent_takes_them_and_brings_them_back(changed: Changing) -> None:
     fill(changed)
-    before = changed.everything()
+    before = changed.read_everything()
 
     planned = changed.plan(ids=("boss",))
     assert [item.id for item in planned.items] == ["boss"]
@@ -26,25 +26,25 @@ def test_pruned_parent_takes_them_and_brings_them_back(changed: Changing) -> Non
 
     assert changed.sessions() == {"lost", "fresh"}
     changed.restore(done)
-    assert changed.everything() == before
+    assert changed.read_everything() == before
 
 
 def test_old_sessions_hold_each_of_them_once(changed: Changing) -> None:
     fill(changed)
-    changed.do()
+    changed.plan_and_apply()
     assert changed.sessions() == {"fresh"}
 
 
 def test_active_delegate_keeps_its_parent(changed: Changing) -> None:
     fill(changed)
     changed.home.session("busy", 1, config=MARKED)
-    changed.do()
+    changed.plan_and_apply()
     assert changed.sessions() == {"boss", "worker", "helper", "busy", "fresh"}
 
 
 def test_delegate_alone_leaves_its_parent(changed: Changing) -> None:
     fill(changed)
-    changed.do(ids=("worker",))
+    changed.plan_and_apply(ids=("worker",))
     assert changed.sessions() == {"boss", "lost", "fresh"}
 
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.homes import add_message, add_session, connect, hermes_database
+from tests.homes import add_message, add_session, connect, make_hermes_database
 
 DAY_S = 86_400.0
 
@@ -50,9 +50,9 @@ _PAST = (
 )
 
 
-def build(home: Path) -> None:
+def build_home(home: Path) -> None:
     """Make it, with the times of today."""
-    hermes_database(home / "state.db")
+    make_hermes_database(home / "state.db")
     now = time.time()
     with connect(home / "state.db") as connection:
         for key, days, source, title, asked, answered in reversed(_PAST):
@@ -61,11 +61,11 @@ def build(home: Path) -> None:
             add_session(connection, key, source=source, title=title, started_at=at, **ended)
             add_message(connection, key, "user", asked, timestamp=at)
             add_message(connection, key, "assistant", answered, timestamp=at + 30)
-        _ledger(connection, home.parent / "shop", now - 17.5 * DAY_S)
-    _chat(home, now)
+        _add_ledger_session(connection, home.parent / "shop", now - 17.5 * DAY_S)
+    _add_chat_session(home, now)
 
 
-def _ledger(connection: Any, project: Path, at: float) -> None:
+def _add_ledger_session(connection: Any, project: Path, at: float) -> None:
     """A long session, in which it was decided."""
     row = {"source": "cli", "title": "The ledger", "cwd": str(project), "started_at": at}
     add_session(connection, LEDGER, **row)
@@ -82,7 +82,7 @@ def _ledger(connection: Any, project: Path, at: float) -> None:
         add_message(connection, LEDGER, role, text, id=first + number, timestamp=stamp)
 
 
-def _chat(home: Path, now: float) -> None:
+def _add_chat_session(home: Path, now: float) -> None:
     """A chat on Telegram, in its session."""
     key = "agent:main:telegram:dm:42"
     entry = {

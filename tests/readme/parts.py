@@ -19,9 +19,9 @@ from session_core import errors
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 
-_PART = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- /made -->)", re.DOTALL)
+_PART_PATTERN = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- /made -->)", re.DOTALL)
 
-_MEANS = {
+_EXIT_MEANINGS = {
     "failed": "refused or failed; the message says why",
     "usage": "the command line is wrong",
     "unknown_id": "there is no such session, batch, plan, profile or home",
@@ -32,22 +32,22 @@ _MEANS = {
 }
 """What an exit code means, where its name does not say it."""
 
-_USAGE = 2
+_USAGE_PATTERN = 2
 """The exit code of argparse."""
 
 
-def written(page: str, makers: Mapping[str, Callable[[], str]] | None = None) -> str:
+def render_page(page: str, makers: Mapping[str, Callable[[], str]] | None = None) -> str:
     """Return a page, by default the README, with its parts as they are made now."""
-    by_name = makers or MADE
-    return _PART.sub(lambda found: f"{found[1]}{by_name[found[2]]()}\n{found[3]}", page)
+    by_name = makers or PART_MAKERS
+    return _PART_PATTERN.sub(lambda found: f"{found[1]}{by_name[found[2]]()}\n{found[3]}", page)
 
 
-def names(readme: str) -> set[str]:
+def list_part_names(readme: str) -> set[str]:
     """Return which parts it has."""
-    return {found[2] for found in _PART.finditer(readme)}
+    return {found[2] for found in _PART_PATTERN.finditer(readme)}
 
 
-def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def format_table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     """Return rows as a Markdown table."""
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join(
@@ -55,24 +55,27 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     )
 
 
-def _tools() -> str:
-    return table(
+def _format_tools() -> str:
+    return format_table(
         ("tool", "does"),
         (
-            (f"`{spec.name}`{' *' if spec.changes else ''}", first_sentence(spec.description))
+            (
+                f"`{spec.name}`{' *' if spec.changes else ''}",
+                extract_first_sentence(spec.description),
+            )
             for spec in SPECS
         ),
     )
 
 
-def _commands() -> str:
-    return table(
+def _format_commands() -> str:
+    return format_table(
         ("`mcp-sessions`", "does"), ((f"`{name}`", does) for name, (_, does) in VERBS.items())
     )
 
 
-def _clients() -> str:
-    return table(
+def _format_clients() -> str:
+    return format_table(
         ("client", "`mcp-sessions install`", "with `--project` in"),
         (
             (each.label, f"`{each.name}`", f"`{each.project}`" if each.project else "")
@@ -81,47 +84,47 @@ def _clients() -> str:
     )
 
 
-def _exits() -> str:
+def _format_exit_codes() -> str:
     known = {
         value: name.lower()
         for name, value in vars(cli_errors).items()
         if name.isupper() and isinstance(value, int)
     }
-    rows = sorted((known | {_USAGE: "usage"}).items())
-    return table(
+    rows = sorted((known | {_USAGE_PATTERN: "usage"}).items())
+    return format_table(
         ("exit", "means"),
-        ((str(code), _MEANS.get(name, name.replace("_", " "))) for code, name in rows),
+        ((str(code), _EXIT_MEANINGS.get(name, name.replace("_", " "))) for code, name in rows),
     )
 
 
-def _errors() -> str:
-    kinds = [each for each in vars(errors).values() if _is_error(each)]
-    return table(
+def _format_errors() -> str:
+    kinds = [each for each in vars(errors).values() if _is_error_class(each)]
+    return format_table(
         ("error", "is a", "means"),
         (
             (
                 f"`{kind.__name__}`",
                 ", ".join(f"`{base.__name__}`" for base in kind.__bases__),
-                first_sentence(kind.__doc__ or ""),
+                extract_first_sentence(kind.__doc__ or ""),
             )
             for kind in kinds
         ),
     )
 
 
-def _is_error(found: object) -> bool:
+def _is_error_class(found: object) -> bool:
     return isinstance(found, type) and issubclass(found, errors.SessionError)
 
 
-def first_sentence(text: str) -> str:
+def extract_first_sentence(text: str) -> str:
     """Return the first sentence of a text in one line."""
     return re.split(r"(?<=\.)\s", " ".join(text.split()), maxsplit=1)[0]
 
 
-MADE: dict[str, Callable[[], str]] = {
-    "tools": _tools,
-    "commands": _commands,
-    "clients": _clients,
-    "exits": _exits,
-    "errors": _errors,
+PART_MAKERS: dict[str, Callable[[], str]] = {
+    "tools": _format_tools,
+    "commands": _format_commands,
+    "clients": _format_clients,
+    "exits": _format_exit_codes,
+    "errors": _format_errors,
 }

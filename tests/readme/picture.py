@@ -8,44 +8,44 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from tests.cli.at_terminal import Terminal
-from tests.cli.forks import Forks, surroundings
+from tests.cli.at_terminal import PseudoTerminal
+from tests.cli.forks import ForkServer, build_environment
 from tests.readme import home
 from tests.readme.parts import ROOT
 
-PATH = ROOT / "tests" / "readme" / "search.svg"
+PICTURE_PATH = ROOT / "tests" / "readme" / "search.svg"
 COMMAND = "mcp-sessions search what did we decide about the schema"
 
 _COLUMNS = 92
 _WIDE, _HIGH, _EDGE = 8.4, 20, 18
-_STYLES = {"1": "b", "2": "d"}
-_SGR = re.compile(r"\x1b\[([0-9;]*)m")
+_STYLE_CLASSES = {"1": "b", "2": "d"}
+_SGR_PATTERN = re.compile(r"\x1b\[([0-9;]*)m")
 _CSS = (
     "text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
     "fill:#d6deeb;white-space:pre}.b{font-weight:700;fill:#fff}.d{fill:#8b98a9}.p{fill:#7fdbca}"
 )
 
 
-def draw() -> str:
+def draw_picture() -> str:
     """Run the command on the made-up home; return the picture of what it prints."""
     with tempfile.TemporaryDirectory() as folder:
-        home.build(Path(folder) / ".hermes")
-        return _svg(_printed(Path(folder)))
+        home.build_home(Path(folder) / ".hermes")
+        return _render_svg(_capture_lines(Path(folder)))
 
 
-def _printed(user: Path) -> list[str]:
+def _capture_lines(user: Path) -> list[str]:
     """Return the lines that a person with this home folder sees, with their style."""
     words = shlex.split(COMMAND)[1:]
-    given = {"env": surroundings(user), "folder": ROOT, "columns": _COLUMNS}
-    with Forks() as forks, Terminal(forks, *words, **given) as terminal:
+    given = {"env": build_environment(user), "folder": ROOT, "columns": _COLUMNS}
+    with ForkServer() as forks, PseudoTerminal(forks, *words, **given) as terminal:
         if terminal.end():
             raise RuntimeError(terminal.seen)
     return [line.rstrip() for line in terminal.seen.splitlines()]
 
 
-def _svg(lines: list[str]) -> str:
+def _render_svg(lines: list[str]) -> str:
     wide = round(_COLUMNS * _WIDE + 2 * _EDGE)
-    shown = [f'<tspan class="p">$</tspan> {html.escape(COMMAND)}', *map(_line, lines)]
+    shown = [f'<tspan class="p">$</tspan> {html.escape(COMMAND)}', *map(_render_line, lines)]
     high = len(shown) * _HIGH + 2 * _EDGE
     rows = "\n".join(
         f'<text x="{_EDGE}" y="{_EDGE + 14 + _HIGH * number}" xml:space="preserve">{row}</text>'
@@ -58,12 +58,12 @@ def _svg(lines: list[str]) -> str:
     )
 
 
-def _line(line: str) -> str:
+def _render_line(line: str) -> str:
     """Return a line of a terminal as SVG."""
     shown, style = "", ""
-    for number, part in enumerate(_SGR.split(line)):
+    for number, part in enumerate(_SGR_PATTERN.split(line)):
         if number % 2:  # what stands between two texts is a style
-            style = _STYLES.get(part, "")
+            style = _STYLE_CLASSES.get(part, "")
         elif part:
             text = html.escape(part)
             shown += f'<tspan class="{style}">{text}</tspan>' if style else text

@@ -18,12 +18,12 @@ AGAIN = "run `python -m tests.readme`, and look at what it changed"
 
 @pytest.mark.requirement("project:readme")
 def test_the_tables_are_what_the_code_says():
-    assert parts.written(SAID) == SAID, AGAIN
+    assert parts.render_page(SAID) == SAID, AGAIN
 
 
 @pytest.mark.requirement("project:readme")
 def test_readme_has_the_table_of_tools():
-    assert parts.names(SAID) == {"tools"}
+    assert parts.list_part_names(SAID) == {"tools"}
 
 
 def test_readme_fits_on_two_screens():
@@ -32,13 +32,13 @@ def test_readme_fits_on_two_screens():
 
 @pytest.mark.requirement("project:readme")
 def test_a_table_that_was_changed_by_hand_is_noticed():
-    assert parts.written(SAID.replace("| `sessions_list` |", "| `sessions_lists` |")) == SAID
+    assert parts.render_page(SAID.replace("| `sessions_list` |", "| `sessions_lists` |")) == SAID
 
 
 @pytest.mark.requirement("project:readme")
 def test_the_picture_is_what_the_command_prints():
-    assert picture.PATH.read_text(encoding="utf-8") == picture.draw(), AGAIN
-    assert f"]({picture.PATH.relative_to(ROOT).as_posix()})" in SAID
+    assert picture.PICTURE_PATH.read_text(encoding="utf-8") == picture.draw_picture(), AGAIN
+    assert f"]({picture.PICTURE_PATH.relative_to(ROOT).as_posix()})" in SAID
     assert picture.COMMAND in SAID
 
 
@@ -71,6 +71,6 @@ def test_each_promise_has_a_test():
 
 
 def test_the_command_that_writes_them_changes_nothing_that_is_right(tmp_path):
-    before = README.read_bytes(), picture.PATH.read_bytes()
+    before = README.read_bytes(), picture.PICTURE_PATH.read_bytes()
     subprocess.run([sys.executable, "-m", "tests.readme"], cwd=ROOT, check=True)
-    assert (README.read_bytes(), picture.PATH.read_bytes()) == before
+    assert (README.read_bytes(), picture.PICTURE_PATH.read_bytes()) == before

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.homes import fill, hermes_database
+from tests.homes import fill_database, make_hermes_database
 from tests.peers import peer_python
-from tests.release.connected import listed
+from tests.release.connected import list_session_ids
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -103,10 +103,10 @@ def _shell(person, tmp_path):
 def _lists_all(person):
     """Whether a client of a command lists the conversations that are in the home of Hermes."""
     path = Path(person["HOME"], ".hermes", "state.db")
-    hermes_database(path)
-    there = fill(path, 3, 4)
+    make_hermes_database(path)
+    there = fill_database(path, 3, 4)
 
     def lists_all(*command: object, **env: str) -> bool:
-        return listed(command, person | env) == there
+        return list_session_ids(command, person | env) == there
 
     return lists_all

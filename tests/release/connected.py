@@ -9,7 +9,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 
-def listed(command: Sequence[object], env: Mapping[str, str]) -> list[str]:
+def list_session_ids(command: Sequence[object], env: Mapping[str, str]) -> list[str]:
     """Return the ids that `sessions_list` answers, oldest first."""
     first, *rest = map(str, command)
     server = StdioServerParameters(command=first, args=rest, env=dict(env))

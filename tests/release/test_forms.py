@@ -15,7 +15,7 @@ import pytest
 
 from mcp_serve.registry import SPECS
 from release.project import project
-from tests.node import modules, node
+from tests.node import find_node, install_modules
 from tests.peers import peer_python
 from tests.release.conftest import ROOT
 
@@ -36,7 +36,10 @@ def _metadata(released) -> Message:
 @pytest.fixture(scope="session", name="mcpb")
 def _mcpb() -> list[Path]:
     """The tools for bundles; made before any test hides the user's folder."""
-    return [node(), modules("@anthropic-ai/mcpb@2.1.2") / "@anthropic-ai/mcpb/dist/cli/cli.js"]
+    return [
+        find_node(),
+        install_modules("@anthropic-ai/mcpb@2.1.2") / "@anthropic-ai/mcpb/dist/cli/cli.js",
+    ]
 
 
 @pytest.fixture(scope="session", name="skillsaw")

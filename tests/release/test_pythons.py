@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers import PeerMissing, peers_folder, pythons, run
+from tests.peers import PeerMissing, get_peers_folder, list_pythons, run_command
 from tests.release.conftest import ROOT
 
 DECLARED = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -27,11 +27,11 @@ SMOKE = (
 def _others(uv) -> dict[str, str]:
     """Pythons of other declared versions, by version; one is installed where there is none."""
     versions = [version for version in DECLARED if version != THIS]
-    found = pythons(versions)
+    found = list_pythons(versions)
     if not found:
-        folder = peers_folder() / "pythons"
+        folder = get_peers_folder() / "pythons"
         try:
-            run([str(uv), "python", "install", "-i", str(folder), versions[0]], versions[0])
+            run_command([str(uv), "python", "install", "-i", str(folder), versions[0]], versions[0])
         except PeerMissing as error:
             wanted = ", ".join(versions)
             raise PeerMissing(f"install a second Python, one of {wanted}: {error}") from error

@@ -51,32 +51,34 @@ def chat(chat_id: int | str = 42, **fields: Any) -> SessionSource:
     return SessionSource(platform="telegram", chat_id=str(chat_id), **fields)
 
 
-def say(store: SessionStore, db: SessionDB, entry: SessionEntry, text: str = "hello") -> None:
+def append_text(
+    store: SessionStore, db: SessionDB, entry: SessionEntry, text: str = "hello"
+) -> None:
     """Append a message to the session of a chat."""
-    fields = store.session_fields(entry)
+    fields = store.build_session_fields(entry)
     db.append_message(entry.session_id, "user", text, create=fields)
 
 
-def begun(store: SessionStore, db: SessionDB, **fields: Any) -> str:
+def begin_session(store: SessionStore, db: SessionDB, **fields: Any) -> str:
     """Let a first message come in and be stored; return the id of its session."""
     entry = store.get_or_create_session(chat(**fields))
-    say(store, db, entry)
+    append_text(store, db, entry)
     return entry.session_id
 
 
-def ended(db: SessionDB, session_id: str) -> str | None:
+def get_end_reason(db: SessionDB, session_id: str) -> str | None:
     """Return how a session has ended."""
     row = db.get_session(session_id)
     assert row is not None
     return row["end_reason"]
 
 
-def ids(store: SessionStore) -> dict[str, str]:
+def get_session_ids(store: SessionStore) -> dict[str, str]:
     """Return the session of each chat."""
-    return {key: entry.session_id for key, entry in store.entries().items()}
+    return {key: entry.session_id for key, entry in store.load_entries().items()}
 
 
-def stored(session_id: str = "s1", key: str = KEY, **fields: Any) -> dict[str, Any]:
+def make_stored_entry(session_id: str = "s1", key: str = KEY, **fields: Any) -> dict[str, Any]:
     """Return an entry as it is stored."""
     at = datetime(2026, 3, 10, 11)  # noqa: DTZ001 -- local, as stored
     entry = SessionEntry(session_key=key, session_id=session_id, created_at=at, updated_at=at)
@@ -103,7 +105,7 @@ def file_entries(folder: Path) -> dict[str, Any]:
     return {key: value for key, value in read_file(folder).items() if not key.startswith("_")}
 
 
-def rows(db: SessionDB, folder: Path) -> dict[str, Any]:
+def read_rows(db: SessionDB, folder: Path) -> dict[str, Any]:
     """Return the entries in the table."""
     found = db.load_gateway_routing_entries(scope=str(folder.resolve()))
     return {key: json.loads(text) for key, text in found.items()}
@@ -128,7 +130,7 @@ def count_writes(db: SessionDB) -> None:
             )
 
 
-def written(db: SessionDB) -> list[tuple[str, str]]:
+def pop_written_rows(db: SessionDB) -> list[tuple[str, str]]:
     """Return which rows were written since, and forget them."""
     with connect(db.path) as connection:
         found = connection.execute("SELECT verb, key FROM written ORDER BY rowid").fetchall()

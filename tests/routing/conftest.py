@@ -10,7 +10,7 @@ import pytest
 
 from session_core import SessionDB, SessionStore
 from session_core.routing import sql_backend
-from tests.homes import hermes_database, own_database
+from tests.homes import make_hermes_database, make_own_database
 from tests.routing.chats import Clock
 
 Make = Callable[..., SessionStore]
@@ -30,7 +30,7 @@ def folder(home_path: Path) -> Path:
 @pytest.fixture
 def db(home_path: Path) -> Iterator[SessionDB]:
     """A state database of our own, made before any file that would look like a Hermes home."""
-    own_database(home_path / "state.db")
+    make_own_database(home_path / "state.db")
     with SessionDB(home_path / "state.db") as db:
         yield db
 
@@ -38,7 +38,7 @@ def db(home_path: Path) -> Iterator[SessionDB]:
 @pytest.fixture
 def hermes(home_path: Path) -> Iterator[SessionDB]:
     """The state database of a Hermes home."""
-    hermes_database(home_path / "state.db")
+    make_hermes_database(home_path / "state.db")
     with SessionDB(home_path / "state.db") as db:
         yield db
 
@@ -46,7 +46,7 @@ def hermes(home_path: Path) -> Iterator[SessionDB]:
 @pytest.fixture
 def older(home_path: Path) -> Iterator[SessionDB]:
     """The state database of a Hermes home that has no table of routes."""
-    hermes_database(home_path / "state.db", 16)
+    make_hermes_database(home_path / "state.db", 16)
     with SessionDB(home_path / "state.db") as db:
         yield db
 

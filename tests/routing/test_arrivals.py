@@ -14,11 +14,11 @@ from tests.routing.chats import (
     IDLE,
     KEY,
     Clock,
-    begun,
+    begin_session,
     chat,
-    ended,
+    get_end_reason,
     put_row,
-    rows,
+    read_rows,
 )
 
 # A message comes in
@@ -49,7 +49,7 @@ def test_nothing_is_stored_of_a_session_before_its_first_message(
 def test_a_first_message_stores_which_chat_it_belongs_to(
     store: SessionStore, db: SessionDB
 ) -> None:
-    session_id = begun(store, db, user_id="7", chat_name="Ann", thread_id="9")
+    session_id = begin_session(store, db, user_id="7", chat_name="Ann", thread_id="9")
     row = db.get_session(session_id)
     assert row is not None
     names = ("source", "session_key", "user_id", "chat_id", "chat_type", "thread_id")
@@ -85,8 +85,8 @@ def test_a_forced_message_begins_a_new_session(any_store: SessionStore) -> None:
 
 @pytest.mark.requirement("store:force")
 def test_a_forced_message_finds_no_lost_session_again(store: SessionStore, db: SessionDB) -> None:
-    lost = begun(store, db)
-    store.remove(store.entries())
+    lost = begin_session(store, db)
+    store.remove(store.load_entries())
     assert store.get_or_create_session(chat(), force_new=True).session_id != lost
 
 
@@ -96,19 +96,19 @@ def test_a_forced_message_finds_no_lost_session_again(store: SessionStore, db: S
 @pytest.mark.requirement("store:order")
 def test_first_a_route_follows_its_compression(make: Any, db: SessionDB, clock: Clock) -> None:
     store = make(db, config=IDLE)
-    parent = begun(store, db)
+    parent = begin_session(store, db)
     db.end_session(parent, "compression")
     db.create_session("tip", "telegram", parent_session_id=parent)
     db.append_message("tip", "user", "a summary")
     clock.advance(minutes=61)
     entry = store.get_or_create_session(chat())
-    assert (entry.auto_reset_reason, ended(db, "tip")) == ("idle", "idle")
+    assert (entry.auto_reset_reason, get_end_reason(db, "tip")) == ("idle", "idle")
 
 
 def test_a_compression_is_followed_along_its_chain_with_all_that_is_known_of_the_chat(
     store: SessionStore, db: SessionDB
 ) -> None:
-    parent = begun(store, db, user_id="7")
+    parent = begin_session(store, db, user_id="7")
     for old, new in ((parent, "second"), ("second", "third")):
         db.end_session(old, "compression")
         db.create_session(new, "telegram", parent_session_id=old)
@@ -122,27 +122,27 @@ def test_a_compression_is_followed_along_its_chain_with_all_that_is_known_of_the
 @pytest.mark.requirement("store:order")
 def test_then_a_reset_comes_before_a_recovery(make: Any, db: SessionDB, clock: Clock) -> None:
     store = make(db, config=IDLE)
-    first = begun(store, db)
+    first = begin_session(store, db)
     db.end_session(first, "agent_close")
     clock.advance(minutes=61)
     entry = store.get_or_create_session(chat())
     assert entry.session_id != first
     assert (entry.was_auto_reset, entry.auto_reset_reason) == (True, "idle")
-    assert ended(db, first) == "idle"
+    assert get_end_reason(db, first) == "idle"
 
 
 def test_a_session_that_has_ended_is_gone_on_with_where_only_its_agent_was_closed(
     store: SessionStore, db: SessionDB
 ) -> None:
-    first = begun(store, db)
+    first = begin_session(store, db)
     db.end_session(first, "agent_close")
     assert store.get_or_create_session(chat()).session_id == first
-    assert ended(db, first) is None
+    assert get_end_reason(db, first) is None
 
 
 def test_what_is_known_of_a_chat_survives_a_recovery(store: SessionStore, db: SessionDB) -> None:
-    first = begun(store, db)
-    put_row(db, store._folder, rows(db, store._folder)[KEY] | {"future": 1, "total_tokens": 5})
+    first = begin_session(store, db)
+    put_row(db, store._folder, read_rows(db, store._folder)[KEY] | {"future": 1, "total_tokens": 5})
     store.set_model_override(KEY, {"model": "m"})
     db.end_session(first, "agent_close")
     entry = store.get_or_create_session(chat())
@@ -154,19 +154,19 @@ def test_what_is_known_of_a_chat_survives_a_recovery(store: SessionStore, db: Se
 def test_a_session_that_has_ended_for_good_gives_way_to_a_fresh_one(
     store: SessionStore, db: SessionDB
 ) -> None:
-    first = begun(store, db)
+    first = begin_session(store, db)
     db.end_session(first, "cli_close")
     entry = store.get_or_create_session(chat())
     assert entry.session_id != first
     assert (entry.was_auto_reset, entry.is_fresh_reset) == (False, False)
-    assert ended(db, first) == "cli_close"
+    assert get_end_reason(db, first) == "cli_close"
 
 
 @pytest.mark.requirement("store:stale")
 def test_a_session_that_has_ended_without_a_reason_is_not_stale(
     store: SessionStore, db: SessionDB
 ) -> None:
-    first = begun(store, db)
+    first = begin_session(store, db)
     db.end_session(first, None)
     assert store.get_or_create_session(chat()).session_id == first
 

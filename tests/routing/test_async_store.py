@@ -11,24 +11,24 @@ import anyio
 import pytest
 
 from session_core import AsyncSessionStore, Conflict, Hooks, NotFound, SessionDB, SessionStore
-from tests.routing.chats import KEY, OTHER, chat, file_entries, ids
+from tests.routing.chats import KEY, OTHER, chat, file_entries, get_session_ids
 
 pytestmark = pytest.mark.anyio
 
-ASKED_OF_THE_STORE = {
+SYNC_ONLY_METHODS = {
     "is_in_turn", "is_session_finalizable", "key_of", "peer_fields", "session_fields", "together",
 }  # fmt: skip
 """What looks at nothing but what it is given, or belongs to one thread."""
 
 
-def methods() -> list[str]:
+def list_async_methods() -> list[str]:
     """Return the methods that look at what is stored, or change it."""
     found = inspect.getmembers(SessionStore, inspect.isfunction)
-    return [name for name, _ in found if name[0] != "_" and name not in ASKED_OF_THE_STORE]
+    return [name for name, _ in found if name[0] != "_" and name not in SYNC_ONLY_METHODS]
 
 
 @pytest.mark.requirement("store:async")
-@pytest.mark.parametrize("name", methods())
+@pytest.mark.parametrize("name", list_async_methods())
 def test_every_method_of_a_store_is_there_with_its_signature(name: str) -> None:
     theirs, wrapped = getattr(SessionStore, name), getattr(AsyncSessionStore, name)
     assert inspect.signature(wrapped) == inspect.signature(theirs)
@@ -43,11 +43,11 @@ async def test_a_chat_is_led_to_its_session_and_to_a_new_one(any_store: SessionS
     assert await store.peek_session_id(KEY) == first.session_id
     second = await store.reset_session(KEY)
     assert second is not None
-    assert {key: entry.session_id for key, entry in (await store.entries()).items()} == {
+    assert {key: entry.session_id for key, entry in (await store.load_entries()).items()} == {
         KEY: second.session_id
     }
     with pytest.raises(NotFound):
-        await store.follow(OTHER, "s1", "s2")
+        await store.move_to_continuation(OTHER, "s1", "s2")
 
 
 @pytest.mark.requirement("store:async")
@@ -63,16 +63,16 @@ async def test_a_step_of_several_chats_is_one(store: SessionStore) -> None:
     wrapped = AsyncSessionStore(store)
     for chat_id in (42, 43):
         await wrapped.get_or_create_session(chat(chat_id))
-    before = ids(store)
+    before = get_session_ids(store)
 
     def fail(inner: SessionStore) -> None:
-        with inner.together(KEY, OTHER):
+        with inner.transaction(KEY, OTHER):
             inner.reset_session(KEY)
             raise Conflict("not both")
 
     with pytest.raises(Conflict):
         await wrapped.run(fail)
-    assert ids(store) == before
+    assert get_session_ids(store) == before
 
 
 @pytest.mark.requirement("store:async")
@@ -89,9 +89,9 @@ async def test_cancelled_change_finishes(store: SessionStore) -> None:
         while not begun.is_set():
             await anyio.lowlevel.checkpoint()
         group.cancel_scope.cancel()
-    assert ids(store) == {}
+    assert get_session_ids(store) == {}
     release.set()
-    while not (found := ids(store)):
+    while not (found := get_session_ids(store)):
         await anyio.lowlevel.checkpoint()
     assert list(found) == [KEY]
 

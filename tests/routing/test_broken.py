@@ -16,10 +16,10 @@ from tests.routing.chats import (
     OTHER,
     chat,
     file_entries,
-    ids,
+    get_session_ids,
+    make_stored_entry,
     put_row,
-    rows,
-    stored,
+    read_rows,
     write_file,
 )
 
@@ -27,7 +27,7 @@ BROKEN: dict[str, bytes] = {
     "a list": b"[]",
     "null": b"null",
     "a string": b'"text"',
-    "truncated": json.dumps({KEY: stored()}).encode()[:-20],
+    "truncated": json.dumps({KEY: make_stored_entry()}).encode()[:-20],
     "not UTF-8": b'{"agent:main:telegram:dm:42": "\xff"}',
     "empty": b"",
     "too deep": b"[" * 100_000,
@@ -42,7 +42,7 @@ def test_a_broken_file_is_set_aside_and_reported_and_never_overwritten(
 ) -> None:
     path = write_file(folder, broken)
     store = make(db if with_db else None)
-    assert ids(store) == {}
+    assert get_session_ids(store) == {}
     assert path.read_bytes() == broken
     assert any("sessions.json" in problem for problem in store.problems)
     store.get_or_create_session(chat())
@@ -54,9 +54,9 @@ def test_a_broken_file_is_set_aside_and_reported_and_never_overwritten(
 
 @pytest.mark.requirement("copies:broken")
 def test_a_byte_order_mark_is_no_fault(make: Any, db: SessionDB, folder: Path) -> None:
-    write_file(folder, b"\xef\xbb\xbf" + json.dumps({KEY: stored("s1")}).encode())
+    write_file(folder, b"\xef\xbb\xbf" + json.dumps({KEY: make_stored_entry("s1")}).encode())
     store = make(db)
-    assert ids(store) == {KEY: "s1"}
+    assert get_session_ids(store) == {KEY: "s1"}
     assert store.problems == []
 
 
@@ -83,9 +83,9 @@ ODD: dict[str, Any] = {
     "nothing": None,
     "a list": [1],
     "no session id": {"session_key": KEY},
-    "no time": stored() | {"updated_at": "yesterday"},
-    "an unsafe id": stored() | {"session_id": "../../etc/passwd"},
-    "an origin without a chat": stored(origin={"platform": "telegram"}),
+    "no time": make_stored_entry() | {"updated_at": "yesterday"},
+    "an unsafe id": make_stored_entry() | {"session_id": "../../etc/passwd"},
+    "an origin without a chat": make_stored_entry(origin={"platform": "telegram"}),
 }
 
 
@@ -95,9 +95,9 @@ ODD: dict[str, Any] = {
 def test_an_entry_that_cannot_be_read_costs_no_other_and_stays(
     make: Any, db: SessionDB, folder: Path, odd: Any, with_db: bool
 ) -> None:
-    write_file(folder, {OTHER: odd, KEY: stored("s1")})
+    write_file(folder, {OTHER: odd, KEY: make_stored_entry("s1")})
     store = make(db if with_db else None)
-    assert ids(store) == {KEY: "s1"}
+    assert get_session_ids(store) == {KEY: "s1"}
     assert any(OTHER in problem for problem in store.problems)
     store.reset_session(KEY)
     store.remove(store.entries())
@@ -111,12 +111,15 @@ def test_an_entry_that_cannot_be_read_costs_no_other_and_stays(
 def test_a_message_takes_the_place_of_what_is_no_entry_and_that_is_set_aside(
     make: Any, db: SessionDB, folder: Path, odd: Any, with_db: bool
 ) -> None:
-    write_file(folder, {KEY: odd, OTHER: stored("s2", OTHER)})
+    write_file(folder, {KEY: odd, OTHER: make_stored_entry("s2", OTHER)})
     store = make(db if with_db else None)
     entry = store.get_or_create_session(chat())
     store.reset_session(OTHER)
     store.close()
-    assert ids(make(db if with_db else None)) == {KEY: entry.session_id, **ids(store)}
+    assert get_session_ids(make(db if with_db else None)) == {
+        KEY: entry.session_id,
+        **get_session_ids(store),
+    }
     (aside,) = folder.glob("sessions.json.broken-*")
     assert json.loads(aside.read_bytes()) == {KEY: odd}
     assert (folder / "sessions.json").read_text().count(f'"{KEY}": ') == 1
@@ -129,7 +132,7 @@ def test_a_message_takes_the_place_of_a_row_that_is_no_entry_and_that_is_set_asi
     put_row(db, folder, "{truncated")
     store = make(db)
     entry = store.get_or_create_session(chat())
-    assert ids(store) == {KEY: entry.session_id}
+    assert get_session_ids(store) == {KEY: entry.session_id}
     (aside,) = folder.glob("sessions.json.broken-*")
     assert json.loads(aside.read_bytes()) == {KEY: "{truncated"}
 
@@ -139,9 +142,9 @@ def test_a_row_that_is_no_entry_costs_no_other_and_stays(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
     put_row(db, folder, "{truncated", OTHER)
-    put_row(db, folder, stored("s1"))
+    put_row(db, folder, make_stored_entry("s1"))
     store = make(db)
-    assert ids(store) == {KEY: "s1"}
+    assert get_session_ids(store) == {KEY: "s1"}
     store.reset_session(KEY)
     text = db.get_gateway_routing_entry(OTHER, scope=str(folder.resolve()))
     assert text == "{truncated"
@@ -150,10 +153,10 @@ def test_a_row_that_is_no_entry_costs_no_other_and_stays(
 
 def test_a_key_with_half_a_character_harms_nobody(make: Any, db: SessionDB, folder: Path) -> None:
     strange = "agent:main:telegram:dm:\ud800"
-    write_file(folder, {strange: stored("s2"), KEY: stored("s1")})
+    write_file(folder, {strange: make_stored_entry("s2"), KEY: make_stored_entry("s1")})
     store = make(db)
     store.reset_session(KEY)
-    assert list(rows(db, folder)) == [KEY]
+    assert list(read_rows(db, folder)) == [KEY]
     assert set(file_entries(folder)) == {KEY, strange}
 
 
@@ -163,19 +166,19 @@ def test_an_entry_of_the_file_stands_for_a_row_that_is_none(
     make: Any, db: SessionDB, folder: Path, odd: Any
 ) -> None:
     put_row(db, folder, json.dumps(odd))
-    put_row(db, folder, stored("s2", OTHER), OTHER)
-    write_file(folder, {KEY: stored("s1"), OTHER: stored("older", OTHER)})
+    put_row(db, folder, make_stored_entry("s2", OTHER), OTHER)
+    write_file(folder, {KEY: make_stored_entry("s1"), OTHER: make_stored_entry("older", OTHER)})
     store = make(db)
-    assert ids(store) == {KEY: "s1", OTHER: "s2"}
+    assert get_session_ids(store) == {KEY: "s1", OTHER: "s2"}
     assert store.peek_session_id(KEY) == "s1"
     assert not list(folder.glob("*.broken-*"))
     store.suspend_session(OTHER)
     store.close()
-    assert {key: row["session_id"] for key, row in rows(db, folder).items()} == {
+    assert {key: row["session_id"] for key, row in read_rows(db, folder).items()} == {
         KEY: "s1",
         OTHER: "s2",
     }
-    assert file_entries(folder) == rows(db, folder)
+    assert file_entries(folder) == read_rows(db, folder)
     (aside,) = folder.glob("sessions.json.broken-*")
     assert json.loads(aside.read_bytes()) == {KEY: json.dumps(odd)}
 
@@ -227,28 +230,28 @@ def test_a_message_takes_the_place_of_a_row_of_bytes(
 ) -> None:
     store = make(db)
     entry = store.get_or_create_session(chat())
-    assert ids(store) == {KEY: entry.session_id}
+    assert get_session_ids(store) == {KEY: entry.session_id}
     assert store.get_or_create_session(chat()).session_id == entry.session_id
     store.close()
     assert list(file_entries(folder)) == [KEY]
 
 
 def test_an_entry_that_is_stored_as_bytes_is_one(make: Any, db: SessionDB, folder: Path) -> None:
-    put_row(db, folder, stored("s1"))
+    put_row(db, folder, make_stored_entry("s1"))
     with connect(db.path) as connection:
         connection.execute("UPDATE gateway_routing SET entry_json = CAST(entry_json AS BLOB)")
     store = make(db)
     assert store.peek_session_id(KEY) == "s1"
     assert store.suspend_session(KEY)
-    assert rows(db, folder)[KEY]["suspended"]
+    assert read_rows(db, folder)[KEY]["suspended"]
 
 
 def test_an_entry_that_is_stored_as_bytes_is_removed(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
-    put_row(db, folder, stored("s1"))
+    put_row(db, folder, make_stored_entry("s1"))
     with connect(db.path) as connection:
         connection.execute("UPDATE gateway_routing SET entry_json = CAST(entry_json AS BLOB)")
     store = make(db)
     assert store.remove(store.entries()) == [KEY]
-    assert ids(store) == {}
+    assert get_session_ids(store) == {}

@@ -17,13 +17,13 @@ from tests.routing.chats import (
     IDLE,
     KEY,
     Clock,
-    begun,
+    begin_session,
     chat,
     count_writes,
-    ended,
+    get_end_reason,
+    pop_written_rows,
     put_row,
-    rows,
-    written,
+    read_rows,
 )
 
 Told = list[tuple[str, str]]
@@ -39,13 +39,13 @@ def dead() -> str:
     return answer.stdout.strip()
 
 
-def entry_of(store: SessionStore) -> SessionEntry:
+def get_entry(store: SessionStore) -> SessionEntry:
     entry = store.get(KEY)
     assert entry is not None
     return entry
 
 
-def listen(told: Told) -> Hooks:
+def record_hooks(told: Told) -> Hooks:
     hooks = Hooks(group=None, report=lambda *_: None)
     for hook in ("on_session_finalize", "on_session_reset"):
         hooks.add(hook, lambda session_id, hook=hook: told.append((hook[11:], session_id)))
@@ -56,7 +56,7 @@ def listen(told: Told) -> Hooks:
 def expired(make: Any, db: SessionDB, clock: Clock) -> SessionStore:
     """A store with a session that has expired."""
     store: SessionStore = make(db, config=IDLE)
-    begun(store, db)
+    begin_session(store, db)
     clock.advance(minutes=61)
     return store
 
@@ -69,10 +69,10 @@ def test_an_expired_session_is_marked_in_both_places_and_ended(
     expired: SessionStore, db: SessionDB
 ) -> None:
     expired.set_model_override(KEY, {"model": "m"})
-    entry = entry_of(expired)
+    entry = get_entry(expired)
     assert expired.claim_expiry(entry)
     assert expired.set_expiry_finalized(entry)
-    marked, row = entry_of(expired), db.get_session(entry.session_id)
+    marked, row = get_entry(expired), db.get_session(entry.session_id)
     assert row is not None
     assert (marked.expiry_finalized, marked.model_override, marked.extra) == (True, None, {})
     assert (row["expiry_finalized"], row["end_reason"]) == (1, "session_reset")
@@ -80,10 +80,10 @@ def test_an_expired_session_is_marked_in_both_places_and_ended(
 
 def test_an_expired_session_may_keep_its_model(expired: SessionStore) -> None:
     expired.set_model_override(KEY, {"model": "m"})
-    entry = entry_of(expired)
+    entry = get_entry(expired)
     assert expired.claim_expiry(entry)
     assert expired.set_expiry_finalized(entry, clear_model_override=False)
-    assert entry_of(expired).model_override == {"model": "m"}
+    assert get_entry(expired).model_override == {"model": "m"}
 
 
 @pytest.mark.requirement("store:expiry")
@@ -91,20 +91,20 @@ def test_one_process_alone_ends_an_expired_session(
     expired: SessionStore, make: Any, db: SessionDB
 ) -> None:
     other = make(db, config=IDLE)
-    assert expired.claim_expiry(entry_of(expired))
-    assert not other.claim_expiry(entry_of(other))
-    assert not other.set_expiry_finalized(entry_of(other))
-    assert expired.claim_expiry(entry_of(expired))
-    assert expired.set_expiry_finalized(entry_of(expired))
-    assert not expired.claim_expiry(entry_of(expired))
+    assert expired.claim_expiry(get_entry(expired))
+    assert not other.claim_expiry(get_entry(other))
+    assert not other.set_expiry_finalized(get_entry(other))
+    assert expired.claim_expiry(get_entry(expired))
+    assert expired.set_expiry_finalized(get_entry(expired))
+    assert not expired.claim_expiry(get_entry(expired))
 
 
 @pytest.mark.requirement("store:expiry")
 def test_what_a_dead_process_has_taken_on_is_taken_over(
     expired: SessionStore, dead: str, clock: Clock
 ) -> None:
-    entry = entry_of(expired)
-    leases.CLAIM.put(entry, dead, clock())
+    entry = get_entry(expired)
+    leases.END_CLAIM.put(entry, dead, clock())
     expired.save(entry)
     assert expired.claim_expiry(entry)
     assert expired.set_expiry_finalized(entry)
@@ -115,12 +115,12 @@ def test_what_a_process_that_hangs_has_taken_on_is_taken_over_after_an_hour(
     expired: SessionStore, make: Any, db: SessionDB, clock: Clock
 ) -> None:
     other = make(db, config=IDLE)
-    assert expired.claim_expiry(entry_of(expired))
+    assert expired.claim_expiry(get_entry(expired))
     clock.advance(minutes=59)
-    assert not other.claim_expiry(entry_of(other))
+    assert not other.claim_expiry(get_entry(other))
     clock.advance(minutes=1)
-    assert other.claim_expiry(entry_of(other))
-    assert not expired.set_expiry_finalized(entry_of(expired))
+    assert other.claim_expiry(get_entry(other))
+    assert not expired.set_expiry_finalized(get_entry(expired))
 
 
 @pytest.mark.parametrize(("minutes", "counts"), [(59, True), (61, False)])
@@ -129,39 +129,39 @@ def test_a_claim_that_is_noted_ahead_of_the_clock_counts_for_an_hour(
 ) -> None:
     other = make(expired.db, config=IDLE)
     clock.advance(minutes=minutes)
-    assert expired.claim_expiry(entry_of(expired))
+    assert expired.claim_expiry(get_entry(expired))
     clock.advance(minutes=-minutes)
-    assert other.claim_expiry(entry_of(other)) == (not counts)
+    assert other.claim_expiry(get_entry(other)) == (not counts)
 
 
 def test_a_session_that_has_not_expired_is_not_taken_on(make: Any, db: SessionDB) -> None:
     store = make(db, config=IDLE)
-    begun(store, db)
-    assert not store.claim_expiry(entry_of(store))
-    assert not store.set_expiry_finalized(entry_of(store))
+    begin_session(store, db)
+    assert not store.claim_expiry(get_entry(store))
+    assert not store.set_expiry_finalized(get_entry(store))
 
 
 @pytest.mark.requirement("store:expiry")
 def test_an_expired_session_that_was_used_meanwhile_is_not_marked(
     expired: SessionStore, db: SessionDB
 ) -> None:
-    entry = entry_of(expired)
+    entry = get_entry(expired)
     assert expired.claim_expiry(entry)
     expired.update_session(KEY)
     assert not expired.set_expiry_finalized(entry)
-    assert not entry_of(expired).expiry_finalized
-    assert ended(db, entry.session_id) is None
+    assert not get_entry(expired).expiry_finalized
+    assert get_end_reason(db, entry.session_id) is None
 
 
 def test_an_expired_session_that_has_given_way_already_is_not_marked(
     expired: SessionStore,
 ) -> None:
-    entry = entry_of(expired)
+    entry = get_entry(expired)
     assert expired.claim_expiry(entry)
     expired.reset_session(KEY)
     assert not expired.claim_expiry(entry)
     assert not expired.set_expiry_finalized(entry)
-    assert not entry_of(expired).expiry_finalized
+    assert not get_entry(expired).expiry_finalized
 
 
 @pytest.mark.requirement("store:expiry")
@@ -169,10 +169,10 @@ def test_what_another_process_is_telling_is_not_told_by_a_message_too(
     expired: SessionStore, make: Any, db: SessionDB
 ) -> None:
     told: Told = []
-    other = make(db, config=IDLE, hooks=listen(told))
-    entry = entry_of(expired)
+    other = make(db, config=IDLE, hooks=record_hooks(told))
+    entry = get_entry(expired)
     assert expired.claim_expiry(entry)
-    assert expired.begin_end(KEY, entry.session_id)
+    assert expired.begin_end_delivery(KEY, entry.session_id)
     new = other.get_or_create_session(chat())
     assert told == [("reset", new.session_id)]
 
@@ -181,11 +181,11 @@ def test_what_another_process_was_about_to_tell_is_told_by_the_message_alone(
     expired: SessionStore, make: Any, db: SessionDB
 ) -> None:
     told: Told = []
-    other = make(db, config=IDLE, hooks=listen(told))
-    entry = entry_of(expired)
+    other = make(db, config=IDLE, hooks=record_hooks(told))
+    entry = get_entry(expired)
     assert expired.claim_expiry(entry)
     new = other.get_or_create_session(chat())
-    assert not expired.begin_end(KEY, entry.session_id)
+    assert not expired.begin_end_delivery(KEY, entry.session_id)
     assert told == [("finalize", entry.session_id), ("reset", new.session_id)]
 
 
@@ -197,12 +197,12 @@ def test_on_a_hermes_home_nothing_is_marked_as_expired(
     make: Any, hermes: SessionDB, clock: Clock
 ) -> None:
     store = make(hermes, config=IDLE)
-    session_id = begun(store, hermes)
+    session_id = begin_session(store, hermes)
     clock.advance(minutes=61)
-    entry = entry_of(store)
+    entry = get_entry(store)
     assert store.claim_expiry(entry)
     assert store.set_expiry_finalized(entry)
-    assert entry_of(store) == entry
+    assert get_entry(store) == entry
     row = hermes.get_session(session_id)
     assert row is not None
     assert (row["expiry_finalized"], row["end_reason"]) == (0, None)
@@ -213,10 +213,10 @@ def test_on_a_hermes_home_a_process_tells_an_expiry_once(
     make: Any, hermes: SessionDB, clock: Clock
 ) -> None:
     told: Told = []
-    store = make(hermes, config=IDLE, hooks=listen(told))
-    begun(store, hermes)
+    store = make(hermes, config=IDLE, hooks=record_hooks(told))
+    begin_session(store, hermes)
     clock.advance(minutes=61)
-    entry = entry_of(store)
+    entry = get_entry(store)
     assert store.claim_expiry(entry)
     assert store.set_expiry_finalized(entry)
     assert not store.claim_expiry(entry)
@@ -233,14 +233,14 @@ def test_a_turn_keeps_its_session_in_whatever_process_it_is(
 ) -> None:
     store, other = make(db, config=DAILY), make(db, config=DAILY)
     clock.advance(hours=15, minutes=59)
-    session_id = begun(store, db)
+    session_id = begin_session(store, db)
     token = store.begin_turn(KEY, session_id)
     clock.advance(minutes=2)
-    assert other.is_in_turn(entry_of(other))
-    assert not other.claim_expiry(entry_of(other))
+    assert other.has_active_turn(get_entry(other))
+    assert not other.claim_expiry(get_entry(other))
     assert other.get_or_create_session(chat()).session_id == session_id
     assert store.end_turn(KEY, session_id, token=token)
-    assert not other.is_in_turn(entry_of(other))
+    assert not other.has_active_turn(get_entry(other))
     assert other.get_or_create_session(chat()).session_id == session_id
 
 
@@ -251,24 +251,24 @@ def test_a_turn_is_noted_in_the_step_that_its_message_takes(
 ) -> None:
     store = make(db, config=IDLE)
     if way != "new":
-        begun(store, db)
+        begin_session(store, db)
     if way == "is reset":
         clock.advance(hours=2)
     elif way == "is found again":
         store.remove(store.entries())
     count_writes(db)
-    token = leases.new_token()
+    token = leases.create_token()
     store.get_or_create_session(chat(), way == "is forced", turn=token)
-    assert len(written(db)) == 1
-    assert (store.is_in_turn(entry_of(store)), store.drop_turn(KEY, token)) == (True, True)
+    assert len(pop_written_rows(db)) == 1
+    assert (store.has_active_turn(get_entry(store)), store.drop_turn(KEY, token)) == (True, True)
 
 
 def test_a_message_without_a_turn_notes_none(store: SessionStore, db: SessionDB) -> None:
-    begun(store, db)
-    store.get_or_create_session(chat(), turn=leases.new_token())
-    store.end_turn(KEY, entry_of(store).session_id)
+    begin_session(store, db)
+    store.get_or_create_session(chat(), turn=leases.create_token())
+    store.end_turn(KEY, get_entry(store).session_id)
     store.get_or_create_session(chat())
-    assert not store.is_in_turn(entry_of(store))
+    assert not store.has_active_turn(get_entry(store))
 
 
 @pytest.mark.requirement("store:turns")
@@ -276,38 +276,38 @@ def test_a_turn_that_has_failed_keeps_its_session_no_longer(
     make: Any, db: SessionDB, clock: Clock
 ) -> None:
     store = make(db, config=IDLE)
-    token = store.begin_turn(KEY, begun(store, db))
+    token = store.begin_turn(KEY, begin_session(store, db))
     clock.advance(minutes=61)
-    before = entry_of(store).updated_at
+    before = get_entry(store).updated_at
     assert store.drop_turn(KEY, token)
     assert not store.drop_turn(KEY, token)
-    assert entry_of(store).updated_at == before
-    assert store.claim_expiry(entry_of(store))
+    assert get_entry(store).updated_at == before
+    assert store.claim_expiry(get_entry(store))
 
 
 @pytest.mark.requirement("store:turns")
 def test_a_later_turn_goes_on_when_the_one_before_it_ends(
     store: SessionStore, db: SessionDB
 ) -> None:
-    session_id = begun(store, db)
+    session_id = begin_session(store, db)
     first = store.begin_turn(KEY, session_id)
     store.begin_turn(KEY, session_id)
     store.end_turn(KEY, session_id, token=first)
     assert not store.drop_turn(KEY, first)
-    assert store.is_in_turn(entry_of(store))
+    assert store.has_active_turn(get_entry(store))
 
 
 def test_a_later_turn_stays_noted_while_the_reset_of_an_earlier_message_is_told(
     make: Any, db: SessionDB, clock: Clock
 ) -> None:
-    hooks, later = Hooks(group=None), leases.new_token()
+    hooks, later = Hooks(group=None), leases.create_token()
     store, other = make(db, config=IDLE, hooks=hooks), make(db, config=IDLE)
-    begun(store, db)
+    begin_session(store, db)
     clock.advance(hours=2)
     hooks.add(
         "on_session_finalize", lambda: other.get_or_create_session(chat(), turn=later) and None
     )
-    earlier = leases.new_token()
+    earlier = leases.create_token()
     store.get_or_create_session(chat(), turn=earlier)
     assert not store.drop_turn(KEY, earlier)
     assert store.drop_turn(KEY, later)
@@ -316,14 +316,14 @@ def test_a_later_turn_stays_noted_while_the_reset_of_an_earlier_message_is_told(
 def test_a_turn_in_a_session_that_the_chat_has_left_is_not_noted(
     store: SessionStore, db: SessionDB
 ) -> None:
-    old = begun(store, db)
+    old = begin_session(store, db)
     store.reset_session(KEY)
     store.begin_turn(KEY, old)
-    assert not store.is_in_turn(entry_of(store))
+    assert not store.has_active_turn(get_entry(store))
 
 
 def test_a_turn_takes_its_session_from_who_was_about_to_end_it(expired: SessionStore) -> None:
-    entry = entry_of(expired)
+    entry = get_entry(expired)
     assert expired.claim_expiry(entry)
     token = expired.begin_turn(KEY, entry.session_id)
     expired.drop_turn(KEY, token)
@@ -334,10 +334,10 @@ def test_a_turn_takes_its_session_from_who_was_about_to_end_it(expired: SessionS
 def test_a_turn_of_a_dead_process_keeps_nothing(
     expired: SessionStore, dead: str, clock: Clock
 ) -> None:
-    entry = entry_of(expired)
-    leases.TURN.put(entry, dead, clock())
+    entry = get_entry(expired)
+    leases.TURN_LEASE.put(entry, dead, clock())
     expired.save(entry)
-    assert not expired.is_in_turn(entry)
+    assert not expired.has_active_turn(entry)
     assert expired.claim_expiry(entry)
 
 
@@ -346,8 +346,8 @@ def test_a_turn_of_a_dead_process_keeps_nothing(
 def test_a_turn_of_which_nothing_is_known_counts_for_some_hours(
     expired: SessionStore, clock: Clock, token: str
 ) -> None:
-    entry = entry_of(expired)
-    leases.TURN.put(entry, token, clock())
+    entry = get_entry(expired)
+    leases.TURN_LEASE.put(entry, token, clock())
     expired.save(entry)
     clock.advance(hours=5, minutes=59)
     assert not expired.claim_expiry(entry)
@@ -367,22 +367,22 @@ def test_a_turn_of_which_nothing_is_known_counts_for_some_hours(
 def test_a_note_that_says_nothing_keeps_nothing(
     expired: SessionStore, db: SessionDB, folder: Path, noted: dict[str, Any]
 ) -> None:
-    put_row(db, folder, rows(db, folder)[KEY] | noted)
-    assert expired.claim_expiry(entry_of(expired))
+    put_row(db, folder, read_rows(db, folder)[KEY] | noted)
+    assert expired.claim_expiry(get_entry(expired))
 
 
 def test_a_turn_survives_the_rotation_of_its_session(store: SessionStore, db: SessionDB) -> None:
-    old = begun(store, db)
+    old = begin_session(store, db)
     store.begin_turn(KEY, old)
-    store.follow(KEY, old, "next")
-    assert store.is_in_turn(entry_of(store))
+    store.move_to_continuation(KEY, old, "next")
+    assert store.has_active_turn(get_entry(store))
 
 
 @pytest.mark.requirement("store:turns")
 def test_where_an_agent_is_at_work_nothing_was_interrupted(
     store: SessionStore, db: SessionDB
 ) -> None:
-    store.begin_turn(KEY, begun(store, db))
+    store.begin_turn(KEY, begin_session(store, db))
     assert store.suspend_recently_active() == 0
 
 
@@ -390,7 +390,7 @@ def test_where_an_agent_is_at_work_nothing_was_interrupted(
 def test_a_turn_is_noted_as_newer_releases_of_hermes_do(
     store: SessionStore, db: SessionDB, folder: Path, clock: Clock
 ) -> None:
-    token = store.begin_turn(KEY, begun(store, db))
-    noted = json.loads(json.dumps(rows(db, folder)[KEY]))
+    token = store.begin_turn(KEY, begin_session(store, db))
+    noted = json.loads(json.dumps(read_rows(db, folder)[KEY]))
     assert noted["active_turn_token"] == token
     assert noted["active_turn_started_at"] == clock().isoformat()

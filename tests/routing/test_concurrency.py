@@ -14,14 +14,22 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB, SessionStore
-from tests.routing.chats import KEY, chat, file_entries, put_row, rows, stored, wait_until
+from tests.routing.chats import (
+    KEY,
+    chat,
+    file_entries,
+    make_stored_entry,
+    put_row,
+    read_rows,
+    wait_until,
+)
 
 THREADS = 32
 PROCESSES = 4
 SHARED = "agent:main:telegram:dm:shared"
 
 
-def at_once(*calls: Callable[[], Any]) -> list[Any]:
+def run_concurrently(*calls: Callable[[], Any]) -> list[Any]:
     """Run calls at the same moment; return what each returned or raised."""
     barrier = threading.Barrier(len(calls))
     results: list[Any] = [None] * len(calls)
@@ -44,7 +52,7 @@ def at_once(*calls: Callable[[], Any]) -> list[Any]:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[list[int]]:
+def parse_continuously(path: Path) -> Iterator[list[int]]:
     """Parse a file in a loop while the block runs; it must be whole each time."""
     ended = threading.Event()
     reads: list[int] = []
@@ -72,7 +80,7 @@ def reading(path: Path) -> Iterator[list[int]]:
 
 
 @contextmanager
-def processes(verb: str, home: Path, *, with_db: bool) -> Iterator[list[Any]]:
+def start_workers(verb: str, home: Path, *, with_db: bool) -> Iterator[list[Any]]:
     """Start workers, let them go together, and gather what they said."""
     command = [sys.executable, "-m", "tests.routing.worker", verb, str(home)]
     root = Path(__file__).parents[2]
@@ -116,7 +124,7 @@ def test_threads_that_arrive_in_one_chat_find_one_session(
 ) -> None:
     made: list[Any] = []
     store = make(db if with_db else None, new_id=lambda _: made.append(1) or f"s{len(made)}")
-    entries = at_once(*[lambda: store.get_or_create_session(chat())] * THREADS)
+    entries = run_concurrently(*[lambda: store.get_or_create_session(chat())] * THREADS)
     assert {entry.session_id for entry in entries} == {"s1"}
     assert len(made) == 1
     assert store._flights._locks == {}
@@ -124,7 +132,7 @@ def test_threads_that_arrive_in_one_chat_find_one_session(
 
 def test_stores_of_several_owners_find_one_session_too(make: Any, db: SessionDB) -> None:
     stores = [make(db) for _ in range(8)]
-    entries = at_once(
+    entries = run_concurrently(
         *(lambda store=store: store.get_or_create_session(chat()) for store in stores)
     )
     assert len({entry.session_id for entry in entries}) == 1
@@ -162,12 +170,12 @@ def test_threads_in_many_chats_lose_no_entry(
             store.update_session(key, number)
             store.get_or_create_session(chat("shared"))
 
-    with reading(folder / "sessions.json") as reads:
-        at_once(*(lambda number=number: work(number) for number in range(THREADS // 2)))
+    with parse_continuously(folder / "sessions.json") as reads:
+        run_concurrently(*(lambda number=number: work(number) for number in range(THREADS // 2)))
     store.close()
     entries = file_entries(folder)
     assert len(entries) == THREADS // 2 * 4 + 1
-    assert not with_db or entries == rows(db, folder)
+    assert not with_db or entries == read_rows(db, folder)
     assert reads
 
 
@@ -179,7 +187,7 @@ def test_every_change_of_one_entry_by_threads_is_kept(store: SessionStore) -> No
         entry.total_tokens += 1
         return True
 
-    at_once(*[lambda: store._change(KEY, count)] * THREADS)
+    run_concurrently(*[lambda: store._change(KEY, count)] * THREADS)
     entry = store.get(KEY)
     assert entry is not None
     assert entry.total_tokens == THREADS
@@ -196,7 +204,7 @@ def test_every_change_of_one_entry_by_several_owners_is_kept(
         entry.total_tokens += 1
         return True
 
-    at_once(*(lambda store=store: store._change(KEY, count) for store in stores * 8))
+    run_concurrently(*(lambda store=store: store._change(KEY, count) for store in stores * 8))
     entry = stores[0].get(KEY)
     assert entry is not None
     assert entry.total_tokens == 32
@@ -221,7 +229,7 @@ def test_threads_that_add_remove_and_reset_leave_two_equal_copies(
         if entry is not None:
             store.remove({key(number): entry})
 
-    at_once(
+    run_concurrently(
         *(lambda number=number: remove(number) for number in range(8)),
         *(lambda number=number: store.reset_session(key(number)) for number in range(4, 12)),
         *(lambda number=number: store.suspend_session(key(number)) for number in range(8, 16)),
@@ -231,9 +239,9 @@ def test_threads_that_add_remove_and_reset_leave_two_equal_copies(
         ),
     )
     store.close()
-    assert file_entries(folder) == rows(db, folder)
-    assert {key(number) for number in range(8, 24)} <= set(rows(db, folder))
-    assert not {key(number) for number in range(4)} & set(rows(db, folder))
+    assert file_entries(folder) == read_rows(db, folder)
+    assert {key(number) for number in range(8, 24)} <= set(read_rows(db, folder))
+    assert not {key(number) for number in range(4)} & set(read_rows(db, folder))
 
 
 @pytest.mark.requirement("store:processes")
@@ -264,18 +272,20 @@ def test_a_mirror_of_an_older_moment_takes_the_place_of_no_newer(
     opened.set()
     for thread in threads:
         thread.join()
-    assert file_entries(folder) == rows(db, folder)
+    assert file_entries(folder) == read_rows(db, folder)
 
 
 def test_threads_that_settle_at_once_import_each_entry_once(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
-    members = {f"agent:main:telegram:dm:{n}": stored(f"s{n}") for n in range(50)}
+    members = {f"agent:main:telegram:dm:{n}": make_stored_entry(f"s{n}") for n in range(50)}
     folder.mkdir()
     (folder / "sessions.json").write_text(json.dumps(members))
     stores = [make(db) for _ in range(8)]
-    at_once(*(lambda s=s, n=n: s.get_or_create_session(chat(n)) for n, s in enumerate(stores)))
-    found = rows(db, folder)
+    run_concurrently(
+        *(lambda s=s, n=n: s.get_or_create_session(chat(n)) for n, s in enumerate(stores))
+    )
+    found = read_rows(db, folder)
     assert {key: entry["session_id"] for key, entry in found.items()} == {
         key: entry["session_id"] for key, entry in members.items()
     }
@@ -308,7 +318,7 @@ def test_resets_of_one_chat_by_threads_come_one_after_another(
     store: SessionStore, db: SessionDB
 ) -> None:
     store.get_or_create_session(chat())
-    entries = at_once(*[lambda: store.reset_session(KEY)] * 16)
+    entries = run_concurrently(*[lambda: store.reset_session(KEY)] * 16)
     assert len({entry.session_id for entry in entries}) == 16
     assert store.peek_session_id(KEY) in {entry.session_id for entry in entries}
 
@@ -321,13 +331,16 @@ def test_resets_of_one_chat_by_threads_come_one_after_another(
 def test_processes_at_once_find_one_session_and_lose_no_entry(
     db: SessionDB, home_path: Path, folder: Path, with_db: bool
 ) -> None:
-    with reading(folder / "sessions.json"), processes("arrive", home_path, with_db=with_db) as said:
+    with (
+        parse_continuously(folder / "sessions.json"),
+        start_workers("arrive", home_path, with_db=with_db) as said,
+    ):
         pass
     assert len(set(said)) == 1
     entries = file_entries(folder)
     assert entries[SHARED]["session_id"] == said[0]
     assert len(entries) == PROCESSES * 15 + 1
-    assert not with_db or entries == rows(db, folder)
+    assert not with_db or entries == read_rows(db, folder)
 
 
 @pytest.mark.requirement("store:processes")
@@ -335,23 +348,23 @@ def test_processes_at_once_find_one_session_and_lose_no_entry(
 def test_what_one_process_removes_no_other_brings_back(
     db: SessionDB, home_path: Path, folder: Path, with_db: bool
 ) -> None:
-    with processes("remove", home_path, with_db=with_db):
+    with start_workers("remove", home_path, with_db=with_db):
         pass
     left = {
         f"agent:main:telegram:dm:{n}_{turn}" for n in range(PROCESSES) for turn in range(0, 15, 2)
     }
     entries = file_entries(folder)
     assert set(entries) == left
-    assert not with_db or entries == rows(db, folder)
+    assert not with_db or entries == read_rows(db, folder)
 
 
 def test_a_process_that_was_there_before_sees_what_others_do(
     make: Any, db: SessionDB, home_path: Path, folder: Path
 ) -> None:
-    put_row(db, folder, stored("s1", SHARED), SHARED)
+    put_row(db, folder, make_stored_entry("s1", SHARED), SHARED)
     store = make(db)
     assert store.peek_session_id(SHARED) == "s1"
-    with processes("arrive", home_path, with_db=True):
+    with start_workers("arrive", home_path, with_db=True):
         pass
     assert len(store.entries()) == PROCESSES * 15 + 1
     entry = store.get(SHARED)

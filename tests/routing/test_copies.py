@@ -17,14 +17,14 @@ from tests.routing.chats import (
     OTHER,
     UNMIRRORED,
     Clock,
-    begun,
+    begin_session,
     chat,
     file_entries,
-    ids,
+    get_session_ids,
+    make_stored_entry,
     put_row,
     read_file,
-    rows,
-    stored,
+    read_rows,
     write_file,
 )
 
@@ -33,41 +33,41 @@ from tests.routing.chats import (
 
 @pytest.mark.requirement("copies:precedence")
 def test_the_table_comes_before_the_file(make: Any, db: SessionDB, folder: Path) -> None:
-    put_row(db, folder, stored("in the table"))
-    write_file(folder, {KEY: stored("in the file")})
-    assert ids(make(db)) == {KEY: "in the table"}
+    put_row(db, folder, make_stored_entry("in the table"))
+    write_file(folder, {KEY: make_stored_entry("in the file")})
+    assert get_session_ids(make(db)) == {KEY: "in the table"}
 
 
 @pytest.mark.requirement("copies:precedence")
 def test_what_is_in_the_file_alone_is_there_too(make: Any, db: SessionDB, folder: Path) -> None:
-    put_row(db, folder, stored("s1"))
-    write_file(folder, {OTHER: stored("s2", OTHER)})
+    put_row(db, folder, make_stored_entry("s1"))
+    write_file(folder, {OTHER: make_stored_entry("s2", OTHER)})
     store = make(db)
-    assert ids(store) == {KEY: "s1", OTHER: "s2"}
+    assert get_session_ids(store) == {KEY: "s1", OTHER: "s2"}
     assert store.peek_session_id(OTHER) == "s2"
 
 
 @pytest.mark.requirement("copies:precedence")
 def test_looking_writes_nothing(make: Any, db: SessionDB, folder: Path) -> None:
-    put_row(db, folder, stored("s1"))
-    path = write_file(folder, {OTHER: stored("s2", OTHER), "bad": True})
+    put_row(db, folder, make_stored_entry("s1"))
+    path = write_file(folder, {OTHER: make_stored_entry("s2", OTHER), "bad": True})
     leftover = folder / ".sessions_old.tmp"
     leftover.touch()
-    before = sorted(folder.iterdir()), path.read_bytes(), rows(db, folder)
+    before = sorted(folder.iterdir()), path.read_bytes(), read_rows(db, folder)
     store = make(db)
     store.entries()
     store.get(KEY)
     store.close()
-    assert (sorted(folder.iterdir()), path.read_bytes(), rows(db, folder)) == before
+    assert (sorted(folder.iterdir()), path.read_bytes(), read_rows(db, folder)) == before
 
 
 @pytest.mark.requirement("copies:precedence")
 def test_what_is_in_the_file_alone_is_in_the_table_after_the_next_change(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
-    write_file(folder, {KEY: stored("s1"), OTHER: stored("s2", OTHER)})
+    write_file(folder, {KEY: make_stored_entry("s1"), OTHER: make_stored_entry("s2", OTHER)})
     make(db).update_session(KEY)
-    assert {key: row["session_id"] for key, row in rows(db, folder).items()} == {
+    assert {key: row["session_id"] for key, row in read_rows(db, folder).items()} == {
         KEY: "s1",
         OTHER: "s2",
     }
@@ -76,13 +76,13 @@ def test_what_is_in_the_file_alone_is_in_the_table_after_the_next_change(
 def test_what_was_deleted_while_it_was_looked_at_does_not_come_back(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
-    write_file(folder, {KEY: stored("s1"), OTHER: stored("s2", OTHER)})
+    write_file(folder, {KEY: make_stored_entry("s1"), OTHER: make_stored_entry("s2", OTHER)})
     reader, writer = make(db), make(db)
-    assert len(ids(reader)) == 2
+    assert len(get_session_ids(reader)) == 2
     writer.remove({OTHER: writer.entries()[OTHER]})
-    assert ids(reader) == {KEY: "s1"}
+    assert get_session_ids(reader) == {KEY: "s1"}
     reader.update_session(KEY)
-    assert list(rows(db, folder)) == [KEY]
+    assert list(read_rows(db, folder)) == [KEY]
 
 
 # In step
@@ -93,12 +93,12 @@ def test_what_was_deleted_while_it_was_looked_at_does_not_come_back(
 def test_what_is_removed_is_gone_from_both_copies(
     make: Any, db: SessionDB, folder: Path, config: GatewayConfig
 ) -> None:
-    put_row(db, folder, stored("s1"))
-    write_file(folder, {KEY: stored("s1"), OTHER: stored("s2", OTHER)})
+    put_row(db, folder, make_stored_entry("s1"))
+    write_file(folder, {KEY: make_stored_entry("s1"), OTHER: make_stored_entry("s2", OTHER)})
     store = make(db, config=config)
     assert set(store.remove(store.entries())) == {KEY, OTHER}
-    assert rows(db, folder) == file_entries(folder) == {}
-    assert ids(make(db)) == {}
+    assert read_rows(db, folder) == file_entries(folder) == {}
+    assert get_session_ids(make(db)) == {}
 
 
 @pytest.mark.requirement("copies:step")
@@ -106,10 +106,10 @@ def test_what_is_removed_does_not_come_back_from_a_stale_file(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
     odd = {"_note": 1, "bad": True, "worse": {"session_key": "x"}}
-    write_file(folder, {KEY: stored("s1"), OTHER: stored("s2", OTHER), **odd})
+    write_file(folder, {KEY: make_stored_entry("s1"), OTHER: make_stored_entry("s2", OTHER), **odd})
     store = make(db, config=UNMIRRORED)
     store.remove({KEY: store.entries()[KEY]})
-    assert ids(make(db, config=UNMIRRORED)) == {OTHER: "s2"}
+    assert get_session_ids(make(db, config=UNMIRRORED)) == {OTHER: "s2"}
     found = read_file(folder)
     assert KEY not in found
     assert {key: found[key] for key in odd} == odd
@@ -121,7 +121,7 @@ def test_before_the_entries_stands_nothing_but_the_explanation(
 ) -> None:
     """Hermes 0.17 reads as far as the first text that stands where an entry is to be."""
     first = {"_README": "by hand"} if explained else {}
-    write_file(folder, {"_note": "by hand", **first, KEY: stored(), "bad": True})
+    write_file(folder, {"_note": "by hand", **first, KEY: make_stored_entry(), "bad": True})
     store = make(db)
     store.suspend_session(KEY)
     store.close()
@@ -138,7 +138,7 @@ def test_what_was_changed_since_it_was_read_is_not_removed(
     read = store.entries()
     store.suspend_session(KEY)
     assert store.remove(read) == [OTHER]
-    assert list(file_entries(folder)) == list(rows(db, folder)) == [KEY]
+    assert list(file_entries(folder)) == list(read_rows(db, folder)) == [KEY]
 
 
 def test_a_removal_that_the_table_refuses_is_in_neither_copy_after_close(
@@ -155,7 +155,7 @@ def test_a_removal_that_the_table_refuses_is_in_neither_copy_after_close(
         with pytest.raises(Conflict):
             store.remove(store.entries())
     store.close()
-    assert list(file_entries(folder)) == list(rows(db, folder)) == [KEY]
+    assert list(file_entries(folder)) == list(read_rows(db, folder)) == [KEY]
 
 
 @pytest.mark.requirement("store:removal-refused")
@@ -170,11 +170,11 @@ def test_a_removal_that_is_refused_leaves_both_copies_as_they_were(
     with connect(db.path) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(Busy):
-            store.remove(store.entries())
+            store.remove(store.load_entries())
         assert read_file(folder) == before
         other.execute("ROLLBACK")
     hasty.close()
-    assert list(file_entries(folder)) == list(rows(db, folder)) == [KEY]
+    assert list(file_entries(folder)) == list(read_rows(db, folder)) == [KEY]
 
 
 @pytest.mark.requirement("store:removal-refused")
@@ -182,15 +182,15 @@ def test_the_routes_of_a_database_for_reading_are_read_and_not_changed(
     db: SessionDB, folder: Path
 ) -> None:
     with SessionStore(folder, db=db) as store:
-        begun(store, db)
+        begin_session(store, db)
     before = read_file(folder)
     with SessionDB(db.path, read_only=True) as reader, SessionStore(folder, db=reader) as store:
-        found = store.entries()
+        found = store.load_entries()
         for change in (
             lambda: store.remove(found),
             lambda: store.reset_session(KEY),
             lambda: store.save(found[KEY]),
-            store.check_against_state,
+            store.repair_routes,
         ):
             with pytest.raises(Denied, match="read-only"):
                 change()
@@ -220,7 +220,9 @@ def test_a_hermes_home_without_the_table_keeps_its_routes_in_the_file(
     assert not older.has_routing
     store = make(older)
     entry = store.get_or_create_session(chat())
-    older.append_message(entry.session_id, "user", "hello", create=store.session_fields(entry))
+    older.append_message(
+        entry.session_id, "user", "hello", create=store.build_session_fields(entry)
+    )
     new = store.reset_session(KEY)
     assert new is not None
     assert file_entries(folder)[KEY]["session_id"] == new.session_id
@@ -233,11 +235,11 @@ def test_a_hermes_home_without_the_table_keeps_its_routes_in_the_file(
 def test_the_routes_of_a_hermes_home_without_a_database_are_served_and_not_changed(
     make: Any, home_path: Path, folder: Path
 ) -> None:
-    path = write_file(folder, {KEY: stored("s1")})
+    path = write_file(folder, {KEY: make_stored_entry("s1")})
     before = path.read_bytes()
     with SessionDB(home_path / "state.db", in_hermes_home=True) as db:
         store = make(db)
-        assert ids(store) == {KEY: "s1"}
+        assert get_session_ids(store) == {KEY: "s1"}
         for change in (
             lambda: store.reset_session(KEY),
             lambda: store.remove(store.entries()),

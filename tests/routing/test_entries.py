@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from session_core.chats import Platform, SessionSource
 from session_core.errors import InvalidInput
-from session_core.routing.entries import SessionEntry, local
+from session_core.routing.entries import SessionEntry, to_local_time
 
 KEY = "agent:main:telegram:dm:42"
 NEEDED = {
@@ -255,12 +255,12 @@ def test_a_time_with_a_zone_that_is_set_later_is_stored_local() -> None:
 
 def test_a_time_beyond_the_calendar_is_refused() -> None:
     with pytest.raises(InvalidInput, match="calendar"):
-        local(datetime.max.replace(tzinfo=timezone(timedelta(hours=-23))))
+        to_local_time(datetime.max.replace(tzinfo=timezone(timedelta(hours=-23))))
 
 
 def test_a_time_is_a_datetime() -> None:
     with pytest.raises(InvalidInput):
-        local("2026-01-01")  # type: ignore[arg-type]
+        to_local_time("2026-01-01")  # type: ignore[arg-type]
 
 
 # Copies

@@ -13,11 +13,11 @@ from tests.routing.chats import (
     KEY,
     chat,
     file_entries,
-    ids,
+    get_session_ids,
+    make_stored_entry,
     put_row,
     read_file,
-    rows,
-    stored,
+    read_rows,
     write_file,
 )
 
@@ -35,7 +35,7 @@ def test_the_explanation_comes_first_and_is_no_entry(
     assert name == "_README"
     assert "state.db" in text
     assert "hermes sessions list" in text
-    assert list(ids(make(db if mirrored else None))) == [KEY]
+    assert list(get_session_ids(make(db if mirrored else None))) == [KEY]
 
 
 @pytest.mark.requirement("copies:metadata")
@@ -43,10 +43,10 @@ def test_the_explanation_comes_first_and_is_no_entry(
 def test_metadata_is_skipped_by_readers_and_kept_by_writers(
     make: Any, db: SessionDB, folder: Path, with_db: bool
 ) -> None:
-    metadata = {"_README": "theirs", "_note": stored("no session"), "_x": [1, None]}
-    write_file(folder, {**metadata, KEY: stored("s1")})
+    metadata = {"_README": "theirs", "_note": make_stored_entry("no session"), "_x": [1, None]}
+    write_file(folder, {**metadata, KEY: make_stored_entry("s1")})
     store = make(db if with_db else None)
-    assert list(ids(store)) == [KEY]
+    assert list(get_session_ids(store)) == [KEY]
     assert store.get("_note") is None
     assert store.lookup_by_session_id("no session") is None
     store.reset_session(KEY)
@@ -60,19 +60,19 @@ def test_metadata_is_skipped_by_readers_and_kept_by_writers(
 def test_metadata_in_the_table_is_no_entry_and_is_kept(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
-    put_row(db, folder, stored("no session"), "_note")
+    put_row(db, folder, make_stored_entry("no session"), "_note")
     store = make(db)
     store.get_or_create_session(chat())
-    assert list(ids(store)) == [KEY]
-    assert "_note" in rows(db, folder)
+    assert list(get_session_ids(store)) == [KEY]
+    assert "_note" in read_rows(db, folder)
     assert list(file_entries(folder)) == [KEY]
 
 
 def test_a_session_may_have_an_id_that_begins_with_a_line(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
-    put_row(db, folder, stored("_s1"))
-    assert ids(make(db)) == {KEY: "_s1"}
+    put_row(db, folder, make_stored_entry("_s1"))
+    assert get_session_ids(make(db)) == {KEY: "_s1"}
 
 
 # Entries
@@ -83,7 +83,9 @@ def test_a_session_may_have_an_id_that_begins_with_a_line(
 def test_unknown_fields_survive_every_change_of_their_session(
     make: Any, db: SessionDB, folder: Path, with_db: bool
 ) -> None:
-    write_file(folder, {KEY: stored(future={"a": [1]}, origin=chat().to_dict() | {"later": 1})})
+    write_file(
+        folder, {KEY: make_stored_entry(future={"a": [1]}, origin=chat().to_dict() | {"later": 1})}
+    )
     store = make(db if with_db else None)
     store.get_or_create_session(chat())
     store.suspend_session(KEY)
@@ -101,7 +103,7 @@ def test_an_entry_may_stand_under_another_key_than_its_own(
     make: Any, db: SessionDB, folder: Path, with_db: bool
 ) -> None:
     own = "agent:main:telegram:dm:own"
-    write_file(folder, {KEY: stored("s1", own)})
+    write_file(folder, {KEY: make_stored_entry("s1", own)})
     store = make(db if with_db else None, config=IDLE)
     entry = store.get_or_create_session(chat())
     assert (entry.session_id, entry.session_key) == ("s1", own)
@@ -115,7 +117,7 @@ def test_an_entry_may_stand_under_another_key_than_its_own(
     assert reset is not None
     store.close()
     assert list(file_entries(folder)) == [KEY]
-    assert ids(store) == {KEY: reset.session_id}
+    assert get_session_ids(store) == {KEY: reset.session_id}
     store._now.advance(days=10)
     assert store.prune_old_entries(5) == 1
     assert file_entries(folder) == {}

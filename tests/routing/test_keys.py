@@ -12,10 +12,10 @@ from session_core.chats import (
     Platform,
     SessionSource,
     build_session_key,
-    canonical_whatsapp_id,
     check_session_id,
     check_session_key,
-    platform_of,
+    get_key_platform,
+    normalize_whatsapp_id,
 )
 from session_core.errors import InvalidInput
 
@@ -144,7 +144,7 @@ def test_a_whatsapp_user_whose_id_is_all_decoration_keeps_it() -> None:
 
 
 def test_a_whatsapp_id_that_is_nothing_is_looked_up_nowhere() -> None:
-    assert canonical_whatsapp_id("+", {}.__getitem__) == ""
+    assert normalize_whatsapp_id("+", {}.__getitem__) == ""
 
 
 def test_the_team_on_slack_is_no_part_of_the_key() -> None:
@@ -158,11 +158,11 @@ def test_ids_that_are_numbers_become_text_in_a_key() -> None:
 
 
 def test_the_platform_is_the_third_part_of_a_key() -> None:
-    assert platform_of("agent:main:telegram:dm:42") == "telegram"
+    assert get_key_platform("agent:main:telegram:dm:42") == "telegram"
 
 
 def test_a_short_key_has_no_platform() -> None:
-    assert platform_of("agent:main") == ""
+    assert get_key_platform("agent:main") == ""
 
 
 # Platforms
@@ -316,7 +316,7 @@ def test_a_key_begins_with_its_platform_and_type(
 ) -> None:
     key = build_session_key(source, per_user, per_thread)
     assert key.startswith(f"agent:main:{source.platform}:{source.chat_type}")
-    assert platform_of(key) == str(source.platform)
+    assert get_key_platform(key) == str(source.platform)
 
 
 # What may become part of a file name

@@ -54,7 +54,7 @@ def test_what_was_active_just_before_a_crash_is_marked_as_interrupted(
     store.suspend_session("agent:main:telegram:dm:suspended")
     store.mark_resume_pending("agent:main:telegram:dm:marked", "restart_timeout")
     assert store.suspend_recently_active() == 1
-    reasons = {key.rpartition(":")[2]: e.resume_reason for key, e in store.entries().items()}
+    reasons = {key.rpartition(":")[2]: e.resume_reason for key, e in store.load_entries().items()}
     assert reasons == {
         "old": None,
         "suspended": None,
@@ -68,7 +68,7 @@ def test_what_was_active_just_before_a_crash_is_marked_as_interrupted(
 )
 def test_a_mark_on_a_chat_without_a_route_is_none(any_store: SessionStore, verb: str) -> None:
     assert not getattr(any_store, verb)(KEY)
-    assert any_store.entries() == {}
+    assert any_store.load_entries() == {}
 
 
 # The end of a turn

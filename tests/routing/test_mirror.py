@@ -24,12 +24,12 @@ from tests.routing.chats import (
     chat,
     count_writes,
     file_entries,
+    make_stored_entry,
+    pop_written_rows,
     put_row,
-    rows,
-    stored,
+    read_rows,
     wait_until,
     write_file,
-    written,
 )
 
 # What a change writes
@@ -43,7 +43,7 @@ def test_one_changed_entry_is_one_row(make: Any, db: SessionDB, hold_mirror: Non
     count_writes(db)
     key = "agent:main:telegram:dm:7"
     store.get_or_create_session(chat(7))
-    assert written(db) == []  # nothing about it has changed
+    assert pop_written_rows(db) == []  # nothing about it has changed
     store._now.advance(seconds=1)
     for change in (
         lambda: store.get_or_create_session(chat(7)),
@@ -57,7 +57,7 @@ def test_one_changed_entry_is_one_row(make: Any, db: SessionDB, hold_mirror: Non
         lambda: store.follow(key, store.peek_session_id(key), "rotated"),
     ):
         change()
-        assert written(db) == [("UPDATE", key)]
+        assert pop_written_rows(db) == [("UPDATE", key)]
 
 
 @pytest.mark.requirement("copies:cost")
@@ -77,11 +77,11 @@ def test_a_text_that_is_the_same_is_not_written_again(
     store.save(entry, urgent=True)
     store.close()
     after = (folder / "sessions.json").stat()
-    assert written(db) == []
+    assert pop_written_rows(db) == []
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-def _save_elsewhere(store: SessionStore) -> bool:
+def save_moved_entry(store: SessionStore) -> bool:
     entry = store.get(KEY)
     assert entry is not None
     entry.session_id = "elsewhere"
@@ -99,7 +99,7 @@ def _save_elsewhere(store: SessionStore) -> bool:
         pytest.param(
             lambda store: store.follow(KEY, store.peek_session_id(KEY), "x"), id="a rotation"
         ),
-        pytest.param(_save_elsewhere, id="a saved entry"),
+        pytest.param(save_moved_entry, id="a saved entry"),
         pytest.param(lambda store: store.remove({KEY: store.get(KEY)}), id="a removal"),
         pytest.param(
             lambda store: store._now.advance(days=9) or store.prune_old_entries(3), id="a pruning"
@@ -119,8 +119,8 @@ def test_the_mirror_is_true_when_a_change_of_a_session_returns(
     db.create_session("target", "cli")
     store.suspend_session(OTHER)
     assert change(store)
-    assert file_entries(folder) == rows(db, folder)
-    assert list(file_entries(folder)) == list(rows(db, folder))
+    assert file_entries(folder) == read_rows(db, folder)
+    assert list(file_entries(folder)) == list(read_rows(db, folder))
 
 
 @pytest.mark.requirement("copies:mirror")
@@ -169,10 +169,10 @@ def test_the_mirror_is_the_table_to_the_letter(make: Any, db: SessionDB, folder:
     store = make(db)
     for name in names:
         store.get_or_create_session(chat(name, chat_name=name))
-    assert file_entries(folder) == rows(db, folder)
+    assert file_entries(folder) == read_rows(db, folder)
     kept = store.entries()
     store.remove({key: kept[key] for key in list(kept)[::2]})
-    assert list(file_entries(folder)) == list(rows(db, folder)) == list(kept)[1::2]
+    assert list(file_entries(folder)) == list(read_rows(db, folder)) == list(kept)[1::2]
 
 
 def test_a_mirror_of_more_than_one_piece_is_the_table_to_the_letter(
@@ -181,11 +181,11 @@ def test_a_mirror_of_more_than_one_piece_is_the_table_to_the_letter(
     with db.transaction():
         for number in range(2001):
             key = f"agent:main:telegram:dm:{number}"
-            put_row(db, folder, stored(f"s{number}", key), key)
+            put_row(db, folder, make_stored_entry(f"s{number}", key), key)
     store = make(db)
     store.reset_session("agent:main:telegram:dm:1000")
-    assert file_entries(folder) == rows(db, folder)
-    assert list(file_entries(folder)) == list(rows(db, folder))
+    assert file_entries(folder) == read_rows(db, folder)
+    assert list(file_entries(folder)) == list(read_rows(db, folder))
 
 
 def test_the_mirror_is_only_for_its_owner(make: Any, db: SessionDB, folder: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_mirror_that_is_turned_off_is_not_made(make: Any, db: SessionDB, folde
 def test_a_stale_file_is_left_and_read_where_the_mirror_is_turned_off(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
-    path = write_file(folder, {KEY: stored("s1")})
+    path = write_file(folder, {KEY: make_stored_entry("s1")})
     before = path.read_bytes()
     store = make(db, config=UNMIRRORED)
     assert store.get_or_create_session(chat()).session_id == "s1"
@@ -260,7 +260,7 @@ def test_a_stale_file_is_left_and_read_where_the_mirror_is_turned_off(
 def test_a_file_without_what_is_removed_is_not_written(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
-    path = write_file(folder, {OTHER: stored("s2", OTHER)})
+    path = write_file(folder, {OTHER: make_stored_entry("s2", OTHER)})
     before = path.stat().st_mtime_ns, path.stat().st_ino
     store = make(db, config=UNMIRRORED)
     store.get_or_create_session(chat())

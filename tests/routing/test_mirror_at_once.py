@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from session_core import Busy, SessionDB, _atomic
-from session_core._atomic import exclusive
+from session_core._atomic import hold_file_lock
 from session_core.routing import mirror, sql_backend
-from session_core.routing.mirror import LOCK
+from session_core.routing.mirror import LOCK_NAME
 from tests.lifecycle.runtimes import beside
-from tests.routing.chats import KEY, OTHER, chat, file_entries, rows, wait_until
+from tests.routing.chats import KEY, OTHER, chat, file_entries, read_rows, wait_until
 
 
 @pytest.mark.requirement("copies:waiting")
@@ -33,7 +33,7 @@ def test_a_change_does_not_wait_for_a_mirror_that_is_written(
 
     resets = threading.Thread(target=store.reset_session, args=(OTHER,))
     changes = threading.Thread(target=change)
-    with exclusive(folder / LOCK):
+    with hold_file_lock(folder / LOCK_NAME):
         resets.start()
         wait_until(lambda: store.peek_session_id(OTHER) != first)
         changes.start()
@@ -59,14 +59,14 @@ def test_several_who_wait_for_the_mirror_write_it_once(
         threading.Thread(target=store.reset_session, args=(f"agent:main:telegram:dm:{number}",))
         for number in range(6)
     ]
-    with exclusive(folder / LOCK):
+    with hold_file_lock(folder / LOCK_NAME):
         for thread in threads:
             thread.start()
         wait_until(lambda: copies._changes == before + 6)
     for thread in threads:
         thread.join()
     assert len(writes) == 1
-    assert file_entries(folder) == rows(db, folder)
+    assert file_entries(folder) == read_rows(db, folder)
 
 
 def test_a_lock_that_a_forked_child_has_open_too_is_given_back(
@@ -75,10 +75,10 @@ def test_a_lock_that_a_forked_child_has_open_too_is_given_back(
     opened: list[int] = []
     real = os.open
     monkeypatch.setattr(os, "open", lambda *given: opened.append(real(*given)) or opened[-1])
-    monkeypatch.setattr(_atomic, "_PATIENCE_S", 0)
-    with exclusive(folder / LOCK):
+    monkeypatch.setattr(_atomic, "_LOCK_TIMEOUT_S", 0)
+    with hold_file_lock(folder / LOCK_NAME):
         child = os.dup(opened[-1])
-    with exclusive(folder / LOCK):
+    with hold_file_lock(folder / LOCK_NAME):
         pass
     os.close(child)
 
@@ -88,16 +88,16 @@ def test_a_mirror_whose_lock_stays_held_keeps_no_reset_from_coming_and_is_writte
 ) -> None:
     store = make(db)
     old = store.get_or_create_session(chat()).session_id
-    monkeypatch.setattr(_atomic, "_PATIENCE_S", 0)
+    monkeypatch.setattr(_atomic, "_LOCK_TIMEOUT_S", 0)
     monkeypatch.setattr(sql_backend, "MIRROR_PATIENCE_S", 0)
-    with exclusive(folder / LOCK):
-        with pytest.raises(Busy, match="held"), exclusive(folder / LOCK):
+    with hold_file_lock(folder / LOCK_NAME):
+        with pytest.raises(Busy, match="held"), hold_file_lock(folder / LOCK_NAME):
             pass
         assert store.reset_session(KEY).session_id != old
         assert file_entries(folder)[KEY]["session_id"] == old
     assert any("is held by somebody else" in problem for problem in store.problems)
     store.close()
-    assert file_entries(folder) == rows(db, folder)
+    assert file_entries(folder) == read_rows(db, folder)
 
 
 def test_resets_at_once_wait_for_somebody_who_has_stopped_as_long_as_one_does(
@@ -117,7 +117,7 @@ def test_resets_at_once_wait_for_somebody_who_has_stopped_as_long_as_one_does(
         return alone(patience_s)
 
     monkeypatch.setattr(copies, "_mirroring", queue)
-    with monkeypatch.context() as patch, exclusive(folder / LOCK):
+    with monkeypatch.context() as patch, hold_file_lock(folder / LOCK_NAME):
         patch.setattr(copies._mirror, "alone", try_alone)
         resets = [partial(store.reset_session, f"agent:main:telegram:dm:{n}") for n in range(6)]
         with beside(*resets) as entries:
@@ -125,7 +125,7 @@ def test_resets_at_once_wait_for_somebody_who_has_stopped_as_long_as_one_does(
     assert tries == [0.01]
     assert all(store.peek_session_id(entry.session_key) == entry.session_id for entry in entries)
     store.close()
-    assert file_entries(folder) == rows(db, folder)
+    assert file_entries(folder) == read_rows(db, folder)
 
 
 class Queue:

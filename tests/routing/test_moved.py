@@ -16,10 +16,10 @@ from tests.routing.chats import (
     OTHER,
     Clock,
     chat,
-    ids,
+    get_session_ids,
+    make_stored_entry,
     put_row,
-    rows,
-    stored,
+    read_rows,
 )
 
 
@@ -46,19 +46,19 @@ def open_moved(home: Path, clock: Clock, **options: Any) -> tuple[SessionDB, Ses
 def test_a_moved_home_is_found_again(moved: Path, clock: Clock) -> None:
     db, store = open_moved(moved, clock)
     with db, store:
-        assert set(ids(store)) == {KEY, OTHER}
+        assert set(get_session_ids(store)) == {KEY, OTHER}
         store.update_session(KEY)
-        assert set(rows(db, moved / "sessions")) == {KEY, OTHER}
+        assert set(read_rows(db, moved / "sessions")) == {KEY, OTHER}
 
 
 @pytest.mark.requirement("copies:moved")
 def test_what_was_removed_after_a_move_does_not_come_back(moved: Path, clock: Clock) -> None:
     db, store = open_moved(moved, clock)
     with db, store:
-        store.remove(store.entries())
+        store.remove(store.load_entries())
     db, store = open_moved(moved, clock)
     with db, store:
-        assert ids(store) == {}
+        assert get_session_ids(store) == {}
 
 
 @pytest.mark.requirement("copies:moved")
@@ -73,7 +73,7 @@ def test_a_home_that_was_moved_twice_is_found_again(
     db, store = open_moved(tmp_path / "again", clock)
     with db, store:
         assert store.peek_session_id(KEY) == new.session_id
-        assert len(ids(store)) == 2
+        assert len(get_session_ids(store)) == 2
 
 
 def test_the_routes_of_a_home_that_is_still_there_are_not_taken(
@@ -81,8 +81,8 @@ def test_the_routes_of_a_home_that_is_still_there_are_not_taken(
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    put_row(db, elsewhere, stored("theirs"))
-    assert ids(make(db)) == {}
+    put_row(db, elsewhere, make_stored_entry("theirs"))
+    assert get_session_ids(make(db)) == {}
 
 
 def test_copied_home_adopts_no_earlier_scope(
@@ -91,7 +91,7 @@ def test_copied_home_adopts_no_earlier_scope(
     """A home that once moved may have old rows of a folder that is gone; so has its copy."""
     with make(db) as store:
         chat_id = store.get_or_create_session(chat(43)).session_id
-    put_row(db, tmp_path / "earlier" / "sessions", stored("stale"))
+    put_row(db, tmp_path / "earlier" / "sessions", make_stored_entry("stale"))
     with connect(db.path) as connection:
         connection.execute(
             "UPDATE gateway_routing SET updated_at = updated_at - 100 WHERE session_key = ?", (KEY,)
@@ -100,15 +100,17 @@ def test_copied_home_adopts_no_earlier_scope(
     copy = shutil.copytree(home_path, tmp_path / "copy")
     copied, store = open_moved(copy, clock)
     with copied, store:
-        assert ids(store) == {OTHER: chat_id}
+        assert get_session_ids(store) == {OTHER: chat_id}
         assert store.reset_session(OTHER) is not None
-        assert set(rows(copied, copy / "sessions")) == {OTHER}
+        assert set(read_rows(copied, copy / "sessions")) == {OTHER}
 
 
 def test_the_routes_of_another_kind_of_scope_are_not_taken(make: Any, db: SessionDB) -> None:
     for scope in ("", "a name", "C:\\hermes\\sessions"):
-        db.save_gateway_routing_entry(KEY, json.dumps(stored()), scope=scope, expect=None)
-    assert ids(make(db)) == {}
+        db.save_gateway_routing_entry(
+            KEY, json.dumps(make_stored_entry()), scope=scope, expect=None
+        )
+    assert get_session_ids(make(db)) == {}
 
 
 @pytest.mark.requirement("copies:moved")
@@ -126,7 +128,7 @@ def test_a_store_whose_folder_is_out_of_sight_keeps_its_routes(
         store.get_or_create_session(chat(43))
         assert store.peek_session_id(KEY) == theirs
         (home_path / "hidden").rename(gone)
-        assert ids(running) == {KEY: theirs}
+        assert get_session_ids(running) == {KEY: theirs}
 
 
 @pytest.mark.requirement("copies:moved")
@@ -137,17 +139,17 @@ def test_a_home_that_another_process_has_open_keeps_its_former_routes(
     monkeypatch.setattr(SessionDB, "holders", lambda _: [Holder(1, "another")])
     with db, store:
         store.update_session(KEY)
-        assert set(ids(store)) == {KEY, OTHER}
-        assert set(rows(db, home_path / "sessions")) == {KEY, OTHER}
+        assert set(get_session_ids(store)) == {KEY, OTHER}
+        assert set(read_rows(db, home_path / "sessions")) == {KEY, OTHER}
 
 
 def test_a_store_that_has_routes_takes_none_of_a_folder_that_is_gone(
     make: Any, db: SessionDB, folder: Path, home_path: Path
 ) -> None:
-    put_row(db, folder, stored())
+    put_row(db, folder, make_stored_entry())
     gone = str(home_path / "gone" / "sessions")
-    text = json.dumps(stored("s2", OTHER))
+    text = json.dumps(make_stored_entry("s2", OTHER))
     db.save_gateway_routing_entry(OTHER, text, scope=gone, expect=None)
     store = make(db)
     store.update_session(KEY)
-    assert set(ids(store)) == {KEY}
+    assert set(get_session_ids(store)) == {KEY}

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from session_core import Busy, Hooks, SessionDB, SessionStore
-from tests.homes import connect, hermes_database
-from tests.routing.chats import KEY, begun, chat, ended, file_entries
+from tests.homes import connect, make_hermes_database
+from tests.routing.chats import KEY, begin_session, chat, file_entries, get_end_reason
 
 
 @pytest.fixture(params=[16, 17], ids=["sessions know no chats", "sessions know their chats"])
 def older(request: pytest.FixtureRequest, home_path: Path) -> Iterator[SessionDB]:
     """The state database of a Hermes home that has no table of routes."""
-    hermes_database(home_path / "state.db", request.param)
+    make_hermes_database(home_path / "state.db", request.param)
     with SessionDB(home_path / "state.db", patience_s=0.05) as db:
         yield db
 
@@ -28,7 +28,7 @@ def store(make: Any, older: SessionDB) -> SessionStore:
     return store
 
 
-def target(db: SessionDB) -> str:
+def create_switch_target(db: SessionDB) -> str:
     """Add a session that has ended, to which somebody switches."""
     db.append_message("target", "user", "said before", create={"source": "telegram"})
     db.end_session("target", "cli_close")
@@ -48,15 +48,15 @@ CHANGES = {
 def test_a_route_stays_where_it_is_while_the_sessions_cannot_change(
     store: SessionStore, older: SessionDB, folder: Path, change: Callable[[SessionStore], object]
 ) -> None:
-    first = begun(store, older)
-    target(older)
+    first = begin_session(store, older)
+    create_switch_target(older)
     before = file_entries(folder)
     with connect(older.path) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(Busy):
             change(store)
     assert file_entries(folder) == before
-    assert ended(older, first) is None
+    assert get_end_reason(older, first) is None
     assert store.get_or_create_session(chat()).session_id == first
 
 
@@ -64,11 +64,11 @@ def test_a_route_stays_where_it_is_while_the_sessions_cannot_change(
 def test_a_reset_that_died_before_its_route_was_stored_is_done_by_the_next_message(
     store: SessionStore, older: SessionDB
 ) -> None:
-    first = begun(store, older)
+    first = begin_session(store, older)
     older.promote_to_session_reset(first, "session_reset")
     second = store.get_or_create_session(chat()).session_id
     assert second != first
-    assert ended(older, first) == "session_reset"
+    assert get_end_reason(older, first) == "session_reset"
     assert store.get_or_create_session(chat()).session_id == second
 
 
@@ -77,34 +77,34 @@ def test_a_reset_that_died_before_its_route_was_stored_is_done_by_the_next_messa
 def test_a_switch_that_died_before_its_route_was_stored_loses_no_conversation(
     store: SessionStore, older: SessionDB, look: bool
 ) -> None:
-    first = begun(store, older)
-    session_id = target(older)
+    first = begin_session(store, older)
+    session_id = create_switch_target(older)
     entry = store.get(KEY)
     assert entry is not None
     older.promote_to_session_reset(first, "session_switch")
     older.reopen_session(session_id)
-    older.record_gateway_session_peer(session_id, **_peer(store, entry))
+    older.record_gateway_session_peer(session_id, **build_peer(store, entry))
     if look:
-        store.check_against_state()
+        store.repair_routes()
     found = store.get_or_create_session(chat()).session_id
     assert found in {first, session_id}
-    assert ended(older, found) is None
+    assert get_end_reason(older, found) is None
 
 
 @pytest.mark.requirement("copies:older")
 def test_a_chat_stays_in_a_session_that_another_chat_has_left(
     store: SessionStore, older: SessionDB
 ) -> None:
-    first = begun(store, older)
-    session_id = target(older)
+    first = begin_session(store, older)
+    session_id = create_switch_target(older)
     store.get_or_create_session(chat(43))
     store.switch_session("agent:main:telegram:dm:43", first)
     store.switch_session("agent:main:telegram:dm:43", session_id)
     assert store.get_or_create_session(chat()).session_id == first
 
 
-def _peer(store: SessionStore, entry: Any) -> dict[str, Any]:
-    fields = store.session_fields(entry)
+def build_peer(store: SessionStore, entry: Any) -> dict[str, Any]:
+    fields = store.build_session_fields(entry)
     fields.pop("profile_name", None)
     return fields
 
@@ -117,7 +117,7 @@ def test_a_reset_that_was_cut_short_before_its_route_is_told_with_the_message_th
     hooks.add("on_session_finalize", lambda session_id: told.append(("finalize", session_id)))
     hooks.add("on_session_reset", lambda session_id: told.append(("reset", session_id)))
     store = make(older, hooks=hooks)
-    old = begun(store, older)
+    old = begin_session(store, older)
     older.promote_to_session_reset(old, "session_reset")
     new = store.get_or_create_session(chat()).session_id
     assert new != old

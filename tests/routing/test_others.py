@@ -21,9 +21,9 @@ from tests.routing.chats import (
     Clock,
     chat,
     file_entries,
+    make_stored_entry,
     put_row,
-    rows,
-    stored,
+    read_rows,
 )
 
 # Looking
@@ -102,7 +102,7 @@ def test_a_new_entry_does_not_take_the_place_of_another(
 # A live gateway
 
 
-def live_gateway(home: Path, pid: int) -> None:
+def write_live_gateway(home: Path, pid: int) -> None:
     """Say that a gateway lives, as it says it itself."""
     argv = ["hermes", "gateway", "run"]
     record = {"pid": pid, "kind": "hermes-gateway", "argv": argv}
@@ -119,7 +119,7 @@ def gateway(home_path: Path) -> Any:
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        live_gateway(home_path, process.pid)
+        write_live_gateway(home_path, process.pid)
         yield process
         process.kill()
 
@@ -128,11 +128,11 @@ def gateway(home_path: Path) -> Any:
 def test_beside_a_live_gateway_routes_are_read_and_not_changed(
     make: Any, hermes: SessionDB, gateway: Any, folder: Path
 ) -> None:
-    put_row(hermes, folder, stored())
+    put_row(hermes, folder, make_stored_entry())
     store = make(hermes)
     entry = store.get(KEY)
     assert entry is not None
-    before = rows(hermes, folder)
+    before = read_rows(hermes, folder)
     changes = (
         lambda: store.get_or_create_session(chat()),
         lambda: store.reset_session(KEY),
@@ -141,14 +141,14 @@ def test_beside_a_live_gateway_routes_are_read_and_not_changed(
         lambda: store.prune_old_entries(1),
         lambda: store.remove(store.entries()),
         lambda: store.follow(KEY, "s1", "s2"),
-        store.check_against_state,
+        store.repair_routes,
     )
     entry.total_tokens = 9
     store._now.advance(days=30)
     for change in changes:
         with pytest.raises(Denied, match=rf"gateway \(pid {gateway.pid}\).*stop it"):
             change()
-    assert rows(hermes, folder) == before
+    assert read_rows(hermes, folder) == before
     assert not (folder / "sessions.json").exists()
 
 
@@ -165,15 +165,15 @@ def test_a_live_gateway_is_heeded_where_the_routes_are_in_another_folder(
     with SessionStore(tmp_path / "elsewhere" / "sessions", db=hermes) as store:
         with pytest.raises(Denied, match="gateway"):
             store.get_or_create_session(chat())
-        assert store.entries() == {}
+        assert store.load_entries() == {}
 
 
 @pytest.mark.requirement("store:gateway")
 def test_a_gateway_that_embeds_the_store_is_not_refused(
     make: Any, hermes: SessionDB, home_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live_gateway(home_path, os.getpid())
-    monkeypatch.setattr("session_core.processes.argv", lambda _: ("hermes", "gateway", "run"))
+    write_live_gateway(home_path, os.getpid())
+    monkeypatch.setattr("session_core.processes.get_argv", lambda _: ("hermes", "gateway", "run"))
     assert make(hermes).get_or_create_session(chat()).session_key == KEY
 
 
@@ -200,5 +200,5 @@ def test_a_store_is_opened_as_its_home_says(db: SessionDB, home_path: Path) -> N
     with SessionStore.open(home_path, db) as store:
         assert store.config.default_reset_policy.mode == "daily"
         entry = store.get_or_create_session(chat())
-    assert rows(db, home_path / "routes")[KEY]["session_id"] == entry.session_id
+    assert read_rows(db, home_path / "routes")[KEY]["session_id"] == entry.session_id
     assert list(file_entries(home_path / "routes")) == [KEY]

@@ -14,19 +14,19 @@ from session_core.config import GatewayConfig
 from tests.routing.chats import (
     KEY,
     Clock,
+    append_text,
     chat,
     count_writes,
     file_entries,
+    make_stored_entry,
+    pop_written_rows,
     put_row,
-    rows,
-    say,
-    stored,
+    read_rows,
     write_file,
-    written,
 )
 
 
-def of(name: str) -> str:
+def make_chat_key(name: str) -> str:
     return f"agent:main:telegram:dm:{name}"
 
 
@@ -42,21 +42,21 @@ def filled(any_store: SessionStore, clock: Clock) -> SessionStore:
 @pytest.mark.requirement("store:prune")
 def test_what_was_not_used_for_so_long_is_removed(filled: SessionStore) -> None:
     assert filled.prune_old_entries(90) == 1
-    assert list(filled.entries()) == [of("recent"), of("new")]
+    assert list(filled.load_entries()) == [make_chat_key("recent"), make_chat_key("new")]
 
 
 @pytest.mark.requirement("store:prune")
 @pytest.mark.parametrize("days", [None, 0, -1, -90], ids=["none", "0", "-1", "-90"])
 def test_no_days_remove_nothing(filled: SessionStore, days: int | None) -> None:
     assert filled.prune_old_entries(days) == 0
-    assert len(filled.entries()) == 3
+    assert len(filled.load_entries()) == 3
 
 
 @pytest.mark.requirement("store:prune")
 def test_the_last_use_counts_and_not_the_beginning(filled: SessionStore) -> None:
-    filled.update_session(of("old"))
+    filled.update_session(make_chat_key("old"))
     assert filled.prune_old_entries(5) == 1
-    assert list(filled.entries()) == [of("old"), of("new")]
+    assert list(filled.load_entries()) == [make_chat_key("old"), make_chat_key("new")]
 
 
 @pytest.mark.requirement("store:prune")
@@ -70,7 +70,7 @@ def test_exactly_so_many_days_is_not_too_old(any_store: SessionStore, clock: Clo
 
 @pytest.mark.requirement("store:prune")
 def test_a_suspended_chat_stays(filled: SessionStore) -> None:
-    filled.suspend_session(of("old"))
+    filled.suspend_session(make_chat_key("old"))
     assert filled.prune_old_entries(90) == 0
 
 
@@ -85,7 +85,7 @@ def test_a_chat_with_a_process_at_work_stays_and_is_asked_for_by_its_key(
         asked.append(key)
         if answer is None:
             raise OSError
-        return answer and key == of("busy")
+        return answer and key == make_chat_key("busy")
 
     store = make(db, has_active_processes_fn=is_active)
     for name in ("busy", "idle"):
@@ -93,8 +93,12 @@ def test_a_chat_with_a_process_at_work_stays_and_is_asked_for_by_its_key(
     clock.advance(days=30)
     asked.clear()
     removed = store.prune_old_entries(5)
-    assert sorted(asked) == [of("busy"), of("idle")]
-    left = [of("busy"), of("idle")] if answer is None else [of("busy")]
+    assert sorted(asked) == [make_chat_key("busy"), make_chat_key("idle")]
+    left = (
+        [make_chat_key("busy"), make_chat_key("idle")]
+        if answer is None
+        else [make_chat_key("busy")]
+    )
     assert (removed, list(store.entries())) == (2 - len(left), left)
 
 
@@ -118,7 +122,7 @@ def test_nothing_is_written_where_nothing_is_removed(
     assert store.prune_old_entries(5) == 0
     after = (folder / "sessions.json").stat()
     assert (after.st_mtime_ns, after.st_ino) == (before.st_mtime_ns, before.st_ino)
-    assert written(db) == []
+    assert pop_written_rows(db) == []
 
 
 @pytest.mark.requirement("store:idle-prune")
@@ -139,8 +143,8 @@ def test_one_row_is_written_for_each_that_is_removed(
         clock.advance(days=10)
     count_writes(db)
     assert store.prune_old_entries(15) == 2
-    assert written(db) == [("DELETE", of("a")), ("DELETE", of("b"))]
-    assert list(file_entries(folder)) == list(rows(db, folder)) == [of("c")]
+    assert pop_written_rows(db) == [("DELETE", make_chat_key("a")), ("DELETE", make_chat_key("b"))]
+    assert list(file_entries(folder)) == list(read_rows(db, folder)) == [make_chat_key("c")]
 
 
 @pytest.mark.requirement("store:prune")
@@ -148,7 +152,7 @@ def test_sessions_and_what_was_said_are_kept(
     store: SessionStore, db: SessionDB, clock: Clock
 ) -> None:
     entry = store.get_or_create_session(chat())
-    say(store, db, entry)
+    append_text(store, db, entry)
     clock.advance(days=30)
     row = db.get_session(entry.session_id)
     assert store.prune_old_entries(5) == 1
@@ -159,25 +163,25 @@ def test_sessions_and_what_was_said_are_kept(
 def test_what_is_in_the_file_alone_is_pruned_too(
     make: Any, db: SessionDB, folder: Path, clock: Clock
 ) -> None:
-    write_file(folder, {KEY: stored()})
+    write_file(folder, {KEY: make_stored_entry()})
     clock.advance(days=30)
     store = make(db)
     assert store.prune_old_entries(5) == 1
-    assert file_entries(folder) == rows(db, folder) == {}
+    assert file_entries(folder) == read_rows(db, folder) == {}
 
 
 def test_what_is_used_meanwhile_stays(make: Any, db: SessionDB, folder: Path, clock: Clock) -> None:
     """A message comes in between the look and the removal."""
 
     def comes_in(_: str) -> bool:
-        put_row(db, folder, stored("s1", updated_at=clock.time.isoformat()))
+        put_row(db, folder, make_stored_entry("s1", updated_at=clock.time.isoformat()))
         return False
 
-    put_row(db, folder, stored("s1"))
+    put_row(db, folder, make_stored_entry("s1"))
     clock.advance(days=30)
     store = make(db, has_active_processes_fn=comes_in)
     assert store.prune_old_entries(5) == 0
-    assert list(rows(db, folder)) == list(file_entries(folder)) == [KEY]
+    assert list(read_rows(db, folder)) == list(file_entries(folder)) == [KEY]
 
 
 @pytest.mark.requirement("store:prune")
@@ -202,7 +206,7 @@ def test_several_who_prune_at_once_remove_each_entry_once(
     for thread in threads:
         thread.join()
     assert sum(removed) == 20
-    assert len(rows(db, folder)) == len(file_entries(folder)) == 10
+    assert len(read_rows(db, folder)) == len(file_entries(folder)) == 10
 
 
 @pytest.mark.parametrize(("given", "days"), [(7, 7), (-5, 0), ("nonsense", 90), (None, 90)])
@@ -217,17 +221,22 @@ def test_very_many_are_removed_in_one_step(
 ) -> None:
     with db.transaction():
         for number in range(3000):
-            put_row(db, folder, stored(f"s{number}", of(str(number))), of(str(number)))
+            put_row(
+                db,
+                folder,
+                make_stored_entry(f"s{number}", make_chat_key(str(number))),
+                make_chat_key(str(number)),
+            )
     store = make(db)
     clock.advance(days=30)
     store.get_or_create_session(chat("fresh"))
     assert store.prune_old_entries(5) == 3000
-    assert list(file_entries(folder)) == list(rows(db, folder)) == [of("fresh")]
+    assert list(file_entries(folder)) == list(read_rows(db, folder)) == [make_chat_key("fresh")]
 
 
 def test_an_entry_whose_time_is_in_another_zone_is_pruned_as_any(
     store: SessionStore, db: SessionDB, folder: Path, clock: Clock
 ) -> None:
     old = (clock.time - timedelta(days=40)).astimezone().isoformat()
-    put_row(db, folder, stored(updated_at=old))
+    put_row(db, folder, make_stored_entry(updated_at=old))
     assert store.prune_old_entries(30) == 1

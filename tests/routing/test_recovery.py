@@ -9,13 +9,13 @@ import pytest
 
 from session_core import Hooks, SessionDB, SessionSource, SessionStore
 from session_core.config import GatewayConfig
-from tests.homes import connect, own_database
-from tests.routing.chats import IDLE, KEY, Clock, begun, chat, put_row, stored
+from tests.homes import connect, make_own_database
+from tests.routing.chats import IDLE, KEY, Clock, begin_session, chat, make_stored_entry, put_row
 
 STARTED = 1_700_000_000.0
 
 
-def add(
+def add_session(
     db: SessionDB, session_id: str, ended: str | None = None, *, said: bool = True, **fields: Any
 ) -> None:
     """Add a session of the chat, as it was when its route was lost."""
@@ -28,7 +28,7 @@ def add(
         db.end_session(session_id, ended)
 
 
-def arrives(store: SessionStore, source: SessionSource | None = None) -> str:
+def find_arrival_session(store: SessionStore, source: SessionSource | None = None) -> str:
     """Return the session in which a message arrives."""
     return store.get_or_create_session(source or chat()).session_id
 
@@ -36,10 +36,10 @@ def arrives(store: SessionStore, source: SessionSource | None = None) -> str:
 # The matrix, a test for each of its rows
 
 
-def is_gone_on_with(store: SessionStore, db: SessionDB, reason: str | None) -> bool:
+def is_session_continued(store: SessionStore, db: SessionDB, reason: str | None) -> bool:
     """Whether the session of a chat that has ended so is gone on with; it is reopened then."""
-    add(db, "s1", reason)
-    found = arrives(store) == "s1"
+    add_session(db, "s1", reason)
+    found = find_arrival_session(store) == "s1"
     row = db.get_session("s1")
     assert row is not None
     assert row["end_reason"] == (None if found else reason)
@@ -47,29 +47,29 @@ def is_gone_on_with(store: SessionStore, db: SessionDB, reason: str | None) -> b
     return found
 
 
-def is_empty_and_left_alone(store: SessionStore, db: SessionDB, reason: str | None) -> bool:
+def is_empty_session_ignored(store: SessionStore, db: SessionDB, reason: str | None) -> bool:
     """Whether a session that could be gone on with is not, since nothing was said in it."""
-    add(db, "s1", reason, said=False)
-    return arrives(store) != "s1"
+    add_session(db, "s1", reason, said=False)
+    return find_arrival_session(store) != "s1"
 
 
 @pytest.mark.requirement("store:recovery")
 def test_a_session_that_lives_is_gone_on_with(store: SessionStore, db: SessionDB) -> None:
-    assert is_gone_on_with(store, db, None)
+    assert is_session_continued(store, db, None)
 
 
 @pytest.mark.requirement("store:recovery")
 def test_a_session_whose_agent_was_closed_is_gone_on_with(
     store: SessionStore, db: SessionDB
 ) -> None:
-    assert is_gone_on_with(store, db, "agent_close")
+    assert is_session_continued(store, db, "agent_close")
 
 
 @pytest.mark.requirement("store:recovery")
 def test_a_session_whose_viewer_went_away_is_gone_on_with(
     store: SessionStore, db: SessionDB
 ) -> None:
-    assert is_gone_on_with(store, db, "ws_orphan_reap")
+    assert is_session_continued(store, db, "ws_orphan_reap")
 
 
 @pytest.mark.requirement("store:recovery-unlike")
@@ -77,7 +77,7 @@ def test_a_session_that_gave_way_to_one_that_was_resumed_is_gone_on_with_unlike_
     store: SessionStore, db: SessionDB
 ) -> None:
     """Newer releases end sessions so, of which only the agent was closed."""
-    assert is_gone_on_with(store, db, "superseded_by_resume")
+    assert is_session_continued(store, db, "superseded_by_resume")
 
 
 @pytest.mark.requirement("store:recovery-unlike")
@@ -85,97 +85,97 @@ def test_a_session_that_a_start_has_cleaned_up_is_gone_on_with_unlike_in_hermes_
     store: SessionStore, db: SessionDB
 ) -> None:
     """Newer releases end sessions so, of which only the agent was closed."""
-    assert is_gone_on_with(store, db, "startup_orphan_reap")
+    assert is_session_continued(store, db, "startup_orphan_reap")
 
 
 @pytest.mark.requirement("store:recovery")
 def test_a_session_that_was_reset_stays_ended(store: SessionStore, db: SessionDB) -> None:
-    assert not is_gone_on_with(store, db, "session_reset")
+    assert not is_session_continued(store, db, "session_reset")
 
 
 @pytest.mark.requirement("store:recovery")
 def test_a_session_that_gave_way_to_a_new_one_stays_ended(
     store: SessionStore, db: SessionDB
 ) -> None:
-    assert not is_gone_on_with(store, db, "new_session")
+    assert not is_session_continued(store, db, "new_session")
 
 
 @pytest.mark.requirement("store:recovery")
 def test_a_session_that_its_command_line_closed_stays_ended(
     store: SessionStore, db: SessionDB
 ) -> None:
-    assert not is_gone_on_with(store, db, "cli_close")
+    assert not is_session_continued(store, db, "cli_close")
 
 
 @pytest.mark.requirement("store:recovery")
 def test_a_session_that_a_shutdown_of_its_tui_closed_stays_ended(
     store: SessionStore, db: SessionDB
 ) -> None:
-    assert not is_gone_on_with(store, db, "tui_shutdown")
+    assert not is_session_continued(store, db, "tui_shutdown")
 
 
 @pytest.mark.requirement("store:recovery")
 def test_a_session_that_its_tui_closed_stays_ended(store: SessionStore, db: SessionDB) -> None:
-    assert not is_gone_on_with(store, db, "tui_close")
+    assert not is_session_continued(store, db, "tui_close")
 
 
 @pytest.mark.requirement("store:recovery")
 def test_a_session_that_was_idle_for_too_long_stays_ended(
     store: SessionStore, db: SessionDB
 ) -> None:
-    assert not is_gone_on_with(store, db, "idle")
+    assert not is_session_continued(store, db, "idle")
 
 
 @pytest.mark.requirement("store:recovery")
 def test_a_session_of_yesterday_stays_ended(store: SessionStore, db: SessionDB) -> None:
-    assert not is_gone_on_with(store, db, "daily")
+    assert not is_session_continued(store, db, "daily")
 
 
 @pytest.mark.requirement("store:recovery")
 def test_a_session_that_was_suspended_stays_ended(store: SessionStore, db: SessionDB) -> None:
-    assert not is_gone_on_with(store, db, "suspended")
+    assert not is_session_continued(store, db, "suspended")
 
 
 @pytest.mark.requirement("store:recovery")
 def test_a_session_that_waited_too_long_to_be_resumed_stays_ended(
     store: SessionStore, db: SessionDB
 ) -> None:
-    assert not is_gone_on_with(store, db, "resume_pending_expired")
+    assert not is_session_continued(store, db, "resume_pending_expired")
 
 
 @pytest.mark.requirement("store:recovery")
 def test_a_session_that_its_chat_has_left_stays_ended(store: SessionStore, db: SessionDB) -> None:
-    assert not is_gone_on_with(store, db, "session_switch")
+    assert not is_session_continued(store, db, "session_switch")
 
 
 @pytest.mark.requirement("store:recovery")
 def test_an_empty_session_that_lives_is_none_to_go_on_with(
     store: SessionStore, db: SessionDB
 ) -> None:
-    assert is_empty_and_left_alone(store, db, None)
+    assert is_empty_session_ignored(store, db, None)
 
 
 @pytest.mark.requirement("store:recovery")
 def test_an_empty_session_whose_agent_was_closed_is_none_to_go_on_with(
     store: SessionStore, db: SessionDB
 ) -> None:
-    assert is_empty_and_left_alone(store, db, "agent_close")
+    assert is_empty_session_ignored(store, db, "agent_close")
 
 
 @pytest.mark.requirement("store:recovery")
 def test_an_empty_session_whose_viewer_went_away_is_none_to_go_on_with(
     store: SessionStore, db: SessionDB
 ) -> None:
-    assert is_empty_and_left_alone(store, db, "ws_orphan_reap")
+    assert is_empty_session_ignored(store, db, "ws_orphan_reap")
 
 
 def test_messages_are_counted_and_not_believed(
     store: SessionStore, db: SessionDB, home_path: Any
 ) -> None:
-    add(db, "s1", "agent_close")
+    add_session(db, "s1", "agent_close")
     with connect(home_path / "state.db") as connection:
         connection.execute("UPDATE sessions SET message_count = 0")
-    assert arrives(store) == "s1"
+    assert find_arrival_session(store) == "s1"
 
 
 # Which of several
@@ -183,38 +183,38 @@ def test_messages_are_counted_and_not_believed(
 
 @pytest.mark.requirement("store:recovery")
 def test_the_newest_is_gone_on_with(store: SessionStore, db: SessionDB) -> None:
-    add(db, "newest", "agent_close", started_at=STARTED + 2)
-    add(db, "older", "agent_close", started_at=STARTED)
-    assert arrives(store) == "newest"
+    add_session(db, "newest", "agent_close", started_at=STARTED + 2)
+    add_session(db, "older", "agent_close", started_at=STARTED)
+    assert find_arrival_session(store) == "newest"
 
 
 @pytest.mark.requirement("store:recovery-reset")
 def test_a_reset_is_not_undone_by_an_older_session(store: SessionStore, db: SessionDB) -> None:
-    add(db, "older", "agent_close", started_at=STARTED)
-    add(db, "newest", "session_reset", started_at=STARTED + 2)
-    assert arrives(store) not in {"older", "newest"}
+    add_session(db, "older", "agent_close", started_at=STARTED)
+    add_session(db, "newest", "session_reset", started_at=STARTED + 2)
+    assert find_arrival_session(store) not in {"older", "newest"}
 
 
 def test_an_empty_session_hides_no_other(store: SessionStore, db: SessionDB) -> None:
-    add(db, "older", "agent_close", started_at=STARTED)
-    add(db, "newest", said=False, started_at=STARTED + 2)
-    assert arrives(store) == "older"
+    add_session(db, "older", "agent_close", started_at=STARTED)
+    add_session(db, "newest", said=False, started_at=STARTED + 2)
+    assert find_arrival_session(store) == "older"
 
 
 def test_after_a_switch_the_session_that_was_switched_to_is_found(
     store: SessionStore, db: SessionDB
 ) -> None:
-    add(db, "older", "session_reset", started_at=STARTED)
-    add(db, "newest", started_at=STARTED + 2)
-    assert arrives(store) == "newest"
+    add_session(db, "older", "session_reset", started_at=STARTED)
+    add_session(db, "newest", started_at=STARTED + 2)
+    assert find_arrival_session(store) == "newest"
     store.switch_session(KEY, "older")
-    store.remove(store.entries())
-    assert arrives(store) == "older"
+    store.remove(store.load_entries())
+    assert find_arrival_session(store) == "older"
 
 
 def test_a_session_of_another_platform_is_not_found(store: SessionStore, db: SessionDB) -> None:
-    add(db, "s1", source="discord")
-    assert arrives(store) != "s1"
+    add_session(db, "s1", source="discord")
+    assert find_arrival_session(store) != "s1"
 
 
 @pytest.mark.requirement("store:recovery-unlike")
@@ -222,10 +222,10 @@ def test_a_compression_stands_for_its_continuation_unlike_in_hermes(
     store: SessionStore, db: SessionDB
 ) -> None:
     """Whoever was killed in between has stored it without the key of the chat."""
-    add(db, "parent", "compression")
+    add_session(db, "parent", "compression")
     db.create_session("tip", "telegram", parent_session_id="parent")
     db.append_message("tip", "user", "a summary")
-    assert arrives(store) == "tip"
+    assert find_arrival_session(store) == "tip"
     row = db.get_session("tip")
     assert row is not None
     assert (row["session_key"], row["chat_id"]) == (KEY, "42")
@@ -235,8 +235,8 @@ def test_a_compression_stands_for_its_continuation_unlike_in_hermes(
 def test_a_compression_without_a_continuation_loses_no_conversation_unlike_in_hermes(
     store: SessionStore, db: SessionDB
 ) -> None:
-    add(db, "died", "compression")
-    assert arrives(store) == "died"
+    add_session(db, "died", "compression")
+    assert find_arrival_session(store) == "died"
     row = db.get_session("died")
     assert row is not None
     assert row["end_reason"] is None
@@ -245,8 +245,8 @@ def test_a_compression_without_a_continuation_loses_no_conversation_unlike_in_he
 def test_a_compression_without_a_continuation_and_messages_is_none_to_go_on_with(
     store: SessionStore, db: SessionDB
 ) -> None:
-    add(db, "died", "compression", said=False)
-    assert arrives(store) != "died"
+    add_session(db, "died", "compression", said=False)
+    assert find_arrival_session(store) != "died"
 
 
 @pytest.mark.requirement("store:recovery-reset")
@@ -254,10 +254,10 @@ def test_a_compression_without_a_continuation_and_messages_is_none_to_go_on_with
 def test_what_cannot_be_gone_on_with_hides_nothing_that_can(
     store: SessionStore, db: SessionDB, between: str
 ) -> None:
-    add(db, "lives", started_at=STARTED)
-    add(db, "between", between, started_at=STARTED + 1)
-    add(db, "newest", "compression", started_at=STARTED + 2)
-    assert arrives(store) == "lives"
+    add_session(db, "lives", started_at=STARTED)
+    add_session(db, "between", between, started_at=STARTED + 1)
+    add_session(db, "newest", "compression", started_at=STARTED + 2)
+    assert find_arrival_session(store) == "lives"
 
 
 @pytest.mark.requirement("store:recovery-unlike")
@@ -265,38 +265,38 @@ def test_a_session_behind_a_reset_is_not_gone_on_with_unlike_in_hermes(
     store: SessionStore, db: SessionDB
 ) -> None:
     """Hermes passes over what was reset, and is back in what was before that."""
-    add(db, "lives", started_at=STARTED)
-    add(db, "reset", "session_reset", started_at=STARTED + 1)
-    assert arrives(store) not in {"lives", "reset"}
+    add_session(db, "lives", started_at=STARTED)
+    add_session(db, "reset", "session_reset", started_at=STARTED + 1)
+    assert find_arrival_session(store) not in {"lives", "reset"}
 
 
 @pytest.mark.requirement("store:recovery-reset")
 def test_a_reset_of_the_routed_session_is_not_undone_though_nothing_says_whose_it_was(
     store: SessionStore, db: SessionDB, folder: Path
 ) -> None:
-    add(db, "older", "agent_close", started_at=STARTED)
-    add(db, "routed", "session_reset", session_key=None, started_at=STARTED + 1)
-    put_row(db, folder, stored("routed"))
-    assert arrives(store) not in {"older", "routed"}
+    add_session(db, "older", "agent_close", started_at=STARTED)
+    add_session(db, "routed", "session_reset", session_key=None, started_at=STARTED + 1)
+    put_row(db, folder, make_stored_entry("routed"))
+    assert find_arrival_session(store) not in {"older", "routed"}
 
 
 def test_what_began_in_the_moment_of_the_routed_session_that_was_reset_stays_behind_it(
     store: SessionStore, db: SessionDB, folder: Path
 ) -> None:
-    add(db, "beside", "agent_close", started_at=STARTED + 1)
-    add(db, "routed", "session_reset", session_key=None, started_at=STARTED + 1)
-    put_row(db, folder, stored("routed"))
-    assert arrives(store) not in {"beside", "routed"}
+    add_session(db, "beside", "agent_close", started_at=STARTED + 1)
+    add_session(db, "routed", "session_reset", session_key=None, started_at=STARTED + 1)
+    put_row(db, folder, make_stored_entry("routed"))
+    assert find_arrival_session(store) not in {"beside", "routed"}
 
 
 @pytest.mark.requirement("store:recovery-reset")
 def test_what_began_after_a_reset_of_the_routed_session_is_gone_on_with(
     store: SessionStore, db: SessionDB, folder: Path
 ) -> None:
-    add(db, "newer", "agent_close", started_at=STARTED + 2)
-    add(db, "routed", "session_reset", session_key=None, started_at=STARTED + 1)
-    put_row(db, folder, stored("routed"))
-    assert arrives(store) == "newer"
+    add_session(db, "newer", "agent_close", started_at=STARTED + 2)
+    add_session(db, "routed", "session_reset", session_key=None, started_at=STARTED + 1)
+    put_row(db, folder, make_stored_entry("routed"))
+    assert find_arrival_session(store) == "newer"
 
 
 @pytest.mark.requirement("store:recovery-unlike")
@@ -305,9 +305,9 @@ def test_the_routed_session_is_gone_on_with_whosever_it_was_unlike_in_hermes(
     store: SessionStore, db: SessionDB, folder: Path, whose: str | None
 ) -> None:
     """Somebody has led the chat there; Hermes finds a session by the key of its chat alone."""
-    add(db, "routed", "agent_close", session_key=whose)
-    put_row(db, folder, stored("routed"))
-    assert arrives(store) == "routed"
+    add_session(db, "routed", "agent_close", session_key=whose)
+    put_row(db, folder, make_stored_entry("routed"))
+    assert find_arrival_session(store) == "routed"
 
 
 @pytest.mark.requirement("store:recovery-unlike")
@@ -316,10 +316,10 @@ def test_a_session_that_has_expired_and_whose_agent_was_closed_is_reset_unlike_i
 ) -> None:
     """A start of Hermes forgets the route and with it since when the chat is idle."""
     store = make(db, config=IDLE)
-    old = begun(store, db)
+    old = begin_session(store, db)
     db.end_session(old, "agent_close")
     clock.advance(hours=2)
-    assert store.check_against_state() == [KEY]
+    assert store.repair_routes() == [KEY]
     entry = store.get_or_create_session(chat())
     assert (entry.session_id != old, entry.auto_reset_reason) == (True, "idle")
 
@@ -329,10 +329,10 @@ def test_a_suspended_session_that_has_ended_is_reset_unlike_in_hermes(
     store: SessionStore, db: SessionDB
 ) -> None:
     """A start of Hermes forgets the route and with it that somebody has stopped the chat."""
-    old = begun(store, db)
+    old = begin_session(store, db)
     store.suspend_session(KEY)
     db.end_session(old, "agent_close")
-    store.check_against_state()
+    store.repair_routes()
     entry = store.get_or_create_session(chat())
     assert (entry.session_id != old, entry.auto_reset_reason) == (True, "suspended")
 
@@ -341,27 +341,27 @@ def test_a_suspended_session_that_has_ended_is_reset_unlike_in_hermes(
 def test_the_routed_session_that_another_chat_has_left_is_gone_on_with_unlike_in_hermes(
     store: SessionStore, db: SessionDB, folder: Path
 ) -> None:
-    add(db, "shared", "session_switch")
-    put_row(db, folder, stored("shared"))
-    assert arrives(store) == "shared"
+    add_session(db, "shared", "session_switch")
+    put_row(db, folder, make_stored_entry("shared"))
+    assert find_arrival_session(store) == "shared"
 
 
 @pytest.mark.requirement("store:recovery-reset")
 def test_a_compression_hides_no_reset(store: SessionStore, db: SessionDB) -> None:
-    add(db, "lives", started_at=STARTED)
-    add(db, "reset", "new_session", started_at=STARTED + 1)
-    add(db, "newest", "compression", started_at=STARTED + 2)
-    assert arrives(store) == "newest"
+    add_session(db, "lives", started_at=STARTED)
+    add_session(db, "reset", "new_session", started_at=STARTED + 1)
+    add_session(db, "newest", "compression", started_at=STARTED + 2)
+    assert find_arrival_session(store) == "newest"
 
 
 def test_a_continuation_that_was_reset_ends_what_it_continues(
     store: SessionStore, db: SessionDB
 ) -> None:
-    add(db, "lives", started_at=STARTED)
-    add(db, "parent", "compression", started_at=STARTED + 1)
-    add(db, "tip", "session_reset", session_key=None, parent_session_id="parent",
+    add_session(db, "lives", started_at=STARTED)
+    add_session(db, "parent", "compression", started_at=STARTED + 1)
+    add_session(db, "tip", "session_reset", session_key=None, parent_session_id="parent",
         started_at=STARTED + 2)  # fmt: skip
-    assert arrives(store) not in {"lives", "parent", "tip"}
+    assert find_arrival_session(store) not in {"lives", "parent", "tip"}
 
 
 # Who and where, where the key is another
@@ -370,7 +370,7 @@ def test_a_continuation_that_was_reset_ends_what_it_continues(
 @pytest.mark.requirement("store:recovery")
 def test_a_chat_is_found_by_who_and_where(store: SessionStore, db: SessionDB) -> None:
     peer = {"user_id": "7", "chat_id": "-100", "chat_type": "group", "thread_id": "5"}
-    add(db, "s1", "agent_close", session_key="an older key", **peer)
+    add_session(db, "s1", "agent_close", session_key="an older key", **peer)
     entry = store.get_or_create_session(chat(-100, user_id="7", chat_type="group", thread_id="5"))
     assert entry.session_id == "s1"
     row = db.get_session("s1")
@@ -386,21 +386,23 @@ def test_a_chat_of_somebody_or_somewhere_else_is_not_found(
     store: SessionStore, db: SessionDB, other: dict[str, str]
 ) -> None:
     peer = {"user_id": "7", "chat_id": "-100", "chat_type": "group", "thread_id": "5"}
-    add(db, "s1", "agent_close", session_key="an older key", **(peer | other))
+    add_session(db, "s1", "agent_close", session_key="an older key", **(peer | other))
     source = chat(-100, user_id="7", chat_type="group", thread_id="5")
-    assert arrives(store, source) != "s1"
+    assert find_arrival_session(store, source) != "s1"
 
 
 @pytest.mark.requirement("store:recovery")
 def test_nothing_and_an_empty_text_are_the_same_there(store: SessionStore, db: SessionDB) -> None:
-    add(db, "s1", session_key="old", chat_id="42", chat_type="dm", user_id="", thread_id=None)
-    assert arrives(store, chat(thread_id="")) == "s1"
+    add_session(
+        db, "s1", session_key="old", chat_id="42", chat_type="dm", user_id="", thread_id=None
+    )
+    assert find_arrival_session(store, chat(thread_id="")) == "s1"
 
 
 def test_a_home_without_keys_finds_nothing_again(make: Any, older: SessionDB) -> None:
     older.create_session("s1", "telegram", session_key=KEY)
     older.append_message("s1", "user", "said")
-    assert arrives(make(older)) != "s1"
+    assert find_arrival_session(make(older)) != "s1"
 
 
 # What is rebuilt
@@ -410,7 +412,7 @@ def test_a_home_without_keys_finds_nothing_again(make: Any, older: SessionDB) ->
 def test_the_entry_is_rebuilt_from_the_session_and_the_message(
     store: SessionStore, db: SessionDB
 ) -> None:
-    add(db, "s1", "agent_close")
+    add_session(db, "s1", "agent_close")
     entry = store.get_or_create_session(chat(chat_name="Ann"))
     assert entry.created_at.timestamp() == STARTED
     assert entry.updated_at == store._now()
@@ -422,7 +424,7 @@ def test_the_entry_is_rebuilt_from_the_session_and_the_message(
 def test_a_start_that_no_calendar_has_harms_nothing(
     store: SessionStore, db: SessionDB, started_at: float
 ) -> None:
-    add(db, "s1", started_at=started_at)
+    add_session(db, "s1", started_at=started_at)
     entry = store.get_or_create_session(chat())
     assert (entry.session_id, entry.created_at) == ("s1", store._now())
 
@@ -431,10 +433,10 @@ def test_a_session_that_was_found_again_may_end_again(make: Any, db: SessionDB) 
     hooks = Hooks(group=None, report=lambda *_: None)
     ended: list[str] = []
     hooks.add("on_session_finalize", lambda session_id: ended.append(str(session_id)))
-    add(db, "s1", "agent_close")
-    hooks.once("on_session_finalize", session_id="s1", platform="telegram")
+    add_session(db, "s1", "agent_close")
+    hooks.call_once("on_session_finalize", session_id="s1", platform="telegram")
     store = make(db, hooks=hooks)
-    assert arrives(store) == "s1"
+    assert find_arrival_session(store) == "s1"
     store.reset_session(KEY)
     assert ended == ["s1", "s1"]
 
@@ -444,8 +446,8 @@ def test_no_boundary_is_told_where_a_chat_goes_on(make: Any, db: SessionDB) -> N
     told: list[Any] = []
     for hook in ("on_session_finalize", "on_session_reset"):
         hooks.add(hook, lambda session_id: told.append(str(session_id)))
-    add(db, "s1", "agent_close")
-    arrives(make(db, hooks=hooks))
+    add_session(db, "s1", "agent_close")
+    find_arrival_session(make(db, hooks=hooks))
     assert told == []
 
 
@@ -453,10 +455,10 @@ def test_no_boundary_is_told_where_a_chat_goes_on(make: Any, db: SessionDB) -> N
 def test_a_session_of_another_profile_is_not_found(make: Any, db: SessionDB) -> None:
     """Who and where are the same there; only the key says whose conversation it is."""
     store = make(db, config=GatewayConfig(multiplex_profiles=True))
-    add(db, "theirs", chat_id="42", chat_type="dm")
+    add_session(db, "theirs", chat_id="42", chat_type="dm")
     source = chat(profile="coder")
     assert store.key_of(source) == "agent:coder:telegram:dm:42"
-    assert arrives(store, source) != "theirs"
+    assert find_arrival_session(store, source) != "theirs"
     row = db.get_session("theirs")
     assert row is not None
     assert row["session_key"] == KEY
@@ -465,15 +467,15 @@ def test_a_session_of_another_profile_is_not_found(make: Any, db: SessionDB) -> 
 @pytest.mark.requirement("store:profiles")
 def test_a_session_that_the_profile_of_this_home_began_elsewhere_is_found(tmp_path: Path) -> None:
     home = tmp_path / "profiles" / "coder"
-    own_database(home / "state.db")
+    make_own_database(home / "state.db")
     with SessionDB(home / "state.db") as db, SessionStore(home / "sessions", db=db) as store:
-        add(db, "s", chat_id="42", chat_type="dm", session_key="agent:coder:telegram:dm:42")
-        assert arrives(store) == "s"
+        add_session(db, "s", chat_id="42", chat_type="dm", session_key="agent:coder:telegram:dm:42")
+        assert find_arrival_session(store) == "s"
 
 
 def test_of_several_that_were_cut_short_the_newest_is_gone_on_with(
     store: SessionStore, db: SessionDB
 ) -> None:
     for number in (1, 2, 3):
-        add(db, f"s{number}", "compression", started_at=STARTED + number)
-    assert arrives(store) == "s3"
+        add_session(db, f"s{number}", "compression", started_at=STARTED + number)
+    assert find_arrival_session(store) == "s3"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from session_core import Hooks, InvalidInput, SessionDB, SessionSource, SessionStore
-from tests.routing.chats import IDLE, KEY, OTHER, Clock, chat, put_row, stored
+from tests.routing.chats import IDLE, KEY, OTHER, Clock, chat, make_stored_entry, put_row
 
 UNSAFE = ["../x", "", "a/b", None]
 
@@ -23,7 +23,7 @@ def test_a_route_leads_to_no_id_that_is_not_safe(any_store: SessionStore, sessio
     entry.session_id = session_id
     ways: tuple[Callable[[], Any], ...] = (
         lambda: any_store.switch_session(KEY, session_id),
-        lambda: any_store.follow(KEY, first, session_id),
+        lambda: any_store.move_to_continuation(KEY, first, session_id),
         lambda: any_store.save(entry),
     )
     for way in ways:
@@ -43,7 +43,7 @@ def test_a_source_without_a_platform_is_refused(platform: Any) -> None:
 def test_an_older_entry_without_a_platform_is_read(
     store: SessionStore, db: SessionDB, folder: Path
 ) -> None:
-    put_row(db, folder, stored(platform="", origin=None))
+    put_row(db, folder, make_stored_entry(platform="", origin=None))
     assert store.peek_session_id(KEY) == "s1"
 
 
@@ -108,13 +108,13 @@ def test_what_follows_a_change_inside_another_one_is_done_once(
     assert told == [(OTHER, "session_switch"), (KEY, "idle")]
 
 
-def _endless() -> dict[str, Any]:
+def build_recursive_dict() -> dict[str, Any]:
     endless: dict[str, Any] = {}
     endless["itself"] = endless
     return endless
 
 
-@pytest.mark.parametrize("value", [{1}, b"x", object(), {("a",): 1}, _endless()])
+@pytest.mark.parametrize("value", [{1}, b"x", object(), {("a",): 1}, build_recursive_dict()])
 def test_an_entry_that_is_no_json_is_refused_and_stays_as_it_was(
     any_store: SessionStore, value: Any
 ) -> None:

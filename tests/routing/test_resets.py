@@ -17,12 +17,12 @@ from tests.routing.chats import (
     KEY,
     NONE,
     Clock,
-    begun,
+    begin_session,
     chat,
-    ended,
+    get_end_reason,
+    make_stored_entry,
     put_row,
-    rows,
-    stored,
+    read_rows,
 )
 
 # Policies, through the store
@@ -55,22 +55,24 @@ def test_a_policy_resets_at_its_boundary(  # noqa: PLR0917 -- fixtures
     store = make(db, config=config)
     hour, minute = map(int, at.split(":"))
     clock.time = clock.time.replace(hour=hour, minute=minute)
-    first = begun(store, db)
+    first = begin_session(store, db)
     clock.advance(**later)
     entry = store.get_or_create_session(chat())
     assert (entry.session_id != first, entry.auto_reset_reason) == (bool(reason), reason)
-    assert ended(db, first) == reason
+    assert get_end_reason(db, first) == reason
 
 
 def test_an_entry_without_a_platform_has_the_policy_of_its_key(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
     idle = SessionResetPolicy(mode="idle", idle_minutes=60)
-    put_row(db, folder, stored() | {"platform": None, "updated_at": "2026-03-10T10:59:00"})
+    put_row(
+        db, folder, make_stored_entry() | {"platform": None, "updated_at": "2026-03-10T10:59:00"}
+    )
     store = make(db, config=GatewayConfig(reset_by_platform={"telegram": idle}))
     entry = store.get(KEY)
     assert entry is not None
-    assert store.is_session_expired(entry) == "idle"
+    assert store.find_expiry_reason(entry) == "idle"
     assert store.is_session_finalizable(entry)
     assert store.get_or_create_session(chat()).auto_reset_reason == "idle"
 
@@ -106,11 +108,11 @@ def test_a_reset_ends_what_its_agent_has_only_closed(
     make: Any, db: SessionDB, clock: Clock
 ) -> None:
     store = make(db, config=IDLE)
-    first = begun(store, db)
+    first = begin_session(store, db)
     db.end_session(first, "ws_orphan_reap")
     clock.advance(hours=2)
     store.get_or_create_session(chat())
-    assert ended(db, first) == "idle"
+    assert get_end_reason(db, first) == "idle"
 
 
 # Reset and switch
@@ -134,7 +136,7 @@ def test_a_reset_that_was_asked_for_begins_a_fresh_session(
 def test_a_reset_ends_the_session_and_the_model_that_was_asked_for(
     store: SessionStore, db: SessionDB
 ) -> None:
-    first = begun(store, db)
+    first = begin_session(store, db)
     store.set_model_override(KEY, {"model": "m", "api_key": "secret"})
     overridden = store.get(KEY)
     assert overridden is not None
@@ -142,7 +144,7 @@ def test_a_reset_ends_the_session_and_the_model_that_was_asked_for(
     entry = store.reset_session(KEY, display_name="Trip")
     assert entry is not None
     assert (entry.model_override, entry.display_name) == (None, "Trip")
-    assert ended(db, first) == "session_reset"
+    assert get_end_reason(db, first) == "session_reset"
 
 
 @pytest.mark.requirement("store:afresh")
@@ -164,10 +166,10 @@ def test_another_session_begins_with_what_is_known_of_the_chat_and_nothing_of_th
     db.create_session("target", "telegram")
     of_the_chat = {"display_name": "Ann", "platform": "telegram", "chat_type": "dm"}
     of_the_session = {"active_turn_token": "t", "total_tokens": 5, "cost_status": "estimated"}
-    put_row(db, folder, stored(origin=chat().to_dict(), **of_the_chat, **of_the_session))
+    put_row(db, folder, make_stored_entry(origin=chat().to_dict(), **of_the_chat, **of_the_session))
     entry = begin(store)
     assert (entry.extra, entry.total_tokens, entry.cost_status) == ({}, 0, "unknown")
-    kept = rows(db, folder)[KEY]
+    kept = read_rows(db, folder)[KEY]
     assert {name: kept[name] for name in of_the_chat} == of_the_chat
     assert kept["origin"] == chat().to_dict()
 
@@ -176,11 +178,14 @@ def test_another_session_begins_with_what_is_known_of_the_chat_and_nothing_of_th
 def test_a_reset_aims_at_the_continuation_that_the_route_has_missed(
     store: SessionStore, db: SessionDB
 ) -> None:
-    parent = begun(store, db)
+    parent = begin_session(store, db)
     db.end_session(parent, "compression")
     db.create_session("tip", "telegram", parent_session_id=parent)
     store.reset_session(KEY)
-    assert (ended(db, parent), ended(db, "tip")) == ("compression", "session_reset")
+    assert (get_end_reason(db, parent), get_end_reason(db, "tip")) == (
+        "compression",
+        "session_reset",
+    )
 
 
 def test_a_reset_of_a_chat_without_a_session_is_none(any_store: SessionStore) -> None:
@@ -191,32 +196,32 @@ def test_a_reset_of_a_chat_without_a_session_is_none(any_store: SessionStore) ->
 def test_a_switch_reopens_the_session_and_ends_the_other(
     store: SessionStore, db: SessionDB
 ) -> None:
-    first = begun(store, db)
+    first = begin_session(store, db)
     db.create_session("target", "cli")
     db.end_session("target", "cli_close")
     entry = store.switch_session(KEY, "target")
     assert entry is not None
     assert entry.session_id == store.peek_session_id(KEY) == "target"
-    assert (ended(db, first), ended(db, "target")) == ("session_switch", None)
+    assert (get_end_reason(db, first), get_end_reason(db, "target")) == ("session_switch", None)
     assert (entry.was_auto_reset, entry.is_fresh_reset) == (False, False)
 
 
 @pytest.mark.requirement("store:switch")
 def test_a_switch_to_where_the_chat_is_reopens_that(store: SessionStore, db: SessionDB) -> None:
-    first = begun(store, db)
+    first = begin_session(store, db)
     db.end_session(first, "cli_close")
     assert store.switch_session(KEY, first) is not None
-    assert ended(db, first) is None
+    assert get_end_reason(db, first) is None
 
 
 @pytest.mark.requirement("store:switch")
 def test_a_switch_to_a_session_that_is_not_there_changes_nothing(
     store: SessionStore, db: SessionDB
 ) -> None:
-    first = begun(store, db)
+    first = begin_session(store, db)
     with pytest.raises(NotFound):
         store.switch_session(KEY, "nowhere")
-    assert (store.peek_session_id(KEY), ended(db, first)) == (first, None)
+    assert (store.peek_session_id(KEY), get_end_reason(db, first)) == (first, None)
 
 
 def test_a_switch_of_a_chat_without_a_route_is_none(store: SessionStore, db: SessionDB) -> None:
@@ -231,9 +236,9 @@ def test_a_switch_of_a_chat_without_a_route_is_none(store: SessionStore, db: Ses
 def test_a_rotation_is_followed_with_all_that_is_known_of_the_chat(
     store: SessionStore, db: SessionDB
 ) -> None:
-    old = begun(store, db, user_id="7", chat_name="Ann", thread_id="9")
+    old = begin_session(store, db, user_id="7", chat_name="Ann", thread_id="9")
     db.create_session("child", "telegram", parent_session_id=old)
-    store.follow(f"{KEY}:9", old, "child")
+    store.move_to_continuation(f"{KEY}:9", old, "child")
     row, parent = db.get_session("child"), db.get_session(old)
     assert row is not None
     assert parent is not None
@@ -244,12 +249,12 @@ def test_a_rotation_is_followed_with_all_that_is_known_of_the_chat(
 
 @pytest.mark.requirement("store:follow")
 def test_a_rotation_to_the_same_id_writes_nothing(store: SessionStore, db: SessionDB) -> None:
-    old = begun(store, db)
+    old = begin_session(store, db)
     before = db.get_gateway_routing_entry(KEY, scope=store._copies._scope)
-    cursor = db.changes().cursor
-    assert store.follow(KEY, old, old).session_id == old
+    cursor = db.read_changes().cursor
+    assert store.move_to_continuation(KEY, old, old).session_id == old
     assert db.get_gateway_routing_entry(KEY, scope=store._copies._scope) == before
-    assert db.changes(cursor).events == []
+    assert db.read_changes(cursor).events == []
 
 
 @pytest.mark.requirement("store:follow")
@@ -260,10 +265,10 @@ def test_a_rotation_of_a_chat_that_is_elsewhere_by_now_is_a_conflict(
     new = any_store.reset_session(KEY)
     assert new is not None
     with pytest.raises(Conflict):
-        any_store.follow(KEY, old, "child")
+        any_store.move_to_continuation(KEY, old, "child")
     assert any_store.peek_session_id(KEY) == new.session_id
 
 
 def test_a_rotation_of_a_chat_without_a_route_is_not_found(any_store: SessionStore) -> None:
     with pytest.raises(NotFound):
-        any_store.follow(KEY, "a", "b")
+        any_store.move_to_continuation(KEY, "a", "b")

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB, SessionStore
-from tests.routing.chats import KEY, chat, file_entries, ids, stored, write_file
+from tests.routing.chats import (
+    KEY,
+    chat,
+    file_entries,
+    get_session_ids,
+    make_stored_entry,
+    write_file,
+)
 
 
 @pytest.fixture
@@ -24,11 +31,11 @@ def test_application_takes_no_route_of_another(
     ours = make(db).get_or_create_session(chat()).session_id
     assert list(file_entries(folder)) == [KEY]
     for theirs in (make(other), make(other)):
-        assert ids(theirs) == {}
+        assert get_session_ids(theirs) == {}
         with SessionStore(folder, db=db) as again:
-            assert ids(again) == {KEY: ours}
+            assert get_session_ids(again) == {KEY: ours}
     assert make(other).get_or_create_session(chat()).session_id != ours
-    assert ids(make(db)) == {KEY: ours}
+    assert get_session_ids(make(db)) == {KEY: ours}
 
 
 def test_mirror_follows_the_last_writer(
@@ -40,7 +47,7 @@ def test_mirror_follows_the_last_writer(
         KEY: theirs
     }
     assert make(db).reset_session(KEY).session_id not in {ours, theirs}
-    assert ids(make(other)) == {KEY: theirs}
+    assert get_session_ids(make(other)) == {KEY: theirs}
 
 
 def test_database_that_was_deleted_leaves_no_route(
@@ -51,10 +58,10 @@ def test_database_that_was_deleted_leaves_no_route(
     for path in home_path.glob("state.db*"):
         path.unlink()
     with SessionDB(home_path / "state.db") as anew:
-        assert ids(make(anew)) == {}
+        assert get_session_ids(make(anew)) == {}
         assert make(anew).get_or_create_session(chat()).session_id != before
 
 
 def test_mirror_without_an_owner_is_taken(make: Any, db: SessionDB, folder: Path) -> None:
-    write_file(folder, {"_README": "by hand", KEY: stored("s1")})
-    assert ids(make(db)) == {KEY: "s1"}
+    write_file(folder, {"_README": "by hand", KEY: make_stored_entry("s1")})
+    assert get_session_ids(make(db)) == {KEY: "s1"}

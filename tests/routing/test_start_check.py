@@ -9,10 +9,19 @@ import pytest
 
 from session_core import Hooks, SessionDB, SessionStore, StorageError
 from tests.homes import connect
-from tests.routing.chats import KEY, Clock, begun, chat, file_entries, put_row, rows, stored
+from tests.routing.chats import (
+    KEY,
+    Clock,
+    begin_session,
+    chat,
+    file_entries,
+    make_stored_entry,
+    put_row,
+    read_rows,
+)
 
 
-def rotate(db: SessionDB, parent: str, child: str = "child") -> None:
+def rotate_session(db: SessionDB, parent: str, child: str = "child") -> None:
     """Compress a session as one does who is killed before the route is stored."""
     db.end_session(parent, "compression")
     db.create_session(child, "telegram", parent_session_id=parent)
@@ -20,31 +29,31 @@ def rotate(db: SessionDB, parent: str, child: str = "child") -> None:
 
 
 def test_a_route_whose_session_lives_is_left_alone(store: SessionStore, db: SessionDB) -> None:
-    begun(store, db)
-    before = rows(db, store._folder)
-    assert store.check_against_state() == []
-    assert rows(db, store._folder) == before
+    begin_session(store, db)
+    before = read_rows(db, store._folder)
+    assert store.repair_routes() == []
+    assert read_rows(db, store._folder) == before
 
 
 def test_a_route_whose_session_has_no_row_is_kept(store: SessionStore) -> None:
     entry = store.get_or_create_session(chat())
-    assert store.check_against_state() == []
+    assert store.repair_routes() == []
     assert store.get(KEY) == entry
 
 
 def test_a_route_whose_session_ended_without_a_reason_is_kept(
     store: SessionStore, db: SessionDB
 ) -> None:
-    db.end_session(begun(store, db), None)
-    assert store.check_against_state() == []
+    db.end_session(begin_session(store, db), None)
+    assert store.repair_routes() == []
 
 
 @pytest.mark.requirement("store:start")
 def test_a_crash_between_rotation_and_route_is_healed(store: SessionStore, db: SessionDB) -> None:
     """The child has no key of the chat, so nothing but its parent leads there."""
-    parent = begun(store, db, user_id="7", chat_name="Ann")
-    rotate(db, parent)
-    assert store.check_against_state() == [KEY]
+    parent = begin_session(store, db, user_id="7", chat_name="Ann")
+    rotate_session(db, parent)
+    assert store.repair_routes() == [KEY]
     assert store.peek_session_id(KEY) == "child"
     assert store.get_or_create_session(chat()).session_id == "child"
     row = db.get_session("child")
@@ -55,26 +64,26 @@ def test_a_crash_between_rotation_and_route_is_healed(store: SessionStore, db: S
         "7",
         "Ann",
     )
-    assert file_entries(store._folder) == rows(db, store._folder)
-    assert store.check_against_state() == []
+    assert file_entries(store._folder) == read_rows(db, store._folder)
+    assert store.repair_routes() == []
 
 
 def test_such_a_crash_is_healed_for_a_route_without_an_origin(
     store: SessionStore, db: SessionDB, folder: Any
 ) -> None:
     db.create_session("s1", "telegram")
-    put_row(db, folder, stored("s1"))
-    rotate(db, "s1")
-    assert store.check_against_state() == [KEY]
+    put_row(db, folder, make_stored_entry("s1"))
+    rotate_session(db, "s1")
+    assert store.repair_routes() == [KEY]
     assert store.peek_session_id(KEY) == "child"
 
 
 def test_a_continuation_whose_agent_was_closed_is_gone_on_with(
     store: SessionStore, db: SessionDB
 ) -> None:
-    rotate(db, begun(store, db))
+    rotate_session(db, begin_session(store, db))
     db.end_session("child", "agent_close")
-    assert store.check_against_state() == [KEY]
+    assert store.repair_routes() == [KEY]
     assert store.peek_session_id(KEY) == "child"
     row = db.get_session("child")
     assert row is not None
@@ -85,9 +94,9 @@ def test_a_continuation_whose_agent_was_closed_is_gone_on_with(
 def test_a_compression_that_died_before_its_continuation_loses_no_conversation(
     store: SessionStore, db: SessionDB
 ) -> None:
-    parent = begun(store, db)
+    parent = begin_session(store, db)
     db.end_session(parent, "compression")
-    assert store.check_against_state() == [KEY]
+    assert store.repair_routes() == [KEY]
     assert store.get_or_create_session(chat()).session_id == parent
 
 
@@ -96,9 +105,9 @@ def test_a_compression_that_died_before_its_continuation_loses_no_conversation(
 def test_a_session_whose_agent_was_closed_is_reopened_and_stays_routed(
     store: SessionStore, db: SessionDB, reason: str
 ) -> None:
-    session_id = begun(store, db)
+    session_id = begin_session(store, db)
     db.end_session(session_id, reason)
-    assert store.check_against_state() == [KEY]
+    assert store.repair_routes() == [KEY]
     assert store.peek_session_id(KEY) == session_id
     row = db.get_session(session_id)
     assert row is not None
@@ -108,11 +117,11 @@ def test_a_session_whose_agent_was_closed_is_reopened_and_stays_routed(
 def test_a_route_is_led_to_another_session_that_can_be_gone_on_with(
     store: SessionStore, db: SessionDB
 ) -> None:
-    old = begun(store, db)
+    old = begin_session(store, db)
     db.end_session(old, "cli_close")
     db.create_session("other", "telegram", session_key=KEY, started_at=4e9)
     db.append_message("other", "user", "said")
-    assert store.check_against_state() == [KEY]
+    assert store.repair_routes() == [KEY]
     assert store.peek_session_id(KEY) == "other"
 
 
@@ -120,12 +129,12 @@ def test_a_route_is_led_to_another_session_that_can_be_gone_on_with(
 def test_a_route_that_leads_nowhere_is_removed_from_both_copies(
     store: SessionStore, db: SessionDB
 ) -> None:
-    begun(store, db)
+    begin_session(store, db)
     store.get_or_create_session(chat(43))
     db.end_session(store.peek_session_id(KEY), "session_reset")
-    assert store.check_against_state() == [KEY]
+    assert store.repair_routes() == [KEY]
     left = ["agent:main:telegram:dm:43"]
-    assert list(rows(db, store._folder)) == list(file_entries(store._folder)) == left
+    assert list(read_rows(db, store._folder)) == list(file_entries(store._folder)) == left
 
 
 def test_a_route_without_an_origin_whose_session_has_ended_is_removed(
@@ -134,22 +143,22 @@ def test_a_route_without_an_origin_whose_session_has_ended_is_removed(
     db.create_session("s1", "telegram", session_key=KEY)
     db.append_message("s1", "user", "said")
     db.end_session("s1", "agent_close")
-    put_row(db, folder, stored("s1"))
-    assert store.check_against_state() == [KEY]
-    assert store.entries() == {}
+    put_row(db, folder, make_stored_entry("s1"))
+    assert store.repair_routes() == [KEY]
+    assert store.load_entries() == {}
 
 
 @pytest.mark.requirement("store:start")
 def test_a_route_that_cannot_be_looked_up_is_kept(
     store: SessionStore, db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    db.end_session(begun(store, db), "session_reset")
+    db.end_session(begin_session(store, db), "session_reset")
 
     def fail(*_: Any, **__: Any) -> None:
         raise StorageError("not now")
 
     monkeypatch.setattr(db, "find_latest_session_for_peer", fail)
-    assert store.check_against_state() == []
+    assert store.repair_routes() == []
     assert store.peek_session_id(KEY) is not None
 
 
@@ -158,10 +167,10 @@ def test_check_keeps_entries_behind_a_lock(
     make: Any, db: SessionDB, folder: Path, home_path: Path, *, has_origin: bool
 ) -> None:
     store = make(db)
-    session_id = begun(store, db)
+    session_id = begin_session(store, db)
     db.end_session(session_id, "session_reset")
     if not has_origin:
-        entry = stored(session_id)
+        entry = make_stored_entry(session_id)
         entry.pop("origin", None)
         put_row(db, folder, entry)
     with (
@@ -170,10 +179,10 @@ def test_check_keeps_entries_behind_a_lock(
     ):
         late = make(hasty)
         other.execute("BEGIN IMMEDIATE")
-        assert late.check_against_state() == []
+        assert late.repair_routes() == []
         assert late.peek_session_id(KEY) == session_id
         other.execute("ROLLBACK")
-        assert late.check_against_state() == [KEY]
+        assert late.repair_routes() == [KEY]
 
 
 def test_check_waits_once_for_a_lock(make: Any, db: SessionDB, home_path: Path) -> None:
@@ -190,7 +199,7 @@ def test_check_waits_once_for_a_lock(make: Any, db: SessionDB, home_path: Path) 
         late = make(hasty)
         late.report = lambda what, _: waits.append(what)
         other.execute("BEGIN IMMEDIATE")
-        assert late.check_against_state() == []
+        assert late.repair_routes() == []
     assert len(waits) == 1
 
 
@@ -198,13 +207,13 @@ def test_check_waits_once_for_a_lock(make: Any, db: SessionDB, home_path: Path) 
 def test_a_check_is_no_activity_and_takes_no_mark_away(
     store: SessionStore, db: SessionDB, clock: Clock
 ) -> None:
-    session_id = begun(store, db)
+    session_id = begin_session(store, db)
     store.suspend_session(KEY)
     store.set_model_override(KEY, {"model": "m"})
     before = store.get(KEY)
     clock.advance(hours=5)
     db.end_session(session_id, "agent_close")
-    assert store.check_against_state() == [KEY]
+    assert store.repair_routes() == [KEY]
     assert store.get(KEY) == before
 
 
@@ -213,10 +222,10 @@ def test_what_was_found_at_a_start_may_end_again(make: Any, db: SessionDB) -> No
     ended: list[str] = []
     hooks.add("on_session_finalize", lambda session_id: ended.append(str(session_id)))
     store = make(db, hooks=hooks)
-    session_id = begun(store, db)
-    hooks.once("on_session_finalize", session_id=session_id, platform="telegram")
+    session_id = begin_session(store, db)
+    hooks.call_once("on_session_finalize", session_id=session_id, platform="telegram")
     db.end_session(session_id, "agent_close")
-    store.check_against_state()
+    store.repair_routes()
     store.reset_session(KEY)
     assert ended == [session_id, session_id]
 
@@ -224,24 +233,24 @@ def test_what_was_found_at_a_start_may_end_again(make: Any, db: SessionDB) -> No
 def test_a_store_without_a_database_has_nothing_to_check(make: Any) -> None:
     store = make()
     store.get_or_create_session(chat())
-    assert store.check_against_state() == []
+    assert store.repair_routes() == []
 
 
 def test_one_route_that_another_process_changes_meanwhile_is_looked_at_again(
     store: SessionStore, db: SessionDB, folder: Any
 ) -> None:
-    parent = begun(store, db)
-    rotate(db, parent)
-    real, calls = store._heal, []
+    parent = begin_session(store, db)
+    rotate_session(db, parent)
+    real, calls = store._follow_compression, []
 
     def heal(entry: Any) -> bool:
         calls.append(entry)
         if len(calls) == 1:
-            put_row(db, folder, rows(db, folder)[KEY] | {"total_tokens": 7})
+            put_row(db, folder, read_rows(db, folder)[KEY] | {"total_tokens": 7})
         return real(entry)
 
-    store._heal = heal
-    assert store.check_against_state() == [KEY]
+    store._follow_compression = heal
+    assert store.repair_routes() == [KEY]
     entry = store.get(KEY)
     assert entry is not None
     assert (entry.session_id, entry.total_tokens, len(calls)) == ("child", 7, 2)
@@ -252,12 +261,12 @@ def test_a_suspended_chat_whose_session_has_ended_is_reset_by_its_next_message(
     store: SessionStore, db: SessionDB
 ) -> None:
     """Without its entry the session would be found again, as if nobody had suspended it."""
-    old = begun(store, db)
+    old = begin_session(store, db)
     store.suspend_session(KEY)
     entry = store.get(KEY)
     assert entry is not None
     entry.origin = None
     store.save(entry)
     db.end_session(old, "compression")
-    assert store.check_against_state() == []
+    assert store.repair_routes() == []
     assert store.get_or_create_session(chat()).auto_reset_reason == "suspended"

@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 
 from session_core import Hooks, InvalidInput, SessionDB, SessionStore
-from tests.routing.chats import KEY, OTHER, chat, file_entries, rows, say
+from tests.routing.chats import KEY, OTHER, append_text, chat, file_entries, read_rows
 
 
 @pytest.fixture
 def begun(store: SessionStore, db: SessionDB) -> str:
     """The session of a chat in which something was said."""
     entry = store.get_or_create_session(chat())
-    say(store, db, entry)
+    append_text(store, db, entry)
     return entry.session_id
 
 
-def rotate(store: SessionStore, db: SessionDB, old: str) -> None:
+def rotate_session(store: SessionStore, db: SessionDB, old: str) -> None:
     """Compress a session and lead its chat on."""
     db.end_session(old, "compression")
     db.create_session("child", "telegram", parent_session_id=old)
-    store.follow(KEY, old, "child")
+    store.move_to_continuation(KEY, old, "child")
 
 
 @pytest.mark.requirement("store:together")
@@ -32,11 +32,11 @@ def test_a_rotation_of_session_and_route_is_one_step(
     store: SessionStore, db: SessionDB, folder: Path, begun: str
 ) -> None:
     before = file_entries(folder)
-    with store.together(KEY):
-        rotate(store, db, begun)
+    with store.transaction(KEY):
+        rotate_session(store, db, begun)
         assert file_entries(folder) == before
         assert store.peek_session_id(KEY) == "child"
-    assert file_entries(folder) == rows(db, folder)
+    assert file_entries(folder) == read_rows(db, folder)
     assert file_entries(folder)[KEY]["session_id"] == "child"
 
 
@@ -49,7 +49,7 @@ def test_a_step_that_fails_leaves_everything_as_it_was(
     hooks.add("on_session_finalize", lambda session_id: told.append(str(session_id)))
     store = make(db, hooks=hooks)
     entry = store.get_or_create_session(chat())
-    say(store, db, entry)
+    append_text(store, db, entry)
     before = store.get(KEY), db.get_session(entry.session_id), file_entries(folder)
 
     def fail() -> None:
@@ -81,7 +81,7 @@ def test_hooks_are_told_once_a_step_is_committed(make: Any, db: SessionDB, home_
 
 def test_several_chats_may_change_in_a_step(store: SessionStore) -> None:
     ids = [store.get_or_create_session(chat(name)).session_id for name in (42, 43)]
-    with store.together(OTHER, KEY):
+    with store.transaction(OTHER, KEY):
         changed = [store.reset_session(key) for key in (KEY, OTHER)]
     new = [entry.session_id for entry in changed if entry]
     assert not set(ids) & set(new)
@@ -96,10 +96,10 @@ def test_a_step_and_a_message_of_its_chat_do_not_wait_for_each_other_forever(
     thread = threading.Thread(
         target=lambda: arrived.append(store.get_or_create_session(chat()).session_id)
     )
-    with store.together(KEY):
+    with store.transaction(KEY):
         thread.start()
         thread.join(0.05)
-        rotate(store, db, begun)
+        rotate_session(store, db, begun)
     thread.join(30)
     assert arrived == ["child"]
 
@@ -117,10 +117,10 @@ def test_a_step_and_a_message_of_its_chat_do_not_wait_for_each_other_forever(
 def test_routes_are_not_changed_in_a_transaction_that_is_open(
     store: SessionStore, db: SessionDB, folder: Path, begun: str, change: Any
 ) -> None:
-    before = rows(db, folder)
+    before = read_rows(db, folder)
     with db.transaction(), pytest.raises(InvalidInput, match="together"):
         change(store)
-    assert rows(db, folder) == before
+    assert read_rows(db, folder) == before
 
 
 @pytest.mark.parametrize(
@@ -133,15 +133,15 @@ def test_routes_are_not_changed_in_a_transaction_that_is_open(
 def test_a_step_is_for_the_chats_that_it_names_and_removes_none(
     store: SessionStore, begun: str, change: Any
 ) -> None:
-    with pytest.raises(InvalidInput), store.together(KEY):
+    with pytest.raises(InvalidInput), store.transaction(KEY):
         change(store)
     assert store.peek_session_id(KEY) == begun
 
 
 def test_after_a_step_the_store_goes_on_as_before(store: SessionStore, begun: str) -> None:
-    with pytest.raises(ZeroDivisionError), store.together(KEY):
+    with pytest.raises(ZeroDivisionError), store.transaction(KEY):
         raise ZeroDivisionError
-    with store.together():
+    with store.transaction():
         pass
     assert store.suspend_session(KEY)
-    assert store.remove(store.entries()) == [KEY]
+    assert store.remove(store.load_entries()) == [KEY]

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from session_core import AsyncSessionStore, Busy, SessionStore
-from tests.routing.chats import KEY, OTHER, chat, ids
+from tests.routing.chats import KEY, OTHER, chat, get_session_ids
 
 pytestmark = [
     pytest.mark.anyio,
@@ -18,11 +18,11 @@ pytestmark = [
 async def test_together_refuses_other_tasks(any_store: SessionStore, chat_id: int) -> None:
     for known in (42, 43):
         any_store.get_or_create_session(chat(known))
-    before = ids(any_store)
+    before = get_session_ids(any_store)
     opened, leave = anyio.Event(), anyio.Event()
 
     async def hold() -> None:
-        with any_store.together(KEY):
+        with any_store.transaction(KEY):
             opened.set()
             await leave.wait()
 
@@ -32,21 +32,21 @@ async def test_together_refuses_other_tasks(any_store: SessionStore, chat_id: in
         key = KEY if chat_id == 42 else OTHER
         with pytest.raises(Busy, match=r"run\(step\)"):
             any_store.reset_session(key)
-        with pytest.raises(Busy, match=r"run\(step\)"), any_store.together(key):
+        with pytest.raises(Busy, match=r"run\(step\)"), any_store.transaction(key):
             pass
         assert any_store.peek_session_id(key) == before[key]
         leave.set()
-    assert ids(any_store) == before
+    assert get_session_ids(any_store) == before
     assert any_store.reset_session(key) is not None
 
 
 async def test_together_makes_other_threads_wait(store: SessionStore) -> None:
     store.get_or_create_session(chat())
-    before = ids(store)
+    before = get_session_ids(store)
     opened, leave = anyio.Event(), anyio.Event()
 
     async def hold() -> None:
-        with store.together(KEY):
+        with store.transaction(KEY):
             store.suspend_session(KEY)
             opened.set()
             await leave.wait()
@@ -56,6 +56,6 @@ async def test_together_makes_other_threads_wait(store: SessionStore) -> None:
         await opened.wait()
         group.start_soon(AsyncSessionStore(store).reset_session, KEY)
         await anyio.wait_all_tasks_blocked()
-        assert ids(store) == before
+        assert get_session_ids(store) == before
         leave.set()
-    assert ids(store) != before
+    assert get_session_ids(store) != before

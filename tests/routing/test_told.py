@@ -9,16 +9,16 @@ import pytest
 
 from session_core import Conflict, Hooks, NotFound, SessionDB
 from session_core.config import GatewayConfig
-from session_core.routing.entries import UNTOLD
+from session_core.routing.entries import PENDING_FIELD
 from tests.routing.chats import (
     DAILY,
     IDLE,
     KEY,
     NONE,
-    begun,
+    begin_session,
     chat,
     put_row,
-    rows,
+    read_rows,
 )
 
 
@@ -44,7 +44,7 @@ def test_a_reset_that_was_asked_for_is_told_once_old_before_new(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
-    old = begun(store, db)
+    old = begin_session(store, db)
     new = store.reset_session(KEY).session_id
     assert told == [("finalize", old, "new_session"), ("reset", new, "new_session")]
 
@@ -73,7 +73,7 @@ def test_an_automatic_reset_is_told_once_old_before_new(  # noqa: PLR0917 -- fix
     reason: str,
 ) -> None:
     store = make(db, config=config, hooks=hooks)
-    old = begun(store, db)
+    old = begin_session(store, db)
     prepare(store)
     new = store.get_or_create_session(chat()).session_id
     assert told == [("finalize", old, reason), ("reset", new, reason)]
@@ -83,7 +83,7 @@ def test_the_end_of_a_session_that_was_marked_as_expired_is_not_told_again(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
     first = make(db, config=IDLE)
-    begun(first, db)
+    begin_session(first, db)
     first._now.advance(hours=2)
     assert first.claim_expiry(first.get(KEY))
     assert first.set_expiry_finalized(first.get(KEY))
@@ -97,7 +97,7 @@ def test_a_switch_is_told_there_and_back(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
-    old = begun(store, db)
+    old = begin_session(store, db)
     db.create_session("target", "cli")
     for session_id in ("target", old, "target"):
         store.switch_session(KEY, session_id)
@@ -116,7 +116,7 @@ def test_a_switch_to_where_another_chat_has_begun_is_told(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
-    old = begun(store, db)
+    old = begin_session(store, db)
     store.get_or_create_session(chat("other"))
     shared = store.reset_session("agent:main:telegram:dm:other").session_id
     db.create_session(shared, "telegram")
@@ -130,8 +130,8 @@ def test_the_end_of_a_session_that_was_reopened_is_told_again(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
-    old = begun(store, db)
-    hooks.once("on_session_finalize", session_id=old, platform="telegram")
+    old = begin_session(store, db)
+    hooks.call_once("on_session_finalize", session_id=old, platform="telegram")
     db.end_session(old, "agent_close")
     assert store.get_or_create_session(chat()).session_id == old
     store.reset_session(KEY)
@@ -145,7 +145,7 @@ def test_the_hooks_of_a_reset_are_told_when_it_is_stored(
     make: Any, db: SessionDB, hooks: Hooks
 ) -> None:
     store = make(db, hooks=hooks)
-    begun(store, db)
+    begin_session(store, db)
     seen: list[Any] = []
     hooks.add(
         "on_session_finalize",
@@ -159,7 +159,7 @@ def test_no_hook_is_told_of_a_change_that_failed(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
-    begun(store, db)
+    begin_session(store, db)
     with pytest.raises(NotFound):
         store.switch_session(KEY, "nowhere")
     assert told == []
@@ -169,7 +169,7 @@ def test_a_mirror_that_cannot_be_written_keeps_no_reset_and_no_hook_from_coming(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any], folder: Path
 ) -> None:
     store = make(db, hooks=hooks)
-    begun(store, db)
+    begin_session(store, db)
     (folder / "sessions.json").unlink()
     (folder / "sessions.json").mkdir()
     new = store.reset_session(KEY)
@@ -185,16 +185,16 @@ def test_a_retry_tells_a_boundary_once(
 ) -> None:
     """Another process is faster between what was read and what is written."""
     store = make(db, hooks=hooks)
-    begun(store, db)
-    real, calls = store._heal, []
+    begin_session(store, db)
+    real, calls = store._follow_compression, []
 
     def heal(entry: Any) -> bool:
         calls.append(entry)
         if len(calls) == 1:
-            put_row(db, folder, rows(db, folder)[KEY] | {"total_tokens": 7})
+            put_row(db, folder, read_rows(db, folder)[KEY] | {"total_tokens": 7})
         return real(entry)
 
-    store._heal = heal
+    store._follow_compression = heal
     store.reset_session(KEY)
     assert [hook for hook, *_ in told] == ["finalize", "reset"]
     assert len(calls) == 2
@@ -205,7 +205,7 @@ def test_the_entry_that_crossing_a_boundary_returns_can_be_changed_and_saved(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any], way: str
 ) -> None:
     store = make(db, config=IDLE, hooks=hooks)
-    begun(store, db)
+    begin_session(store, db)
     db.create_session("target", "cli")
     store._now.advance(hours=2 if way == "arrival" else 0)
     ways = {
@@ -218,8 +218,8 @@ def test_the_entry_that_crossing_a_boundary_returns_can_be_changed_and_saved(
     entry.display_name = "changed"
     store.save(entry)
     assert store.get(KEY).display_name == "changed"
-    store.tell_untold()
-    assert UNTOLD not in store.get(KEY).extra
+    store.deliver_pending_hooks()
+    assert PENDING_FIELD not in store.get(KEY).extra
     assert [hook for hook, *_ in told] == ["finalize", "reset"]
 
 
@@ -227,7 +227,7 @@ def test_a_save_is_a_conflict_where_more_was_changed_than_what_was_told(
     make: Any, db: SessionDB, hooks: Hooks
 ) -> None:
     store = make(db, hooks=hooks)
-    begun(store, db)
+    begin_session(store, db)
     entry = store.reset_session(KEY)
     store.update_session(KEY, 5)
     entry.display_name = "changed"
@@ -239,7 +239,7 @@ def test_a_session_that_was_reset_elsewhere_is_no_boundary_where_both_change_in_
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
-    old = begun(store, db)
+    old = begin_session(store, db)
     db.promote_to_session_reset(old, "session_reset")
     assert store.get_or_create_session(chat()).session_id != old
     assert told == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionSource, SessionStore
-from session_core.routing.recovery import Aliases
+from session_core.routing.recovery import WhatsAppAliases
 
 PHONE, LID = "60123456789", "999999999999999"
 
@@ -23,39 +23,41 @@ def bridge(home_path: Path) -> Path:
     return folder
 
 
-def note(bridge: Path, given: str, mapped: Any, end: str = "") -> Path:
+def write_alias_file(bridge: Path, given: str, mapped: Any, end: str = "") -> Path:
     """Note which id another one stands for."""
     path = bridge / f"lid-mapping-{given}{end}.json"
     path.write_text(json.dumps(mapped))
     return path
 
 
-def key(store: SessionStore, chat_id: str, **fields: Any) -> str:
+def get_key_suffix(store: SessionStore, chat_id: str, **fields: Any) -> str:
     """Return what follows the platform in the key of a chat."""
     source = SessionSource(platform="whatsapp", chat_id=chat_id, **fields)
-    return store.key_of(source).removeprefix("agent:main:whatsapp:")
+    return store.get_session_key(source).removeprefix("agent:main:whatsapp:")
 
 
 @pytest.mark.requirement("store:whatsapp")
 def test_a_person_has_one_key_under_both_ids(make: Any, bridge: Path) -> None:
-    note(bridge, PHONE, f"{LID}@lid")
-    note(bridge, LID, f"{PHONE}@s.whatsapp.net", "_reverse")
+    write_alias_file(bridge, PHONE, f"{LID}@lid")
+    write_alias_file(bridge, LID, f"{PHONE}@s.whatsapp.net", "_reverse")
     store = make()
-    assert {key(store, given) for given in (f"{LID}:7@lid", f"+{PHONE}")} == {f"dm:{PHONE}"}
+    assert {get_key_suffix(store, given) for given in (f"{LID}:7@lid", f"+{PHONE}")} == {
+        f"dm:{PHONE}"
+    }
 
 
 @pytest.mark.requirement("store:whatsapp")
 def test_a_member_of_a_group_has_one_key_under_both_ids(make: Any, bridge: Path) -> None:
-    note(bridge, LID, PHONE, "_reverse")
+    write_alias_file(bridge, LID, PHONE, "_reverse")
     store = make()
     group = {"chat_id": "77@g.us", "chat_type": "group"}
-    assert {key(store, **group, user_id=given) for given in (f"{LID}@lid", PHONE)} == {
+    assert {get_key_suffix(store, **group, user_id=given) for given in (f"{LID}@lid", PHONE)} == {
         f"group:77@g.us:{PHONE}"
     }
 
 
 def test_a_map_says_nothing_of_other_platforms(make: Any, bridge: Path) -> None:
-    note(bridge, "999", "1")
+    write_alias_file(bridge, "999", "1")
     source = SessionSource(platform="telegram", chat_id="999")
     assert make().key_of(source) == "agent:main:telegram:dm:999"
 
@@ -63,63 +65,63 @@ def test_a_map_says_nothing_of_other_platforms(make: Any, bridge: Path) -> None:
 def test_the_home_of_the_database_is_the_home_of_the_map(
     hermes: Any, bridge: Path, tmp_path: Path
 ) -> None:
-    note(bridge, LID, PHONE)
+    write_alias_file(bridge, LID, PHONE)
     with SessionStore(tmp_path / "elsewhere" / "sessions", db=hermes) as store:
-        assert key(store, f"{LID}@lid") == f"dm:{PHONE}"
+        assert get_key_suffix(store, f"{LID}@lid") == f"dm:{PHONE}"
 
 
 def test_ids_are_followed_all_the_way_and_round(home_path: Path, bridge: Path) -> None:
     for one, other in (("3333", "2222"), ("2222", "111"), ("111", "3333")):
-        note(bridge, one, other)
-    aliases = Aliases(home_path)
-    assert {aliases.canonical(one) for one in ("3333", "2222", "111")} == {"111"}
+        write_alias_file(bridge, one, other)
+    aliases = WhatsAppAliases(home_path)
+    assert {aliases.find_canonical(one) for one in ("3333", "2222", "111")} == {"111"}
 
 
 def test_of_two_of_a_length_the_first_in_order_stands_for_both(
     home_path: Path, bridge: Path
 ) -> None:
-    note(bridge, "22", "11")
-    assert Aliases(home_path).canonical("22") == "11"
+    write_alias_file(bridge, "22", "11")
+    assert WhatsAppAliases(home_path).find_canonical("22") == "11"
 
 
 @pytest.mark.parametrize("mapped", ["", None, [], {"id": "1"}, True], ids=str)
 def test_a_map_that_names_nobody_is_none(home_path: Path, bridge: Path, mapped: Any) -> None:
-    note(bridge, "999", mapped)
-    assert Aliases(home_path).canonical("999") == "999"
+    write_alias_file(bridge, "999", mapped)
+    assert WhatsAppAliases(home_path).find_canonical("999") == "999"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000], ids=len)
 def test_a_map_that_cannot_be_read_is_none(home_path: Path, bridge: Path, content: bytes) -> None:
     (bridge / "lid-mapping-999.json").write_bytes(content)
-    assert Aliases(home_path).canonical("999") == "999"
+    assert WhatsAppAliases(home_path).find_canonical("999") == "999"
 
 
 @pytest.mark.parametrize("given", ["../999", "a/b", "a\\b", "\u0669", "a\x00b", ""])
 def test_an_id_that_is_no_part_of_a_file_name_is_looked_up_nowhere(
     home_path: Path, bridge: Path, given: str
 ) -> None:
-    note(bridge.parent, "999", "1")
-    assert Aliases(home_path).canonical(given) == given
+    write_alias_file(bridge.parent, "999", "1")
+    assert WhatsAppAliases(home_path).find_canonical(given) == given
 
 
 def test_a_map_that_was_changed_is_read_again(home_path: Path, bridge: Path) -> None:
-    aliases = Aliases(home_path)
-    assert aliases.canonical("999") == "999"
-    path = note(bridge, "999", "11")
-    assert aliases.canonical("999") == "11"
+    aliases = WhatsAppAliases(home_path)
+    assert aliases.find_canonical("999") == "999"
+    path = write_alias_file(bridge, "999", "11")
+    assert aliases.find_canonical("999") == "11"
     path.write_text('"22"')
     os.utime(path, (1, 1))
-    assert aliases.canonical("999") == "22"
+    assert aliases.find_canonical("999") == "22"
 
 
 def test_a_map_that_was_not_changed_is_not_read_again(home_path: Path, bridge: Path) -> None:
-    path = note(bridge, "999", "11")
+    path = write_alias_file(bridge, "999", "11")
     os.utime(path, (1, 1))
-    aliases = Aliases(home_path)
-    assert aliases.canonical("999") == "11"
+    aliases = WhatsAppAliases(home_path)
+    assert aliases.find_canonical("999") == "11"
     path.write_text('"22"')
     os.utime(path, (1, 1))
-    assert aliases.canonical("999") == "11"
+    assert aliases.find_canonical("999") == "11"
 
 
 @pytest.mark.requirement("store:whatsapp")
@@ -127,9 +129,9 @@ def test_a_map_that_was_not_changed_is_not_read_again(home_path: Path, bridge: P
 def test_the_older_folder_counts_where_there_is_something_in_it(
     home_path: Path, bridge: Path, left: bool, found: str
 ) -> None:
-    note(bridge, "999", "11")
+    write_alias_file(bridge, "999", "11")
     older = home_path / "whatsapp" / "session"
     older.mkdir(parents=True)
     if left:
-        note(older, "999", "22")
-    assert Aliases(home_path).canonical("999") == found
+        write_alias_file(older, "999", "22")
+    assert WhatsAppAliases(home_path).find_canonical("999") == found

@@ -25,14 +25,14 @@ HANDSHAKE = json.dumps(
 )
 
 
-class Answered(NamedTuple):
+class RawResponse(NamedTuple):
     """What a server has answered; 0 is nothing, since it has closed."""
 
     status: int
     text: str
 
 
-def send(port: int, line: str, *headers: str, body: str = "") -> Answered:
+def send_request(port: int, line: str, *headers: str, body: str = "") -> RawResponse:
     """Send a request, its first line and headers as they are, and return what is answered."""
     sized = [f"Content-Length: {len(body.encode())}"] if body else []
     head = "\r\n".join([line, *headers, *sized, "Connection: close", "", ""])
@@ -43,4 +43,4 @@ def send(port: int, line: str, *headers: str, body: str = "") -> Answered:
         except (ConnectionResetError, BrokenPipeError):
             text = ""  # it was closed before all of this was read
     first = text.partition("\r\n")[0].split(" ")
-    return Answered(int(first[1]) if len(first) > 1 else 0, text)
+    return RawResponse(int(first[1]) if len(first) > 1 else 0, text)

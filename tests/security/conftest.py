@@ -10,10 +10,10 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.profiles import Options, Served
-from tests.homes import fill, hermes_database
+from mcp_serve.profiles import ServedProfiles, ServerOptions
+from tests.homes import fill_database, make_hermes_database
 from tests.serve.conftest import _call, _db, _options, _refused
-from tests.wire.conftest import served
+from tests.wire.conftest import serve_home
 
 __all__ = ["_call", "_db", "_options", "_refused"]
 
@@ -22,8 +22,10 @@ __all__ = ["_call", "_db", "_options", "_refused"]
 async def _client(request: pytest.FixtureRequest, home_path: Path) -> AsyncIterator[Client]:
     """A client of the newer era; where the era matters a test asks in both by itself."""
     mark = request.node.get_closest_marker("options")
-    served_home = Served(Options(home=str(home_path), **(mark.kwargs if mark else {})))
-    async with Client(server.create(served_home), cache=None) as client:
+    served_home = ServedProfiles(
+        ServerOptions(home=str(home_path), **(mark.kwargs if mark else {}))
+    )
+    async with Client(server.create_server(served_home), cache=None) as client:
         yield client
     served_home.close()
 
@@ -33,9 +35,9 @@ def _process(tmp_path_factory) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A server over HTTP with a token, and its port."""
     home = tmp_path_factory.mktemp("door") / "home"
     home.mkdir()
-    hermes_database(home / "state.db")
-    fill(home / "state.db", 4, 8)
-    with served(home) as started:
+    make_hermes_database(home / "state.db")
+    fill_database(home / "state.db", 4, 8)
+    with serve_home(home) as started:
         yield started
 
 

@@ -48,27 +48,27 @@ QUOTED = frozenset(
 """The fields of answers in which others may have written something."""
 
 
-def plant(path: Path, texts: dict[str, str]) -> None:
+def plant_texts(path: Path, texts: dict[str, str]) -> None:
     """Put each text into a home wherever somebody else can write: once in every column."""
     with SessionDB(path / "state.db") as db:
         for number, text in enumerate(texts.values()):
-            _conversation(db, f"h{number:02}", text, ended=number % 2 == 0)
-        _long_one(db, list(texts.values()))
+            _add_conversation(db, f"h{number:02}", text, ended=number % 2 == 0)
+        _add_long_session(db, list(texts.values()))
         with SessionStore.open(path, db) as store:
-            _chats(db, store, texts)
+            _add_chats(db, store, texts)
 
 
-def _conversation(db: SessionDB, key: str, text: str, *, ended: bool) -> None:
+def _add_conversation(db: SessionDB, key: str, text: str, *, ended: bool) -> None:
     create = {"source": text, "cwd": f"/srv/{text}", "model": text}
     at = {"timestamp": OLD, "create": create | {"started_at": OLD}} if ended else {"create": create}
     db.append_message(key, "user", f"needle {text}", **at)
-    said = {"tool_calls": calling(text), "timestamp": at.get("timestamp")}
+    said = {"tool_calls": make_tool_call(text), "timestamp": at.get("timestamp")}
     db.append_message(key, "assistant", text, reasoning=text, **said)
     more = {"tool_name": text, "tool_call_id": "c", "timestamp": at.get("timestamp")}
     db.append_message(key, "tool", text, **more)
     parts = [{"type": "text", "text": text}, {"type": text}]
     db.append_message(key, "user", parts, timestamp=at.get("timestamp"))
-    db.set_session_title(key, f"{title_of(text)} {key}")
+    db.set_session_title(key, f"{shorten_to_title(text)} {key}")
     if ended:
         end_session(db, key, text)
 
@@ -81,20 +81,20 @@ def end_session(db: SessionDB, key: str, reason: str) -> None:
         connection.commit()
 
 
-def title_of(text: str) -> str:
+def shorten_to_title(text: str) -> str:
     """Return as much of a text as a title takes; a secret stands whole in it or not at all."""
     if len(text) <= _TITLE and "\n" not in text and "\\n" not in text:
         return text
     return text[:_TITLE] if redact(text) == text else "a secret that is too long for a title"
 
 
-def calling(text: str) -> list[dict[str, Any]]:
+def make_tool_call(text: str) -> list[dict[str, Any]]:
     """Return a call of a tool whose name and arguments have a text in them."""
     called = {"name": text, "arguments": json.dumps({"cmd": text, text: 1})}
     return [{"id": "c", "type": "function", "function": called}]
 
 
-def _long_one(db: SessionDB, texts: list[str]) -> None:
+def _add_long_session(db: SessionDB, texts: list[str]) -> None:
     for number in range(40):
         text = texts[number % len(texts)]
         said = f"{text}\nABC-{number}: we decided on port {8000 + number}. {'well, ' * 150}"
@@ -102,7 +102,7 @@ def _long_one(db: SessionDB, texts: list[str]) -> None:
         db.append_message(LONG, "assistant", f"noted {number}")
 
 
-def _chats(db: SessionDB, store: SessionStore, texts: dict[str, str]) -> None:
+def _add_chats(db: SessionDB, store: SessionStore, texts: dict[str, str]) -> None:
     for number, text in enumerate(texts.values()):
         chat = SessionSource(
             platform="telegram", chat_id=str(number), chat_name=text, user_name=text

@@ -14,12 +14,12 @@ _BODY = "Zx9Qw3Rt7Yp1Lk5Jh8Gf2Ds6Az4Xc0Vb9Nm3Qw7Er1Ty5Ui8Op2As6Df4Gh0Jk"
 _LOW = _BODY.lower()
 
 
-def _part(**said: str) -> str:
+def _make_token_part(**said: str) -> str:
     """Return a part of a JSON web token."""
     return base64.urlsafe_b64encode(json.dumps(said).encode()).decode().rstrip("=")
 
 
-def _key(kind: str, dashes: str = "-----", gap: str = "") -> str:
+def _make_key(kind: str, dashes: str = "-----", gap: str = "") -> str:
     begin, end = (f"{dashes}{gap}{word} {kind}KEY{gap}{dashes}" for word in ("BEGIN", "END"))
     return f"{begin}\n{_BODY}\n{_BODY}\n{end}"
 
@@ -41,7 +41,7 @@ FORMATS = {
     "gitlab trigger": "gl" + f"ptt-{_HEX}{_HEX[:8]}",
     "ibm cloud": f"ibm_cloud_iam_api_key: {_BODY[:44]}",
     "ibm cos": f'cos_hmac_secret_access_key = "{_HEX}{_HEX[:16]}"',
-    "json web token": f"{_part(alg='HS256')}.{_part(sub='1234567890')}.{_BODY[:43]}",
+    "json web token": f"{_make_token_part(alg='HS256')}.{_make_token_part(sub='1234567890')}.{_BODY[:43]}",
     "keyword api key": f'api_key = "{_BODY[:24]}"',
     "keyword password": f'password: "{_BODY[:12]}"',
     "keyword secret": f"client_secret => '{_BODY[:24]}'",
@@ -50,12 +50,12 @@ FORMATS = {
     "npm": "//registry.example.org/:_authToken=npm" + f"_{_BODY[:36]}",
     "npm id": "//registry.example.org/:_authToken=0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
     "openai": f"sk-{_BODY[:20]}T3Blbk" + f"FJ{_BODY[:20]}",
-    "private rsa": _key("RSA PRIVATE "),
-    "private ec": _key("EC PRIVATE "),
-    "private dsa": _key("DSA PRIVATE "),
-    "private openssh": _key("OPENSSH PRIVATE "),
-    "private pgp": _key("PGP PRIVATE ").replace("KEY-", "KEY BLOCK-"),
-    "private ssh2": _key("SSH2 ENCRYPTED PRIVATE ", "----", " "),
+    "private rsa": _make_key("RSA PRIVATE "),
+    "private ec": _make_key("EC PRIVATE "),
+    "private dsa": _make_key("DSA PRIVATE "),
+    "private openssh": _make_key("OPENSSH PRIVATE "),
+    "private pgp": _make_key("PGP PRIVATE ").replace("KEY-", "KEY BLOCK-"),
+    "private ssh2": _make_key("SSH2 ENCRYPTED PRIVATE ", "----", " "),
     "private putty": "PuTTY-User-Key-File-2: ssh-rsa\nEncryption: none\nPrivate-Lines: 2\n"
     f"{_BODY}\n{_BODY}\nPrivate-MAC: {_HEX}",
     "pypi": f"pypi-AgEIcHlwaS5vcmc{_BODY}{_BODY}",

@@ -57,11 +57,11 @@ class Request:
     answers: int
 
 
-def draw(seed: str, *, is_modern: bool) -> Request:
+def draw_request(seed: str, *, is_modern: bool) -> Request:
     """Return the request of a seed."""
     chance = random.Random(seed)
     request_id: Any = chance.choice([f"fuzz {seed}", chance.randrange(10**9), f"ü {seed}"])
-    params = _params(chance)
+    params = _draw_params(chance)
     message: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": params.pop("method")}
     if is_modern and chance.random() < 0.95:
         params["_meta"] = MODERN
@@ -72,11 +72,11 @@ def draw(seed: str, *, is_modern: bool) -> Request:
         message[name] = chance.choice(VALUES)
     line = json.dumps(message, ensure_ascii=chance.random() < 0.5).encode()
     if chance.random() < 0.1:
-        line = _broken(chance, line)
+        line = _break_line(chance, line)
     return Request(line, _count_answers(line))
 
 
-def _params(chance: random.Random) -> dict[str, Any]:
+def _draw_params(chance: random.Random) -> dict[str, Any]:
     """Return the params of some request, with its method among them."""
     kind = chance.random()
     if kind < 0.7:
@@ -108,7 +108,7 @@ def _params(chance: random.Random) -> dict[str, Any]:
     }
 
 
-def _broken(chance: random.Random, line: bytes) -> bytes:
+def _break_line(chance: random.Random, line: bytes) -> bytes:
     """Return a line of which some bytes are others, which is still one line."""
     for _ in range(chance.randrange(1, 4)):
         at = chance.randrange(len(line))

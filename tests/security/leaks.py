@@ -15,7 +15,7 @@ _IGNORED = re.compile(
 )
 
 
-def windows(samples: Iterable[Sample]) -> dict[str, str]:
+def list_windows(samples: Iterable[Sample]) -> dict[str, str]:
     """Return every piece of the secrets that may not come out, each with its kind."""
     return {
         part[at : at + WINDOW]: sample.kind
@@ -25,7 +25,7 @@ def windows(samples: Iterable[Sample]) -> dict[str, str]:
     }
 
 
-def leaks(text: str, secret: dict[str, str]) -> set[tuple[str, str]]:
+def find_leaks(text: str, secret: dict[str, str]) -> set[tuple[str, str]]:
     """Return kind and surroundings of the pieces of secrets that stand in a text."""
     decoded = _CODE.sub(lambda code: chr(int(code[1], 16)), text)
     struck = re.sub("[^\n]\x08", "", decoded)

@@ -14,12 +14,12 @@ import sys
 import time
 
 from mcp_serve.cli.main import main
-from tests.cli.forks import _import_all
+from tests.cli.forks import _import_verbs
 
 MEMORY, SECONDS = 1_500_000_000, 60
 
 
-def child(job) -> None:
+def run_child(job) -> None:
     os.setsid()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     os.environ.clear()
@@ -49,11 +49,11 @@ def wait_for(pid: int) -> str:
 
 
 if __name__ == "__main__":
-    _import_all()
+    _import_verbs()
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
-            child(json.loads(line))
+            run_child(json.loads(line))
             sys.stdout.flush()
             os._exit(0)
         print(wait_for(pid), flush=True)

@@ -38,7 +38,7 @@ class Sample(NamedTuple):
     parts: tuple[str, ...]
 
 
-def _pem(label: str, lines: int) -> str:
+def _make_pem(label: str, lines: int) -> str:
     body = "\n".join(["{b64}"] * lines)
     return f"-----BEGIN {label}-----\n{body}\n{{b20}}==\n-----END {label}-----"
 
@@ -185,10 +185,10 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
     "postman key": ("PMAK-{h24}-{h34}",),
     "prefect key": ("pnu_{a36}",),
     "private key": (
-        _pem("RSA PRIVATE KEY", 12),
-        _pem("OPENSSH PRIVATE KEY", 6),
-        _pem("PRIVATE KEY", 3),
-        _pem("PGP PRIVATE KEY BLOCK", 8),
+        _make_pem("RSA PRIVATE KEY", 12),
+        _make_pem("OPENSSH PRIVATE KEY", 6),
+        _make_pem("PRIVATE KEY", 3),
+        _make_pem("PGP PRIVATE KEY BLOCK", 8),
     ),
     "pulumi token": ("pul-{h40}",),
     "putty key": (
@@ -249,7 +249,7 @@ KINDS = sorted({token.kind for token in TOKENS} | {shape.kind for shape in SHAPE
 """The kinds that redaction claims; each has a template."""
 
 
-def draw(kind: str, seed: int) -> Sample:
+def draw_sample(kind: str, seed: int) -> Sample:
     """Return a sample of a kind; the seed chooses the template as well."""
     chance = random.Random(f"{kind} {seed}")
     templates = TEMPLATES[kind]

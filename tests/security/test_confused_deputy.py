@@ -15,7 +15,7 @@ import mcp_serve
 from mcp_serve.registry import SPECS
 from session_core import SessionDB, SessionStore
 from tests.security.corpus import INJECTIONS
-from tests.security.walk import walked
+from tests.security.walk import walk_home
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ _HOOKED: list[bool] = []
 
 
 @contextmanager
-def outward():
+def outward_calls():
     """Note what this process does outwards; a hook cannot be taken away, but told to be quiet."""
     if not _HOOKED:
         _HOOKED.append(True)
@@ -53,14 +53,14 @@ def outward():
 @pytest.mark.requirement("security:deputy")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_nothing_that_is_asked_reaches_out(mode, tmp_path):
-    with outward() as heard:
-        said = await walked(tmp_path, mode, INJECTIONS)
+    with outward_calls() as heard:
+        said = await walk_home(tmp_path, mode, INJECTIONS)
     assert len(said) > 200
     assert heard == []
 
 
 def test_the_listener_hears_what_reaches_out():
-    with outward() as heard:
+    with outward_calls() as heard:
         os.system("true")  # noqa: S605, S607 -- harmless, and heard
     assert [event for event, _ in heard] == ["os.system"]
 
@@ -77,7 +77,7 @@ async def test_a_credential_of_the_environment_is_in_no_answer(monkeypatch, tmp_
     value = "credential-of-the-environment-9431"
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "MCP_SESSIONS_TOKEN", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, value)
-    said = await walked(
+    said = await walk_home(
         tmp_path, "auto", {"a": "$OPENAI_API_KEY {OPENAI_API_KEY} %OPENAI_API_KEY%"}
     )
     assert value not in json.dumps(said)

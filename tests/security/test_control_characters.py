@@ -9,14 +9,14 @@ import pytest
 
 from mcp_serve.cli.errors import USAGE
 from session_core import InvalidInput, SessionDB
-from tests.cli.forks import Forks, surroundings
+from tests.cli.forks import ForkServer, build_environment
 
 CONTROLS = ("a\x1b[31mb", "a\x07", "a\nb", "\x9b", "a\x7f", "\x00")
 
 
 @pytest.fixture(name="forks", scope="module")
 def _forks():
-    with Forks() as forks:
+    with ForkServer() as forks:
         yield forks
 
 
@@ -26,7 +26,9 @@ def _run(forks, home_path):
     user = os.environ["HOME"]
 
     def run(verb, *arguments):
-        return forks.run((verb, "--home", str(home_path), *arguments), surroundings(user), user, "")
+        return forks.run(
+            (verb, "--home", str(home_path), *arguments), build_environment(user), user, ""
+        )
 
     return run
 

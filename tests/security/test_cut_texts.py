@@ -9,12 +9,12 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.profiles import Options, Served
-from mcp_serve.redaction.outgoing import clean
+from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.redaction.outgoing import clean_text
 from mcp_serve.redaction.redaction import MARK, redact
 from session_core import SessionDB
-from tests.security.leaks import leaks, windows
-from tests.security.secret_kinds import DISGUISES, KINDS, draw
+from tests.security.leaks import find_leaks, list_windows
+from tests.security.secret_kinds import DISGUISES, KINDS, draw_sample
 from tests.security.test_secret_kinds import INNOCENTS, MOST_TAKEN
 from tests.security.walk import Walk
 
@@ -24,19 +24,19 @@ SHARES = (0.35, 0.6, 0.85)
 """How much of a text stands before the cut."""
 
 
-def cut_within(text: str, share: float) -> str:
+def cut_inside_text(text: str, share: float) -> str:
     """Return a message whose preview ends within a text."""
     before = min(max(1, int(len(text) * share)), PREVIEW - 1)
     return f"{'x ' * PREVIEW}"[: PREVIEW - before - 1] + f" {text} {REST}"
 
 
-def plant(path: Path, texts: list[str]) -> None:
+def fill_home(path: Path, texts: list[str]) -> None:
     """Put each text into a session in which it is cut in every place where texts are cut."""
     with SessionDB(path / "state.db") as db:
         for number, text in enumerate(texts):
             for share in SHARES:
                 key = f"s{number:03}-{share}"
-                cut = cut_within(text, share)
+                cut = cut_inside_text(text, share)
                 db.append_message(key, "user", cut, create={"source": "cli"})
                 db.append_message(key, "assistant", f"{REST}{cut} needle {cut}{REST}")
 
@@ -44,8 +44,8 @@ def plant(path: Path, texts: list[str]) -> None:
 async def show_all(path: Path) -> dict[str, list[str]]:
     """Return every preview, snippet and name of a resource by form and place of the cut."""
     shown: dict[str, list[str]] = defaultdict(list)
-    served = Served(Options(home=str(path)))
-    async with Client(server.create(served), cache=None) as client:
+    served = ServedProfiles(ServerOptions(home=str(path)))
+    async with Client(server.create_server(served), cache=None) as client:
         walk = Walk(client)
         await walk.pages("sessions_list", limit=100)
         await walk.pages("sessions_search", query="needle", per="message", limit=100)
@@ -64,7 +64,7 @@ async def show_all(path: Path) -> dict[str, list[str]]:
 @pytest.mark.requirement("hostile:cut-texts")
 @pytest.mark.anyio
 async def test_cut_innocent_texts_are_left_alone(tmp_path):
-    plant(tmp_path, INNOCENTS)
+    fill_home(tmp_path, INNOCENTS)
     shown = await show_all(tmp_path)
     assert len(shown) == 2 * len(SHARES) + 1
     for form, texts in shown.items():
@@ -76,27 +76,27 @@ async def test_cut_innocent_texts_are_left_alone(tmp_path):
 @pytest.mark.requirement("hostile:cut-texts")
 @pytest.mark.anyio
 async def test_cut_secrets_show_no_piece(tmp_path):
-    drawn = [draw(kind, seed) for kind in KINDS for seed in range(2)]
-    plant(tmp_path, [sample.text for sample in drawn])
+    drawn = [draw_sample(kind, seed) for kind in KINDS for seed in range(2)]
+    fill_home(tmp_path, [sample.text for sample in drawn])
     shown = await show_all(tmp_path)
-    secret = windows(drawn)
+    secret = list_windows(drawn)
     assert len(shown) == 2 * len(SHARES) + 1
     for form, texts in shown.items():
         assert form == "name" or len(texts) == len(drawn)
-        assert [(form, leak) for text in texts for leak in leaks(text, secret)] == []
+        assert [(form, leak) for text in texts for leak in find_leaks(text, secret)] == []
 
 
 @pytest.mark.requirement("hostile:cut-texts")
 def test_next_line_hides_no_secret():
-    sample = draw("secret in an address", 3)
+    sample = draw_sample("secret in an address", 3)
     coded = DISGUISES["codes of JSON"](sample.text)
-    assert leaks(redact(f"{coded}\n[{coded}]"), windows([sample])) == set()
+    assert find_leaks(redact(f"{coded}\n[{coded}]"), list_windows([sample])) == set()
 
 
 @pytest.mark.requirement("hostile:cut-texts")
 @pytest.mark.parametrize("kind", KINDS)
 def test_error_quotes_no_cut_escaped_secret(kind):
-    sample = draw(kind, 0)
+    sample = draw_sample(kind, 0)
     coded = DISGUISES["codes of JSON"](sample.text)
-    shown = clean(f"no session {coded!r:.80}; call sessions_list", ["show", coded])
-    assert leaks(shown, windows([sample])) == set()
+    shown = clean_text(f"no session {coded!r:.80}; call sessions_list", ["show", coded])
+    assert find_leaks(shown, list_windows([sample])) == set()

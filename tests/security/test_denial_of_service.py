@@ -11,18 +11,18 @@ import pytest
 
 from mcp_serve import answer_size
 from mcp_serve.registry import SPECS
-from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send
-from tests.security.corpus import calling
-from tests.wire.conftest import raw
+from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send_request
+from tests.security.corpus import make_tool_call
+from tests.wire.conftest import start_raw_process
 
 pytestmark = pytest.mark.anyio
 
 MEGABYTE = 1_000_000
 
 
-def alive(port):
+def is_alive(port):
     headers = (f"Host: 127.0.0.1:{port}", RIGHT, *JSON)
-    return send(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE).status == 200
+    return send_request(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE).status == 200
 
 
 @pytest.mark.requirement("security:load")
@@ -41,14 +41,18 @@ def alive(port):
 )
 def test_a_body_that_is_large_or_deep_is_refused(port, body, status):
     headers = (f"Host: 127.0.0.1:{port}", RIGHT, *JSON)
-    assert send(port, "POST /mcp HTTP/1.1", *headers, body=body).status in status
-    assert alive(port)
+    assert send_request(port, "POST /mcp HTTP/1.1", *headers, body=body).status in status
+    assert is_alive(port)
 
 
 def test_a_header_without_end_is_refused(port):
     headers = (f"Host: 127.0.0.1:{port}", f"X-Long: {'a' * 200_000}", RIGHT, *JSON)
-    assert send(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE).status in (0, 400, 431)
-    assert alive(port)
+    assert send_request(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE).status in (
+        0,
+        400,
+        431,
+    )
+    assert is_alive(port)
 
 
 LINES = (
@@ -81,7 +85,7 @@ LINES = (
 
 @pytest.mark.requirement("security:load")
 def test_a_line_that_is_large_or_deep_harms_nothing(home_path):
-    with raw(home_path) as process:
+    with start_raw_process(home_path) as process:
         process.begin()
         for line in LINES:
             process.send(line)
@@ -103,7 +107,7 @@ async def test_every_limit_has_an_end_and_every_answer_too(client):
             assert bounded or not ("str" in kind or "list" in kind), (spec.name, name)
 
 
-def bomb(size):
+def make_cursor_bomb(size):
     """Return a cursor that is small and opens into something large."""
     text = json.dumps(["sessions_list", "0" * 12, {"query": "a" * size}, 0.0, None])
     return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
@@ -112,7 +116,7 @@ def bomb(size):
 @pytest.mark.requirement("security:load")
 @pytest.mark.parametrize("size", [40_000, 20 * MEGABYTE])
 async def test_a_cursor_that_swells_is_refused_before_it_does(refused, size):
-    packed = bomb(size)
+    packed = make_cursor_bomb(size)
     assert len(packed) < 32_768
     assert "malformed cursor" in await refused("sessions_list", cursor=packed)
 
@@ -139,7 +143,7 @@ LARGE = {
 @pytest.mark.parametrize("kind", LARGE)
 async def test_a_large_message_is_read_found_and_listed_within_the_budget(client, db, kind):
     db.append_message("s1", "user", "walrus", create={"source": "cli"})
-    db.append_message("s1", "assistant", LARGE[kind], tool_calls=calling("y" * 500_000))
+    db.append_message("s1", "assistant", LARGE[kind], tool_calls=make_tool_call("y" * 500_000))
     db.append_message("s1", "tool", LARGE[kind], tool_name="run" * 50_000)
     db.set_session_title("s1", "title")
     for tool, given in (
@@ -152,7 +156,7 @@ async def test_a_large_message_is_read_found_and_listed_within_the_budget(client
     ):
         result = await client.call_tool(tool, given)
         assert not result.is_error, result.content[0].text
-        assert len(result.content[0].text) <= given.get("max_chars", answer_size.DEFAULT)
+        assert len(result.content[0].text) <= given.get("max_chars", answer_size.DEFAULT_CHARS)
 
 
 async def test_calls_that_nest_without_end_are_read(client, db):

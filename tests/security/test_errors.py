@@ -8,9 +8,9 @@ import pytest
 from mcp import Client, MCPError
 
 from mcp_serve import server
-from mcp_serve.profiles import Options, Served
-from mcp_serve.redaction.outgoing import clean
-from tests.serve.planted import PLANTED, secret_of
+from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.redaction.outgoing import clean_text
+from tests.serve.planted import PLANTED, get_secret
 
 pytestmark = pytest.mark.anyio
 
@@ -19,13 +19,13 @@ ESCAPES = "\x1b]52;c;ZXZpbA==\x07\x1b[31m\x9b31m\u202e"
 
 @pytest.fixture(name="client", params=["auto", "legacy"])
 async def _client(request, home_path):
-    served = Served(Options(home=str(home_path)))
-    async with Client(server.create(served), mode=request.param, cache=None) as client:
+    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    async with Client(server.create_server(served), mode=request.param, cache=None) as client:
         yield client
     served.close()
 
 
-async def errors_of(client, passed: str) -> list[str]:
+async def collect_errors(client, passed: str) -> list[str]:
     """Return every error that a client gets that passes a text wherever one goes."""
     tools = [tool.name for tool in (await client.list_tools()).tools]
     calls = [
@@ -60,14 +60,14 @@ async def errors_of(client, passed: str) -> list[str]:
 @pytest.mark.requirement("hostile:errors")
 @pytest.mark.parametrize("kind", PLANTED)
 async def test_errors_repeat_no_passed_secret(client, kind):
-    errors = await errors_of(client, PLANTED[kind])
+    errors = await collect_errors(client, PLANTED[kind])
     assert len(errors) > 15
-    assert [error for error in errors if secret_of(PLANTED[kind])[:12] in error] == []
+    assert [error for error in errors if get_secret(PLANTED[kind])[:12] in error] == []
 
 
 @pytest.mark.requirement("hostile:errors")
 async def test_errors_repeat_no_escape(client):
-    errors = await errors_of(client, f"name{ESCAPES}")
+    errors = await collect_errors(client, f"name{ESCAPES}")
     assert len(errors) > 15
     for error in errors:
         assert not set(error) & {"\x1b", "\x07", "\x9b", "\u202e"}
@@ -78,7 +78,7 @@ async def test_unexpected_failure_tells_nothing(client, home_path, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("internal state \x1b[31m")
 
-    monkeypatch.setattr("mcp_serve.prompts.shorten", fail)
+    monkeypatch.setattr("mcp_serve.prompts.shorten_text", fail)
     with pytest.raises(MCPError, match="defect of this server") as failure:
         await client.get_prompt("compress_session", {"session": "x"})
     assert "internal" not in repr(failure.value.error)
@@ -91,10 +91,10 @@ def test_cut_secret_is_taken_out(cut):
     token = "ghp_" + "a1B2" * 9
     for each in (secret, token):
         text = f"unknown name '{each[:cut]}'"
-        assert each[:8] not in clean(text, {"name": [each]})
+        assert each[:8] not in clean_text(text, {"name": [each]})
 
 
 @pytest.mark.requirement("hostile:errors")
 def test_clean_leaves_ordinary_words():
     text = "password is not a valid argument"
-    assert clean(text, {"name": "password=hunter2hunter2"}) == text
+    assert clean_text(text, {"name": "password=hunter2hunter2"}) == text

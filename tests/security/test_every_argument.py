@@ -15,10 +15,10 @@ from mcp.types import INVALID_PARAMS, PromptReference
 from pydantic import TypeAdapter
 
 from mcp_serve import server
-from mcp_serve.profiles import Options, Served
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from mcp_serve.registry import SPECS
-from mcp_serve.sdk.tools import slim
-from tests.security.corpus import LONG, plant
+from mcp_serve.sdk.tools import slim_schema
+from tests.security.corpus import LONG, plant_texts
 from tests.security.walk import COMPLETED
 
 pytestmark = pytest.mark.anyio
@@ -62,10 +62,10 @@ MEANT = {
 }
 """What is passed where a text is meant; what an answer has to name first is passed as odd."""
 
-WAITS = ODD.filter(lambda value: not _waits(value))
+WAITS = ODD.filter(lambda value: not _is_wait_time(value))
 
 
-def _waits(value):
+def _is_wait_time(value):
     """Whether it may be read as some time to wait."""
     if value is None:
         return True
@@ -75,7 +75,7 @@ def _waits(value):
         return False
 
 
-def fitting(name, schema):
+def plausible_values(name, schema):
     """Return what an argument is for, so that the code behind its check is reached."""
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
@@ -89,11 +89,11 @@ def fitting(name, schema):
     return kinds[schema["type"]]
 
 
-def arguments(spec):
+def tool_arguments(spec):
     """Return what is passed to a tool: arguments as they are meant, and often one that is odd."""
     listed = spec.arguments.schema_of_input()
     meant = {
-        name: fitting(name, schema)
+        name: plausible_values(name, schema)
         for name, schema in listed["properties"].items()
         if name not in ("cursor", "plan", "batch", "summary")
     }
@@ -108,7 +108,7 @@ def arguments(spec):
     return wanted | st.tuples(wanted, one).map(lambda both: both[0] | {both[1][0]: both[1][1]})
 
 
-CALLS = st.sampled_from(SPECS).flatmap(lambda spec: st.tuples(st.just(spec), arguments(spec)))
+CALLS = st.sampled_from(SPECS).flatmap(lambda spec: st.tuples(st.just(spec), tool_arguments(spec)))
 
 
 @pytest.fixture(scope="module")
@@ -122,14 +122,14 @@ async def _client(tmp_path_factory):
     (path / "home").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MCP_SESSIONS_STATE", str(path / "state"))
-        plant(path / "home", TEXTS)
-        served = Served(Options(home=str(path / "home"), confirm=False))
-        async with Client(server.create(served), cache=None) as client:
+        plant_texts(path / "home", TEXTS)
+        served = ServedProfiles(ServerOptions(home=str(path / "home"), confirm=False))
+        async with Client(server.create_server(served), cache=None) as client:
             yield client
         served.close()
 
 
-def check(result, valid):
+def check_answer(result, valid):
     """Say whether an answer is one."""
     (half,) = result.content
     if result.is_error:
@@ -150,7 +150,7 @@ def check_refusal(refused, asked):
 
 
 VALID = {
-    spec.name: jsonschema.Draft202012Validator(slim(TypeAdapter(spec.answers).json_schema()))
+    spec.name: jsonschema.Draft202012Validator(slim_schema(TypeAdapter(spec.answers).json_schema()))
     for spec in SPECS
 }
 """What validates the answers of a tool, by the schema that is published."""
@@ -166,7 +166,7 @@ ENOUGH = settings(
 @given(asked=CALLS)
 async def test_any_arguments_get_a_typed_answer_or_an_error_that_teaches(client, asked):
     spec, sent = asked
-    check(await client.call_tool(spec.name, sent), VALID[spec.name])
+    check_answer(await client.call_tool(spec.name, sent), VALID[spec.name])
 
 
 @pytest.mark.requirement("security:arguments")
@@ -175,10 +175,10 @@ async def test_an_odd_value_is_answered_in_each_argument(client, spec):
     valid = VALID[spec.name]
     for name in spec.arguments.model_fields:
         for value in (*HUGE, *ODD_FLOATS, *NASTY[:6], *NASTY[-5:], True, [], {}, [None], {"a": 1}):
-            if name == "timeout_s" and _waits(value):
+            if name == "timeout_s" and _is_wait_time(value):
                 continue
             sent = {"timeout_s": 0} if spec.name == "events_wait" else {}
-            check(await client.call_tool(spec.name, sent | {name: value}), valid)
+            check_answer(await client.call_tool(spec.name, sent | {name: value}), valid)
 
 
 @pytest.mark.requirement("security:arguments")
@@ -224,5 +224,5 @@ async def test_any_prompt_is_given_or_refused_in_words(client, name, given_names
 @given(argument=st.sampled_from(COMPLETED) | ANY, typed=ANY)
 async def test_whatever_is_typed_is_completed_or_not(client, argument, typed):
     reference = PromptReference(type="ref/prompt", name="catch_up")
-    found = await client.complete(reference, {"name": argument, "value": typed})
+    found = await client.complete_argument(reference, {"name": argument, "value": typed})
     assert len(found.completion.values) <= 100

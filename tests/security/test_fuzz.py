@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from tests.homes import fill, hermes_database
-from tests.security.fuzz import draw
-from tests.wire.conftest import MODERN, TOKEN, raw, served
+from tests.homes import fill_database, make_hermes_database
+from tests.security.fuzz import draw_request
+from tests.wire.conftest import MODERN, TOKEN, serve_home, start_raw_process
 
 OVER_STDIO, OVER_HTTP = 650, 100
 """In each of ten parts and in each of two eras: 15,000 in all."""
@@ -23,23 +23,25 @@ ERAS = ["2025-11-25", "2026-07-28"]
 @pytest.fixture(name="home")
 def _home(tmp_path):
     home = tmp_path / "home"
-    hermes_database(home / "state.db")
-    fill(home / "state.db", 4, 6)
+    make_hermes_database(home / "state.db")
+    fill_database(home / "state.db", 4, 6)
     return home
 
 
-def requests_of(era: str, way: str, part: int, count: int):
+def draw_requests(era: str, way: str, part: int, count: int):
     """Return the requests of a part."""
     is_modern = era == ERAS[1]
-    return [draw(f"{era} {way} {part} {number}", is_modern=is_modern) for number in range(count)]
+    return [
+        draw_request(f"{era} {way} {part} {number}", is_modern=is_modern) for number in range(count)
+    ]
 
 
 @pytest.mark.requirement("hostile:fuzz")
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("era", ERAS)
 def test_fuzzed_lines_are_answered(home, era, part):
-    requests = requests_of(era, "stdio", part, OVER_STDIO)
-    with raw(home) as process:
+    requests = draw_requests(era, "stdio", part, OVER_STDIO)
+    with start_raw_process(home) as process:
         if era == ERAS[0]:
             process.begin(era)
         else:  # an `initialize` that came first would choose the older era
@@ -62,8 +64,8 @@ def test_fuzzed_lines_are_answered(home, era, part):
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("era", ERAS)
 def test_fuzzed_bodies_are_answered(home, era, part):
-    requests = requests_of(era, "http", part, OVER_HTTP)
-    with served(home) as (process, port):
+    requests = draw_requests(era, "http", part, OVER_HTTP)
+    with serve_home(home) as (process, port):
         headers = {
             "Authorization": f"Bearer {TOKEN}",
             "Content-Type": "application/json",
@@ -80,7 +82,7 @@ def test_fuzzed_bodies_are_answered(home, era, part):
             answer.read()
             headers["Mcp-Session-Id"] = answer.headers["Mcp-Session-Id"]
         for request in requests:
-            connection.request("POST", "/mcp", request.line, headers | named(request.line))
+            connection.request("POST", "/mcp", request.line, headers | make_headers(request.line))
             answer = connection.getresponse()
             text = answer.read()
             assert answer.status in (200, 202, 400, 404), (answer.status, text[:300])
@@ -90,7 +92,7 @@ def test_fuzzed_bodies_are_answered(home, era, part):
         assert "Traceback" not in process.stderr.read()
 
 
-def named(body: bytes) -> dict[str, str]:
+def make_headers(body: bytes) -> dict[str, str]:
     """Return the headers of the newer era that say what is in a body."""
     try:
         message = json.loads(body)

@@ -12,9 +12,9 @@ from mcp import Client
 from mcp.types import ElicitResult
 
 from mcp_serve import server
-from mcp_serve.profiles import Options, Served
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from session_core import SessionDB
-from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send
+from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send_request
 from tests.security.corpus import OLD
 
 pytestmark = pytest.mark.anyio
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.anyio
 DAY_S = 86_400
 
 
-def old_one(db, key):
+def add_old_session(db, key):
     db.append_message(key, "user", "x", timestamp=OLD, create={"source": "cli", "started_at": OLD})
     db.end_session(key, "done")
 
 
 @pytest.fixture(autouse=True)
 def _old_ones(db):
-    old_one(db, "old")
+    add_old_session(db, "old")
     db.append_message("new", "user", "hello", create={"source": "cli"})
 
 
@@ -61,9 +61,9 @@ async def test_a_plan_of_another_home_is_no_plan_here(call, refused, tmp_path):
     path = tmp_path / "other"
     path.mkdir()
     with SessionDB(path / "state.db") as db:
-        old_one(db, "old")
-    served = Served(Options(home=str(path)))
-    async with Client(server.create(served), cache=None) as client:
+        add_old_session(db, "old")
+    served = ServedProfiles(ServerOptions(home=str(path)))
+    async with Client(server.create_server(served), cache=None) as client:
         plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
         edited = await client.call_tool("sessions_edit", {"session": "old", "title": "t"})
         batch = edited.structured_content["batch"]
@@ -77,9 +77,9 @@ async def test_a_plan_of_another_home_is_no_plan_here(call, refused, tmp_path):
 async def test_a_plan_of_one_profile_is_none_of_another(home_path, mode):
     (home_path / "profiles" / "work").mkdir(parents=True)
     with SessionDB(home_path / "profiles" / "work" / "state.db") as db:
-        old_one(db, "old")
-    served = Served(Options(home=str(home_path), profiles=["default", "work"]))
-    async with Client(server.create(served), mode=mode, cache=None) as client:
+        add_old_session(db, "old")
+    served = ServedProfiles(ServerOptions(home=str(home_path), profiles=["default", "work"]))
+    async with Client(server.create_server(served), mode=mode, cache=None) as client:
         planned = (await client.call_tool("sessions_prune", {"profile": "work"})).structured_content
         given = {"plan": planned["plan"], "profile": "default"}
         refused = await client.call_tool("sessions_prune", given)
@@ -94,16 +94,16 @@ async def test_a_plan_of_one_profile_is_none_of_another(home_path, mode):
 @pytest.mark.requirement("security:handles")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_plan_ends_after_a_day_before_anybody_is_asked(home_path, mode):
-    served, asked = Served(Options(home=str(home_path))), []
+    served, asked = ServedProfiles(ServerOptions(home=str(home_path))), []
 
     async def human(_, params):
         asked.append(params.message)
         return ElicitResult(action="accept", content={"agree": True})
 
-    created = server.create(served)
+    created = server.create_server(served)
     async with Client(created, mode=mode, elicitation_callback=human, cache=None) as client:
         plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
-        ledger = served.home().ledger
+        ledger = served.get_home().ledger
         vars(ledger)["_clock"] = lambda: time.time() + DAY_S + 1
         late = await client.call_tool("sessions_prune", {"plan": plan})
         assert "has expired" in late.content[0].text
@@ -115,13 +115,13 @@ async def test_a_plan_ends_after_a_day_before_anybody_is_asked(home_path, mode):
 async def test_a_used_plan_does_nothing_again(db, call):
     plan = (await call("sessions_prune"))["plan"]
     done = await call("sessions_prune", plan=plan)
-    old_one(db, "old")
-    old_one(db, "older")
+    add_old_session(db, "old")
+    add_old_session(db, "older")
     assert await call("sessions_prune", plan=plan) == done
     assert db.get_session("old") is not None
 
 
-def forged(cursor, change):
+def repack_cursor(cursor, change):
     """Return a cursor that somebody has opened, changed and packed again."""
     text = zlib.decompress(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     parts = json.loads(text)
@@ -152,7 +152,7 @@ async def test_a_changed_cursor_is_refused_and_says_what_to_do(db, call, refused
     given = {"sessions_list": {"limit": 1}, "sessions_search": {"query": "hello", "limit": 1}}
     page = await call(tool, **given.get(tool, {"timeout_s": 0}))
     cursor = page.get("next_cursor") or page["cursor"]
-    said = await refused(tool, cursor=forged(cursor, CHANGES[change]))
+    said = await refused(tool, cursor=repack_cursor(cursor, CHANGES[change]))
     assert "malformed cursor" in said
     assert "pass" in said
 
@@ -166,12 +166,12 @@ async def test_a_cursor_of_one_tool_is_none_of_another(call, refused):
 @pytest.mark.requirement("security:handles")
 def test_a_session_of_the_older_transport_opens_nothing_without_the_token(port):
     host = f"Host: 127.0.0.1:{port}"
-    begun = send(port, "POST /mcp HTTP/1.1", host, RIGHT, *JSON, body=HANDSHAKE)
+    begun = send_request(port, "POST /mcp HTTP/1.1", host, RIGHT, *JSON, body=HANDSHAKE)
     heads = [line.split(": ", 1) for line in begun.text.split("\r\n") if ": " in line]
     named = {name.lower(): value for name, value in heads}
     body = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}})
     headers = (host, *JSON, f"Mcp-Session-Id: {named['mcp-session-id']}")
     for line in ("POST /mcp HTTP/1.1", "GET /mcp HTTP/1.1", "DELETE /mcp HTTP/1.1"):
-        assert send(port, line, *headers, body=body).status == 401
+        assert send_request(port, line, *headers, body=body).status == 401
     foreign = (host, RIGHT, *JSON, "Mcp-Session-Id: 0123456789abcdef")
-    assert send(port, "POST /mcp HTTP/1.1", *foreign, body=body).status in (400, 404)
+    assert send_request(port, "POST /mcp HTTP/1.1", *foreign, body=body).status in (400, 404)

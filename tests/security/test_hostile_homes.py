@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.forks import surroundings
+from tests.cli.forks import build_environment
 from tests.security.hostile_homes import HOMES
 
 VERBS = (
@@ -36,7 +36,7 @@ def _opener():
         process.stdin.close()
 
 
-def contents(folder: Path) -> dict[str, tuple[int, bytes | None]]:
+def read_folder(folder: Path) -> dict[str, tuple[int, bytes | None]]:
     """Return what is below a folder, with modes and bytes."""
     found = {}
     for path in sorted(folder.rglob("*")):
@@ -60,10 +60,10 @@ def test_hostile_home_harms_no_verb(opener, tmp_path, name):
     (outside / "target").write_text("theirs")
     (outside / "target").chmod(0o644)
     HOMES[name](home, outside)
-    before = contents(outside)
+    before = read_folder(outside)
     job = {
         "home": str(home),
-        "env": surroundings(user) | {"MCP_SESSIONS_STATE": str(user / "state")},
+        "env": build_environment(user) | {"MCP_SESSIONS_STATE": str(user / "state")},
         "verbs": VERBS,
         "out": str(tmp_path / "out"),
         "err": str(tmp_path / "err"),
@@ -77,4 +77,4 @@ def test_hostile_home_harms_no_verb(opener, tmp_path, name):
     assert [code for code in codes if code.split()[-1] not in "0123456"] == []
     assert "Traceback" not in err + out, err[-2_000:]
     assert "\x1b" not in err + out
-    assert contents(outside) == before
+    assert read_folder(outside) == before

@@ -45,7 +45,7 @@ def _outside(db, home_path, tmp_path):
         (folder / "outside.txt").write_text(OUTSIDE)
 
 
-def files(tmp_path):
+def list_files(tmp_path):
     """Return the files that are there, but what SQLite puts beside a database."""
     found = (path for path in tmp_path.rglob("*") if path.is_file())
     return {path for path in found if not path.name.endswith(("-wal", "-shm"))}
@@ -54,7 +54,7 @@ def files(tmp_path):
 @pytest.mark.requirement("security:paths")
 @EVERY
 async def test_a_path_names_nothing_in_any_argument(client, refused, tmp_path, name):
-    before = files(tmp_path)
+    before = list_files(tmp_path)
     for tool, given in (
         ("sessions_read", {"session": name}),
         ("sessions_search", {"query": "hello", "session": name}),
@@ -75,7 +75,7 @@ async def test_a_path_names_nothing_in_any_argument(client, refused, tmp_path, n
         said = await refused(tool, **given)
         assert OUTSIDE not in said
         assert "defect" not in said, (tool, given)
-    new = {path for path in files(tmp_path) - before if path.suffix != ".db"}
+    new = {path for path in list_files(tmp_path) - before if path.suffix != ".db"}
     assert {path.name for path in new} <= {"home.json"}
 
 
@@ -105,11 +105,11 @@ async def test_a_folder_is_compared_and_not_looked_at(call, name):
 
 @EVERY
 async def test_a_title_that_is_a_path_makes_no_file(call, tmp_path, home_path, name):
-    before = files(tmp_path)
+    before = list_files(tmp_path)
     edited = await call("sessions_edit", session="s1", title=name[:100])
     assert edited["session"]["title"] == name[:100].replace("\x00", "")
     kept = home_path / ".mcp-sessions"
-    assert [path for path in files(tmp_path) - before if kept not in path.parents] == []
+    assert [path for path in list_files(tmp_path) - before if kept not in path.parents] == []
 
 
 @pytest.fixture(name="linked")

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_serve.redaction.redaction import MARK, find_secrets, redact
-from tests.security.leaks import leaks, windows
-from tests.security.secret_kinds import DISGUISES, KINDS, TEMPLATES, draw
+from tests.security.leaks import find_leaks, list_windows
+from tests.security.secret_kinds import DISGUISES, KINDS, TEMPLATES, draw_sample
 from tests.serve.planted import HARMLESS
 
 SEEDS = range(5)
@@ -33,14 +33,14 @@ def test_kinds_are_as_many_as_claimed():
 @pytest.mark.parametrize("kind", KINDS)
 def test_kind_is_redacted_in_every_disguise(kind):
     for seed in SEEDS:
-        sample = draw(kind, seed)
-        secret = windows([sample])
+        sample = draw_sample(kind, seed)
+        secret = list_windows([sample])
         for name, disguise in DISGUISES.items():
             disguised = disguise(sample.text)
             # A line that was wrapped begins where the terminal does.
             text = disguised if name.startswith("wrapped") else f"before {disguised}"
             shown = redact(f"{text} after")
-            assert leaks(shown, secret) == set(), (name, shown)
+            assert find_leaks(shown, secret) == set(), (name, shown)
             assert MARK in shown
             assert shown.endswith(" after")
 
@@ -49,9 +49,9 @@ def test_kind_is_redacted_in_every_disguise(kind):
 def test_leaks_are_found_in_every_disguise():
     """What looks for leaks sees through each disguise, or it would prove nothing."""
     for kind in KINDS:
-        sample = draw(kind, 0)
+        sample = draw_sample(kind, 0)
         for name, disguise in DISGUISES.items():
-            assert leaks(disguise(sample.text), windows([sample])), (kind, name)
+            assert find_leaks(disguise(sample.text), list_windows([sample])), (kind, name)
 
 
 @pytest.mark.requirement("hostile:secrets")
@@ -72,7 +72,7 @@ def test_innocent_texts_in_json_are_left_alone():
     assert len(taken) <= MOST_TAKEN, taken
 
 
-SAMPLES = st.builds(draw, st.sampled_from(KINDS), st.integers(0, 4))
+SAMPLES = st.builds(draw_sample, st.sampled_from(KINDS), st.integers(0, 4))
 DISGUISED = st.builds(
     lambda sample, disguise: disguise(sample.text),
     SAMPLES,

@@ -12,14 +12,14 @@ import pytest
 
 from mcp_serve import prompts
 from mcp_serve.cli.main import VERBS
-from mcp_serve.completions import _BY_ARGUMENT
+from mcp_serve.completions import _COMPLETERS
 from mcp_serve.registry import SPECS
 from session_core import SessionDB
-from tests.cli.forks import Forks, surroundings
-from tests.security.corpus import LONG, plant
-from tests.security.leaks import leaks, windows
-from tests.security.secret_kinds import DISGUISES, KINDS, draw
-from tests.security.walk import walked
+from tests.cli.forks import ForkServer, build_environment
+from tests.security.corpus import LONG, plant_texts
+from tests.security.leaks import find_leaks, list_windows
+from tests.security.secret_kinds import DISGUISES, KINDS, draw_sample
+from tests.security.walk import walk_home
 
 NAMES = sorted(DISGUISES)
 ROUNDS = [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, len(NAMES)))]
@@ -52,9 +52,9 @@ EVERY_VERB = {
 """
 
 
-def samples(number: int):
+def draw_samples(number: int):
     """Return a sample of each kind, and texts in which it stands, disguised."""
-    drawn = [draw(kind, number) for kind in KINDS]
+    drawn = [draw_sample(kind, number) for kind in KINDS]
     disguised = {
         sample.kind: DISGUISES[NAMES[(at + number) % len(NAMES)]](sample.text)
         for at, sample in enumerate(drawn)
@@ -62,12 +62,12 @@ def samples(number: int):
     return drawn, {f"{kind} {number}": text for kind, text in disguised.items()}
 
 
-def listed(said, where, name):
+def list_entries(said, where, name):
     """Return the entries of all pages of a listing."""
     return [entry for place, what in said if place == where for entry in what[name]]
 
 
-def pattern_of(template):
+def make_address_pattern(template):
     """Return what matches the addresses of a template."""
     path = template.partition("{?")[0]
     return "[^/]+".join(re.escape(part) for part in re.split(r"\{[^}]*\}", path))
@@ -75,24 +75,28 @@ def pattern_of(template):
 
 def unread_resources(said):
     """Return templates, and listed addresses that belong to none, of which nothing was read."""
-    templates = {e["uri_template"] for e in listed(said, "templates/list", "resource_templates")}
-    alone = {entry["uri"] for entry in listed(said, "resources/list", "resources")}
-    alone -= {uri for uri in alone for each in templates if re.fullmatch(pattern_of(each), uri)}
+    templates = {
+        e["uri_template"] for e in list_entries(said, "templates/list", "resource_templates")
+    }
+    alone = {entry["uri"] for entry in list_entries(said, "resources/list", "resources")}
+    alone -= {
+        uri for uri in alone for each in templates if re.fullmatch(make_address_pattern(each), uri)
+    }
     read = [what for where, what in said if where == "address"]
     assert len(templates | alone) >= 5
     return [
         address
         for address in templates | alone
-        if not any(re.fullmatch(pattern_of(address), uri) for uri in read)
+        if not any(re.fullmatch(make_address_pattern(address), uri) for uri in read)
     ]
 
 
-def shown(said):
+def list_shown_leaks(said):
     """Return every leak with the place where it was said."""
     return [
         (where, leak)
         for where, what, secret in said
-        for leak in leaks(
+        for leak in find_leaks(
             what if isinstance(what, str) else json.dumps(what, ensure_ascii=False), secret
         )
     ]
@@ -103,16 +107,16 @@ def shown(said):
 @pytest.mark.anyio
 @pytest.mark.parametrize("number", ROUNDS)
 async def test_no_tool_shows_a_disguised_secret(tmp_path, number):
-    drawn, texts = samples(number)
-    secret = windows(drawn)
-    said = await walked(tmp_path, ("auto", "legacy")[number % 2], texts)
+    drawn, texts = draw_samples(number)
+    secret = list_windows(drawn)
+    said = await walk_home(tmp_path, ("auto", "legacy")[number % 2], texts)
     names = {where for where, _ in said}
     assert names >= {spec.name for spec in SPECS}
-    assert names >= {f"prompt {each.name}" for each in prompts.ALL}
-    assert names >= {f"completion {argument}" for argument in _BY_ARGUMENT}
+    assert names >= {f"prompt {each.name}" for each in prompts.PROMPTS}
+    assert names >= {f"completion {argument}" for argument in _COMPLETERS}
     assert unread_resources(said) == []
     assert names >= {"question", "resources/list", "audit"}
-    assert shown((where, what, secret) for where, what in said) == []
+    assert list_shown_leaks((where, what, secret) for where, what in said) == []
 
 
 @pytest.mark.requirement("hostile:secrets-everywhere")
@@ -124,24 +128,24 @@ def test_every_verb_is_called():
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", ROUNDS)
 def test_no_verb_shows_a_disguised_secret(tmp_path, number):
-    drawn, texts = samples(number)
-    secret = windows(drawn)
+    drawn, texts = draw_samples(number)
+    secret = list_windows(drawn)
     home = tmp_path / "home"
     home.mkdir()
-    plant(home, texts)
+    plant_texts(home, texts)
     with SessionDB(home / "state.db") as db:
         ids = [each.id for each in db.list_sessions(limit=200).items]
     passed = [text.replace("\x00", "") for text in texts.values()]
     calls = [(verb, call) for verb in EVERY_VERB for call in EVERY_VERB[verb]]
     calls += [("show", [key, "--tools"]) for key in ids]
     said = []
-    with Forks() as forks:
+    with ForkServer() as forks:
         for at, (verb, call) in enumerate(calls):
             given = {"SECRET": passed[at % len(passed)], "OUT": str(tmp_path / "out.jsonl")}
             given["NEW"] = str(tmp_path / "new.jsonl")
             words = [verb, "--home", str(home), *(given.get(word, word) for word in call)]
-            done = forks.run(words, surroundings(tmp_path), str(tmp_path), "")
+            done = forks.run(words, build_environment(tmp_path), str(tmp_path), "")
             said.append((f"{verb} {call}", done.out, secret))
             said.append((f"{verb} {call} error", done.err, secret))
     assert sum(len(what) for _, what, _ in said) > 100_000
-    assert shown(said) == []
+    assert list_shown_leaks(said) == []

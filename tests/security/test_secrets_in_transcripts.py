@@ -7,11 +7,11 @@ import json
 import pytest
 
 from mcp_serve.redaction.redaction import redact
-from tests.security.corpus import CANARY, INJECTIONS, LONG, plant
+from tests.security.corpus import CANARY, INJECTIONS, LONG, plant_texts
 from tests.security.formats import FORMATS, NEEDLES
-from tests.security.walk import walked
+from tests.security.walk import walk_home
 from tests.serve.planted import HARMLESS, PLANTED
-from tests.wire.conftest import raw
+from tests.wire.conftest import start_raw_process
 
 pytestmark = pytest.mark.anyio
 
@@ -26,10 +26,10 @@ def anyio_backend():
 
 @pytest.fixture(scope="module", params=["auto", "legacy"], name="said")
 async def _said(request, tmp_path_factory):
-    return await walked(tmp_path_factory.mktemp("walk"), request.param, KINDS)
+    return await walk_home(tmp_path_factory.mktemp("walk"), request.param, KINDS)
 
 
-def seen(text):
+def find_places(text):
     """Return the places in a text where a part of a key is."""
     return [
         text[max(0, text.find(needle) - 60) : text.find(needle) + 20]
@@ -41,7 +41,7 @@ def seen(text):
 @pytest.mark.requirement("security:secrets")
 async def test_no_key_is_on_any_path(said):
     assert len(said) > 500
-    shown = [(where, seen(json.dumps(what, ensure_ascii=False))) for where, what in said]
+    shown = [(where, find_places(json.dumps(what, ensure_ascii=False))) for where, what in said]
     assert [(where, parts) for where, parts in shown if parts] == []
 
 
@@ -67,7 +67,7 @@ async def test_a_mark_says_what_was_taken_out_on_every_path_that_quotes(said):
 @pytest.mark.parametrize("kind", FORMATS)
 async def test_a_key_of_each_known_format_is_taken_out(kind):
     shown = redact(f"before {FORMATS[kind]} after")
-    assert seen(shown) == []
+    assert find_places(shown) == []
     assert shown.startswith("before ")
     assert shown.endswith(" after")
 
@@ -75,7 +75,7 @@ async def test_a_key_of_each_known_format_is_taken_out(kind):
 @pytest.mark.requirement("security:secrets")
 def test_the_log_of_a_process_has_nothing_of_a_transcript(home_path):
     texts = INJECTIONS | KINDS
-    plant(home_path, texts)
+    plant_texts(home_path, texts)
     calls = [
         ("sessions_list", {"status": "all", "limit": 100}),
         ("sessions_read", {"session": LONG, "detail": "detailed"}),
@@ -91,7 +91,7 @@ def test_the_log_of_a_process_has_nothing_of_a_transcript(home_path):
         *(("sessions_read", {"session": f"no {text[:400]}"}) for text in texts.values()),
         *(("sessions_read", {text[:60]: text[:60]}) for text in texts.values()),
     ]
-    with raw(home_path) as process:
+    with start_raw_process(home_path) as process:
         process.begin()
         answers = [
             process.ask("tools/call", name=name, arguments=given)["result"] for name, given in calls
@@ -102,7 +102,7 @@ def test_the_log_of_a_process_has_nothing_of_a_transcript(home_path):
         number >= len(calls) - 2 * len(texts) for number in range(len(calls))
     ]
     assert CANARY not in logged
-    assert seen(logged) == []
+    assert find_places(logged) == []
     assert logged == ""
 
 

@@ -44,7 +44,7 @@ def _sessions(db):
     db.end_session("s0", "done")
 
 
-def everything(path):
+def dump_database(path):
     """Return all that a database holds, its schema included."""
     with connect(path / "state.db", mode="ro") as connection:
         schema = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name")
@@ -55,7 +55,7 @@ def everything(path):
         return held
 
 
-def of_text(spec):
+def list_text_arguments(spec):
     """Return the arguments of a tool that are texts of any kind."""
     listed = spec.arguments.schema_of_input()["properties"].items()
     return [
@@ -73,10 +73,10 @@ def test_there_is_no_argument_for_a_statement_or_a_condition():
 async def test_a_payload_is_a_value_in_every_argument_and_changes_nothing(
     db, home_path, client, payload
 ):
-    before = everything(home_path)
+    before = dump_database(home_path)
     for spec in SPECS:
         required = dict.fromkeys(spec.arguments.required, "s1")
-        for name in of_text(spec):
+        for name in list_text_arguments(spec):
             sent = required | {name: payload}
             if spec.name == "events_wait":
                 sent["timeout_s"] = 0
@@ -87,7 +87,7 @@ async def test_a_payload_is_a_value_in_every_argument_and_changes_nothing(
             assert "defect" not in said, (spec.name, name)
             assert "syntax error" not in said
             assert result.is_error or name not in NAMED, (spec.name, name, said)
-    assert everything(home_path) == before
+    assert dump_database(home_path) == before
     assert not (home_path / "stolen.db").exists()
 
 
@@ -126,13 +126,13 @@ async def test_a_payload_that_is_stored_comes_back_as_it_is(db, call, payload):
 @pytest.mark.options(read_only=True)
 async def test_a_server_that_only_reads_cannot_write(db, home_path, client, call):
     await call("sessions_list")
-    before = everything(home_path)
+    before = dump_database(home_path)
     for spec in SPECS:
-        await _called(client, spec)
-    assert everything(home_path) == before
+        await _call_with_payload(client, spec)
+    assert dump_database(home_path) == before
 
 
-async def _called(client, spec):
+async def _call_with_payload(client, spec):
     if not spec.changes:
         given = dict.fromkeys(spec.arguments.required, "s1")
         given |= {"timeout_s": 0} if spec.name == "events_wait" else {}

@@ -8,8 +8,8 @@ import socket
 
 import pytest
 
-from tests.homes import fill, hermes_database
-from tests.wire.conftest import MODERN, TOKEN, served
+from tests.homes import fill_database, make_hermes_database
+from tests.wire.conftest import MODERN, TOKEN, serve_home
 
 HEAD = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
 STALLS = {
@@ -27,12 +27,12 @@ STALLS = {
 @pytest.fixture(name="home")
 def _home(tmp_path):
     home = tmp_path / "home"
-    hermes_database(home / "state.db")
-    fill(home / "state.db", 2, 4)
+    make_hermes_database(home / "state.db")
+    fill_database(home / "state.db", 2, 4)
     return home
 
 
-def list_sessions(port: int) -> bytes:
+def request_session_list(port: int) -> bytes:
     """Return what a fresh client is answered."""
     call = {"name": "sessions_list", "arguments": {}, "_meta": MODERN}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
@@ -51,7 +51,7 @@ def list_sessions(port: int) -> bytes:
 
 @pytest.mark.requirement("hostile:stalled")
 def test_fresh_client_is_answered_beside_stalled(home):
-    with served(home) as (process, port):
+    with serve_home(home) as (process, port):
         stalled = []
         for number in range(100):
             for said in STALLS.values():
@@ -59,13 +59,13 @@ def test_fresh_client_is_answered_beside_stalled(home):
                 stalled.append(connection)
                 connection.sendall(said.encode())
             if number % 25 == 0:
-                assert b'"sessions"' in list_sessions(port)
+                assert b'"sessions"' in request_session_list(port)
         assert len(stalled) == 700
         for _ in range(5):
-            assert b'"sessions"' in list_sessions(port)
+            assert b'"sessions"' in request_session_list(port)
         for connection in stalled:
             connection.close()
-        assert b'"sessions"' in list_sessions(port)
+        assert b'"sessions"' in request_session_list(port)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
         assert "Traceback" not in process.stderr.read()

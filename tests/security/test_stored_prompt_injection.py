@@ -9,11 +9,11 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.profiles import Options, Served
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from mcp_serve.registry import SPECS
-from mcp_serve.render import plain
+from mcp_serve.render import to_plain_line
 from tests.security.corpus import CANARY, INJECTIONS, QUOTED
-from tests.security.walk import strings, walked
+from tests.security.walk import iterate_strings, walk_home
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +39,7 @@ def _mode(request):
 
 @pytest.fixture(scope="module", name="said")
 async def _said(mode, tmp_path_factory):
-    return await walked(tmp_path_factory.mktemp("walk"), mode, INJECTIONS)
+    return await walk_home(tmp_path_factory.mktemp("walk"), mode, INJECTIONS)
 
 
 @pytest.mark.requirement("security:injection")
@@ -58,8 +58,8 @@ async def test_the_walk_went_everywhere(said):
 
 @pytest.mark.requirement("security:injection")
 async def test_what_a_model_is_told_beforehand_is_as_on_an_empty_home(said, mode, tmp_path):
-    served = Served(Options(home=str(tmp_path / "empty")))
-    async with Client(server.create(served), mode=mode, cache=None) as client:
+    served = ServedProfiles(ServerOptions(home=str(tmp_path / "empty")))
+    async with Client(server.create_server(served), mode=mode, cache=None) as client:
         empty = [
             await client.list_tools(),
             await client.list_prompts(),
@@ -76,11 +76,11 @@ async def test_what_others_wrote_stands_in_quoted_fields_alone(said):
         (where, key, text[:80])
         for where, what in said
         if isinstance(what, dict) and not where.startswith("completion")
-        for key, text in strings(what)
+        for key, text in iterate_strings(what)
         if CANARY in text and key not in QUOTED
     ]
     assert elsewhere == []
-    quoted = {key for _, what in said for key, text in strings(what) if CANARY in text}
+    quoted = {key for _, what in said for key, text in iterate_strings(what) if CANARY in text}
     assert {"text", "snippet", "preview", "title", "name", "digest", "source"} <= quoted
 
 
@@ -89,7 +89,7 @@ async def test_a_line_has_no_sign_that_hides_turns_or_breaks_it(said):
     broken = [
         (where, key, text[:80])
         for where, what in said
-        for key, text in strings(what)
+        for key, text in iterate_strings(what)
         if key not in MULTILINE and where not in TOLD and where != "question"
         if not where.startswith("prompt") and HIDDEN & set(text)
     ]
@@ -133,8 +133,8 @@ async def test_a_text_comes_out_as_it_was_said(said):
 @pytest.mark.parametrize("name", ["catch_up", "compress_session"])
 async def test_a_prompt_carries_what_it_is_given_as_one_quotation(tmp_path, mode, kind, name):
     given = INJECTIONS[kind]
-    served = Served(Options(home=str(tmp_path / "empty")))
-    async with Client(server.create(served), mode=mode, cache=None) as client:
+    served = ServedProfiles(ServerOptions(home=str(tmp_path / "empty")))
+    async with Client(server.create_server(served), mode=mode, cache=None) as client:
         text, bare = [
             (await client.get_prompt(name, {"session": each})).messages[0].content.text
             for each in (given, "SESSION")
@@ -143,5 +143,5 @@ async def test_a_prompt_carries_what_it_is_given_as_one_quotation(tmp_path, mode
     before, after = bare.split('"SESSION"')
     assert text.startswith(before)
     quotation, length = json.JSONDecoder().raw_decode(text[len(before) :])
-    assert quotation == plain(given)
+    assert quotation == to_plain_line(given)
     assert text[len(before) + length :] == after

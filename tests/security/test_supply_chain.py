@@ -26,33 +26,35 @@ bare.sse_app()
 known = {name.split(".")[0] for name in sys.modules}
 from mcp_serve import registry, server
 from mcp_serve.http import app
-from mcp_serve.profiles import Options, Served
-served = Served(Options(home=sys.argv[1]))
-server.create(served)
-registry.Surface(served)
+from mcp_serve.profiles import ServerOptions, ServedProfiles
+served = ServedProfiles(ServerOptions(home=sys.argv[1]))
+server.create_server(served)
+registry.ServedSurface(served)
 served.home().maintenance.health()
 loaded = {name.split(".")[0] for name in sys.modules} - known
 print(json.dumps(sorted(loaded - set(sys.stdlib_module_names))))
 """
 
 
-def requirements(what):
+def list_requirements(what):
     """Return what is required for something, as it is written."""
     listed = re.search(rf"^{what} = \[\n(.*?)^\]", PROJECT, re.MULTILINE | re.DOTALL)
     return re.findall(r'^  "(.*)",$', listed[1], re.MULTILINE)
 
 
-def named(requirement):
+def read_requirement_name(requirement):
     """Return the name of what is required."""
     return re.split(r"[^\w.-]", requirement)[0].lower()
 
 
 @pytest.mark.requirement("security:supplies")
 def test_nothing_is_required_but_what_is_known():
-    assert {named(each) for each in requirements("dependencies")} == KNOWN
+    assert {read_requirement_name(each) for each in list_requirements("dependencies")} == KNOWN
 
 
-@pytest.mark.parametrize("requirement", [*requirements("dependencies"), *requirements("dev")])
+@pytest.mark.parametrize(
+    "requirement", [*list_requirements("dependencies"), *list_requirements("dev")]
+)
 def test_a_requirement_has_a_lower_and_an_upper_bound_and_no_address(requirement):
     asked = requirement.partition(";")[0]
     assert re.fullmatch(r"[\w.-]+>=[\d.]+,<[\d.]+", asked)

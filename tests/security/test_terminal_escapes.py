@@ -8,8 +8,8 @@ import re
 import pytest
 
 from session_core import SessionDB, SessionSource, SessionStore
-from tests.cli.at_terminal import Terminal
-from tests.cli.forks import Forks, surroundings
+from tests.cli.at_terminal import PseudoTerminal
+from tests.cli.forks import ForkServer, build_environment
 from tests.homes import connect
 
 ESCAPES = {
@@ -60,7 +60,7 @@ VERBS = [
 
 @pytest.fixture(name="forks", scope="module")
 def _forks():
-    with Forks() as forks:
+    with ForkServer() as forks:
         yield forks
 
 
@@ -93,8 +93,8 @@ def _home(tmp_path_factory):
 )
 def test_verb_prints_no_escape(forks, home, verb):
     user = os.environ["HOME"]
-    given = {"env": surroundings(user), "folder": user, "columns": 100}
-    with Terminal(forks, "--home", str(home), *verb, **given) as terminal:
+    given = {"env": build_environment(user), "folder": user, "columns": 100}
+    with PseudoTerminal(forks, "--home", str(home), *verb, **given) as terminal:
         terminal.end()
         seen = OURS.sub("", terminal.seen)
     assert seen.strip()

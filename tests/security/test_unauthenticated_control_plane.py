@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from mcp_serve.http.auth import token_of
+from mcp_serve.http.auth import load_token
 from session_core import Denied, StateFolder
-from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send
+from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send_request
 from tests.wire.conftest import TOKEN
 
 PATHS = (
@@ -43,7 +43,7 @@ WRONG = (
 @pytest.mark.requirement("security:token")
 @pytest.mark.parametrize(("method", "path"), PATHS)
 def test_no_path_but_one_answers_without_the_token(port, method, path):
-    answered = send(port, f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", *JSON)
+    answered = send_request(port, f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", *JSON)
     assert answered.status == 401
     assert "www-authenticate: bearer" in answered.text.lower()
     assert "session" not in answered.text.partition("\r\n\r\n")[2]
@@ -53,7 +53,7 @@ def test_no_path_but_one_answers_without_the_token(port, method, path):
 @pytest.mark.parametrize("given", WRONG, ids=range(len(WRONG)))
 def test_nothing_but_the_token_as_a_bearer_opens(port, given):
     headers = (f"Host: 127.0.0.1:{port}", *given, *JSON)
-    answered = send(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE)
+    answered = send_request(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE)
     assert answered.status in (400, 401)
     assert "mcp-sessions" not in answered.text.partition("\r\n\r\n")[2]
 
@@ -62,20 +62,20 @@ def test_nothing_but_the_token_as_a_bearer_opens(port, given):
 @pytest.mark.parametrize("name", ["token", "access_token", "authorization"])
 def test_a_token_in_the_address_does_not_open(port, name):
     line = f"POST /mcp?{name}={TOKEN} HTTP/1.1"
-    answered = send(port, line, f"Host: 127.0.0.1:{port}", *JSON, body=HANDSHAKE)
+    answered = send_request(port, line, f"Host: 127.0.0.1:{port}", *JSON, body=HANDSHAKE)
     assert answered.status == 401
 
 
 @pytest.mark.requirement("security:token")
 def test_the_token_opens(port):
     headers = (f"Host: 127.0.0.1:{port}", RIGHT, *JSON)
-    answered = send(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE)
+    answered = send_request(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE)
     assert answered.status == 200
     assert TOKEN not in answered.text
 
 
 def test_health_says_one_thing(port):
-    answered = send(port, "GET /health HTTP/1.1", f"Host: 127.0.0.1:{port}")
+    answered = send_request(port, "GET /health HTTP/1.1", f"Host: 127.0.0.1:{port}")
     head, _, body = answered.text.partition("\r\n\r\n")
     assert (answered.status, json.loads(body)) == (200, {"status": "ok"})
     assert "server:" not in head.lower()
@@ -85,10 +85,10 @@ def test_health_says_one_thing(port):
 def test_each_home_has_a_token_of_its_own_that_nobody_guesses(tmp_path, monkeypatch):
     monkeypatch.delenv("MCP_SESSIONS_TOKEN", raising=False)
     homes = [StateFolder(tmp_path / name / "state.db") for name in ("one", "two", "three")]
-    made = {token_of(folder) for folder in homes}
+    made = {load_token(folder) for folder in homes}
     assert len(made) == 3
     assert all(len(token) >= 43 for token in made)
-    assert token_of(homes[0]) in made
+    assert load_token(homes[0]) in made
     kept = list(tmp_path.rglob("token"))
     assert [oct(path.stat().st_mode & 0o777) for path in kept] == ["0o600"] * 3
     assert {oct(path.parent.stat().st_mode & 0o777) for path in kept} == {"0o700"}
@@ -99,4 +99,4 @@ def test_each_home_has_a_token_of_its_own_that_nobody_guesses(tmp_path, monkeypa
 def test_a_token_that_somebody_would_guess_is_refused(tmp_path, monkeypatch, token):
     monkeypatch.setenv("MCP_SESSIONS_TOKEN", token)
     with pytest.raises(Denied):
-        token_of(StateFolder(tmp_path / "state.db"))
+        load_token(StateFolder(tmp_path / "state.db"))

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from mcp_serve.http.auth import VARIABLE, token_of
+from mcp_serve.http.auth import TOKEN_VARIABLE, load_token
 from session_core import Denied, SessionDB, StateFolder
-from tests.cli.forks import Forks, surroundings
-from tests.routing.chats import stored
+from tests.cli.forks import ForkServer, build_environment
+from tests.routing.chats import make_stored_entry
 
 
 @pytest.fixture(name="forks", scope="module")
 def _forks():
-    with Forks() as forks:
+    with ForkServer() as forks:
         yield forks
 
 
@@ -25,7 +25,7 @@ def _forks():
 def _run(forks, tmp_path):
     """Run a verb as a script does, with a home directory of its own."""
     user = os.environ["HOME"]
-    return lambda *arguments: forks.run(arguments, surroundings(user), str(tmp_path), "")
+    return lambda *arguments: forks.run(arguments, build_environment(user), str(tmp_path), "")
 
 
 @pytest.fixture(name="outside")
@@ -44,7 +44,7 @@ def _outside(tmp_path):
 
 @pytest.fixture(name="token_path")
 def _token_path(home_path, monkeypatch):
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
     return StateFolder(home_path / "state.db").make() / "token"
 
 
@@ -54,7 +54,7 @@ def test_prune_routes_writes_through_no_link(run, tmp_path, outside):
     (home / "sessions").mkdir(parents=True)
     with SessionDB(home / "state.db") as db:
         key = "agent:main:telegram:dm:1"
-        text = json.dumps(stored("gone", key))
+        text = json.dumps(make_stored_entry("gone", key))
         db.save_gateway_routing_entry(key, text, scope=str(home / "sessions"), expect=None)
         db.append_message("one", "user", "hello", create={"source": "cli"})
     (home / "sessions" / "sessions.json").symlink_to(outside)
@@ -73,7 +73,7 @@ def test_token_of_odd_file_is_refused(home_path, token_path, tmp_path, kind):
     else:
         token_path.mkdir()
     with pytest.raises(Denied, match=r"link to nothing|not a regular file"):
-        token_of(StateFolder(home_path / "state.db"))
+        load_token(StateFolder(home_path / "state.db"))
     assert not (tmp_path / "made").exists()
 
 

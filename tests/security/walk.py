@@ -17,10 +17,10 @@ from mcp import Client, MCPError
 from mcp.types import ElicitResult, PromptReference, ResourceTemplateReference
 
 from mcp_serve import server
-from mcp_serve.profiles import Options, Served
-from mcp_serve.render import plain
+from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.render import to_plain_line
 from session_core import SessionDB
-from tests.security.corpus import LONG, calling, end_session, plant, title_of
+from tests.security.corpus import LONG, end_session, make_tool_call, plant_texts, shorten_to_title
 
 COMPLETED = ("session", "session_id", "session_key", "source", "project")
 LONGEST_TIME = 64
@@ -101,8 +101,8 @@ class Walk:
         for number, text in enumerate(texts):
             create = {"source": text}
             db.append_message(f"e{number:02}", "user", text, create=create)
-            db.append_message(f"e{number:02}", "assistant", text, tool_calls=calling(text))
-            db.set_session_title(f"e{number:02}", f"event {number} {title_of(text)}")
+            db.append_message(f"e{number:02}", "assistant", text, tool_calls=make_tool_call(text))
+            db.set_session_title(f"e{number:02}", f"event {number} {shorten_to_title(text)}")
             end_session(db, f"e{number:02}", text)
         heard = await self.call("events_wait", cursor=start["cursor"], timeout_s=10)
         while heard["events"]:
@@ -153,7 +153,7 @@ class Walk:
             else PromptReference(type="ref/prompt", name="catch_up")
         )
         given = {"name": argument, "value": value}
-        await self.ask(f"completion {argument}", self.client.complete(reference, given))
+        await self.ask(f"completion {argument}", self.client.complete_argument(reference, given))
 
     async def _errors(self, texts: list[str]) -> None:
         await self.call("sessions_read", session="h")
@@ -174,12 +174,12 @@ class Walk:
     async def _changes(self, texts: list[str]) -> None:
         for number, text in enumerate(texts):
             edited = await self.call(
-                "sessions_edit", session=f"h{number:02}", title=f"{number} {title_of(text)}"
+                "sessions_edit", session=f"h{number:02}", title=f"{number} {shorten_to_title(text)}"
             )
             if edited:
                 await self.call("sessions_restore", batch=edited["batch"])
         open_ones = [f"h{number:02}" for number in range(1, len(texts), 2)]
-        reason = plain(title_of(texts[0]))
+        reason = to_plain_line(shorten_to_title(texts[0]))
         await self._planned("sessions_finalize", sessions=open_ones, reason=reason)
         await self._planned("sessions_prune", what="sessions")
         await self._planned("sessions_prune", what="all")
@@ -200,40 +200,40 @@ class Walk:
         return done
 
 
-async def walked(path: Path, mode: str, texts: dict[str, str]) -> list[tuple[str, Any]]:
+async def walk_home(path: Path, mode: str, texts: dict[str, str]) -> list[tuple[str, Any]]:
     """Plant texts in a home, walk over it in an era, and return what was said."""
     home = path / "home"
     home.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MCP_SESSIONS_STATE", str(path / "state"))
         patch.setenv("HOME", str(path))
-        plant(home, texts)
-        served = Served(Options(home=str(home)))
+        plant_texts(home, texts)
+        served = ServedProfiles(ServerOptions(home=str(home)))
 
         async def human(_: Any, params: Any) -> ElicitResult:
             walk.note("question", params.message)
             return ElicitResult(action="accept", content={"agree": True})
 
-        created = server.create(served)
+        created = server.create_server(served)
         async with Client(created, mode=mode, elicitation_callback=human, cache=None) as client:
             walk = Walk(client)
             with SessionDB(home / "state.db") as db:
                 await walk.everywhere(db, list(texts.values()))
-            lines = await to_thread.run_sync(served.home().ledger.audited, 200)
+            lines = await to_thread.run_sync(served.get_home().ledger.list_audit_entries, 200)
             for line in lines.items:
                 walk.note("audit", [line.client, line.what, line.plan, line.counts])
         served.close()
         return walk.said
 
 
-def strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+def iterate_strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """Yield every string in what was said, each with the key it stands under."""
     if isinstance(value, dict):
         for name, each in value.items():
             yield key, name
-            yield from strings(each, name)
+            yield from iterate_strings(each, name)
     elif isinstance(value, list):
         for each in value:
-            yield from strings(each, key)
+            yield from iterate_strings(each, key)
     elif isinstance(value, str):
         yield key, value

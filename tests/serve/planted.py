@@ -6,7 +6,7 @@ _A = "Zx9Qw3Rt7Yp1Lk5Jh8Gf2Ds6Az4Xc0Vb9Nm3Qw7Er1Ty5Ui8Op2As6Df4Gh0Jk"
 _HEX = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
 
 
-def _key(kind: str) -> str:
+def _make_key(kind: str) -> str:
     return f"-----BEGIN {kind}PRIVATE KEY-----\n{_A}\n{_A}\n-----END {kind}PRIVATE KEY-----"
 
 
@@ -27,9 +27,9 @@ PLANTED = {
     "npm": "npm" + "_" + _A[:36],
     "pypi": "pypi-" + "AgEIcHlwaS5vcmc" + _A,
     "jwt": "eyJ" + _A[:20] + ".eyJ" + _A[:30] + "." + _A[:43],
-    "rsa": _key("RSA "),
-    "openssh": _key("OPENSSH "),
-    "pkcs8": _key(""),
+    "rsa": _make_key("RSA "),
+    "openssh": _make_key("OPENSSH "),
+    "pkcs8": _make_key(""),
     "basic auth": "https://deploy:" + _A[:20] + "@git.example.org/repo",
     "bearer": "Authorization: Bearer " + _A[:40],
     "password": 'db_password = "' + _A[:18] + '"',
@@ -47,7 +47,7 @@ PLANTED = {
 """Each as it stands in a text; the part that may not get out is `secret_of`."""
 
 
-def secret_of(planted: str) -> str:
+def get_secret(planted: str) -> str:
     """Return the part of a planted key that nobody may see."""
     return next(part for part in (_A[:16], _A[:16].upper(), _HEX) if part in planted)
 

@@ -28,7 +28,7 @@ def _old_ones(db):
         db.append_message("long", "user", text, create={"source": "cli"})
 
 
-def moment(text):
+def parse_moment(text):
     found = datetime.fromisoformat(text.replace("Z", "+00:00"))
     assert found.tzinfo is not None
     return found
@@ -46,7 +46,7 @@ async def test_a_plan_says_what_why_what_not_and_what_it_wins(call):
     assert {tuple(item) for item in plan["items"]} == {("id", "title", "why")}
     assert all("user_exit" in item["why"] for item in plan["items"])
     assert plan["bytes"].keys() == {"needed_now", "free_in_file", "returned_to_disk", "trash"}
-    left = moment(plan["expires_at"]) - datetime.now(timezone.utc)
+    left = parse_moment(plan["expires_at"]) - datetime.now(timezone.utc)
     assert timedelta(hours=23) < left <= timedelta(hours=24)
 
 
@@ -62,7 +62,7 @@ async def test_what_was_pruned_says_how_much_and_what_was_left_and_why(call, db)
     assert left["why"]
     (batch,) = (await call("sessions_restore"))["batches"]
     assert sorted(batch) == ["at", "batch", "count", "expires_at", "tool"]
-    kept = moment(batch["expires_at"]) - moment(batch["at"])
+    kept = parse_moment(batch["expires_at"]) - parse_moment(batch["at"])
     assert (batch["batch"], batch["count"], kept) == (done["batch"], 24, timedelta(days=30))
     back = await call("sessions_restore", batch=batch["batch"])
     assert sorted(back) == sorted([*PLAN, *DONE, "restored"])

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from mcp import Client
 
 from mcp_serve import answer_size, server
-from mcp_serve.profiles import Options, Served
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from mcp_serve.registry import SPECS
-from mcp_serve.tools.read import Filling, ReadArguments
+from mcp_serve.tools.read import PageBuilder, ReadArguments
 from session_core import SessionDB
 
 OLD = 1_600_000_000
@@ -29,13 +29,13 @@ PAGES = 4
 ERROR = 2_000
 
 
-def calls_of(number: int) -> list[dict[str, Any]]:
+def make_tool_calls(number: int) -> list[dict[str, Any]]:
     """Return calls with many long names."""
     function = {"name": "tool\\" * 60 + str(number), "arguments": json.dumps({"a": "\\" * 900})}
     return [{"id": f"c{n}", "type": "function", "function": function} for n in range(20)]
 
 
-def plant(db: SessionDB) -> None:
+def fill_database(db: SessionDB) -> None:
     """Fill a database with what takes much room in an answer."""
     folder = "/srv/" + "long\\" * 180
     texts = ("word " * 30, "\x00\x01\n" * 100, "\u4e16\u754c\U0001f680" * 300, "word")
@@ -44,7 +44,9 @@ def plant(db: SessionDB) -> None:
         for number in range(12):
             text, at = texts[number % 4], OLD + number
             db.append_message(name, "user", text, timestamp=at, create=create)
-            db.append_message(name, "assistant", "w", tool_calls=calls_of(number), timestamp=at)
+            db.append_message(
+                name, "assistant", "w", tool_calls=make_tool_calls(number), timestamp=at
+            )
             db.append_message(name, "tool", text * 3, tool_name="t" * 900, timestamp=at)
         db.set_session_title(name, ('"\\' * 45) + name[:5])
     for number in range(36):
@@ -56,7 +58,7 @@ def plant(db: SessionDB) -> None:
             db.end_session(name, "reason\\" * 90)
 
 
-def routes() -> dict[str, Any]:
+def make_routes() -> dict[str, Any]:
     """Return routes with long keys and names."""
     now = datetime.now().isoformat()  # noqa: DTZ005 -- local, as the store has it
     entry = {"created_at": now, "updated_at": now, "platform": "telegram", "chat_type": "dm"}
@@ -78,17 +80,19 @@ def _portal() -> Iterator[BlockingPortal]:
 def _planted(home_path: Path, portal: BlockingPortal) -> Iterator[Client]:
     """A client of such a home."""
     with SessionDB(home_path / "state.db") as db, db.transaction():
-        plant(db)
+        fill_database(db)
     (home_path / "sessions").mkdir()
-    (home_path / "sessions" / "sessions.json").write_text(json.dumps(routes()))
+    (home_path / "sessions" / "sessions.json").write_text(json.dumps(make_routes()))
     (home_path / "config.yaml").write_text("")
-    served = Served(Options(home=str(home_path)))
-    with portal.wrap_async_context_manager(Client(server.create(served), cache=None)) as client:
+    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    with portal.wrap_async_context_manager(
+        Client(server.create_server(served), cache=None)
+    ) as client:
         yield client
     served.close()
 
 
-def limit_of(spec: Any) -> st.SearchStrategy[int]:
+def limits_for(spec: Any) -> st.SearchStrategy[int]:
     """Return limits that a tool takes."""
     schema = spec.arguments.schema_of_input()["properties"].get("limit", {})
     return st.integers(1, schema.get("maximum", 1))
@@ -110,7 +114,8 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "view": st.sampled_from(["live", "full"]),
     "mode": st.sampled_from(["words", "substring"]),
     "per": st.sampled_from(["conversation", "message"]),
-    "max_chars": st.integers(answer_size.LEAST, answer_size.MOST) | st.just(answer_size.LEAST),
+    "max_chars": st.integers(answer_size.MIN_CHARS, answer_size.MAX_CHARS)
+    | st.just(answer_size.MIN_CHARS),
     "around": st.integers(1, 120),
     "after": st.integers(0, 120),
     "what": st.sampled_from(["sessions", "ghosts", "orphans", "index", "all", "abandoned"]),
@@ -122,7 +127,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 @st.composite
-def asked(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+def tool_requests(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     """Return a tool and arguments of it."""
     spec = draw(st.sampled_from([spec for spec in SPECS if spec.name != "sessions_edit"]))
     names = sorted(VALUES.keys() & spec.arguments.model_fields.keys())
@@ -130,7 +135,7 @@ def asked(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     wanted = {*chosen, *spec.arguments.required, *({"timeout_s"} & {*names})}
     given = {name: draw(VALUES[name]) for name in sorted(wanted - {"limit"})}
     if "limit" in wanted and "limit" in spec.arguments.model_fields:
-        given["limit"] = draw(limit_of(spec))
+        given["limit"] = draw(limits_for(spec))
     return spec.name, given
 
 
@@ -140,10 +145,10 @@ def asked(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(case=asked())
+@given(case=tool_requests())
 def test_no_answer_is_over_its_budget(planted, portal, case):
     tool, arguments = case
-    most = arguments.get("max_chars", answer_size.DEFAULT)
+    most = arguments.get("max_chars", answer_size.DEFAULT_CHARS)
     for _ in range(PAGES):
         answer = portal.call(planted.call_tool, tool, arguments)
         text = answer.content[0].text
@@ -160,7 +165,7 @@ def test_no_answer_is_over_its_budget(planted, portal, case):
 @pytest.mark.requirement("serving:budgets")
 def test_every_message_is_read_however_little_fits(planted, portal):
     whole: dict[int, str] = {}
-    given = {"session": "plain", "max_chars": answer_size.LEAST, "limit": 200}
+    given = {"session": "plain", "max_chars": answer_size.MIN_CHARS, "limit": 200}
     while True:
         answer = portal.call(planted.call_tool, "sessions_read", given)
         assert not answer.is_error, answer.content[0].text
@@ -169,19 +174,19 @@ def test_every_message_is_read_however_little_fits(planted, portal):
             whole[message["id"]] = whole.get(message["id"], "") + message["text"]
         if page["next_cursor"] is None:
             break
-        given = {"cursor": page["next_cursor"], "max_chars": answer_size.LEAST}
+        given = {"cursor": page["next_cursor"], "max_chars": answer_size.MIN_CHARS}
     assert len(whole) == 36
     assert whole[min(whole)] == "word " * 30
 
 
 @pytest.mark.requirement("serving:budgets")
 def test_a_message_that_is_shown_to_its_end_is_not_begun_again(home_path):
-    served = Served(Options(home=str(home_path)))
+    served = ServedProfiles(ServerOptions(home=str(home_path)))
     with SessionDB(home_path / "state.db") as db:
         db.append_message("s1", "user", "word", create={"source": "cli"})
         (row,) = db.get_messages("s1")
-    filling = Filling(served.home(), ReadArguments.read({"session": "s1"}), 10, "s1")
-    assert filling.add(row)
+    filling = PageBuilder(served.get_home(), ReadArguments.read({"session": "s1"}), 10, "s1")
+    assert filling.add_message(row)
     assert (filling.cut_inside, filling.room) == (None, 0)
     assert [message["text"] for message in filling.messages] == ["word"]
     served.close()
@@ -189,7 +194,7 @@ def test_a_message_that_is_shown_to_its_end_is_not_begun_again(home_path):
 
 @pytest.mark.requirement("serving:budgets")
 def test_what_does_not_fit_says_what_would(planted, portal):
-    given = {"session": LONGER, "max_chars": answer_size.LEAST, "roles": ["\u4e16" * 50] * 20}
+    given = {"session": LONGER, "max_chars": answer_size.MIN_CHARS, "roles": ["\u4e16" * 50] * 20}
     answer = portal.call(planted.call_tool, "sessions_read", given)
     assert answer.is_error
     text = answer.content[0].text

@@ -8,7 +8,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.profiles import Options, Served
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from session_core import Ledger, Maintenance, StateFolder
 from tests.serve.humans import Human
 
@@ -26,7 +26,7 @@ def _old_ones(db):
     db.append_message("new", "user", "hello", create={"source": "cli"})
 
 
-def ids(page):
+def list_ids(page):
     return sorted(row["id"] for row in page["sessions"])
 
 
@@ -52,17 +52,17 @@ async def test_pruning_plans_first_then_does_exactly_that_and_is_taken_back(call
     planned = await call("sessions_prune")
     assert (planned["outcome"], planned["count"]) == ("planned", 3)
     assert sorted(item["id"] for item in planned["items"]) == ["old0", "old1", "old2"]
-    assert ids(await call("sessions_list", status="all")) == ["new", "old0", "old1", "old2"]
+    assert list_ids(await call("sessions_list", status="all")) == ["new", "old0", "old1", "old2"]
     done = await call("sessions_prune", plan=planned["plan"])
     assert (done["outcome"], done["removed"], done["remaining"]) == ("applied", 3, 0)
-    assert ids(await call("sessions_list", status="all")) == ["new"]
+    assert list_ids(await call("sessions_list", status="all")) == ["new"]
     again = await call("sessions_prune", plan=planned["plan"])
     assert again == done
     (batch,) = (await call("sessions_restore"))["batches"]
     assert (batch["batch"], batch["count"]) == (done["batch"], 3)
     restored = await call("sessions_restore", batch=batch["batch"])
     assert (restored["outcome"], restored["restored"]) == ("applied", 3)
-    assert ids(await call("sessions_list", status="all")) == ["new", "old0", "old1", "old2"]
+    assert list_ids(await call("sessions_list", status="all")) == ["new", "old0", "old1", "old2"]
 
 
 @pytest.mark.requirement("changing:handles")
@@ -113,7 +113,7 @@ async def test_finalizing_ends_what_is_named(call, refused, db):
     assert db.get_session("new")["ended_at"] is None
 
 
-def long_session(db):
+def make_long_session(db):
     for number in range(60):
         text = f"ticket ABC-{number}: we decided to use port {8000 + number}. " + "well, " * 200
         db.append_message("long", "user", text, create={"source": "cli"})
@@ -122,7 +122,7 @@ def long_session(db):
 
 @pytest.mark.requirement("changing:plans")
 async def test_compressing_by_a_summary_of_the_caller(call, refused, db):
-    long_session(db)
+    make_long_session(db)
     planned = await call("sessions_compress", session="long", keep_last=10)
     brief = planned["brief"]
     assert brief["from_id"] < brief["to_id"]
@@ -142,7 +142,7 @@ async def test_compressing_by_a_summary_of_the_caller(call, refused, db):
 
 @pytest.mark.requirement("changing:plans")
 async def test_compressing_without_a_model(call, db):
-    long_session(db)
+    make_long_session(db)
     planned = await call("sessions_compress", session="long", method="extractive", keep_last=10)
     done = await call("sessions_compress", plan=planned["plan"])
     assert done["outcome"] == "applied"
@@ -183,8 +183,8 @@ async def test_a_read_only_server_has_none_of_them(client):
     ],
 )
 async def test_the_human_decides_where_the_client_can_ask(home_path, mode, answer, outcome, left):
-    served, human = Served(Options(home=str(home_path))), Human(**answer)
-    created = server.create(served)
+    served, human = ServedProfiles(ServerOptions(home=str(home_path))), Human(**answer)
+    created = server.create_server(served)
     async with Client(created, mode=mode, elicitation_callback=human, cache=None) as client:
         plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
         assert human.asked == []
@@ -202,8 +202,10 @@ async def test_the_human_decides_where_the_client_can_ask(home_path, mode, answe
 @pytest.mark.requirement("changing:decided")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_yes_without_an_answer_changes_nothing_and_says_how_to_go_on(home_path, mode):
-    served, human = Served(Options(home=str(home_path))), Human(action="accept")
-    async with Client(server.create(served), mode=mode, elicitation_callback=human) as client:
+    served, human = ServedProfiles(ServerOptions(home=str(home_path))), Human(action="accept")
+    async with Client(
+        server.create_server(served), mode=mode, elicitation_callback=human
+    ) as client:
         plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
         result = await client.call_tool("sessions_prune", {"plan": plan})
         assert result.is_error
@@ -212,30 +214,37 @@ async def test_a_yes_without_an_answer_changes_nothing_and_says_how_to_go_on(hom
             "call again with the same plan, or start the server with --confirm=never if it cannot "
             "ask"
         )
-        assert served.home().ledger.plan(plan).state == "planned"
+        assert served.get_home().ledger.get_plan(plan).state == "planned"
     served.close()
 
 
 @pytest.mark.requirement("changing:decided")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_nobody_is_asked_about_a_call_that_is_refused_anyway(home_path, mode):
-    served, human = Served(Options(home=str(home_path))), Human(action="decline")
-    async with Client(server.create(served), mode=mode, elicitation_callback=human) as client:
+    served, human = ServedProfiles(ServerOptions(home=str(home_path))), Human(action="decline")
+    async with Client(
+        server.create_server(served), mode=mode, elicitation_callback=human
+    ) as client:
         plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
         beside = {"plan": plan, "older_than_days": 1}
         assert (await client.call_tool("sessions_prune", beside)).is_error
         for tool in ("sessions_finalize", "sessions_compress", "sessions_restore"):
             assert (await client.call_tool(tool, {"plan": plan})).is_error
         assert human.asked == []
-        assert served.home().ledger.plan(plan).state == "planned"
+        assert served.get_home().ledger.get_plan(plan).state == "planned"
     served.close()
 
 
 @pytest.mark.requirement("changing:decided")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_nobody_is_asked_by_a_server_that_was_told_not_to(home_path, mode):
-    served, human = Served(Options(home=str(home_path), confirm=False)), Human(action="cancel")
-    async with Client(server.create(served), mode=mode, elicitation_callback=human) as client:
+    served, human = (
+        ServedProfiles(ServerOptions(home=str(home_path), confirm=False)),
+        Human(action="cancel"),
+    )
+    async with Client(
+        server.create_server(served), mode=mode, elicitation_callback=human
+    ) as client:
         plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
         result = await client.call_tool("sessions_prune", {"plan": plan})
         assert result.structured_content["outcome"] == "applied"
@@ -261,7 +270,7 @@ async def test_import_is_planned_then_removed(call, db, tmp_path):
     lines = [{"id": name, "source": "cli", "started_at": 1.0, "messages": [said]} for name in "ab"]
     file.write_text("\n".join(map(json.dumps, lines)))
     with Ledger(StateFolder(db.path)) as ledger, Maintenance(db, ledger) as maintenance:
-        batch = maintenance.import_(file).batch
+        batch = maintenance.import_sessions(file).batch
     (listed,) = (await call("sessions_restore"))["batches"]
     assert (listed["batch"], listed["tool"], listed["count"]) == (batch, "import", 2)
     planned = await call("sessions_restore", batch=batch)
@@ -269,7 +278,7 @@ async def test_import_is_planned_then_removed(call, db, tmp_path):
     done = await call("sessions_restore", plan=planned["plan"])
     assert (done["outcome"], done["restored"], done["remaining"]) == ("applied", 2, 0)
     assert await call("sessions_restore", plan=planned["plan"]) == done
-    assert ids(await call("sessions_list", status="all")) == ["new", "old0", "old1", "old2"]
+    assert list_ids(await call("sessions_list", status="all")) == ["new", "old0", "old1", "old2"]
     (listed,) = (await call("sessions_restore"))["batches"]
     assert listed["batch"] == done["batch"]
     assert (await call("sessions_restore", batch=done["batch"]))["restored"] == 2

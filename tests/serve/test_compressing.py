@@ -8,7 +8,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.profiles import Options, Served
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from tests.serve.humans import Human
 
 pytestmark = pytest.mark.anyio
@@ -18,10 +18,10 @@ SECRET = "Zx9Qw3Rt7Yp1Lk5Jh8"
 
 @pytest.fixture(autouse=True)
 def _long(db):
-    go_on(db)
+    add_messages(db)
 
 
-def go_on(db):
+def add_messages(db):
     """Say so much that what was said before is not among what stays."""
     create = {"source": "cli"}
     for number in range(60):
@@ -62,8 +62,10 @@ async def test_what_is_counted_is_the_messages_that_the_summary_stands_for(call)
 @pytest.mark.requirement("changing:compress")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_question_counts_messages_and_is_not_asked_in_vain(home_path, mode):
-    served, human = Served(Options(home=str(home_path))), Human(action="cancel")
-    async with Client(server.create(served), mode=mode, elicitation_callback=human) as client:
+    served, human = ServedProfiles(ServerOptions(home=str(home_path))), Human(action="cancel")
+    async with Client(
+        server.create_server(served), mode=mode, elicitation_callback=human
+    ) as client:
         given = {"session": "long", "keep_last": 10}
         planned = (await client.call_tool("sessions_compress", given)).structured_content
         plan = {"plan": planned["plan"]}
@@ -95,7 +97,7 @@ async def test_a_summary_without_a_model_says_no_secret_of_what_it_stands_for(ca
     for number in range(8):
         db.append_message("long", "user", f"{text}ticket XY-{number} stays open")
         db.append_message("long", "tool", f"$ login {SECRET}\nok: {SECRET[:9]}", tool_name="run")
-    go_on(db)
+    add_messages(db)
     planned = await call("sessions_compress", session="long", method="extractive", keep_last=10)
     assert planned["brief"]["must_survive"]
     assert SECRET[:9] not in json.dumps(planned)
@@ -110,7 +112,7 @@ async def test_a_summary_without_a_model_says_no_secret_of_what_it_stands_for(ca
 async def test_who_wants_everything_has_it_in_a_summary_too(call, db):
     for _ in range(8):
         db.append_message("long", "user", f"We decided: DB_PASSWORD={SECRET} on port 8443.")
-    go_on(db)
+    add_messages(db)
     planned = await call("sessions_compress", session="long", method="extractive", keep_last=10)
     done = await call("sessions_compress", plan=planned["plan"])
     assert SECRET in json.dumps([row["content"] for row in db.get_messages(done["session_id"])])
@@ -119,8 +121,10 @@ async def test_who_wants_everything_has_it_in_a_summary_too(call, db):
 @pytest.mark.requirement("changing:dropped")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_an_undo_that_drops_something_says_what_and_asks_about_that(home_path, db, mode):
-    served, human = Served(Options(home=str(home_path))), Human(action="decline")
-    async with Client(server.create(served), mode=mode, elicitation_callback=human) as client:
+    served, human = ServedProfiles(ServerOptions(home=str(home_path))), Human(action="decline")
+    async with Client(
+        server.create_server(served), mode=mode, elicitation_callback=human
+    ) as client:
 
         async def call(tool, **given):
             return (await client.call_tool(tool, given)).structured_content

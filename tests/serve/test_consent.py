@@ -6,7 +6,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.profiles import Options, Served
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from tests.serve.humans import Human
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ def _old_ones(db):
 
 @pytest.fixture(name="served")
 def _served(home_path):
-    served = Served(Options(home=str(home_path)))
+    served = ServedProfiles(ServerOptions(home=str(home_path)))
     yield served
     served.close()
 
@@ -35,7 +35,9 @@ def _served(home_path):
 @MODES
 async def test_only_a_call_that_applies_a_plan_asks(served, mode):
     human = Human(action="accept", content={"agree": True})
-    async with Client(server.create(served), mode=mode, elicitation_callback=human) as client:
+    async with Client(
+        server.create_server(served), mode=mode, elicitation_callback=human
+    ) as client:
 
         async def call(tool, **given):
             answer = await client.call_tool(tool, given)
@@ -65,7 +67,9 @@ async def test_only_a_call_that_applies_a_plan_asks(served, mode):
 @MODES
 async def test_the_question_is_the_same_for_the_same_plan_and_names_some_of_it(served, mode):
     human = Human(action="cancel")
-    async with Client(server.create(served), mode=mode, elicitation_callback=human) as client:
+    async with Client(
+        server.create_server(served), mode=mode, elicitation_callback=human
+    ) as client:
         plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
         for _ in range(2):
             answer = (await client.call_tool("sessions_prune", {"plan": plan})).structured_content
@@ -86,7 +90,7 @@ async def test_the_question_is_the_same_for_the_same_plan_and_names_some_of_it(s
 @pytest.mark.requirement("changing:asked")
 @MODES
 async def test_whoever_cannot_ask_has_agreed_by_the_handle(served, mode):
-    async with Client(server.create(served), mode=mode) as client:
+    async with Client(server.create_server(served), mode=mode) as client:
         plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
         done = (await client.call_tool("sessions_prune", {"plan": plan})).structured_content
     assert (done["outcome"], done["removed"]) == ("applied", 7)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from mcp import Client, MCPError
 
 from mcp_serve import server
-from mcp_serve.cursors import Asked
-from mcp_serve.profiles import Options, Served
+from mcp_serve.cursors import PagedQuery
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from session_core import SessionSource, SessionStore
 from session_core.state import cursors
 
@@ -48,21 +48,23 @@ def _sessions(db):
         db.append_message(name, "user", "hi", create={"source": "cli"})
 
 
-def forged(tool, place, now=1e9, **query):
-    return Asked(tool, {"profile": "default"} | QUERIES.get(tool, {}) | query, now).at(place)
+def forge_cursor(tool, place, now=1e9, **query):
+    return PagedQuery(
+        tool, {"profile": "default"} | QUERIES.get(tool, {}) | query, now
+    ).make_cursor(place)
 
 
 @pytest.mark.requirement("serving:forged")
 @pytest.mark.parametrize("tool", QUERIES)
 async def test_a_place_of_the_wrong_kind_is_malformed(refused, tool):
     for place in PLACES:
-        assert MALFORMED in await refused(tool, cursor=forged(tool, place)), place
+        assert MALFORMED in await refused(tool, cursor=forge_cursor(tool, place)), place
 
 
 @pytest.mark.requirement("serving:forged")
 @pytest.mark.parametrize("now", [float("nan"), float("inf"), -1.0, 1e300])
 async def test_a_moment_that_no_clock_shows_is_malformed(refused, now):
-    cursor = forged("sessions_list", "x", now, since="7d")
+    cursor = forge_cursor("sessions_list", "x", now, since="7d")
     assert MALFORMED in await refused("sessions_list", cursor=cursor)
 
 
@@ -70,7 +72,7 @@ async def test_a_moment_that_no_clock_shows_is_malformed(refused, now):
 @pytest.mark.parametrize("query", [{"profile": 5}, {"nope": 1}, {"session": [1]}])
 async def test_a_query_that_nobody_could_ask_is_malformed(refused, query):
     place = ["s1", ["s1", "back", None, 0]]
-    cursor = forged("sessions_read", place, **query)
+    cursor = forge_cursor("sessions_read", place, **query)
     assert MALFORMED in await refused("sessions_read", cursor=cursor)
 
 
@@ -78,7 +80,7 @@ async def test_a_query_that_nobody_could_ask_is_malformed(refused, query):
 @pytest.mark.parametrize("place", ["x", [1], [-5, None], ["a", "b"], [0, "zz"], [1, ["x", "", ""]]])
 async def test_one_of_the_resources_is_an_error_of_the_protocol(client, place):
     with pytest.raises(MCPError) as caught:
-        await client.list_resources(cursor=Asked("resources/list", {}, 0.0).at(place))
+        await client.list_resources(cursor=PagedQuery("resources/list", {}, 0.0).make_cursor(place))
     assert caught.value.error.code == -32602
     assert "malformed cursor" in caught.value.error.message
 
@@ -87,9 +89,9 @@ async def test_one_of_the_resources_is_an_error_of_the_protocol(client, place):
 @pytest.mark.parametrize("position", [2**70, [], {}, "x", "\ud800"], ids=ascii)
 async def test_one_of_the_library_within_it_is_no_defect_either(call, home_path, client, position):
     await call("sessions_edit", session="s1", title="T")
-    inner = cursors.encode("batches", str(home_path / "state.db"), position)
+    inner = cursors.encode_cursor("batches", str(home_path / "state.db"), position)
     answer = await client.call_tool(
-        "sessions_restore", {"cursor": forged("sessions_restore", inner)}
+        "sessions_restore", {"cursor": forge_cursor("sessions_restore", inner)}
     )
     assert "defect" not in answer.content[0].text
 
@@ -105,9 +107,9 @@ JSON = st.recursive(
 @settings(suppress_health_check=list(HealthCheck), max_examples=60)
 @given(tool=st.sampled_from(sorted(QUERIES)), place=JSON)
 async def test_no_place_is_a_defect(home_path, tool, place):
-    served = Served(Options(home=str(home_path)))
-    async with Client(server.create(served), cache=None) as client:
-        given_ = {"cursor": forged(tool, place) or "x"}
+    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    async with Client(server.create_server(served), cache=None) as client:
+        given_ = {"cursor": forge_cursor(tool, place) or "x"}
         answer = await client.call_tool(tool, given_ | ({"timeout_s": 0} if "wait" in tool else {}))
     served.close()
     assert "defect" not in answer.content[0].text

@@ -7,7 +7,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import answer_size, server
-from mcp_serve.profiles import Options, Served
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from session_core import SessionSource, SessionStore
 
 pytestmark = pytest.mark.anyio
@@ -48,8 +48,8 @@ async def test_a_message_is_heard_while_it_waits(db, call):
 async def test_its_cursor_survives_a_restart(db, call, home_path):
     start = await call("events_wait", timeout_s=0)
     db.append_message("s1", "user", "meanwhile", create={"source": "cli"})
-    served = Served(Options(home=str(home_path)))
-    async with Client(server.create(served)) as other:
+    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    async with Client(server.create_server(served)) as other:
         given = {"cursor": start["cursor"], "timeout_s": 5}
         heard = (await other.call_tool("events_wait", given)).structured_content
     served.close()
@@ -131,8 +131,8 @@ async def test_starts_and_ends_survive_a_restart_and_what_this_process_saw_does_
     db.end_session("a", "user_exit")
     db.create_session("b", "cli")
     here = await call("events_wait", cursor=cursor, timeout_s=5)
-    served = Served(Options(home=str(home_path)))
-    async with Client(server.create(served)) as other:
+    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    async with Client(server.create_server(served)) as other:
         given = {"cursor": cursor, "timeout_s": 5}
         there = (await other.call_tool("events_wait", given)).structured_content
     served.close()
@@ -190,7 +190,7 @@ async def test_many_events_stay_within_the_budget_and_none_is_lost(db, call):
     texts = []
     while len(texts) < 300:
         heard = await call("events_wait", cursor=cursor, timeout_s=5, limit=500)
-        assert answer_size.size(heard) <= answer_size.DEFAULT
+        assert answer_size.count_chars(heard) <= answer_size.DEFAULT_CHARS
         assert heard["events"]
         cursor = heard["cursor"]
         texts += [event["text"] for event in heard["events"]]

@@ -15,24 +15,26 @@ DAY_S = 86_400
 BEGAN = 1_700_000_000
 
 
-def say(db, name, text, at, **create):
+def add_message(db, name, text, at, **create):
     db.append_message(name, "user", text, timestamp=at, create={"started_at": at, **create})
 
 
 @pytest.fixture(autouse=True)
 def _conversations(db):
     """Four that differ in all that a list can be asked for."""
-    say(db, "first", "the old ferry", BEGAN, source="cli", cwd="/srv/shop/api")
+    add_message(db, "first", "the old ferry", BEGAN, source="cli", cwd="/srv/shop/api")
     db.end_session("first", "user_exit")
-    say(db, "second", "the ferry timetable", BEGAN + DAY_S, source="telegram", cwd="/srv/shopping")
+    add_message(
+        db, "second", "the ferry timetable", BEGAN + DAY_S, source="telegram", cwd="/srv/shopping"
+    )
     for number in range(4):
-        say(db, "third", f"a ferry number {number}", BEGAN + 2 * DAY_S, source="cli")
+        add_message(db, "third", f"a ferry number {number}", BEGAN + 2 * DAY_S, source="cli")
     db.set_session_title("third", "Crossing the strait")
     db.end_session("third", "idle")
-    say(db, "fourth", "ferry", BEGAN + 3 * DAY_S, source="cli")
+    add_message(db, "fourth", "ferry", BEGAN + 3 * DAY_S, source="cli")
     db.append_message("fourth", "assistant", "which ferry?", timestamp=BEGAN + 3 * DAY_S)
     db.set_session_archived("fourth", archived=True)
-    say(db, "first", "a ferry again", BEGAN + 4 * DAY_S)
+    add_message(db, "first", "a ferry again", BEGAN + 4 * DAY_S)
 
 
 LISTED = [
@@ -135,7 +137,7 @@ FINALIZED = [
 @pytest.mark.requirement("changing:chosen")
 @pytest.mark.parametrize(("given", "planned"), FINALIZED, ids=str)
 async def test_a_plan_to_finalize_has_what_is_asked_for(call, db, given, planned):
-    say(db, "fifth", "left open", BEGAN, source="cli", cwd="/srv/shop")
+    add_message(db, "fifth", "left open", BEGAN, source="cli", cwd="/srv/shop")
     plan = await call("sessions_finalize", **given)
     assert sorted(item["id"] for item in plan["items"]) == planned.split()
 
@@ -147,7 +149,7 @@ async def test_sessions_end_with_the_reason_that_is_given_and_their_chats_begin_
     with SessionStore.open(home_path, db) as store:
         chat = SessionSource(platform="telegram", chat_id="42")
         before = store.get_or_create_session(chat)
-        say(db, before.session_id, "hello", BEGAN, source="telegram")
+        add_message(db, before.session_id, "hello", BEGAN, source="telegram")
     given = {"sessions": [before.session_id], "reason": "moved_on", "start_new": True}
     planned = await call("sessions_finalize", **given)
     await call("sessions_finalize", plan=planned["plan"])
@@ -171,11 +173,11 @@ def _routed(db, home_path):
             entry = store.get_or_create_session(chat)
             keys[state] = entry.session_key
             if state != "dangling":
-                say(db, entry.session_id, "hi", BEGAN + 9 * DAY_S, source="telegram")
+                add_message(db, entry.session_id, "hi", BEGAN + 9 * DAY_S, source="telegram")
         store.suspend_session(keys["suspended"])
         store.mark_resume_pending(keys["resume_pending"])
-        db.end_session(store.entries()[keys["stale"]].session_id, "user_exit")
-        old = store.entries()[keys["expired"]]
+        db.end_session(store.load_entries()[keys["stale"]].session_id, "user_exit")
+        old = store.load_entries()[keys["expired"]]
         old.updated_at -= timedelta(days=9)
         store.save(old, urgent=True)
     return keys
@@ -197,7 +199,7 @@ async def test_a_route_is_in_one_of_six_states_and_found_by_it(call, routed):
 async def test_the_default_age_stands_beside_filters_and_not_beside_names(call, db):
     at = time.time() - 30 * DAY_S
     for name in ("lately", "kept"):
-        say(db, name, "hi", at, source="slack")
+        add_message(db, name, "hi", at, source="slack")
         db.end_session(name, "user_exit")
     await call("sessions_edit", session="kept", pinned=True)
     for given in ({"source": "slack"}, {"source": "slack", "end_reason": "user_exit"}):

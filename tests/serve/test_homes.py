@@ -10,9 +10,9 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.homes import Home
-from mcp_serve.profiles import Options, Served
-from tests.homes import fill, hermes_database
+from mcp_serve.homes import ServedHome
+from mcp_serve.profiles import ServedProfiles, ServerOptions
+from tests.homes import fill_database, make_hermes_database
 
 pytestmark = pytest.mark.anyio
 
@@ -25,9 +25,9 @@ READING = (
 )
 
 
-async def ask(path, *calls, **options):
-    served = Served(Options(home=str(path), **options))
-    async with Client(server.create(served), cache=None) as client:
+async def list_and_read(path, *calls, **options):
+    served = ServedProfiles(ServerOptions(home=str(path), **options))
+    async with Client(server.create_server(served), cache=None) as client:
         answers = [await client.call_tool(name, given) for name, given in calls]
     served.close()
     return answers
@@ -36,10 +36,10 @@ async def ask(path, *calls, **options):
 @pytest.mark.requirement("faces:homes")
 @pytest.mark.parametrize("schema", [16, 19, 22, 26, 30])
 async def test_a_home_of_any_schema_is_served(home_path, schema):
-    hermes_database(home_path / "state.db", schema)
-    newest = fill(home_path / "state.db", 4, 8)[-1]
+    make_hermes_database(home_path / "state.db", schema)
+    newest = fill_database(home_path / "state.db", 4, 8)[-1]
     calls = (*READING, ("sessions_read", {"session": newest}))
-    listed, found, report, _, _, page = await ask(home_path, *calls, read_only=True)
+    listed, found, report, _, _, page = await list_and_read(home_path, *calls, read_only=True)
     assert len(listed.structured_content["sessions"]) == 4
     assert found.structured_content["hits"]
     assert report.structured_content["messages"] == 32
@@ -59,7 +59,7 @@ async def test_routes_of_a_home_without_a_database_are_served(home_path):
     (home_path / "sessions").mkdir()
     written = {"_README": "mine", entry["session_key"]: entry}
     (home_path / "sessions" / "sessions.json").write_text(json.dumps(written))
-    listed, _, report, routes, _ = await ask(home_path, *READING, read_only=True)
+    listed, _, report, routes, _ = await list_and_read(home_path, *READING, read_only=True)
     assert listed.structured_content == {"sessions": [], "next_cursor": None}
     assert [each["session_key"] for each in routes.structured_content["routes"]] == [
         "agent:main:telegram:dm:42"
@@ -71,7 +71,7 @@ async def test_routes_of_a_home_without_a_database_are_served(home_path):
 @pytest.mark.requirement("faces:homes")
 async def test_a_home_with_damage_says_what_is_wrong(home_path):
     (home_path / "state.db").write_bytes(b"this is no database at all" * 400)
-    listed, found, report, *_ = await ask(home_path, *READING)
+    listed, found, report, *_ = await list_and_read(home_path, *READING)
     assert listed.is_error
     assert found.is_error
     assert "sessions_stats" in listed.content[0].text
@@ -82,14 +82,14 @@ async def test_a_home_with_damage_says_what_is_wrong(home_path):
 @pytest.mark.requirement("faces:homes")
 async def test_nothing_is_made_by_looking(home_path):
     before = sorted(path.name for path in home_path.iterdir())
-    await ask(home_path, *READING)
+    await list_and_read(home_path, *READING)
     assert sorted(path.name for path in home_path.iterdir()) == before
 
 
 @pytest.mark.requirement("faces:homes")
 async def test_many_threads_that_ask_first_get_one_database_and_one_feed(home_path):
     for _ in range(20):
-        home, gate = Home(home_path), threading.Barrier(8)
+        home, gate = ServedHome(home_path), threading.Barrier(8)
 
         def ask(home=home, gate=gate):
             gate.wait()

@@ -18,7 +18,7 @@ HOSTILE = (
 )
 
 
-async def told(client):
+async def list_server_texts(client):
     """Return all that a model is told before it asks."""
     tools = [tool.model_dump(mode="json") for tool in (await client.list_tools()).tools]
     prompts = [each.model_dump(mode="json") for each in (await client.list_prompts()).prompts]
@@ -28,10 +28,10 @@ async def told(client):
 
 @pytest.mark.requirement("faces:quoted")
 async def test_what_a_model_is_told_does_not_depend_on_transcripts(client, db, call):
-    before = await told(client)
+    before = await list_server_texts(client)
     for number, text in enumerate(HOSTILE):
         db.append_message(f"h{number}", "user", text, create={"source": text[:40] or "cli"})
-    assert await told(client) == before
+    assert await list_server_texts(client) == before
 
 
 @pytest.mark.requirement("faces:quoted")

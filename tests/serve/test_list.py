@@ -140,7 +140,7 @@ async def test_a_page_stays_within_its_budget_and_the_cursor_goes_on(db, call):
         db.append_message(f"w{number:02}", "user", "x", create={"source": "cli", "cwd": folder})
     page = await call("sessions_list", project="/srv", limit=100)
     found = [row["id"] for row in page["sessions"]]
-    assert answer_size.size(page) <= answer_size.DEFAULT
+    assert answer_size.count_chars(page) <= answer_size.DEFAULT_CHARS
     assert 1 < len(found) < 80
     while page["next_cursor"]:
         page = await call("sessions_list", cursor=page["next_cursor"], limit=100)

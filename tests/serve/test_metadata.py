@@ -13,7 +13,7 @@ from session_core import SessionSource, SessionStore
 pytestmark = pytest.mark.anyio
 
 
-def entry_of(key):
+def make_entry(key):
     """Return an entry as it is stored."""
     return {
         "session_key": key,
@@ -26,22 +26,22 @@ def entry_of(key):
 
 
 KEY = "agent:main:telegram:dm:42"
-METADATA = {"_README": "what this file is", "_version": 3, "_before": entry_of("_before")}
+METADATA = {"_README": "what this file is", "_version": 3, "_before": make_entry("_before")}
 
 
-def in_the_file(home_path):
+def write_index_file(home_path):
     """Write the index as a file; return the key of its one route."""
     (home_path / "sessions").mkdir()
-    index = METADATA | {KEY: entry_of(KEY)}
+    index = METADATA | {KEY: make_entry(KEY)}
     (home_path / "sessions" / "sessions.json").write_text(json.dumps(index))
     return KEY
 
 
-def in_the_table(home_path, db):
+def write_routing_table(home_path, db):
     """Put it among the rows of the routes; return the key of the one that is one."""
     with SessionStore.open(home_path, db) as store:
         entry = store.get_or_create_session(SessionSource(platform="telegram", chat_id="42"))
-    ((scope, _),) = db.gateway_routing_scopes().items()
+    ((scope, _),) = db.list_gateway_routing_scopes().items()
     for name, value in METADATA.items():
         db.save_gateway_routing_entry(name, json.dumps(value), scope=scope, expect=None)
     return entry.session_key
@@ -53,7 +53,11 @@ def _noted(request, home_path):
     if request.param != "the file alone":
         db = request.getfixturevalue("db")
         db.append_message("s1", "user", "hi", create={"source": "cli"})
-    return in_the_table(home_path, db) if request.param == "the table" else in_the_file(home_path)
+    return (
+        write_routing_table(home_path, db)
+        if request.param == "the table"
+        else write_index_file(home_path)
+    )
 
 
 @pytest.mark.requirement("serving:metadata")
@@ -64,13 +68,13 @@ async def test_metadata_is_no_route_no_session_and_no_resource(noted, client, ca
     assert [each["session_key"] for each in json.loads(told.contents[0].text)["routes"]] == [noted]
     listed = " ".join(str(each.uri) for each in (await client.list_resources()).resources)
     template = ResourceTemplateReference(uri="route://{session_key}")
-    keys = await client.complete(template, {"name": "session_key", "value": ""})
+    keys = await client.complete_argument(template, {"name": "session_key", "value": ""})
     assert keys.completion.values == [noted]
     prompt = PromptReference(name="catch_up")
     for name in METADATA:
         assert name not in listed
         assert (
-            await client.complete(prompt, {"name": "session", "value": name})
+            await client.complete_argument(prompt, {"name": "session", "value": name})
         ).completion.values == []
         assert f"no session {name!r}" in await refused("sessions_read", session=name)
         assert f"no session {name!r}" in await refused("sessions_edit", session=name, title="x")

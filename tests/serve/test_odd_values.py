@@ -7,7 +7,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import render, server
-from mcp_serve.profiles import Options, Served
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from session_core import _sqlite3
 
 pytestmark = pytest.mark.anyio
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 COLUMNS = ("title", "source", "end_reason")
 
 
-def spoil(home_path, column):
+def write_odd_value(home_path, column):
     with _sqlite3.connect(f"file:{home_path / 'state.db'}?mode=rw", busy_timeout_s=5) as connection:
         connection.execute(f"UPDATE sessions SET {column} = x'414200ff'")  # noqa: S608
         connection.commit()
@@ -27,7 +27,7 @@ def spoil(home_path, column):
 async def test_bytes_in_a_column_of_text_are_listed_as_text(db, home_path, call, column):
     db.append_message("s1", "user", "hello", create={"source": "cli"})
     db.end_session("s1", "done")
-    spoil(home_path, column)
+    write_odd_value(home_path, column)
     (row,) = (await call("sessions_list", status="all"))["sessions"]
     assert row[column].startswith("AB")
 
@@ -36,7 +36,7 @@ async def test_bytes_in_a_column_of_text_are_listed_as_text(db, home_path, call,
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_what_cannot_be_told_ends_nobody_elses_calls(db, home_path, mode, monkeypatch):
     db.append_message("s1", "user", "hello", create={"source": "cli"})
-    served = Served(Options(home=str(home_path)))
+    served = ServedProfiles(ServerOptions(home=str(home_path)))
     failed = anyio.Event()
 
     class Feed:
@@ -44,8 +44,8 @@ async def test_what_cannot_be_told_ends_nobody_elses_calls(db, home_path, mode, 
             anyio.from_thread.run_sync(failed.set)
             raise TypeError
 
-    created = server.create(served)
-    monkeypatch.setitem(vars(served.home()), "feed", Feed())
+    created = server.create_server(served)
+    monkeypatch.setitem(vars(served.get_home()), "feed", Feed())
     async with Client(created, mode=mode, cache=None) as client:
         await client.list_tools()
         with anyio.fail_after(20):
@@ -61,5 +61,5 @@ async def test_what_cannot_be_told_ends_nobody_elses_calls(db, home_path, mode, 
 
 @pytest.mark.requirement("faces:odd-values")
 def test_half_of_a_character_in_a_name_is_shown_as_what_it_is():
-    shown = render.plain("Al \ud83d ex"), render.textual("agent:\udcff")
+    shown = render.to_plain_line("Al \ud83d ex"), render.to_text("agent:\udcff")
     assert shown == ("Al \ufffd ex", "agent:\ufffd")

@@ -18,7 +18,7 @@ def _ids(db):
     ]
 
 
-def shown(page):
+def list_texts(page):
     return [message["id"] for message in page["messages"]]
 
 
@@ -27,11 +27,11 @@ async def test_the_window_is_the_latest_and_goes_on_to_older_ones(ids, call):
     page = await call("sessions_read", session="s1", limit=4)
     older = await call("sessions_read", cursor=page["next_cursor"], limit=4)
     oldest = await call("sessions_read", cursor=older["next_cursor"], limit=4)
-    assert [shown(each) for each in (page, older, oldest)] == [ids[6:], ids[2:6], ids[:2]]
+    assert [list_texts(each) for each in (page, older, oldest)] == [ids[6:], ids[2:6], ids[:2]]
     assert oldest["next_cursor"] is None
     assert "prev_cursor" not in page
     back = await call("sessions_read", cursor=older["prev_cursor"], limit=4)
-    assert shown(back) == ids[6:]
+    assert list_texts(back) == ids[6:]
 
 
 @pytest.mark.requirement("serving:read")
@@ -51,20 +51,24 @@ async def test_a_message_that_is_cut_leads_back_to_those_before_it(db, call):
     ]
     long = db.append_message("s1", "assistant", "long " * 8_000)
     page = await call("sessions_read", session="s1", around=long)
-    assert shown(page) == [long]
-    assert shown(await call("sessions_read", cursor=page["prev_cursor"])) == older
+    assert list_texts(page) == [long]
+    assert list_texts(await call("sessions_read", cursor=page["prev_cursor"])) == older
 
 
 @pytest.mark.requirement("serving:read")
 async def test_before_and_after_are_exclusive_and_around_is_centred(ids, call):
-    assert shown(await call("sessions_read", session="s1", before=ids[3])) == ids[:3]
+    assert list_texts(await call("sessions_read", session="s1", before=ids[3])) == ids[:3]
     after = await call("sessions_read", session="s1", after=ids[3], limit=2)
-    assert shown(after) == ids[4:6]
-    assert shown(await call("sessions_read", cursor=after["next_cursor"], limit=9)) == ids[6:]
+    assert list_texts(after) == ids[4:6]
+    assert list_texts(await call("sessions_read", cursor=after["next_cursor"], limit=9)) == ids[6:]
     around = await call("sessions_read", session="s1", around=ids[5], limit=3)
-    assert shown(around) == ids[4:7]
-    assert shown(await call("sessions_read", cursor=around["next_cursor"], limit=2)) == ids[7:9]
-    assert shown(await call("sessions_read", cursor=around["prev_cursor"], limit=2)) == ids[2:4]
+    assert list_texts(around) == ids[4:7]
+    assert (
+        list_texts(await call("sessions_read", cursor=around["next_cursor"], limit=2)) == ids[7:9]
+    )
+    assert (
+        list_texts(await call("sessions_read", cursor=around["prev_cursor"], limit=2)) == ids[2:4]
+    )
 
 
 @pytest.mark.requirement("serving:read")
@@ -171,7 +175,7 @@ async def test_a_message_that_does_not_fit_is_read_in_pieces(db, call, text):
     page = await call("sessions_read", session="s1")
     pieces = [page["messages"][-1]["text"]]
     while page["messages"][0]["text"] != "before":
-        assert answer_size.size(page) <= answer_size.DEFAULT
+        assert answer_size.count_chars(page) <= answer_size.DEFAULT_CHARS
         page = await call("sessions_read", cursor=page["next_cursor"])
         pieces.append(page["messages"][-1]["text"])
     assert "".join(pieces).removesuffix("before") == text
@@ -185,12 +189,12 @@ async def test_an_answer_is_within_max_chars_and_following_the_cursor_reads_all(
 ):
     more = [int(db.append_message("s1", "user", f"{n} " + "word " * n * 9)) for n in range(60)]
     page = await call("sessions_read", session="s1", max_chars=most, limit=200)
-    found = set(shown(page))
+    found = set(list_texts(page))
     while page["next_cursor"]:
-        assert answer_size.size(page) <= most
+        assert answer_size.count_chars(page) <= most
         page = await call("sessions_read", cursor=page["next_cursor"], max_chars=most, limit=200)
-        assert shown(page) == sorted(shown(page))
-        found |= set(shown(page))
+        assert list_texts(page) == sorted(list_texts(page))
+        found |= set(list_texts(page))
     assert found == {*ids, *more}
 
 
@@ -239,5 +243,5 @@ async def test_every_live_row_is_shown_whatever_its_role_and_none_that_was_taken
     db.rewind_to_message("s1", gone)
     for view in ("live", "full"):
         page = await call("sessions_read", session="s1", view=view)
-        assert shown(page) == ids
+        assert list_texts(page) == ids
         assert [(each["role"], each["text"]) for each in page["messages"]] == rows

@@ -8,10 +8,10 @@ import pytest
 from mcp import MCPError
 
 from mcp_serve.redaction import redaction
-from mcp_serve.redaction.messages import text_of
+from mcp_serve.redaction.messages import flatten_message
 from mcp_serve.redaction.redaction import redact, redact_cut
 from tests.security.formats import FORMATS, NEEDLES
-from tests.serve.planted import HARMLESS, PLANTED, secret_of
+from tests.serve.planted import HARMLESS, PLANTED, get_secret
 
 KINDS = pytest.mark.parametrize("kind", PLANTED)
 
@@ -20,7 +20,7 @@ KINDS = pytest.mark.parametrize("kind", PLANTED)
 @KINDS
 def test_a_secret_is_taken_out_and_the_text_around_it_stays(kind):
     shown = redact(f"before {PLANTED[kind]} after")
-    assert secret_of(PLANTED[kind]) not in shown
+    assert get_secret(PLANTED[kind]) not in shown
     assert shown.startswith("before ")
     assert "[redacted" in shown
 
@@ -57,7 +57,7 @@ def test_a_preview_shows_nothing_of_a_key_that_it_was_cut_within(kind):
 def test_a_secret_is_seen_beside_those_of_every_other_kind(kind):
     others = [planted for other, planted in PLANTED.items() if other != kind]
     shown = redact("\n".join([*others, "", PLANTED[kind], "", *others]))
-    assert secret_of(PLANTED[kind]) not in shown
+    assert get_secret(PLANTED[kind]) not in shown
 
 
 @pytest.mark.requirement("faces:redaction")
@@ -108,7 +108,7 @@ def test_a_secret_is_seen_in_json_and_in_json_in_that(times):
 @pytest.mark.requirement("faces:redaction")
 @KINDS
 def test_a_hidden_sign_in_a_secret_hides_nothing_of_it(kind):
-    planted, secret = PLANTED[kind], secret_of(PLANTED[kind])
+    planted, secret = PLANTED[kind], get_secret(PLANTED[kind])
     at = planted.index(secret) + 3
     shown = redact(f"before {planted[:at]}\u200b{planted[at:]} after")
     assert secret[4:12] not in shown
@@ -214,7 +214,7 @@ async def test_no_planted_key_is_on_any_path(db, call, refused):
     everything = json.dumps(said)
     seen = [
         everything[max(0, at - 60) : at + 20]
-        for part in {secret_of(planted) for planted in PLANTED.values()}
+        for part in {get_secret(planted) for planted in PLANTED.values()}
         for at in [everything.find(part)]
         if at >= 0
     ]
@@ -225,7 +225,7 @@ async def test_no_planted_key_is_on_any_path(db, call, refused):
 @pytest.mark.anyio
 @KINDS
 async def test_what_is_asked_for_by_a_secret_repeats_none(client, kind):
-    secret = secret_of(PLANTED[kind])
+    secret = get_secret(PLANTED[kind])
     for asked in (
         client.call_tool(secret, {}),
         client.get_prompt(secret, {}),
@@ -260,7 +260,7 @@ async def test_who_asks_for_it_gets_everything(db, call):
 SECRET = "Zx9Qw3Rt7Yp1Lk5Jh8"
 
 
-def _calling(name, **given):
+def _make_tool_call(name, **given):
     called = {"name": name, "arguments": json.dumps(given)}
     return [{"id": "c", "type": "function", "function": called}]
 
@@ -277,7 +277,7 @@ def _calling(name, **given):
     ids=["assigned", "named", "key"],
 )
 async def test_a_hit_in_what_a_tool_was_called_with_shows_no_secret(db, call, given):
-    calls = _calling("write_file", **given)
+    calls = _make_tool_call("write_file", **given)
     db.append_message("s1", "assistant", "w", tool_calls=calls, create={"source": "cli"})
     for query in ("walrus", f"{SECRET[:9]}*"):
         for detail in ("concise", "detailed"):
@@ -299,7 +299,7 @@ async def test_a_secret_that_a_hidden_sign_parts_is_not_in_a_snippet(db, call):
 @pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
 async def test_a_name_of_a_tool_shows_no_secret(db, call):
-    calls = _calling(f"sk-ant-api03-{SECRET}", a=1)
+    calls = _make_tool_call(f"sk-ant-api03-{SECRET}", a=1)
     db.append_message("s1", "assistant", "x", tool_calls=calls, create={"source": "cli"})
     assert SECRET not in json.dumps(await call("sessions_read", session="s1"))
 
@@ -384,7 +384,7 @@ def test_a_call_with_many_values_and_secrets_is_read_at_once():
     many = [{"password": f"hunter2-{number:06}"} for number in range(20_000)]
     function = {"name": "put", "arguments": json.dumps([many, list(range(300_000))])}
     row = {"content": "", "tool_calls": [{"function": function}]}
-    shown, secrets = text_of(row)
+    shown, secrets = flatten_message(row)
     assert len(secrets) == len(many)
     assert all(shown[start:stop].startswith("hunter2-") for start, stop in secrets)
 

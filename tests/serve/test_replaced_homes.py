@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from mcp.types import PromptReference, ResourceTemplateReference
 
-from mcp_serve.profiles import Options, Served
-from mcp_serve.registry import Surface
+from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.registry import ServedSurface
 from session_core import SessionDB
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ COMPLETED = (
 )
 
 
-def replace(home_path: Path, name: str) -> None:
+def replace_database(home_path: Path, name: str) -> None:
     """Put another database in the place of that of a home, as restoring a backup does."""
     other = home_path.parent / name / "state.db"
     with SessionDB(other) as db:
@@ -36,7 +36,7 @@ def replace(home_path: Path, name: str) -> None:
 @pytest.mark.requirement("faces:replaced")
 async def test_another_database_in_its_place_is_read_and_written(home_path, call):
     for name in ("one", "two", "three"):
-        replace(home_path, name)
+        replace_database(home_path, name)
         (row,) = (await call("sessions_list"))["sessions"]
         assert row["id"] == name
         changed = await call("sessions_edit", session=name, title=f"Title {name}")
@@ -49,9 +49,9 @@ async def test_another_database_in_its_place_is_read_and_written(home_path, call
 
 @pytest.mark.requirement("faces:replaced")
 async def test_who_waits_hears_of_another_database_that_events_were_missed(home_path, call):
-    replace(home_path, "one")
+    replace_database(home_path, "one")
     start = await call("events_wait", timeout_s=0)
-    replace(home_path, "two")
+    replace_database(home_path, "two")
     heard = await call("events_wait", cursor=start["cursor"], timeout_s=20)
     assert (heard["events"], heard["gap"]) == ([], True)
     with SessionDB(home_path / "state.db") as db:
@@ -61,36 +61,36 @@ async def test_who_waits_hears_of_another_database_that_events_were_missed(home_
 
 
 async def test_a_call_that_is_under_way_goes_on_where_the_home_is_replaced_twice(home_path):
-    replace(home_path, "one")
-    served = Served(Options(home=str(home_path)))
-    under_way = served.home()
+    replace_database(home_path, "one")
+    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    under_way = served.get_home()
     assert [row.id for row in under_way.db.list_sessions().items] == ["one"]
     for name in ("two", "three"):
-        replace(home_path, name)
-        assert [row.id for row in served.home().db.list_sessions().items] == [name]
-    assert under_way.feed.begin(None).session is None
+        replace_database(home_path, name)
+        assert [row.id for row in served.get_home().db.list_sessions().items] == [name]
+    assert under_way.feed.get_current_position(None).session is None
     served.close()
 
 
 @pytest.mark.requirement("faces:replaced")
 async def test_who_has_subscribed_is_told_that_all_is_otherwise(home_path):
-    replace(home_path, "one")
-    served = Served(Options(home=str(home_path)))
-    surface = Surface(served)
-    assert await surface.changes() == ([], False)
-    replace(home_path, "two")
-    changed, listed = await surface.changes()
+    replace_database(home_path, "one")
+    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    surface = ServedSurface(served)
+    assert await surface.collect_changes() == ([], False)
+    replace_database(home_path, "two")
+    changed, listed = await surface.collect_changes()
     assert {"sessions://stats", "sessions://routes", "session://one"} <= set(changed)
     assert listed
-    assert await surface.changes() == ([], False)
+    assert await surface.collect_changes() == ([], False)
     served.close()
 
 
 @pytest.mark.requirement("faces:replaced")
 async def test_a_batch_of_the_one_before_is_none_of_the_other(home_path, call, refused):
-    replace(home_path, "one")
+    replace_database(home_path, "one")
     batch = (await call("sessions_edit", session="one", title="One"))["batch"]
-    replace(home_path, "two")
+    replace_database(home_path, "two")
     assert "no batch" in await refused("sessions_restore", batch=batch)
 
 
@@ -123,7 +123,7 @@ async def test_of_a_home_with_damage_the_fixed_resources_are_listed(damaged, cli
 async def test_of_a_home_with_damage_nothing_is_completed(damaged, client, silent):
     for ref, argument in COMPLETED:
         given = {"name": argument, "value": "a"}
-        assert (await client.complete(ref, given)).completion.values == []
+        assert (await client.complete_argument(ref, given)).completion.values == []
 
 
 @pytest.mark.requirement("faces:damage")

@@ -21,7 +21,7 @@ def _sessions(db):
     db.set_session_title("s/07", "The plan")
 
 
-async def read(client, uri):
+async def read_resource(client, uri):
     (content,) = (await client.read_resource(uri)).contents
     assert content.mime_type == "application/json"
     return json.loads(content.text)
@@ -59,21 +59,21 @@ async def test_the_templates_are_those_of_the_surface(client):
 
 @pytest.mark.requirement("faces:resources")
 async def test_a_resource_says_what_its_tool_says(client, call):
-    row = await read(client, "session://s%2F07")
-    page = await read(client, "session://s%2F07/messages")
+    row = await read_resource(client, "session://s%2F07")
+    page = await read_resource(client, "session://s%2F07/messages")
     by_tool = await call("sessions_read", session="s/07")
     assert row == by_tool["session"]
     assert page == by_tool
-    assert (await read(client, "sessions://stats"))["sessions"]["total"] == 60
-    assert (await read(client, "sessions://routes")) == {"routes": [], "next_cursor": None}
+    assert (await read_resource(client, "sessions://stats"))["sessions"]["total"] == 60
+    assert (await read_resource(client, "sessions://routes")) == {"routes": [], "next_cursor": None}
 
 
 @pytest.mark.requirement("faces:resources")
 async def test_messages_go_on_by_a_cursor(client, db):
     for number in range(60):
         db.append_message("s/07", "user", f"more {number}")
-    page = await read(client, "session://s%2F07/messages")
-    more = await read(client, f"session://s%2F07/messages?cursor={page['next_cursor']}")
+    page = await read_resource(client, "session://s%2F07/messages")
+    more = await read_resource(client, f"session://s%2F07/messages?cursor={page['next_cursor']}")
     assert len(page["messages"]) + len(more["messages"]) == 61
 
 
@@ -98,7 +98,7 @@ async def test_a_malformed_cursor_in_an_address_is_an_error_of_the_protocol(clie
 async def test_a_cursor_in_an_address_is_that_of_its_session(client, db):
     for number in range(60):
         db.append_message("s/07", "user", f"more {number}")
-    cursor = (await read(client, "session://s%2F07/messages"))["next_cursor"]
+    cursor = (await read_resource(client, "session://s%2F07/messages"))["next_cursor"]
     with pytest.raises(MCPError) as caught:
         await client.read_resource(f"session://s%2F08/messages?cursor={cursor}")
     assert caught.value.error.code == -32602
@@ -148,12 +148,14 @@ async def test_each_prompt_says_what_it_takes_and_names_the_calls_of_its_task(cl
 @pytest.mark.requirement("faces:completions")
 async def test_ids_and_titles_are_completed(client):
     prompt = PromptReference(name="catch_up")
-    by_title = await client.complete(prompt, {"name": "session", "value": "the p"})
+    by_title = await client.complete_argument(prompt, {"name": "session", "value": "the p"})
     assert by_title.completion.values == ["The plan"]
     template = ResourceTemplateReference(uri="session://{session_id}")
-    by_id = await client.complete(template, {"name": "session_id", "value": "s/0"})
+    by_id = await client.complete_argument(template, {"name": "session_id", "value": "s/0"})
     assert by_id.completion.total == 10
-    assert (await client.complete(prompt, {"name": "nope", "value": ""})).completion.values == []
+    assert (
+        await client.complete_argument(prompt, {"name": "nope", "value": ""})
+    ).completion.values == []
 
 
 @pytest.fixture(name="routed")
@@ -178,20 +180,25 @@ async def test_sources_keys_and_projects_are_completed(client, routed):
         (route, "session_key", "telegram", [routed.session_key]),
         (route, "session_key", "nobody", []),
     ):
-        answer = (await client.complete(ref, {"name": argument, "value": typed})).completion
+        answer = (
+            await client.complete_argument(ref, {"name": argument, "value": typed})
+        ).completion
         assert (answer.values, answer.total, answer.has_more) == (found, len(found), False)
 
 
 @pytest.mark.requirement("faces:resources")
 async def test_a_route_is_read_under_its_key_and_among_all(client, call, routed):
     (row,) = (await call("routes_list"))["routes"]
-    assert await read(client, f"route://{quote(routed.session_key, safe='')}") == row
-    assert await read(client, "sessions://routes") == {"routes": [row], "next_cursor": None}
+    assert await read_resource(client, f"route://{quote(routed.session_key, safe='')}") == row
+    assert await read_resource(client, "sessions://routes") == {
+        "routes": [row],
+        "next_cursor": None,
+    }
     assert row["session_id"] == routed.session_id
 
 
 @pytest.mark.requirement("faces:resources")
 async def test_the_statistics_are_those_of_the_tool(client, call):
-    report = await read(client, "sessions://stats")
+    report = await read_resource(client, "sessions://stats")
     assert report.keys() == (await call("sessions_stats")).keys()
     assert (report["sessions"]["total"], report["messages"]) == (60, 60)

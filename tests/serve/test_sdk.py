@@ -11,10 +11,10 @@ from mcp.server.subscriptions import ListenHandler
 from mcp.types import ListResourcesResult, PaginatedRequestParams
 
 from mcp_serve import server
-from mcp_serve.profiles import Options, Served
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from mcp_serve.sdk import private
-from mcp_serve.sdk.factory import closing_streams
-from mcp_serve.sdk.tools import Arguments
+from mcp_serve.sdk.factory import make_stream_closer
+from mcp_serve.sdk.tools import ToolArguments
 from session_core import SessionDB
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(name="made")
 def _made(home_path):
-    return server.create(Served(Options(home=str(home_path))))
+    return server.create_server(ServedProfiles(ServerOptions(home=str(home_path))))
 
 
 @pytest.fixture(name="bare")
@@ -34,10 +34,10 @@ def _bare():
 @pytest.mark.requirement("faces:sdk")
 async def test_a_tool_can_be_added_that_was_made_by_hand(bare):
     assert isinstance(bare._tool_manager, ToolManager)
-    assert private.names_of_tools(bare) == []
+    assert private.list_tool_names(bare) == []
     made = Tool.from_function(lambda: "said", name="said_tool")
     private.add_tools(bare, [made])
-    assert private.names_of_tools(bare) == ["said_tool"]
+    assert private.list_tool_names(bare) == ["said_tool"]
     async with Client(bare, cache=None) as client:
         answer = await client.call_tool("said_tool", {})
     assert answer.content[0].text == "said"
@@ -45,13 +45,13 @@ async def test_a_tool_can_be_added_that_was_made_by_hand(bare):
 
 @pytest.mark.requirement("faces:sdk")
 def test_the_names_of_prompts_are_known(bare):
-    assert private.names_of_prompts(bare) == []
+    assert private.list_prompt_names(bare) == []
 
     @bare.prompt()
     def asked() -> str:
         return ""
 
-    assert private.names_of_prompts(bare) == ["asked"]
+    assert private.list_prompt_names(bare) == ["asked"]
 
 
 @pytest.mark.requirement("faces:sdk")
@@ -59,18 +59,18 @@ async def test_a_handler_can_be_replaced(bare):
     async def listed(_, params):
         return ListResourcesResult(resources=[], next_cursor="ours")
 
-    assert private.handler(bare, "resources/list") is not None
-    private.handle(bare, "resources/list", PaginatedRequestParams, listed)
-    assert private.handler(bare, "resources/list") is listed
+    assert private.get_handler(bare, "resources/list") is not None
+    private.set_handler(bare, "resources/list", PaginatedRequestParams, listed)
+    assert private.get_handler(bare, "resources/list") is listed
     async with Client(bare, cache=None) as client:
         assert (await client.list_resources()).next_cursor == "ours"
 
 
 @pytest.mark.requirement("faces:sdk")
 def test_streams_that_listen_can_be_ended(made):
-    assert private.handler(made, "resources/subscribe") is not None
-    assert isinstance(private.handler(made, "subscriptions/listen"), ListenHandler)
-    assert closing_streams(made)() is None
+    assert private.get_handler(made, "resources/subscribe") is not None
+    assert isinstance(private.get_handler(made, "subscriptions/listen"), ListenHandler)
+    assert make_stream_closer(made)() is None
 
 
 @pytest.mark.requirement("faces:sdk")
@@ -84,7 +84,7 @@ def test_the_older_handshake_says_that_lists_change(made):
 
 @pytest.mark.requirement("faces:sdk")
 def test_arguments_are_validated_by_one_method():
-    assert issubclass(Arguments, ArgModelBase)
+    assert issubclass(ToolArguments, ArgModelBase)
     assert "validate_arguments" in vars(FuncMetadata)
     assert "model_dump_one_level" in vars(ArgModelBase)
     assert {"fn", "parameters", "fn_metadata", "resolved_params", "resolver_plans"} <= set(

@@ -15,10 +15,10 @@ from mcp.types import (
 )
 
 from mcp_serve import server, subscriptions
-from mcp_serve.profiles import Options, Served
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from mcp_serve.sdk import factory
 from session_core import Ledger, StateFolder
-from tests.homes import add_session, connect, fill, hermes_database
+from tests.homes import add_session, connect, fill_database, make_hermes_database
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(name="served")
 def _served(db, home_path):
     db.append_message("s1", "user", "hello", create={"source": "cli"})
-    served = Served(Options(home=str(home_path)))
+    served = ServedProfiles(ServerOptions(home=str(home_path)))
     yield served
     served.close()
 
@@ -43,7 +43,7 @@ async def test_an_older_client_is_told_of_what_it_subscribed_to(db, served):
         if kinds >= {ResourceUpdatedNotification, ResourceListChangedNotification}:
             heard.set()
 
-    created = server.create(served)
+    created = server.create_server(served)
     async with Client(created, mode="legacy", message_handler=handle, cache=None) as client:
         capabilities = client.server_capabilities.resources
         assert (capabilities.subscribe, capabilities.list_changed) == (True, True)
@@ -60,7 +60,7 @@ async def test_an_older_client_is_told_of_what_it_subscribed_to(db, served):
 
 @pytest.mark.requirement("serving:subscriptions")
 async def test_a_newer_client_is_told_of_what_comes_right_behind_the_answer(db, served):
-    created = server.create(served)
+    created = server.create_server(served)
     async with Client(created, mode="auto", cache=None) as client:
         await client.list_tools()
         async with client.listen(resource_subscriptions=["session://s1"]) as events:
@@ -105,11 +105,11 @@ async def test_who_does_not_read_keeps_nobody_waiting_and_is_told_later():
     awake.read.set()
     with anyio.fail_after(20):
         for _ in range(3):
-            await wanting.tell(["a://1", "a://3"], list_changed=True)
+            await wanting.publish_changes(["a://1", "a://3"], list_changed=True)
     assert awake.told == ["a://1", "lists"] * 3
     assert asleep.told == []
     asleep.read.set()
-    await wanting.tell([], list_changed=False)
+    await wanting.publish_changes([], list_changed=False)
     assert asleep.told == ["a://1", "lists"]
 
 
@@ -119,25 +119,25 @@ async def test_who_does_not_read_keeps_nobody_waiting_and_is_told_later():
 async def test_who_is_gone_is_forgotten(mode, served, monkeypatch):
     wanting = subscriptions.Subscriptions()
     monkeypatch.setattr(factory, "Subscriptions", lambda: wanting)
-    created = server.create(served)
+    created = server.create_server(served)
     for _ in range(3):
         async with Client(created, mode=mode, cache=None) as client:
             await client.list_tools()
             if mode == "legacy":
                 await client.subscribe_resource("session://s1")
-            assert wanting.wanted == (mode == "legacy")
-        assert not wanting.wanted
+            assert wanting.has_listeners == (mode == "legacy")
+        assert not wanting.has_listeners
 
 
 @pytest.mark.requirement("serving:subscriptions")
 async def test_who_follows_too_much_is_told_so(monkeypatch):
-    monkeypatch.setattr(subscriptions, "_MOST_ADDRESSES", 2)
+    monkeypatch.setattr(subscriptions, "_MAX_ADDRESSES", 2)
     wanting, line = subscriptions.Subscriptions(), Line()
     line.read.set()
     await line.follow(wanting, "a://1", "a://2", "a://2")
     with pytest.raises(MCPError, match="unsubscribe"):
         await line.follow(wanting, "a://3")
-    await wanting.tell(["a://1", "a://3"], list_changed=False)
+    await wanting.publish_changes(["a://1", "a://3"], list_changed=False)
     assert line.told == ["a://1"]
 
 
@@ -153,7 +153,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_what_is_edited_is_told_however_old_it_is(mode, change, db, served, home_path):
-    fill(home_path / "state.db", 60, 2)
+    fill_database(home_path / "state.db", 60, 2)
     newest = db.list_sessions(limit=1).items[0].id
     told = []
 
@@ -172,7 +172,7 @@ async def test_what_is_edited_is_told_however_old_it_is(mode, change, db, served
                 await anyio.sleep(0.05)
 
     addresses = [f"session://{OLD}", f"session://{newest}/messages"]
-    created = server.create(served)
+    created = server.create_server(served)
     async with Client(created, mode=mode, message_handler=handle, cache=None) as client:
         await client.list_tools()
         if mode == "legacy":
@@ -200,7 +200,7 @@ async def test_what_is_edited_is_told_however_old_it_is(mode, change, db, served
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 async def test_a_pin_is_told_where_no_column_has_it(tmp_path):
     home = tmp_path / "hermes"
-    hermes_database(home / "state.db")
+    make_hermes_database(home / "state.db")
     with connect(home / "state.db") as connection:
         add_session(connection, "s1")
         add_session(connection, "s2")
@@ -212,12 +212,14 @@ async def test_a_pin_is_told_where_no_column_has_it(tmp_path):
             told.append(str(message.params.uri))
             heard.set()
 
-    served = Served(Options(home=str(home)))
-    async with Client(server.create(served), mode="legacy", message_handler=handle) as client:
+    served = ServedProfiles(ServerOptions(home=str(home)))
+    async with Client(
+        server.create_server(served), mode="legacy", message_handler=handle
+    ) as client:
         for session in ("s1", "s2"):
             await client.subscribe_resource(f"session://{session}")
         with Ledger(StateFolder(home / "state.db")) as ledger, anyio.fail_after(20):
-            ledger.pins.set({"s1": True})
+            ledger.pins.set_pins({"s1": True})
             await heard.wait()
     served.close()
     assert set(told) == {"session://s1"}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcp_serve.errors import explain
+from mcp_serve.errors import explain_error
 from mcp_serve.registry import SPECS
 
 pytestmark = pytest.mark.anyio
@@ -159,14 +159,14 @@ async def test_the_list_of_tools_is_small(tools):
     assert all(len(tool["description"]) < 2_000 for tool in listed)
 
 
-def parts_of(schema):
+def walk_schema(schema):
     """Yield a schema and all that are within it."""
     inner = schema.values() if isinstance(schema, dict) else schema
     if isinstance(schema, dict):
         yield schema
     for each in inner:
         if isinstance(each, (dict, list)):
-            yield from parts_of(each)
+            yield from walk_schema(each)
 
 
 @pytest.mark.requirement("serving:surface")
@@ -175,7 +175,7 @@ async def test_no_schema_refers_elsewhere_or_says_nothing(tools):
         for schema in (tool.input_schema, tool.output_schema):
             assert schema["type"] == "object"
             assert schema["properties"]
-            for part in parts_of(schema):
+            for part in walk_schema(schema):
                 assert "$ref" not in part, name
                 if part.get("type") == "object":
                     assert part.get("properties") or part.get("additionalProperties"), (name, part)
@@ -202,6 +202,6 @@ def test_whatever_is_sent_is_validated_or_refused_in_words(spec, data):
     try:
         spec.arguments.read(sent)
     except Exception as error:  # noqa: BLE001 -- whatever it is has to be explained
-        said = explain(error, tuple(spec.arguments.model_fields))
+        said = explain_error(error, tuple(spec.arguments.model_fields))
         assert said
         assert len(said) < 2_500

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from mcp_serve.http.auth import VARIABLE, token_of
+from mcp_serve.http.auth import TOKEN_VARIABLE, load_token
 from session_core import Denied, SessionError, StateFolder
 
 
 @pytest.fixture(autouse=True)
 def _no_variable(monkeypatch):
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
 
 
 @pytest.fixture(name="db_path")
@@ -23,9 +23,9 @@ def _db_path(home_path):
 
 @pytest.mark.requirement("wire:token")
 def test_it_is_made_once(db_path):
-    token = token_of(StateFolder(db_path))
+    token = load_token(StateFolder(db_path))
     assert len(token) >= 43
-    assert token_of(StateFolder(db_path)) == token
+    assert load_token(StateFolder(db_path)) == token
 
 
 @pytest.mark.requirement("wire:token")
@@ -33,20 +33,20 @@ def test_it_is_made_once(db_path):
     "content", [b"", b"\n", b"x", b"\xff\xfe" * 20, b"only-fifteen-ch", b"a\0" * 20]
 )
 def test_a_file_that_holds_none_is_refused(db_path, content):
-    token_of(StateFolder(db_path))
+    load_token(StateFolder(db_path))
     file = StateFolder(db_path).find() / "token"
     file.write_bytes(content)
     with pytest.raises(Denied, match=r"holds no token.*remove it") as caught:
-        token_of(StateFolder(db_path))
+        load_token(StateFolder(db_path))
     assert str(file) in str(caught.value)
     assert file.read_bytes() == content
     file.unlink()
-    assert token_of(StateFolder(db_path)) == token_of(StateFolder(db_path))
+    assert load_token(StateFolder(db_path)) == load_token(StateFolder(db_path))
 
 
 @pytest.mark.requirement("wire:token")
 def test_the_start_is_refused_with_what_is_wrong(db_path):
-    token_of(StateFolder(db_path))
+    load_token(StateFolder(db_path))
     file = StateFolder(db_path).find() / "token"
     file.write_text("")
     command = [sys.executable, "-m", "mcp_serve.cli.main", "serve", "--http", "--port", "0"]
@@ -64,31 +64,31 @@ def test_the_start_is_refused_with_what_is_wrong(db_path):
 
 @pytest.mark.requirement("wire:token")
 def test_a_folder_in_its_place_is_refused(db_path):
-    token_of(StateFolder(db_path))
+    load_token(StateFolder(db_path))
     file = StateFolder(db_path).find() / "token"
     file.unlink()
     file.mkdir()
     with pytest.raises(Denied, match="may not be read"):
-        token_of(StateFolder(db_path))
+        load_token(StateFolder(db_path))
 
 
 @pytest.mark.requirement("wire:token")
 @pytest.mark.parametrize("given", ["short", "ü" * 20, "with\ta-tab-in-it-and-long"])
 def test_one_of_the_environment_is_refused_that_is_none(db_path, monkeypatch, given):
-    monkeypatch.setenv(VARIABLE, given)
-    with pytest.raises(Denied, match=VARIABLE):
-        token_of(StateFolder(db_path))
+    monkeypatch.setenv(TOKEN_VARIABLE, given)
+    with pytest.raises(Denied, match=TOKEN_VARIABLE):
+        load_token(StateFolder(db_path))
 
 
 def test_token_that_cannot_be_kept_names_the_variable(db_path):
     (db_path.parent / ".mcp-sessions").symlink_to(db_path.parent / "nowhere" / "at" / "all")
     folder = StateFolder(db_path)
     with pytest.raises(SessionError, match="or set MCP_SESSIONS_TOKEN"):
-        token_of(folder)
+        load_token(folder)
 
 
 @pytest.mark.requirement("wire:token")
 def test_that_of_the_environment_is_taken(db_path, monkeypatch):
-    monkeypatch.setenv(VARIABLE, " a-token-of-the-environment ")
-    assert token_of(StateFolder(db_path)) == "a-token-of-the-environment"
+    monkeypatch.setenv(TOKEN_VARIABLE, " a-token-of-the-environment ")
+    assert load_token(StateFolder(db_path)) == "a-token-of-the-environment"
     assert StateFolder(db_path).find() is None

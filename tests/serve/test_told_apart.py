@@ -6,7 +6,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.profiles import Options, Served
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.serve.humans import Human
 
@@ -117,13 +117,18 @@ async def test_a_handle_that_no_profile_knows_is_an_error(refused):
 @pytest.mark.requirement("faces:carried")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_human_is_asked_about_the_plan_of_its_profile(home_path, mode):
-    served, human = Served(Options(home=str(home_path), all_profiles=True)), Human(action="decline")
-    async with Client(server.create(served), mode=mode, elicitation_callback=human) as client:
+    served, human = (
+        ServedProfiles(ServerOptions(home=str(home_path), all_profiles=True)),
+        Human(action="decline"),
+    )
+    async with Client(
+        server.create_server(served), mode=mode, elicitation_callback=human
+    ) as client:
         given = {"profile": "work"}
         plan = (await client.call_tool("sessions_prune", given)).structured_content["plan"]
         answer = await client.call_tool("sessions_prune", {"plan": plan})
         assert answer.structured_content["outcome"] == "declined"
         assert human.asked[0].startswith("Prune sessions in profile work: 2?\n- old_work: ")
         assert answer.structured_content["profile"] == "work"
-        assert served.home("work").ledger.plan(plan).state == "closed"
+        assert served.get_home("work").ledger.get_plan(plan).state == "closed"
     served.close()

@@ -11,11 +11,11 @@ from anyio import to_thread
 from mcp.types import PromptReference
 
 from mcp_serve import server
-from mcp_serve.feed import Feed
+from mcp_serve.feed import HomeFeed
 from mcp_serve.http import app as http_app
 from mcp_serve.http import auth
-from mcp_serve.http.auth import Door
-from mcp_serve.profiles import Options, Served
+from mcp_serve.http.auth import AccessRules
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from session_core import SessionDB
 from tests.homes import connect
 
@@ -29,13 +29,13 @@ MANY = 400
 def _served_looks(monkeypatch):
     """The looks of those who wait at what has happened, as they come."""
     looks = []
-    plain = Feed.since
+    plain = HomeFeed.read_events
 
     def counted(*given):
         looks.append(given)
         return plain(*given)
 
-    monkeypatch.setattr(Feed, "since", counted)
+    monkeypatch.setattr(HomeFeed, "read_events", counted)
     return looks
 
 
@@ -43,7 +43,7 @@ def _served_looks(monkeypatch):
 async def test_one_looks_for_all(db, call, monkeypatch):
     db.create_session("s1", "cli")
     looks = []
-    plain = SessionDB.changes
+    plain = SessionDB.read_changes
 
     def counted(*given, **more):
         looks.append(given)
@@ -67,7 +67,7 @@ async def test_nobody_looks_again_before_somebody_commits_however_many_wait(
     async with anyio.create_task_group() as tasks:
         for _ in range(MANY):
             tasks.start_soon(client.call_tool, "events_wait", {"timeout_s": 50})
-        await until(lambda: len(served_looks) >= MANY)
+        await wait_until(lambda: len(served_looks) >= MANY)
         for _ in range(3):  # and nobody is woken meanwhile
             await call("events_wait", timeout_s=0.2)
         tasks.cancel_scope.cancel()
@@ -125,7 +125,7 @@ async def test_nothing_takes_the_threads_in_which_the_transport_reads_and_writes
             assert (await call("events_wait", cursor=started, timeout_s=0))["cursor"]
             await client.list_resources()
             prompt = PromptReference(type="ref/prompt", name="catch_up")
-            await client.complete(prompt, {"name": "session", "value": "s"})
+            await client.complete_argument(prompt, {"name": "session", "value": "s"})
             edited = await call("sessions_edit", session="s1", title="greeting")
             await call("sessions_restore", batch=edited["batch"])
     finally:
@@ -195,7 +195,7 @@ class Visit:
 @pytest.fixture(name="served")
 def _served(db, home_path):
     db.create_session("s1", "cli")
-    served = Served(Options(home=str(home_path)))
+    served = ServedProfiles(ServerOptions(home=str(home_path)))
     yield served
     served.close()
 
@@ -203,20 +203,22 @@ def _served(db, home_path):
 @pytest.fixture(name="app")
 async def _app(served):
     """The app over HTTP, alive; it wants no token."""
-    app = http_app.app(server.create(served), Door.of("127.0.0.1", [], [], None))
+    app = http_app.create_app(
+        server.create_server(served), AccessRules.from_address("127.0.0.1", [], [], None)
+    )
     inner = app._app
     async with inner.router.lifespan_context(inner):
         yield app
 
 
-async def until(condition):
+async def wait_until(condition):
     """Return when something is so."""
     with anyio.fail_after(30):
         while not condition():  # noqa: ASYNC110 -- what somebody holds says nothing when it is free
             await anyio.sleep(0.01)
 
 
-async def begin(app):
+async def start_legacy_session(app):
     """Shake hands as an older client does, and return the headers of what follows."""
     info = {"name": "raw", "version": "1"}
     given = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
@@ -227,13 +229,15 @@ async def begin(app):
 
 @pytest.mark.requirement("serving:crowd")
 async def test_only_so_many_older_clients_are_kept(served, monkeypatch):
-    monkeypatch.setattr(http_app, "_SESSIONS", 2)
-    app = http_app.app(server.create(served), Door.of("127.0.0.1", [], [], None))
+    monkeypatch.setattr(http_app, "_MAX_SESSIONS", 2)
+    app = http_app.create_app(
+        server.create_server(served), AccessRules.from_address("127.0.0.1", [], [], None)
+    )
     async with app._app.router.lifespan_context(app._app):
-        answers = [await begin(app) for _ in range(2)]
+        answers = [await start_legacy_session(app) for _ in range(2)]
         assert len({each["mcp_session_id"] for each in answers}) == 2
         with pytest.raises(KeyError):
-            await begin(app)
+            await start_legacy_session(app)
 
 
 WAIT = {"name": "events_wait", "arguments": {"timeout_s": 50}}
@@ -242,20 +246,20 @@ WAIT = {"name": "events_wait", "arguments": {"timeout_s": 50}}
 @pytest.mark.requirement("serving:waiting")
 @pytest.mark.parametrize("ending", ["client", "server"])
 async def test_a_wait_over_http_ends_with_its_client_or_its_server(app, served, ending):
-    headers = await begin(app)
+    headers = await start_legacy_session(app)
     visit = Visit(app, {"id": 2, "method": "tools/call", "params": WAIT}, **headers)
     feed = served.home().feed
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(visit)
-        await until(feed._turn.locked)
+        await wait_until(feed._turn.locked)
         visit.left.set() if ending == "client" else app.end()
-        await until(lambda: not feed._turn.locked())
+        await wait_until(lambda: not feed._turn.locked())
 
 
 @pytest.mark.requirement("serving:crowd")
 async def test_only_so_many_requests_are_served_at_once(app, served, monkeypatch):
-    monkeypatch.setattr(auth, "_INSIDE", 2)
-    headers = await begin(app)
+    monkeypatch.setattr(auth, "_MAX_REQUESTS", 2)
+    headers = await start_legacy_session(app)
     inside = [
         Visit(app, {"id": number, "method": "tools/call", "params": WAIT}, **headers)
         for number in (2, 3)
@@ -268,7 +272,7 @@ async def test_only_so_many_requests_are_served_at_once(app, served, monkeypatch
         await late()
         assert late.status == 503
         inside[0].left.set()
-        await until(lambda: len(app._inside) < 2)
+        await wait_until(lambda: len(app._inside) < 2)
         again = Visit(app, {"id": 5, "method": "tools/list", "params": {}}, **headers)
         await again()
         assert again.status == 200

@@ -13,8 +13,8 @@ from mcp import Client
 from mcp.types import Implementation
 
 from mcp_serve import server
-from mcp_serve.plans import WENT_ON
-from mcp_serve.profiles import Options, Served
+from mcp_serve.plans import RESUMED_NOTE
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from session_core import Maintenance
 from session_core.maintenance import health
 from session_core.maintenance import types as maintenance_progress
@@ -28,7 +28,7 @@ MODES = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 @pytest.fixture(name="served")
 def _served(home_path):
-    served = Served(Options(home=str(home_path)))
+    served = ServedProfiles(ServerOptions(home=str(home_path)))
     yield served
     served.close()
 
@@ -56,7 +56,7 @@ class Heard:
         self.so_far.append((progress, total))
 
 
-async def until(there: Callable[[], bool]) -> None:
+async def wait_until(there: Callable[[], bool]) -> None:
     """Wait for something that another thread does."""
     with anyio.fail_after(20):
         while not there():  # noqa: ASYNC110 -- what another thread does sets no event
@@ -67,7 +67,7 @@ async def until(there: Callable[[], bool]) -> None:
 @MODES
 async def test_a_client_hears_how_far_a_plan_is(served, mode):
     heard = Heard()
-    async with Client(server.create(served), mode=mode) as client:
+    async with Client(server.create_server(served), mode=mode) as client:
 
         async def apply(tool, **given):
             heard.so_far.clear()
@@ -95,7 +95,7 @@ async def test_a_client_hears_how_far_a_plan_is(served, mode):
 @pytest.mark.requirement("changing:working")
 @MODES
 async def test_who_asks_for_no_progress_gets_none(served, mode):
-    async with Client(server.create(served), mode=mode) as client:
+    async with Client(server.create_server(served), mode=mode) as client:
         planned = (await client.call_tool("sessions_prune", {})).structured_content
         done = await client.call_tool("sessions_prune", {"plan": planned["plan"]})
         assert done.structured_content["outcome"] == "applied"
@@ -104,7 +104,10 @@ async def test_who_asks_for_no_progress_gets_none(served, mode):
 @pytest.mark.requirement("changing:working")
 @MODES
 async def test_a_cancelled_call_ends_between_two_steps_and_the_next_one_goes_on(served, db, mode):
-    async with Client(server.create(served), mode=mode) as client, anyio.create_task_group() as t:
+    async with (
+        Client(server.create_server(served), mode=mode) as client,
+        anyio.create_task_group() as t,
+    ):
         planned = (await client.call_tool("sessions_prune", {"what": "all"})).structured_content
         assert planned["count"] > 3
         given, ended, scope = {"plan": planned["plan"]}, anyio.Event(), anyio.CancelScope()
@@ -117,23 +120,23 @@ async def test_a_cancelled_call_ends_between_two_steps_and_the_next_one_goes_on(
         ledger = served.home().ledger
         with db.transaction():  # its first step has to wait for this
             t.start_soon(apply)
-            await until(lambda: ledger.plan(planned["plan"]).state == "applying")
+            await wait_until(lambda: ledger.plan(planned["plan"]).state == "applying")
             scope.cancel()
             await anyio.wait_all_tasks_blocked()
         await ended.wait()
-        await until(lambda: not ledger.unsettled())
+        await wait_until(lambda: not ledger.list_unsettled_steps())
         begun = ledger.plan(planned["plan"])
         assert begun.state == "applying"
         assert 0 < len(begun.remaining) < planned["count"]
         done = (await client.call_tool("sessions_prune", given)).structured_content
         assert (done["outcome"], done["remaining"]) == ("applied", 0)
-        assert WENT_ON in done["warnings"]
+        assert RESUMED_NOTE in done["warnings"]
         assert done["batch"] == begun.batch
         (batch,) = (await client.call_tool("sessions_restore", {})).structured_content["batches"]
         assert batch["batch"] == done["batch"]
         back = await client.call_tool("sessions_restore", {"batch": done["batch"]})
         assert back.structured_content["outcome"] == "applied"
-        assert WENT_ON not in back.structured_content["warnings"]
+        assert RESUMED_NOTE not in back.structured_content["warnings"]
         assert db.get_session("old0") is not None
 
 
@@ -146,7 +149,7 @@ async def test_a_call_whose_time_is_over_answers_partial_and_the_same_call_goes_
     for does in (Maintenance.apply, Maintenance.restore):
         assert does.__defaults__ == (20.0,)
         monkeypatch.setattr(does, "__defaults__", (0.0,))
-    async with Client(server.create(served), mode=mode) as client:
+    async with Client(server.create_server(served), mode=mode) as client:
 
         async def to_the_end(tool, **given):
             answers = []
@@ -169,7 +172,10 @@ async def test_a_call_whose_time_is_over_answers_partial_and_the_same_call_goes_
 @pytest.mark.requirement("changing:working")
 @MODES
 async def test_a_compression_that_is_cancelled_before_its_commit_changes_nothing(served, db, mode):
-    async with Client(server.create(served), mode=mode) as client, anyio.create_task_group() as t:
+    async with (
+        Client(server.create_server(served), mode=mode) as client,
+        anyio.create_task_group() as t,
+    ):
         call = {"session": "long", "method": "extractive", "keep_last": 9}
         planned = (await client.call_tool("sessions_compress", call)).structured_content
         given, ended, scope = {"plan": planned["plan"]}, anyio.Event(), anyio.CancelScope()
@@ -188,11 +194,11 @@ async def test_a_compression_that_is_cancelled_before_its_commit_changes_nothing
         before = db.revision("long")
         with db.transaction():
             t.start_soon(apply)
-            await until(has_begun)
+            await wait_until(has_begun)
             scope.cancel()
             await anyio.wait_all_tasks_blocked()
         await ended.wait()
-        await until(lambda: not has_begun())
+        await wait_until(lambda: not has_begun())
         assert db.revision("long") == before
         assert served.home().ledger.plan(planned["plan"]).state == "planned"
         done = (await client.call_tool("sessions_compress", given)).structured_content
@@ -210,11 +216,11 @@ async def test_a_compression_that_is_cancelled_before_its_commit_changes_nothing
 )
 async def test_the_log_names_the_client(served, mode, name, noted):
     info = Implementation(name=name, version="1")
-    async with Client(server.create(served), mode=mode, client_info=info) as client:
+    async with Client(server.create_server(served), mode=mode, client_info=info) as client:
         await client.call_tool("sessions_edit", {"session": "long", "title": "Named"})
         planned = (await client.call_tool("sessions_prune", {})).structured_content
         await client.call_tool("sessions_prune", {"plan": planned["plan"]})
-    lines = served.home().ledger.audited().items
+    lines = served.home().ledger.list_audit_entries().items
     assert [line.client for line in lines] == [noted] * 2
 
 
@@ -223,10 +229,10 @@ async def test_the_log_names_the_client(served, mode, name, noted):
 async def test_a_deep_look_says_how_far_it_is_and_ends_when_it_is_cancelled(
     served, mode, monkeypatch
 ):
-    monkeypatch.setattr(maintenance_progress, "_TELL_S", 0)
-    monkeypatch.setattr(vacuum_file, "_INSTRUCTIONS_PER_LOOK", 50)
+    monkeypatch.setattr(maintenance_progress, "_PROGRESS_INTERVAL_S", 0)
+    monkeypatch.setattr(vacuum_file, "_INSTRUCTIONS_PER_STEP", 50)
     heard = Heard()
-    async with Client(server.create(served), mode=mode) as client:
+    async with Client(server.create_server(served), mode=mode) as client:
         deep = {"deep": True}
         answer = await client.call_tool("sessions_stats", deep, progress_callback=heard)
         assert not answer.structured_content["estimated"]
@@ -237,7 +243,7 @@ async def test_a_deep_look_says_how_far_it_is_and_ends_when_it_is_cancelled(
         assert max(steps_told) < 2
 
         ended: list[str] = []
-        examine = health.examine
+        examine = health.examine_home
         looking = threading.Event()
 
         def examined(*given, stop, **options):
@@ -251,11 +257,11 @@ async def test_a_deep_look_says_how_far_it_is_and_ends_when_it_is_cancelled(
                 time.sleep(0.005)
             return True
 
-        monkeypatch.setattr(health, "examine", examined)
+        monkeypatch.setattr(health, "examine_home", examined)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(partial(client.call_tool, "sessions_stats", deep))
-            await until(looking.is_set)
+            await wait_until(looking.is_set)
             tasks.cancel_scope.cancel()
-        await until(lambda: "ended" in ended)
+        await wait_until(lambda: "ended" in ended)
         answer = await client.call_tool("sessions_stats", {})
         assert not answer.is_error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_serve.errors import explain
+from mcp_serve.errors import explain_error
 from session_core import (
     Busy,
     Changed,
@@ -16,7 +16,7 @@ from session_core import (
     TitleTaken,
     Unsupported,
 )
-from tests.serve.planted import PLANTED, secret_of
+from tests.serve.planted import PLANTED, get_secret
 
 NEXT = {
     Changed: "; read again and plan anew.",
@@ -33,30 +33,30 @@ NEXT = {
 @pytest.mark.requirement("serving:errors")
 @pytest.mark.parametrize("kind", NEXT)
 def test_each_says_what_is_wrong_and_what_to_call(kind):
-    assert explain(kind("it is so")) == f"it is so{NEXT[kind]}"
+    assert explain_error(kind("it is so")) == f"it is so{NEXT[kind]}"
 
 
 @pytest.mark.requirement("serving:errors")
 def test_what_is_unknown_comes_with_five_that_are_near():
     near = [f"s{number}" for number in range(9)]
-    assert explain(NotFound("no session 's'", nearest=near)) == (
+    assert explain_error(NotFound("no session 's'", nearest=near)) == (
         "no session 's'. Nearest: s0, s1, s2, s3, s4."
     )
 
 
 @pytest.mark.requirement("serving:errors")
 def test_a_title_that_is_taken_says_who_has_it():
-    assert "s7" in explain(TitleTaken("The plan", "s7"))
+    assert "s7" in explain_error(TitleTaken("The plan", "s7"))
 
 
 @pytest.mark.requirement("serving:errors")
 @pytest.mark.parametrize("error", [ValueError("x"), KeyError("x"), RuntimeError("SELECT 1")])
 def test_of_a_defect_nothing_is_said(error):
-    assert explain(error) is None
+    assert explain_error(error) is None
 
 
 @pytest.mark.requirement("serving:errors")
 def test_no_error_says_a_secret_or_much():
-    said = explain(InvalidInput(f"{PLANTED['github']} is none. " + "x" * 5_000))
-    assert secret_of(PLANTED["github"]) not in said
+    said = explain_error(InvalidInput(f"{PLANTED['github']} is none. " + "x" * 5_000))
+    assert get_secret(PLANTED["github"]) not in said
     assert len(said) < 700

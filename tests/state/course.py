@@ -16,7 +16,7 @@ _LOOK = "PRAGMA data_version"
 def anew(db: SessionDB, step: Callable[[], object] | None = None) -> None:
     """Write it anew in this way, whatever its library would do."""
     with db._errors():
-        db._writer().alone(partial(db._through_a_file, step=step))
+        db._writer().run_alone(partial(db._vacuum_through_file, step=step))
 
 
 def course(db: SessionDB, act: Callable[[str], object]) -> list[str]:

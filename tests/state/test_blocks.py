@@ -17,38 +17,38 @@ _TEXT = re.compile(r'"([a-z_]+(?:\{\w+\}[a-z_]*)*)"')
 _LOADED = re.compile(r'blocks\.load\("(\w+)"')
 
 
-def loaded(path: Path) -> dict[str, str]:
+def load_block_names(path: Path) -> dict[str, str]:
     package = ".".join(("session_core", *path.parent.relative_to(ROOT).parts))
-    return sql_blocks.load(path.stem, package)
+    return sql_blocks.load_blocks(path.stem, package)
 
 
-def names(module: str, name: str) -> bool:
+def has_block_name(module: str, name: str) -> bool:
     """Whether a module has a name as a string, or puts it together in one."""
     patterns = (re.sub(r"\\\{\w+\\\}", "[a-z]+", re.escape(one)) for one in _TEXT.findall(module))
     return any(re.fullmatch(pattern, name) for pattern in patterns)
 
 
-def users(path: Path, name: str) -> list[str]:
+def list_block_users(path: Path, name: str) -> list[str]:
     """Return the modules that use a block: that load its file, or load none that has the name."""
     found = []
     for module in sorted(path.parent.glob("*.py")):
         source = module.read_text("utf-8")
         files = [path.with_name(f"{stem}.sql") for stem in _LOADED.findall(source)]
-        own = path in files or not any(name in loaded(file) for file in files)
-        if own and names(source, name):
+        own = path in files or not any(name in load_block_names(file) for file in files)
+        if own and has_block_name(source, name):
             found.append(module.name)
     return found
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_named_block_is_used(path: Path) -> None:
-    assert [name for name in loaded(path) if not users(path, name)] == []
+    assert [name for name in load_block_names(path) if not list_block_users(path, name)] == []
 
 
 def test_no_two_blocks_of_a_database_say_the_same() -> None:
     statements = Counter(
         (path.parent, re.sub(r":\w+|\?\d*", "?", " ".join(statement.split())))
         for path in FILES
-        for statement in loaded(path).values()
+        for statement in load_block_names(path).values()
     )
     assert [statement for statement, count in statements.items() if count > 1] == []

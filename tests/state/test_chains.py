@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from session_core import InvalidInput, SessionDB
 from session_core.state.sqlite import lineage
-from session_core.types import Order
-from tests.homes import add_message, add_session, connect, own_database
+from session_core.types import SessionOrder
+from tests.homes import add_message, add_session, connect, make_own_database
 
 LONG = 150
 
 
-def chain(path: Path, parents: list[int | None]) -> list[str]:
+def add_chain(path: Path, parents: list[int | None]) -> list[str]:
     """Make a session for each place, each the continuation of the place that it names."""
-    own_database(path)
+    make_own_database(path)
     ids = [f"s{place:03}" for place in range(len(parents))]
     with connect(path) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")
@@ -48,18 +48,19 @@ def test_what_is_remembered_of_a_chain_is_what_a_walk_would_say(
     tmp_path_factory: pytest.TempPathFactory, parents: list[int | None]
 ) -> None:
     path = tmp_path_factory.mktemp("chain") / "state.db"
-    ids = chain(path, parents)
+    ids = add_chain(path, parents)
     with SessionDB(path, read_only=True) as db:
         walked = [(db.get_conversation_root(one), db.get_compression_tip(one)) for one in ids]
         known = db._read(
             lambda handle: [
-                (lineage.known_root(handle, one), lineage.known_tip(handle, one)) for one in ids
+                (lineage.find_root_cached(handle, one), lineage.find_tip_cached(handle, one))
+                for one in ids
             ]
         )
     assert known == walked
 
 
-def walked(db: SessionDB) -> list[str]:
+def trace_link_statements(db: SessionDB) -> list[str]:
     """Return a list of what a reader is asked from now on that goes from a session to another."""
     db.search("nothing")
     asked: list[str] = []
@@ -74,11 +75,11 @@ def walked(db: SessionDB) -> list[str]:
 
 @pytest.mark.requirement("search:chains")
 @pytest.mark.parametrize("order", ["recent", "started", "size"])
-def test_a_list_of_a_chain_walks_it_once(home_path: Path, order: Order) -> None:
+def test_a_list_of_a_chain_walks_it_once(home_path: Path, order: SessionOrder) -> None:
     path = home_path / "state.db"
-    ids = chain(path, [None, *range(LONG - 1)])
+    ids = add_chain(path, [None, *range(LONG - 1)])
     with SessionDB(path, read_only=True) as db:
-        asked = walked(db)
+        asked = trace_link_statements(db)
         assert [line.id for line in db.list_sessions(order=order).items] == [ids[-1]]
     assert len(asked) < 4 * LONG
 
@@ -86,16 +87,16 @@ def test_a_list_of_a_chain_walks_it_once(home_path: Path, order: Order) -> None:
 @pytest.mark.requirement("search:chains")
 def test_the_roots_in_a_circle_are_known_after_one_walk(home_path: Path) -> None:
     path = home_path / "state.db"
-    ids = chain(path, [LONG - 1, *range(LONG - 1)])
+    ids = add_chain(path, [LONG - 1, *range(LONG - 1)])
     with SessionDB(path, read_only=True) as db:
-        asked = walked(db)
-        roots = db._read(lambda handle: [lineage.known_root(handle, one) for one in ids])
+        asked = trace_link_statements(db)
+        roots = db._read(lambda handle: [lineage.find_root_cached(handle, one) for one in ids])
     assert sorted(roots) == ids
     assert len(asked) == LONG
 
 
 def test_a_session_gets_its_parent_without_a_walk_where_it_has_no_child(home_path: Path) -> None:
-    ids = chain(home_path / "state.db", [None, *range(LONG - 1)])
+    ids = add_chain(home_path / "state.db", [None, *range(LONG - 1)])
     with SessionDB(home_path / "state.db") as db:
         db.set_meta("the writer", "is open")
         asked: list[str] = []
@@ -114,9 +115,9 @@ def test_a_session_gets_its_parent_without_a_walk_where_it_has_no_child(home_pat
 @pytest.mark.parametrize("status", [None, "open", "ended"])
 def test_a_search_over_a_chain_walks_it_once(home_path: Path, status: str | None) -> None:
     path = home_path / "state.db"
-    ids = chain(path, [None, *range(LONG - 1)])
+    ids = add_chain(path, [None, *range(LONG - 1)])
     with SessionDB(path, read_only=True) as db:
-        asked = walked(db)
+        asked = trace_link_statements(db)
         hits = db.search("wombat", status=status).hits
     assert {hit.session_id for hit in hits} <= set(ids)
     assert len(hits) == (status != "open")

@@ -48,16 +48,16 @@ def db(home_path: Path) -> Iterator[SessionDB]:
         yield opened
 
 
-def say(db: SessionDB, *texts: str) -> list[int]:
+def append_texts(db: SessionDB, *texts: str) -> list[int]:
     return list(db.append_messages("s", [{"role": "user", "content": text} for text in texts]).ids)
 
 
-def settle(db: SessionDB) -> None:
-    while db._write(fts.catch_up):
+def index_everything(db: SessionDB) -> None:
+    while db._write(fts.index_batch):
         pass
 
 
-def find(db: SessionDB, query: str, mode: str = "words") -> list[int]:
+def search_messages(db: SessionDB, query: str, mode: str = "words") -> list[int]:
     """Return what all pages of a search hold."""
     ids: list[int] = []
     cursor = None
@@ -69,7 +69,7 @@ def find(db: SessionDB, query: str, mode: str = "words") -> list[int]:
             return sorted(ids)
 
 
-def find_in_every_way(db: SessionDB, word: str) -> list[list[int]]:
+def search_in_every_mode(db: SessionDB, word: str) -> list[list[int]]:
     """Return what a word finds: alone, as a phrase, prefix, part of a word, and with others."""
     queries = (
         word,
@@ -79,25 +79,29 @@ def find_in_every_way(db: SessionDB, word: str) -> list[list[int]]:
         f"a {word}",
         f"{word} AND a",
     )
-    found = [find(db, query) for query in queries]
-    return [*found, find(db, word, "substring"), find(db, word[1:], "substring")]
+    found = [search_messages(db, query) for query in queries]
+    return [
+        *found,
+        search_messages(db, word, "substring"),
+        search_messages(db, word[1:], "substring"),
+    ]
 
 
 @pytest.mark.parametrize("indexed", [True, False])
 def test_updated_text_is_found_by_its_new_words(
     db: SessionDB, change: Change, *, indexed: bool
 ) -> None:
-    ids = say(db, f"a {OLD}", "something else", f"a {OLD} and a seal")
+    ids = append_texts(db, f"a {OLD}", "something else", f"a {OLD} and a seal")
     if indexed:
-        settle(db)
-    assert find(db, OLD) == [ids[0], ids[2]]
+        index_everything(db)
+    assert search_messages(db, OLD) == [ids[0], ids[2]]
 
     change("UPDATE messages SET content = replace(content, 'walrus', 'narwhal') WHERE id = 1;")
 
-    assert find_in_every_way(db, OLD) == [[ids[2]]] * 8
-    assert find_in_every_way(db, NEW) == [[ids[0]]] * 8
-    assert find(db, "seal NOT walrus") == []
-    assert find(db, "what is a narwhal good for?")[:1] == [ids[0]]
+    assert search_in_every_mode(db, OLD) == [[ids[2]]] * 8
+    assert search_in_every_mode(db, NEW) == [[ids[0]]] * 8
+    assert search_messages(db, "seal NOT walrus") == []
+    assert search_messages(db, "what is a narwhal good for?")[:1] == [ids[0]]
 
 
 @pytest.mark.parametrize(
@@ -113,8 +117,8 @@ def test_updated_text_is_found_by_its_new_words(
     ],
 )
 def test_updated_text_is_found_in_every_script(db: SessionDB, home_path: Path, old, new) -> None:
-    ids = say(db, f"x {old} y", f"x {old} z")
-    settle(db)
+    ids = append_texts(db, f"x {old} y", f"x {old} z")
+    index_everything(db)
 
     with connect(home_path / "state.db") as other:
         other.execute(
@@ -122,13 +126,13 @@ def test_updated_text_is_found_in_every_script(db: SessionDB, home_path: Path, o
         )
 
     for mode in ("words", "substring"):
-        assert find(db, old, mode) == [ids[1]]
-        assert find(db, new, mode) == [ids[0]]
+        assert search_messages(db, old, mode) == [ids[1]]
+        assert search_messages(db, new, mode) == [ids[0]]
 
 
 def test_deleted_and_inserted_messages_are_searched(db: SessionDB, change: Change) -> None:
-    ids = say(db, f"a {OLD}", "b", f"a {OLD} c")
-    settle(db)
+    ids = append_texts(db, f"a {OLD}", "b", f"a {OLD} c")
+    index_everything(db)
 
     change(
         "DELETE FROM messages WHERE id = 1;"
@@ -137,66 +141,66 @@ def test_deleted_and_inserted_messages_are_searched(db: SessionDB, change: Chang
         " (NULL, 's', 'user', 'a narwhal above', 1.0);"
     )
 
-    assert find_in_every_way(db, OLD) == [[ids[2]]] * 8
-    assert find_in_every_way(db, NEW) == [[-7, ids[1], ids[2] + 1]] * 8
+    assert search_in_every_mode(db, OLD) == [[ids[2]]] * 8
+    assert search_in_every_mode(db, NEW) == [[-7, ids[1], ids[2] + 1]] * 8
 
 
 def test_tool_names_and_arguments_that_change_are_found(db: SessionDB, change: Change) -> None:
     calls = [{"id": "c1", "type": "function", "function": {"name": OLD, "arguments": "{}"}}]
     db.append_messages("s", [{"role": "assistant", "content": "x", "tool_calls": calls}])
     db.append_messages("s", [{"role": "tool", "content": "y", "tool_name": OLD}])
-    settle(db)
+    index_everything(db)
 
     change(
         "UPDATE messages SET tool_calls = replace(tool_calls, 'walrus', 'narwhal');"
         "UPDATE messages SET tool_name = 'narwhal' WHERE tool_name = 'walrus';"
     )
 
-    assert find(db, OLD) == []
-    assert find(db, NEW) == [1, 2]
+    assert search_messages(db, OLD) == []
+    assert search_messages(db, NEW) == [1, 2]
 
 
 def test_open_reader_sees_each_change_at_once(db: SessionDB, home_path: Path) -> None:
-    say(db, f"a {OLD}")
+    append_texts(db, f"a {OLD}")
     with SessionDB(home_path / "state.db", read_only=True) as reader, connect(reader.path) as other:
         for word in ("first", "second", "third"):
-            assert find(reader, word) == []
+            assert search_messages(reader, word) == []
             other.execute("UPDATE messages SET content = ?", (f"a {word}",))
-            assert find(reader, word) == [1]
+            assert search_messages(reader, word) == [1]
 
 
 def test_mass_update_begins_the_index_anew(db: SessionDB, change: Change) -> None:
-    ids = say(db, *[f"a {OLD} {number}" for number in range(fts.LAG + 500)], "a seal")
-    settle(db)
+    ids = append_texts(db, *[f"a {OLD} {number}" for number in range(fts.MAX_LAG + 500)], "a seal")
+    index_everything(db)
 
     change("UPDATE messages SET content = replace(content, 'walrus', 'narwhal');")
     with SessionDB(db.path, read_only=True) as reader:
-        assert find(reader, OLD) == []
-        assert find(reader, f'"{NEW} 1234"') == [ids[1234]]
+        assert search_messages(reader, OLD) == []
+        assert search_messages(reader, f'"{NEW} 1234"') == [ids[1234]]
 
-    assert find(db, f'"{NEW} 1234"') == [ids[1234]]
-    assert find(db, OLD) == []
-    assert db._read(fts.indexed_to) == ids[-1]
-    assert db._read(fts.changed) == ()
+    assert search_messages(db, f'"{NEW} 1234"') == [ids[1234]]
+    assert search_messages(db, OLD) == []
+    assert db._read(fts.find_high_mark) == ids[-1]
+    assert db._read(fts.list_changed_messages) == ()
     with connect(db.path, "ro") as other:
         count = "SELECT count(*) FROM ms_index WHERE ms_index MATCH ?"
         assert other.execute(count, (OLD,)).fetchone() == (0,)
 
 
 def test_few_changes_leave_the_index_in_use(db: SessionDB, home_path: Path) -> None:
-    ids = say(db, *[f"a {OLD} {number}" for number in range(3000)])
-    settle(db)
+    ids = append_texts(db, *[f"a {OLD} {number}" for number in range(3000)])
+    index_everything(db)
     with connect(home_path / "state.db") as other:
         other.execute("UPDATE messages SET content = 'a narwhal' WHERE id % 100 = 0")
-    assert db._read(fts.indexed_to) == ids[-1]
-    assert find(db, NEW) == [one for one in ids if one % 100 == 0]
-    assert find(db, OLD) == [one for one in ids if one % 100]
+    assert db._read(fts.find_high_mark) == ids[-1]
+    assert search_messages(db, NEW) == [one for one in ids if one % 100 == 0]
+    assert search_messages(db, OLD) == [one for one in ids if one % 100]
 
 
 def test_home_of_an_earlier_version_is_indexed_anew(db: SessionDB, home_path: Path) -> None:
     """Its index may have words that were changed before there was anything to note that."""
-    say(db, f"a {OLD}", f"a {OLD} b")
-    settle(db)
+    append_texts(db, f"a {OLD}", f"a {OLD} b")
+    index_everything(db)
     with connect(home_path / "state.db") as other:
         for statement in (
             "DROP TRIGGER ms_message_updated",
@@ -208,32 +212,32 @@ def test_home_of_an_earlier_version_is_indexed_anew(db: SessionDB, home_path: Pa
             other.execute(statement)
 
     with SessionDB(home_path / "state.db", read_only=True) as reader:
-        assert find(reader, NEW) == [1]
+        assert search_messages(reader, NEW) == [1]
         with connect(home_path / "state.db") as other:
             other.execute("UPDATE messages SET content = 'a seal' WHERE id = 2")
-        assert find(reader, "seal") == [2]
-        assert find(reader, OLD) == []
+        assert search_messages(reader, "seal") == [2]
+        assert search_messages(reader, OLD) == []
     with SessionDB(home_path / "state.db") as upgraded:
-        say(upgraded, "one more")
+        append_texts(upgraded, "one more")
     with connect(home_path / "state.db") as other:
         other.execute("UPDATE messages SET content = 'a porpoise' WHERE id = 1")
     with SessionDB(home_path / "state.db", read_only=True) as reader:
-        assert reader._read(fts.indexed_to) == 3
-        assert find(reader, "porpoise") == [1]
-        assert find(reader, NEW) == find(reader, OLD) == []
+        assert reader._read(fts.find_high_mark) == 3
+        assert search_messages(reader, "porpoise") == [1]
+        assert search_messages(reader, NEW) == search_messages(reader, OLD) == []
 
 
 def test_changed_message_can_be_removed_and_put_back(db: SessionDB, home_path: Path) -> None:
-    ids = say(db, f"a {OLD}", f"a {OLD} b")
-    settle(db)
+    ids = append_texts(db, f"a {OLD}", f"a {OLD} b")
+    index_everything(db)
     with connect(home_path / "state.db") as other:
         other.execute("UPDATE messages SET content = 'a narwhal' WHERE id = 1")
-    images, _ = db.message_images("s", None, 1_000_000)
-    db.remove_messages({"s": (ids, db.revision("s"))})
-    assert find(db, NEW) == find(db, OLD) == []
+    images, _ = db.read_message_images("s", None, 1_000_000)
+    db.remove_messages({"s": (ids, db.get_revision("s"))})
+    assert search_messages(db, NEW) == search_messages(db, OLD) == []
 
     db.put_images([images])
 
-    assert find(db, NEW) == [ids[0]]
-    assert find(db, OLD) == [ids[1]]
-    assert db._read(fts.changed) == (ids[0],)
+    assert search_messages(db, NEW) == [ids[0]]
+    assert search_messages(db, OLD) == [ids[1]]
+    assert db._read(fts.list_changed_messages) == (ids[0],)

@@ -22,39 +22,39 @@ VALUES = st.recursive(
 
 @given(st.lists(VALUES) | st.dictionaries(st.text(), VALUES))
 def test_a_list_or_mapping_reads_as_it_was_stored(value: Any) -> None:
-    stored = content.encode(value)
+    stored = content.encode_content(value)
     assert isinstance(stored, str)
     assert stored.startswith("\x00json:")
     assert stored.isascii()
-    assert content.decode(stored) == value
+    assert content.decode_content(stored) == value
 
 
 @given(st.text() | st.none() | st.binary())
 def test_what_is_no_list_is_stored_as_it_is(value: Any) -> None:
-    assert content.encode(value) == value
+    assert content.encode_content(value) == value
 
 
 @given(st.integers() | st.booleans() | FINITE)
 def test_number_keeps_its_type(value: Any) -> None:
-    stored = content.encode(value)
+    stored = content.encode_content(value)
     assert isinstance(stored, str)
-    assert content.decode(stored) == value
-    assert type(content.decode(stored)) is type(value)
+    assert content.decode_content(stored) == value
+    assert type(content.decode_content(stored)) is type(value)
 
 
 @pytest.mark.parametrize(
     "stored", ["plain", "", None, b"\x00json:[1]", "\x00json:", "\x00json:{", "\x00json", 5, 1.5]
 )
 def test_what_is_not_behind_the_marker_is_left_alone(stored: Any) -> None:
-    assert content.decode(stored) == stored
+    assert content.decode_content(stored) == stored
 
 
 def test_json_that_is_nested_too_deep_is_left_as_text() -> None:
     deep = "[" * 200_000 + "]" * 200_000
-    assert content.decode(content.MARKER + deep) == content.MARKER + deep
+    assert content.decode_content(content.JSON_MARKER + deep) == content.JSON_MARKER + deep
     assert content.decode_json(deep) is None
     with pytest.raises(ValueError, match="too deep"):
-        content.load(deep)
+        content.load_json(deep)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_json_that_is_nested_too_deep_is_left_as_text() -> None:
     ],
 )
 def test_half_a_character_behind_an_escape_is_mended(stored: str, read: Any) -> None:
-    assert content.decode(content.MARKER + stored) == read
+    assert content.decode_content(content.JSON_MARKER + stored) == read
     assert content.decode_json(stored) == read
 
 
 def test_half_a_character_in_text_is_mended() -> None:
-    assert content.encode("a\ud83db") == "a\ufffdb"
+    assert content.encode_content("a\ud83db") == "a\ufffdb"
     assert content.encode_json("a\ud83db") == "a\ufffdb"
     assert content.clean_text("🚀 whole") == "🚀 whole"
 
@@ -80,7 +80,7 @@ def test_half_a_character_in_text_is_mended() -> None:
 @pytest.mark.parametrize("value", [{1, 2}, [object()], {"a": b"raw"}, {(1, 2): 3}, object()])
 def test_what_is_no_json_is_invalid(value: Any) -> None:
     with pytest.raises(InvalidInput):
-        content.encode(value)
+        content.encode_content(value)
     with pytest.raises(InvalidInput):
         content.encode_json(value)
 
@@ -89,7 +89,7 @@ def test_a_list_that_holds_itself_is_invalid() -> None:
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(InvalidInput):
-        content.encode(endless)
+        content.encode_content(endless)
 
 
 @pytest.mark.parametrize("nothing", [None, [], {}])
@@ -127,7 +127,7 @@ def test_a_json_column_takes_text_as_it_is() -> None:
     ],
 )
 def test_the_plain_text_is_what_a_person_would_read(given: Any, text: str) -> None:
-    assert content.plain_text(given) == text
+    assert content.extract_plain_text(given) == text
 
 
 @pytest.mark.parametrize(("depth", "text"), [(content.MAX_DEPTH, "a"), (300, ""), (5000, "")])
@@ -135,8 +135,8 @@ def test_what_is_nested_deeper_than_anybody_nests_is_no_text(depth: int, text: s
     deep: Any = "a"
     for _ in range(depth):
         deep = {"type": "tool_result", "content": [deep]}
-    assert content.plain_text(deep) == text
+    assert content.extract_plain_text(deep) == text
 
 
 def test_the_marker_is_the_one_on_disk() -> None:
-    assert content.encode(["é"]) == "\x00json:" + json.dumps(["é"])
+    assert content.encode_content(["é"]) == "\x00json:" + json.dumps(["é"])

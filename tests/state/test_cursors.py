@@ -22,25 +22,25 @@ POSITIONS = st.recursive(
 
 @given(POSITIONS, POSITIONS)
 def test_a_cursor_stands_for_its_position(scope: Any, position: Any) -> None:
-    text = cursors.encode("list", scope, position)
-    assert cursors.decode("list", scope, text) == position
+    text = cursors.encode_cursor("list", scope, position)
+    assert cursors.decode_cursor("list", scope, text) == position
     assert text.isascii()
     assert not set(text) & set("+/= \n")
 
 
 def test_the_order_of_a_scope_does_not_matter() -> None:
-    text = cursors.encode("list", {"a": 1, "b": 2}, 5)
-    assert cursors.decode("list", {"b": 2, "a": 1}, text) == 5
+    text = cursors.encode_cursor("list", {"a": 1, "b": 2}, 5)
+    assert cursors.decode_cursor("list", {"b": 2, "a": 1}, text) == 5
 
 
 @pytest.mark.parametrize(("kind", "scope"), [("search", "q"), ("list", "r"), ("list", ["q"])])
 def test_a_cursor_of_another_list_is_invalid(kind: str, scope: Any) -> None:
-    text = cursors.encode("list", "q", 5)
+    text = cursors.encode_cursor("list", "q", 5)
     with pytest.raises(InvalidInput, match="another"):
-        cursors.decode(kind, scope, text)
+        cursors.decode_cursor(kind, scope, text)
 
 
-def altered(text: str, **parts: Any) -> str:
+def alter_cursor(text: str, **parts: Any) -> str:
     kind, digest, position = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     parts = {"kind": kind, "digest": digest, "position": position, **parts}
     return base64.urlsafe_b64encode(json.dumps(list(parts.values())).encode()).decode().rstrip("=")
@@ -48,10 +48,10 @@ def altered(text: str, **parts: Any) -> str:
 
 @pytest.mark.parametrize("position", [6, "x", None, [], [1, 2, 3], {"a": 1}])
 def test_a_position_that_was_altered_is_invalid(position: Any) -> None:
-    text = cursors.encode("list", "q", 5)
-    assert cursors.decode("list", "q", altered(text)) == 5
+    text = cursors.encode_cursor("list", "q", 5)
+    assert cursors.decode_cursor("list", "q", alter_cursor(text)) == 5
     with pytest.raises(InvalidInput):
-        cursors.decode("list", "q", altered(text, position=position))
+        cursors.decode_cursor("list", "q", alter_cursor(text, position=position))
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,10 @@ def test_a_position_that_was_altered_is_invalid(position: Any) -> None:
 )
 def test_what_is_no_cursor_is_invalid(text: Any) -> None:
     with pytest.raises(InvalidInput):
-        cursors.decode("list", "q", text)
+        cursors.decode_cursor("list", "q", text)
 
 
 @given(st.text(max_size=60))
 def test_any_text_is_a_position_or_invalid(text: str) -> None:
     with pytest.raises(InvalidInput):
-        cursors.decode("list", "q", text)
+        cursors.decode_cursor("list", "q", text)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from session_core import Corrupt, SessionDB, SessionFilter
-from tests.homes import add_session, connect, fill, hermes_database, own_database
+from tests.homes import add_session, connect, fill_database, make_hermes_database, make_own_database
 
 BAD = "fill_0_00001"
 DAMAGE = [
@@ -32,10 +32,10 @@ STRANGERS = [
 def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     path = home_path / "state.db"
     if request.param == "own":
-        own_database(path)
+        make_own_database(path)
     else:
-        hermes_database(path, request.param)
-    fill(path, 5, 8)
+        make_hermes_database(path, request.param)
+    fill_database(path, 5, 8)
     return path
 
 
@@ -44,12 +44,14 @@ LOOKS: list[Callable[[SessionDB], Any]] = [
     lambda db: {line.id for line in db.list_sessions(SessionFilter(status="all"), limit=9).items},
     lambda db: {line.id for line in db.list_sessions(order="size", limit=9).items},
     lambda db: {hit.session_id for hit in db.search("turn", limit=9).hits} | {BAD},
-    lambda db: {str(row["session_id"]) for one in db_ids(db) for row in db.get_messages(one)},
-    lambda db: set(db.find_sessions(SessionFilter(ids=tuple(db_ids(db))))),
+    lambda db: {
+        str(row["session_id"]) for one in list_session_ids(db) for row in db.get_messages(one)
+    },
+    lambda db: set(db.find_sessions(SessionFilter(ids=tuple(list_session_ids(db))))),
 ]
 
 
-def db_ids(db: SessionDB) -> list[str]:
+def list_session_ids(db: SessionDB) -> list[str]:
     return [f"fill_0_{number:05}" for number in range(5)]
 
 
@@ -62,8 +64,8 @@ def test_a_damaged_row_hides_nothing(path: Path, damage: str) -> None:
             connection.execute(damage)
         for again in (db, SessionDB(path)):
             for look in LOOKS:
-                assert look(again) == set(db_ids(db))
-            line = again.summarize(BAD)
+                assert look(again) == set(list_session_ids(db))
+            line = again.summarize_session(BAD)
             assert not math.isnan(line.started_at + line.last_active_at + (line.ended_at or 0))
             again.update_token_counts(BAD, input_tokens=1)
             again.close()
@@ -76,7 +78,7 @@ def test_a_session_is_as_active_as_the_last_of_its_times_that_are_times(path: Pa
         first, last = connection.execute(asked, (BAD,)).fetchone()
         connection.execute("UPDATE messages SET timestamp = 'once' WHERE id = ?", (first,))
     with SessionDB(path, read_only=True) as db:
-        assert db.summarize(BAD).last_active_at == last
+        assert db.summarize_session(BAD).last_active_at == last
 
 
 @pytest.mark.parametrize("kind", ["own", "hermes"])
@@ -84,9 +86,9 @@ def test_a_session_is_as_active_as_the_last_of_its_times_that_are_times(path: Pa
 def test_a_damaged_id_is_nobodys_mistake(home_path: Path, kind: str, message_id: int) -> None:
     path = home_path / "odd.db"
     if kind == "own":
-        own_database(path)
+        make_own_database(path)
     else:
-        hermes_database(path, 22)
+        make_hermes_database(path, 22)
     with connect(path) as connection:
         add_session(connection, "s")
         connection.execute(
@@ -99,11 +101,11 @@ def test_a_damaged_id_is_nobodys_mistake(home_path: Path, kind: str, message_id:
             db.search(given)
         db.search("wom", mode="substring")
         db.list_sessions()
-        cursor = db.changes().cursor
-        assert db.changes(cursor).events == []
+        cursor = db.read_changes().cursor
+        assert db.read_changes(cursor).events == []
         if message_id == 2**63 - 1:
             with pytest.raises(Corrupt, match="highest id"):
                 db.append_message("s", "user", "more")
         else:
             db.append_message("s", "user", "more")
-            assert [event.text for event in db.changes(cursor).events] == ["more"]
+            assert [event.text for event in db.read_changes(cursor).events] == ["more"]

@@ -14,7 +14,14 @@ from session_core.state.sqlite import opening
 from session_core.state.sqlite.database import SessionDB
 from session_core.types import BlockedIndex
 from tests.cjk import INDEX, add_cjk_index
-from tests.homes import SCHEMAS, add_session, connect, fill, hermes_database, own_database
+from tests.homes import (
+    SCHEMAS,
+    add_session,
+    connect,
+    fill_database,
+    make_hermes_database,
+    make_own_database,
+)
 
 FULL = "fill_0_00001"
 HELLO = [{"role": "user", "content": "hello"}]
@@ -25,8 +32,8 @@ BLOCKED = BlockedIndex(INDEX, "the tokenizer cjk_unicode61", ("messages",))
 def path(request, tmp_path) -> Path:
     """A filled Hermes database with the CJK index, whose tokenizer is not loaded."""
     path = tmp_path / "home" / "state.db"
-    hermes_database(path, request.param)
-    fill(path)
+    make_hermes_database(path, request.param)
+    fill_database(path)
     with connect(path) as connection:
         old = {"started_at": 1.0, "ended_at": 2.0, "end_reason": "tui_close"}
         add_session(connection, "ghost", source="tui", **old)
@@ -45,43 +52,43 @@ def db(path):
 @pytest.fixture
 def library(tmp_path) -> Path:
     """A file in the place of the extension, which only its user can write."""
-    library = tmp_path / "home" / opening.LIBRARY
+    library = tmp_path / "home" / opening.EXTENSION_PATH
     library.parent.mkdir(parents=True, mode=0o755)
     library.write_bytes(b"not a library")
     library.chmod(0o644)
     return library
 
 
-def load(library: Path) -> None:
+def load_extension_of(library: Path) -> None:
     with closing(_sqlite3.connect("file::memory:", busy_timeout_s=0)) as connection:
-        opening.load(connection, library.parent.parent)
+        opening.load_extension(connection, library.parent.parent)
 
 
 def test_blocked_index_is_listed(db):
-    assert db.blocked_indexes() == [BLOCKED]
+    assert db.list_blocked_indexes() == [BLOCKED]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_usual_home_has_no_blocked_index(schema, tmp_path):
-    hermes_database(tmp_path / "state.db", schema)
+    make_hermes_database(tmp_path / "state.db", schema)
     with SessionDB(tmp_path / "state.db") as db:
-        assert db.blocked_indexes() == []
+        assert db.list_blocked_indexes() == []
         db.check_rows_writable(["messages", "sessions"])
 
 
 def test_own_home_has_no_blocked_index(tmp_path):
-    own_database(tmp_path / "state.db")
+    make_own_database(tmp_path / "state.db")
     with SessionDB(tmp_path / "state.db", load_extension=True) as db:
-        assert db.blocked_indexes() == []
+        assert db.list_blocked_indexes() == []
 
 
 def test_index_that_appears_later_is_listed(tmp_path):
     path = tmp_path / "state.db"
-    hermes_database(path, 30)
+    make_hermes_database(path, 30)
     with SessionDB(path) as db:
-        assert db.blocked_indexes() == []
+        assert db.list_blocked_indexes() == []
         add_cjk_index(path)
-        assert db.blocked_indexes() == [BLOCKED]
+        assert db.list_blocked_indexes() == [BLOCKED]
 
 
 def test_check_refuses_only_tables_of_the_index(db):
@@ -101,10 +108,10 @@ def test_check_refuses_only_tables_of_the_index(db):
     ids=["append", "append_many", "delete", "replace"],
 )
 def test_direct_change_is_refused_with_choices(change, db, path):
-    before = contents(path)
+    before = read_contents(path)
     with pytest.raises(Unsupported) as refusal:
         change(db)
-    assert contents(path) == before
+    assert read_contents(path) == before
     text = str(refusal.value)
     assert "cjk_unicode61" in text
     assert "--load-extension" in text
@@ -113,7 +120,7 @@ def test_direct_change_is_refused_with_choices(change, db, path):
 
 
 def test_unrelated_methods_work_beside_blocked_index(db, path):
-    before = schema(path)
+    before = read_schema(path)
     first = db.list_sessions(limit=50).items[0].id
     assert db.search("deploy").hits
     assert db.get_messages(first)
@@ -132,8 +139,8 @@ def test_unrelated_methods_work_beside_blocked_index(db, path):
     while db.optimize_step():
         pass
     db.vacuum()
-    assert db.health_facts().orphans == ()
-    assert schema(path) == before
+    assert db.read_health_facts().orphans == ()
+    assert read_schema(path) == before
 
 
 def test_sizes_count_blocked_index_as_index(db):
@@ -152,15 +159,15 @@ def test_deep_check_finds_no_damage(db):
 
 def test_safe_library_passes_the_checks(library):
     with pytest.raises(Unsupported, match=r"built without extension loading|cannot be loaded"):
-        load(library)
+        load_extension_of(library)
 
 
 def test_extension_loading_is_off_afterwards(library):
     with closing(_sqlite3.connect("file::memory:", busy_timeout_s=0)) as connection:
         with pytest.raises(Unsupported):
-            opening.load(connection, library.parent.parent)
+            opening.load_extension(connection, library.parent.parent)
         with pytest.raises(
-            _sqlite3.library().OperationalError, match=r"not authorized|no such func"
+            _sqlite3.load_library().OperationalError, match=r"not authorized|no such func"
         ):
             connection.execute("SELECT load_extension(?)", (str(library),))
 
@@ -169,7 +176,7 @@ def test_extension_loading_is_off_afterwards(library):
 def test_library_that_others_write_is_refused(library, mode):
     library.chmod(mode)
     with pytest.raises(Denied, match=r"libfts5_cjk\.so can be written by other users"):
-        load(library)
+        load_extension_of(library)
 
 
 @pytest.mark.parametrize("up", [0, 1, 2])
@@ -179,7 +186,7 @@ def test_folder_that_others_write_is_refused(library, up):
     folder.chmod(0o775)
     try:
         with pytest.raises(Denied, match=f"{folder.name} can be written by other users"):
-            load(library)
+            load_extension_of(library)
     finally:
         folder.chmod(mode)
 
@@ -191,39 +198,39 @@ def test_library_of_another_user_is_refused(library, monkeypatch):
         user = os.geteuid() + 1
         monkeypatch.setattr(os, "geteuid", lambda: user)
     with pytest.raises(Denied, match="belongs to another user"):
-        load(library)
+        load_extension_of(library)
 
 
 def test_linked_library_is_refused(library):
     library.rename(library.with_name("real.so"))
     library.symlink_to("real.so")
     with pytest.raises(Denied, match=r"libfts5_cjk\.so is (a link|not a regular file)"):
-        load(library)
+        load_extension_of(library)
 
 
 def test_linked_library_folder_is_refused(library):
     library.parent.rename(library.parents[1] / "real")
     library.parent.symlink_to("real")
     with pytest.raises(Denied, match="lib is a link"):
-        load(library)
+        load_extension_of(library)
 
 
 def test_linked_home_is_resolved(library, tmp_path):
     (tmp_path / "link").symlink_to("home")
     with pytest.raises(Unsupported):
-        load(tmp_path / "link" / opening.LIBRARY)
+        load_extension_of(tmp_path / "link" / opening.EXTENSION_PATH)
 
 
 def test_pipe_in_place_of_library_is_refused(library):
     library.unlink()
     os.mkfifo(library, 0o600)
     with pytest.raises(Denied, match="not a regular file"):
-        load(library)
+        load_extension_of(library)
 
 
 def test_missing_library_is_not_found(tmp_path):
     with pytest.raises(NotFound, match="is not there"):
-        load(tmp_path / opening.LIBRARY)
+        load_extension_of(tmp_path / opening.EXTENSION_PATH)
 
 
 def test_refusal_reports_why_extension_is_missing(path):
@@ -233,7 +240,7 @@ def test_refusal_reports_why_extension_is_missing(path):
             db.append_message("ghost", "user", "hello")
 
 
-def contents(path: Path) -> list[tuple[object, ...]]:
+def read_contents(path: Path) -> list[tuple[object, ...]]:
     with connect(path, "ro") as connection:
         return [
             row
@@ -242,7 +249,7 @@ def contents(path: Path) -> list[tuple[object, ...]]:
         ]
 
 
-def schema(path: Path) -> list[tuple[object, ...]]:
+def read_schema(path: Path) -> list[tuple[object, ...]]:
     with connect(path, "ro") as connection:
         listed = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
         return sorted(listed, key=repr)

@@ -11,8 +11,8 @@ import pytest
 
 from session_core import Busy, NotFound, SessionDB, TitleTaken
 from session_core.state.sqlite import connections
-from tests.contract.engines import given_up
-from tests.homes import connect, own_database
+from tests.contract.engines import roll_back_at_end
+from tests.homes import connect, make_own_database
 
 NOTHING: dict[str, Callable[[SessionDB], Any]] = {
     "end_session": lambda db: db.end_session("s", "done"),
@@ -55,7 +55,7 @@ def test_a_change_that_is_refused_makes_no_home(
 
 def test_a_transaction_that_fails_before_its_first_change_makes_no_home(tmp_path: Path) -> None:
     with SessionDB(tmp_path / "home" / "state.db") as db:
-        with given_up(db):
+        with roll_back_at_end(db):
             assert db.in_transaction
             assert db.get_messages("s") == []
         with db.transaction(), db.transaction():
@@ -66,7 +66,7 @@ def test_a_transaction_that_fails_before_its_first_change_makes_no_home(tmp_path
 
 def test_a_transaction_that_began_with_the_first_change_is_undone_whole(tmp_path: Path) -> None:
     with SessionDB(tmp_path / "state.db") as db:
-        with given_up(db):
+        with roll_back_at_end(db):
             db.create_session("s", "cli")
             db.append_message("s", "user", "a")
         assert db.get_session("s") is None
@@ -78,7 +78,7 @@ def test_a_transaction_that_began_with_the_first_change_is_undone_whole(tmp_path
 def test_a_part_of_a_transaction_that_began_late_is_undone_alone(tmp_path: Path) -> None:
     with SessionDB(tmp_path / "state.db") as db:
         with db.transaction():
-            with given_up(db):
+            with roll_back_at_end(db):
                 db.create_session("gone", "cli")
             db.create_session("kept", "cli")
         assert (db.get_session("gone"), (db.get_session("kept") or {})["id"]) == (None, "kept")
@@ -86,8 +86,8 @@ def test_a_part_of_a_transaction_that_began_late_is_undone_alone(tmp_path: Path)
 
 def test_a_transaction_that_could_not_begin_yet_is_still_one(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
-    with SessionDB(path, patience_s=0.0) as db, given_up(db):
-        own_database(path)
+    with SessionDB(path, patience_s=0.0) as db, roll_back_at_end(db):
+        make_own_database(path)
         with connect(path) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(Busy):
@@ -100,7 +100,7 @@ def test_a_transaction_that_could_not_begin_yet_is_still_one(tmp_path: Path) -> 
 
 def test_a_transaction_that_began_late_is_that_of_its_thread_alone(tmp_path: Path) -> None:
     with SessionDB(tmp_path / "state.db") as db, ThreadPoolExecutor(1) as pool:
-        with given_up(db):
+        with roll_back_at_end(db):
             pool.submit(db.create_session, "theirs", "cli").result(20)
             db.create_session("mine", "cli")
         assert (db.get_session("mine"), (db.get_session("theirs") or {})["id"]) == (None, "theirs")
@@ -119,7 +119,7 @@ def test_the_first_change_makes_a_home_that_holds_it_once(tmp_path: Path) -> Non
     path = tmp_path / "home" / "state.db"
     with SessionDB(path) as db:
         first = db.append_message("s", "user", "hello", create={"source": "cli"})
-        assert first.after == db.revision("s")
+        assert first.after == db.get_revision("s")
     with SessionDB(path) as again:
         assert [row["id"] for row in again.get_messages("s")] == [first]
         assert again.kind == "own"
@@ -128,16 +128,16 @@ def test_the_first_change_makes_a_home_that_holds_it_once(tmp_path: Path) -> Non
 def test_who_looks_while_another_thread_makes_the_home_finds_it_empty_and_not_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = connections.exists
+    usual = connections.has_database
     with SessionDB(tmp_path / "home" / "state.db") as db, ThreadPoolExecutor(1) as another:
 
         def look(path: Path) -> bool:
             found = usual(path)
-            monkeypatch.setattr(connections, "exists", usual)
+            monkeypatch.setattr(connections, "has_database", usual)
             another.submit(db.create_session, "s", "cli").result(20)
             return found
 
-        monkeypatch.setattr(connections, "exists", look)
+        monkeypatch.setattr(connections, "has_database", look)
         assert db.get_session("s") is None
         assert db.get_session("s") is not None
 

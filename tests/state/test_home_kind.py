@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from session_core import Denied, SessionDB, SessionSource, SessionStore
-from session_core.home import looks_like_hermes
-from tests.homes import hermes_database
+from session_core.home import is_hermes_home
+from tests.homes import make_hermes_database
 
 SIGNS = ("config.yaml", "gateway.json", "sessions/sessions.json")
 
@@ -73,7 +73,7 @@ def test_mirror_of_ours_is_no_hermes_sign(home_path: Path, *, has_table: bool) -
         (home_path / "state.db").unlink()
     (home_path / "config.yaml").touch()
     assert (home_path / "sessions" / "sessions.json").is_file()
-    assert not looks_like_hermes(home_path)
+    assert not is_hermes_home(home_path)
 
 
 def test_mirror_that_is_a_pipe_never_blocks(home_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_mirror_that_is_a_pipe_never_blocks(home_path: Path) -> None:
     mirror = home_path / "sessions" / "sessions.json"
     mirror.parent.mkdir()
     os.mkfifo(mirror)
-    assert looks_like_hermes(home_path)
+    assert is_hermes_home(home_path)
 
 
 @pytest.mark.requirement("ledger:kind")
@@ -91,24 +91,29 @@ def test_deleted_database_is_made_again(home_path: Path) -> None:
     with SessionDB(home_path / "state.db") as db, SessionStore(home_path / "s", db=db) as store:
         former = store.get_or_create_session(source).session_id
         db.append_message(
-            former, "user", "hello", create=store.session_fields(store.entries().popitem()[1])
+            former,
+            "user",
+            "hello",
+            create=store.build_session_fields(store.load_entries().popitem()[1]),
         )
     shutil.copytree(home_path / "s", home_path / "sessions")
     (home_path / "config.yaml").write_text("DEBUG: true\n")
     (home_path / "state.db").unlink()
     with SessionDB(home_path / "state.db") as db, SessionStore(home_path / "s", db=db) as store:
         entry = store.get_or_create_session(source)
-        db.append_message(entry.session_id, "user", "again", create=store.session_fields(entry))
+        db.append_message(
+            entry.session_id, "user", "again", create=store.build_session_fields(entry)
+        )
         assert db.kind == "own"
         assert db.message_count() == 1
 
 
 def test_mirror_of_hermes_home_stays_a_sign(home_path: Path) -> None:
-    hermes_database(home_path / "state.db")
+    make_hermes_database(home_path / "state.db")
     with (
         SessionDB(home_path / "state.db") as db,
         SessionStore(home_path / "sessions", db=db) as store,
     ):
         store.get_or_create_session(SessionSource(platform="telegram", chat_id="42"))
     (home_path / "state.db").unlink()
-    assert looks_like_hermes(home_path)
+    assert is_hermes_home(home_path)

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from session_core import SessionDB
-from tests.homes import add_message, add_session, connect, fill, hermes_database, own_database
+from tests.homes import (
+    add_message,
+    add_session,
+    connect,
+    fill_database,
+    make_hermes_database,
+    make_own_database,
+)
 
 KINDS = ["own", 16, 22, 23, 30]
 PAGE = 4096
@@ -19,16 +26,16 @@ def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     """A home with many segments: each conversation was appended in a transaction of its own."""
     path = home_path / "state.db"
     if request.param == "own":
-        own_database(path)
-        append(path)
+        make_own_database(path)
+        append_conversations(path)
     else:
-        hermes_database(path, request.param)
+        make_hermes_database(path, request.param)
         for number in range(20):
-            fill(path, 5, 30, seed=number)
+            fill_database(path, 5, 30, seed=number)
     return path
 
 
-def append(path: Path) -> None:
+def append_conversations(path: Path) -> None:
     """Fill a home of our own by the library, which feeds its index."""
     chance = random.Random(0)
     with SessionDB(path) as db:
@@ -46,37 +53,37 @@ def index_bytes(path: Path) -> int:
         return int(connection.execute(sql).fetchone()[0])
 
 
-def merge(db: SessionDB) -> None:
+def merge_index(db: SessionDB) -> None:
     while db.optimize_step():
         pass
 
 
 def test_append_only_index_has_no_dead_bytes(path: Path) -> None:
     with SessionDB(path) as db:
-        assert db.sizes().index_dead == 0
+        assert db.measure_sizes().index_dead == 0
 
 
 def test_dead_bytes_match_what_a_merge_frees(path: Path) -> None:
     with SessionDB(path) as db:
-        merge(db)
+        merge_index(db)
         db.delete_sessions([f"fill_{seed}_{n:05}" for seed in range(8) for n in range(5)])
-        before, estimate = index_bytes(path), db.sizes().index_dead
-        merge(db)
+        before, estimate = index_bytes(path), db.measure_sizes().index_dead
+        merge_index(db)
         freed = before - index_bytes(path)
         assert freed > 10 * PAGE
         assert estimate == pytest.approx(freed, rel=0.35)
-        assert db.sizes().index_dead == 0
+        assert db.measure_sizes().index_dead == 0
 
 
 def test_large_texts_are_estimated_too(home_path: Path) -> None:
     path = home_path / "state.db"
-    hermes_database(path, 22)
+    make_hermes_database(path, 22)
     with connect(path) as connection:
         for number in range(6):
             session_id = add_session(connection, f"s{number}")
             add_message(connection, session_id, content="word " * 40_000)
     with SessionDB(path) as db:
-        assert db.sizes().index_dead == 0
+        assert db.measure_sizes().index_dead == 0
         db.delete_sessions(["s0", "s1", "s2"])
-        sizes = db.sizes()
+        sizes = db.measure_sizes()
         assert 0 <= sizes.index_dead <= sizes.index

@@ -15,7 +15,7 @@ import pytest
 
 from session_core import SessionDB
 from session_core.state import sqlite
-from tests.interrupts import another_thread, raising
+from tests.interrupts import make_interrupting_profiler, run_beside_thread
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 """An interrupt right behind a connection's opening leaves it to be collected."""
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarnin
 ENGINE = str(Path(sqlite.__file__).parent)
 
 
-def in_a_transaction(db: SessionDB) -> None:
+def append_in_transaction(db: SessionDB) -> None:
     with db.transaction():
         db.append_message("s", "user", "a")
         with db.transaction():
@@ -34,7 +34,7 @@ CALLS: dict[str, Callable[[SessionDB], object]] = {
     "a change": lambda db: db.append_messages(
         "s", [{"role": "user", "content": text} for text in "ab"]
     ),
-    "a transaction": in_a_transaction,
+    "a transaction": append_in_transaction,
     "a look": lambda db: db.get_session("s"),
 }
 
@@ -58,12 +58,12 @@ def test_an_interrupt_at_any_place_leaves_a_database_that_works(
     db: SessionDB, call: Callable[[SessionDB], object]
 ) -> None:
     place = 0
-    while interrupted(db, call, place):
+    while run_interrupted(db, call, place):
         place += 1
         stored = [row["content"] for row in db.get_messages("s")]
         assert stored.count("a") == stored.count("b")
         assert (db.get_session("s") or {})["message_count"] == len(stored)
-        another_thread(lambda: db.append_message("s", "user", "thread"))
+        run_beside_thread(lambda: db.append_message("s", "user", "thread"))
         db.append_message("s", "user", "after")
         assert len(db.get_messages("s")) == len(stored) + 2
         db.clear_messages("s")
@@ -73,7 +73,7 @@ def test_an_interrupt_at_any_place_leaves_a_database_that_works(
 def test_what_an_interrupt_left_open_keeps_nobody_else_out(db: SessionDB) -> None:
     with SessionDB(db.path, patience_s=0.0) as other:
         place = 0
-        while interrupted(db, in_a_transaction, place):
+        while run_interrupted(db, append_in_transaction, place):
             place += 1
             other.append_message("s", "user", "other")
 
@@ -84,7 +84,7 @@ def test_a_close_that_was_interrupted_can_be_called_again(home_path: Path) -> No
         db = SessionDB(home_path / "state.db")
         db.append_message("s", "user", "a", create={"source": "cli"})
         db.get_session("s")
-        again = interrupted(db, lambda db: db.close(), place)
+        again = run_interrupted(db, lambda db: db.close(), place)
         place += 1
         db.close()
         opened = db._open
@@ -92,10 +92,10 @@ def test_a_close_that_was_interrupted_can_be_called_again(home_path: Path) -> No
     assert place > 30
 
 
-def interrupted(db: SessionDB, call: Callable[[SessionDB], object], place: int) -> bool:
+def run_interrupted(db: SessionDB, call: Callable[[SessionDB], object], place: int) -> bool:
     """Make a call that is interrupted at the nth place; say whether it has so many."""
     try:
-        with interrupt(place):
+        with raise_interrupt_at(place):
             call(db)
     except KeyboardInterrupt:
         return True
@@ -103,10 +103,10 @@ def interrupted(db: SessionDB, call: Callable[[SessionDB], object], place: int) 
 
 
 @contextmanager
-def interrupt(at: int) -> Iterator[None]:
+def raise_interrupt_at(at: int) -> Iterator[None]:
     """Raise what Ctrl-C raises at the nth place of the engine, once."""
     before = sys.getprofile()
-    sys.setprofile(raising(at, (ENGINE,)))
+    sys.setprofile(make_interrupting_profiler(at, (ENGINE,)))
     try:
         yield
     finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from session_core import SessionDB, StorageError
-from session_core.state.sqlite.write_queue import this_thread
+from session_core.state.sqlite.write_queue import get_thread_token
 
 WAIT_S = 20.0
 FORKS = """
@@ -52,33 +52,33 @@ def db(home_path: Path) -> Iterator[SessionDB]:
         yield opened
 
 
-def half_done(db: SessionDB) -> Iterator[None]:
+def hold_transaction_open(db: SessionDB) -> Iterator[None]:
     with db.transaction():
         db.append_message("s", "user", "half done")
         yield
 
 
-def in_a_thread(step: Callable[[], None]) -> None:
+def run_in_thread(step: Callable[[], None]) -> None:
     thread = threading.Thread(target=step, daemon=True)
     thread.start()
     thread.join(WAIT_S)
     assert not thread.is_alive()
 
 
-def left_by_a_thread(db: SessionDB) -> tuple[Iterator[None], int]:
+def abandon_transaction(db: SessionDB) -> tuple[Iterator[None], int]:
     """Return what holds a transaction open whose thread has ended, and the number of that."""
     numbers: list[int] = []
-    holding = half_done(db)
+    holding = hold_transaction_open(db)
 
     def hold() -> None:
         numbers.append(threading.get_ident())
         next(holding)
 
-    in_a_thread(hold)
+    run_in_thread(hold)
     return holding, numbers[0]
 
 
-def stored(db: SessionDB) -> list[str]:
+def read_stored_texts(db: SessionDB) -> list[str]:
     """Return what others see."""
     with SessionDB(db.path, read_only=True) as other:
         return [row["content"] for row in other.get_messages("s")]
@@ -87,16 +87,16 @@ def stored(db: SessionDB) -> list[str]:
 def test_a_thread_is_told_from_a_later_one_of_the_same_number() -> None:
     marks = []
     for _ in range(20):
-        in_a_thread(lambda: marks.append(this_thread()))
+        run_in_thread(lambda: marks.append(get_thread_token()))
     assert len({id(mark) for mark in marks}) == len(marks)
-    assert this_thread() == this_thread()
-    assert not any(mark == this_thread() for mark in marks)
+    assert get_thread_token() == get_thread_token()
+    assert not any(mark == get_thread_token() for mark in marks)
 
 
 def test_a_thread_with_the_number_of_one_that_left_a_transaction_is_not_in_it(
     db: SessionDB,
 ) -> None:
-    holding, number = left_by_a_thread(db)
+    holding, number = abandon_transaction(db)
     acknowledged: list[str] = []
 
     def append() -> None:
@@ -105,15 +105,15 @@ def test_a_thread_with_the_number_of_one_that_left_a_transaction_is_not_in_it(
             acknowledged.append("acknowledged")
 
     for _ in range(300):
-        in_a_thread(append)
-    assert stored(db) == acknowledged
+        run_in_thread(append)
+    assert read_stored_texts(db) == acknowledged
     del holding
 
 
 def test_a_transaction_that_was_taken_from_its_thread_commits_nothing_of_the_next_one(
     db: SessionDB,
 ) -> None:
-    holding, _ = left_by_a_thread(db)
+    holding, _ = abandon_transaction(db)
     told: list[Exception] = []
 
     def finish() -> None:
@@ -124,11 +124,11 @@ def test_a_transaction_that_was_taken_from_its_thread_commits_nothing_of_the_nex
 
     with db.transaction():
         db.append_message("s", "user", "one")
-        in_a_thread(finish)
-        assert stored(db) == []
+        run_in_thread(finish)
+        assert read_stored_texts(db) == []
         db.append_message("s", "user", "two")
     assert len(told) == 1
-    assert stored(db) == ["one", "two"]
+    assert read_stored_texts(db) == ["one", "two"]
 
 
 @pytest.mark.parametrize("how", ["in peace", "by an error"])
@@ -137,5 +137,5 @@ def test_a_child_that_leaves_the_transaction_of_its_parent_touches_nothing(
 ) -> None:
     forks = [sys.executable, "-c", FORKS, str(db.path), how]
     assert subprocess.run(forks, timeout=WAIT_S, check=False).returncode == 0
-    assert stored(db) == [str(number) for number in range(41)]
+    assert read_stored_texts(db) == [str(number) for number in range(41)]
     assert db.check_integrity() == []

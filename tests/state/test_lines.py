@@ -11,23 +11,23 @@ def test_the_messages_of_a_line_are_counted_once_until_a_commit(home_path: Path)
     path = home_path / "state.db"
     with SessionDB(path) as writer, SessionDB(path, read_only=True) as reader:
         writer.append_message("chat", "user", "first", create={"source": "cli"})
-        assert reader.summarize("chat").messages == 1
+        assert reader.summarize_session("chat").messages == 1
         asked: list[str] = []
         reader._open.readers[0].connection.set_trace_callback(asked.append)
-        assert reader.summarize("chat").messages == 1
+        assert reader.summarize_session("chat").messages == 1
         assert [statement for statement in asked if "count(*)" in statement] == []
 
         writer.append_message("chat", "user", "second")
 
-        assert reader.summarize("chat").messages == 2
+        assert reader.summarize_session("chat").messages == 2
 
 
 def test_a_line_inside_a_transaction_is_that_of_its_changes(home_path: Path) -> None:
     with SessionDB(home_path / "state.db") as db:
         db.append_message("chat", "user", "first", create={"source": "cli"})
         with db.transaction():
-            assert db.summarize("chat").messages == 1
+            assert db.summarize_session("chat").messages == 1
             db.append_message("chat", "user", "second")
-            assert db.summarize("chat").messages == 2
+            assert db.summarize_session("chat").messages == 2
             db.set_session_title("chat", "Work")
-            assert db.summarize("chat").title == "Work"
+            assert db.summarize_session("chat").title == "Work"

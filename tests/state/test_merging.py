@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB
-from tests.homes import connect, hermes_database
+from tests.homes import connect, make_hermes_database
 
 TABLES = ("messages_fts", "messages_fts_trigram")
 CHOSEN = "SELECT k, v FROM {}_config WHERE k <> 'version'"
@@ -22,7 +22,7 @@ FOUND = "SELECT count(*) FROM {0} WHERE {0} MATCH 'needle'"
 def db(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SessionDB]:
     """A Hermes home with texts of which an index has much to keep."""
     path = tmp_path / "state.db"
-    hermes_database(path, 22 if request.param == 0 else 30, fts_layout=request.param)
+    make_hermes_database(path, 22 if request.param == 0 else 30, fts_layout=request.param)
     drawn = random.Random(7)
     with SessionDB(path) as opened:
         opened.create_session("s", "cli")
@@ -31,31 +31,31 @@ def db(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SessionDB]:
         yield opened
 
 
-def remove(db: SessionDB, count: int = 36) -> None:
+def remove_messages_singly(db: SessionDB, count: int = 36) -> None:
     """Remove messages, each in a transaction of its own."""
     for row in db.get_messages("s")[:count]:
-        db.remove_messages({"s": ([row["id"]], db.revision("s"))})
+        db.remove_messages({"s": ([row["id"]], db.get_revision("s"))})
 
 
-def asked(db: SessionDB, sql: str) -> list[tuple[Any, ...]]:
+def query_each_index(db: SessionDB, sql: str) -> list[tuple[Any, ...]]:
     """Return what each index answers."""
     with connect(db.path, "ro") as connection:
         return [row for table in TABLES for row in connection.execute(sql.format(table))]
 
 
 def test_what_is_set_is_as_it_was_behind_it(db: SessionDB) -> None:
-    remove(db)
-    assert asked(db, CHOSEN) == []
-    assert asked(db, FOUND) == [(4,), (4,)]
+    remove_messages_singly(db)
+    assert query_each_index(db, CHOSEN) == []
+    assert query_each_index(db, FOUND) == [(4,), (4,)]
     assert db.check_integrity(deep=True) == []
 
 
 def test_what_is_put_back_sets_nothing_either(db: SessionDB) -> None:
-    image, _ = db.message_images("s", None, 10**9)
-    remove(db)
+    image, _ = db.read_message_images("s", None, 10**9)
+    remove_messages_singly(db)
     db.put_images([image])
-    assert asked(db, CHOSEN) == []
-    assert asked(db, FOUND) == [(40,), (40,)]
+    assert query_each_index(db, CHOSEN) == []
+    assert query_each_index(db, FOUND) == [(40,), (40,)]
     assert db.check_integrity(deep=True) == []
 
 
@@ -63,17 +63,17 @@ def test_what_somebody_has_chosen_stays(db: SessionDB) -> None:
     with connect(db.path) as connection:
         for table in TABLES:
             connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('automerge', 2)")  # noqa: S608
-    remove(db, 2)
-    assert asked(db, CHOSEN) == [("automerge", 2)] * 2
+    remove_messages_singly(db, 2)
+    assert query_each_index(db, CHOSEN) == [("automerge", 2)] * 2
 
 
 def test_what_is_undone_sets_nothing(db: SessionDB) -> None:
     with suppress(ZeroDivisionError), db.transaction():
-        remove(db, 2)
+        remove_messages_singly(db, 2)
         raise ZeroDivisionError
-    assert asked(db, CHOSEN) == []
-    assert asked(db, FOUND) == [(40,), (40,)]
-    remove(db)
+    assert query_each_index(db, CHOSEN) == []
+    assert query_each_index(db, FOUND) == [(40,), (40,)]
+    remove_messages_singly(db)
     assert db.check_integrity(deep=True) == []
 
 
@@ -85,5 +85,5 @@ def test_it_merges_less_often_than_by_itself(db: SessionDB, tmp_path: Path) -> N
         for (row_id,) in other.execute("SELECT id FROM messages ORDER BY id LIMIT 36").fetchall():
             other.execute("DELETE FROM messages WHERE id = ?", (row_id,))
         by_itself = [other.execute(count.format(table)).fetchone() for table in TABLES]
-    remove(db)
-    assert sum(n for (n,) in asked(db, count)) > sum(n for (n,) in by_itself)
+    remove_messages_singly(db)
+    assert sum(n for (n,) in query_each_index(db, count)) > sum(n for (n,) in by_itself)

@@ -13,28 +13,28 @@ from typing import Any
 
 import pytest
 
-from session_core import Corrupt, Denied, InvalidInput, NotFound, SessionDB, holders
-from session_core.presence import sidecar
-from session_core.state.sqlite.connection import translate, uri_of
+from session_core import Corrupt, Denied, InvalidInput, NotFound, SessionDB, list_holders
+from session_core.presence import get_sidecar_path
+from session_core.state.sqlite.connection import make_uri, translate_error
 from session_core.state.sqlite.opening import open_writer
-from tests.homes import connect, fill, hermes_database, own_database
+from tests.homes import connect, fill_database, make_hermes_database, make_own_database
 
 WAIT_S = 20.0
 USES: dict[str, Callable[[SessionDB], Any]] = {
     "read": lambda db: db.get_session("s"),
     "change": lambda db: db.append_message("s", "user", "x", create={"source": "cli"}),
     "transaction": lambda db: db.transaction().__enter__(),
-    "follow": lambda db: db.changes(),
+    "follow": lambda db: db.read_changes(),
     "check": lambda db: db.check_integrity(),
-    "sizes": lambda db: db.sizes(),
+    "sizes": lambda db: db.measure_sizes(),
 }
 
 
 @pytest.fixture(params=["own", "hermes"])
 def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     path = home_path / "state.db"
-    (own_database if request.param == "own" else hermes_database)(path)
-    fill(path, 2, 3)
+    (make_own_database if request.param == "own" else make_hermes_database)(path)
+    fill_database(path, 2, 3)
     return path
 
 
@@ -129,8 +129,13 @@ def test_what_sqlite_keeps_beside_the_file_is_found_behind_a_link(
     with connect(path) as writer, SessionDB(link) as db:
         writer.execute("PRAGMA wal_autocheckpoint=0")
         writer.execute("UPDATE sessions SET model = 'm'")
-        assert db.sizes().wal == db.sizes(exact=True).wal == Path(f"{path}-wal").stat().st_size > 0
-        assert holders(link) == holders(path)
+        assert (
+            db.measure_sizes().wal
+            == db.measure_sizes(exact=True).wal
+            == Path(f"{path}-wal").stat().st_size
+            > 0
+        )
+        assert list_holders(link) == list_holders(path)
 
 
 # -- closing ---------------------------------------------------------------------------------
@@ -150,8 +155,8 @@ def test_a_close_leaves_no_log_to_read_through_in_a_home_of_our_own(tmp_path: Pa
     path = tmp_path / "state.db"
     with SessionDB(path) as db:
         db.append_message("s", "user", "x", create={"source": "cli"})
-        assert sidecar(path, "-wal").stat().st_size > 0
-    assert sidecar(path, "-wal").stat().st_size == 0
+        assert get_sidecar_path(path, "-wal").stat().st_size > 0
+    assert get_sidecar_path(path, "-wal").stat().st_size == 0
 
 
 def test_a_log_that_one_great_change_made_long_is_cut_by_those_that_follow(
@@ -162,10 +167,10 @@ def test_a_log_that_one_great_change_made_long_is_cut_by_those_that_follow(
         db.append_messages(
             "s", [{"role": "tool", "content": "x" * (1 << 20)}] * 40, create={"source": "cli"}
         )
-        long = sidecar(path, "-wal").stat().st_size
+        long = get_sidecar_path(path, "-wal").stat().st_size
         for number in range(500):
             db.append_message("s", "user", str(number))
-        assert sidecar(path, "-wal").stat().st_size <= 16 << 20 < long
+        assert get_sidecar_path(path, "-wal").stat().st_size <= 16 << 20 < long
 
 
 def test_a_close_does_not_wait_for_who_reads_or_writes(path: Path) -> None:
@@ -205,25 +210,25 @@ def test_a_crowd_that_read_at_once_leaves_few_connections(path: Path) -> None:
     ],
 )
 def test_a_path_of_windows_is_opened_without_a_host(path: str, uri: str) -> None:
-    assert uri_of(PureWindowsPath(path), "mode=ro") == uri
+    assert make_uri(PureWindowsPath(path), "mode=ro") == uri
 
 
 def test_a_writer_folds_its_log_back_for_good_where_a_sync_is_not_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own_database(tmp_path / "state.db")
+    make_own_database(tmp_path / "state.db")
     for system, full in (("linux", 0), ("darwin", 1)):
         monkeypatch.setattr(sys, "platform", system)
         handle = open_writer(tmp_path / "state.db", own=True)
-        assert handle.value("PRAGMA checkpoint_fullfsync") == full
+        assert handle.fetch_value("PRAGMA checkpoint_fullfsync") == full
         handle.connection.close()
 
 
 def test_what_sqlite_says_of_a_damaged_name_is_corrupt(tmp_path: Path) -> None:
     error = UnicodeDecodeError("utf-8", b"\xc1", 0, 1, "invalid start byte")
-    assert isinstance(translate(error, tmp_path), Corrupt)
+    assert isinstance(translate_error(error, tmp_path), Corrupt)
     path = tmp_path / "state.db"
-    hermes_database(path)
+    make_hermes_database(path)
     with connect(path) as connection:
         connection.execute(
             "CREATE TRIGGER odd BEFORE INSERT ON messages BEGIN INSERT INTO nowhaaaare VALUES (1);"

@@ -44,28 +44,28 @@ A, B, C = Leaf("a1"), Leaf("b1"), Leaf("c1")
     ],
 )
 def test_a_query_is_understood(typed: str, kind: str, node: object) -> None:
-    understood = query.parse(typed)
+    understood = query.parse_query(typed)
     assert (understood.kind, understood.node) == (kind, node)
 
 
 @given(st.text(max_size=300))
 def test_every_text_is_understood(typed: str) -> None:
-    assert isinstance(query.parse(typed), Query)
+    assert isinstance(query.parse_query(typed), Query)
 
 
 @pytest.mark.parametrize(
     "typed", ["(" * 3000, "a AND " * 2000, "(a OR " * 400, '"' * 4001, "x" * 9999]
 )
 def test_a_monstrous_query_is_understood(typed: str) -> None:
-    assert len(query.parse(typed).text) <= query.MAX_LENGTH
+    assert len(query.parse_query(typed).text) <= query.MAX_QUERY_LENGTH
 
 
 @given(st.text(alphabet='ab"()* ANDORT:^-', max_size=40))
 def test_what_is_typed_is_always_quoted(typed: str) -> None:
-    node = query.parse(typed).node
+    node = query.parse_query(typed).node
     if node is None:
         return
-    text = query.expression(node, lambda leaf: query.quoted(leaf.text)) or ""
+    text = query.build_match_expression(node, lambda leaf: query.quote_fts_string(leaf.text)) or ""
     outside = re.sub(r'"(?:[^"]|"")*"', "", text)
     assert re.fullmatch(r"(?:AND|OR|NOT|[()\s])*", outside)
 
@@ -73,9 +73,12 @@ def test_what_is_typed_is_always_quoted(typed: str) -> None:
 def test_an_expression_excludes_only_what_it_knows_exactly() -> None:
     known = {"a1": '"a1"', "b1": '"b1"', "c1": None}
     node = And((A, Not(And((B, C)))))
-    assert query.expression(node, lambda leaf: known[leaf.text]) == '"a1"'
-    assert query.expression(And((A, Not(B))), lambda leaf: known[leaf.text]) == '("a1" NOT ("b1"))'
-    assert query.expression(Or((A, C)), lambda leaf: known[leaf.text]) is None
+    assert query.build_match_expression(node, lambda leaf: known[leaf.text]) == '"a1"'
+    assert (
+        query.build_match_expression(And((A, Not(B))), lambda leaf: known[leaf.text])
+        == '("a1" NOT ("b1"))'
+    )
+    assert query.build_match_expression(Or((A, C)), lambda leaf: known[leaf.text]) is None
 
 
 @pytest.mark.parametrize(
@@ -102,12 +105,12 @@ def test_an_expression_excludes_only_what_it_knows_exactly() -> None:
     ],
 )
 def test_a_text_matches(typed: str, text: str, matches: bool) -> None:
-    node = query.parse(typed).node
+    node = query.parse_query(typed).node
     assert node is not None
-    assert query.matches(node, search_text.fold(text)) is matches
+    assert query.is_match(node, search_text.fold_text(text)) is matches
 
 
-class Watched(str):
+class CountingText(str):
     """A text that counts how often a word is looked for at one of its places."""
 
     __slots__ = ("looks",)
@@ -129,20 +132,20 @@ class Watched(str):
 def test_a_phrase_is_looked_for_in_one_pass(
     text: str, phrase: str, place: tuple[int, int] | None
 ) -> None:
-    watched = Watched(text)
+    watched = CountingText(text)
     watched.looks = 0
-    assert query.Word(Leaf(phrase)).find(watched) == place
+    assert query.LeafMatcher(Leaf(phrase)).find(watched) == place
     assert 3000 < watched.looks < 10_000
 
 
-TOLD = st.lists(st.sampled_from(["a", "b", "ab", "大", "学", " ", "-", "é"]), max_size=24)
+PIECES = st.lists(st.sampled_from(["a", "b", "ab", "大", "学", " ", "-", "é"]), max_size=24)
 
 
-@given(TOLD, TOLD, st.booleans())
+@given(PIECES, PIECES, st.booleans())
 def test_a_phrase_is_where_its_words_stand_in_a_row(
     text: list[str], phrase: list[str], prefix: bool
 ) -> None:
-    leaf, told = Leaf("".join(phrase), prefix), search_text.words("".join(text))
+    leaf, told = Leaf("".join(phrase), prefix), search_text.split_words("".join(text))
     wanted = leaf.words
     rows = [told[at : at + len(wanted)] for at in range(len(told) - len(wanted) + 1)]
     there = any(
@@ -150,41 +153,48 @@ def test_a_phrase_is_where_its_words_stand_in_a_row(
         for row in rows
         if wanted
     )
-    found = query.Word(leaf).find(search_text.fold("".join(text)))
+    found = query.LeafMatcher(leaf).find(search_text.fold_text("".join(text)))
     assert (found is not None) is there
 
 
 @given(st.text(max_size=60))
 def test_folding_twice_changes_nothing(text: str) -> None:
-    once = search_text.fold(text)
-    assert search_text.fold(once) == once or any(unicodedata.category(one) == "Lu" for one in once)
+    once = search_text.fold_text(text)
+    assert search_text.fold_text(once) == once or any(
+        unicodedata.category(one) == "Lu" for one in once
+    )
 
 
 def test_images_are_no_text_and_other_json_is() -> None:
     parts = '\x00json:[{"type": "image_url", "image_url": {"url": "data:x"}}, {"text": "hi"}]'
-    assert search_text.of(parts, None, None) == "hi"
-    assert search_text.of('\x00json:{"answer": {"is": 42}}', None, None) == "42"
-    assert search_text.of("\x00json:{broken", "tool", None) == "\x00json:{broken\ntool"
-    assert search_text.of(None, None, "not json") == "not json"
-    assert search_text.of(b"bytes", None, None) == "bytes"
+    assert search_text.build_search_text(parts, None, None) == "hi"
+    assert search_text.build_search_text('\x00json:{"answer": {"is": 42}}', None, None) == "42"
+    assert (
+        search_text.build_search_text("\x00json:{broken", "tool", None) == "\x00json:{broken\ntool"
+    )
+    assert search_text.build_search_text(None, None, "not json") == "not json"
+    assert search_text.build_search_text(b"bytes", None, None) == "bytes"
 
 
 def test_a_snippet_shows_the_words_where_they_are_close() -> None:
-    words = [query.word(Leaf("ledger")), query.word(Leaf("balance"))]
+    words = [query.compile_leaf(Leaf("ledger")), query.compile_leaf(Leaf("balance"))]
     text = "ledger " + "x " * 300 + "the ledger is in balance now " + "y " * 300 + "balance"
-    cut = snippet.cut(text, words)
+    cut = snippet.cut_snippet(text, words)
     assert "the ledger is in balance now" in cut
-    assert len(cut) <= snippet.LENGTH + 2
+    assert len(cut) <= snippet.SNIPPET_LENGTH + 2
     assert (cut[0], cut[-1]) == ("…", "…")
 
 
 def test_a_snippet_of_a_short_text_is_the_text() -> None:
-    assert snippet.cut("one\n two", []) == "one two"
+    assert snippet.cut_snippet("one\n two", []) == "one two"
 
 
 @given(st.text(max_size=600), st.text(max_size=10))
 def test_a_snippet_can_be_cut_from_any_text(text: str, word: str) -> None:
-    assert len(snippet.cut(text, [query.word(Leaf(word))], word)) <= snippet.LENGTH + 2
+    assert (
+        len(snippet.cut_snippet(text, [query.compile_leaf(Leaf(word))], word))
+        <= snippet.SNIPPET_LENGTH + 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,9 +203,9 @@ def test_a_snippet_can_be_cut_from_any_text(text: str, word: str) -> None:
      ("running", "run"), ("summaries", "summarization"), ("errors", "error")],
 )  # fmt: skip
 def test_a_word_has_other_forms(word: str, form: str) -> None:
-    assert form in query.forms(word)
+    assert form in query.list_word_forms(word)
 
 
 def test_a_question_is_cut_into_what_it_is_about() -> None:
-    found = list(query.pieces("what's in foo_bar.py 数据库", 2))
+    found = list(query.split_pieces("what's in foo_bar.py 数据库", 2))
     assert found == ["数据", "据库", "what", "in", "foo_bar.py", "foo", "bar", "py"]

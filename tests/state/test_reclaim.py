@@ -15,7 +15,7 @@ import pytest
 
 from session_core import Busy, Denied, SessionDB, StorageFull
 from session_core.state.sqlite import vacuum
-from tests.homes import connect, fill, hermes_database, own_database
+from tests.homes import connect, fill_database, make_hermes_database, make_own_database
 from tests.state.course import copies
 
 KEPT = (
@@ -31,10 +31,10 @@ HOLD += "print('open', flush=True); sys.stdin.read()"
 def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     path = home_path / "state.db"
     if request.param == "own":
-        own_database(path)
+        make_own_database(path)
     else:
-        hermes_database(path, request.param)
-    fill(path, 40, 20)
+        make_hermes_database(path, request.param)
+    fill_database(path, 40, 20)
     return path
 
 
@@ -45,34 +45,34 @@ def db(path: Path) -> Iterator[SessionDB]:
         yield db
 
 
-def pragmas(path: Path) -> dict[str, Any]:
+def read_pragmas(path: Path) -> dict[str, Any]:
     with connect(path, "ro") as connection:
         return {name: connection.execute(f"PRAGMA {name}").fetchone() for name in KEPT}
 
 
 def test_a_vacuum_leaves_how_the_file_is_made(db: SessionDB, path: Path) -> None:
-    before = pragmas(path)
+    before = read_pragmas(path)
     assert before["freelist_count"] > (0,)
     won = db.vacuum()
     assert won.after_bytes < won.before_bytes / 2
-    assert pragmas(path) == {**before, "freelist_count": (0,)}
+    assert read_pragmas(path) == {**before, "freelist_count": (0,)}
     assert path.stat().st_size + Path(f"{path}-wal").stat().st_size == won.after_bytes
 
 
 def test_a_journal_stays_a_journal(home_path: Path) -> None:
     path = home_path / "state.db"
-    hermes_database(path)
-    fill(path, 20, 20)
+    make_hermes_database(path)
+    fill_database(path, 20, 20)
     with connect(path) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
         connection.execute("PRAGMA foreign_keys=OFF")
         connection.execute("DELETE FROM messages")
-    before = pragmas(path)
+    before = read_pragmas(path)
     with SessionDB(path) as db:
         assert db.list_sessions().items
         won = db.vacuum()
     assert won.after_bytes < won.before_bytes
-    assert pragmas(path) == {**before, "freelist_count": (0,)}
+    assert read_pragmas(path) == {**before, "freelist_count": (0,)}
 
 
 def test_nobody_else_may_have_the_file_open(db: SessionDB, path: Path) -> None:
@@ -103,14 +103,14 @@ def test_readers_of_this_process_do_not_hinder_it(db: SessionDB, path: Path) -> 
     reader = threading.Thread(target=look)
     reader.start()
     assert begun.wait(20)
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     won = db.vacuum()
     done.set()
     reader.join(20)
     assert set(seen) == {20}
     assert won.after_bytes <= won.before_bytes
-    assert db.changes(cursor).events == []
-    assert db.sizes().free == 0
+    assert db.read_changes(cursor).events == []
+    assert db.measure_sizes().free == 0
 
 
 def test_a_vacuum_without_room_is_refused_before_it_begins(
@@ -118,10 +118,10 @@ def test_a_vacuum_without_room_is_refused_before_it_begins(
 ) -> None:
     usage = namedtuple("usage", "total used free")  # noqa: PYI024 -- as shutil has it
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9, 10_000))
-    before = path.stat().st_mtime_ns, db.sizes().db
+    before = path.stat().st_mtime_ns, db.measure_sizes().db
     with pytest.raises(StorageFull, match=r"needs \d+ bytes"):
         db.vacuum()
-    assert (path.stat().st_mtime_ns, db.sizes().db) == before
+    assert (path.stat().st_mtime_ns, db.measure_sizes().db) == before
 
 
 def test_a_reader_may_not_reclaim(db: SessionDB, path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_step_of_merging_leaves_fewer_parts_of_every_index(db: SessionDB, path
     assert db.check_integrity(deep=True) == []
 
 
-def in_memory(path: Path) -> bool:
+def is_copy_in_memory(path: Path) -> bool:
     """Whether the SQLite of this run makes its copy in memory."""
     with connect(path, "ro") as connection:
         return ("TEMP_STORE=3",) in connection.execute("PRAGMA compile_options").fetchall()
@@ -158,7 +158,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What a machine says that has next to no memory."""
     memory = tmp_path / "meminfo"
     memory.write_text("MemTotal: 100 kB\nMemAvailable: 10 kB\n")
-    monkeypatch.setattr(vacuum, "_MEMORY", memory)
+    monkeypatch.setattr(vacuum, "_MEMINFO_PATH", memory)
     return memory
 
 
@@ -166,8 +166,8 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_vacuum_beside_a_log_needs_no_memory(db: SessionDB, path: Path, memory: Path) -> None:
     made: list[bool] = []
     assert db.vacuum(step=lambda: made.append(bool(copies(path.parent)))).after_bytes > 0
-    assert any(made) == in_memory(path)
-    assert db.sizes().free == 0
+    assert any(made) == is_copy_in_memory(path)
+    assert db.measure_sizes().free == 0
     assert copies(path.parent) == []
 
 
@@ -176,15 +176,15 @@ def test_a_copy_that_has_no_room_in_memory_is_refused_before_it_begins(
     home_path: Path, memory: Path
 ) -> None:
     path = home_path / "state.db"
-    hermes_database(path)
-    fill(path, 20, 20)
+    make_hermes_database(path)
+    fill_database(path, 20, 20)
     with connect(path) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
     with SessionDB(path) as db:
         db.delete_sessions([f"fill_0_{n:05}" for n in range(18)])
-        if in_memory(path):
+        if is_copy_in_memory(path):
             with pytest.raises(StorageFull, match="bytes of memory, where 10240 are free"):
                 db.vacuum()
             memory.write_text("nobody tells")
         db.vacuum()
-        assert db.sizes().free == 0
+        assert db.measure_sizes().free == 0

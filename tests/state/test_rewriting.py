@@ -11,7 +11,7 @@ import pytest
 
 from session_core import Busy, SessionDB
 from session_core.state.sqlite import vacuum_file
-from tests.homes import connect, fill, hermes_database, own_database
+from tests.homes import connect, fill_database, make_hermes_database, make_own_database
 from tests.state.course import anew, copies, course, rows
 
 OTHER = (
@@ -42,8 +42,8 @@ LATE = ("look under the lock", "writing back")
 @pytest.fixture(params=["own", 16, 22, 30])
 def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     path = home_path / "state.db"
-    own_database(path) if request.param == "own" else hermes_database(path, request.param)
-    fill(path, 40, 20)
+    make_own_database(path) if request.param == "own" else make_hermes_database(path, request.param)
+    fill_database(path, 40, 20)
     return path
 
 
@@ -56,11 +56,11 @@ def db(path: Path) -> Iterator[SessionDB]:
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vacuum_file, "_INSTRUCTIONS_PER_LOOK", 2000)
-    monkeypatch.setattr(vacuum_file, "_PAGES_PER_LOOK", 16)
+    monkeypatch.setattr(vacuum_file, "_INSTRUCTIONS_PER_STEP", 2000)
+    monkeypatch.setattr(vacuum_file, "_PAGES_PER_STEP", 16)
 
 
-def commit(path: Path, key: str) -> str:
+def commit_in_process(path: Path, key: str) -> str:
     """Let another process commit; return what kept it from that."""
     done = subprocess.run(
         [sys.executable, "-c", OTHER, str(path), key], capture_output=True, text=True, check=False
@@ -72,9 +72,9 @@ def test_the_file_has_no_free_pages_afterwards_and_nothing_is_left_beside_it(
     db: SessionDB, path: Path
 ) -> None:
     before = db.list_sessions().items, db.get_messages("fill_0_00039")
-    assert db.sizes().free > 0
+    assert db.measure_sizes().free > 0
     anew(db)
-    assert db.sizes().free == 0
+    assert db.measure_sizes().free == 0
     assert (db.list_sessions().items, db.get_messages("fill_0_00039")) == before
     assert db.check_integrity(deep=True) == []
     assert copies(path.parent) == []
@@ -89,13 +89,13 @@ def test_what_another_process_commits_before_the_lock_begins_it_anew_and_is_kept
 
     def act(now: str) -> None:
         if now == point and not said:
-            said.append(commit(path, point))
+            said.append(commit_in_process(path, point))
 
     points = course(db, act)
     assert said == [""]
     assert points.count("copy begins") == 2
     assert db.get_meta(point) == "1"
-    assert db.sizes().free == 0
+    assert db.measure_sizes().free == 0
     assert db.check_integrity(deep=True) == []
 
 
@@ -103,7 +103,7 @@ def test_what_another_process_commits_before_the_lock_begins_it_anew_and_is_kept
 def test_what_another_process_commits_before_the_first_look_is_in_the_copy(
     db: SessionDB, path: Path
 ) -> None:
-    points = course(db, lambda now: commit(path, now) if now == "first look" else None)
+    points = course(db, lambda now: commit_in_process(path, now) if now == "first look" else None)
     assert points.count("copy begins") == 1
     assert db.get_meta("first look") == "1"
 
@@ -111,28 +111,30 @@ def test_what_another_process_commits_before_the_first_look_is_in_the_copy(
 @pytest.mark.requirement("maintenance:vacuum-commits")
 def test_under_the_lock_nobody_can_commit(db: SessionDB, path: Path) -> None:
     said: list[str] = []
-    points = course(db, lambda now: said.append(commit(path, now)) if now in LATE else None)
+    points = course(
+        db, lambda now: said.append(commit_in_process(path, now)) if now in LATE else None
+    )
     assert len(said) > 3
     assert set(said) == {"sqlite3.OperationalError: database is locked"}
     assert points.count("copy begins") == 1
-    assert commit(path, "later") == ""
+    assert commit_in_process(path, "later") == ""
     assert db.get_meta("later") == "1"
 
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
 def test_who_writes_again_and_again_is_left_alone(db: SessionDB, path: Path) -> None:
     said: list[str] = []
-    free = db.sizes().free
+    free = db.measure_sizes().free
 
     def act(now: str) -> None:
         if now == "between":
-            said.append(commit(path, f"said {len(said)}"))
+            said.append(commit_in_process(path, f"said {len(said)}"))
 
     with pytest.raises(Busy):
         course(db, act)
     assert said == [""] * 3
     assert [db.get_meta(f"said {number}") for number in range(3)] == ["1"] * 3
-    assert db.sizes().free == free
+    assert db.measure_sizes().free == free
     assert copies(path.parent) == []
 
 
@@ -154,7 +156,7 @@ def test_who_is_writing_when_it_is_to_be_written_back_is_left_alone(
         other.execute("COMMIT")
         anew(hasty)
     assert db.get_meta("other") == "1"
-    assert db.sizes().free == 0
+    assert db.measure_sizes().free == 0
 
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
@@ -218,10 +220,10 @@ def test_ended_at_any_point_it_leaves_the_file_as_it_was(
         if now == point:
             raise Enough
 
-    free, before = db.sizes().free, rows(path)
+    free, before = db.measure_sizes().free, rows(path)
     with pytest.raises(Enough):
         course(db, act)
     assert copies(path.parent) == []
-    assert commit(path, "at once") == ""
-    assert db.sizes().free == free
+    assert commit_in_process(path, "at once") == ""
+    assert db.measure_sizes().free == free
     assert rows(path) == {**before, "state_meta": rows(path)["state_meta"]}

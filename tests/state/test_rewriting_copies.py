@@ -11,15 +11,15 @@ import pytest
 
 from session_core import Denied, SessionDB, StorageError
 from session_core.state.sqlite import vacuum_file
-from tests.homes import connect, fill, hermes_database, own_database
+from tests.homes import connect, fill_database, make_hermes_database, make_own_database
 from tests.state.course import anew, copies, course, rows
 
 
 @pytest.fixture(params=["own", 16, 22, 30])
 def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     path = home_path / "state.db"
-    own_database(path) if request.param == "own" else hermes_database(path, request.param)
-    fill(path, 40, 20)
+    make_own_database(path) if request.param == "own" else make_hermes_database(path, request.param)
+    fill_database(path, 40, 20)
     return path
 
 
@@ -32,8 +32,8 @@ def db(path: Path) -> Iterator[SessionDB]:
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vacuum_file, "_INSTRUCTIONS_PER_LOOK", 2000)
-    monkeypatch.setattr(vacuum_file, "_PAGES_PER_LOOK", 16)
+    monkeypatch.setattr(vacuum_file, "_INSTRUCTIONS_PER_STEP", 2000)
+    monkeypatch.setattr(vacuum_file, "_PAGES_PER_STEP", 16)
 
 
 @pytest.mark.requirement("maintenance:vacuum-copies")
@@ -69,22 +69,22 @@ KEPT = ("page_size", "auto_vacuum", "journal_mode", "user_version", "application
 def test_how_the_file_is_made_stays(home_path: Path, made: str) -> None:
     path = home_path / "state.db"
     if made == "reserved bytes":
-        reserve(path, 32)
+        create_reserved_database(path, 32)
     with connect(path, "rwc") as connection:
         connection.execute(f"PRAGMA {made}" if "=" in made else "SELECT 1")
         connection.execute("CREATE TABLE first (it)")
-    hermes_database(path)
-    fill(path, 40, 20)
+    make_hermes_database(path)
+    fill_database(path, 40, 20)
     with SessionDB(path) as db:
         db.delete_sessions([f"fill_0_{n:05}" for n in range(20)])
-        before = shape(path)
+        before = read_file_settings(path)
         anew(db)
-        assert db.sizes().free == 0
+        assert db.measure_sizes().free == 0
         db.append_message("fill_0_00039", "user", "after it")
-    assert shape(path) == before
+    assert read_file_settings(path) == before
 
 
-def reserve(path: Path, count: int) -> None:
+def create_reserved_database(path: Path, count: int) -> None:
     """Make an empty database that leaves bytes at the end of each page to an extension."""
     with connect(path, "rwc") as connection:
         connection.execute("PRAGMA user_version=1")
@@ -95,7 +95,7 @@ def reserve(path: Path, count: int) -> None:
     path.write_bytes(page)
 
 
-def shape(path: Path) -> tuple[object, ...]:
+def read_file_settings(path: Path) -> tuple[object, ...]:
     with connect(path, "ro") as connection:
         pragmas = [connection.execute(f"PRAGMA {name}").fetchone() for name in KEPT]
         cache = connection.execute("PRAGMA default_cache_size").fetchone()
@@ -118,7 +118,7 @@ def test_the_copy_of_a_database_behind_a_link_is_beside_the_database(
     home_path: Path, tmp_path: Path
 ) -> None:
     path, linked = home_path / "state.db", tmp_path / "linked.db"
-    own_database(path)
+    make_own_database(path)
     linked.symlink_to(path)
     with SessionDB(linked) as db:
         db.append_message("one", "user", "words", create={"source": "cli"})
@@ -144,7 +144,7 @@ def test_a_copy_that_was_exchanged_is_not_written_back(db: SessionDB, path: Path
 
 def test_a_folder_that_takes_no_copy_is_told(home_path: Path) -> None:
     path = home_path / ("n" * 245)
-    own_database(path)
+    make_own_database(path)
     with SessionDB(path) as db:
         db.append_message("one", "user", "words", create={"source": "cli"})
         with pytest.raises(Denied, match="no copy can be made"):
@@ -159,7 +159,7 @@ KILLED = (
     "stepping._EVERY = 2000\n"
     "db = SessionDB(sys.argv[1])\n"
     "kill = lambda: os.kill(os.getpid(), 9)\n"
-    "db._writer().alone(partial(db._through_a_file, step=kill))\n"
+    "db._writer().alone(partial(db._vacuum_through_file, step=kill))\n"
 )
 
 
@@ -209,13 +209,13 @@ def test_a_copy_that_somebody_is_at_is_not_taken_for_one_that_was_left(
         seen: list[bool] = []
 
         def act(now: str) -> None:
-            vacuum_file.sweep(path)
+            vacuum_file.delete_stale_copies(path)
             seen.append(now == "first look" or len(copies(path.parent, ".tmp")) == 2)
 
         course(db, act)
         assert set(seen) == {True}
-        vacuum_file.sweep(path)
+        vacuum_file.delete_stale_copies(path)
         assert copies(path.parent) == [other]
         holder.communicate(b"\n")
-    vacuum_file.sweep(path)
+    vacuum_file.delete_stale_copies(path)
     assert copies(path.parent) == []

@@ -12,7 +12,7 @@ import pytest
 
 from session_core import SearchResult, SessionDB
 from session_core.state.sqlite.search import candidates
-from tests.homes import add_message, add_session, connect, hermes_database
+from tests.homes import add_message, add_session, connect, make_hermes_database
 
 SCHEMAS = (22, 26, 30)
 LONG = "lorem ipsum " * 800
@@ -25,14 +25,14 @@ def path(home_path: Path) -> Path:
 
 
 @contextmanager
-def filled(path: Path, schema: int) -> Iterator[Any]:
-    hermes_database(path, schema)
+def open_filled_home(path: Path, schema: int) -> Iterator[Any]:
+    make_hermes_database(path, schema)
     with connect(path) as connection:
         add_session(connection, "s")
         yield connection
 
 
-def cut_by_triggers(connection: Any) -> None:
+def add_truncating_triggers(connection: Any) -> None:
     """Have an upgraded home with the triggers of a newer release, which cut what goes in."""
     for table in ("messages_fts", "messages_fts_trigram"):
         name = f"{table}_insert"
@@ -43,7 +43,7 @@ def cut_by_triggers(connection: Any) -> None:
         connection.execute(sql[0].replace("COALESCE(new.content, '')", case))
 
 
-def pages(path: Path, query: str, **options: Any) -> Iterator[SearchResult]:
+def iter_pages(path: Path, query: str, **options: Any) -> Iterator[SearchResult]:
     cursor = None
     with SessionDB(path, read_only=True) as db:
         while True:
@@ -54,9 +54,11 @@ def pages(path: Path, query: str, **options: Any) -> Iterator[SearchResult]:
                 return
 
 
-def found(path: Path, query: str, **options: Any) -> list[int]:
+def list_hits(path: Path, query: str, **options: Any) -> list[int]:
     options.setdefault("per", "message")
-    return sorted(hit.message_id for page in pages(path, query, **options) for hit in page.hits)
+    return sorted(
+        hit.message_id for page in iter_pages(path, query, **options) for hit in page.hits
+    )
 
 
 @pytest.mark.requirement("search:cut")
@@ -79,11 +81,11 @@ def found(path: Path, query: str, **options: Any) -> list[int]:
 def test_a_word_far_behind_in_what_a_tool_said_is_found(
     path: Path, schema: int, query: str
 ) -> None:
-    with filled(path, schema) as connection:
+    with open_filled_home(path, schema) as connection:
         text = f"{LONG} striped zebrafish Größe 大阪"
         one = add_message(connection, "s", "tool", text, tool_name="terminal")
         add_message(connection, "s", "user", "else")
-    assert found(path, query) == [one]
+    assert list_hits(path, query) == [one]
 
 
 @pytest.mark.requirement("search:cut")
@@ -92,40 +94,40 @@ def test_a_word_far_behind_in_what_a_tool_said_is_found(
 def test_what_a_tool_said_in_parts_is_found(
     path: Path, schema: int, options: dict[str, Any]
 ) -> None:
-    with filled(path, schema) as connection:
+    with open_filled_home(path, schema) as connection:
         one = add_message(connection, "s", "tool", PARTS, tool_name="terminal")
         two = add_message(connection, "s", "user", PARTS)
-    assert found(path, "giraffe", **options) == [one, two]
+    assert list_hits(path, "giraffe", **options) == [one, two]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_what_a_tool_said_behind_a_nul_is_found(path: Path, schema: int) -> None:
-    with filled(path, schema) as connection:
+    with open_filled_home(path, schema) as connection:
         one = add_message(connection, "s", "tool", "binary \0 zebrafish")
-    assert found(path, "zebrafish") == [one]
+    assert list_hits(path, "zebrafish") == [one]
 
 
 @pytest.mark.parametrize("query", ["zebrafish", "striped zebra", "大阪"])
 def test_triggers_that_cut_what_they_index_are_known(path: Path, query: str) -> None:
-    with filled(path, 22) as connection:
-        cut_by_triggers(connection)
+    with open_filled_home(path, 22) as connection:
+        add_truncating_triggers(connection)
         one = add_message(connection, "s", "tool", f"{LONG} striped zebrafish 大阪")
-    assert found(path, query) == [one]
-    assert found(path, query, mode="substring") == [one]
+    assert list_hits(path, query) == [one]
+    assert list_hits(path, query, mode="substring") == [one]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_a_word_that_only_stands_far_behind_may_be_excluded(path: Path, schema: int) -> None:
-    with filled(path, schema) as connection:
+    with open_filled_home(path, schema) as connection:
         add_message(connection, "s", "tool", f"deploy {LONG} zebrafish")
         two = add_message(connection, "s", "tool", f"deploy {LONG}")
-    assert found(path, "deploy NOT zebrafish") == [two]
+    assert list_hits(path, "deploy NOT zebrafish") == [two]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("query", ["deploy", "de*", "did we deploy anything?", "ship deploy"])
 def test_no_page_repeats_what_one_before_it_has_shown(path: Path, schema: int, query: str) -> None:
-    with filled(path, schema) as connection:
+    with open_filled_home(path, schema) as connection:
         texts = ["deploy", f"deploy {LONG} deploy", f"{LONG} deploy", f"{LONG} ship deploy"]
         ids = [add_message(connection, "s", "tool", text) for text in texts]
         for number in range(3):
@@ -134,10 +136,10 @@ def test_no_page_repeats_what_one_before_it_has_shown(path: Path, schema: int, q
             ids.append(add_message(connection, f"other {number}", "tool", f"{LONG} deploy"))
             ids.append(ids[-1] - 1)
     asked = {"per": "message", "limit": 2}
-    assert found(path, query, **asked) in (sorted(ids), [ids[3]])
+    assert list_hits(path, query, **asked) in (sorted(ids), [ids[3]])
     shown = [
         hit.session_id
-        for page in pages(path, query, per="conversation", limit=2)
+        for page in iter_pages(path, query, per="conversation", limit=2)
         for hit in page.hits
     ]
     assert len(shown) == len(set(shown))
@@ -146,38 +148,38 @@ def test_no_page_repeats_what_one_before_it_has_shown(path: Path, schema: int, q
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("query", ["terminal", "t*", "erm"])
 def test_a_tool_that_said_nothing_is_found_by_its_name(path: Path, schema: int, query: str) -> None:
-    with filled(path, schema) as connection:
+    with open_filled_home(path, schema) as connection:
         one = add_message(connection, "s", "tool", None, tool_name="terminal")
     mode = "substring" if query == "erm" else "words"
-    assert found(path, query, mode=mode) == [one]
+    assert list_hits(path, query, mode=mode) == [one]
 
 
 @pytest.mark.requirement("search:cut")
 def test_what_is_too_much_to_read_at_once_is_read_on_the_next_pages(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidates, "CHARACTERS", 5000)
-    with filled(path, 30) as connection:
+    monkeypatch.setattr(candidates, "MAX_CHARACTERS", 5000)
+    with open_filled_home(path, 30) as connection:
         one = add_message(connection, "s", "tool", f"{LONG} zebrafish", timestamp=1000.0)
         for number in range(9):
             add_message(connection, "s", "tool", LONG, timestamp=2000.0 + number)
-    first = next(pages(path, "zebrafish", per="message"))
+    first = next(iter_pages(path, "zebrafish", per="message"))
     assert (first.hits, first.next_cursor is not None) == ([], True)
     assert (first.searched_back_to or 0) > 2000
-    assert found(path, "zebrafish") == [one]
+    assert list_hits(path, "zebrafish") == [one]
 
 
 def test_images_that_tools_sent_are_not_all_decoded_at_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidates, "CHARACTERS", 5000)
+    monkeypatch.setattr(candidates, "MAX_CHARACTERS", 5000)
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 50_000}}
-    with filled(path, 30) as connection:
+    with open_filled_home(path, 30) as connection:
         one = add_message(connection, "s", "tool", [*PARTS, image], timestamp=1000.0)
         for number in range(3):
             add_message(connection, "s", "tool", [image], timestamp=2000.0 + number)
-    assert next(pages(path, "giraffe")).searched_back_to == 2002.0
-    assert found(path, "giraffe") == [one]
+    assert next(iter_pages(path, "giraffe")).searched_back_to == 2002.0
+    assert list_hits(path, "giraffe") == [one]
 
 
 @pytest.mark.requirement("search:cut")
@@ -185,10 +187,10 @@ def test_images_that_tools_sent_are_not_all_decoded_at_once(
 def test_an_index_that_cuts_gives_the_answers_of_one_that_does_not(path: Path, seed: int) -> None:
     paths = [path.with_name(f"{schema}.db") for schema in SCHEMAS]
     for schema, one in zip(SCHEMAS, paths, strict=True):
-        _fill_at_random(one, schema, random.Random(seed))
+        _fill_randomly(one, schema, random.Random(seed))
     for query in ("red", "red AND blue", "red NOT blue", "bl*", "b*", '"red blue"', "红", "red 红"):
         for per in ("message", "conversation"):
-            answers = [found(one, query, per=per, limit=3) for one in paths]
+            answers = [list_hits(one, query, per=per, limit=3) for one in paths]
             assert answers[0]
             if per == "message":
                 assert answers == answers[:1] * 3
@@ -196,9 +198,9 @@ def test_an_index_that_cuts_gives_the_answers_of_one_that_does_not(path: Path, s
                 assert [len(answer) for answer in answers] == [len(answers[0])] * 3
 
 
-def _fill_at_random(path: Path, schema: int, chance: random.Random) -> None:
+def _fill_randomly(path: Path, schema: int, chance: random.Random) -> None:
     words = ["red", "blue", "red blue", "black", "红色", "nothing", "else"]
-    hermes_database(path, schema)
+    make_hermes_database(path, schema)
     with connect(path) as connection:
         for number in range(40):
             session_id = f"s{number % 15}"

@@ -12,7 +12,7 @@ import pytest
 
 from session_core import SessionDB
 from session_core.state.sqlite.search import scan
-from tests.homes import add_message, add_session, connect, hermes_database
+from tests.homes import add_message, add_session, connect, make_hermes_database
 
 SCHEMAS = (16, 22, 23, 26, 30)
 
@@ -23,14 +23,14 @@ def path(home_path: Path) -> Path:
 
 
 @contextmanager
-def filled(path: Path, schema: int, **options: Any) -> Iterator[Any]:
-    hermes_database(path, schema, **options)
+def open_filled_home(path: Path, schema: int, **options: Any) -> Iterator[Any]:
+    make_hermes_database(path, schema, **options)
     with connect(path) as connection:
         add_session(connection, "s")
         yield connection
 
 
-def found(path: Path, query: str, **options: Any) -> list[int]:
+def list_hits(path: Path, query: str, **options: Any) -> list[int]:
     """Return what all pages of a search hold."""
     ids: list[int] = []
     cursor = None
@@ -47,21 +47,21 @@ def found(path: Path, query: str, **options: Any) -> list[int]:
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("query", ["数据", "架", "数据库的架构", "terminal", "deploy", "构设"])
 def test_what_a_tool_said_is_found(path: Path, schema: int, query: str) -> None:
-    with filled(path, schema) as connection:
+    with open_filled_home(path, schema) as connection:
         text = "deploy 了数据库的架构设计"
         one = add_message(connection, "s", "tool", text, tool_name="terminal")
         two = add_message(connection, "s", "user", "terminal " + text)
         add_message(connection, "s", "user", "else")
-    assert found(path, query) == [one, two]
+    assert list_hits(path, query) == [one, two]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_conversations_with_nobody_are_found(path: Path, schema: int) -> None:
-    with filled(path, schema) as connection:
+    with open_filled_home(path, schema) as connection:
         add_session(connection, "job", source="cron")
         one = add_message(connection, "job", "user", "每天检查数据库")
-    assert found(path, "数据") == [one]
-    assert found(path, "天检查数", mode="substring") == [one]
+    assert list_hits(path, "数据") == [one]
+    assert list_hits(path, "天检查数", mode="substring") == [one]
 
 
 @pytest.mark.requirement("search:layouts")
@@ -69,10 +69,10 @@ def test_conversations_with_nobody_are_found(path: Path, schema: int) -> None:
 @pytest.mark.parametrize("query", ["大阪", "second", "привет", "城", "Größe", "python"])
 def test_encoded_text_is_found(path: Path, schema: int, query: str) -> None:
     text = "first\nsecond\t大阪城 python开发 Größe Привет"
-    with filled(path, schema) as connection:
+    with open_filled_home(path, schema) as connection:
         one = add_message(connection, "s", "user", [{"type": "text", "text": text}])
         add_message(connection, "s", "user", [{"type": "text", "text": "else"}])
-    assert found(path, query) == [one]
+    assert list_hits(path, query) == [one]
 
 
 @pytest.mark.requirement("search:layouts")
@@ -81,7 +81,7 @@ def test_encoded_text_is_found(path: Path, schema: int, query: str) -> None:
 def test_a_word_between_han_characters_is_found(path: Path, schema: int, query: str) -> None:
     text = "把deploy了的ledger库"
     calls = '[{"function": {"name": "run", "arguments": "先deploy后ledger吧"}}]'
-    with filled(path, schema) as connection:
+    with open_filled_home(path, schema) as connection:
         add_session(connection, "job", source="cron")
         ids = [
             add_message(connection, "s", "tool", text, tool_name="terminal"),
@@ -90,8 +90,8 @@ def test_a_word_between_han_characters_is_found(path: Path, schema: int, query: 
             add_message(connection, "job", "assistant", text),
         ]
         add_message(connection, "s", "tool", "部署deployed完成")
-    assert found(path, query) == ids
-    assert found(path, query, limit=1) == ids
+    assert list_hits(path, query) == ids
+    assert list_hits(path, query, limit=1) == ids
 
 
 @pytest.mark.parametrize("sign", ["\ue000", "\u0378", "\U00040000"])
@@ -99,16 +99,16 @@ def test_a_word_between_han_characters_is_found(path: Path, schema: int, query: 
 def test_a_word_beside_a_sign_that_only_the_index_takes_for_a_letter_is_found(
     path: Path, sign: str, query: str
 ) -> None:
-    with filled(path, 22) as connection:
+    with open_filled_home(path, 22) as connection:
         text = f"{sign}:zero ({sign})zero"
         one = add_message(connection, "s", "user", [{"type": "text", "text": text}])
         two = add_message(connection, "s", "user", text)
-    assert found(path, f'"{query.format(sign)}"') == [one, two]
+    assert list_hits(path, f'"{query.format(sign)}"') == [one, two]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_words_behind_an_escaped_sign_are_found(path: Path, schema: int) -> None:
-    with filled(path, schema) as connection:
+    with open_filled_home(path, schema) as connection:
         one = add_message(connection, "s", "user", [{"type": "text", "text": "say “deploy” now"}])
         with SessionDB(path, read_only=True) as db:
 
@@ -129,7 +129,7 @@ def drop_indexes(connection: Any) -> None:
 
 
 def test_accents_are_no_matter_where_nothing_is_indexed(path: Path) -> None:
-    with filled(path, 22) as connection:
+    with open_filled_home(path, 22) as connection:
         drop_indexes(connection)
         one = add_message(connection, "s", "user", "Café Noir")
         calls = [{"id": "c", "function": {"name": "run", "arguments": '{"a": "caf\\u00e9 noir"}'}}]
@@ -138,8 +138,8 @@ def test_accents_are_no_matter_where_nothing_is_indexed(path: Path) -> None:
         three = add_message(connection, "s", "assistant", None, tool_calls=unescaped)
         four = add_message(connection, "s", "tool", "ok", tool_name="café noir")
         add_message(connection, "s", "user", "café")
-    assert found(path, "cafe noir") == [one, two, three, four]
-    assert found(path, "afe noi", mode="substring") == [one, two, three, four]
+    assert list_hits(path, "cafe noir") == [one, two, three, four]
+    assert list_hits(path, "afe noi", mode="substring") == [one, two, three, four]
 
 
 @pytest.mark.parametrize("indexed", [True, False])
@@ -158,7 +158,7 @@ def test_no_way_of_writing_it_hides_a_text(
 ) -> None:
     arguments = r'{"path": "src\/app.py"}'
     calls = [{"id": "c", "function": {"name": "run", "arguments": arguments}}]
-    with filled(path, 22) as connection:
+    with open_filled_home(path, 22) as connection:
         add_message(connection, "s", "assistant", None, tool_calls=calls)
         add_message(connection, "s", "tool", "ok", tool_name="搜索")
         add_message(connection, "s", "user", "我想去葛\U000e0100城看看")
@@ -166,64 +166,64 @@ def test_no_way_of_writing_it_hides_a_text(
         if not indexed:
             drop_indexes(connection)
     places = ["rc/app.p", "搜索", "葛城", "大学"]
-    assert found(path, query, mode=mode) == [places.index(query) + 1]
+    assert list_hits(path, query, mode=mode) == [places.index(query) + 1]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("needle", ["大阪", "d\t大", "大阪城 p", "cond", 'say "x', "öß"])
 def test_encoded_substrings_are_found(path: Path, schema: int, needle: str) -> None:
     text = 'first\nsecond\t大阪城 python say "x" Größe'
-    with filled(path, schema) as connection:
+    with open_filled_home(path, schema) as connection:
         one = add_message(connection, "s", "user", [{"type": "text", "text": text}])
         add_message(connection, "s", "user", [{"type": "text", "text": "else"}])
-    assert found(path, needle, mode="substring") == [one]
+    assert list_hits(path, needle, mode="substring") == [one]
 
 
 def test_names_of_json_are_not_found(path: Path) -> None:
-    with filled(path, 22) as connection:
+    with open_filled_home(path, 22) as connection:
         add_message(connection, "s", "user", [{"type": "text", "text": "hello"}])
         calls = [{"id": "c", "function": {"name": "run", "arguments": '{"path": "x"}'}}]
         add_message(connection, "s", "assistant", None, tool_calls=calls)
     for query in ('"type"', '"function"', '"arguments"', '"json"'):
-        assert found(path, query) == []
-    assert found(path, "hello NOT type") == [1]
+        assert list_hits(path, query) == []
+    assert list_hits(path, "hello NOT type") == [1]
 
 
 def test_a_rare_piece_far_back_is_found_at_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "_DENSE", 5)
-    with filled(path, 22) as connection:
+    monkeypatch.setattr(scan, "_DENSE_IDS", 5)
+    with open_filled_home(path, 22) as connection:
         one = add_message(connection, "s", "user", "项目叫麒麟")
         connection.execute("BEGIN")
         for _ in range(60):
             add_message(connection, "s", "user", "其他的文字")
         connection.execute("COMMIT")
     for query in ("麒麟", "麟", "麒"):
-        assert found(path, query) == [one]
+        assert list_hits(path, query) == [one]
 
 
 @pytest.mark.parametrize("table", ["messages_fts", "messages_fts_trigram"])
 def test_a_missing_index_is_made_up_for(path: Path, table: str) -> None:
-    with filled(path, 22) as connection:
+    with open_filled_home(path, 22) as connection:
         for what in ("insert", "update", "delete"):
             connection.execute(f"DROP TRIGGER {table}_{what}")
         connection.execute(f"DROP TABLE {table}")
         one = add_message(connection, "s", "user", "deploy 数据库")
     for query in ("deploy", "数据", "depl*"):
-        assert found(path, query) == [one]
-    assert found(path, "eplo", mode="substring") == [one]
+        assert list_hits(path, query) == [one]
+    assert list_hits(path, "eplo", mode="substring") == [one]
 
 
 def test_messages_that_no_trigger_indexed_are_found(path: Path) -> None:
-    with filled(path, 22) as connection:
+    with open_filled_home(path, 22) as connection:
         one = add_message(connection, "s", "user", "deploy 数据库")
         for table in ("messages_fts", "messages_fts_trigram"):
             connection.execute(f"DROP TRIGGER {table}_insert")
         two = add_message(connection, "s", "user", "deploy 数据库")
-    assert found(path, "deploy") == [one, two]
-    assert found(path, "数据") == [one, two]
-    assert found(path, "据库", mode="substring") == [one, two]
+    assert list_hits(path, "deploy") == [one, two]
+    assert list_hits(path, "数据") == [one, two]
+    assert list_hits(path, "据库", mode="substring") == [one, two]
 
 
 @pytest.mark.parametrize(
@@ -231,21 +231,21 @@ def test_messages_that_no_trigger_indexed_are_found(path: Path) -> None:
     [{"fts_stale": "1"}, {"fts_rebuild_high_water": "2", "fts_rebuild_progress": "0"}],
 )
 def test_an_index_that_is_being_rebuilt_is_not_trusted(path: Path, marks: dict[str, str]) -> None:
-    with filled(path, 30) as connection:
+    with open_filled_home(path, 30) as connection:
         connection.executemany("INSERT INTO state_meta VALUES (?, ?)", marks.items())
         one = add_message(connection, "s", "user", "deploy it")
         connection.execute("INSERT INTO messages_fts(messages_fts) VALUES ('delete-all')")
-    assert found(path, "deploy") == [one]
+    assert list_hits(path, "deploy") == [one]
 
 
 def test_a_damaged_index_is_made_up_for(path: Path) -> None:
-    with filled(path, 22) as connection:
+    with open_filled_home(path, 22) as connection:
         one = add_message(connection, "s", "user", "deploy 数据库")
         connection.execute("UPDATE messages_fts_data SET block = x'FFFFFFFF' WHERE id > 10")
         connection.execute("UPDATE messages_fts_trigram_data SET block = x'FFFFFFFF' WHERE id > 10")
-    assert found(path, "deploy") == [one]
-    assert found(path, "数据库") == [one]
-    assert found(path, "eplo", mode="substring") == [one]
+    assert list_hits(path, "deploy") == [one]
+    assert list_hits(path, "数据库") == [one]
+    assert list_hits(path, "eplo", mode="substring") == [one]
 
 
 @pytest.mark.requirement("search:layouts")
@@ -253,25 +253,25 @@ def test_a_damaged_index_is_made_up_for(path: Path) -> None:
 @pytest.mark.parametrize("indexed", [True, False])
 def test_a_message_of_any_id_is_found(path: Path, schema: int, indexed: bool) -> None:
     odd = [-(2**63), -70_000, 0, 1, 300_000, 2**63 - 1]
-    with filled(path, schema) as connection:
+    with open_filled_home(path, schema) as connection:
         if not indexed:
             connection.execute("DROP TABLE messages_fts")
             connection.execute("DROP TRIGGER messages_fts_insert")
         for number in odd:
             add_message(connection, "s", "tool", "deploy 数据库", id=number)
     for query in ("deploy", "dep*", "数据", "数据库", "did anybody deploy it?"):
-        assert found(path, query) == odd, query
-    assert found(path, "eplo", mode="substring") == odd
+        assert list_hits(path, query) == odd, query
+    assert list_hits(path, "eplo", mode="substring") == odd
 
 
 def test_null_flags_of_older_homes_are_live(path: Path) -> None:
-    with filled(path, 16, null_flags=True) as connection:
+    with open_filled_home(path, 16, null_flags=True) as connection:
         one = add_message(connection, "s", "user", "deploy", active=None)
-    assert found(path, "deploy") == [one]
+    assert list_hits(path, "deploy") == [one]
 
 
 def test_searching_leaves_the_file_as_it_is(path: Path) -> None:
-    with filled(path, 22) as connection:
+    with open_filled_home(path, 22) as connection:
         add_message(connection, "s", "user", "数据 deploy")
         before = connection.execute("SELECT name, sql FROM sqlite_master").fetchall()
         with SessionDB(path) as db:

@@ -14,7 +14,7 @@ import pytest
 
 from session_core import SessionDB
 from session_core.state.sqlite import fts, writer
-from session_core.state.sqlite.connection import Handle
+from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.opening import open_writer
 from session_core.state.sqlite.search import any_words, candidates, scan
 from tests.homes import connect
@@ -27,17 +27,17 @@ def db(home_path: Path) -> Iterator[SessionDB]:
         yield opened
 
 
-def say(db: SessionDB, *texts: str) -> list[int]:
+def append_texts(db: SessionDB, *texts: str) -> list[int]:
     rows = [{"role": "user", "content": text} for text in texts]
     return list(db.append_messages("s", rows).ids)
 
 
-def settle(db: SessionDB) -> None:
-    while db._write(fts.catch_up):
+def index_everything(db: SessionDB) -> None:
+    while db._write(fts.index_batch):
         pass
 
 
-def say_as_a_stranger(path: Path, *texts: str) -> None:
+def append_texts_as_stranger(path: Path, *texts: str) -> None:
     with connect(path) as stranger:
         stranger.execute("BEGIN")
         stranger.executemany(
@@ -48,11 +48,11 @@ def say_as_a_stranger(path: Path, *texts: str) -> None:
         stranger.execute("COMMIT")
 
 
-def mark(db: SessionDB) -> int:
-    return max(0, db._read(fts.indexed_to))
+def read_index_mark(db: SessionDB) -> int:
+    return max(0, db._read(fts.find_high_mark))
 
 
-def found(db: SessionDB, query: str, **options: Any) -> list[int]:
+def list_hits(db: SessionDB, query: str, **options: Any) -> list[int]:
     """Return what all pages of a search hold."""
     answer = db.search(query, per="message", **options)
     hits = [hit.message_id for hit in answer.hits]
@@ -62,55 +62,57 @@ def found(db: SessionDB, query: str, **options: Any) -> list[int]:
     return sorted(hits)
 
 
-def postings(db: SessionDB, word: str) -> list[int]:
+def list_postings(db: SessionDB, word: str) -> list[int]:
     statement = "SELECT rowid FROM ms_index WHERE ms_index MATCH ?"
-    return db._read(lambda handle: [row[0] for row in handle.values(statement, (f'"{word}"',))])
+    return db._read(
+        lambda handle: [row[0] for row in handle.fetch_tuples(statement, (f'"{word}"',))]
+    )
 
 
 def test_index_and_tail_are_one_answer(db: SessionDB) -> None:
-    before = say(db, "ledger one", "nothing")
-    settle(db)
-    after = say(db, "ledger two")
-    assert mark(db) == before[-1]
-    assert found(db, "ledger") == [before[0], after[0]]
-    assert found(db, "ledg*") == [before[0], after[0]]
-    assert found(db, "edger", mode="substring") == [before[0], after[0]]
-    assert found(db, "ledger two") == after
+    before = append_texts(db, "ledger one", "nothing")
+    index_everything(db)
+    after = append_texts(db, "ledger two")
+    assert read_index_mark(db) == before[-1]
+    assert list_hits(db, "ledger") == [before[0], after[0]]
+    assert list_hits(db, "ledg*") == [before[0], after[0]]
+    assert list_hits(db, "edger", mode="substring") == [before[0], after[0]]
+    assert list_hits(db, "ledger two") == after
 
 
 def test_appending_indexes_in_batches_behind_itself(db: SessionDB) -> None:
-    ids = say(db, *["ledger"] * (fts.LAG - 1))
-    assert mark(db) == 0
-    ids += say(db, "ledger")
-    assert mark(db) == ids[-1]
-    assert len(postings(db, "ledger")) == fts.LAG
+    ids = append_texts(db, *["ledger"] * (fts.MAX_LAG - 1))
+    assert read_index_mark(db) == 0
+    ids += append_texts(db, "ledger")
+    assert read_index_mark(db) == ids[-1]
+    assert len(list_postings(db, "ledger")) == fts.MAX_LAG
 
 
 def test_many_messages_at_once_are_indexed_at_once(
     db: SessionDB, home_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "_AFTERWARDS_S", 60)
-    ids = say(db, "ledger first", *["plain"] * 10_000, "ledger last")
-    assert mark(db) == ids[-1]
-    assert found(db, "ledger") == [ids[0], ids[-1]]
+    monkeypatch.setattr(writer, "_MAX_FOLLOW_UP_S", 60)
+    ids = append_texts(db, "ledger first", *["plain"] * 10_000, "ledger last")
+    assert read_index_mark(db) == ids[-1]
+    assert list_hits(db, "ledger") == [ids[0], ids[-1]]
     with SessionDB(home_path / "state.db", read_only=True) as beside:
-        assert found(beside, "ledger") == [ids[0], ids[-1]]
+        assert list_hits(beside, "ledger") == [ids[0], ids[-1]]
 
 
 def test_a_transaction_is_indexed_after_it(db: SessionDB) -> None:
     with db.transaction():
-        ids = say(db, "ledger", *["plain"] * (2 * fts.LAG))
-        assert found(db, "ledger") == [ids[0]]
-        assert mark(db) == 0
-    assert mark(db) == ids[-1]
+        ids = append_texts(db, "ledger", *["plain"] * (2 * fts.MAX_LAG))
+        assert list_hits(db, "ledger") == [ids[0]]
+        assert read_index_mark(db) == 0
+    assert read_index_mark(db) == ids[-1]
 
 
 def test_closing_leaves_nothing_to_be_indexed(db: SessionDB, home_path: Path) -> None:
-    ids = say(db, "ledger", "plain")
+    ids = append_texts(db, "ledger", "plain")
     db.close()
     with SessionDB(home_path / "state.db", read_only=True) as fresh:
-        assert mark(fresh) == ids[-1]
-        assert found(fresh, "ledger") == [ids[0]]
+        assert read_index_mark(fresh) == ids[-1]
+        assert list_hits(fresh, "ledger") == [ids[0]]
 
 
 @pytest.mark.parametrize("read_only", [True, False])
@@ -132,33 +134,33 @@ def test_what_a_killed_process_appended_is_found(
     )
     assert killed.returncode == -signal.SIGKILL
     with SessionDB(home_path / "state.db", read_only=read_only) as fresh:
-        assert found(fresh, "ledger") == [1]
-        assert mark(fresh) == (0 if read_only else 5001)
+        assert list_hits(fresh, "ledger") == [1]
+        assert read_index_mark(fresh) == (0 if read_only else 5001)
 
 
 def test_a_search_indexes_what_a_stranger_appended_in_bulk(db: SessionDB, home_path: Path) -> None:
-    say_as_a_stranger(home_path / "state.db", "ledger", *["plain"] * 3000)
+    append_texts_as_stranger(home_path / "state.db", "ledger", *["plain"] * 3000)
     with SessionDB(home_path / "state.db", read_only=True) as beside:
-        assert found(beside, "ledger") == [1]
-    assert mark(db) == 0
-    assert found(db, "ledger") == [1]
-    assert mark(db) == 3001
+        assert list_hits(beside, "ledger") == [1]
+    assert read_index_mark(db) == 0
+    assert list_hits(db, "ledger") == [1]
+    assert read_index_mark(db) == 3001
 
 
 def test_a_search_waits_for_no_lock(db: SessionDB, home_path: Path) -> None:
-    say_as_a_stranger(home_path / "state.db", "ledger", *["plain"] * 3000)
+    append_texts_as_stranger(home_path / "state.db", "ledger", *["plain"] * 3000)
     with connect(home_path / "state.db") as stranger:
         stranger.execute("BEGIN IMMEDIATE")
-        assert found(db, "ledger") == [1]
-        assert mark(db) == 0
+        assert list_hits(db, "ledger") == [1]
+        assert read_index_mark(db) == 0
         stranger.execute("ROLLBACK")
 
 
 def test_an_index_that_cannot_be_fed_refuses_no_message(db: SessionDB, home_path: Path) -> None:
     with connect(home_path / "state.db") as stranger:
         stranger.execute("UPDATE ms_index_data SET block = x'FF' WHERE id = 10")
-    ids = say(db, *["ledger"] * (fts.LAG + 1))
-    assert found(db, "ledger") == ids
+    ids = append_texts(db, *["ledger"] * (fts.MAX_LAG + 1))
+    assert list_hits(db, "ledger") == ids
 
 
 def test_a_row_that_cannot_be_parsed_keeps_no_other_from_the_index(
@@ -170,9 +172,9 @@ def test_a_row_that_cannot_be_parsed_keeps_no_other_from_the_index(
     for _ in range(300):
         deep = {"type": "tool_result", "content": [deep]}
     db.append_message("s", "user", deep)
-    ids = say(db, *["ledger"] * (fts.LAG + 1))
-    assert mark(db) == ids[-1]
-    assert len(found(db, "ledger")) == len(ids)
+    ids = append_texts(db, *["ledger"] * (fts.MAX_LAG + 1))
+    assert read_index_mark(db) == ids[-1]
+    assert len(list_hits(db, "ledger")) == len(ids)
     db.close()
     with SessionDB(home_path / "state.db") as fresh:
         assert fresh.message_count("s") == len(ids) + 2
@@ -181,59 +183,59 @@ def test_a_row_that_cannot_be_parsed_keeps_no_other_from_the_index(
 def test_what_is_left_over_never_fails_a_change_that_is_durable(
     db: SessionDB, home_path: Path
 ) -> None:
-    def change(handle: Handle) -> None:
-        handle.run("UPDATE sessions SET title = 'kept' WHERE id = 's'")
+    def change(handle: Connection) -> None:
+        handle.run_change("UPDATE sessions SET title = 'kept' WHERE id = 's'")
         handle.due = True
 
-    def fail(_: Handle) -> bool:
+    def fail(_: Connection) -> bool:
         raise RecursionError
 
     opening = partial(open_writer, home_path / "state.db", own=True)
     alone = writer.Writer(opening, own=True, patience_s=5, afterwards=fail)
-    alone.run(change)
+    alone.run_step(change)
     alone.close()
     assert db.get_session_title("s") == "kept"
 
 
 def test_a_batch_is_bounded_by_its_size(db: SessionDB) -> None:
-    ids = say(db, *["word " * 70_000] * 3)
-    assert db._write(fts.catch_up)
-    assert mark(db) == ids[1]
-    assert found(db, "word") == ids
+    ids = append_texts(db, *["word " * 70_000] * 3)
+    assert db._write(fts.index_batch)
+    assert read_index_mark(db) == ids[1]
+    assert list_hits(db, "word") == ids
 
 
 def test_what_a_stranger_appended_is_found_before_it_is_indexed(
     db: SessionDB, home_path: Path
 ) -> None:
-    say(db, "ledger")
-    settle(db)
-    say_as_a_stranger(home_path / "state.db", "ledger of a stranger")
-    assert found(db, "ledger") == [1, 2]
-    settle(db)
-    assert mark(db) == 2
-    assert found(db, "ledger") == [1, 2]
+    append_texts(db, "ledger")
+    index_everything(db)
+    append_texts_as_stranger(home_path / "state.db", "ledger of a stranger")
+    assert list_hits(db, "ledger") == [1, 2]
+    index_everything(db)
+    assert read_index_mark(db) == 2
+    assert list_hits(db, "ledger") == [1, 2]
 
 
 def test_a_search_in_one_session_hides_nothing_from_the_next(
     db: SessionDB, home_path: Path
 ) -> None:
-    ids = say(db, "ledger of one")
-    settle(db)
-    ids += say(db, "ledger again")
+    ids = append_texts(db, "ledger of one")
+    index_everything(db)
+    ids += append_texts(db, "ledger again")
     db.create_session("t", "cli")
     ids += db.append_messages("t", [{"role": "user", "content": "ledger of another"}]).ids
     with SessionDB(home_path / "state.db", read_only=True) as fresh:
-        assert found(fresh, "ledger", session="t") == ids[2:]
-        assert found(fresh, "ledger") == ids
+        assert list_hits(fresh, "ledger", session="t") == ids[2:]
+        assert list_hits(fresh, "ledger") == ids
 
 
 def test_rare_words_of_a_question_count_for_more_before_anything_is_indexed(
     db: SessionDB,
 ) -> None:
-    say(db, *[f"gateway deploy status {number}" for number in range(300)])
+    append_texts(db, *[f"gateway deploy status {number}" for number in range(300)])
     db.create_session("t", "cli")
     (answer,) = db.append_messages("t", [{"role": "user", "content": "marmalade it was"}]).ids
-    say(db, *["gateway deploy status"] * 300)
+    append_texts(db, *["gateway deploy status"] * 300)
     hits = db.search("why did the gateway deploy want marmalade?", per="message").hits
     assert answer in [hit.message_id for hit in hits[:3]]
 
@@ -241,71 +243,71 @@ def test_rare_words_of_a_question_count_for_more_before_anything_is_indexed(
 def test_words_that_are_rare_together_are_found_however_far_back(
     db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(any_words, "_LISTED", 20)
-    monkeypatch.setattr(any_words, "_LISTED_IN_ALL", 80)
-    (answer,) = say(db, "the audit logs are kept in the cellar")
+    monkeypatch.setattr(any_words, "_LIST_ROWS", 20)
+    monkeypatch.setattr(any_words, "_TOTAL_LIST_ROWS", 80)
+    (answer,) = append_texts(db, "the audit logs are kept in the cellar")
     for word in ("audit", "logs", "kept", "months"):
-        say(db, *[f"{word} of number {number}" for number in range(500)])
-    settle(db)
+        append_texts(db, *[f"{word} of number {number}" for number in range(500)])
+    index_everything(db)
     found = db.search("how many months are audit logs kept?", per="message", limit=5)
     assert found.hits[0].message_id == answer
 
 
 def test_deleting_takes_the_words_out_of_the_index(db: SessionDB) -> None:
-    say(db, "ledger 数据库", "ledger")
-    settle(db)
+    append_texts(db, "ledger 数据库", "ledger")
+    index_everything(db)
     db.clear_messages("s")
-    assert postings(db, "ledger") == []
-    assert found(db, "ledger") == []
+    assert list_postings(db, "ledger") == []
+    assert list_hits(db, "ledger") == []
 
 
 def test_words_left_behind_by_a_stranger_find_nothing(db: SessionDB, home_path: Path) -> None:
-    say(db, "ledger", "ledger")
-    settle(db)
+    append_texts(db, "ledger", "ledger")
+    index_everything(db)
     with connect(home_path / "state.db") as stranger:
         stranger.execute("DELETE FROM messages WHERE id = 1")
-    assert found(db, "ledger") == [2]
+    assert list_hits(db, "ledger") == [2]
 
 
 def test_messages_that_are_brought_back_are_found(db: SessionDB, home_path: Path) -> None:
-    say(db, "ledger", "ledger")
-    settle(db)
+    append_texts(db, "ledger", "ledger")
+    index_everything(db)
     db.clear_messages("s")
 
     def bring_back(handle: object) -> None:
-        before = fts.change_number(handle)  # type: ignore[arg-type]
+        before = fts.get_change_number(handle)  # type: ignore[arg-type]
         handle.run(  # type: ignore[attr-defined]
             "INSERT INTO messages (id, session_id, role, content, timestamp)"
             " VALUES (1, 's', 'user', 'ledger', 1.0)"
         )
-        fts.remember(handle, [1], before)  # type: ignore[arg-type]
+        fts.restore_messages(handle, [1], before)  # type: ignore[arg-type]
 
     db._write(bring_back)
-    assert found(db, "ledger") == [1]
+    assert list_hits(db, "ledger") == [1]
 
 
 def test_what_is_brought_back_above_the_mark_is_found(db: SessionDB, home_path: Path) -> None:
-    say(db, "ledger", "ledger")
-    assert found(db, "ledger") == [1, 2]
+    append_texts(db, "ledger", "ledger")
+    assert list_hits(db, "ledger") == [1, 2]
     with connect(home_path / "state.db") as stranger:
         stranger.execute("DELETE FROM messages WHERE id = 1")
-        assert found(db, "ledger") == [2]
+        assert list_hits(db, "ledger") == [2]
         stranger.execute(
             "INSERT INTO messages (id, session_id, role, content, timestamp)"
             " VALUES (1, 's', 'user', 'ledger', 1.0)"
         )
-    assert found(db, "ledger") == [1, 2]
+    assert list_hits(db, "ledger") == [1, 2]
 
 
 def test_a_tail_too_long_to_keep_is_read_in_parts(
     db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    say(db, *["plain"] * 40)
-    settle(db)
-    monkeypatch.setattr(fts, "LAG", 1_000_000)
-    monkeypatch.setattr(scan, "_MOST_ROWS", 10)
-    monkeypatch.setattr(candidates, "SIEVED", 20)
-    ids = say(db, "ledger", *["plain"] * 60)
+    append_texts(db, *["plain"] * 40)
+    index_everything(db)
+    monkeypatch.setattr(fts, "MAX_LAG", 1_000_000)
+    monkeypatch.setattr(scan, "_MAX_ROWS", 10)
+    monkeypatch.setattr(candidates, "MAX_SIEVED_ROWS", 20)
+    ids = append_texts(db, "ledger", *["plain"] * 60)
     cursor, pages = None, 0
     seen: list[int] = []
     while pages < 10:
@@ -320,10 +322,10 @@ def test_a_tail_too_long_to_keep_is_read_in_parts(
 
 
 def test_a_search_in_a_session_is_bounded_by_its_range(db: SessionDB) -> None:
-    say(db, *["ledger"] * 3000)
+    append_texts(db, *["ledger"] * 3000)
     db.create_session("t", "cli")
     db.append_messages("t", [{"role": "user", "content": "ledger"}])
-    settle(db)
+    index_everything(db)
     assert len(db.search("ledger", session="t", per="message").hits) == 1
     assert len(db.search("ledger", session="t").hits) == 1
 
@@ -332,12 +334,12 @@ def test_one_giant_conversation_does_not_hide_the_others(db: SessionDB) -> None:
     for number in range(12):
         db.create_session(f"old{number}", "cli")
         db.append_messages(f"old{number}", [{"role": "user", "content": "ledger"}])
-    say(db, *["ledger"] * 9000)
-    settle(db)
+    append_texts(db, *["ledger"] * 9000)
+    index_everything(db)
     hits = db.search("ledger", limit=13).hits
     assert {hit.session_id for hit in hits} == {"s", *(f"old{number}" for number in range(12))}
     (between,) = db.append_messages("old0", [{"role": "user", "content": "ledger now"}]).ids
-    say(db, *["ledger"] * 3000)
+    append_texts(db, *["ledger"] * 3000)
     hits = db.search("ledger", limit=13).hits
     assert {hit.session_id for hit in hits} == {"s", *(f"old{number}" for number in range(12))}
     assert between in [hit.message_id for hit in hits]
@@ -348,34 +350,34 @@ def test_a_home_that_was_indexed_without_ids_of_tool_calls_finds_them(
 ) -> None:
     calls = [{"id": "call_Qx7", "type": "function", "function": {"name": "run"}}]
     db.append_messages("s", [{"role": "assistant", "content": "look", "tool_calls": calls}])
-    settle(db)
+    index_everything(db)
     with connect(home_path / "state.db") as stranger:
         stranger.execute("UPDATE state_meta SET key = 'mcp_sessions_folded_to' WHERE value = '1'")
         stranger.execute("INSERT INTO ms_index(ms_index) VALUES ('delete-all')")
         stranger.execute("INSERT INTO ms_index(rowid, body) VALUES (1, 'look run')")
     with SessionDB(home_path / "state.db") as fresh:
-        assert found(fresh, "call_Qx7") == [1]
-        settle(fresh)
-        assert postings(fresh, "qx7") == postings(fresh, "look") == [1]
-        assert found(fresh, "call_Qx7") == [1]
+        assert list_hits(fresh, "call_Qx7") == [1]
+        index_everything(fresh)
+        assert list_postings(fresh, "qx7") == list_postings(fresh, "look") == [1]
+        assert list_hits(fresh, "call_Qx7") == [1]
 
 
 def test_half_an_index_of_the_size_of_the_text(db: SessionDB, home_path: Path) -> None:
     text = "the quick brown fox number {} jumps over some lazy dogs at home in the evening sun"
     for start in range(0, 6000, 1000):
-        say(db, *[text.format(number) for number in range(start, start + 1000)])
-    settle(db)
+        append_texts(db, *[text.format(number) for number in range(start, start + 1000)])
+    index_everything(db)
     statement = "SELECT sum(length(block)) FROM ms_index_data"
-    size = db._read(lambda handle: handle.value(statement))
+    size = db._read(lambda handle: handle.fetch_value(statement))
     assert size < 0.8 * 6000 * len(text)
 
 
 def test_a_damaged_index_is_made_up_for(db: SessionDB, home_path: Path) -> None:
-    ids = say(db, "ledger one")
-    settle(db)
+    ids = append_texts(db, "ledger one")
+    index_everything(db)
     with connect(home_path / "state.db") as stranger:
         stranger.execute("UPDATE ms_index_data SET block = x'FFFFFFFF' WHERE id > 10")
     with SessionDB(home_path / "state.db") as fresh:
-        assert found(fresh, "ledger") == ids
-        assert found(fresh, "edge", mode="substring") == ids
-        assert found(fresh, "what is a ledger good for?") == ids
+        assert list_hits(fresh, "ledger") == ids
+        assert list_hits(fresh, "edge", mode="substring") == ids
+        assert list_hits(fresh, "what is a ledger good for?") == ids

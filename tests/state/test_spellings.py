@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from session_core import SessionDB
 from session_core.state import search_text
 from session_core.state.sqlite import fts
-from tests.homes import hermes_database
+from tests.homes import make_hermes_database
 
 NFC, NFD = (
     lambda text: unicodedata.normalize("NFC", text),
@@ -57,7 +57,7 @@ TEXTS = st.lists(st.tuples(WORDS, SPACES), min_size=1, max_size=6).map(
     lambda pairs: "".join(word + space for word, space in pairs)
 )
 CHANGES: st.SearchStrategy[Callable[[str], str]] = st.sampled_from(
-    [str, NFC, NFD, str.upper, str.lower, str.title, search_text.fold]
+    [str, NFC, NFD, str.upper, str.lower, str.title, search_text.fold_text]
 )
 
 
@@ -67,12 +67,12 @@ def db(home_path: Path) -> Iterator[SessionDB]:
         yield opened
 
 
-def settle(db: SessionDB) -> None:
-    while db._write(fts.catch_up):
+def index_everything(db: SessionDB) -> None:
+    while db._write(fts.index_batch):
         pass
 
 
-def found(db: SessionDB, query: str, mode: str = "words") -> list[int]:
+def list_hits(db: SessionDB, query: str, mode: str = "words") -> list[int]:
     """Return what all pages of a search hold."""
     hits, cursor = [], None
     while True:
@@ -92,9 +92,9 @@ def test_a_word_is_found_in_every_spelling_indexed_or_not(
             "s", [{"role": "user", "content": each} for each in (text, "other")], create={}
         ).ids
     ]
-    assert found(db, asked) == ids[:1]
-    settle(db)
-    assert found(db, asked) == ids[:1]
+    assert list_hits(db, asked) == ids[:1]
+    index_everything(db)
+    assert list_hits(db, asked) == ids[:1]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_word_is_found_in_every_spelling_indexed_or_not(
 def test_what_is_another_word_is_not_found(db: SessionDB, text: str, asked: str) -> None:
     db.append_message("s", "user", text, create={})
     assert not db.search(f'"{asked}"').hits
-    settle(db)
+    index_everything(db)
     assert not db.search(f'"{asked}"').hits
 
 
@@ -120,16 +120,18 @@ def test_no_answer_changes_when_messages_are_indexed(texts: list[str], data: st.
             piece = data.draw(CHANGES)(text[start : start + data.draw(st.integers(1, 8))])
             queries += [piece, piece + "*", '"' + piece.replace('"', "") + '"']
         asked = [(query, mode) for query in queries for mode in ("words", "substring")]
-        before = [found(db, *each) for each in asked]
-        settle(db)
-        assert dict(zip(asked, before, strict=True)) == {each: found(db, *each) for each in asked}
+        before = [list_hits(db, *each) for each in asked]
+        index_everything(db)
+        assert dict(zip(asked, before, strict=True)) == {
+            each: list_hits(db, *each) for each in asked
+        }
 
 
 @given(TEXTS)
 def test_folding_is_done_once_whatever_the_form(text: str) -> None:
-    folded = search_text.fold(text)
-    assert search_text.fold(folded) == folded
-    assert search_text.fold(NFD(text)) == search_text.fold(NFC(text)) == folded
+    folded = search_text.fold_text(text)
+    assert search_text.fold_text(folded) == folded
+    assert search_text.fold_text(NFD(text)) == search_text.fold_text(NFC(text)) == folded
 
 
 @pytest.mark.parametrize(
@@ -146,10 +148,10 @@ def test_folding_is_done_once_whatever_the_form(text: str) -> None:
 def test_a_hermes_home_is_asked_for_the_spellings_that_it_may_have(
     tmp_path: Path, text: str, asked: str
 ) -> None:
-    hermes_database(tmp_path / "state.db", 22)
+    make_hermes_database(tmp_path / "state.db", 22)
     with SessionDB(tmp_path / "state.db") as db:
         (first, _) = db.append_messages(
             "s", [{"role": "user", "content": each} for each in (text, "other")], create={}
         ).ids
-        assert found(db, asked) == [first]
-        assert found(db, asked, "substring") == [first]
+        assert list_hits(db, asked) == [first]
+        assert list_hits(db, asked, "substring") == [first]

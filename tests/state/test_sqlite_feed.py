@@ -16,7 +16,7 @@ import pytest
 from session_core import Busy, InvalidInput, SessionDB
 from session_core.state import cursors
 from session_core.state.sqlite import feed
-from tests.homes import connect, hermes_database, own_database
+from tests.homes import connect, make_hermes_database, make_own_database
 
 _WRITER = """
 import sys, time
@@ -38,7 +38,7 @@ connection.close()
 @pytest.fixture(params=["own", "hermes"])
 def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     path = home_path / "state.db"
-    {"own": own_database, "hermes": hermes_database}[request.param](path)
+    {"own": make_own_database, "hermes": make_hermes_database}[request.param](path)
     return path
 
 
@@ -74,11 +74,11 @@ def commit(path: Path, db: SessionDB) -> Iterator[Callable[[str], float]]:
     out.close()
 
 
-def texts(db: SessionDB, cursor: str) -> list[str | None]:
-    return [event.text for event in db.changes(cursor).events if event.type == "message"]
+def list_message_texts(db: SessionDB, cursor: str) -> list[str | None]:
+    return [event.text for event in db.read_changes(cursor).events if event.type == "message"]
 
 
-def run(path: Path, *statements: str) -> None:
+def execute_statements(path: Path, *statements: str) -> None:
     with connect(path) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")
         for statement in statements:
@@ -90,12 +90,12 @@ def test_a_commit_of_another_process_is_heard(
     db: SessionDB, path: Path, commit: Callable[[str], float], journal: str
 ) -> None:
     db.close()
-    run(path, f"PRAGMA journal_mode={journal}")
+    execute_statements(path, f"PRAGMA journal_mode={journal}")
     with SessionDB(path, read_only=True) as reader:
-        cursor = reader.changes().cursor
+        cursor = reader.read_changes().cursor
         for number in range(5):
             with ThreadPoolExecutor(1) as pool:
-                listening = pool.submit(reader.changes, cursor, timeout_s=20)
+                listening = pool.submit(reader.read_changes, cursor, timeout_s=20)
                 commit(f"message {number}")
                 found = listening.result()
             assert [event.text for event in found.events] == [f"message {number}"]
@@ -104,20 +104,20 @@ def test_a_commit_of_another_process_is_heard(
 
 def test_who_looks_again_gets_the_cursor_back_however_many_look(db: SessionDB) -> None:
     for _ in range(2):
-        cursors = [db.changes(db.changes().cursor).cursor for _ in range(400)]
+        cursors = [db.read_changes(db.read_changes().cursor).cursor for _ in range(400)]
         assert len(set(cursors)) == 400
-        assert [db.changes(cursor).cursor for cursor in cursors] == cursors
+        assert [db.read_changes(cursor).cursor for cursor in cursors] == cursors
         db.append_message("s", "user", "hello")
-        assert len({db.changes(cursor).events[0].message_id for cursor in cursors}) == 1
+        assert len({db.read_changes(cursor).events[0].message_id for cursor in cursors}) == 1
 
 
 def test_waiting_keeps_no_writer_out(
     db: SessionDB, path: Path, commit: Callable[[str], float]
 ) -> None:
     db.close()
-    run(path, "PRAGMA journal_mode=DELETE")
+    execute_statements(path, "PRAGMA journal_mode=DELETE")
     with SessionDB(path, read_only=True) as reader:
-        reader.changes()
+        reader.read_changes()
         stop = threading.Event()
         thread = threading.Thread(target=lambda: _wait_until(reader, stop))
         thread.start()
@@ -132,28 +132,30 @@ def test_waiting_beside_a_writer_that_keeps_everybody_out_ends_in_time(
     db: SessionDB, path: Path
 ) -> None:
     db.close()
-    run(path, "PRAGMA journal_mode=DELETE")
+    execute_statements(path, "PRAGMA journal_mode=DELETE")
     with SessionDB(path, read_only=True) as reader:
-        cursor = reader.changes().cursor
+        cursor = reader.read_changes().cursor
         with connect(path) as writer:
             writer.execute("BEGIN EXCLUSIVE")
             with pytest.raises(Busy):
-                reader.changes(cursor, timeout_s=0.2)
+                reader.read_changes(cursor, timeout_s=0.2)
             writer.execute("INSERT INTO sessions (id, source, started_at) VALUES ('t', 'cli', 5)")
             writer.execute("COMMIT")
-        assert [event.session_id for event in reader.changes(cursor, timeout_s=20).events] == ["t"]
+        assert [event.session_id for event in reader.read_changes(cursor, timeout_s=20).events] == [
+            "t"
+        ]
 
 
 def test_a_vacuum_neither_hides_nor_repeats_a_session(db: SessionDB, path: Path) -> None:
     for number in range(20):
         db.create_session(f"s{number}", "cli")
     db.delete_sessions([f"s{number}" for number in range(0, 20, 2)])
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     db.close()
-    _renumber(path)
+    _renumber_sessions(path)
     with SessionDB(path) as again:
         again.create_session("new", "cli")
-        assert [event.session_id for event in again.changes(cursor).events] == ["new"]
+        assert [event.session_id for event in again.read_changes(cursor).events] == ["new"]
 
 
 def test_a_restored_backup_is_a_gap_and_what_follows_is_reported(
@@ -161,33 +163,33 @@ def test_a_restored_backup_is_a_gap_and_what_follows_is_reported(
 ) -> None:
     db.append_message("s", "user", "in the backup")
     db.close()
-    run(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    execute_statements(path, "PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copyfile(path, tmp_path / "backup.db")
     with SessionDB(path) as later:
         later.append_message("s", "user", "lost")
-        cursor = later.changes().cursor
-    _restore(tmp_path / "backup.db", path)
+        cursor = later.read_changes().cursor
+    _restore_backup(tmp_path / "backup.db", path)
     with SessionDB(path) as restored:
-        found = restored.changes(cursor)
+        found = restored.read_changes(cursor)
         assert (found.events, found.gap) == ([], True)
         restored.append_message("s", "user", "after")
-        assert texts(restored, found.cursor) == ["after"]
+        assert list_message_texts(restored, found.cursor) == ["after"]
 
 
 def test_a_restored_backup_that_was_written_to_is_a_gap(
     db: SessionDB, path: Path, tmp_path: Path
 ) -> None:
     db.close()
-    run(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    execute_statements(path, "PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copyfile(path, tmp_path / "backup.db")
     with SessionDB(path) as later:
         later.append_message("s", "user", "lost")
-        cursor = later.changes().cursor
-    _restore(tmp_path / "backup.db", path)
+        cursor = later.read_changes().cursor
+    _restore_backup(tmp_path / "backup.db", path)
     with SessionDB(path) as restored:
         for text in ("one", "two", "three"):
             restored.append_message("s", "user", text)
-        assert restored.changes(cursor).gap
+        assert restored.read_changes(cursor).gap
 
 
 def test_a_cursor_of_another_home_of_our_own_is_a_gap(tmp_path: Path) -> None:
@@ -195,8 +197,8 @@ def test_a_cursor_of_another_home_of_our_own_is_a_gap(tmp_path: Path) -> None:
     for name in ("a", "b"):
         with SessionDB(tmp_path / name / "state.db") as db:
             db.append_message("s", "user", "x", timestamp=5.0, create={"source": "cli"})
-            cursors.append(db.changes().cursor)
-            assert db.changes(cursors[0]).gap is (name == "b")
+            cursors.append(db.read_changes().cursor)
+            assert db.read_changes(cursors[0]).gap is (name == "b")
 
 
 def test_a_costly_look_for_ends_is_put_off_and_made_up_for(
@@ -205,18 +207,18 @@ def test_a_costly_look_for_ends_is_put_off_and_made_up_for(
     monkeypatch.setattr(feed, "_CHEAP_SCAN_S", -1.0)
     monkeypatch.setattr(feed, "_SCAN_SHARE", 500.0)
     db.create_session("t", "cli")
-    cursor = db.changes().cursor
+    cursor = db.read_changes().cursor
     seen = []
     for name in ("s", "t"):
         db.end_session(name, "done")
-        found = db.changes(cursor)
+        found = db.read_changes(cursor)
         seen += [event.session_id for event in found.events]
         cursor = found.cursor
     if len(seen) < 2:  # an index of the ends is never costly, and leaves nothing to wait for
-        found = db.changes(cursor, timeout_s=20)
+        found = db.read_changes(cursor, timeout_s=20)
         seen += [event.session_id for event in found.events]
     assert seen == ["s", "t"]
-    assert db.changes(found.cursor).events == []
+    assert db.read_changes(found.cursor).events == []
 
 
 def test_no_end_is_lost_where_the_clock_is_set_back(path: Path) -> None:
@@ -224,30 +226,30 @@ def test_no_end_is_lost_where_the_clock_is_set_back(path: Path) -> None:
     with SessionDB(path, clock=lambda: clock[0]) as db:
         for name in ("a", "b", "c"):
             db.create_session(name, "cli")
-        cursor = db.changes().cursor
+        cursor = db.read_changes().cursor
         clock[0] -= 50.0
         db.end_session("a", "done")
-        found = db.changes(cursor)
+        found = db.read_changes(cursor)
         assert ([event.session_id for event in found.events], found.gap) == (["a"], False)
         clock[0] -= 3600.0
         db.end_session("b", "done")
-        found = db.changes(found.cursor)
+        found = db.read_changes(found.cursor)
         assert (found.events, found.gap) == ([], True)
         db.end_session("c", "done")
-        found = db.changes(found.cursor)
+        found = db.read_changes(found.cursor)
         assert ([event.session_id for event in found.events], found.gap) == (["c"], False)
 
 
 def test_a_database_that_is_replaced_is_a_gap(db: SessionDB, path: Path, tmp_path: Path) -> None:
-    run(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    execute_statements(path, "PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copyfile(path, tmp_path / "backup.db")
     db.append_message("s", "user", "later than the backup")
     db.close()
     with SessionDB(path, read_only=True) as reader:
-        cursor = reader.changes().cursor
-        assert reader.changes(cursor).events == []
-        _restore(tmp_path / "backup.db", path)
-        assert reader.changes(cursor, timeout_s=20).gap
+        cursor = reader.read_changes().cursor
+        assert reader.read_changes(cursor).events == []
+        _restore_backup(tmp_path / "backup.db", path)
+        assert reader.read_changes(cursor, timeout_s=20).gap
 
 
 SOUND = {
@@ -294,14 +296,14 @@ SOUND = {
 )
 def test_a_forged_cursor_is_invalid_input(tmp_path: Path, forged: Any) -> None:
     with SessionDB(tmp_path / "state.db") as db:
-        assert db.changes(cursors.encode("changes", None, SOUND)).events == []
+        assert db.read_changes(cursors.encode_cursor("changes", None, SOUND)).events == []
         with pytest.raises(InvalidInput):
-            db.changes(cursors.encode("changes", None, forged))
+            db.read_changes(cursors.encode_cursor("changes", None, forged))
 
 
 def test_a_closed_database_ends_the_wait(db: SessionDB) -> None:
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(db.changes, timeout_s=30)
+        waiting = pool.submit(db.read_changes, timeout_s=30)
         db.close()
         with pytest.raises(InvalidInput, match="closed"):
             waiting.result()
@@ -309,12 +311,12 @@ def test_a_closed_database_ends_the_wait(db: SessionDB) -> None:
 
 def _wait_until(db: SessionDB, stop: threading.Event) -> None:
     while not stop.is_set():
-        db.changes(timeout_s=1, stop=stop)
+        db.read_changes(timeout_s=1, stop=stop)
 
 
-def _renumber(path: Path) -> None:
+def _renumber_sessions(path: Path) -> None:
     """Give the rows of sessions new numbers, as a VACUUM is allowed to."""
-    run(path, "VACUUM", "UPDATE sessions SET rowid = -rowid")
+    execute_statements(path, "VACUUM", "UPDATE sessions SET rowid = -rowid")
     with connect(path) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")
         rows = connection.execute("SELECT id FROM sessions ORDER BY rowid DESC").fetchall()
@@ -322,7 +324,7 @@ def _renumber(path: Path) -> None:
             connection.execute("UPDATE sessions SET rowid = ? WHERE id = ?", (number, session_id))
 
 
-def _restore(backup: Path, path: Path) -> None:
+def _restore_backup(backup: Path, path: Path) -> None:
     for suffix in ("-wal", "-shm"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
     temporary = path.with_name("restored")

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from session_core import Corrupt, SessionDB
-from session_core.state.batch_size import Pace
+from session_core.state.batch_size import BatchSize
 from session_core.state.sqlite import admin, deletion, sizes_child
-from session_core.state.sqlite.connection import Handle
-from tests.homes import connect, hermes_database, own_database
+from session_core.state.sqlite.connection import Connection
+from tests.homes import connect, make_hermes_database, make_own_database
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -31,9 +31,9 @@ def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     """A home of our own, or of Hermes with a schema."""
     path = home_path / "state.db"
     if request.param == "own":
-        own_database(path)
+        make_own_database(path)
     else:
-        hermes_database(path, request.param)
+        make_hermes_database(path, request.param)
     return path
 
 
@@ -43,19 +43,19 @@ def db(path: Path) -> Iterator[SessionDB]:
         yield db
 
 
-def talk(db: SessionDB, session_id: str = "s", messages: int = 20) -> None:
+def append_words(db: SessionDB, session_id: str = "s", messages: int = 20) -> None:
     rows = [{"role": "user", "content": f"words of {session_id} {n}"} for n in range(messages)]
     db.append_messages(session_id, rows, create={"source": "cli"})
 
 
-def run(path: Path, *statements: str) -> None:
+def execute_statements(path: Path, *statements: str) -> None:
     with connect(path) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")
         for statement in statements:
             connection.execute(statement)
 
 
-def count(path: Path, table: str) -> int:
+def count_rows(path: Path, table: str) -> int:
     with connect(path, mode="ro") as connection:
         found: int = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
         return found
@@ -64,44 +64,49 @@ def count(path: Path, table: str) -> int:
 def test_rows_of_tables_that_we_do_not_know_go_with_their_session(
     db: SessionDB, path: Path
 ) -> None:
-    run(
+    execute_statements(
         path,
         'CREATE TABLE "odd ""name" (session_id TEXT, note TEXT)',
         "CREATE TABLE linked (origin TEXT REFERENCES sessions(id), note TEXT)",
         "CREATE TABLE implied (origin TEXT REFERENCES sessions, note TEXT)",
     )
     for name in ("s", "kept"):
-        talk(db, name)
+        append_words(db, name)
         for table in ('"odd ""name"', "linked", "implied"):
-            run(path, f"INSERT INTO {table} VALUES ('{name}', '')")  # noqa: S608
+            execute_statements(path, f"INSERT INTO {table} VALUES ('{name}', '')")  # noqa: S608
     assert db.delete_session("s")
-    assert count(path, '"odd ""name"') == count(path, "linked") == count(path, "implied") == 1
+    assert (
+        count_rows(path, '"odd ""name"')
+        == count_rows(path, "linked")
+        == count_rows(path, "implied")
+        == 1
+    )
 
 
 def test_a_lock_and_a_lease_go_with_their_session(db: SessionDB, path: Path) -> None:
-    talk(db)
+    append_words(db)
     tables = {"compression_locks": "session_id"}
     with connect(path) as connection:
         if connection.execute("PRAGMA table_info(session_turn_leases)").fetchone():
             tables["session_turn_leases"] = "conversation_id"
     for table, key in tables.items():
         for name in ("s", "other"):
-            run(
+            execute_statements(
                 path,
                 f"INSERT INTO {table} ({key}, holder, acquired_at, expires_at)"  # noqa: S608
                 f" VALUES ('{name}', 'h', 1, 2)",
             )
     assert db.delete_session("s")
-    assert [count(path, table) for table in tables] == [1] * len(tables)
+    assert [count_rows(path, table) for table in tables] == [1] * len(tables)
 
 
 def test_routes_and_generations_stay(home_path: Path) -> None:
     path = home_path / "state.db"
-    hermes_database(path, 30)
+    make_hermes_database(path, 30)
     with SessionDB(path) as db:
-        talk(db)
+        append_words(db)
         db.update_session("s", session_key="k")
-        run(
+        execute_statements(
             path,
             "INSERT INTO gateway_routing VALUES ('', 'k', '{\"session_id\": \"s\"}', 1)",
             "CREATE TABLE IF NOT EXISTS conversation_generations"
@@ -110,14 +115,16 @@ def test_routes_and_generations_stay(home_path: Path) -> None:
             " VALUES ('cli', 'k', 3)",
         )
         assert db.delete_session("s")
-        assert count(path, "gateway_routing") == count(path, "conversation_generations") == 1
+        assert (
+            count_rows(path, "gateway_routing") == count_rows(path, "conversation_generations") == 1
+        )
 
 
 def test_the_row_of_a_session_goes_with_the_last_of_its_messages(db: SessionDB) -> None:
-    talk(db, messages=50)
+    append_words(db, messages=50)
     left = []
     while True:
-        done, gone = db._write(lambda handle: deletion.delete_some(handle, ["s"], {}, 4_000))
+        done, gone = db._write(lambda handle: deletion.delete_batch(handle, ["s"], {}, 4_000))
         left.append(db.message_count("s"))
         if done:
             break
@@ -129,47 +136,47 @@ def test_the_row_of_a_session_goes_with_the_last_of_its_messages(db: SessionDB) 
 
 
 def test_a_message_that_comes_while_its_session_is_deleted_goes_too(db: SessionDB) -> None:
-    talk(db, messages=50)
-    db._write(lambda handle: deletion.delete_some(handle, ["s"], {}, 4_000))
+    append_words(db, messages=50)
+    db._write(lambda handle: deletion.delete_batch(handle, ["s"], {}, 4_000))
     db.append_message("s", "user", "one more")
     assert db.delete_session("s")
     assert (db.message_count(), db.get_session("s")) == (0, None)
 
 
 def test_every_step_of_a_delete_gets_on_however_little_room_there_is(db: SessionDB) -> None:
-    talk(db, messages=3)
+    append_words(db, messages=3)
     config = json.dumps({"_delegate_from": "s"})
     for number in range(3):
         db.create_session(f"d{number}", "cli", parent_session_id="s", model_config=config)
     for _ in range(10):
-        done, _ = db._write(lambda handle: deletion.delete_some(handle, ["s"], {}, 1))
+        done, _ = db._write(lambda handle: deletion.delete_batch(handle, ["s"], {}, 1))
         if done:
             break
     assert done == 1
-    assert (db.message_count(), db.children("s") if db.get_session("s") else []) == (0, [])
+    assert (db.message_count(), db.list_children("s") if db.get_session("s") else []) == (0, [])
 
 
 def test_rows_whose_flag_is_null_are_counted_and_followed_as_live(home_path: Path) -> None:
     path = home_path / "state.db"
-    hermes_database(path, 16, null_flags=True)
+    make_hermes_database(path, 16, null_flags=True)
     with SessionDB(path) as db:
-        talk(db, messages=2)
-        since = db.changes().cursor
-        run(
+        append_words(db, messages=2)
+        since = db.read_changes().cursor
+        execute_statements(
             path,
             "UPDATE messages SET active = NULL",
             "INSERT INTO messages (session_id, role, content, timestamp, active)"
             " VALUES ('s', 'assistant', 'third', 5, NULL)",
             "UPDATE sessions SET message_count = 3",
         )
-        assert [event.text for event in db.changes(since).events] == ["third"]
-        assert db.drifted_sessions() == []
+        assert [event.text for event in db.read_changes(since).events] == ["third"]
+        assert db.find_drifted_sessions() == []
         assert db.recount_session("s") is False
 
 
 def test_a_pace_is_slowed_by_slow_steps_and_never_stops() -> None:
     now = [0.0]
-    pace = Pace(lambda: now[0])
+    pace = BatchSize(lambda: now[0])
     rooms = []
     for took in [0.001] * 8 + [5.0] * 40:
         pace.begin()
@@ -182,7 +189,7 @@ def test_a_pace_is_slowed_by_slow_steps_and_never_stops() -> None:
 
 def test_the_index_of_what_was_deleted_is_whole(db: SessionDB) -> None:
     for name in ("a", "b", "c"):
-        talk(db, name, 300)
+        append_words(db, name, 300)
     db.delete_sessions(["a", "c"])
     assert db.check_integrity(deep=True) == []
     assert len(db.search("words", per="message", limit=100).hits) == 100
@@ -190,10 +197,10 @@ def test_the_index_of_what_was_deleted_is_whole(db: SessionDB) -> None:
 
 
 def test_a_damaged_page_is_found(db: SessionDB, path: Path) -> None:
-    talk(db, messages=400)
+    append_words(db, messages=400)
     db.close()
-    run(path, "PRAGMA wal_checkpoint(TRUNCATE)")
-    root, page = _root_page(path, "messages")
+    execute_statements(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    root, page = _find_root_page(path, "messages")
     with path.open("r+b") as file:
         file.seek((root - 1) * page + 2)
         file.write(b"\xff" * 200)
@@ -209,7 +216,7 @@ def test_a_file_that_is_no_database_is_corrupt(tmp_path: Path) -> None:
 
 
 def test_a_damaged_search_index_is_found_on_the_copy(db: SessionDB, path: Path) -> None:
-    talk(db, messages=2600)
+    append_words(db, messages=2600)
     db.close()
     with connect(path) as connection:
         table = next(
@@ -226,11 +233,11 @@ def test_a_damaged_search_index_is_found_on_the_copy(db: SessionDB, path: Path) 
 
 def test_messages_that_the_index_lacks_are_counted(home_path: Path) -> None:
     path = home_path / "state.db"
-    hermes_database(path, 22)
+    make_hermes_database(path, 22)
     with SessionDB(path) as db:
-        talk(db, messages=5)
-        run(path, "DROP TRIGGER messages_fts_insert")
-        talk(db, messages=3)
+        append_words(db, messages=5)
+        execute_statements(path, "DROP TRIGGER messages_fts_insert")
+        append_words(db, messages=3)
         assert [(each.code, each.count) for each in db.check_integrity(deep=True)] == [
             ("search_index_incomplete", 3)
         ]
@@ -238,14 +245,14 @@ def test_messages_that_the_index_lacks_are_counted(home_path: Path) -> None:
 
 @LINUX
 def test_checks_leave_the_live_file_and_all_locks_alone(db: SessionDB, path: Path) -> None:
-    talk(db)
+    append_words(db)
     with connect(path) as holder:
         holder.execute("BEGIN IMMEDIATE")
         holder.execute("UPDATE sessions SET title = 'not yet'")
-        before = _traces(path)
+        before = _read_traces(path)
         assert db.check_integrity(deep=True) == []
-        db.sizes(exact=True)
-        assert _traces(path) == before
+        db.measure_sizes(exact=True)
+        assert _read_traces(path) == before
         holder.execute("COMMIT")
     assert db.get_session_title("s") == "not yet"
 
@@ -256,7 +263,7 @@ def test_a_copy_for_checking_is_gone_afterwards(
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
-    talk(db)
+    append_words(db)
     assert db.check_integrity(deep=True) == []
     assert list(folder.iterdir()) == []
 
@@ -264,7 +271,7 @@ def test_a_copy_for_checking_is_gone_afterwards(
 def test_without_room_for_a_copy_the_index_is_not_checked(
     db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    talk(db)
+    append_words(db)
     usage = namedtuple("usage", "total used free")  # noqa: PYI024 -- what the function returns
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 1000, 1000))
     assert [finding.code for finding in db.check_integrity(deep=True)] == ["no_room_for_check"]
@@ -273,7 +280,7 @@ def test_without_room_for_a_copy_the_index_is_not_checked(
 def test_checks_of_a_home_without_a_database_find_nothing_and_make_nothing(home_path: Path) -> None:
     with SessionDB(home_path / "state.db") as db:
         assert db.check_integrity(deep=True) == []
-        found = db.sizes()
+        found = db.measure_sizes()
         assert (found.db, found.wal, found.index, found.tables) == (0, 0, 0, {})
     assert list(home_path.iterdir()) == []
 
@@ -281,18 +288,18 @@ def test_checks_of_a_home_without_a_database_find_nothing_and_make_nothing(home_
 def test_sizes_stay_estimates_where_no_child_can_count(
     db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    talk(db)
+    append_words(db)
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    assert db.sizes(exact=True) == db.sizes()
-    assert not db.sizes(exact=True).exact
+    assert db.measure_sizes(exact=True) == db.measure_sizes()
+    assert not db.measure_sizes(exact=True).exact
 
 
 def test_the_child_counts_every_table(db: SessionDB, path: Path) -> None:
-    talk(db)
-    counted = sizes_child.count(path)
+    append_words(db)
+    counted = sizes_child.count_table_bytes(path)
     assert counted is not None
     assert {"messages", "sessions", "sqlite_schema"} <= set(counted)
-    assert sum(counted.values()) == db.sizes().db - db.sizes().free
+    assert sum(counted.values()) == db.measure_sizes().db - db.measure_sizes().free
 
 
 def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:
@@ -300,7 +307,7 @@ def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:
     os.mkfifo(slow)  # whoever opens it waits for somebody to write
     parent = (
         "from pathlib import Path; from session_core.state.sqlite import sizes;"
-        f"sizes.count(None, None, Path({str(slow)!r}), lambda: print('counting', flush=True))"
+        f"sizes.count_sizes(None, None, Path({str(slow)!r}), lambda: print('counting', flush=True))"
     )
     counting = subprocess.Popen(
         [sys.executable, "-c", parent], stdout=subprocess.PIPE, start_new_session=True
@@ -329,14 +336,14 @@ def _is_running(group: int) -> bool:
 def test_an_estimate_follows_the_rows_that_are_there(db: SessionDB, path: Path) -> None:
     rows = [{"role": "user", "content": f"long {n} {n * 7919} " * 60} for n in range(1500)]
     db.append_messages("s", rows, create={"source": "cli"})
-    talk(db, "t", 1500)
+    append_words(db, "t", 1500)
     db.delete_sessions(["t"])
-    estimated, exact = db.sizes(), db.sizes(exact=True)
+    estimated, exact = db.measure_sizes(), db.measure_sizes(exact=True)
     assert estimated.tables["messages"] == pytest.approx(exact.tables["messages"], rel=0.25)
     assert estimated.free == exact.free
 
 
-def _root_page(path: Path, table: str) -> tuple[int, int]:
+def _find_root_page(path: Path, table: str) -> tuple[int, int]:
     with connect(path, mode="ro") as connection:
         (page,) = connection.execute("PRAGMA page_size").fetchone()
         (root,) = connection.execute(
@@ -345,16 +352,16 @@ def _root_page(path: Path, table: str) -> tuple[int, int]:
         return root, page
 
 
-def _traces(path: Path) -> Any:
+def _read_traces(path: Path) -> Any:
     """What a check could leave: locks that are lost, a log that is another one, a changed file."""
     inodes = [Path(f"{path}{suffix}").stat().st_ino for suffix in ("", "-wal", "-shm")]
-    ours = {lock for lock in _locks() if any(f":{inode} " in lock for inode in inodes)}
+    ours = {lock for lock in _iter_locks() if any(f":{inode} " in lock for inode in inodes)}
     assert len(ours) > 1
     sizes = [Path(f"{path}{suffix}").stat().st_size for suffix in ("", "-wal")]
     return ours, inodes, sizes, path.stat().st_mtime_ns, sorted(path.parent.iterdir())
 
 
-def _locks() -> Iterator[str]:
+def _iter_locks() -> Iterator[str]:
     """Yield the locks of this process; those of others come and go while `/proc/locks` is read."""
     for info in Path("/proc/self/fdinfo").iterdir():
         with suppress(FileNotFoundError):
@@ -369,7 +376,7 @@ def test_a_recount_waits_for_rows_that_change_meanwhile(
     with SessionDB(tmp_path / "state.db") as db, SessionDB(tmp_path / "state.db") as other:
         db.append_message("s", "user", "x", create={"source": "cli"})
 
-        def count_slowly(handle: Handle, session_id: str) -> tuple[int, int, int]:
+        def count_slowly(handle: Connection, session_id: str) -> tuple[int, int, int]:
             counted = count(handle, session_id)
             for text in said:
                 other.append_message("s", "user", text)

@@ -13,7 +13,7 @@ import pytest
 
 from session_core import SessionDB
 from session_core.state.sqlite import sizes, vacuum_file
-from tests.homes import connect, fill, hermes_database, own_database
+from tests.homes import connect, fill_database, make_hermes_database, make_own_database
 
 
 @pytest.fixture
@@ -27,15 +27,15 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 OLD = 1_600_000_000
 
 
-class Enough(Exception):
+class StopWork(Exception):
     """Raised by who looks in."""
 
 
 @pytest.fixture(params=["own", "hermes"])
 def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     path = home_path / "state.db"
-    own_database(path) if request.param == "own" else hermes_database(path, 22)
-    fill(path, 40, 20)
+    make_own_database(path) if request.param == "own" else make_hermes_database(path, 22)
+    fill_database(path, 40, 20)
     return path
 
 
@@ -48,14 +48,14 @@ def db(path: Path) -> Iterator[SessionDB]:
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vacuum_file, "_INSTRUCTIONS_PER_LOOK", 50)
-    monkeypatch.setattr(sizes, "_TURN_S", 0.001)
+    monkeypatch.setattr(vacuum_file, "_INSTRUCTIONS_PER_STEP", 50)
+    monkeypatch.setattr(sizes, "_CHILD_WAIT_S", 0.001)
 
 
 LONG: dict[str, Callable[[SessionDB, Callable[[], object]], object]] = {
     "vacuum": lambda db, step: db.vacuum(step=step),
     "check": lambda db, step: db.check_integrity(deep=True, step=step),
-    "sizes": lambda db, step: db.sizes(exact=True, step=step),
+    "sizes": lambda db, step: db.measure_sizes(exact=True, step=step),
 }
 
 
@@ -80,23 +80,23 @@ def test_what_is_raised_ends_it_there_and_leaves_no_trace(
     work: Callable[[SessionDB, Callable[[], object]], object],
     at: int,
 ) -> None:
-    free, looked = db.sizes().free, iter(range(1, 1000))
+    free, looked = db.measure_sizes().free, iter(range(1, 1000))
 
     def step() -> None:
         if next(looked) >= at:
-            raise Enough
+            raise StopWork
 
-    with pytest.raises(Enough):
+    with pytest.raises(StopWork):
         work(db, step)
     assert next(looked) == at + 1  # who has ended it is not asked again
     assert list(temporary.iterdir()) == []
-    assert db.sizes().free == free > 0
+    assert db.measure_sizes().free == free > 0
     assert db.check_integrity(deep=True) == []
     db.append_messages("after", [{"role": "user", "content": "x"}], create={"source": "cli"})
     with connect(path) as other:
         other.execute("BEGIN IMMEDIATE")
     db.vacuum()
-    assert db.sizes().free == 0
+    assert db.measure_sizes().free == 0
 
 
 @pytest.mark.requirement("maintenance:ended-looks")
@@ -150,6 +150,9 @@ def test_an_interrupt_between_two_looks_is_no_error_of_the_database(path: Path) 
     with connect(path) as connection:
         # It comes while SQLite is at work, so that Python is told of it at its next look.
         connection.create_function("interrupt", 0, interrupt_main)
-        with pytest.raises(KeyboardInterrupt), vacuum_file.stepping(connection, lambda: None):
+        with (
+            pytest.raises(KeyboardInterrupt),
+            vacuum_file.call_step_regularly(connection, lambda: None),
+        ):
             connection.execute(long).fetchall()
         assert connection.execute(long.replace("interrupt()", "1")).fetchone() == (20000,)

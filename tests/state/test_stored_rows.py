@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from session_core import SessionDB
-from session_core.ledger.codec import pack, unpack
-from session_core.ledger.types import Kept
+from session_core.ledger.codec import pack_trash, unpack_trash
+from session_core.ledger.types import TrashItem
 from session_core.state.sqlite import listing
-from session_core.types import Images, Put
-from tests.homes import add_message, connect, fill, hermes_database, own_database
+from session_core.types import PutResult, RowImages
+from tests.homes import add_message, connect, fill_database, make_hermes_database, make_own_database
 
 Dump = dict[str, list[Any]]
 
@@ -45,7 +45,7 @@ ODD = (
 
 @pytest.fixture(params=["own", 16, 22, 26, 30])
 def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
-    return make(home_path / "state.db", request.param)
+    return create_home(home_path / "state.db", request.param)
 
 
 @pytest.fixture
@@ -54,15 +54,15 @@ def db(path: Path) -> Iterator[SessionDB]:
         yield db
 
 
-def make(path: Path, kind: Any) -> Path:
+def create_home(path: Path, kind: Any) -> Path:
     if kind == "own":
-        own_database(path)
+        make_own_database(path)
     else:
-        hermes_database(path, kind)
+        make_hermes_database(path, kind)
     return path
 
 
-def run(path: Path, *statements: str, checked: bool = False) -> None:
+def execute_statements(path: Path, *statements: str, checked: bool = False) -> None:
     with connect(path) as connection:
         connection.execute(f"PRAGMA foreign_keys={'ON' if checked else 'OFF'}")
         for statement in statements:
@@ -72,11 +72,11 @@ def run(path: Path, *statements: str, checked: bool = False) -> None:
 MARK = b"mcp_sessions_indexed_to"
 
 
-def dump(path: Path) -> Dump:
+def dump_rows(path: Path) -> Dump:
     """Return every row of every table but the search indexes and their mark, as types and bytes."""
     with connect(path, "ro") as connection:
         found = {}
-        for name in tables(connection):
+        for name in list_tables(connection):
             listed = connection.execute("SELECT name FROM pragma_table_xinfo(?)", (name,))
             columns = ['"' + column.replace('"', '""') + '"' for (column,) in listed]
             parts = ", ".join(f"typeof({one}), CAST({one} AS BLOB)" for one in columns)
@@ -86,7 +86,7 @@ def dump(path: Path) -> Dump:
         return found
 
 
-def tables(connection: Any) -> list[str]:
+def list_tables(connection: Any) -> list[str]:
     listed = connection.execute(
         "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
     ).fetchall()
@@ -95,27 +95,33 @@ def tables(connection: Any) -> list[str]:
     return [name for name, _ in listed if name not in virtual and not name.startswith(shadows)]
 
 
-def kept(images: Sequence[Images]) -> list[Images]:
+def pass_through_trash(images: Sequence[RowImages]) -> list[RowImages]:
     """Return images as the trash of a step gives them back."""
-    packed = pack(Kept("", image.pack()) for image in images)
-    return [Images.unpack(one.value) for one in unpack(packed)]
+    packed = pack_trash(TrashItem("", image.pack()) for image in images)
+    return [RowImages.unpack(one.value) for one in unpack_trash(packed)]
 
 
-def images_of(db: SessionDB, *session_ids: str) -> list[Images]:
+def read_images(db: SessionDB, *session_ids: str) -> list[RowImages]:
     found = []
     for session_id in session_ids:
-        found += [*db.session_images(session_id), db.message_images(session_id, 0, 10**9)[0]]
+        found += [
+            *db.read_session_images(session_id),
+            db.read_message_images(session_id, 0, 10**9)[0],
+        ]
     return found
 
 
-def remove(db: SessionDB, *session_ids: str) -> list[Images]:
+def remove_sessions(db: SessionDB, *session_ids: str) -> list[RowImages]:
     """Remove sessions as a step does; return what the trash has of them."""
-    images = kept(images_of(db, *session_ids))
-    ids = {each: db.message_images(each, 0, 10**9)[0] for each in session_ids}
+    images = pass_through_trash(read_images(db, *session_ids))
+    ids = {each: db.read_message_images(each, 0, 10**9)[0] for each in session_ids}
     with db.transaction():
         db.remove_messages(
             {
-                each: ([row[image.columns.index("id")] for row in image.rows], db.revision(each))
+                each: (
+                    [row[image.columns.index("id")] for row in image.rows],
+                    db.get_revision(each),
+                )
                 for each, image in ids.items()
             }
         )
@@ -123,19 +129,19 @@ def remove(db: SessionDB, *session_ids: str) -> list[Images]:
     return images
 
 
-def columns_of(path: Path, table: str) -> list[str]:
+def list_columns(path: Path, table: str) -> list[str]:
     with connect(path, "ro") as connection:
         listed = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
         return [name for (name,) in listed]
 
 
-def spoil(path: Path) -> None:
+def store_odd_values(path: Path) -> None:
     """Put every kind of value into every column that takes it."""
     spared = {"id", "session_id", "parent_session_id", "rewind_count", "system_prompt_hash"}
     with connect(path) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")
         for table, key in (("sessions", "id"), ("messages", "session_id")):
-            for place, name in enumerate(columns_of(path, table)):
+            for place, name in enumerate(list_columns(path, table)):
                 for number, value in enumerate(VALUES):
                     at = f"fill_0_{(number + place) % 12:05}"
                     if name not in spared:
@@ -145,12 +151,12 @@ def spoil(path: Path) -> None:
                         )
 
 
-def belong(path: Path) -> None:
+def add_unknown_tables(path: Path) -> None:
     """Give sessions rows in tables that nobody knows."""
-    run(path, *ODD)
+    execute_statements(path, *ODD)
     for number, value in enumerate(VALUES):
         session_id = f"fill_0_{number % 3:05}"
-        run(
+        execute_statements(
             path,
             f'INSERT INTO "odd ""name" VALUES (\'{session_id}\', {value})',  # noqa: S608
             f'INSERT INTO "odd ""name" VALUES (\'{session_id}\', {value})',  # noqa: S608
@@ -163,13 +169,13 @@ def belong(path: Path) -> None:
 
 
 def test_everything_comes_back_as_it_was(db: SessionDB, path: Path) -> None:
-    ids = fill(path)
-    belong(path)
-    spoil(path)
-    run(path, "UPDATE linked SET up = NULL WHERE up NOT IN (SELECT id FROM linked)")
-    before, others = dump(path), ids[6:]
-    images = remove(db, *ids[:6])
-    gone = dump(path)
+    ids = fill_database(path)
+    add_unknown_tables(path)
+    store_odd_values(path)
+    execute_statements(path, "UPDATE linked SET up = NULL WHERE up NOT IN (SELECT id FROM linked)")
+    before, others = dump_rows(path), ids[6:]
+    images = remove_sessions(db, *ids[:6])
+    gone = dump_rows(path)
     assert len(gone["sessions"]) == len(others)
     assert (
         gone["loose"]
@@ -181,25 +187,25 @@ def test_everything_comes_back_as_it_was(db: SessionDB, path: Path) -> None:
     )
     report = db.put_images(images)
     assert (report.refused, report.emptied, report.dropped_columns) == ((), (), {})
-    assert dump(path) == before
-    assert db.put_images(images) == Put(present=report.inserted)
-    assert dump(path) == before
+    assert dump_rows(path) == before
+    assert db.put_images(images) == PutResult(present=report.inserted)
+    assert dump_rows(path) == before
     assert db.check_integrity(deep=True) == []
 
 
 def test_what_comes_back_is_found(db: SessionDB, path: Path) -> None:
-    ids = fill(path, 12, 40)
+    ids = fill_database(path, 12, 40)
     questions = [
         (query, mode)
         for query in ("deploy", "миграцию", "データ", "数据库", "read_file", "turn")
         for mode in ("words", "substring")
     ]
-    before = [found(db, *question) for question in questions]
+    before = [list_hits(db, *question) for question in questions]
     assert sum(map(len, before)) > 100
     for session_id in reversed(ids):
-        images = remove(db, session_id)
+        images = remove_sessions(db, session_id)
         assert db.put_images(images).refused == ()
-    assert [found(db, *question) for question in questions] == before
+    assert [list_hits(db, *question) for question in questions] == before
     assert db.check_integrity(deep=True) == []
 
 
@@ -207,8 +213,8 @@ def test_what_comes_back_is_found(db: SessionDB, path: Path) -> None:
 def test_the_triggers_of_hermes_index_what_comes_back_in_any_order(
     home_path: Path, schema: int
 ) -> None:
-    path = make(home_path / "state.db", schema)
-    ids = fill(path, 12, 40)
+    path = create_home(home_path / "state.db", schema)
+    ids = fill_database(path, 12, 40)
 
     def counted() -> list[int]:
         asked = "SELECT count(*) FROM {0} WHERE {0} MATCH 'turn'"
@@ -218,11 +224,11 @@ def test_the_triggers_of_hermes_index_what_comes_back_in_any_order(
 
     before = counted()
     with SessionDB(path) as db:
-        db.put_images(reversed(remove(db, *ids)))
+        db.put_images(reversed(remove_sessions(db, *ids)))
     assert counted() == before
 
 
-def found(db: SessionDB, query: str, mode: Any) -> set[int]:
+def list_hits(db: SessionDB, query: str, mode: Any) -> set[int]:
     hits: set[int] = set()
     cursor = None
     while True:
@@ -246,9 +252,9 @@ STORED = st.tuples(VALUE, st.booleans())
 
 @pytest.fixture(scope="module", params=["own", 16, 22, 30])
 def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = make(tmp_path_factory.mktemp("shared") / "state.db", request.param)
-    run(path, *ODD)
-    fill(path, 2, 2)
+    path = create_home(tmp_path_factory.mktemp("shared") / "state.db", request.param)
+    execute_statements(path, *ODD)
+    fill_database(path, 2, 2)
     return path
 
 
@@ -269,20 +275,20 @@ def test_any_value_comes_back_as_it_was(shared: Path, values: list[tuple[Any, bo
         connection.execute('DELETE FROM "odd ""name"')
         sql = f'INSERT INTO "odd ""name" VALUES (?, {mark})'  # noqa: S608
         connection.execute(sql, (session_id, value))
-    before = dump(shared)
+    before = dump_rows(shared)
     with SessionDB(shared) as db:
-        images = remove(db, session_id)
-        assert dump(shared) != before
+        images = remove_sessions(db, session_id)
+        assert dump_rows(shared) != before
         assert db.put_images(images).refused == ()
-        assert dump(shared) == before
+        assert dump_rows(shared) == before
 
 
 def test_an_index_that_does_not_know_what_it_is_to_forget_is_begun_anew(tmp_path: Path) -> None:
-    path = make(tmp_path / "state.db", "own")
+    path = create_home(tmp_path / "state.db", "own")
     with SessionDB(path) as db:
         db.append_message("gone", "user", "the ferry", create={"source": "cli"})
         db.append_message("stays", "user", "the harbour", create={"source": "cli"})
-    run(path, "INSERT INTO ms_index(ms_index) VALUES ('delete-all')")
+    execute_statements(path, "INSERT INTO ms_index(ms_index) VALUES ('delete-all')")
     with SessionDB(path) as db:
         db.delete_session("gone")
         assert [hit.session_id for hit in db.search("harbour").hits] == ["stays"]
@@ -296,8 +302,8 @@ PLACES = [
 
 
 def test_triggers_of_others_change_nothing_that_is_put_back(db: SessionDB, path: Path) -> None:
-    (one, *_) = fill(path, 2)
-    run(
+    (one, *_) = fill_database(path, 2)
+    execute_statements(
         path,
         "CREATE TABLE log (what)",
         "CREATE TRIGGER counts AFTER INSERT ON messages BEGIN UPDATE sessions SET"
@@ -308,11 +314,11 @@ def test_triggers_of_others_change_nothing_that_is_put_back(db: SessionDB, path:
         "CREATE TRIGGER marks AFTER INSERT ON sessions BEGIN UPDATE sessions SET"
         " cwd = 'marked' WHERE id = new.id; END",
     )
-    before = dump(path)
-    images = remove(db, one)
+    before = dump_rows(path)
+    images = remove_sessions(db, one)
     for again in ("sessions", "messages"):
         assert db.put_images(one for one in images if one.table == again).refused == ()
-    after = dump(path)
+    after = dump_rows(path)
     assert len(after.pop("log")) == 10
     before.pop("log")
     assert after == before
@@ -320,57 +326,62 @@ def test_triggers_of_others_change_nothing_that_is_put_back(db: SessionDB, path:
 
 
 def test_a_trigger_on_a_message_changes_nothing_that_is_put_back(home_path: Path) -> None:
-    path = make(home_path / "state.db", "own")
-    (one, *_) = fill(path, 2)
-    run(
+    path = create_home(home_path / "state.db", "own")
+    (one, *_) = fill_database(path, 2)
+    execute_statements(
         path,
         "CREATE TRIGGER numbers AFTER INSERT ON messages BEGIN UPDATE messages SET"
         " token_count = 9, content = 'made' WHERE id = new.id; END",
     )
-    before = dump(path)
+    before = dump_rows(path)
     with SessionDB(path) as db:
-        assert db.put_images(remove(db, one)).refused == ()
-        assert dump(path) == before
+        assert db.put_images(remove_sessions(db, one)).refused == ()
+        assert dump_rows(path) == before
         assert db.search("made").hits == []
         assert db.check_integrity(deep=True) == []
 
 
 def test_a_number_of_a_row_that_hermes_has_not_given_yet_stays_ungiven(home_path: Path) -> None:
-    path = make(home_path / "state.db", 30)
-    (one, *_) = fill(path, 2)
-    run(path, "UPDATE messages SET display_order = NULL")
-    before = dump(path)
+    path = create_home(home_path / "state.db", 30)
+    (one, *_) = fill_database(path, 2)
+    execute_statements(path, "UPDATE messages SET display_order = NULL")
+    before = dump_rows(path)
     with SessionDB(path) as db:
-        db.put_images(remove(db, one))
-    assert dump(path) == before
+        db.put_images(remove_sessions(db, one))
+    assert dump_rows(path) == before
 
 
 @pytest.mark.parametrize("newer", [19, 22, 26, 30])
 def test_what_an_older_schema_had_goes_into_a_newer_one(home_path: Path, newer: int) -> None:
-    older = make(home_path / "old" / "state.db", 16)
-    ids = fill(older)
-    run(older, "ALTER TABLE sessions ADD COLUMN strange", "UPDATE sessions SET strange = 1")
+    older = create_home(home_path / "old" / "state.db", 16)
+    ids = fill_database(older)
+    execute_statements(
+        older, "ALTER TABLE sessions ADD COLUMN strange", "UPDATE sessions SET strange = 1"
+    )
     with SessionDB(older) as db:
-        images = kept(images_of(db, *ids))
-    path = make(home_path / "new" / "state.db", newer)
+        images = pass_through_trash(read_images(db, *ids))
+    path = create_home(home_path / "new" / "state.db", newer)
     with SessionDB(path) as db:
         report = db.put_images(images)
         assert (report.refused, report.emptied) == ((), ())
         assert report.dropped_columns == {"sessions": ("strange",)}
         assert report.inserted == sum(len(image.rows) for image in images)
         assert db.put_images(images).present == report.inserted
-        assert len(found(db, "turn", "words")) > 40
+        assert len(list_hits(db, "turn", "words")) > 40
         assert db.check_integrity(deep=True) == []
-    assert [len(rows) for rows in (dump(path)["sessions"], dump(path)["messages"])] == [12, 120]
+    assert [len(rows) for rows in (dump_rows(path)["sessions"], dump_rows(path)["messages"])] == [
+        12,
+        120,
+    ]
 
 
 def test_what_a_newer_schema_had_is_reported_by_an_older_one(home_path: Path) -> None:
-    newer = make(home_path / "new" / "state.db", 30)
-    ids = fill(newer)
-    run(newer, "INSERT INTO session_turn_leases VALUES ('fill_0_00000', 'h', 1, 2)")
+    newer = create_home(home_path / "new" / "state.db", 30)
+    ids = fill_database(newer)
+    execute_statements(newer, "INSERT INTO session_turn_leases VALUES ('fill_0_00000', 'h', 1, 2)")
     with SessionDB(newer) as db:
-        images = kept(images_of(db, *ids))
-    with SessionDB(make(home_path / "old" / "state.db", 22)) as db:
+        images = pass_through_trash(read_images(db, *ids))
+    with SessionDB(create_home(home_path / "old" / "state.db", 22)) as db:
         report = db.put_images(images)
         assert {"pinned", "hidden", "last_read_at"} <= set(report.dropped_columns["sessions"])
         assert "display_order" in report.dropped_columns["messages"]
@@ -380,33 +391,37 @@ def test_what_a_newer_schema_had_is_reported_by_an_older_one(home_path: Path) ->
 
 
 def test_a_key_that_has_grown_since_knows_its_rows_again(home_path: Path) -> None:
-    older = make(home_path / "old" / "state.db", 20)
-    (one, *_) = fill(older, 1)
+    older = create_home(home_path / "old" / "state.db", 20)
+    (one, *_) = fill_database(older, 1)
     insert = "INSERT INTO session_model_usage (session_id, model"
-    run(older, f"{insert}) VALUES ('{one}', 'm')")
+    execute_statements(older, f"{insert}) VALUES ('{one}', 'm')")
     with SessionDB(older) as db:
-        images = kept(db.session_images(one))
-    path = make(home_path / "new" / "state.db", 22)
+        images = pass_through_trash(db.read_session_images(one))
+    path = create_home(home_path / "new" / "state.db", 22)
     with SessionDB(path) as db:
         assert db.put_images(each for each in images if each.table == "sessions").inserted == 1
-        run(path, f"{insert}, task, input_tokens) VALUES ('{one}', 'm', 'vision', 7)")
-        assert db.put_images(images) == Put(inserted=1, present=1)
-        assert db.put_images(images) == Put(present=2)
-        assert len(db.model_usage(one)) == 2
-        db.remove_rows(db.session_images(one))
+        execute_statements(
+            path, f"{insert}, task, input_tokens) VALUES ('{one}', 'm', 'vision', 7)"
+        )
+        assert db.put_images(images) == PutResult(inserted=1, present=1)
+        assert db.put_images(images) == PutResult(present=2)
+        assert len(db.get_model_usage(one)) == 2
+        db.remove_rows(db.read_session_images(one))
         usage = [each for each in images if each.table != "sessions"]
         assert [misfit.key[0] for misfit in db.put_images(usage).refused] == [one]
-        assert db.model_usage(one) == []
+        assert db.get_model_usage(one) == []
 
 
 def test_a_column_that_may_not_be_empty_any_more_gets_its_default(home_path: Path) -> None:
     path = home_path / "state.db"
-    hermes_database(path, 16, null_flags=True)
-    (one, *_) = fill(path, 1)
-    run(path, "UPDATE messages SET active = NULL", "UPDATE sessions SET archived = 1")
+    make_hermes_database(path, 16, null_flags=True)
+    (one, *_) = fill_database(path, 1)
+    execute_statements(
+        path, "UPDATE messages SET active = NULL", "UPDATE sessions SET archived = 1"
+    )
     with SessionDB(path) as db:
-        images = kept(images_of(db, one))
-    with SessionDB(make(home_path / "new" / "state.db", 22)) as db:
+        images = pass_through_trash(read_images(db, one))
+    with SessionDB(create_home(home_path / "new" / "state.db", 22)) as db:
         report = db.put_images(images)
         assert {(lost.table, lost.column) for lost in report.emptied} == {("messages", "active")}
         assert (report.inserted, report.refused) == (11, ())
@@ -416,15 +431,17 @@ def test_a_column_that_may_not_be_empty_any_more_gets_its_default(home_path: Pat
 def test_a_row_without_what_this_home_needs_is_refused_with_a_reason(
     db: SessionDB, path: Path
 ) -> None:
-    run(path, "CREATE TABLE needs (session_id TEXT, a)", "CREATE TABLE rules (session_id, a)")
-    (one, *_) = fill(path, 1)
-    run(
+    execute_statements(
+        path, "CREATE TABLE needs (session_id TEXT, a)", "CREATE TABLE rules (session_id, a)"
+    )
+    (one, *_) = fill_database(path, 1)
+    execute_statements(
         path,
         f"INSERT INTO needs VALUES ('{one}', NULL)",  # noqa: S608
         f"INSERT INTO rules VALUES ('{one}', 3)",  # noqa: S608
     )
-    images = remove(db, one)
-    run(
+    images = remove_sessions(db, one)
+    execute_statements(
         path,
         *("DROP TABLE needs", "DROP TABLE rules"),
         "CREATE TABLE needs (session_id TEXT, a NOT NULL)",
@@ -442,59 +459,61 @@ def test_a_row_without_what_this_home_needs_is_refused_with_a_reason(
 def test_rows_without_a_key_come_back_beside_those_that_took_their_place(
     db: SessionDB, path: Path
 ) -> None:
-    run(path, "CREATE TABLE notes (session_id TEXT, note)")
-    ids = fill(path, 2)
+    execute_statements(path, "CREATE TABLE notes (session_id TEXT, note)")
+    ids = fill_database(path, 2)
     twice = [f"INSERT INTO notes VALUES ('{ids[0]}', 'same')"] * 2  # noqa: S608
-    run(path, *twice)
-    images = remove(db, ids[0])
-    run(path, *[f"INSERT INTO notes VALUES ('{ids[1]}', {n})" for n in range(2)])  # noqa: S608
-    others = dump(path)["notes"]
+    execute_statements(path, *twice)
+    images = remove_sessions(db, ids[0])
+    execute_statements(path, *[f"INSERT INTO notes VALUES ('{ids[1]}', {n})" for n in range(2)])  # noqa: S608
+    others = dump_rows(path)["notes"]
     report = db.put_images(images)
     assert report.refused == ()
-    back = dump(path)["notes"]
+    back = dump_rows(path)["notes"]
     assert len(back) == 4
     assert [row for row in back if row in others] == others
-    assert db.put_images(images) == Put(present=report.inserted)
-    assert dump(path)["notes"] == back
+    assert db.put_images(images) == PutResult(present=report.inserted)
+    assert dump_rows(path)["notes"] == back
 
 
 def test_what_a_session_needs_of_other_tables_is_kept_and_never_removed(home_path: Path) -> None:
-    path = make(home_path / "state.db", 30)
-    ids = fill(path, 2)
-    run(
+    path = create_home(home_path / "state.db", 30)
+    ids = fill_database(path, 2)
+    execute_statements(
         path,
         "INSERT INTO system_prompts VALUES ('h', 'You are')",
         "UPDATE sessions SET system_prompt_hash = 'h'",
     )
     with SessionDB(path) as db:
-        before = dump(path)
-        images = remove(db, *ids)
-        assert dump(path)["system_prompts"] == before["system_prompts"]
-        run(path, "DELETE FROM system_prompts")
+        before = dump_rows(path)
+        images = remove_sessions(db, *ids)
+        assert dump_rows(path)["system_prompts"] == before["system_prompts"]
+        execute_statements(path, "DELETE FROM system_prompts")
         assert db.put_images(images).refused == ()
-        assert dump(path) == before
+        assert dump_rows(path) == before
 
 
 def test_text_with_a_nul_is_taken_out_of_the_index_and_put_in_again(
     db: SessionDB, path: Path
 ) -> None:
-    (one, *_) = fill(path, 1)
+    (one, *_) = fill_database(path, 1)
     with connect(path) as connection:
         for content in (b"\x00\xff\x00", [{"type": "text", "text": "parts"}], "a\0b needle"):
             add_message(connection, one, "user", content, tool_name="x\0y")
-    before = dump(path)
+    before = dump_rows(path)
     if db.kind == "own":
         db.append_messages("later", [{"role": "user", "content": "x"}] * 1200, create={})
-        before = dump(path)
-    images = remove(db, one)
+        before = dump_rows(path)
+    images = remove_sessions(db, one)
     db.put_images(images)
-    assert dump(path) == before
+    assert dump_rows(path) == before
     assert db.check_integrity(deep=True) == []
 
 
 def test_a_message_that_is_changed_leaves_nothing_in_the_index(db: SessionDB, path: Path) -> None:
-    first, *_ = (row["id"] for row in db.get_messages(fill(path, 1)[0]))
-    run(path, f"UPDATE messages SET content = 'a' || char(0) || 'needle' WHERE id = {first}")  # noqa: S608
+    first, *_ = (row["id"] for row in db.get_messages(fill_database(path, 1)[0]))
+    execute_statements(
+        path, f"UPDATE messages SET content = 'a' || char(0) || 'needle' WHERE id = {first}"
+    )
     if db.kind == "own":
         db.append_messages("later", [{"role": "user", "content": "x"}] * 1200, create={})
     before = {"content": "a\0needle"}
@@ -510,15 +529,15 @@ def test_a_message_that_is_changed_leaves_nothing_in_the_index(db: SessionDB, pa
 def test_a_session_that_gets_its_messages_back_is_among_the_newest_again(
     db: SessionDB, path: Path
 ) -> None:
-    for number in range(listing.KEPT + 50):
+    for number in range(listing.MAX_RECENT + 50):
         db.append_message(f"s{number}", "user", "x", timestamp=1e9 + number, create={})
     db.append_message("back", "user", "first", timestamp=1.0, create={})
     last = db.append_message("back", "user", "last", timestamp=2e9)
     db.append_message("s7", "user", "x", timestamp=1.9e9)
-    images = db.message_images("back", last - 1, 1)[0]
+    images = db.read_message_images("back", last - 1, 1)[0]
     with SessionDB(path) as other:
         assert [line.id for line in other.list_sessions(limit=2).items] == ["back", "s7"]
-        db.remove_messages({"back": ([last], db.revision("back"))})
+        db.remove_messages({"back": ([last], db.get_revision("back"))})
         assert [line.id for line in other.list_sessions(limit=1).items] == ["s7"]
         assert db.put_images([images]).inserted == 1
         assert [line.id for line in other.list_sessions(limit=2).items] == ["back", "s7"]

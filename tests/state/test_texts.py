@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from session_core import Busy, Corrupt, SessionDB, SessionError, StorageError, _sqlite3
-from session_core.state.sqlite.connection import is_busy, translate
-from tests.homes import connect, fill, hermes_database, own_database
+from session_core.state.sqlite.connection import is_busy, translate_error
+from tests.homes import connect, fill_database, make_hermes_database, make_own_database
 
 BROKEN = "CAST(x'ff41fe20747572' || x'6e' AS TEXT)"
 SHOWN = "\ufffdA\ufffd turn"
@@ -17,8 +17,8 @@ SHOWN = "\ufffdA\ufffd turn"
 @pytest.fixture(params=["own", "hermes"])
 def db(request: pytest.FixtureRequest, home_path: Path) -> SessionDB:
     path = home_path / "state.db"
-    (own_database if request.param == "own" else hermes_database)(path)
-    fill(path, 3, 4)
+    (make_own_database if request.param == "own" else make_hermes_database)(path)
+    fill_database(path, 3, 4)
     with connect(path) as connection:
         connection.execute(f"UPDATE messages SET content = {BROKEN} WHERE id IN (1, 5)")  # noqa: S608 -- above
         connection.execute(f"UPDATE sessions SET model = {BROKEN}")  # noqa: S608 -- above
@@ -37,7 +37,7 @@ def test_a_row_that_is_no_utf8_hides_no_list_and_no_search(db: SessionDB) -> Non
     assert len(db.list_sessions().items) == 3
     found = {hit.session_id for hit in db.search("turn", limit=9).hits}
     assert len(found) == 3
-    assert db.changes().events == []
+    assert db.read_changes().events == []
 
 
 def test_a_session_with_such_a_row_is_changed_and_deleted(db: SessionDB) -> None:
@@ -64,8 +64,8 @@ SAID = "my password is database is locked"
     ],
 )
 def test_no_error_passes_on_what_the_driver_says(text: str) -> None:
-    error = _sqlite3.library().OperationalError(text)
-    said = translate(error, Path("state.db"))
+    error = _sqlite3.load_library().OperationalError(text)
+    said = translate_error(error, Path("state.db"))
     assert isinstance(said, StorageError)
     assert "password" not in str(said)
     assert not is_busy(error)
@@ -82,4 +82,7 @@ def test_no_error_passes_on_what_the_driver_says(text: str) -> None:
     ],
 )
 def test_what_the_driver_means_is_told(text: str, kind: type[SessionError]) -> None:
-    assert type(translate(_sqlite3.library().OperationalError(text), Path("state.db"))) is kind
+    assert (
+        type(translate_error(_sqlite3.load_library().OperationalError(text), Path("state.db")))
+        is kind
+    )

@@ -28,23 +28,23 @@ REMOVED = [
 
 @pytest.mark.parametrize("code", REMOVED, ids=hex)
 def test_a_control_character_is_removed(code: int) -> None:
-    assert titles.clean(f"a{chr(code)}b") == "ab"
+    assert titles.clean_title(f"a{chr(code)}b") == "ab"
 
 
 @pytest.mark.parametrize("code", [9, 10, 13, 32, 0xA0, 0x2003, 0x202F, 0x3000], ids=hex)
 def test_any_space_becomes_one_space(code: int) -> None:
-    assert titles.clean(f" a{chr(code)}{chr(code)} b{chr(code)}") == "a b"
+    assert titles.clean_title(f" a{chr(code)}{chr(code)} b{chr(code)}") == "a b"
 
 
 @given(st.text(st.characters(codec=None), max_size=150))
 def test_cleaning_twice_changes_nothing(title: str) -> None:
     try:
-        cleaned = titles.clean(title)
+        cleaned = titles.clean_title(title)
     except InvalidInput:
         return
-    assert titles.clean(cleaned) == cleaned
+    assert titles.clean_title(cleaned) == cleaned
     if cleaned is not None:
-        assert 1 <= len(cleaned) <= titles.MAX_LENGTH
+        assert 1 <= len(cleaned) <= titles.MAX_TITLE_LENGTH
         assert cleaned == cleaned.strip()
         cleaned.encode()
         assert not any(ord(char) in REMOVED for char in cleaned)
@@ -53,23 +53,23 @@ def test_cleaning_twice_changes_nothing(title: str) -> None:
 
 @pytest.mark.parametrize("length", [99, 100])
 def test_a_title_has_up_to_100_characters(length: int) -> None:
-    assert titles.clean("é" * length) == "é" * length
+    assert titles.clean_title("é" * length) == "é" * length
 
 
 def test_the_length_is_that_of_the_cleaned_title() -> None:
-    assert titles.clean("\u200b" * 200 + "x") == "x"
+    assert titles.clean_title("\u200b" * 200 + "x") == "x"
     with pytest.raises(InvalidInput, match="101"):
-        titles.clean("x" * 101 + " " * 50)
+        titles.clean_title("x" * 101 + " " * 50)
 
 
 @given(st.lists(st.integers(1, 60), max_size=20), st.text("ab #2", min_size=1, max_size=100))
 def test_the_following_title_is_free_and_of_the_lineage(numbers: list[int], title: str) -> None:
-    base = titles.stem(titles.clean(title) or "a")
+    base = titles.strip_number(titles.clean_title(title) or "a")
     taken = {base if number == 1 else f"{base} #{number}" for number in numbers}
-    following = titles.following(base, taken)
+    following = titles.choose_next_title(base, taken)
     assert following not in taken
-    assert len(following) <= titles.MAX_LENGTH
-    assert base.startswith(titles.stem(following))
+    assert len(following) <= titles.MAX_TITLE_LENGTH
+    assert base.startswith(titles.strip_number(following))
 
 
 def test_only_a_number_at_the_end_is_a_suffix() -> None:
@@ -81,4 +81,4 @@ def test_only_a_number_at_the_end_is_a_suffix() -> None:
         "Trip #": "Trip #",
         "Trip #2b": "Trip #2b",
     }
-    assert {title: titles.stem(title) for title in stems} == stems
+    assert {title: titles.strip_number(title) for title in stems} == stems

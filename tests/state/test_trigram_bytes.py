@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from session_core import SessionDB
-from tests.homes import connect, hermes_database
+from tests.homes import connect, make_hermes_database
 
 IMAGE = b"\x89PNG\r\n\x1a\n\x00\xff\xfe\xfd plain words"
 ENTRY = "SELECT CAST(content AS BLOB) FROM messages_fts_trigram"
@@ -16,7 +16,7 @@ ENTRY = "SELECT CAST(content AS BLOB) FROM messages_fts_trigram"
 
 @pytest.fixture(params=[16, 22])
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    hermes_database(tmp_path / "state.db", request.param)
+    make_hermes_database(tmp_path / "state.db", request.param)
     return tmp_path / "state.db"
 
 
@@ -27,14 +27,14 @@ def db(path: Path) -> Iterator[SessionDB]:
         yield opened
 
 
-def entries(path: Path) -> list[bytes]:
+def read_entries(path: Path) -> list[bytes]:
     with connect(path) as connection:
         return [row[0] for row in connection.execute(ENTRY)]
 
 
 def test_bytes_are_indexed_alike_by_every_version(db: SessionDB, path: Path) -> None:
     db.append_message("s", "user", IMAGE)
-    (entry,) = entries(path)
+    (entry,) = read_entries(path)
     assert b"\0" not in entry
     assert entry.endswith(b"plain words  ")
 
@@ -48,7 +48,7 @@ def test_a_session_with_bytes_can_be_changed_and_deleted(db: SessionDB, path: Pa
     assert db.clear_messages("s") == 1
     db.append_message("s", "user", IMAGE)
     assert db.delete_session("s")
-    assert entries(path) == []
+    assert read_entries(path) == []
     assert db.check_integrity(deep=True) == []
 
 
@@ -62,5 +62,5 @@ def test_bytes_that_an_older_version_indexed_are_taken_out_whole(db: SessionDB, 
             (b"\x89PNG stored  \0 no more  ",),
         )
     db.rewind_to_message("s", first)
-    assert entries(path) == [b"\xef\xbf\xbdPNG stored    no more  "]
+    assert read_entries(path) == [b"\xef\xbf\xbdPNG stored    no more  "]
     assert db.check_integrity(deep=True) == []

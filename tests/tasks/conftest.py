@@ -10,7 +10,7 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.cli.demo_home import sample
-from mcp_serve.profiles import Options, Served
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.homes import connect
 from tests.tasks.model import Model
@@ -23,9 +23,9 @@ LONG_TALK = 260
 def _months(tmp_path_factory) -> Path:
     """The sample home of the demo, with a chat."""
     path: Path = tmp_path_factory.mktemp("months")
-    clock = sample.Clock()
+    clock = sample.SampleClock()
     with SessionDB(path / "state.db", clock=clock) as db:
-        sample.build(db, clock)
+        sample.build_home(db, clock)
         _long_talk(db)
     return path
 
@@ -58,8 +58,8 @@ def _home(months: Path, home_path: Path) -> Path:
 
 @pytest.fixture(name="client", params=["auto", "legacy"])
 async def _client(request, home: Path) -> AsyncIterator[Client]:
-    served = Served(Options(home=str(home)))
-    async with Client(server.create(served), mode=request.param, cache=None) as client:
+    served = ServedProfiles(ServerOptions(home=str(home)))
+    async with Client(server.create_server(served), mode=request.param, cache=None) as client:
         yield client
     served.close()
 

@@ -8,23 +8,23 @@ import tempfile
 from pathlib import Path
 
 from mcp_serve.cli.options import choose_driver
-from tests.walk.paths import WALKS, build_home
-from tests.walk.trace import Tracer, Walk
+from tests.walk.paths import WALK_FUNCTIONS, build_home
+from tests.walk.trace import CallTracer, CallWalk
 
 COLUMNS = ("functions", "modules", "depth", "moves", "SQL", "snapshots", "plan loads", "row reads")
 
 
-def measure(folder: Path) -> dict[str, Walk]:
+def measure_walks(folder: Path) -> dict[str, CallWalk]:
     """Return the walk of every path, each group on a fresh home below `folder`."""
-    walks: dict[str, Walk] = {}
-    tracer = Tracer()
-    with tracer.installed():
-        for number, group in enumerate(WALKS):
+    walks: dict[str, CallWalk] = {}
+    tracer = CallTracer()
+    with tracer.install():
+        for number, group in enumerate(WALK_FUNCTIONS):
             walks |= group(tracer, build_home(folder / str(number)))
     return walks
 
 
-def figures(walk: Walk) -> tuple[int, ...]:
+def list_figures(walk: CallWalk) -> tuple[int, ...]:
     """Return the figures of a walk, in the order of `COLUMNS`."""
     return (
         len(walk.functions),
@@ -47,11 +47,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ.update(HOME=name, MCP_SESSIONS_STATE=str(folder / "state"))
-        walks = measure(folder)
+        walks = measure_walks(folder)
     print(f"| path | {' | '.join(COLUMNS)} |")
     print(f"|---|{'---:|' * len(COLUMNS)}")
     for path, walk in walks.items():
-        print(f"| {path} | {' | '.join(f'{figure:,}' for figure in figures(walk))} |")
+        print(f"| {path} | {' | '.join(f'{figure:,}' for figure in list_figures(walk))} |")
     if arguments.statements:
         print(*walks[arguments.statements].statements, sep="\n")
 

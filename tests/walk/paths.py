@@ -14,53 +14,53 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.cli.main import main
-from mcp_serve.profiles import Options, Served
+from mcp_serve.profiles import ServedProfiles, ServerOptions
 from session_core import SessionDB, SessionRuntime, SessionSource, SessionStore
-from tests.homes import hermes_database
-from tests.walk.trace import Tracer, Walk
+from tests.homes import make_hermes_database
+from tests.walk.trace import CallTracer, CallWalk
 
 DAY_S = 86_400.0
 SESSIONS = 40
 CHAT = SessionSource(platform="telegram", chat_id="42", user_id="7")
 
-Call = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+MeasuredCall = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 def build_home(folder: Path) -> Path:
     """Make a Hermes home in which half of the sessions are old and ended."""
-    hermes_database(folder / "state.db")
+    make_hermes_database(folder / "state.db")
     now = time.time()
     with SessionDB(folder / "state.db") as db:
         for number in range(SESSIONS):
             is_old = number % 2 == 1
             started_at = now - (200 - number) * DAY_S if is_old else now - 3600 - number * 60
             create = {"source": "cli", "cwd": "/src/shop", "started_at": started_at}
-            messages = [_message(number, turn, started_at) for turn in range(40)]
+            messages = [_build_message(number, turn, started_at) for turn in range(40)]
             db.append_messages(f"s{number}", messages, create=create)
             if is_old:
                 db.end_session(f"s{number}", "user_exit")
     return folder
 
 
-def _message(number: int, turn: int, started_at: float) -> dict[str, Any]:
+def _build_message(number: int, turn: int, started_at: float) -> dict[str, Any]:
     role = ("user", "assistant")[turn % 2]
     text = f"session {number} turn {turn}: port {8000 + turn} serves the ledger. " + "More. " * 60
     return {"role": role, "content": text, "timestamp": started_at + turn}
 
 
-def walk_library(tracer: Tracer, folder: Path) -> dict[str, Walk]:
+def walk_library(tracer: CallTracer, folder: Path) -> dict[str, CallWalk]:
     """Walk one append and one window."""
     walks = {}
     with SessionDB(folder / "state.db") as db:
         for _ in ("warm", "measured"):
-            with tracer.walk() as walks["SessionDB.append_message"]:
+            with tracer.record_walk() as walks["SessionDB.append_message"]:
                 db.append_message("s0", role="user", content="one more line")
-            with tracer.walk() as walks["SessionDB.read_window"]:
+            with tracer.record_walk() as walks["SessionDB.read_window"]:
                 db.read_window("s0", limit=20)
     return walks
 
 
-def walk_runtime(tracer: Tracer, folder: Path) -> dict[str, Walk]:
+def walk_runtime(tracer: CallTracer, folder: Path) -> dict[str, CallWalk]:
     """Walk one turn of an agent that appends twice, and one reset."""
 
     def answer(run: Any, message: str) -> str:
@@ -75,24 +75,24 @@ def walk_runtime(tracer: Tracer, folder: Path) -> dict[str, Walk]:
         SessionRuntime(store, lambda _: answer) as runtime,
     ):
         for _ in ("warm", "measured"):
-            with tracer.walk() as walks["SessionRuntime.handle"]:
+            with tracer.record_walk() as walks["SessionRuntime.handle"]:
                 runtime.handle(CHAT, "a message")
             key = store.get_or_create_session(CHAT).session_key
-            with tracer.walk() as walks["SessionRuntime.reset"]:
+            with tracer.record_walk() as walks["SessionRuntime.reset"]:
                 runtime.reset(key)
             runtime.handle(CHAT, "a message of the next session")
     return walks
 
 
-def walk_server(tracer: Tracer, folder: Path) -> dict[str, Walk]:
+def walk_server(tracer: CallTracer, folder: Path) -> dict[str, CallWalk]:
     """Walk the tools of the server, over a client in memory."""
-    return anyio.run(_walk_server, tracer, folder)
+    return anyio.run(_walk_server_tools, tracer, folder)
 
 
-async def _walk_server(tracer: Tracer, folder: Path) -> dict[str, Walk]:
-    walks: dict[str, Walk] = {}
-    served = Served(Options(home=str(folder)))
-    async with Client(server.create(served), cache=None) as client:
+async def _walk_server_tools(tracer: CallTracer, folder: Path) -> dict[str, CallWalk]:
+    walks: dict[str, CallWalk] = {}
+    served = ServedProfiles(ServerOptions(home=str(folder)))
+    async with Client(server.create_server(served), cache=None) as client:
 
         async def call(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
             result = await client.call_tool(tool, arguments)
@@ -101,7 +101,7 @@ async def _walk_server(tracer: Tracer, folder: Path) -> dict[str, Walk]:
             return answer
 
         async def walk(name: str, tool: str, **arguments: Any) -> dict[str, Any]:
-            with tracer.walk() as walks[name]:
+            with tracer.record_walk() as walks[name]:
                 return await call(tool, arguments)
 
         for session, old in (("s2", "s1"), ("s4", "s3")):
@@ -122,17 +122,17 @@ async def _walk_server(tracer: Tracer, folder: Path) -> dict[str, Walk]:
     return walks
 
 
-def walk_command(tracer: Tracer, folder: Path) -> dict[str, Walk]:
+def walk_command(tracer: CallTracer, folder: Path) -> dict[str, CallWalk]:
     """Walk `prune --yes` of the command; its imports are done before."""
     walks = {}
     for session in ("s5", "s7"):
         arguments = ["--home", str(folder), "prune", "--session", session, "--yes"]
         with (
             contextlib.redirect_stdout(io.StringIO()),
-            tracer.walk() as walks["mcp-sessions prune --yes"],
+            tracer.record_walk() as walks["mcp-sessions prune --yes"],
         ):
             assert main(arguments) == 0
     return walks
 
 
-WALKS = (walk_library, walk_runtime, walk_server, walk_command)
+WALK_FUNCTIONS = (walk_library, walk_runtime, walk_server, walk_command)

@@ -6,15 +6,15 @@ import threading
 from pathlib import Path
 
 from session_core import SessionDB
-from tests.walk.trace import Tracer
+from tests.walk.trace import CallTracer
 
 
 def test_walk_counts_one_snapshot_per_read(tmp_path: Path):
-    tracer = Tracer()
-    with tracer.installed(), SessionDB(tmp_path / "state.db") as db:
+    tracer = CallTracer()
+    with tracer.install(), SessionDB(tmp_path / "state.db") as db:
         db.append_message("s1", role="user", content="hello", create={"source": "cli"})
         db.get_messages("s1")
-        with tracer.walk() as walk:
+        with tracer.record_walk() as walk:
             db.get_messages("s1")
             db.get_messages("s1")
     assert walk.snapshots == 2
@@ -23,11 +23,11 @@ def test_walk_counts_one_snapshot_per_read(tmp_path: Path):
 
 
 def test_walk_includes_other_threads(tmp_path: Path):
-    tracer = Tracer()
-    with tracer.installed(), SessionDB(tmp_path / "state.db") as db:
+    tracer = CallTracer()
+    with tracer.install(), SessionDB(tmp_path / "state.db") as db:
         db.append_message("s1", role="user", content="hello", create={"source": "cli"})
         thread = threading.Thread(target=db.get_messages, args=("s1",))
-        with tracer.walk() as walk:
+        with tracer.record_walk() as walk:
             thread.start()
             thread.join()
     assert walk.snapshots == 1
@@ -35,9 +35,9 @@ def test_walk_includes_other_threads(tmp_path: Path):
 
 
 def test_walk_ends_with_its_block(tmp_path: Path):
-    tracer = Tracer()
-    with tracer.installed(), SessionDB(tmp_path / "state.db") as db:
-        with tracer.walk() as walk:
+    tracer = CallTracer()
+    with tracer.install(), SessionDB(tmp_path / "state.db") as db:
+        with tracer.record_walk() as walk:
             pass
         db.append_message("s1", role="user", content="hello", create={"source": "cli"})
     assert not walk.functions

@@ -16,15 +16,15 @@ from session_core import _sqlite3
 
 ROOT = Path(__file__).parents[2]
 HOME_FILE = "/state.db"
-OURS = tuple(f"{ROOT / package}/" for package in ("session_core", "mcp_serve"))
+OWN_PACKAGES = tuple(f"{ROOT / package}/" for package in ("session_core", "mcp_serve"))
 
-_INTERNAL = re.compile(r"^--|'\w+_(data|idx|content|docsize|config)'")
-_PLAN = re.compile(r"^SELECT \* FROM plans WHERE handle")
-_SESSION_ROW = re.compile(r"\bFROM sessions(?: s)?\s+WHERE (?:s\.)?id = ")
+_INTERNAL_PATTERN = re.compile(r"^--|'\w+_(data|idx|content|docsize|config)'")
+_PLAN_PATTERN = re.compile(r"^SELECT \* FROM plans WHERE handle")
+_SESSION_ROW_PATTERN = re.compile(r"\bFROM sessions(?: s)?\s+WHERE (?:s\.)?id = ")
 
 
 @dataclass
-class Walk:
+class CallWalk:
     """The functions and statements of one call."""
 
     functions: set[CodeType] = field(default_factory=set)
@@ -38,27 +38,27 @@ class Walk:
     @property
     def plan_loads(self) -> int:
         """The number of times that a plan record was read."""
-        return sum(1 for statement in self.statements if _PLAN.search(statement))
+        return sum(1 for statement in self.statements if _PLAN_PATTERN.search(statement))
 
     @property
     def session_reads(self) -> int:
         """The number of times that a session row was read by its id."""
-        return sum(1 for statement in self.statements if _SESSION_ROW.search(statement))
+        return sum(1 for statement in self.statements if _SESSION_ROW_PATTERN.search(statement))
 
 
-class Tracer:
+class CallTracer:
     """Record walks; install it before the threads start that are to be traced."""
 
     def __init__(self) -> None:
-        self._walk: Walk | None = None
+        self._walk: CallWalk | None = None
         self._lock = threading.Lock()
         self._threads = threading.local()
 
     @contextmanager
-    def installed(self) -> Iterator[None]:
+    def install(self) -> Iterator[None]:
         """Trace every thread and connection that is made inside the block."""
         connect = _sqlite3.connect
-        _sqlite3.connect = self._traced(connect)
+        _sqlite3.connect = self._is_traced(connect)
         threading.setprofile(self._on_event)
         sys.setprofile(self._on_event)
         try:
@@ -69,15 +69,15 @@ class Tracer:
             _sqlite3.connect = connect
 
     @contextmanager
-    def walk(self) -> Iterator[Walk]:
+    def record_walk(self) -> Iterator[CallWalk]:
         """Record the calls and statements of the block."""
-        self._walk = walk = Walk()
+        self._walk = walk = CallWalk()
         try:
             yield walk
         finally:
             self._walk = None
 
-    def _traced(self, connect: Callable[..., _sqlite3.Connection]) -> Callable[..., Any]:
+    def _is_traced(self, connect: Callable[..., _sqlite3.Connection]) -> Callable[..., Any]:
         def connect_traced(*args: Any, **kwargs: Any) -> _sqlite3.Connection:
             connection = connect(*args, **kwargs)
             is_home = HOME_FILE in str(args[0])
@@ -88,7 +88,7 @@ class Tracer:
 
     def _on_statement(self, statement: str, is_home: bool) -> None:
         walk = self._walk
-        if walk is None or _INTERNAL.search(statement):
+        if walk is None or _INTERNAL_PATTERN.search(statement):
             return
         walk.statements.append(" ".join(statement.split()))
         if is_home and statement == "BEGIN":
@@ -98,7 +98,7 @@ class Tracer:
         if event not in ("call", "return"):
             return
         name = frame.f_code.co_filename
-        if not name.startswith(OURS) or frame.f_code.co_name.startswith("<"):
+        if not name.startswith(OWN_PACKAGES) or frame.f_code.co_name.startswith("<"):
             return
         threads = self._threads
         depth = getattr(threads, "depth", 0) + (1 if event == "call" else -1)

@@ -18,7 +18,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from tests.homes import fill, hermes_database
+from tests.homes import fill_database, make_hermes_database
 
 TOKEN = "a-token-of-the-tests-and-of-nobody-else"
 
@@ -38,17 +38,17 @@ def anyio_backend() -> str:
 def _served_home(tmp_path_factory) -> Path:
     """A Hermes home with conversations, which the tests of a module share."""
     path: Path = tmp_path_factory.mktemp("home")
-    hermes_database(path / "state.db")
-    fill(path / "state.db", 6, 12)
+    make_hermes_database(path / "state.db")
+    fill_database(path / "state.db", 6, 12)
     return path
 
 
-def command(home: Path, *more: str) -> list[str]:
+def serve_command(home: Path, *more: str) -> list[str]:
     """Return the command line that serves a home."""
     return [sys.executable, "-m", "mcp_serve.cli.main", "serve", "--home", str(home), *more]
 
 
-def environment(home: Path) -> dict[str, str]:
+def make_environment(home: Path) -> dict[str, str]:
     """Return an environment in which nobody's real folders are touched."""
     return dict(os.environ, HOME=str(home.parent), MCP_SESSIONS_STATE=str(home.parent / "state"))
 
@@ -56,14 +56,16 @@ def environment(home: Path) -> dict[str, str]:
 @pytest.fixture(scope="module", params=["auto", "legacy"], name="client")
 async def _client(request, served_home: Path):
     """A client of the SDK in each era, with one process for the tests of a module."""
-    first, *rest = command(served_home)
-    server = StdioServerParameters(command=first, args=rest, env=environment(served_home))
+    first, *rest = serve_command(served_home)
+    server = StdioServerParameters(command=first, args=rest, env=make_environment(served_home))
     async with Client(stdio_client(server), mode=request.param, cache=None) as client:
         yield client
 
 
 @contextmanager
-def listening(line: list[str], env: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def start_listening(
+    line: list[str], env: dict[str, str]
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Start a server over HTTP, and tell its port; it ends behind this."""
     process = subprocess.Popen(
         line, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -82,22 +84,22 @@ def listening(line: list[str], env: dict[str, str]) -> Iterator[tuple[subprocess
 
 
 @contextmanager
-def served(
+def serve_home(
     home: Path, *more: str, token: str | None = TOKEN
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Serve a home over HTTP, at a free port."""
-    env = environment(home) | ({"MCP_SESSIONS_TOKEN": token} if token else {})
-    with listening([*command(home), "--http", "--port", "0", *more], env) as started:
+    env = make_environment(home) | ({"MCP_SESSIONS_TOKEN": token} if token else {})
+    with start_listening([*serve_command(home), "--http", "--port", "0", *more], env) as started:
         yield started
 
 
-class Raw:
+class RawProcess:
     """A process to which lines are written as they are."""
 
     def __init__(self, home: Path, *more: str) -> None:
         self.process = subprocess.Popen(
-            command(home, *more),
-            env=environment(home),
+            serve_command(home, *more),
+            env=make_environment(home),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -155,9 +157,9 @@ class Raw:
 
 
 @contextmanager
-def raw(home: Path, *more: str) -> Iterator[Raw]:
+def start_raw_process(home: Path, *more: str) -> Iterator[RawProcess]:
     """A process to which lines are written as they are."""
-    started = Raw(home, *more)
+    started = RawProcess(home, *more)
     try:
         yield started
     finally:

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from tests.wire.conftest import TOKEN, served
+from tests.wire.conftest import TOKEN, serve_home
 
 WAITERS = 10
 HEADERS = {
@@ -18,7 +18,7 @@ HEADERS = {
 }
 
 
-def post(port, message, **headers):
+def send_message(port, message, **headers):
     """Send a message and leave its answer to be read."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     body = json.dumps({"jsonrpc": "2.0"} | message)
@@ -27,7 +27,7 @@ def post(port, message, **headers):
     return connection
 
 
-def read(connection):
+def read_answer(connection):
     """Read an answer to its end and return its headers."""
     answer = connection.getresponse()
     answer.read()
@@ -35,30 +35,30 @@ def read(connection):
     return answer.headers
 
 
-def begin(port):
+def start_legacy_session(port):
     """Shake hands as an older client does; return what its requests say of their session."""
     info = {"name": "raw", "version": "1"}
     given = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
-    headers = read(post(port, {"id": 1, "method": "initialize", "params": given}))
+    headers = read_answer(send_message(port, {"id": 1, "method": "initialize", "params": given}))
     return {"Mcp_Session_Id": headers["Mcp-Session-Id"]}
 
 
-def call(number, name, **given):
+def make_call(number, name, **given):
     params = {"name": name, "arguments": given}
     return {"id": number, "method": "tools/call", "params": params}
 
 
 @pytest.mark.requirement("wire:last-words")
 def test_all_who_wait_are_answered_before_it_ends(served_home):
-    with served(served_home) as (process, port):
-        session = begin(port)
-        read(post(port, call(2, "sessions_list"), **session))
+    with serve_home(served_home) as (process, port):
+        session = start_legacy_session(port)
+        read_answer(send_message(port, make_call(2, "sessions_list"), **session))
         waiting = [
-            post(port, call(10 + number, "events_wait", timeout_s=50), **session)
+            send_message(port, make_call(10 + number, "events_wait", timeout_s=50), **session)
             for number in range(WAITERS)
         ]
         answers = [connection.getresponse() for connection in waiting]
-        read(post(port, call(3, "sessions_list"), **session))
+        read_answer(send_message(port, make_call(3, "sessions_list"), **session))
         process.send_signal(signal.SIGTERM)
         said = [answer.read() for answer in answers]
         assert process.wait(20) == 0
@@ -70,11 +70,13 @@ def test_all_who_wait_are_answered_before_it_ends(served_home):
 
 @pytest.mark.requirement("wire:last-words")
 def test_it_ends_where_the_clients_of_waits_are_gone(served_home):
-    with served(served_home) as (process, port):
-        session = begin(port)
-        read(post(port, call(2, "sessions_list"), **session))
+    with serve_home(served_home) as (process, port):
+        session = start_legacy_session(port)
+        read_answer(send_message(port, make_call(2, "sessions_list"), **session))
         for number in range(WAITERS):
-            gone = post(port, call(10 + number, "events_wait", timeout_s=50), **session)
+            gone = send_message(
+                port, make_call(10 + number, "events_wait", timeout_s=50), **session
+            )
             gone.close()
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
@@ -83,7 +85,7 @@ def test_it_ends_where_the_clients_of_waits_are_gone(served_home):
 
 @pytest.mark.requirement("wire:last-words")
 def test_the_stream_of_the_oldest_transport_is_ended_in_order(served_home):
-    with served(served_home) as (process, port):
+    with serve_home(served_home) as (process, port):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         connection.request("GET", "/sse", headers=HEADERS)
         answer = connection.getresponse()

@@ -13,16 +13,16 @@ from mcp import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.wire.conftest import MODERN, TOKEN, command, environment, served
+from tests.wire.conftest import MODERN, TOKEN, make_environment, serve_command, serve_home
 
 
 @pytest.fixture(scope="module", name="port")
 def _port(served_home):
-    with served(served_home) as (_, port):
+    with serve_home(served_home) as (_, port):
         yield port
 
 
-def ask(port, method, path, body=None, token=TOKEN, **headers):
+def send_request(port, method, path, body=None, token=TOKEN, **headers):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     if token:
@@ -38,7 +38,7 @@ def ask(port, method, path, body=None, token=TOKEN, **headers):
         connection.close()
 
 
-def initialize():
+def make_initialize_request():
     info = {"name": "raw", "version": "1"}
     given = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": given})
@@ -52,14 +52,14 @@ PATHS = [("POST", "/mcp"), ("GET", "/sse"), ("POST", "/messages/"), ("GET", "/")
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1], "ü"])
 def test_no_path_opens_without_the_token(port, method, path, token):
     given = (token or "").encode().decode("latin-1")
-    status, headers, body = ask(port, method, path, initialize(), token=given)
+    status, headers, body = send_request(port, method, path, make_initialize_request(), token=given)
     assert (status, headers["WWW-Authenticate"][:6]) == (401, "Bearer")
     assert b"session" not in body
 
 
 @pytest.mark.requirement("wire:http")
 def test_health_says_one_thing_and_wants_no_token(port):
-    status, _, body = ask(port, "GET", "/health", token=None)
+    status, _, body = send_request(port, "GET", "/health", token=None)
     assert (status, json.loads(body)) == (200, {"status": "ok"})
 
 
@@ -69,7 +69,7 @@ def test_health_says_one_thing_and_wants_no_token(port):
     "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil:80", ""]
 )
 def test_another_name_is_refused(port, path, host):
-    assert ask(port, "GET", path, Host=host)[0] == 421
+    assert send_request(port, "GET", path, Host=host)[0] == 421
 
 
 @pytest.mark.requirement("wire:refused")
@@ -78,20 +78,20 @@ def test_another_name_is_refused(port, path, host):
     "origin", ["https://evil.example", "null", "http://localhost.evil", "file://"]
 )
 def test_a_foreign_page_is_refused(port, path, origin):
-    assert ask(port, "GET", path, Origin=origin)[0] == 403
+    assert send_request(port, "GET", path, Origin=origin)[0] == 403
 
 
 @pytest.mark.requirement("wire:refused")
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "[::1]:80", "127.0.0.1"])
 def test_a_name_of_this_machine_is_known(port, host):
-    assert ask(port, "GET", "/health", Host=host)[0] == 200
+    assert send_request(port, "GET", "/health", Host=host)[0] == 200
 
 
 @pytest.mark.requirement("wire:refused")
 def test_a_body_that_is_too_large_is_refused_whether_or_not_it_says_so(port):
-    assert ask(port, "POST", "/mcp", "x" * 5_000_000)[0] == 413
+    assert send_request(port, "POST", "/mcp", "x" * 5_000_000)[0] == 413
     pieces = (b"x" * 65_536 for _ in range(80))
-    assert ask(port, "POST", "/mcp", pieces)[0] == 413
+    assert send_request(port, "POST", "/mcp", pieces)[0] == 413
 
 
 @pytest.mark.requirement("wire:http")
@@ -120,7 +120,7 @@ def test_it_ends_gracefully_with_a_stream_open(served_home):
         "method": "subscriptions/listen",
         "params": {"_meta": MODERN, "notifications": {"toolsListChanged": True}},
     }
-    with served(served_home) as (process, port):
+    with serve_home(served_home) as (process, port):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         headers = {
             "Authorization": f"Bearer {TOKEN}",
@@ -142,29 +142,38 @@ def test_it_ends_gracefully_with_a_stream_open(served_home):
 @pytest.mark.requirement("wire:token-served")
 def test_the_doctor_prints_the_token_of_the_profiles_that_are_served(tmp_path):
     (tmp_path / "home" / "profiles" / "work").mkdir(parents=True)
-    env = environment(tmp_path / "home")
+    env = make_environment(tmp_path / "home")
     env.pop("MCP_SESSIONS_TOKEN", None)
     several = ["--profile", "work", "--all-profiles"]
-    with served(tmp_path / "home", *several, token=None) as (_, port):
-        verb = [*command(tmp_path / "home", *several), "--token"]
+    with serve_home(tmp_path / "home", *several, token=None) as (_, port):
+        verb = [*serve_command(tmp_path / "home", *several), "--token"]
         verb[verb.index("serve")] = "doctor"
         done = subprocess.run(verb, env=env, capture_output=True, text=True, check=True)
-        assert ask(port, "POST", "/mcp", initialize(), token=done.stdout.strip())[0] == 200
+        assert (
+            send_request(
+                port, "POST", "/mcp", make_initialize_request(), token=done.stdout.strip()
+            )[0]
+            == 200
+        )
 
 
 @pytest.mark.requirement("wire:token-served")
 def test_a_token_is_made_once_and_printed_by_the_doctor(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
-    env = {name: value for name, value in environment(home).items() if name != "MCP_SESSIONS_TOKEN"}
-    with served(home, "--read-only", token=None) as (_, port):
-        verb = command(home)
+    env = {
+        name: value
+        for name, value in make_environment(home).items()
+        if name != "MCP_SESSIONS_TOKEN"
+    }
+    with serve_home(home, "--read-only", token=None) as (_, port):
+        verb = serve_command(home)
         verb[verb.index("serve")] = "doctor"
         done = subprocess.run(
             [*verb, "--token"], env=env, capture_output=True, text=True, check=True
         )
         token = done.stdout.strip()
-        assert ask(port, "POST", "/mcp", initialize(), token=token)[0] == 200
+        assert send_request(port, "POST", "/mcp", make_initialize_request(), token=token)[0] == 200
     kept = [path for path in home.rglob("*") if path.is_file()]
     assert {path.name for path in kept} == {"token", "home.json"}
     (file,) = [path for path in kept if path.name == "token"]
@@ -184,8 +193,8 @@ def test_a_token_is_made_once_and_printed_by_the_doctor(tmp_path):
 )
 def test_an_open_door_is_refused(served_home, more, code, said):
     done = subprocess.run(
-        [*command(served_home), "--http", *more],
-        env=environment(served_home) | {"MCP_SESSIONS_TOKEN": TOKEN},
+        [*serve_command(served_home), "--http", *more],
+        env=make_environment(served_home) | {"MCP_SESSIONS_TOKEN": TOKEN},
         capture_output=True,
         text=True,
         check=False,
@@ -196,5 +205,5 @@ def test_an_open_door_is_refused(served_home, more, code, said):
 
 @pytest.mark.requirement("wire:open")
 def test_loopback_may_do_without_a_token(served_home):
-    with served(served_home, "--no-token") as (_, port):
-        assert ask(port, "POST", "/mcp", initialize(), token=None)[0] == 200
+    with serve_home(served_home, "--no-token") as (_, port):
+        assert send_request(port, "POST", "/mcp", make_initialize_request(), token=None)[0] == 200

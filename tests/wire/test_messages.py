@@ -8,7 +8,7 @@ import json
 import pytest
 
 from mcp_serve.sdk.messages import MOST_BYTES
-from tests.wire.conftest import MODERN, TOKEN, raw, served
+from tests.wire.conftest import MODERN, TOKEN, serve_home, start_raw_process
 
 INVALID = {
     "garbage": (b"garbage", -32700, None),
@@ -64,17 +64,17 @@ INVALID = {
 @pytest.fixture(name="process", scope="module")
 def _process(served_home):
     """A process before any handshake: none is needed to be told what is wrong."""
-    with raw(served_home) as process:
+    with start_raw_process(served_home) as process:
         yield process
 
 
 @pytest.fixture(name="port", scope="module")
 def _port(served_home):
-    with served(served_home) as (_, port):
+    with serve_home(served_home) as (_, port):
         yield port
 
 
-def post(port, body, path="/mcp", **headers):
+def send_body(port, body, path="/mcp", **headers):
     """Send a body; return the status and what is answered."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     given = {
@@ -90,7 +90,7 @@ def post(port, body, path="/mcp", **headers):
     return answer.status, text
 
 
-def write(process, line):
+def write_line(process, line):
     process.process.stdin.buffer.write(line + b"\n")
     process.process.stdin.flush()
 
@@ -99,7 +99,7 @@ def write(process, line):
 @pytest.mark.parametrize("name", INVALID)
 def test_invalid_message_over_stdio_is_answered(process, name):
     line, code, request_id = INVALID[name]
-    write(process, line)
+    write_line(process, line)
     answer = process.line()
     assert (answer["error"]["code"], answer["id"]) == (code, request_id), answer
     assert process.ask("ping", meta=MODERN)["jsonrpc"] == "2.0"
@@ -110,14 +110,14 @@ def test_invalid_message_over_stdio_is_answered(process, name):
 @pytest.mark.parametrize("headers", [{}, {"MCP_Protocol_Version": "2026-07-28"}])
 def test_invalid_message_over_http_is_answered(port, name, headers):
     line, code, request_id = INVALID[name]
-    status, text = post(port, line, **headers)
+    status, text = send_body(port, line, **headers)
     answer = json.loads(text)
     assert (status, answer["error"]["code"], answer["id"]) == (400, code, request_id), answer
 
 
 @pytest.mark.requirement("hostile:messages")
 def test_long_line_is_answered_and_skipped(process):
-    write(process, b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 3 * MOST_BYTES + b'"}')
+    write_line(process, b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 3 * MOST_BYTES + b'"}')
     answer = process.line()
     assert (answer["error"]["code"], answer["id"]) == (-32600, None)
     assert process.ask("ping", meta=MODERN)["jsonrpc"] == "2.0"
@@ -126,26 +126,26 @@ def test_long_line_is_answered_and_skipped(process):
 @pytest.mark.requirement("hostile:messages")
 def test_blank_lines_are_ignored(process):
     for line in (b"", b"  ", b"\r"):
-        write(process, line)
+        write_line(process, line)
     assert process.ask("ping", meta=MODERN)["jsonrpc"] == "2.0"
 
 
 @pytest.mark.requirement("hostile:messages")
 def test_malformed_response_is_dropped(process):
-    write(process, b'{"jsonrpc":"2.0","id":1,"result":[]}')
+    write_line(process, b'{"jsonrpc":"2.0","id":1,"result":[]}')
     assert process.ask("ping", meta=MODERN)["jsonrpc"] == "2.0"
 
 
 @pytest.mark.requirement("hostile:messages")
 def test_large_id_comes_back(process):
     number = 10**300
-    write(process, b'{"jsonrpc":"2.0","id":%d,"method":"x"}' % number)
+    write_line(process, b'{"jsonrpc":"2.0","id":%d,"method":"x"}' % number)
     assert process.line()["id"] == number
 
 
 @pytest.mark.requirement("hostile:messages")
 def test_refused_value_is_not_repeated(process, port):
     body = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":["hunter2hunter2"]}'
-    write(process, body)
+    write_line(process, body)
     assert "hunter2" not in json.dumps(process.line())
-    assert b"hunter2" not in post(port, body)[1]
+    assert b"hunter2" not in send_body(port, body)[1]

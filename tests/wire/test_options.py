@@ -11,10 +11,10 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from session_core import SessionDB
-from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send
+from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send_request
 from tests.serve.humans import Human
-from tests.serve.planted import PLANTED, secret_of
-from tests.wire.conftest import command, environment, raw, served
+from tests.serve.planted import PLANTED, get_secret
+from tests.wire.conftest import make_environment, serve_command, serve_home, start_raw_process
 
 pytestmark = pytest.mark.anyio
 
@@ -43,8 +43,8 @@ def _home(tmp_path):
 async def test_the_human_is_asked_unless_the_server_was_told_not_to(
     home, mode, more, outcome, asked
 ):
-    first, *rest = command(home, *more)
-    server = StdioServerParameters(command=first, args=rest, env=environment(home))
+    first, *rest = serve_command(home, *more)
+    server = StdioServerParameters(command=first, args=rest, env=make_environment(home))
     human = Human(action="decline")
     async with Client(stdio_client(server), mode=mode, elicitation_callback=human) as client:
         with anyio.fail_after(60):
@@ -56,16 +56,16 @@ async def test_the_human_is_asked_unless_the_server_was_told_not_to(
 @pytest.mark.requirement("wire:options")
 @pytest.mark.parametrize(("more", "shown"), [([], False), (["--no-redact"], True)])
 def test_secrets_are_let_through_by_that_option_alone(home, more, shown):
-    with raw(home, *more) as process:
+    with start_raw_process(home, *more) as process:
         process.begin()
         given = {"name": "sessions_read", "arguments": {"session": "s1"}}
         answer = process.ask("tools/call", **given)["result"]
     text = json.dumps(answer)
-    assert (secret_of(PLANTED["github"]) in text) == shown
+    assert (get_secret(PLANTED["github"]) in text) == shown
     assert ("[redacted: " in text) == (not shown)
 
 
-def status(port, **headers):
+def request_status(port, **headers):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request("GET", "/health", headers=headers)
@@ -78,25 +78,25 @@ def status(port, **headers):
 def test_other_names_and_pages_are_let_in_where_they_were_named(home):
     names = ["--allow-host", "box.example", "--allow-host", "box.local:9"]
     pages = ["--allow-origin", "https://app.example", "--allow-origin", "http://box.local"]
-    with served(home, *names, *pages) as (_, port):
+    with serve_home(home, *names, *pages) as (_, port):
         for host in ("box.example", "BOX.example:8765", "box.local:9", "127.0.0.1"):
-            assert status(port, Host=host) == 200, host
+            assert request_status(port, Host=host) == 200, host
         for host in ("other.example", "box.local:8"):
-            assert status(port, Host=host) == 421, host
+            assert request_status(port, Host=host) == 421, host
         for origin in ("https://app.example", "http://box.local"):
-            assert status(port, Origin=origin) == 200, origin
+            assert request_status(port, Origin=origin) == 200, origin
         for origin in ("http://app.example", "https://app.example.evil", "http://box.local:81"):
-            assert status(port, Origin=origin) == 403, origin
+            assert request_status(port, Origin=origin) == 403, origin
 
 
 def test_a_browser_lets_a_page_that_was_named_call_and_no_other(home):
     page, asked = "https://app.example", "authorization, content-type, mcp-session-id"
     beforehand = ("Access-Control-Request-Method: POST", f"Access-Control-Request-Headers: {asked}")
-    with served(home, "--allow-origin", page) as (_, port):
+    with serve_home(home, "--allow-origin", page) as (_, port):
         host = f"Host: 127.0.0.1:{port}"
 
         def ask(line, *headers, body=""):
-            answered = send(port, f"{line} HTTP/1.1", host, *headers, body=body)
+            answered = send_request(port, f"{line} HTTP/1.1", host, *headers, body=body)
             lines = answered.text.lower().partition("\r\n\r\n")[0].splitlines()[1:]
             return answered.status, dict(each.split(": ", 1) for each in lines)
 
@@ -116,9 +116,9 @@ def test_a_browser_lets_a_page_that_was_named_call_and_no_other(home):
 
 @pytest.mark.requirement("wire:options")
 def test_what_is_open_to_others_answers_by_the_names_that_were_given_alone(home):
-    with served(home, "--host", "0.0.0.0", "--allow-host", "box.example") as (_, port):
-        assert status(port, Host="box.example") == 200
-        assert status(port, Host=f"127.0.0.1:{port}") == 421
+    with serve_home(home, "--host", "0.0.0.0", "--allow-host", "box.example") as (_, port):
+        assert request_status(port, Host="box.example") == 200
+        assert request_status(port, Host=f"127.0.0.1:{port}") == 421
 
 
 @pytest.mark.requirement("wire:options")
@@ -128,7 +128,7 @@ def test_profiles_are_served_as_they_are_named(home):
         path.mkdir(parents=True)
         with SessionDB(path / "state.db") as db:
             db.append_message(f"of_{name}", "user", "hello", create={"source": "cli"})
-    with raw(home, "--profile", "work", "--profile", "home") as process:
+    with start_raw_process(home, "--profile", "work", "--profile", "home") as process:
         process.begin()
         for given, found in (({}, "of_work"), ({"profile": "home"}, "of_home")):
             answer = process.ask("tools/call", name="sessions_list", arguments=given)["result"]

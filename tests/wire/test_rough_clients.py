@@ -15,7 +15,13 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from session_core import SessionDB
-from tests.wire.conftest import TOKEN, command, environment, raw, served
+from tests.wire.conftest import (
+    TOKEN,
+    make_environment,
+    serve_command,
+    serve_home,
+    start_raw_process,
+)
 
 MANY = 100
 HEADERS = {
@@ -29,16 +35,16 @@ BEGIN = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO
 
 @pytest.fixture(scope="module", name="port")
 def _port(served_home):
-    with served(served_home) as (_, port):
+    with serve_home(served_home) as (_, port):
         yield port
 
 
-def call(number, name, **given):
+def make_call(number, name, **given):
     params = {"name": name, "arguments": given}
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
 
 
-def post(port, body, **headers):
+def send_body(port, body, **headers):
     """Send a body, and leave its answer to be read."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     more = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -46,17 +52,17 @@ def post(port, body, **headers):
     return connection
 
 
-def read(connection):
+def read_answer(connection):
     answer = connection.getresponse()
     body = answer.read()
     connection.close()
     return answer, body
 
 
-def begin(port):
+def start_legacy_session(port):
     """Shake hands as an older client does; return what its requests say of their session."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": BEGIN}
-    answer, _ = read(post(port, json.dumps(message)))
+    answer, _ = read_answer(send_body(port, json.dumps(message)))
     return {"Mcp_Session_Id": answer.headers["Mcp-Session-Id"]}
 
 
@@ -64,21 +70,21 @@ def begin(port):
 def test_a_wait_that_is_cancelled_hears_nothing_of_what_the_next_one_hears(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
-    with SessionDB(home / "state.db") as db, raw(home) as process:
+    with SessionDB(home / "state.db") as db, start_raw_process(home) as process:
         db.create_session("s1", "cli")
         process.begin()
         start = process.ask("tools/call", name="events_wait", arguments={"timeout_s": 0})
         given = {"timeout_s": 50, "cursor": start["result"]["structuredContent"]["cursor"]}
-        process.send(call(98, "events_wait", **given))
+        process.send(make_call(98, "events_wait", **given))
         cancel = {"requestId": 98, "reason": "enough"}
         process.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancel})
-        process.send(call(99, "events_wait", **given))
+        process.send(make_call(99, "events_wait", **given))
         process.ask("tools/call", name="sessions_list", arguments={})  # both are waiting by now
         db.append_message("s1", "user", "news")
         answers = [process.line()]
         while answers[-1].get("id") != 99:
             answers.append(process.line())
-        process.send(call(100, "sessions_list"))
+        process.send(make_call(100, "sessions_list"))
         while answers[-1].get("id") != 100:
             answers.append(process.line())
         told = [each["id"] for each in answers if "result" in each]
@@ -86,9 +92,9 @@ def test_a_wait_that_is_cancelled_hears_nothing_of_what_the_next_one_hears(tmp_p
 
 
 @pytest.mark.requirement("wire:interrupted")
-@pytest.mark.parametrize("asked", [[], [call(2, "events_wait", timeout_s=50)]])
+@pytest.mark.parametrize("asked", [[], [make_call(2, "events_wait", timeout_s=50)]])
 def test_ctrl_c_ends_it_whether_or_not_somebody_waits(served_home, asked):
-    with raw(served_home) as process:
+    with start_raw_process(served_home) as process:
         process.begin()
         process.ask("tools/call", name="sessions_list", arguments={})
         for each in asked:
@@ -101,8 +107,8 @@ def test_ctrl_c_ends_it_whether_or_not_somebody_waits(served_home, asked):
 @pytest.mark.requirement("wire:rough")
 def test_who_reads_late_over_standard_output_gets_every_answer(served_home):
     process = subprocess.Popen(
-        command(served_home),
-        env=environment(served_home),
+        serve_command(served_home),
+        env=make_environment(served_home),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -110,7 +116,7 @@ def test_who_reads_late_over_standard_output_gets_every_answer(served_home):
     try:
         first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": BEGIN}
         asked = [first, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
-        asked += [call(number, "sessions_search", query="the") for number in range(1, MANY)]
+        asked += [make_call(number, "sessions_search", query="the") for number in range(1, MANY)]
         process.stdin.write("".join(json.dumps(each) + "\n" for each in asked))
         process.stdin.flush()
         lines = [json.loads(process.stdout.readline()) for _ in range(MANY)]
@@ -126,15 +132,15 @@ def test_who_reads_late_over_standard_output_gets_every_answer(served_home):
 
 @pytest.mark.requirement("wire:rough")
 def test_who_reads_late_over_http_keeps_nobody_waiting(port):
-    session = begin(port)
+    session = start_legacy_session(port)
     late = [
-        post(port, json.dumps(call(number, "sessions_search", query="the")), **session)
+        send_body(port, json.dumps(make_call(number, "sessions_search", query="the")), **session)
         for number in range(2, 22)
     ]
-    others = begin(port)
-    _, body = read(post(port, json.dumps(call(2, "sessions_list")), **others))
+    others = start_legacy_session(port)
+    _, body = read_answer(send_body(port, json.dumps(make_call(2, "sessions_list")), **others))
     assert b'"sessions"' in body
-    assert all(b'"hits"' in read(each)[1] for each in late)
+    assert all(b'"hits"' in read_answer(each)[1] for each in late)
 
 
 @pytest.mark.requirement("wire:rough")
@@ -142,16 +148,16 @@ def test_who_reads_late_over_http_keeps_nobody_waiting(port):
     "body", [b"garbage", b"[]", b"{}", b'{"jsonrpc":"2.0"}', b"\x00", b"[" * 5000, b'"x"', b""]
 )
 def test_garbage_over_http_is_refused_and_harms_nothing(port, body):
-    session = begin(port)
-    answer, said = read(post(port, body, **session))
+    session = start_legacy_session(port)
+    answer, said = read_answer(send_body(port, body, **session))
     assert 400 <= answer.status < 500, said
-    _, said = read(post(port, json.dumps(call(2, "sessions_list")), **session))
+    _, said = read_answer(send_body(port, json.dumps(make_call(2, "sessions_list")), **session))
     assert b'"sessions"' in said
 
 
 @pytest.mark.requirement("wire:rough")
 def test_a_request_over_http_before_the_handshake_is_refused(port):
-    answer, said = read(post(port, json.dumps(call(2, "sessions_list"))))
+    answer, said = read_answer(send_body(port, json.dumps(make_call(2, "sessions_list"))))
     assert answer.status == 400, said
     assert b'"sessions"' not in said
 

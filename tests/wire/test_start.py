@@ -14,9 +14,9 @@ from mcp.server.mcpserver import MCPServer
 MCPServer("bare")
 import pydantic
 bare = {name.split(".")[0] for name in sys.modules}
-from mcp_serve.profiles import Options, Served
+from mcp_serve.profiles import ServerOptions, ServedProfiles
 from mcp_serve import server
-server.create(Served(Options(home=sys.argv[1])))
+server.create_server(ServedProfiles(ServerOptions(home=sys.argv[1])))
 ours = [name for name in sys.modules if name.split(".")[0] in ("mcp_serve", "session_core")]
 theirs = {name.split(".")[0] for name in sys.modules} - bare - {"mcp_serve", "session_core"}
 print(json.dumps([sorted(ours), sorted(theirs)]))
@@ -24,10 +24,10 @@ print(json.dumps([sorted(ours), sorted(theirs)]))
 
 READ = """
 import json, sys, anyio
-from mcp_serve.dispatch import Caller
-from mcp_serve.profiles import Options, Served
+from mcp_serve.dispatch import ToolDispatcher
+from mcp_serve.profiles import ServerOptions, ServedProfiles
 from mcp_serve.registry import SPECS
-caller = Caller(Served(Options(home=sys.argv[1])))
+caller = ToolDispatcher(ServedProfiles(ServerOptions(home=sys.argv[1])))
 async def call(name, **given):
     (spec,) = [each for each in SPECS if each.name == name]
     return (await caller.call(spec, given)).structured_content

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from session_core import SessionDB
-from tests.wire.conftest import MODERN, raw
+from tests.wire.conftest import MODERN, start_raw_process
 
 pytestmark = pytest.mark.anyio
 
@@ -83,10 +83,10 @@ async def test_waiting_keeps_nobody_else_waiting(client):
 
 @pytest.mark.requirement("wire:stdio")
 def test_who_it_is_is_said_in_both_eras(served_home):
-    with raw(served_home) as process:
+    with start_raw_process(served_home) as process:
         modern = process.ask("server/discover", meta=MODERN)["result"]
         assert "sessions_search" in modern["instructions"]
-    with raw(served_home) as process:
+    with start_raw_process(served_home) as process:
         legacy = process.begin()["result"]
         assert legacy["serverInfo"]["name"] == "mcp-sessions"
         assert legacy["serverInfo"]["version"]
@@ -95,7 +95,7 @@ def test_who_it_is_is_said_in_both_eras(served_home):
 
 @pytest.mark.requirement("wire:end")
 def test_the_end_of_the_input_ends_it(served_home):
-    with raw(served_home) as process:
+    with start_raw_process(served_home) as process:
         process.begin()
         process.ask("tools/call", name="sessions_list", arguments={})
         assert process.end() == 0
@@ -104,7 +104,7 @@ def test_the_end_of_the_input_ends_it(served_home):
 
 @pytest.mark.requirement("wire:end")
 def test_it_ends_while_somebody_waits(served_home):
-    with raw(served_home) as process:
+    with start_raw_process(served_home) as process:
         process.begin()
         process.ask("tools/call", name="sessions_list", arguments={})
         given = {"name": "events_wait", "arguments": {"timeout_s": 50}}
@@ -116,7 +116,7 @@ def test_it_ends_while_somebody_waits(served_home):
 
 @pytest.mark.requirement("wire:garbage")
 def test_garbage_harms_nothing(served_home):
-    with raw(served_home) as process:
+    with start_raw_process(served_home) as process:
         process.begin()
         for line in ("garbage", "[]", "{}", '{"jsonrpc":"2.0"}', "\x00", "[" * 5000, '"x"'):
             process.send(line)
@@ -126,7 +126,7 @@ def test_garbage_harms_nothing(served_home):
 
 @pytest.mark.requirement("wire:garbage")
 def test_a_request_before_the_handshake_is_refused(served_home):
-    with raw(served_home) as process:
+    with start_raw_process(served_home) as process:
         assert process.ask("tools/list")["error"]["code"] == -32602
         assert process.begin()["result"]
 
@@ -139,7 +139,7 @@ def test_who_begins_with_a_subscription_is_told_of_what_comes_behind_it(tmp_path
         db.append_message("s1", "user", "hello", create={"source": "cli"})
         wanted = {"resourceSubscriptions": ["session://s1"]}
         given = {"_meta": MODERN, "notifications": wanted}
-        with raw(home) as process:
+        with start_raw_process(home) as process:
             process.send(
                 {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": given}
             )
@@ -150,7 +150,7 @@ def test_who_begins_with_a_subscription_is_told_of_what_comes_behind_it(tmp_path
 
 @pytest.mark.requirement("wire:garbage")
 def test_an_unknown_tool_is_an_error_of_the_protocol(served_home):
-    with raw(served_home) as process:
+    with start_raw_process(served_home) as process:
         process.begin()
         error = process.ask("tools/call", name="sessions_delete", arguments={})["error"]
         assert error["code"] == -32602
@@ -160,7 +160,7 @@ def test_an_unknown_tool_is_an_error_of_the_protocol(served_home):
 @pytest.mark.requirement("wire:nothing")
 def test_where_there_is_no_home_it_says_so(tmp_path):
     missing = tmp_path / "nowhere" / "home"
-    with raw(missing) as process:
+    with start_raw_process(missing) as process:
         process.begin()
         listed = process.ask("tools/call", name="sessions_list", arguments={})["result"]
         assert listed["structuredContent"] == {"sessions": [], "next_cursor": None}
@@ -174,7 +174,7 @@ def test_where_there_is_no_home_it_says_so(tmp_path):
 
 @pytest.mark.requirement("wire:profiles")
 def test_a_profile_that_is_not_there_stops_the_start(served_home):
-    with raw(served_home, "--profile", "work") as process:
+    with start_raw_process(served_home, "--profile", "work") as process:
         assert process.process.wait(30) == 3
         assert "no profile 'work'" in process.process.stderr.read()
 
@@ -186,7 +186,7 @@ def test_profiles_are_told_apart(tmp_path):
         folder.mkdir(parents=True, exist_ok=True)
         with SessionDB(folder / "state.db") as db:
             db.append_message("s1", "user", f"of {name}", create={"source": "cli"})
-    with raw(root, "--all-profiles") as process:
+    with start_raw_process(root, "--all-profiles") as process:
         process.begin()
         for given, name in (({}, "default"), ({"profile": "work"}, "work")):
             answer = process.ask("tools/call", name="sessions_list", arguments=given)
@@ -200,7 +200,7 @@ def test_a_read_only_server_writes_nothing(tmp_path):
     home.mkdir()
     with SessionDB(home / "state.db") as db:
         db.append_message("s1", "user", "hello", create={"source": "cli"})
-    with raw(home, "--read-only") as process:
+    with start_raw_process(home, "--read-only") as process:
         process.begin()
         names = [tool["name"] for tool in process.ask("tools/list")["result"]["tools"]]
         assert names == READING

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.wire.conftest import TOKEN, command, environment, listening, served
+from tests.wire.conftest import TOKEN, make_environment, serve_command, serve_home, start_listening
 
 QUICK = "from mcp_serve.http import limits as connections; connections._PATIENCE_S = 0.5; "
 INITIALIZE = {
@@ -35,33 +35,33 @@ KNOWN = f"Authorization: Bearer {TOKEN}\r\n"
 @pytest.fixture(scope="module", name="port")
 def _port(served_home):
     """A server that is less patient, which is all that is otherwise."""
-    line = command(served_home)
+    line = serve_command(served_home)
     at = line.index("-m")
     run = f"{QUICK}from mcp_serve.cli.main import main; raise SystemExit(main())"
     line[at : at + 2] = ["-c", run]
-    env = environment(served_home) | {"MCP_SESSIONS_TOKEN": TOKEN}
-    with listening([*line, "--http", "--port", "0"], env) as (process, port):
+    env = make_environment(served_home) | {"MCP_SESSIONS_TOKEN": TOKEN}
+    with start_listening([*line, "--http", "--port", "0"], env) as (process, port):
         yield port
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
         assert process.stderr.read() == "", "somebody who left is no defect"
 
 
-def say(port, text):
+def send_text(port, text):
     """Say something and nothing more."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=30)
     connection.sendall(text.encode())
     return connection
 
 
-def asked(port):
+def request_with_token(port):
     """Make a request with the token and return how its answer begins."""
     text = f"{HEAD}{KNOWN}Content-Length: {len(BODY)}\r\n\r\n{BODY}"
-    with say(port, text) as connection:
+    with send_text(port, text) as connection:
         return connection.recv(4096)[:15]
 
 
-def rest(connection):
+def read_until_closed(connection):
     """Return what is still said on a connection until it is closed."""
     found = b""
     try:
@@ -85,23 +85,23 @@ SLOW = {
 @pytest.mark.requirement("wire:strangers")
 @pytest.mark.parametrize("said", SLOW)
 def test_who_does_not_go_on_is_closed(port, said):
-    with say(port, SLOW[said]) as connection:
-        answered = rest(connection)
+    with send_text(port, SLOW[said]) as connection:
+        answered = read_until_closed(connection)
     with_token, whole = "with the token" in said, "second" in said
     assert answered[9:12] == (b"401" if "body" in said and not with_token else b"200" * whole)
-    assert asked(port) == b"HTTP/1.1 200 OK"
+    assert request_with_token(port) == b"HTTP/1.1 200 OK"
 
 
 @pytest.mark.requirement("wire:strangers")
 def test_who_goes_on_byte_by_byte_is_closed_all_the_same(port):
-    with say(port, "GET /mcp HTTP/1.1\r\n") as connection:
+    with send_text(port, "GET /mcp HTTP/1.1\r\n") as connection:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             readable, _, _ = select.select([connection], [], [], 0.05)
             if readable:
                 break
             connection.sendall(b"X")
-        assert rest(connection) == b""
+        assert read_until_closed(connection) == b""
 
 
 @pytest.mark.requirement("wire:strangers")
@@ -118,18 +118,20 @@ def test_what_takes_long_to_answer_is_not_closed(port):
     )
     body = json.dumps(call)
     text = f"{HEAD}{KNOWN}{more}Content-Length: {len(body)}\r\n\r\n{body}"
-    with say(port, text) as connection:
-        answered = rest(connection)
+    with send_text(port, text) as connection:
+        answered = read_until_closed(connection)
     assert answered[9:12] == b"200"
     assert b'"cursor"' in answered
 
 
 @pytest.mark.requirement("wire:strangers")
 def test_six_hundred_who_say_nothing_keep_nobody_out(served_home):
-    with served(served_home) as (process, port):
-        silent = [say(port, "GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ") for _ in range(600)]
-        assert asked(port) == b"HTTP/1.1 200 OK"
-        assert rest(silent[0]) == b""
+    with serve_home(served_home) as (process, port):
+        silent = [
+            send_text(port, "GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ") for _ in range(600)
+        ]
+        assert request_with_token(port) == b"HTTP/1.1 200 OK"
+        assert read_until_closed(silent[0]) == b""
         for connection in silent:
             connection.close()
         process.send_signal(signal.SIGTERM)
@@ -140,12 +142,12 @@ def test_six_hundred_who_say_nothing_keep_nobody_out(served_home):
 @pytest.mark.requirement("wire:strangers")
 def test_those_who_were_let_in_are_not_sent_away_by_strangers(served_home):
     asks = f"GET /sse HTTP/1.1\r\nHost: 127.0.0.1\r\n{KNOWN}\r\n"
-    with served(served_home) as (_, port), say(port, asks) as stream:
+    with serve_home(served_home) as (_, port), send_text(port, asks) as stream:
         begun = b""
         while b"session_id" not in begun:
             begun += stream.recv(4096) or pytest.fail(f"closed after {begun!r}")
-        silent = [say(port, "") for _ in range(600)]
-        assert rest(silent[0]) == b""
+        silent = [send_text(port, "") for _ in range(600)]
+        assert read_until_closed(silent[0]) == b""
         assert select.select([stream], [], [], 0)[0] == []
         for connection in silent:
             connection.close()

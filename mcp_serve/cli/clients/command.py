@@ -8,19 +8,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mcp_serve.cli.clients.files import Change
-from mcp_serve.cli.clients.places import CLIENTS, Client, Machine
+from mcp_serve.cli.clients.files import ConfigurationChange
+from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment
 from mcp_serve.cli.errors import DECLINED, DONE
-from mcp_serve.cli.options import of_answers
+from mcp_serve.cli.options import add_json_option
 from mcp_serve.cli.output import print_json
-from mcp_serve.cli.plan_command import agreed, declined
+from mcp_serve.cli.plan_command import ask_confirmation, format_declined
 from mcp_serve.cli.screen import Screen
 from session_core import InvalidInput, Unsupported
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
-def of_client(parser: argparse.ArgumentParser) -> None:
+def add_client_arguments(parser: argparse.ArgumentParser) -> None:
     """Add which client is meant, and where in it."""
     names = [client.name for client in CLIENTS]
     parser.add_argument("client", nargs="?", choices=names, metavar="CLIENT", help=", ".join(names))
@@ -33,54 +33,54 @@ def of_client(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--plan-only", "--dry-run", action="store_true", help="show the change and stop"
     )
-    of_answers(parser)
+    add_json_option(parser)
 
 
-def place_of(options: argparse.Namespace) -> tuple[Client, Path]:
+def find_client_file(options: argparse.Namespace) -> tuple[ClientProgram, Path]:
     """Return the client that is meant, and its file.
 
     Raises:
         InvalidInput: no client takes a server of this name.
         Unsupported: it reads none in a project.
     """
-    if not _NAME.fullmatch(options.name):
+    if not _NAME_PATTERN.fullmatch(options.name):
         raise InvalidInput(
             f"a server is named by letters, digits, - and _, not {options.name!r:.80}"
         )
     client = next(each for each in CLIENTS if each.name == options.client)
-    path = client.file(Machine(), Path.cwd() if options.project else None)
+    path = client.find_file(UserEnvironment(), Path.cwd() if options.project else None)
     if path is None:
         raise Unsupported(f"{client.label} reads no file of a project; leave out --project")
     return client, path
 
 
-def make(options: argparse.Namespace, wanted: Change) -> int:
+def apply_change(options: argparse.Namespace, wanted: ConfigurationChange) -> int:
     """Show a change, ask for it, make it."""
     screen, file = Screen(sys.stderr if options.json else sys.stdout), wanted.file
-    difference = list(file.difference(wanted.text))
+    difference = list(file.list_differences(wanted.text))
     if not (options.json and (options.yes or options.plan_only)):
-        screen.whole(f"{file.path}")
+        screen.write_uncut(f"{file.path}")
         for line in difference:
-            screen.whole(f"  {line}")
+            screen.write_uncut(f"  {line}")
         sys.stdout.flush()
     if options.plan_only:
         if not options.json:
-            screen.whole("Nothing was changed.")
-        say(options, file.path, "planned", difference)
+            screen.write_uncut("Nothing was changed.")
+        print_outcome(options, file.path, "planned", difference)
         return DONE
-    if not agreed("Change it?", yes=options.yes):
-        Screen(sys.stderr).whole(declined())
-        say(options, file.path, "declined", difference)
+    if not ask_confirmation("Change it?", yes=options.yes):
+        Screen(sys.stderr).write_uncut(format_declined())
+        print_outcome(options, file.path, "declined", difference)
         return DECLINED
-    wanted.make()
-    kept = f"; {file.copy.name} has it as it was before" if file.copy.exists() else ""
+    wanted.apply()
+    kept = f"; {file.copy_path.name} has it as it was before" if file.copy_path.exists() else ""
     if not options.json:
-        screen.whole(f"Done{kept}.")
-    say(options, file.path, "applied", difference, str(file.copy) if kept else None)
+        screen.write_uncut(f"Done{kept}.")
+    print_outcome(options, file.path, "applied", difference, str(file.copy_path) if kept else None)
     return DONE
 
 
-def say(
+def print_outcome(
     options: argparse.Namespace,
     path: Path,
     outcome: str,

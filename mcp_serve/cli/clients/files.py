@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from mcp_serve.cli.clients import formats
-from mcp_serve.cli.clients.jsonc import Malformed
-from mcp_serve.cli.clients.places import Client
+from mcp_serve.cli.clients.jsonc import MalformedConfiguration
+from mcp_serve.cli.clients.places import ClientProgram
 from mcp_serve.files import read_file, write_atomic
 from session_core import Conflict, Denied, SessionError, find_home
 
-_BEFORE = ".before-mcp-sessions"
-_NEW = 0o600
+_COPY_SUFFIX = ".before-mcp-sessions"
+_NEW_FILE_MODE = 0o600
 """Such a file may hold keys of other servers."""
 
-_MOST_BYTES = 1 << 26
+_MAX_BYTES = 1 << 26
 """More than any client keeps; some keep a history in this file."""
 
 
@@ -48,14 +48,14 @@ class ConfigurationFile:
             Denied: it may not be read.
         """
         try:
-            return cls(path, read_file(path, _MOST_BYTES))
+            return cls(path, read_file(path, _MAX_BYTES))
         except FileNotFoundError:
             return cls(path, None)
         except OSError as error:
             raise Denied(f"{path} cannot be read: {error.strerror}") from error
 
     @property
-    def marked(self) -> bool:
+    def has_bom(self) -> bool:
         """Whether it begins with the mark that some editors put before a text."""
         return (self.data or b"").startswith(codecs.BOM_UTF8)
 
@@ -72,11 +72,11 @@ class ConfigurationFile:
             raise Denied(f"{self.path} is no text in UTF-8; save it as such") from error
 
     @property
-    def copy(self) -> Path:
+    def copy_path(self) -> Path:
         """Where it is kept as it was before the first change."""
-        return self.path.with_name(self.path.name + _BEFORE)
+        return self.path.with_name(self.path.name + _COPY_SUFFIX)
 
-    def difference(self, text: str) -> list[str]:
+    def list_differences(self, text: str) -> list[str]:
         """Return what would be changed, as lines."""
         before, after = self.text.splitlines(), text.splitlines()
         return list(difflib.unified_diff(before, after, "before", "after", lineterm="", n=2))[2:]
@@ -91,31 +91,31 @@ class ConfigurationFile:
         # Dotfile managers link such a file out of its folder: the link stays, wherever it leads,
         # and its target is replaced. No other file that we write is replaced through such a link.
         place = Path(os.path.realpath(self.path))
-        mark = codecs.BOM_UTF8 if self.marked else b""
+        mark = codecs.BOM_UTF8 if self.has_bom else b""
         try:
             data = mark + text.encode()
             place.parent.mkdir(parents=True, exist_ok=True)
-            mode = _mode(place)
-            if keep and self.data is not None and not os.path.lexists(self.copy):
-                _write(self.copy, self.data, mode)
+            mode = _choose_mode(place)
+            if keep and self.data is not None and not os.path.lexists(self.copy_path):
+                _write_file(self.copy_path, self.data, mode)
             if ConfigurationFile.read(self.path).data != self.data:
                 raise Conflict(f"{self.path} was changed meanwhile; try again")
-            _write(place, data, mode)
+            _write_file(place, data, mode)
         except UnicodeEncodeError as error:
             raise Denied("what is to be started has a path that is no text") from error
         except OSError as error:
             raise Denied(f"{self.path} cannot be written: {error.strerror}") from error
 
-    def forget(self) -> None:
+    def remove_copy(self) -> None:
         """Keep no longer what it was: it is so again.
 
         Raises:
             Denied: it may not be removed.
         """
         try:
-            self.copy.unlink(missing_ok=True)
+            self.copy_path.unlink(missing_ok=True)
         except OSError as error:
-            raise Denied(f"{self.copy} cannot be removed: {error.strerror}") from error
+            raise Denied(f"{self.copy_path} cannot be removed: {error.strerror}") from error
 
     def remove(self) -> None:
         """Remove it: nothing is left in it, and it was not there before; a link to it was.
@@ -125,32 +125,32 @@ class ConfigurationFile:
         """
         place = Path(os.path.realpath(self.path))
         try:
-            _mode(place)
+            _choose_mode(place)
             place.unlink(missing_ok=True)
         except OSError as error:
             raise Denied(f"{self.path} cannot be removed: {error.strerror}") from error
 
 
-def _write(path: Path, data: bytes, mode: int) -> None:
+def _write_file(path: Path, data: bytes, mode: int) -> None:
     write_atomic(path, [data], prefix=f".{path.name}_", mode=mode)
 
 
-def _mode(place: Path) -> int:
+def _choose_mode(place: Path) -> int:
     """Return the mode that it has, or is to have."""
     try:
         mode = stat.S_IMODE(place.stat().st_mode)
     except FileNotFoundError:
-        return _NEW
+        return _NEW_FILE_MODE
     if not mode & stat.S_IWUSR:
         raise PermissionError(None, "it is read-only")
     return mode
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConfigurationChange:
     """What a file says, and what it is to say."""
 
-    client: Client
+    client: ClientProgram
     file: ConfigurationFile
     text: str
     is_ours: bool = False
@@ -159,76 +159,86 @@ class Change:
     """Whether it is to be what was kept, to the byte."""
 
     @property
-    def is_none(self) -> bool:
+    def is_unneeded(self) -> bool:
         """Whether it says that already."""
         return self.text == self.file.text
 
     @property
-    def leaves_nothing(self) -> bool:
+    def is_removal(self) -> bool:
         """Whether nothing is left of a file that was not there before."""
-        return not self.file.copy.exists() and _is_blank(self.text)
+        return not self.file.copy_path.exists() and _is_blank(self.text)
 
-    def make(self) -> None:
+    def apply(self) -> None:
         """Make it."""
-        if self.leaves_nothing:
+        if self.is_removal:
             self.file.remove()
         else:
             self.file.replace(self.text, keep=not self.is_ours)
         if self.is_as_it_was:
-            self.file.forget()
+            self.file.remove_copy()
 
 
-def adding(client: Client, path: Path, name: str, entry: dict[str, Any]) -> Change:
+def build_addition(
+    client: ClientProgram, path: Path, name: str, entry: dict[str, Any]
+) -> ConfigurationChange:
     """Return the change that puts a server into a configuration.
 
     Raises:
         Denied: another program stands there by this name, or the file is not what it should be.
     """
-    file, found = _look(client, path, name)
-    if found is not None and not is_ours(found):
+    file, found = _read_entry(client, path, name)
+    if found is not None and not is_our_entry(found):
         raise Denied(f"{path} has another server named {name}; choose a name by --name")
-    form = formats.format_of(path)
-    with_it = _mended(file, lambda: formats.with_entry(form, file.text, client.table, name, entry))
-    return Change(client, file, with_it, is_ours=_is_ours(client, file, name, found))
+    form = formats.choose_format(path)
+    with_it = _report_malformed(
+        file, lambda: formats.add_server(form, file.text, client.table, name, entry)
+    )
+    return ConfigurationChange(
+        client, file, with_it, is_ours=_has_only_our_entry(client, file, name, found)
+    )
 
 
-def removing(client: Client, path: Path, name: str) -> Change | None:
+def build_removal(client: ClientProgram, path: Path, name: str) -> ConfigurationChange | None:
     """Return the change that takes it out; None where it is not in there."""
-    file, found = _look(client, path, name)
+    file, found = _read_entry(client, path, name)
     if found is None:
         return None
-    if not is_ours(found):
+    if not is_our_entry(found):
         raise Denied(f"{path} has another server named {name}; choose a name by --name")
-    form = formats.format_of(path)
-    before = _before(client, file, name, found)
+    form = formats.choose_format(path)
+    before = _find_original_text(client, file, name, found)
     if before is not None:
-        return Change(client, file, before, is_as_it_was=True)
-    without = _mended(file, lambda: formats.without_entry(form, file.text, client.table, name))
-    return Change(client, file, without, is_ours=_is_blank(without))
+        return ConfigurationChange(client, file, before, is_as_it_was=True)
+    without = _report_malformed(
+        file, lambda: formats.remove_server(form, file.text, client.table, name)
+    )
+    return ConfigurationChange(client, file, without, is_ours=_is_blank(without))
 
 
-def _before(
-    client: Client, file: ConfigurationFile, name: str, found: dict[str, Any]
+def _find_original_text(
+    client: ClientProgram, file: ConfigurationFile, name: str, found: dict[str, Any]
 ) -> str | None:
     """Return the text that was kept, where nothing but this entry has come to it since.
 
     An empty file, an empty table and a comma at the end are so as they were, to the byte.
     """
-    form = formats.format_of(file.path)
-    with suppress(SessionError, Malformed):
-        kept = ConfigurationFile.read(file.copy)
-        is_older = formats.entry_of(form, kept.text, client.table, name) is None
-        if is_older and kept.data is not None and kept.marked == file.marked:
-            again = formats.with_entry(form, kept.text, client.table, name, found)
+    form = formats.choose_format(file.path)
+    with suppress(SessionError, MalformedConfiguration):
+        kept = ConfigurationFile.read(file.copy_path)
+        is_older = formats.find_server(form, kept.text, client.table, name) is None
+        if is_older and kept.data is not None and kept.has_bom == file.has_bom:
+            again = formats.add_server(form, kept.text, client.table, name, found)
             return kept.text if again == file.text else None
     return None
 
 
-def _is_ours(client: Client, file: ConfigurationFile, name: str, found: Any) -> bool:
+def _has_only_our_entry(
+    client: ClientProgram, file: ConfigurationFile, name: str, found: Any
+) -> bool:
     """Whether a file has nothing in it but the entry that we have made."""
-    form = formats.format_of(file.path)
+    form = formats.choose_format(file.path)
     return found is not None and _is_blank(
-        _mended(file, lambda: formats.without_entry(form, file.text, client.table, name))
+        _report_malformed(file, lambda: formats.remove_server(form, file.text, client.table, name))
     )
 
 
@@ -236,54 +246,56 @@ def _is_blank(text: str) -> bool:
     return text.strip() in ("", "{}")
 
 
-def entry_in(client: Client, path: Path, name: str) -> Any:
+def find_entry(client: ClientProgram, path: Path, name: str) -> Any:
     """Return what stands there by a name."""
-    return _look(client, path, name)[1]
+    return _read_entry(client, path, name)[1]
 
 
-def ours_in(client: Client, path: Path) -> dict[str, Any]:
+def find_our_entries(client: ClientProgram, path: Path) -> dict[str, Any]:
     """Return the entries of a configuration that start this program, by their names."""
     file = ConfigurationFile.read(path)
-    form = formats.format_of(path)
-    there = _mended(file, lambda: formats.servers_of(form, file.text, client.table))
-    return {name: entry for name, entry in there.items() if is_ours(entry)}
+    form = formats.choose_format(path)
+    there = _report_malformed(file, lambda: formats.list_servers(form, file.text, client.table))
+    return {name: entry for name, entry in there.items() if is_our_entry(entry)}
 
 
-def _look(client: Client, path: Path, name: str) -> tuple[ConfigurationFile, Any]:
+def _read_entry(client: ClientProgram, path: Path, name: str) -> tuple[ConfigurationFile, Any]:
     file = ConfigurationFile.read(path)
-    form = formats.format_of(path)
-    found = _mended(file, lambda: formats.entry_of(form, file.text, client.table, name))
+    form = formats.choose_format(path)
+    found = _report_malformed(
+        file, lambda: formats.find_server(form, file.text, client.table, name)
+    )
     return file, found
 
 
-def _mended(file: ConfigurationFile, look: Any) -> Any:
+def _report_malformed(file: ConfigurationFile, look: Any) -> Any:
     try:
         return look()
-    except Malformed as error:
+    except MalformedConfiguration as error:
         raise Denied(
             f"{file.path} cannot be changed: {error}; mend it, or add by hand what --print shows"
         ) from error
 
 
-NAME = "mcp-sessions"
-VARIABLES = ("MCP_SESSIONS_HOME", "HERMES_HOME")
+PROGRAM_NAME = "mcp-sessions"
+HOME_VARIABLES = ("MCP_SESSIONS_HOME", "HERMES_HOME")
 """What names a home in the environment."""
 
 
-def command(*, shared: bool) -> list[str]:
+def find_command(*, shared: bool) -> list[str]:
     """Return how we are started; a `shared` configuration names no folder of this machine."""
-    found = shutil.which(NAME)
+    found = shutil.which(PROGRAM_NAME)
     if shared and found:
-        return [NAME]
-    if _is_passing():
-        return ["uvx" if shared else shutil.which("uvx") or "uvx", NAME]
+        return [PROGRAM_NAME]
+    if _is_temporary_environment():
+        return ["uvx" if shared else shutil.which("uvx") or "uvx", PROGRAM_NAME]
     started = Path(sys.argv[0])
-    if started.stem == NAME and started.is_file():
+    if started.stem == PROGRAM_NAME and started.is_file():
         return [str(started.absolute())]
     return [found] if found else [sys.executable, "-m", "mcp_serve.cli.main"]
 
 
-def arguments(options: argparse.Namespace) -> list[str]:
+def build_arguments(options: argparse.Namespace) -> list[str]:
     """Return what follows: the home and the limits that were asked for.
 
     A client does not have the variables of this shell, so that the home that one of them names is
@@ -291,7 +303,7 @@ def arguments(options: argparse.Namespace) -> list[str]:
     """
     given = ["serve"]
     home = find_home(options.home)
-    if options.home or (home.found_by in VARIABLES and not options.project):
+    if options.home or (home.found_by in HOME_VARIABLES and not options.project):
         given += ["--home", str(home.path)]
     for profile in options.profile:
         given += ["--profile", profile]
@@ -302,27 +314,29 @@ def arguments(options: argparse.Namespace) -> list[str]:
     return given
 
 
-def is_ours(entry: Any) -> bool:
+def is_our_entry(entry: Any) -> bool:
     """Whether it is this program that an entry starts."""
-    return isinstance(entry, dict) and any(map(_names_us, words(entry)))
+    return isinstance(entry, dict) and any(map(_is_our_program, get_command_line(entry)))
 
 
-def words(entry: dict[str, Any]) -> list[str]:
+def get_command_line(entry: dict[str, Any]) -> list[str]:
     """Return the command line of an entry, whether it stands in one list or in two."""
     started = entry.get("command")
-    found = [*(started if isinstance(started, list) else [started]), *_list(entry.get("args"))]
+    found = [*(started if isinstance(started, list) else [started]), *_to_list(entry.get("args"))]
     return [word for word in found if isinstance(word, str)]
 
 
-def _names_us(word: str) -> bool:
+def _is_our_program(word: str) -> bool:
     name = word.replace("\\", "/").rpartition("/")[2]
-    return name.removesuffix(".exe").partition("==")[0] == NAME or word == "mcp_serve.cli.main"
+    return (
+        name.removesuffix(".exe").partition("==")[0] == PROGRAM_NAME or word == "mcp_serve.cli.main"
+    )
 
 
-def _list(value: Any) -> list[Any]:
+def _to_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _is_passing() -> bool:
+def _is_temporary_environment() -> bool:
     """Whether this environment is one that `uvx` made, which may be gone tomorrow."""
     return any(part.startswith("archive-v") for part in Path(sys.prefix).parts)

@@ -14,51 +14,51 @@ System = Literal["linux", "darwin", "windows"]
 Entry = dict[str, Any]
 
 
-def _system() -> System:
+def _detect_system() -> System:
     if sys.platform == "win32":
         return "windows"
     return "darwin" if sys.platform == "darwin" else "linux"
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class UserEnvironment:
     """Whose configuration it is, and on which system."""
 
     user: Path = field(default_factory=Path.home)
-    system: System = field(default_factory=_system)
+    system: System = field(default_factory=_detect_system)
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
-    def applications(self) -> Path:
+    def find_applications_folder(self) -> Path:
         """Return where programs with windows keep what is the user's."""
         if self.system == "windows":
             return Path(self.env.get("APPDATA") or self.user / "AppData" / "Roaming")
         if self.system == "darwin":
             return self.user / "Library" / "Application Support"
-        return self.config()
+        return self.find_config_folder()
 
-    def config(self) -> Path:
+    def find_config_folder(self) -> Path:
         """Return where programs of the command line do so."""
         return Path(self.env.get("XDG_CONFIG_HOME") or self.user / ".config")
 
-    def own(self, variable: str, name: str) -> Path:
+    def find_own_folder(self, variable: str, name: str) -> Path:
         """Return a folder in the home of the user, unless a variable names another."""
         return Path(self.env.get(variable) or self.user / name)
 
 
-def is_there(path: Path) -> bool:
+def is_present(path: Path) -> bool:
     """Whether there is something; not where nobody may look, at which `Path.exists` fails."""
     return os.path.exists(path)  # noqa: PTH110 -- as said
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientProgram:
     """One client: its files, and what stands in them for a server."""
 
     name: str
     label: str
     program: str
     """What is on the path where it is installed."""
-    user: Callable[[Machine], Path]
+    user: Callable[[UserEnvironment], Path]
     table: str = "mcpServers"
     project: str | None = None
     """Its file in a folder that is worked on."""
@@ -67,94 +67,94 @@ class Client:
         "args": args,
     }
 
-    def file(self, machine: Machine, project: Path | None) -> Path | None:
+    def find_file(self, machine: UserEnvironment, project: Path | None) -> Path | None:
         """Return the file of the user, or that of a project; None where it reads none there."""
         if project is None:
             return self.user(machine)
         return None if self.project is None else project / self.project
 
-    def is_here(self, machine: Machine) -> bool:
+    def is_installed(self, machine: UserEnvironment) -> bool:
         """Whether it seems to be installed."""
         file = self.user(machine)
         folder = file.parent
-        own = folder not in (machine.user, machine.config()) and is_there(folder)
-        return own or is_there(file) or shutil.which(self.program) is not None
+        own = folder not in (machine.user, machine.find_config_folder()) and is_present(folder)
+        return own or is_present(file) or shutil.which(self.program) is not None
 
 
-def _claude_code(machine: Machine) -> Path:
-    return machine.own("CLAUDE_CONFIG_DIR", "") / ".claude.json"
+def _find_claude_code_file(machine: UserEnvironment) -> Path:
+    return machine.find_own_folder("CLAUDE_CONFIG_DIR", "") / ".claude.json"
 
 
-def _claude_desktop(machine: Machine) -> Path:
-    return machine.applications() / "Claude" / "claude_desktop_config.json"
+def _find_claude_desktop_file(machine: UserEnvironment) -> Path:
+    return machine.find_applications_folder() / "Claude" / "claude_desktop_config.json"
 
 
-def _code(machine: Machine) -> Path:
-    return machine.applications() / "Code" / "User" / "mcp.json"
+def _find_vscode_file(machine: UserEnvironment) -> Path:
+    return machine.find_applications_folder() / "Code" / "User" / "mcp.json"
 
 
-def _opencode(machine: Machine) -> Path:
-    folder = machine.config() / "opencode"
+def _find_opencode_file(machine: UserEnvironment) -> Path:
+    folder = machine.find_config_folder() / "opencode"
     commented, plain = folder / "opencode.jsonc", folder / "opencode.json"
-    return plain if is_there(plain) and not is_there(commented) else commented
+    return plain if is_present(plain) and not is_present(commented) else commented
 
 
-def _zed(machine: Machine) -> Path:
+def _find_zed_file(machine: UserEnvironment) -> Path:
     if machine.system == "windows":
-        return machine.applications() / "Zed" / "settings.json"
-    return machine.config() / "zed" / "settings.json"
+        return machine.find_applications_folder() / "Zed" / "settings.json"
+    return machine.find_config_folder() / "zed" / "settings.json"
 
 
-def _of_stdio(command: str, args: list[str]) -> Entry:
+def _build_stdio_entry(command: str, args: list[str]) -> Entry:
     return {"type": "stdio", "command": command, "args": args}
 
 
 CLIENTS = (
-    Client(
+    ClientProgram(
         "claude-code",
         "Claude Code",
         "claude",
-        _claude_code,
+        _find_claude_code_file,
         project=".mcp.json",
-        entry=lambda command, args: _of_stdio(command, args) | {"env": {}},
+        entry=lambda command, args: _build_stdio_entry(command, args) | {"env": {}},
     ),
-    Client("claude-desktop", "Claude Desktop", "claude-desktop", _claude_desktop),
-    Client(
+    ClientProgram("claude-desktop", "Claude Desktop", "claude-desktop", _find_claude_desktop_file),
+    ClientProgram(
         "cursor",
         "Cursor",
         "cursor",
         lambda machine: machine.user / ".cursor" / "mcp.json",
         project=".cursor/mcp.json",
     ),
-    Client(
+    ClientProgram(
         "vscode",
         "VS Code",
         "code",
-        _code,
+        _find_vscode_file,
         table="servers",
         project=".vscode/mcp.json",
-        entry=_of_stdio,
+        entry=_build_stdio_entry,
     ),
-    Client(
+    ClientProgram(
         "codex",
         "Codex",
         "codex",
-        lambda machine: machine.own("CODEX_HOME", ".codex") / "config.toml",
+        lambda machine: machine.find_own_folder("CODEX_HOME", ".codex") / "config.toml",
         table="mcp_servers",
         project=".codex/config.toml",
     ),
-    Client(
+    ClientProgram(
         "gemini",
         "Gemini CLI",
         "gemini",
         lambda machine: machine.user / ".gemini" / "settings.json",
         project=".gemini/settings.json",
     ),
-    Client(
+    ClientProgram(
         "opencode",
         "opencode",
         "opencode",
-        _opencode,
+        _find_opencode_file,
         table="mcp",
         project="opencode.json",
         entry=lambda command, args: {
@@ -162,19 +162,19 @@ CLIENTS = (
             "command": [command, *args],
         },
     ),
-    Client(
+    ClientProgram(
         "zed",
         "Zed",
         "zed",
-        _zed,
+        _find_zed_file,
         table="context_servers",
         project=".zed/settings.json",
     ),
-    Client(
+    ClientProgram(
         "copilot",
         "Copilot CLI",
         "copilot",
-        lambda machine: machine.own("COPILOT_HOME", ".copilot") / "mcp-config.json",
+        lambda machine: machine.find_own_folder("COPILOT_HOME", ".copilot") / "mcp-config.json",
         project=".github/mcp.json",
         entry=lambda command, args: {
             "type": "local",
@@ -183,7 +183,7 @@ CLIENTS = (
             "tools": ["*"],
         },
     ),
-    Client(
+    ClientProgram(
         "qwen",
         "Qwen Code",
         "qwen",

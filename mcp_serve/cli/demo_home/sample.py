@@ -26,16 +26,19 @@ from session_core import (
 )
 
 _HOUR_S = 3600.0
-_BULK = 240
-_FIELDS = 60
+_EVERYDAY_COUNT = 240
+_FIELD_COUNT = 60
 
-LONG = "20261104_091500_5e1f0a"
+LONG_SESSION_ID = "20261104_091500_5e1f0a"
 """The long session in which an agent works with tools."""
 
-_TIP = "20261103_120000_7c31"
+_TIP_SESSION_ID = "20261103_120000_7c31"
 """The session that goes on from two that were compressed."""
 
-_CHATS = (("Sam", "5550123", _TIP), ("Sam, the old phone", "5550099", "20260801_181500_0b0e"))
+_CHATS = (
+    ("Sam", "5550123", _TIP_SESSION_ID),
+    ("Sam, the old phone", "5550099", "20260801_181500_0b0e"),
+)
 """Who is in which session; the second is damaged, since there is no such session."""
 
 _DECISION = (
@@ -57,7 +60,7 @@ _TOPICS = (
 )
 
 
-class Clock:
+class SampleClock:
     """A clock that can be set, so that sessions end in the past."""
 
     def __init__(self) -> None:
@@ -68,20 +71,20 @@ class Clock:
         return self.at
 
 
-def build(db: SessionDB, clock: Clock) -> None:
+def build_home(db: SessionDB, clock: SampleClock) -> None:
     """Fill an empty home whose clock this is, up to now."""
     now = clock()
-    _bulk(db, clock, now)
-    _long_session(db, now - 5 * _HOUR_S)
-    _compressed_lineage(db, clock, now - 40 * _HOUR_S)
-    _compacted_in_place(db, now - 28 * _HOUR_S)
-    _other_scripts(db, now - 3 * _HOUR_S)
-    _with_picture(db, now - 1 * _HOUR_S)
-    _ghosts(db, clock, now - 80 * _HOUR_S)
+    _add_everyday_sessions(db, clock, now)
+    _add_long_session(db, now - 5 * _HOUR_S)
+    _add_compressed_lineage(db, clock, now - 40 * _HOUR_S)
+    _add_compacted_session(db, now - 28 * _HOUR_S)
+    _add_other_scripts(db, now - 3 * _HOUR_S)
+    _add_picture_session(db, now - 1 * _HOUR_S)
+    _add_ghosts(db, clock, now - 80 * _HOUR_S)
     clock.at = now
 
 
-def route(home: Path, db: SessionDB, clock: Clock) -> None:
+def add_routes(home: Path, db: SessionDB, clock: SampleClock) -> None:
     """Put chats into sessions of a home that was built."""
     at = datetime.fromtimestamp(clock() - 50 * _HOUR_S)  # noqa: DTZ006 -- as entries have it
     with SessionStore.open(home, db) as store:
@@ -92,12 +95,12 @@ def route(home: Path, db: SessionDB, clock: Clock) -> None:
             store.save(entry)
 
 
-def _end(db: SessionDB, clock: Clock, key: str, at: float, reason: str) -> None:
+def _end_session(db: SessionDB, clock: SampleClock, key: str, at: float, reason: str) -> None:
     clock.at = at
     db.end_session(key, reason)
 
 
-def _store(
+def _store_session(
     db: SessionDB, key: str, source: str, at: float, turns: list[tuple[str, Any]], **row: Any
 ) -> None:
     messages = [
@@ -110,10 +113,10 @@ def _store(
     db.set_session_title(key, title)
 
 
-def _bulk(db: SessionDB, clock: Clock, now: float) -> None:
+def _add_everyday_sessions(db: SessionDB, clock: SampleClock, now: float) -> None:
     """Everyday conversations, half of them ended."""
     with db.transaction():
-        for number in reversed(range(_BULK)):  # the oldest first, as life has it
+        for number in reversed(range(_EVERYDAY_COUNT)):  # the oldest first, as life has it
             topic, problem, way_out = _TOPICS[number % len(_TOPICS)]
             key, at = (
                 f"20260{number % 9 + 1}01_08{number:04d}_ab",
@@ -128,36 +131,36 @@ def _bulk(db: SessionDB, clock: Clock, now: float) -> None:
             folder = f"/home/sam/{_PROJECTS[number % len(_PROJECTS)]}"
             source = _SOURCES[number % len(_SOURCES)]
             title = f"{topic} ({4000 + number})"
-            _store(db, key, source, at, turns, title=title, cwd=folder)
+            _store_session(db, key, source, at, turns, title=title, cwd=folder)
             if number % 2:
-                _end(db, clock, key, at + 900, "cli_close")
+                _end_session(db, clock, key, at + 900, "cli_close")
 
 
-def _long_session(db: SessionDB, at: float) -> None:
+def _add_long_session(db: SessionDB, at: float) -> None:
     """An agent that works through files with a tool."""
     row = {"source": "cli", "model": "large-2", "cwd": "/home/sam/shop", "started_at": at}
     opening = {"role": "user", "content": "Plan the schema change for orders, step by step."}
     messages: list[dict[str, Any]] = [opening]
     for step in range(1, 61):
         path = f"shop/models/table_{step:02d}.py"
-        messages += _tool_turn(step, path)
+        messages += _build_tool_turn(step, path)
     messages += [
         {"role": "user", "content": "So what do we do about the orders table?"},
         {"role": "assistant", "content": _DECISION},
     ]
     for number, message in enumerate(messages):
         message["timestamp"] = at + 15 * number
-    db.append_messages(LONG, messages, create=row)
-    db.set_session_title(LONG, "Schema change for orders")
+    db.append_messages(LONG_SESSION_ID, messages, create=row)
+    db.set_session_title(LONG_SESSION_ID, "Schema change for orders")
 
 
-def _tool_turn(step: int, path: str) -> list[dict[str, Any]]:
+def _build_tool_turn(step: int, path: str) -> list[dict[str, Any]]:
     call = {"name": "read_file", "arguments": f'{{"path": "{path}"}}'}
     called = {"id": f"call_{step}", "type": "function", "function": call}
     found = f"{path}: 3 columns, 1 index"
     if step == 41:  # noqa: PLR2004 -- somewhere in the middle
         found += "\nERR_POOL_4711: connection pool exhausted in orders_sync.flush_batch"
-    found += f"\n{_source(step)}"
+    found += f"\n{_build_source(step)}"
     return [
         {"role": "assistant", "content": f"Reading {path}.", "tool_calls": [called]},
         {
@@ -170,16 +173,16 @@ def _tool_turn(step: int, path: str) -> list[dict[str, Any]]:
     ]
 
 
-def _source(step: int) -> str:
+def _build_source(step: int) -> str:
     """Return a file as the tool reads it: long enough for the session to be worth compressing."""
     lines = [f"class Table{step:02d}(Model):", f'    """What the shop knows of item {step}."""', ""]
-    for number in range(1, _FIELDS + 1):
+    for number in range(1, _FIELD_COUNT + 1):
         size = 20 + (step * number) % 80
         lines.append(f"    field_{number:02d} = Column(String({size}), nullable=False)")
     return "\n".join(lines)
 
 
-def _compressed_lineage(db: SessionDB, clock: Clock, at: float) -> None:
+def _add_compressed_lineage(db: SessionDB, clock: SampleClock, at: float) -> None:
     """One conversation in three sessions, each the continuation of the one before."""
     parts = [
         ("Can you find a quiet place in Lisbon for May?", "Alfama is loud; Graca is quiet."),
@@ -191,13 +194,13 @@ def _compressed_lineage(db: SessionDB, clock: Clock, at: float) -> None:
         key, starts = f"20261103_1{number}0000_7c31", at + number * 2 * _HOUR_S
         turns = [("user", question), ("assistant", answer)]
         title = "Trip to Lisbon" if parent is None else f"Trip to Lisbon #{number + 1}"
-        _store(db, key, "telegram", starts, turns, title=title, parent_session_id=parent)
+        _store_session(db, key, "telegram", starts, turns, title=title, parent_session_id=parent)
         if number < len(parts) - 1:
-            _end(db, clock, key, starts + _HOUR_S, "compression")
+            _end_session(db, clock, key, starts + _HOUR_S, "compression")
         parent = key
 
 
-def _compacted_in_place(db: SessionDB, at: float) -> None:
+def _add_compacted_session(db: SessionDB, at: float) -> None:
     """A session whose beginning was summarised away; it is still found."""
     turns = [
         ("user", "The pager went off at 3 am, what happened?"),
@@ -205,37 +208,39 @@ def _compacted_in_place(db: SessionDB, at: float) -> None:
         ("user", "Make sure that this never happens again."),
         ("assistant", "A job now renews it 30 days ahead and warns in #ops when it cannot."),
     ]
-    _store(db, "20261103_0300_9d2b", "slack", at, turns, title="Outage at night")
+    _store_session(db, "20261103_0300_9d2b", "slack", at, turns, title="Outage at night")
     summary = "[summary] An expired certificate; renewal is automatic now."
     db.archive_and_compact("20261103_0300_9d2b", [{"role": "user", "content": summary}])
 
 
-def _other_scripts(db: SessionDB, at: float) -> None:
+def _add_other_scripts(db: SessionDB, at: float) -> None:
     turns = [
         ("user", "来週の会議の前に、予算の見直しをお願いします。"),
         ("assistant", "予算は三つの項目に分けました。広告費を二割減らすことを提案します。"),
         ("user", "很好, 请把数据库迁移的费用也加进去。"),
         ("assistant", "Добавлено: миграция базы данных, 3 дня работы."),
     ]
-    _store(db, "20261104_1100_41aa", "whatsapp", at, turns, title="予算の見直し")
+    _store_session(db, "20261104_1100_41aa", "whatsapp", at, turns, title="予算の見直し")
 
 
-def _with_picture(db: SessionDB, at: float) -> None:
+def _add_picture_session(db: SessionDB, at: float) -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
     asked = [{"type": "text", "text": "What is wrong in this screenshot of the invoice?"}, picture]
     turns = [
         ("user", asked),
         ("assistant", "The VAT number runs over the edge; the column is 12 mm too narrow."),
     ]
-    _store(db, "20261104_1400_f00d", "discord", at, turns, title="Screenshot of the invoice")
+    _store_session(
+        db, "20261104_1400_f00d", "discord", at, turns, title="Screenshot of the invoice"
+    )
 
 
-def _ghosts(db: SessionDB, clock: Clock, at: float) -> None:
+def _add_ghosts(db: SessionDB, clock: SampleClock, at: float) -> None:
     """Sessions that were opened and left, with nothing in them."""
     for number in range(3):
         key = f"20261101_0700{number}_9057"
         db.create_session(key, "tui", started_at=at + number)
-        _end(db, clock, key, at + number + 5, "tui_close")
+        _end_session(db, clock, key, at + number + 5, "tui_close")
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,29 +255,29 @@ class SampleHome:
         return self.folder / "home"
 
     @property
-    def serving(self) -> list[str]:
+    def serve_arguments(self) -> list[str]:
         """What follows the name of the command to serve it; nobody is there to be asked."""
         return ["serve", "--home", str(self.path), "--confirm=never"]
 
     @property
     def command(self) -> list[str]:
         """What starts a server of it, in whatever environment this is."""
-        return [sys.executable, "-m", "mcp_serve.cli.main", *self.serving]
+        return [sys.executable, "-m", "mcp_serve.cli.main", *self.serve_arguments]
 
-    def create(self) -> str:
+    def fill(self) -> str:
         """Fill it; return what is in it."""
-        clock = Clock()
+        clock = SampleClock()
         self.path.mkdir()
         with SessionDB(self.path / "state.db", clock=clock) as db:
-            build(db, clock)
-            route(self.path, db, clock)
-            return f"{db.message_count():,} messages, {db.sizes().db / 1e6:.1f} MB"
+            build_home(db, clock)
+            add_routes(self.path, db, clock)
+            return f"{db.message_count():,} messages, {db.measure_sizes().db / 1e6:.1f} MB"
 
 
 @contextmanager
-def sample_home(*, keep: bool) -> Iterator[SampleHome]:
+def create_sample_home(*, keep: bool) -> Iterator[SampleHome]:
     """Have a folder for one; it is removed also where the process is told to end."""
-    before = {each: signal.signal(each, _interrupt) for each in _endings()}
+    before = {each: signal.signal(each, _raise_interrupt) for each in _list_end_signals()}
     folder = Path(tempfile.mkdtemp(prefix="mcp-sessions-demo-"))
     try:
         yield SampleHome(folder)
@@ -284,9 +289,9 @@ def sample_home(*, keep: bool) -> Iterator[SampleHome]:
             signal.signal(each, handler)
 
 
-def _endings() -> list[signal.Signals]:
+def _list_end_signals() -> list[signal.Signals]:
     return [signal.SIGTERM] if sys.platform == "win32" else [signal.SIGTERM, signal.SIGHUP]
 
 
-def _interrupt(*_: object) -> None:
+def _raise_interrupt(*_: object) -> None:
     signal.raise_signal(signal.SIGINT)

@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-BLOCKS = "▏▎▍▌▋▊▉█▁▂▃▄▅▆▇│└─"
+BLOCK_CHARACTERS = "▏▎▍▌▋▊▉█▁▂▃▄▅▆▇│└─"
 """What a stream has to be able to write for the better ones."""
 
-_ACROSS = "▏▎▍▌▋▊▉█"
-_UP = "▁▂▃▄▅▆▇█"
-_SIGN = "#"
-_STYLE = "cyan"
-_DIM = "dim"
+_BAR_BLOCKS = "▏▎▍▌▋▊▉█"
+_COLUMN_BLOCKS = "▁▂▃▄▅▆▇█"
+_PLAIN_BLOCK = "#"
+_BAR_STYLE = "cyan"
+_SCALE_STYLE = "dim"
 
-_LONGEST_BAR = 60
-_WIDEST_COLUMN = 4
-_HEIGHT = 5
-_GAP = 2
+_MAX_BAR_WIDTH = 60
+_MAX_COLUMN_WIDTH = 4
+_CHART_HEIGHT = 5
+_GAP_WIDTH = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ChartBar:
     """One bar, its label and its value as it is said."""
 
     label: str
@@ -32,49 +32,51 @@ class Bar:
     said: str
 
 
-def bars(given: Sequence[Bar], width: int, *, blocks: bool) -> list[Text]:
+def draw_bars(given: Sequence[ChartBar], width: int, *, blocks: bool) -> list[Text]:
     """Return a line for each bar, all on one scale."""
     most = max((each.value for each in given), default=0)
     said = max((cell_len(each.said) for each in given), default=0)
     label = min(max((cell_len(each.label) for each in given), default=0), width // 3)
-    room = min(width - label - said - 2 * _GAP, _LONGEST_BAR)
-    signs = _ACROSS if blocks else _SIGN
+    room = min(width - label - said - 2 * _GAP_WIDTH, _MAX_BAR_WIDTH)
+    signs = _BAR_BLOCKS if blocks else _PLAIN_BLOCK
     return [
         Text.assemble(
             set_cell_size(each.label, label),
-            " " * _GAP,
-            (_filled(each.value, most, room, signs).ljust(room), _STYLE),
-            " " * _GAP,
+            " " * _GAP_WIDTH,
+            (_fill_bar(each.value, most, room, signs).ljust(room), _BAR_STYLE),
+            " " * _GAP_WIDTH,
             each.said.rjust(said),
         )
         for each in given
     ]
 
 
-def columns(
+def draw_columns(
     values: Sequence[int], ends: tuple[str, str], width: int, *, blocks: bool
 ) -> list[Text]:
     """Return the lines of columns from left to right, with a scale and what the ends stand for."""
     most = max(values, default=0)
     margin = max(len(f"{most:,}"), 1)
-    each = min((width - margin - _GAP) // max(len(values), 1), _WIDEST_COLUMN)
-    signs = _UP if blocks else _SIGN
-    filled = [_filled(value, most, _HEIGHT, signs).ljust(_HEIGHT) for value in values]
+    each = min((width - margin - _GAP_WIDTH) // max(len(values), 1), _MAX_COLUMN_WIDTH)
+    signs = _COLUMN_BLOCKS if blocks else _PLAIN_BLOCK
+    filled = [_fill_bar(value, most, _CHART_HEIGHT, signs).ljust(_CHART_HEIGHT) for value in values]
     side, corner, line = ("│", "└", "─") if blocks else ("|", "+", "-")
     lines = []
-    for row in reversed(range(_HEIGHT)):
-        scale = f"{most:,}" if row == _HEIGHT - 1 else ""
+    for row in reversed(range(_CHART_HEIGHT)):
+        scale = f"{most:,}" if row == _CHART_HEIGHT - 1 else ""
         body = "".join((one[row] * max(each - 1, 1)).ljust(each) for one in filled)
-        lines.append(Text.assemble((f"{scale:>{margin}} {side}", _DIM), (body.rstrip(), _STYLE)))
+        lines.append(
+            Text.assemble((f"{scale:>{margin}} {side}", _SCALE_STYLE), (body.rstrip(), _BAR_STYLE))
+        )
     across = each * len(values)
-    lines.append(Text(f"{0:>{margin}} {corner}{line * across}", _DIM))
+    lines.append(Text(f"{0:>{margin}} {corner}{line * across}", _SCALE_STYLE))
     first, last = ends
     said = first + last.rjust(across - len(first))
-    lines.append(Text(" " * (margin + _GAP) + said, _DIM))
+    lines.append(Text(" " * (margin + _GAP_WIDTH) + said, _SCALE_STYLE))
     return lines
 
 
-def _filled(value: int, most: int, room: int, signs: str) -> str:
+def _fill_bar(value: int, most: int, room: int, signs: str) -> str:
     """Return as much as a value is of the most; whatever is there is seen."""
     if value <= 0 or most <= 0:
         return ""

@@ -5,120 +5,127 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, tostring
 
-from mcp_serve.render import harmless
+from mcp_serve.render import to_plain_text
 
 Child = Element | str
 
-_DIGIT = 8
+_DIGIT_WIDTH = 8
 """How wide a sign of a scale is, at most."""
 
-_STEPS = (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10)
+_SCALE_STEPS = (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10)
 
 
-def element(tag: str, /, *children: Child, **attributes: str | float) -> Element:
+def make_element(tag: str, /, *children: Child, **attributes: str | float) -> Element:
     """Return an element; an underscore at the end or within a name stands for a hyphen."""
-    given = {key.rstrip("_").replace("_", "-"): _said(value) for key, value in attributes.items()}
+    given = {
+        key.rstrip("_").replace("_", "-"): _format_attribute(value)
+        for key, value in attributes.items()
+    }
     made = Element(tag, given)
     for child in children:
         if isinstance(child, str):
-            _append_text(made, harmless(child))
+            _append_text(made, to_plain_text(child))
         else:
             made.append(child)
     return made
 
 
-def document(root: Element) -> str:
+def render_document(root: Element) -> str:
     """Return the text of a page."""
     return "<!doctype html>\n" + tostring(root, encoding="unicode", method="html") + "\n"
 
 
-def columns(
+def draw_columns(
     points: Sequence[tuple[str, int, str]], label: str, *, height: int = 180, every: int = 4
 ) -> Element:
     """Return a chart of columns over time: a scale, lines across, and a name for some of them.
 
     All that lies across is in percent and all text in its own size, so that it fits any width.
     """
-    most = nice(max((value for _, value, _ in points), default=0))
+    most = round_up_scale(max((value for _, value, _ in points), default=0))
     ticks = [most, most / 2, 0] if most % 2 == 0 else [most, 0]
     share = 100 / max(len(points), 1)
-    plot = element("svg", class_="plot", width="100%", height=height + 24, aria_hidden="true")
+    plot = make_element("svg", class_="plot", width="100%", height=height + 24, aria_hidden="true")
     for tick in ticks:
-        y = _y(tick, most, height)
-        plot.append(element("line", x1=0, x2="100%", y1=y, y2=y, class_="rule"))
+        y = _scale_y(tick, most, height)
+        plot.append(make_element("line", x1=0, x2="100%", y1=y, y2=y, class_="rule"))
     for number, (name, value, said) in enumerate(points):
-        y = _y(value, most, height)
+        y = _scale_y(value, most, height)
         x = number * share
         plot.append(
-            element(
+            make_element(
                 "g",
-                element("title", said),
-                element("rect", x=_percent(x), y=0, width=_percent(share), height=height),
-                element(
+                make_element("title", said),
+                make_element(
+                    "rect", x=_format_percent(x), y=0, width=_format_percent(share), height=height
+                ),
+                make_element(
                     "rect",
                     class_="bar",
-                    x=_percent(x + share * 0.12),
+                    x=_format_percent(x + share * 0.12),
                     y=y,
-                    width=_percent(share * 0.76),
+                    width=_format_percent(share * 0.76),
                     height=max(height + 4 - y, 0),
                 ),
             )
         )
         if number % every == 0 and number < len(points) - 2:  # a name needs some room
-            plot.append(element("text", name, x=_percent(x + share * 0.12), y=height + 20))
-    room = _DIGIT * len(f"{most:,.0f}")
-    scale = element("svg", class_="scale", width=room, height=height + 24, aria_hidden="true")
+            plot.append(
+                make_element("text", name, x=_format_percent(x + share * 0.12), y=height + 20)
+            )
+    room = _DIGIT_WIDTH * len(f"{most:,.0f}")
+    scale = make_element("svg", class_="scale", width=room, height=height + 24, aria_hidden="true")
     for tick in ticks:
-        y = _y(tick, most, height) + 4
-        scale.append(element("text", f"{tick:,.0f}", x="100%", y=y, text_anchor="end"))
-    return element("div", scale, plot, class_="columns", role="img", aria_label=label)
+        y = _scale_y(tick, most, height) + 4
+        scale.append(make_element("text", f"{tick:,.0f}", x="100%", y=y, text_anchor="end"))
+    return make_element("div", scale, plot, class_="columns", role="img", aria_label=label)
 
 
-def bars(points: Sequence[tuple[str, int, str]], label: str) -> Element:
+def draw_bars(points: Sequence[tuple[str, int, str]], label: str) -> Element:
     """Return a chart of bars, one below the other, each with its name and value as text."""
     most = max((value for _, value, _ in points), default=0) or 1
     rows = [
-        element(
+        make_element(
             "tr",
-            element("th", name, scope="row", title=name),
-            element(
+            make_element("th", name, scope="row", title=name),
+            make_element(
                 "td",
-                element(
+                make_element(
                     "svg",
-                    element("title", f"{name}: {said}"),
-                    element("rect", class_="track", width="100%", height=10, y=3, rx=1),
-                    element("rect", class_="bar", width=_percent(100 * value / most), height=10,
+                    make_element("title", f"{name}: {said}"),
+                    make_element("rect", class_="track", width="100%", height=10, y=3, rx=1),
+                    make_element("rect", class_="bar", width=_format_percent(100 * value / most), height=10,
                             y=3, rx=1),
                     width="100%", height=16, aria_hidden="true",
                 ),
                 class_="across",
             ),
-            element("td", said, class_="number"),
+            make_element("td", said, class_="number"),
         )
         for name, value, said in points
     ]  # fmt: skip
-    return element("table", element("tbody", *rows), class_="bars", aria_label=label)
+    return make_element("table", make_element("tbody", *rows), class_="bars", aria_label=label)
 
 
-def nice(value: float) -> float:
+def round_up_scale(value: float) -> float:
     """Return a round number that is not less, for the top of a scale."""
     power = 1.0
     while power * 10 < value:
         power *= 10
-    rounds = (step * power for step in _STEPS)
+    rounds = (step * power for step in _SCALE_STEPS)
     return next(each for each in rounds if each >= value and each.is_integer())
 
 
-def _y(value: float, most: float, height: int) -> float:
+def _scale_y(value: float, most: float, height: int) -> float:
     return 4 + height - height * value / (most or 1)
 
 
-def _percent(value: float) -> str:
+def _format_percent(value: float) -> str:
     return f"{value:.2f}%"
 
 
-def _said(value: str | float) -> str:
-    return harmless(value) if isinstance(value, str) else f"{value:g}"
+def _format_attribute(value: str | float) -> str:
+    return to_plain_text(value) if isinstance(value, str) else f"{value:g}"
 
 
 def _append_text(made: Element, text: str) -> None:

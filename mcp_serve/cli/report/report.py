@@ -12,16 +12,16 @@ from typing import Any
 from rich.filesize import decimal
 
 from mcp_serve.cli import plan_output
-from mcp_serve.cli.options import command
-from mcp_serve.render import plain
+from mcp_serve.cli.options import format_command
+from mcp_serve.render import to_plain_line
 
-_CALL = re.compile(r"sessions_(\w+)\(what='(\w+)'\)")
-_MOST_BARS = 10
-_UNITS = ((1e9, "billion"), (1e6, "million"))
+_CALL_PATTERN = re.compile(r"sessions_(\w+)\(what='(\w+)'\)")
+_MAX_BARS = 10
+_COUNT_UNITS = ((1e9, "billion"), (1e6, "million"))
 
 
 @dataclass(frozen=True, slots=True)
-class Mend:
+class SuggestedFix:
     """What is not as it should be, and the command line that mends it."""
 
     what: str
@@ -31,7 +31,7 @@ class Mend:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ChartPoint:
     """One value of a series, and how it is said."""
 
     label: str
@@ -41,7 +41,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class HomeReport:
     """The report on one home."""
 
     home: str
@@ -49,96 +49,105 @@ class Report:
     """What somebody asks first, each with what it is of."""
     figures: tuple[tuple[str, str], ...]
     """All of it, in some words."""
-    weeks: tuple[Point, ...]
+    weeks: tuple[ChartPoint, ...]
     """What came in each week, the oldest first."""
-    sources: tuple[Point, ...]
-    tables: tuple[Point, ...]
-    mends: tuple[Mend, ...]
+    sources: tuple[ChartPoint, ...]
+    tables: tuple[ChartPoint, ...]
+    mends: tuple[SuggestedFix, ...]
     estimated: bool
 
 
-def reported(options: argparse.Namespace, found: Mapping[str, Any], profile: str | None) -> Report:
+def build_report(
+    options: argparse.Namespace, found: Mapping[str, Any], profile: str | None
+) -> HomeReport:
     """Return what an answer of `sessions_stats` says; `profile` is named where several are."""
     sessions = found["sessions"]
-    return Report(
-        home=plain(found["home"]) + (f" ({plain(profile)})" if profile else ""),
-        large=tuple(_large(found)),
-        figures=tuple(_figures(found)),
-        weeks=tuple(_weeks(found["weeks"])),
-        sources=_series(sessions["by_source"], lambda value: f"{value:,}"),
-        tables=_series(found["tables"], decimal),
-        mends=tuple(_mend(options, each, profile) for each in found["findings"]),
+    return HomeReport(
+        home=to_plain_line(found["home"]) + (f" ({to_plain_line(profile)})" if profile else ""),
+        large=tuple(_list_headline_figures(found)),
+        figures=tuple(_list_figures(found)),
+        weeks=tuple(_build_weeks(found["weeks"])),
+        sources=_build_series(sessions["by_source"], lambda value: f"{value:,}"),
+        tables=_build_series(found["tables"], decimal),
+        mends=tuple(_build_fix(options, each, profile) for each in found["findings"]),
         estimated=found["estimated"],
     )
 
 
-def _large(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _list_headline_figures(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "sessions", f"{found['sessions']['total']:,}"
     yield "messages", f"{found['messages']:,}"
     yield "on the disk", decimal(found["size"]["db"] + found["size"]["wal"])
     yield "a week, about", decimal(found["growth_per_week"])
 
 
-def _figures(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _list_figures(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     sessions, size = found["sessions"], found["size"]
     states = (f"{sessions[name]:,} {name}" for name in ("open", "ended", "archived"))
     yield "sessions", f"{sessions['total']:,} ({', '.join(states)})"
     yield "messages", f"{found['messages']:,}"
-    parts = (f"{decimal(size[name])} {said}" for name, said in _PARTS.items() if size[name])
-    yield "database", _with(decimal(size["db"]), parts)
+    parts = (f"{decimal(size[name])} {said}" for name, said in _SIZE_LABELS.items() if size[name])
+    yield "database", _append_parts(decimal(size["db"]), parts)
     yield "trash", decimal(size["trash"])
     yield "growth", f"about {decimal(found['growth_per_week'])} a week"
-    tokens = (f"{count_said(count)} {name.replace('_', ' ')}" for name, count in _some(found))
+    tokens = (
+        f"{format_count(count)} {name.replace('_', ' ')}"
+        for name, count in _find_used_tokens(found)
+    )
     yield "tokens", ", ".join(tokens) or "none noted"
     yield "cost", f"${found['cost']:,.2f}" if found["cost"] else "none noted"
     live = "a gateway is live" if found["gateway_live"] else "no gateway is live"
     yield "engine", f"{found['sqlite']}, {live}"
 
 
-_PARTS = {"index": "of it search index", "free": "of it free", "wal": "log beside it"}
+_SIZE_LABELS = {"index": "of it search index", "free": "of it free", "wal": "log beside it"}
 
 
-def _some(found: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+def _find_used_tokens(found: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     return ((name, count) for name, count in found["tokens"].items() if count)
 
 
-def _with(whole: str, parts: Iterator[str]) -> str:
+def _append_parts(whole: str, parts: Iterator[str]) -> str:
     said = ", ".join(parts)
     return f"{whole} ({said})" if said else whole
 
 
-def count_said(count: int) -> str:
+def format_count(count: int) -> str:
     """Return a number of tokens: to three places where it is large."""
-    for size, name in _UNITS:
+    for size, name in _COUNT_UNITS:
         if count >= size:
             return f"{count / size:.3g} {name}"
     return f"{count:,}"
 
 
-def _weeks(weeks: list[Mapping[str, Any]]) -> Iterator[Point]:
+def _build_weeks(weeks: list[Mapping[str, Any]]) -> Iterator[ChartPoint]:
     for week in reversed(weeks):
         begins = datetime.fromtimestamp(week["begins_at"]).astimezone()
         said = f"{week['messages']:,}"
         more = f"about {decimal(week['bytes'])}"
-        yield Point(f"{begins:%b} {begins.day}", week["messages"], said, more)
+        yield ChartPoint(f"{begins:%b} {begins.day}", week["messages"], said, more)
 
 
-def _series(found: Mapping[str, int], said: Any) -> tuple[Point, ...]:
+def _build_series(found: Mapping[str, int], said: Any) -> tuple[ChartPoint, ...]:
     """Return the largest, the others together."""
     ranked = sorted(((value, name) for name, value in found.items() if value), reverse=True)
-    shown = [Point(plain(name) or "(none)", value, said(value)) for value, name in ranked]
-    if len(shown) > _MOST_BARS:
-        rest = sum(each.value for each in shown[_MOST_BARS - 1 :])
-        label = f"{len(shown) - _MOST_BARS + 1} others"
-        shown = [*shown[: _MOST_BARS - 1], Point(label, rest, said(rest))]
+    shown = [
+        ChartPoint(to_plain_line(name) or "(none)", value, said(value)) for value, name in ranked
+    ]
+    if len(shown) > _MAX_BARS:
+        rest = sum(each.value for each in shown[_MAX_BARS - 1 :])
+        label = f"{len(shown) - _MAX_BARS + 1} others"
+        shown = [*shown[: _MAX_BARS - 1], ChartPoint(label, rest, said(rest))]
     return tuple(shown)
 
 
-def _mend(options: argparse.Namespace, found: Mapping[str, Any], profile: str | None) -> Mend:
-    call = _CALL.fullmatch(found["tool"] or "")
+def _build_fix(
+    options: argparse.Namespace, found: Mapping[str, Any], profile: str | None
+) -> SuggestedFix:
+    call = _CALL_PATTERN.fullmatch(found["tool"] or "")
     profiles = options.profile[:1] if profile is None else [profile]
     there = argparse.Namespace(home=options.home, profile=profiles)
-    typed = None if call is None else command(there, *call.groups())
+    typed = None if call is None else format_command(there, *call.groups())
     won = f"about {decimal(found['bytes'])}" if found["bytes"] else ""
-    what = plan_output.said(found["code"], found["count"], plain(found["what"]))
-    return Mend(what, won, typed)
+    what = plan_output.describe_finding(found["code"], found["count"], to_plain_line(found["what"]))
+    return SuggestedFix(what, won, typed)

@@ -14,33 +14,33 @@ from typing import Literal, NamedTuple
 from session_core.compression.extractive import identifiers, patterns, tokenize
 from session_core.compression.extractive import patterns as p
 
-Kind = Literal["decision", "task", "error", "command", "path", "url", "identifier", "number"]
+FactKind = Literal["decision", "task", "error", "command", "path", "url", "identifier", "number"]
 
-KINDS: tuple[Kind, ...] = (
+FACT_KINDS: tuple[FactKind, ...] = (
     "decision", "task", "error", "command", "path", "url", "identifier", "number",
 )  # fmt: skip
 
-STATEMENTS: frozenset[Kind] = frozenset(("decision", "task"))
+STATEMENT_KINDS: frozenset[FactKind] = frozenset(("decision", "task"))
 """What somebody says, where the others are what is named."""
 
-READ_MAX = 400_000
+MAX_TEXT_CHARS = 400_000
 """So many characters of one text are read: half of them at its beginning, half at its end."""
 
-_BREAKS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+_LINE_BREAKS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 """What ends a line for some: within an item of a summary it would begin a heading."""
 
-PIECE = 2000
-_LINE_MIN = 3
-_SENTENCE_MAX = 500
-_LEADING_MAX = 80
-_OF_LINE = 5
+MAX_PIECE_CHARS = 2000
+_MIN_LINE_CHARS = 3
+_MAX_SENTENCE_CHARS = 500
+_MAX_LEADING_CHARS = 80
+_MAX_REST_RATIO = 5
 """Where what is open takes this part of a line, the rest is how a list is written."""
 
 
 class Fact(NamedTuple):
     """One fact: `text` stands at `position`, exactly so."""
 
-    kind: Kind
+    kind: FactKind
     text: str
     position: int
 
@@ -50,179 +50,183 @@ class Fact(NamedTuple):
         return self.position + len(self.text)
 
 
-def find(text: str, *, prose: bool = False) -> list[Fact]:
+def find_facts(text: str, *, prose: bool = False) -> list[Fact]:
     """Return the facts of a text in the order of their positions; in prose errors end with it."""
     found: list[Fact] = []
     shell = fenced = False
-    led: Kind | None = None
-    for begin, line in lines(text):
+    led: FactKind | None = None
+    for begin, line in split_lines(text):
         fence = p.FENCE.match(line)
         if fence:
             fenced = not fenced
             shell = fenced and fence.group(1).lower() in p.SHELLS
             continue
-        inside = list(_in_line(line, begin, in_shell=shell, in_code=fenced, prose=prose))
+        inside = list(_find_in_line(line, begin, in_shell=shell, in_code=fenced, prose=prose))
         if prose and not fenced:
-            led = _leads(line, led)
-            inside += _led(line, begin, led, inside)
+            led = _find_list_kind(line, led)
+            inside += _find_list_item(line, begin, led, inside)
         found += inside
     found.sort(key=lambda fact: (fact.position, -len(fact.text)))
     return found
 
 
-def _leads(line: str, led: Kind | None) -> Kind | None:
+def _find_list_kind(line: str, led: FactKind | None) -> FactKind | None:
     """Return what the items of a list are that this line leads to, or goes on with."""
-    if p.ITEM.match(line):
+    if p.LIST_ITEM.match(line):
         return led
-    if len(line) > _LEADING_MAX or not p.LEADING.search(line):
+    if len(line) > _MAX_LEADING_CHARS or not p.LIST_HEADING.search(line):
         return None
     folded = line.lower()
-    if p.TO_DO.search(folded) or p.TO_DO_UNSPACED.search(folded):
+    if p.TO_DO.search(folded) or p.UNSPACED_TASK.search(folded):
         return "task"
-    decided = p.DECIDED.search(folded) or p.DECIDED_UNSPACED.search(folded)
+    decided = p.DECIDED.search(folded) or p.UNSPACED_DECISION.search(folded)
     return "decision" if decided else None
 
 
-def _led(line: str, begin: int, led: Kind | None, inside: list[Fact]) -> Iterator[Fact]:
+def _find_list_item(
+    line: str, begin: int, led: FactKind | None, inside: list[Fact]
+) -> Iterator[Fact]:
     """Yield an item of a list as what the line before the list says that it is."""
-    item = p.ITEM.match(line) if led else None
+    item = p.LIST_ITEM.match(line) if led else None
     if led and item and not any(fact.kind in ("decision", "task") for fact in inside):
         text = line[item.end() :].strip()
-        if text and len(text) <= _SENTENCE_MAX and not patterns.is_ticked(line):
+        if text and len(text) <= _MAX_SENTENCE_CHARS and not patterns.is_ticked(line):
             yield Fact(led, text, begin + line.index(text, item.end()))
 
 
-def lines(text: str) -> Iterator[tuple[int, str]]:
+def split_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield what is read of a text, line by line with positions; a long line in pieces."""
-    text = broken(text)
-    if len(text) <= READ_MAX:
-        yield from _pieces(text, 0, len(text))
+    text = normalize_line_breaks(text)
+    if len(text) <= MAX_TEXT_CHARS:
+        yield from _split_long_line(text, 0, len(text))
         return
-    half = READ_MAX // 2
-    yield from _pieces(text, 0, half)
-    yield from _pieces(text, len(text) - half, len(text))
+    half = MAX_TEXT_CHARS // 2
+    yield from _split_long_line(text, 0, half)
+    yield from _split_long_line(text, len(text) - half, len(text))
 
 
-def broken(text: str) -> str:
+def normalize_line_breaks(text: str) -> str:
     """Return a text with all that ends a line as the same sign, so that each stays in its place."""
-    for sign in _BREAKS:
+    for sign in _LINE_BREAKS:
         text = text.replace(sign, "\n")
     return text
 
 
-def _pieces(text: str, begin: int, end: int) -> Iterator[tuple[int, str]]:
+def _split_long_line(text: str, begin: int, end: int) -> Iterator[tuple[int, str]]:
     while begin < end:
         stop = text.find("\n", begin, end)
         stop = end if stop < 0 else stop
-        while stop - begin > PIECE:
-            cut = _cut(text, begin)
+        while stop - begin > MAX_PIECE_CHARS:
+            cut = _find_cut(text, begin)
             yield begin, text[begin:cut]
             begin = cut
-        if stop - begin >= _LINE_MIN:
+        if stop - begin >= _MIN_LINE_CHARS:
             yield begin, text[begin:stop]
         begin = stop + 1
 
 
-def _cut(text: str, begin: int) -> int:
+def _find_cut(text: str, begin: int) -> int:
     """Return where to cut a long line: at a space, else at a sign, else anywhere."""
     for sign in (" ", "。", ",", ";"):
-        cut = text.rfind(sign, begin + PIECE // 2, begin + PIECE)
+        cut = text.rfind(sign, begin + MAX_PIECE_CHARS // 2, begin + MAX_PIECE_CHARS)
         if cut > 0:
             return cut + 1
-    return begin + PIECE
+    return begin + MAX_PIECE_CHARS
 
 
-def _in_line(
+def _find_in_line(
     line: str, begin: int, *, in_shell: bool, in_code: bool, prose: bool
 ) -> Iterator[Fact]:
     lowered = line.lower().replace("\u2019", "'")
     if len(lowered) != len(line):
         lowered = line
-    stamp = p.STAMP.match(line)
+    stamp = p.LOG_TIMESTAMP.match(line)
     start = stamp.end() if stamp else 0
-    items = list(_open_items(line, lowered, begin))
+    items = list(_find_open_items(line, lowered, begin))
     yield from items
-    if sum(len(item.text) for item in items if item.kind == "task") * _OF_LINE > len(line):
+    if sum(len(item.text) for item in items if item.kind == "task") * _MAX_REST_RATIO > len(line):
         return
-    cut = tokenize.spans(line) if prose and not in_code else []
-    if not in_code and _may_say(lowered):
-        yield from _said(line, lowered, cut or tokenize.spans(line), begin)
-    hinted = any(hint in lowered for hint in p.FAILED_HINTS)
-    if hinted or (": " in line and p.RAISED.search(line)):
+    cut = tokenize.find_sentence_spans(line) if prose and not in_code else []
+    if not in_code and _can_hold_statement(lowered):
+        yield from _find_statements(line, lowered, cut or tokenize.find_sentence_spans(line), begin)
+    hinted = any(hint in lowered for hint in p.FAILURE_HINTS)
+    if hinted or (": " in line and p.RAISED_EXCEPTION.search(line)):
         for first, last in cut or [(start, len(line))]:
-            yield from _errors(line, lowered, max(first, start), last, begin)
+            yield from _find_errors(line, lowered, max(first, start), last, begin)
     for first, last in identifiers.find_commands(line, in_shell=in_shell):
         yield Fact("command", line[first:last], begin + first)
-    for kind, first, last in identifiers.find(line, start):
+    for kind, first, last in identifiers.find_names(line, start):
         yield Fact(kind, line[first:last], begin + first)
 
 
-def _open_items(line: str, lowered: str, begin: int) -> Iterator[Fact]:
+def _find_open_items(line: str, lowered: str, begin: int) -> Iterator[Fact]:
     """Yield what is open in a list that an agent keeps."""
-    for item in p.LISTED_OPEN.finditer(line) if '"stat' in lowered else ():
+    for item in p.OPEN_JSON_ITEM.finditer(line) if '"stat' in lowered else ():
         first, last = item.span(item.lastindex or 0)
         yield Fact("task", line[first:last], begin + first)
 
 
-def _may_say(lowered: str) -> bool:
+def _can_hold_statement(lowered: str) -> bool:
     words = p.WORD.findall(lowered)
     if not (p.DECIDED_FIRSTS.isdisjoint(words) and p.TO_DO_FIRSTS.isdisjoint(words)):
         return True
-    return p.TO_DO_SIGN.match(lowered) is not None or (
+    return p.TASK_SIGN.match(lowered) is not None or (
         not lowered.isascii() and p.SPACELESS_SIGN.search(lowered) is not None
     )
 
 
-def _said(line: str, lowered: str, cut: list[tuple[int, int]], begin: int) -> Iterator[Fact]:
+def _find_statements(
+    line: str, lowered: str, cut: list[tuple[int, int]], begin: int
+) -> Iterator[Fact]:
     for first, last in cut:
         text, folded = line[first:last], lowered[first:last]
-        if len(text) > _SENTENCE_MAX:
-            text = text[:_SENTENCE_MAX].rsplit(None, 1)[0]
-        if p.DECIDED.search(folded) or p.DECIDED_UNSPACED.search(folded):
+        if len(text) > _MAX_SENTENCE_CHARS:
+            text = text[:_MAX_SENTENCE_CHARS].rsplit(None, 1)[0]
+        if p.DECIDED.search(folded) or p.UNSPACED_DECISION.search(folded):
             yield Fact("decision", text, begin + first)
-        elif p.TO_DO.search(folded) or p.TO_DO_UNSPACED.search(folded) or p.TO_DO_SIGN.match(text):
+        elif p.TO_DO.search(folded) or p.UNSPACED_TASK.search(folded) or p.TASK_SIGN.match(text):
             yield Fact("task", text, begin + first)
 
 
-def _errors(line: str, lowered: str, first: int, last: int, begin: int) -> Iterator[Fact]:
+def _find_errors(line: str, lowered: str, first: int, last: int, begin: int) -> Iterator[Fact]:
     """Yield what has failed between two places of a line: what is cited of it, or to its end."""
-    told = p.OF_ERROR.search(line, first, last)
+    told = p.JSON_ERROR.search(line, first, last)
     if told:
         at, end = told.span(told.lastindex or 0)
         yield Fact("error", line[at:end], begin + at)
         return
-    named = p.EXCEPTION.search(line, first, last) or p.RAISED.search(line, first, last)
-    loud = p.FAILED.search(line, first, last)
+    named = p.EXCEPTION.search(line, first, last) or p.RAISED_EXCEPTION.search(line, first, last)
+    loud = p.FAILURE_WORD.search(line, first, last)
     found = min(filter(None, (named, loud)), key=re.Match.start, default=None)
-    found = found or p.FAILED_FOLDED.search(lowered, first, last)
+    found = found or p.FOLDED_FAILURE_WORD.search(lowered, first, last)
     if not found:
         return
     inside = found.start() + 1
-    cited = _cited(line, inside, first, last)
+    cited = _find_citation(line, inside, first, last)
     if not cited and (named or loud):
         cited = found.start(), last
-    yield _error(line, *(cited or _sentence(line, inside, first, last)), begin)
+    yield _make_error_fact(line, *(cited or _find_sentence(line, inside, first, last)), begin)
 
 
-def _sentence(line: str, inside: int, first: int, last: int) -> tuple[int, int]:
+def _find_sentence(line: str, inside: int, first: int, last: int) -> tuple[int, int]:
     """Return the sentence around a place, of what lies between two others."""
-    for at, end in tokenize.spans(line):
+    for at, end in tokenize.find_sentence_spans(line):
         if at <= inside < end:
             return max(at, first), min(end, last)
     return first, last
 
 
-def _cited(line: str, inside: int, first: int, last: int) -> tuple[int, int] | None:
+def _find_citation(line: str, inside: int, first: int, last: int) -> tuple[int, int] | None:
     """Return the several words in quotes or in a code span around a place."""
-    for match in p.QUOTED.finditer(line, first, last):
+    for match in p.QUOTED_TEXT.finditer(line, first, last):
         at, end = match.span(match.lastindex or 0)
         if match.start() <= inside < match.end() and " " in line[at:end].strip():
             return at, end
     return None
 
 
-def _error(line: str, first: int, last: int, begin: int) -> Fact:
+def _make_error_fact(line: str, first: int, last: int, begin: int) -> Fact:
     text = line[first:last].strip()
-    if len(text) > _SENTENCE_MAX:
-        text = text[:_SENTENCE_MAX].rsplit(None, 1)[0]
+    if len(text) > _MAX_SENTENCE_CHARS:
+        text = text[:_MAX_SENTENCE_CHARS].rsplit(None, 1)[0]
     return Fact("error", text, begin + line.index(text, first))

@@ -12,41 +12,41 @@ from typing import Literal
 from session_core.compression.extractive import keywords, tokenize
 from session_core.compression.extractive import patterns as p
 
-Named = Literal["path", "url", "identifier", "number"]
-Found = tuple[Named, int, int]
+NameKind = Literal["path", "url", "identifier", "number"]
+FoundName = tuple[NameKind, int, int]
 
-_TRAILING = ".,;:!?*~'\"”\u2019)]}"
-_PAIRS = {")": "(", "]": "[", "}": "{"}
-_NAME_MAX = 200
-_LONG_NUMBER = 6
-_MIXED_MIN = 4
-_PLAIN_MIN = 2
-_SIGNS = "_=@$"
+_TRAILING_SIGNS = ".,;:!?*~'\"”\u2019)]}"
+_BRACKET_PAIRS = {")": "(", "]": "[", "}": "{"}
+_MAX_NAME_CHARS = 200
+_MIN_NUMBER_DIGITS = 6
+_MIN_MIXED_CHARS = 4
+_MIN_PLAIN_CHARS = 2
+_NAME_SIGNS = "_=@$"
 
 
-def find(line: str, start: int = 0) -> Iterator[Found]:
+def find_names(line: str, start: int = 0) -> Iterator[FoundName]:
     """Yield what is found behind `start`: its kind, its beginning and its end."""
     taken = bytearray(len(line))
-    for found in chain(_settings(line, start), _addresses(line, start)):
-        _take(taken, found)
+    for found in chain(_find_settings(line, start), _find_addresses(line, start)):
+        _mark_taken(taken, found)
         yield found
     for match in p.TOKEN.finditer(line, start):
         first, last = match.span()
         token = match.group()
-        if last - first < _PLAIN_MIN or (
+        if last - first < _MIN_PLAIN_CHARS or (
             any(taken[first:last]) and (taken[first] or "=" not in token)
         ):
             continue
         if token.isalpha() and (token[1:].islower() or token.isupper()):
             continue
-        found_name = _classified(token, first)
+        found_name = _classify_token(token, first)
         if found_name:
-            _take(taken, found_name)
+            _mark_taken(taken, found_name)
             yield found_name
-    yield from _numbers(line, start, taken)
+    yield from _find_numbers(line, start, taken)
 
 
-def _settings(line: str, start: int) -> Iterator[Found]:
+def _find_settings(line: str, start: int) -> Iterator[FoundName]:
     """Yield constants with their values, and the addresses that stand in brackets."""
     if "_" in line or "=" in line:
         for match in p.SETTING.finditer(line, start):
@@ -56,23 +56,23 @@ def _settings(line: str, start: int) -> Iterator[Found]:
             yield "identifier", match.start(), match.end()
 
 
-def _addresses(line: str, start: int) -> Iterator[Found]:
+def _find_addresses(line: str, start: int) -> Iterator[FoundName]:
     """Yield what may hold spaces or signs that end a token."""
     if "://" in line or "www." in line or "mailto:" in line:
         for match in p.URL.finditer(line, start):
-            yield "url", match.start(), match.start() + len(trimmed(match.group()))
+            yield "url", match.start(), match.start() + len(trim_name(match.group()))
     if "\\" in line:
         for match in p.WINDOWS_PATH.finditer(line, start):
-            yield "path", match.start(), match.start() + len(trimmed(match.group()))
+            yield "path", match.start(), match.start() + len(trim_name(match.group()))
     if "/" in line or "\\" in line:
         for match in p.QUOTED_PATH.finditer(line, start):
             if " " in match.group(2):
                 yield "path", match.start(2), match.end(2)
         if not line.isascii():
-            yield from _wide_paths(line, start)
+            yield from _find_wide_paths(line, start)
 
 
-def _wide_paths(line: str, start: int) -> Iterator[Found]:
+def _find_wide_paths(line: str, start: int) -> Iterator[FoundName]:
     """Yield paths with a folder or file whose name is of a script without spaces."""
     for match in p.WIDE_PATH.finditer(line, start):
         text = match.group()
@@ -83,29 +83,29 @@ def _wide_paths(line: str, start: int) -> Iterator[Found]:
         if wide and not tail and "." not in name:
             text = text[: len(text) - len(name) + wide.start()]
         if p.SPACELESS_SIGN.search(text):
-            yield "path", match.start(), match.start() + len(trimmed(text))
+            yield "path", match.start(), match.start() + len(trim_name(text))
 
 
-def trimmed(text: str) -> str:
+def trim_name(text: str) -> str:
     """Return a name without the punctuation behind it; a bracket stays where its pair is."""
-    while text and text[-1] in _TRAILING:
-        pair = _PAIRS.get(text[-1])
+    while text and text[-1] in _TRAILING_SIGNS:
+        pair = _BRACKET_PAIRS.get(text[-1])
         if pair and text.count(pair) >= text.count(text[-1]):
             return text
         text = text[:-1]
     return text
 
 
-def _take(taken: bytearray, found: Found) -> None:
+def _mark_taken(taken: bytearray, found: FoundName) -> None:
     _, first, last = found
     taken[first:last] = b"\1" * (last - first)
 
 
-def _classified(token: str, first: int) -> Found | None:
+def _classify_token(token: str, first: int) -> FoundName | None:
     bare = token.lstrip("*+!?:,'\"")
     first += len(token) - len(bare)
-    bare = trimmed(bare)
-    if not _PLAIN_MIN <= len(bare) <= _NAME_MAX:
+    bare = trim_name(bare)
+    if not _MIN_PLAIN_CHARS <= len(bare) <= _MAX_NAME_CHARS:
         return None
     if "=" in bare[1:-1] and not bare.startswith("-"):
         return "identifier", first, first + len(bare)
@@ -122,8 +122,8 @@ def is_path(token: str) -> bool:
         return p.FILE_NAME.fullmatch(token) is not None
     if not any(map(str.isalpha, token)) or "//" in token:
         return False
-    if p.ROOTED.match(token):
-        return len(token) > _PLAIN_MIN
+    if p.ROOTED_PATH.match(token):
+        return len(token) > _MIN_PLAIN_CHARS
     parts = [part for part in token.replace("\\", "/").split("/") if part]
     if p.FILE_NAME.fullmatch(parts[-1]) or token.endswith("/"):
         return True
@@ -132,50 +132,50 @@ def is_path(token: str) -> bool:
 
 def _is_identifier(token: str) -> bool:
     if token.isalpha():
-        return not token.istitle() and _is_camel(token)
+        return not token.istitle() and _has_camel_case(token)
     digit = any(map(str.isdigit, token))
     letter = any(map(str.isalpha, token))
     if digit and letter:
-        return len(token) >= _MIXED_MIN and not p.NUMBER.fullmatch(token)
+        return len(token) >= _MIN_MIXED_CHARS and not p.NUMBER.fullmatch(token)
     if digit:
-        return _is_code(token)
-    return letter and _is_compound(token)
+        return _is_code_name(token)
+    return letter and _is_compound_name(token)
 
 
-def _is_camel(token: str) -> bool:
+def _has_camel_case(token: str) -> bool:
     """Whether a small letter is followed by a capital, as in the names of code."""
-    return p.CAMEL.search(token) is not None
+    return p.CAMEL_CASE.search(token) is not None
 
 
-def _is_code(token: str) -> bool:
+def _is_code_name(token: str) -> bool:
     if token[0] == "#" and token[1:].isdigit():
         return True
-    return (token.isdigit() and len(token) >= _LONG_NUMBER) or token.count(".") > 1
+    return (token.isdigit() and len(token) >= _MIN_NUMBER_DIGITS) or token.count(".") > 1
 
 
-def _is_compound(token: str) -> bool:
+def _is_compound_name(token: str) -> bool:
     inner = token.strip("_-.:/")
-    if token[:2] == "--" or any(sign in inner for sign in _SIGNS) or "::" in inner:
+    if token[:2] == "--" or any(sign in inner for sign in _NAME_SIGNS) or "::" in inner:
         return len(inner) > 1
-    if token[:2] == "__" or inner.count("-") > 1 or p.SLASHED.fullmatch(token):
+    if token[:2] == "__" or inner.count("-") > 1 or p.SLASHED_NAME.fullmatch(token):
         return True
     left, dot, right = inner.partition(".")
     return bool(dot) and min(len(left), len(right)) > 1 and not right[:1].isupper()
 
 
-def _numbers(line: str, start: int, taken: bytearray) -> Iterator[Found]:
+def _find_numbers(line: str, start: int, taken: bytearray) -> Iterator[FoundName]:
     for match in p.NUMBER.finditer(line, start):
         first, last = match.span()
         if ":" in match.group():  # a time, which counts nothing
             last = first + len(match.group().partition(" ")[0])
-        if not taken[first] and (last - first > 1 or _is_value(line, first)):
+        if not taken[first] and (last - first > 1 or _is_setting_value(line, first)):
             yield "number", first, last
 
 
-def _is_value(line: str, first: int) -> bool:
+def _is_setting_value(line: str, first: int) -> bool:
     """Whether a single digit is what something is, as the words before it say."""
     before = line[max(0, first - 12) : first]
-    return not before[-2:-1].isdigit() and p.VALUE_OF.search(before) is not None
+    return not before[-2:-1].isdigit() and p.VALUE_PREFIX.search(before) is not None
 
 
 Span = tuple[int, int]
@@ -186,21 +186,21 @@ PROGRAMS = frozenset(keywords.PROGRAMS.split())
 WORDLIKE_PROGRAMS = frozenset(keywords.WORDLIKE_PROGRAMS.split())
 """Programs whose name is one: a command only beside a sign of a shell."""
 
-_COMMAND_MAX = 500
+_MAX_COMMAND_CHARS = 500
 
 
 def find_commands(line: str, *, in_shell: bool = False) -> Iterator[Span]:
     """Yield the beginning and the end of each command; in a block of a shell a line is one."""
     prompt = p.PROMPT.match(line)
     if prompt:
-        yield _bounded(line, prompt.start(1), len(line))
+        yield _limit_span(line, prompt.start(1), len(line))
     elif in_shell:
         if line.strip() and line.strip()[0] != "#":
-            yield _bounded(line, len(line) - len(line.lstrip()), len(line))
+            yield _limit_span(line, len(line) - len(line.lstrip()), len(line))
     elif is_command(line):
-        yield _bounded(line, _begin(line), len(line))
+        yield _limit_span(line, _find_command_start(line), len(line))
     else:
-        yield from _in_prose(line)
+        yield from _find_in_prose(line)
 
 
 def is_command(text: str) -> bool:
@@ -211,12 +211,12 @@ def is_command(text: str) -> bool:
     program = start.group(1).rpartition("/")[2]
     rest = text[start.end(1) :]
     if program in PROGRAMS:
-        return _is_given(rest)
+        return _is_argument_list(rest)
     shell_like = program in WORDLIKE_PROGRAMS or start.group(1).startswith("./")
     return shell_like and p.SHELL_SIGN.search(rest) is not None
 
 
-def _is_given(rest: str) -> bool:
+def _is_argument_list(rest: str) -> bool:
     """Whether what is behind a program is no ordinary sentence about it."""
     words = rest.split()
     if not words or p.SHELL_SIGN.search(rest):
@@ -224,7 +224,7 @@ def _is_given(rest: str) -> bool:
     return len(words) <= 3 and words[0].isascii() and words[0].islower()  # noqa: PLR2004 -- `git log`
 
 
-def _begin(line: str) -> int:
+def _find_command_start(line: str) -> int:
     start = p.COMMAND_START.match(line + " ")
     return (
         start.start(1)
@@ -233,51 +233,51 @@ def _begin(line: str) -> int:
     )
 
 
-def _in_prose(line: str) -> Iterator[Span]:
+def _find_in_prose(line: str) -> Iterator[Span]:
     spans = [
         match.span(1)
         for match in (p.CODE_SPAN.finditer(line) if "`" in line else ())
-        if is_command(match.group(1)) or _is_told(line, match.start())
+        if is_command(match.group(1)) or _is_run_instruction(line, match.start())
     ]
     yield from spans
     programs = PROGRAMS.intersection(line.split())
-    for first, last in _by_program(line, programs) if programs else _by_order(line):
+    for first, last in _find_by_program(line, programs) if programs else _find_by_instruction(line):
         if not any(begin < last and first < end for begin, end in spans):
             yield first, last
 
 
-def _is_told(line: str, at: int) -> bool:
+def _is_run_instruction(line: str, at: int) -> bool:
     """Whether the words before a code span say that it is to be run."""
     before = line[max(0, at - 24) : at]
-    return any(match.end() >= len(before) - 1 for match in p.TOLD_TO.finditer(before))
+    return any(match.end() >= len(before) - 1 for match in p.RUN_INSTRUCTION.finditer(before))
 
 
-def _by_program(line: str, programs: frozenset[str]) -> Iterator[Span]:
-    for first, last in tokenize.spans(line):
+def _find_by_program(line: str, programs: frozenset[str]) -> Iterator[Span]:
+    for first, last in tokenize.find_sentence_spans(line):
         sentence = line[first:last]
-        places = [at for program in programs if (at := _place(sentence, program)) >= 0]
+        places = [at for program in programs if (at := _find_program(sentence, program)) >= 0]
         if places and is_command(sentence[min(places) :]):
-            yield _bounded(line, first + min(places), last)
+            yield _limit_span(line, first + min(places), last)
 
 
-def _place(sentence: str, program: str) -> int:
+def _find_program(sentence: str, program: str) -> int:
     at = f" {sentence} ".find(f" {program} ")
     return at if at >= 0 else -1
 
 
-def _by_order(line: str) -> Iterator[Span]:
-    for match in p.TOLD_TO.finditer(line):
+def _find_by_instruction(line: str) -> Iterator[Span]:
+    for match in p.RUN_INSTRUCTION.finditer(line):
         rest = line[match.end() :]
         if match.group() and is_command(rest):
-            end = tokenize.spans(rest)[0][1]
-            yield _bounded(line, match.end(), match.end() + end)
+            end = tokenize.find_sentence_spans(rest)[0][1]
+            yield _limit_span(line, match.end(), match.end() + end)
             return
 
 
-def _bounded(line: str, first: int, last: int) -> Span:
+def _limit_span(line: str, first: int, last: int) -> Span:
     text = line[first:last].rstrip().rstrip("`").rstrip()
-    if len(text) > _COMMAND_MAX:
-        text = text[:_COMMAND_MAX].rsplit(None, 1)[0]
+    if len(text) > _MAX_COMMAND_CHARS:
+        text = text[:_MAX_COMMAND_CHARS].rsplit(None, 1)[0]
     elif text[-1:] in ".。" and text[-2:-1].isalnum():
         text = text[:-1]
     return first, first + len(text)

@@ -6,7 +6,7 @@ with spaces are whole words.
 
 from __future__ import annotations
 
-DECIDED = """
+DECISION_PHRASES = """
 decided|decision|decisions|decide on|agreed|agree to|settled on|settle on|opted|chose|chosen
 we choose|i choose|going with|go with|went with|let's go|let's use|let's keep|let's stick|stick to
 stick with|sticking with|we will use|we'll use|we use|i will use|i'll use|will not|won't|must
@@ -35,13 +35,13 @@ deciso|abbiamo deciso|decisione|useremo|scelto|invece di|sempre|d'accordo
 решили|решено|решение|договорились|выбрали|будем использовать|вместо|никогда|всегда|нельзя
 """
 
-DECIDED_UNSPACED = """
+UNSPACED_DECISION_PHRASES = """
 决定|決定|确定使用|确定采用|選擇|选择了|选用|采用|採用|改用|不再|必须|必須|禁止|不要|不得|一律|统一|約定
 约定|同意|方针|方針|ことにした|ことにする|ことになった|にします|べき|しない|してはいけ|てはならない|合意|選んだ
 承認|却下|結論|结论|の代わりに|而不是|결정|합의|하기로|대신|절대|선택
 """
 
-TO_DO = """
+TASK_PHRASES = """
 out of scope|blocked until|not part of|left for|for later|parked|set aside|put off
 todo|to-do|to do|fixme|tbd|open task|open tasks|open item|open items|open question|open point
 open questions|open points
@@ -64,7 +64,7 @@ da fare|manca|prossimo passo|bisogna|dobbiamo|in sospeso
 нужно|надо|осталось|задача|следующий шаг|не забыть|ожидаем|доделать|пожалуйста
 """
 
-TO_DO_UNSPACED = """
+UNSPACED_TASK_PHRASES = """
 待办|待辦|待完成|待处理|待處理|下一步|还需要|還需要|还要|尚未|未完成|需要|请|請|记得|記得|别忘|不要忘|任务|任務
 待确认|等待|やること|未対応|未完了|残タスク|タスク|残り|次のステップ|次は|する必要|しなければ|してください|忘れず
 までに|課題|要確認|宿題|할 일|해야|남은|다음 단계|필요|까지
@@ -123,7 +123,7 @@ UNSPACED_UNITS = """
 초|분|시간|일|개|명|원
 """
 
-LITTLE = """
+STOP_WORDS = """
 the a an of to in on at for with from by and or but not no is are was were be been has have had
 will would can could should must may it its this that these those we you he she they i our your
 his her their them us as if than then when until before after so only all both each any one two

@@ -12,45 +12,46 @@ from collections.abc import Mapping
 from typing import Any
 
 from session_core.compression.extractive import keywords
-from session_core.state.search_text import SPACELESS
+from session_core.state.search_text import SPACELESS_CHARS
 
-BREAK = SPACELESS + "\u3000-\u303f\uff01-\uff65\u2018-\u201f\u00ab\u00bb"
+BREAK = SPACELESS_CHARS + "\u3000-\u303f\uff01-\uff65\u2018-\u201f\u00ab\u00bb"
 """Characters of scripts without spaces, and quotes: no name goes on over one."""
 
 WORD = re.compile(r"\w+")
-SPACELESS_SIGN = re.compile(f"[{SPACELESS}]")
+SPACELESS_SIGN = re.compile(f"[{SPACELESS_CHARS}]")
 
 
-def _listed(phrases: str) -> list[str]:
+def _split_phrases(phrases: str) -> list[str]:
     found = [part.strip() for line in phrases.splitlines() for part in line.split("|")]
     return sorted(filter(None, found), key=len, reverse=True)
 
 
-def _words(phrases: str) -> tuple[frozenset[str], re.Pattern[str]]:
-    listed = _listed(phrases)
+def _compile_phrases(phrases: str) -> tuple[frozenset[str], re.Pattern[str]]:
+    listed = _split_phrases(phrases)
     firsts = frozenset(WORD.findall(phrase)[0] for phrase in listed)
     return firsts, re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, listed))})(?!\w)")
 
 
-DECIDED_FIRSTS, DECIDED = _words(keywords.DECIDED)
-TO_DO_FIRSTS, TO_DO = _words(keywords.TO_DO)
-DECIDED_UNSPACED = re.compile("|".join(_listed(keywords.DECIDED_UNSPACED)))
-TO_DO_UNSPACED = re.compile("|".join(_listed(keywords.TO_DO_UNSPACED)))
-TO_DO_SIGN = re.compile(r"\s*(?:[-*+]\s+|\d+[.)]\s+)?\[[ ]?\]\s|.{0,120}\b(?:TODO|FIXME|XXX|TBD)\b")
-_OF_JSON = r"\"((?:[^\"\\]|\\.){3,400})\""
-_OF_ITEM = rf"\"(?:content|task|title|text|description|name|step|subject)\":\s?{_OF_JSON}"
-_IS_OPEN = (
+DECIDED_FIRSTS, DECIDED = _compile_phrases(keywords.DECISION_PHRASES)
+TO_DO_FIRSTS, TO_DO = _compile_phrases(keywords.TASK_PHRASES)
+UNSPACED_DECISION = re.compile("|".join(_split_phrases(keywords.UNSPACED_DECISION_PHRASES)))
+UNSPACED_TASK = re.compile("|".join(_split_phrases(keywords.UNSPACED_TASK_PHRASES)))
+TASK_SIGN = re.compile(r"\s*(?:[-*+]\s+|\d+[.)]\s+)?\[[ ]?\]\s|.{0,120}\b(?:TODO|FIXME|XXX|TBD)\b")
+_JSON_STRING = r"\"((?:[^\"\\]|\\.){3,400})\""
+_ITEM_TEXT = rf"\"(?:content|task|title|text|description|name|step|subject)\":\s?{_JSON_STRING}"
+_OPEN_STATUS = (
     r"\"(?:status|state)\":\s?\"(?:pending|in[_ -]progress|open|todo|to[_ -]do|not[_ -]started"
     r"|blocked|waiting)\""
 )
-LISTED_OPEN = re.compile(
-    rf"{_OF_ITEM}[^{{}}]{{0,300}}?{_IS_OPEN}|{_IS_OPEN}[^{{}}]{{0,300}}?{_OF_ITEM}", re.IGNORECASE
+OPEN_JSON_ITEM = re.compile(
+    rf"{_ITEM_TEXT}[^{{}}]{{0,300}}?{_OPEN_STATUS}|{_OPEN_STATUS}[^{{}}]{{0,300}}?{_ITEM_TEXT}",
+    re.IGNORECASE,
 )
 """An item that is open, in the to-do lists that agents keep as JSON."""
-BOX = re.compile(r"(?:[-*+]\s+)?\[(?:(?P<done>[xX✓])|[ ]?)\]\s+")
+CHECKBOX = re.compile(r"(?:[-*+]\s+)?\[(?:(?P<done>[xX✓])|[ ]?)\]\s+")
 
-ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)]|\[[ ]?\])\s+")
-LEADING = re.compile(r"[:\uff1a]\s*\**\s*$|^\s*#{1,6}\s|^\s*\*\*[^*]+\*\*\s*$")
+LIST_ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)]|\[[ ]?\])\s+")
+LIST_HEADING = re.compile(r"[:\uff1a]\s*\**\s*$|^\s*#{1,6}\s|^\s*\*\*[^*]+\*\*\s*$")
 """How a line ends or begins that a list follows."""
 
 URL = re.compile(
@@ -74,7 +75,7 @@ TOKEN = re.compile(
 )
 _LINE_NUMBER = r"(?::\d{1,7}){0,2}"
 _EXTENSIONS = "|".join(sorted(keywords.EXTENSIONS.split(), key=len, reverse=True))
-SLASHED = re.compile(
+SLASHED_NAME = re.compile(
     r"(?:feature|feat|fix|bugfix|hotfix|release|chore|origin|upstream|refs|heads|deploy|deployment"
     r"|pod|svc|service|statefulset|application|text|image|audio|video|users?|docs|refactor)/\S+"
     r"|[A-Za-z][\w.]{1,39}/(?=\w*[-_\d])[\w.-]{3,80}"
@@ -85,20 +86,20 @@ FILE_NAME = re.compile(
     rf"|(?:Dockerfile|Makefile|Containerfile|Jenkinsfile|Procfile|Vagrantfile|Rakefile|Gemfile"
     rf"|CODEOWNERS|\.[a-z]+(?:rc|ignore|attributes|config)|\.env(?:\.\w+)?){_LINE_NUMBER}"
 )
-CAMEL = re.compile(r"[a-zß-öø-ÿ][A-ZÀ-ÖØ-Þ]")
-ROOTED = re.compile(r"(?:~[\w.-]{0,40}|\.{1,2}|\$\w{1,60}|\$\{\w{1,60}\}|[A-Za-z]:)?[/\\]")
+CAMEL_CASE = re.compile(r"[a-zß-öø-ÿ][A-ZÀ-ÖØ-Þ]")
+ROOTED_PATH = re.compile(r"(?:~[\w.-]{0,40}|\.{1,2}|\$\w{1,60}|\$\{\w{1,60}\}|[A-Za-z]:)?[/\\]")
 
 _UNITS = "|".join(sorted(keywords.UNITS.split(), key=len, reverse=True))
-_UNSPACED_UNITS = "|".join(_listed(keywords.UNSPACED_UNITS))
+_UNSPACED_UNITS = "|".join(_split_phrases(keywords.UNSPACED_UNITS))
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
 NUMBER = re.compile(
-    rf"(?:(?<![\w./:@#=\\-])|(?<=[{SPACELESS}]))(?:[~≈±<>+-]{{1,2}})?[$€£¥₹]?"
+    rf"(?:(?<![\w./:@#=\\-])|(?<=[{SPACELESS_CHARS}]))(?:[~≈±<>+-]{{1,2}})?[$€£¥₹]?"
     r"\d{1,40}(?:[.,:'\u2019_/-]\d{1,20}){0,8}"
     rf"(?:[ \u00a0\u202f]?(?:{_UNITS}|[%‰€£¥₹])(?!\w)"
     r"(?:/(?:s|sec|min|h|hour|day|month|user|core))?"
     rf"|[ ]?(?:{_UNSPACED_UNITS})|T\d[\d:.,]{{1,16}}(?:Z|[+-]\d\d:?\d\d)?"
     r"|[ ](?!(?:from|with|that|this|then|when|into|over|were|have|will|been|also|each|such)\b)"
-    rf"[^\W\d_{SPACELESS}]{{4,24}}(?!\w)|(?!\w)|(?=[{SPACELESS}]))",
+    rf"[^\W\d_{SPACELESS_CHARS}]{{4,24}}(?!\w)|(?!\w)|(?=[{SPACELESS_CHARS}]))",
     re.IGNORECASE,
 )
 SETTING = re.compile(
@@ -108,22 +109,22 @@ SETTING = re.compile(
     r"(?:[+-]?\d[\w.,]{0,40}(?:\s?\*\s?\d[\w.]{0,20}){0,3}|True|False)(?![\w(])"
 )
 """A constant with its value, as in code and in environments."""
-VALUE_OF = re.compile(
+VALUE_PREFIX = re.compile(
     r"(?:[=:\uff1a为是は]|\b(?:is|are|was|to|of|at|from|by|after|than|exactly|only|max|min|ist|sind|auf|es|son"
     r"|est|sont))[ ]?$",
     re.IGNORECASE,
 )
-HAS_UNIT = re.compile(
+NUMBER_UNIT = re.compile(
     rf"[$€£¥₹]|\d[ \u00a0\u202f]?(?:{_UNITS}|[%‰€£¥₹])(?!\w)|(?:{_UNSPACED_UNITS})$",
     re.IGNORECASE,
 )
-_WRITER = r"(?:(?:[\w.-]{1,60} )?[\w./@-]{1,60}\[\d{1,9}\]:\s)?"
-_OF_SERVICE = r"[A-Za-z][\w.-]{0,60}-\d{1,4}\s{2,40}\|\s+"
-STAMP = re.compile(
-    rf"(?:{_OF_SERVICE})?"
+_LOG_PROGRAM = r"(?:(?:[\w.-]{1,60} )?[\w./@-]{1,60}\[\d{1,9}\]:\s)?"
+_LOG_SERVICE = r"[A-Za-z][\w.-]{0,60}-\d{1,4}\s{2,40}\|\s+"
+LOG_TIMESTAMP = re.compile(
+    rf"(?:{_LOG_SERVICE})?"
     r"\s*[\[(]?(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?"
-    rf"(?:Z|[+-]\d\d:?\d\d)?[\])]?\s+{_WRITER}"
-    rf"|\s*(?:{_MONTHS})\s+\d{{1,2}}\s\d\d:\d\d:\d\d\s+{_WRITER}|{_OF_SERVICE}",
+    rf"(?:Z|[+-]\d\d:?\d\d)?[\])]?\s+{_LOG_PROGRAM}"
+    rf"|\s*(?:{_MONTHS})\s+\d{{1,2}}\s\d\d:\d\d:\d\d\s+{_LOG_PROGRAM}|{_LOG_SERVICE}",
     re.IGNORECASE,
 )
 """The time at the beginning of a line of a log, which is no fact of its own."""
@@ -133,15 +134,15 @@ EXCEPTION = re.compile(
     r"[A-Za-z_]?\w{0,80}(?:Error|Exception|Panic|Fault|Failure|Interrupt|Timeout|Warning|Exit)"
     r"(?:\[\w{1,12}\])?(?=:\s|\(|$|\s*[:\uff1a])"
 )
-RAISED = re.compile(r"(?<![\w.])(?:[A-Za-z_]\w{0,60}\.){1,8}[A-Z][a-z]\w{1,80}:\s")
+RAISED_EXCEPTION = re.compile(r"(?<![\w.])(?:[A-Za-z_]\w{0,60}\.){1,8}[A-Z][a-z]\w{1,80}:\s")
 """How a traceback ends, whatever the name of the exception is."""
 
-FAILED = re.compile(
+FAILURE_WORD = re.compile(
     r"\b(?:ERROR|FATAL|CRITICAL|SEVERE|EMERG|ALERT|PANIC|FAILED|FAILURE|FAIL|OOMKilled|\w{1,20}BackOff)\b"
     r"|\blevel=\"?(?:error|fatal|critical|panic)|\"(?:level|severity)\":\s?\"(?:error|fatal|critical)"
     r"|\[(?:error|fatal|crit|critical)\]|npm ERR!|thread '[^']{1,80}' panicked"
 )
-FAILED_FOLDED = re.compile(
+FOLDED_FAILURE_WORD = re.compile(
     r"(?:^|[\s>|\"'`(])(?:\w{1,40}: )?(?:error|fatal|panic|failure|fehler|erreur|errore|ошибка)"
     r"(?:\[\w{1,12}\]| \w{1,12})?\s?[:\uff1a]"
     r"|\bexit(?:ed|s)?(?: with)?(?: exit)?(?: code| status)?[ :=]{1,3}-?[1-9]\d{0,9}"
@@ -164,7 +165,7 @@ FAILED_FOLDED = re.compile(
     r"|\b(?:errno|sqlstate|ora-|sigsegv|sigkill|sigabrt)\b"
     r"|错误[:\uff1a]|錯誤[:\uff1a]|エラー[:\uff1a]|失败[:\uff1a]|오류[:\uff1a]|异常[:\uff1a]|例外[:\uff1a]"
 )
-LOOKS = re.compile(
+LOOKUP_COMMAND = re.compile(
     r"(?:sudo )?(?:(?:ls|cat|bat|head|tail|less|tree|du|df|find|fd|rg|grep|wc|stat|ps|pwd|which|top"
     r"|env)\b"
     r"|git (?:status|log|diff|show|blame|grep|branch|remote)\b|journalctl\b|systemctl status"
@@ -174,25 +175,25 @@ LOOKS = re.compile(
     re.IGNORECASE,
 )
 """A command that only looks: whoever continues the work looks anew."""
-OF_CODE = re.compile(
+CODE_LINE = re.compile(
     r"[+-]?\s*(?:import |from \S+ import |return\b|(?:if|for|while) .{1,80}:$|def |class |else:"
     r"|try:|except\b|func |fn |let |const |var |public |private |static |package |use |#include"
     r"|export |async |await |\w[\w.]* = \w[\w.]*\(|@\w)"
 )
 """How a line of code begins, in the languages that are met most."""
-QUOTED = re.compile(
+QUOTED_TEXT = re.compile(
     r"\"([^\"\n]{3,400})\"|`([^`\n]{3,400}(?:`(?=[A-Za-z0-9_])[^`\n]{1,80}`[^`\n]{1,200}){0,4})`|“([^”\n]{3,400})”|「([^」\n]{3,400})」"
 )
-OF_ERROR = re.compile(
-    rf"\"\w{{0,40}}(?:error|exception|failure|fault|stderr|errmsg)\w{{0,20}}\":\s?{_OF_JSON}"
+JSON_ERROR = re.compile(
+    rf"\"\w{{0,40}}(?:error|exception|failure|fault|stderr|errmsg)\w{{0,20}}\":\s?{_JSON_STRING}"
     r"|\"\w{0,40}(?:error|exception|failure)\w{0,20}\":\s?\{[^{}]{0,200}?"
-    rf"\"(?:message|details?|reason|text|description)\":\s?{_OF_JSON}"
+    rf"\"(?:message|details?|reason|text|description)\":\s?{_JSON_STRING}"
     r"|\"(?:lvl|level|severity|loglevel)\":\s?\"(?:error|fatal|critical|panic)\"[^{}]{0,300}?"
-    rf"\"(?:msg|message|error|err)\":\s?{_OF_JSON}",
+    rf"\"(?:msg|message|error|err)\":\s?{_JSON_STRING}",
     re.IGNORECASE,
 )
 """What JSON says to have failed."""
-FAILED_HINTS = (
+FAILURE_HINTS = (
     "unexpected", "no space", "full", "quota", "too many", "certificate", "syntax", "duplicate",
     "match", "refus", "reject", "unhandled", "conflict", "modified", "assert", "expected", "want",
     "backoff", "violates", "undefined", "exist", "in use", "not permitted", "not allowed",
@@ -215,7 +216,7 @@ SHELL_SIGN = re.compile(
     r"\s--?[A-Za-z]|[|>$=&*~]|\s\.{0,2}/\w|\s\S{1,80}\.\w{1,5}\b|\s\w{1,40}[-_:/]\w"
 )
 CODE_SPAN = re.compile(r"`{1,2}([^`\n]{2,400})`{1,2}")
-TOLD_TO = re.compile(
+RUN_INSTRUCTION = re.compile(
     r"(?:\b(?:run|ran|running|execute|executed|exec|invoke|type|command(?: is| was)?|cmd"
     r"|führe|ausführen|ejecuta|ejecutar|exécute|exécuter|lance|lancer|запусти|выполни)|运行|執行|执行|実行|실행)"
     r"(?:[ ]?[:\uff1a])?[ ]?",
@@ -227,31 +228,31 @@ SHELLS = frozenset(
 )
 
 
-_TEXTS = ("content", "task", "title", "text", "description", "name", "step", "subject")
-_STATES = ("status", "state")
-_OPEN = frozenset(
+_TEXT_FIELDS = ("content", "task", "title", "text", "description", "name", "step", "subject")
+_STATE_FIELDS = ("status", "state")
+_OPEN_STATES = frozenset(
     ("pending", "in_progress", "open", "todo", "to_do", "not_started", "blocked", "waiting")
 )
-_DONE = frozenset(("completed", "complete", "done", "finished", "closed"))
-_AROUND = frozenset(("id", *_TEXTS, *_STATES))
+_DONE_STATES = frozenset(("completed", "complete", "done", "finished", "closed"))
+_KNOWN_FIELDS = frozenset(("id", *_TEXT_FIELDS, *_STATE_FIELDS))
 
 
-def line(item: Mapping[Any, Any]) -> str | None:
+def format_item(item: Mapping[Any, Any]) -> str | None:
     """Return what an item says, with a box in front of it; None if it is no item."""
-    text = next((item[key] for key in _TEXTS if isinstance(item.get(key), str)), "")
-    state = next((item[key] for key in _STATES if isinstance(item.get(key), str)), "")
+    text = next((item[key] for key in _TEXT_FIELDS if isinstance(item.get(key), str)), "")
+    state = next((item[key] for key in _STATE_FIELDS if isinstance(item.get(key), str)), "")
     state = state.lower().replace(" ", "_").replace("-", "_")
-    if not text or state not in _OPEN | _DONE:
+    if not text or state not in _OPEN_STATES | _DONE_STATES:
         return None
-    return f"[{' ' if state in _OPEN else 'x'}] {text}"
+    return f"[{' ' if state in _OPEN_STATES else 'x'}] {text}"
 
 
 def is_ticked(text: str) -> bool:
     """Whether a line is ticked off."""
-    box = BOX.match(text)
+    box = CHECKBOX.match(text)
     return box is not None and box["done"] is not None
 
 
-def rest(item: Mapping[Any, Any]) -> dict[Any, Any]:
+def get_other_fields(item: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return what else an item has."""
-    return {key: value for key, value in item.items() if key not in _AROUND}
+    return {key: value for key, value in item.items() if key not in _KNOWN_FIELDS}

@@ -27,27 +27,32 @@ from typing import NamedTuple
 
 from session_core.compression.extractive import keywords, tokenize
 from session_core.compression.extractive import patterns as p
-from session_core.compression.extractive.facts import STATEMENTS, Fact, Kind
-from session_core.compression.extractive.passages import READ_OF_EACH, Passage, Reading, Speaker
-from session_core.compression.extractive.patterns import BOX, LOOKS, OF_CODE
+from session_core.compression.extractive.facts import STATEMENT_KINDS, Fact, FactKind
+from session_core.compression.extractive.passages import (
+    MAX_LINES_PER_FORM,
+    Passage,
+    PassageSet,
+    Speaker,
+)
+from session_core.compression.extractive.patterns import CHECKBOX, CODE_LINE, LOOKUP_COMMAND
 
-NAMED = frozenset(("path", "url", "identifier", "number"))
+NAME_KINDS = frozenset(("path", "url", "identifier", "number"))
 
 _NAME_RUN = re.compile(r"[^\W_]+")
 _DIGITS = re.compile(r"\d+")
 _PLAIN_NUMBER = re.compile(r"(?<![^\W\d])\d+(?![^\W\d])")
-_CODE = re.compile(r"[(){};=]")
-_NUMBERED = re.compile(r"\s*\d{1,6}(?:[|→\t]|:\s)")
-_ITEM = re.compile(r"\s*(?:[-*>|#☐]|\d{1,3}[.)]\s)")
+_CODE_SIGN = re.compile(r"[(){};=]")
+_NUMBERED_LINE = re.compile(r"\s*\d{1,6}(?:[|→\t]|:\s)")
+_LIST_ITEM = re.compile(r"\s*(?:[-*>|#☐]|\d{1,3}[.)]\s)")
 
-_SOME = 3
+_COMMON_LINES = 3
 """In so many lines of a result a word belongs to their form."""
-_TWICE = 2
+_MIN_BULK_COUNT = 2
 """A form that is there twice is no bulk yet."""
-_WORDS_MOST = 15
-_LINES_MOST = 40
-_SENTENCES_MOST = 5
-_IN_TALK_MIN = 5
+_MAX_WORDS = 15
+_MAX_LINES = 40
+_MAX_SENTENCES = 5
+_MIN_NAME_CHARS = 5
 
 
 class _Odds(NamedTuple):
@@ -59,158 +64,166 @@ class _Odds(NamedTuple):
     factless: float
 
 
-_BROUGHT = _Odds(base=2.2, form=-2.6, same=-1.9, factless=-3.2)
-_COMMON = -7.8
-_SIGNS = -28.0
-_ERROR = 1.9
-_SETS = 4.0
-_OF_FILE = -2.0
+_RESULT_ODDS = _Odds(base=2.2, form=-2.6, same=-1.9, factless=-3.2)
+_COMMON_ODDS = -7.8
+_SIGN_ODDS = -28.0
+_ERROR_ODDS = 1.9
+_SETTING_ODDS = 4.0
+_FILE_ODDS = -2.0
 """What stands in a file can be read again, where it is no setting and no task."""
-_PER_DIGIT = 8.0
-_PER_WORD = 0.15
-_PER_LINE = 0.09
-_OF_BULK = -0.2
-_IN_TALK = 1.1
+_DIGIT_ODDS = 8.0
+_WORD_ODDS = 0.15
+_LINE_ODDS = 0.09
+_BULK_ODDS = -0.2
+_USED_NAME_ODDS = 1.1
 
-_SAID = _Odds(base=3.0, form=-1.6, same=-2.9, factless=-2.6)
-_WITH_DIGIT = 1.8
-_WITH_COLON = 1.2
-_LISTED = 2.5
-_PER_SENTENCE = -0.4
+_TALK_ODDS = _Odds(base=3.0, form=-1.6, same=-2.9, factless=-2.6)
+_HAS_DIGIT_ODDS = 1.8
+_HAS_COLON_ODDS = 1.2
+_LIST_ITEM_ODDS = 2.5
+_SENTENCE_COUNT_ODDS = -0.4
 
 
-def chances(reading: Reading) -> dict[int, float]:
+def compute_chances(reading: PassageSet) -> dict[int, float]:
     """Return the chance of each passage that is read, by its `id`."""
     of: dict[str, list[Passage]] = {"result": [], "call": [], "talk": []}
     for passage in reading.passages:
         of.get(passage.speaker, of["talk"]).append(passage)
     named = {fact.text for each in (of["talk"], of["call"]) for p in each for fact in p.facts}
-    odds = (*_brought(of["result"], named), *_said(of["talk"]), *_said(of["call"]))
+    odds = (
+        *_score_results(of["result"], named),
+        *_score_talk(of["talk"]),
+        *_score_talk(of["call"]),
+    )
     return {at: 1 / (1 + math.exp(-value)) for at, value in odds}
 
 
-def _brought(passages: Sequence[Passage], named: set[str]) -> Iterator[tuple[int, float]]:
-    often, same = _repetition(passages, _BROUGHT)
-    bulk = _bulk(passages)
-    for group in _by_place(passages):
-        most = _PER_LINE * min(len(group), _LINES_MOST)
+def _score_results(passages: Sequence[Passage], named: set[str]) -> Iterator[tuple[int, float]]:
+    often, same = _score_repetition(passages, _RESULT_ODDS)
+    bulk = _count_name_forms(passages)
+    for group in _group_by_place(passages):
+        most = _LINE_ODDS * min(len(group), _MAX_LINES)
         values = [
-            most + often[id(it)] + same[id(it)] + _COMMON * common + _of_line(it, bulk, named)
-            for it, common in zip(group, _common(group), strict=True)
+            most
+            + often[id(it)]
+            + same[id(it)]
+            + _COMMON_ODDS * common
+            + _score_line(it, bulk, named)
+            for it, common in zip(group, _measure_common_share(group), strict=True)
         ]
-        yield from zip(map(id, group), odds(group, values), strict=True)
+        yield from zip(map(id, group), adjust_statement_odds(group, values), strict=True)
 
 
-def _of_line(passage: Passage, bulk: Mapping[str, int], named: set[str]) -> float:
+def _score_line(passage: Passage, bulk: Mapping[str, int], named: set[str]) -> float:
     text = passage.text
-    odds = _BROUGHT.base if passage.facts else _BROUGHT.base + _BROUGHT.factless
-    odds += _ERROR * any(fact.kind == "error" for fact in passage.facts)
+    odds = _RESULT_ODDS.base if passage.facts else _RESULT_ODDS.base + _RESULT_ODDS.factless
+    odds += _ERROR_ODDS * any(fact.kind == "error" for fact in passage.facts)
     if any(fact.kind == "number" and fact.text[0].isalpha() for fact in passage.facts):
-        odds += _SETS
+        odds += _SETTING_ODDS
     elif not any(fact.kind == "task" for fact in passage.facts):
-        odds += _OF_FILE * bool(_NUMBERED.match(text) or OF_CODE.match(text))
-    odds += _PER_WORD * min(tokenize.words(text), _WORDS_MOST)
-    odds += _PER_DIGIT * sum(map(len, _DIGITS.findall(text))) / len(text)
-    odds += _SIGNS * len(_CODE.findall(text)) / len(text)
-    return odds + _of_names(passage, bulk, named)
+        odds += _FILE_ODDS * bool(_NUMBERED_LINE.match(text) or CODE_LINE.match(text))
+    odds += _WORD_ODDS * min(tokenize.count_words(text), _MAX_WORDS)
+    odds += _DIGIT_ODDS * sum(map(len, _DIGITS.findall(text))) / len(text)
+    odds += _SIGN_ODDS * len(_CODE_SIGN.findall(text)) / len(text)
+    return odds + _score_names(passage, bulk, named)
 
 
-def _of_names(passage: Passage, bulk: Mapping[str, int], named: set[str]) -> float:
-    names = [fact for fact in passage.facts if fact.kind in NAMED]
+def _score_names(passage: Passage, bulk: Mapping[str, int], named: set[str]) -> float:
+    names = [fact for fact in passage.facts if fact.kind in NAME_KINDS]
     if not names:
         return 0.0
-    odds = _OF_BULK * math.log(min(bulk[name_form(fact)] for fact in names))
-    used = any(len(fact.text) > _IN_TALK_MIN and fact.text in named for fact in names)
-    return odds + _IN_TALK * used
+    odds = _BULK_ODDS * math.log(min(bulk[get_name_form(fact)] for fact in names))
+    used = any(len(fact.text) > _MIN_NAME_CHARS and fact.text in named for fact in names)
+    return odds + _USED_NAME_ODDS * used
 
 
-def _said(passages: Sequence[Passage]) -> Iterator[tuple[int, float]]:
-    often, same = _repetition(passages, _SAID)
+def _score_talk(passages: Sequence[Passage]) -> Iterator[tuple[int, float]]:
+    often, same = _score_repetition(passages, _TALK_ODDS)
     sentences = Counter(passage.place for passage in passages)
     for passage in passages:
         text = passage.text
-        odds = _SAID.base if passage.facts else _SAID.base + _SAID.factless
+        odds = _TALK_ODDS.base if passage.facts else _TALK_ODDS.base + _TALK_ODDS.factless
         odds += often[id(passage)] + same[id(passage)]
-        odds += _PER_SENTENCE * min(sentences[passage.place], _SENTENCES_MOST)
-        odds += _WITH_DIGIT * any(map(str.isdigit, text)) + _WITH_COLON * (":" in text)
+        odds += _SENTENCE_COUNT_ODDS * min(sentences[passage.place], _MAX_SENTENCES)
+        odds += _HAS_DIGIT_ODDS * any(map(str.isdigit, text)) + _HAS_COLON_ODDS * (":" in text)
         if passage.speaker == "call":
-            odds += _OF_FILE * bool(OF_CODE.match(text) or LOOKS.match(text))
-        yield id(passage), odds + _LISTED * (_ITEM.match(text) is not None)
+            odds += _FILE_ODDS * bool(CODE_LINE.match(text) or LOOKUP_COMMAND.match(text))
+        yield id(passage), odds + _LIST_ITEM_ODDS * (_LIST_ITEM.match(text) is not None)
 
 
-def _repetition(
+def _score_repetition(
     passages: Sequence[Passage], odds: _Odds
 ) -> tuple[dict[int, float], dict[int, float]]:
     """Return what it takes away that others have the form, or all the words, of each passage."""
-    shapes = [tokenize.form(passage.text) for passage in passages]
+    shapes = [tokenize.make_form(passage.text) for passage in passages]
     often: Counter[str] = Counter()
     same: Counter[str] = Counter()
     for passage, own in zip(passages, shapes, strict=True):
-        often[own] += _weight(passage)
-        same[_sameness(passage)] += _weight(passage)
+        often[own] += _count_lines(passage)
+        same[_normalize_text(passage)] += _count_lines(passage)
     pairs = list(zip(passages, shapes, strict=True))
     return (
-        {id(one): odds.form * math.log(max(often[own] / _TWICE, 1)) for one, own in pairs},
-        {id(one): odds.same * math.log(max(same[_sameness(one)], 1)) for one, _ in pairs},
+        {id(one): odds.form * math.log(max(often[own] / _MIN_BULK_COUNT, 1)) for one, own in pairs},
+        {id(one): odds.same * math.log(max(same[_normalize_text(one)], 1)) for one, _ in pairs},
     )
 
 
-def _sameness(passage: Passage) -> str:
+def _normalize_text(passage: Passage) -> str:
     """Return what two passages have in common that say the same: of talk all but plain numbers."""
     if passage.speaker == "result":
         return passage.template or passage.text
     return _PLAIN_NUMBER.sub("0", passage.text)
 
 
-def _weight(passage: Passage) -> int:
+def _count_lines(passage: Passage) -> int:
     """Return for how many lines a passage stands: of a result only the first alike are read."""
-    return max(passage.repeated // READ_OF_EACH, 1) if passage.speaker == "result" else 1
+    return max(passage.repeated // MAX_LINES_PER_FORM, 1) if passage.speaker == "result" else 1
 
 
-def name_form(fact: Fact) -> str:
+def get_name_form(fact: Fact) -> str:
     """Return what a name looks like: that of its neighbours in a list, where it is one of many."""
     if fact.kind == "number":
         return _DIGITS.sub("0", fact.text)
     head, dot, tail = fact.text.rpartition(".")
-    name = _NAME_RUN.sub(_name_class, head if dot and tail.isalpha() else fact.text)
+    name = _NAME_RUN.sub(_classify_run, head if dot and tail.isalpha() else fact.text)
     return f"{fact.kind} {name}.{tail}" if dot and tail.isalpha() else f"{fact.kind} {name}"
 
 
-def _name_class(run: re.Match[str]) -> str:
+def _classify_run(run: re.Match[str]) -> str:
     text = run.group()
     return "a" if text.isalpha() else "0" if text.isdigit() else f"x{len(text)}"
 
 
-def _bulk(passages: Iterable[Passage]) -> Counter[str]:
+def _count_name_forms(passages: Iterable[Passage]) -> Counter[str]:
     """Return how many different names of each form there are."""
     names = {
-        (name_form(fact), fact.text)
+        (get_name_form(fact), fact.text)
         for passage in passages
         for fact in passage.facts
-        if fact.kind in NAMED
+        if fact.kind in NAME_KINDS
     }
     return Counter(each for each, _ in names)
 
 
-def _by_place(passages: Iterable[Passage]) -> Iterable[list[Passage]]:
+def _group_by_place(passages: Iterable[Passage]) -> Iterable[list[Passage]]:
     groups: dict[int, list[Passage]] = defaultdict(list)
     for passage in passages:
         groups[passage.place].append(passage)
     return groups.values()
 
 
-def _common(group: Sequence[Passage]) -> Iterator[float]:
+def _measure_common_share(group: Sequence[Passage]) -> Iterator[float]:
     """Yield which part of the words and signs of each line is in other lines beside it, too."""
-    tokens = [tokenize.tokens(passage.template) for passage in group]
+    tokens = [tokenize.extract_tokens(passage.template) for passage in group]
     often: Counter[str] = Counter()
     for passage, own in zip(group, tokens, strict=True):
         for token in own:
-            often[token] += min(passage.repeated, _SOME)
+            often[token] += min(passage.repeated, _COMMON_LINES)
     for own in tokens:
-        yield sum(often[token] >= _SOME for token in own) / len(own) if own else 1.0
+        yield sum(often[token] >= _COMMON_LINES for token in own) / len(own) if own else 1.0
 
 
-_OF_KIND: Mapping[Kind, float] = {
+_KIND_WEIGHTS: Mapping[FactKind, float] = {
     "decision": 1.0,
     "task": 1.0,
     "error": 0.9,
@@ -222,25 +235,25 @@ _OF_KIND: Mapping[Kind, float] = {
 }
 """How likely a fact of that kind is all that is wanted of what it stands in: without the words
 around it, a number or a name often says nothing."""
-_OF_SPEAKER: Mapping[Speaker, float] = {
+_SPEAKER_WEIGHTS: Mapping[Speaker, float] = {
     "earlier": 1.0,
     "user": 1.0,
     "assistant": 0.85,
     "call": 0.6,
     "result": 0.6,
 }
-_FAILED = 1.2
+_FAILURE_FACTOR = 1.2
 """What a tool says that failed counts as more than said by a person: the next step hangs on it."""
-_OF_STATEMENT = 1.4
+_STATEMENT_FACTOR = 1.4
 """What was decided or is open can be looked up nowhere else."""
-_OLD = 0.8
-_USED_AGAIN = 1.3
-_SUPERSEDED = 0.2
-_ENDS = ".!。 "
+_OLDEST_FACTOR = 0.8
+_REUSED_FACTOR = 1.3
+_SUPERSEDED_FACTOR = 0.2
+_TASK_ENDS = ".!。 "
 
 
 @dataclass(slots=True)
-class Valued:
+class ScoredPassage:
     """A passage with what each of its facts is worth, and what all of it is."""
 
     passage: Passage
@@ -248,13 +261,13 @@ class Valued:
     alone: float
 
 
-def weigh(reading: Reading) -> list[Valued]:
+def score_passages(reading: PassageSet) -> list[ScoredPassage]:
     """Return what is worth keeping, with its worth, in the order in which it was said."""
-    scale = _Scale(reading)
-    return [scale.value(passage) for passage in (*reading.earlier, *reading.passages)]
+    scale = _Scorer(reading)
+    return [scale.score_passage(passage) for passage in (*reading.earlier, *reading.passages)]
 
 
-def best(weighed: Sequence[Valued], limit: int) -> tuple[str, ...]:
+def select_best_facts(weighed: Sequence[ScoredPassage], limit: int) -> tuple[str, ...]:
     """Return the facts that are worth most, best first, each once."""
     most: dict[str, float] = {}
     for item in weighed:
@@ -263,40 +276,46 @@ def best(weighed: Sequence[Valued], limit: int) -> tuple[str, ...]:
     return tuple(sorted(most, key=lambda text: -most[text])[: max(limit, 0)])
 
 
-class _Scale:
-    def __init__(self, reading: Reading) -> None:
+class _Scorer:
+    def __init__(self, reading: PassageSet) -> None:
         passages = reading.passages
         self._last = max((passage.place for passage in passages), default=0) or 1
         self._talked: dict[str, set[int]] = defaultdict(set)
         for passage in passages:
             for fact in passage.facts if passage.speaker != "result" else ():
                 self._talked[fact.text].add(passage.place)
-        self._bare = _bare(passages)
-        self._chances = chances(reading)
-        self._superseded = _superseded(passages, reading.earlier)
+        self._bare = _find_bare_names(passages)
+        self._chances = compute_chances(reading)
+        self._superseded = _find_superseded(passages, reading.earlier)
 
-    def value(self, passage: Passage) -> Valued:
+    def score_passage(self, passage: Passage) -> ScoredPassage:
         failed = any(fact.kind == "error" for fact in passage.facts)
-        factor = _FAILED if failed and passage.speaker == "result" else _OF_SPEAKER[passage.speaker]
-        if any(fact.kind in STATEMENTS for fact in passage.facts):
-            factor *= _OF_STATEMENT
+        factor = (
+            _FAILURE_FACTOR
+            if failed and passage.speaker == "result"
+            else _SPEAKER_WEIGHTS[passage.speaker]
+        )
+        if any(fact.kind in STATEMENT_KINDS for fact in passage.facts):
+            factor *= _STATEMENT_FACTOR
         if passage.place >= 0:
-            factor *= _OLD + (1 - _OLD) * passage.place / self._last
+            factor *= _OLDEST_FACTOR + (1 - _OLDEST_FACTOR) * passage.place / self._last
         if passage.text in self._superseded:
-            factor *= _SUPERSEDED
+            factor *= _SUPERSEDED_FACTOR
         alone = factor * self._chances.get(id(passage), 1.0)
-        return Valued(passage, [self._fact(passage, fact, alone) for fact in passage.facts], alone)
+        return ScoredPassage(
+            passage, [self._score_fact(passage, fact, alone) for fact in passage.facts], alone
+        )
 
-    def _fact(self, passage: Passage, fact: Fact, alone: float) -> float:
+    def _score_fact(self, passage: Passage, fact: Fact, alone: float) -> float:
         if passage.speaker != "result":
             again = len(self._talked[fact.text]) > 1
-            return alone * _OF_KIND[fact.kind] * (_USED_AGAIN if again else 1)
-        if fact.kind == "path" and (stem := _stem(fact.text)) in self._bare:
-            return _USED_AGAIN / len(self._bare[stem])
-        return alone * _OF_KIND[fact.kind]
+            return alone * _KIND_WEIGHTS[fact.kind] * (_REUSED_FACTOR if again else 1)
+        if fact.kind == "path" and (stem := _get_file_stem(fact.text)) in self._bare:
+            return _REUSED_FACTOR / len(self._bare[stem])
+        return alone * _KIND_WEIGHTS[fact.kind]
 
 
-def _bare(passages: Sequence[Passage]) -> dict[str, set[str]]:
+def _find_bare_names(passages: Sequence[Passage]) -> dict[str, set[str]]:
     """Return the names of files that are used without their folder, with the paths that fit."""
     talked = {
         fact.text
@@ -308,22 +327,22 @@ def _bare(passages: Sequence[Passage]) -> dict[str, set[str]]:
     fitting: dict[str, set[str]] = defaultdict(set)
     for passage in passages:
         for fact in passage.facts if passage.speaker == "result" else ():
-            if fact.kind == "path" and (stem := _stem(fact.text)) in talked:
+            if fact.kind == "path" and (stem := _get_file_stem(fact.text)) in talked:
                 fitting[stem].add(fact.text)
     return fitting
 
 
-def _stem(path: str) -> str:
+def _get_file_stem(path: str) -> str:
     return path.rstrip("/").replace("\\", "/").rpartition("/")[2].partition(":")[0]
 
 
-def _superseded(passages: Sequence[Passage], old: Sequence[Passage]) -> set[str]:
+def _find_superseded(passages: Sequence[Passage], old: Sequence[Passage]) -> set[str]:
     """Return what is out of date: said anew with another value since a summary, or ticked off."""
     said = {passage.template: passage.text for passage in passages if passage.template}
     boxes = [
-        (passage.text, passage.text[box.end() :].rstrip(_ENDS), box["done"] is not None)
+        (passage.text, passage.text[box.end() :].rstrip(_TASK_ENDS), box["done"] is not None)
         for passage in passages
-        if (box := BOX.match(passage.text))
+        if (box := CHECKBOX.match(passage.text))
     ]
     # What was ticked and opened again is open.
     last = {task: done for _, task, done in boxes}
@@ -332,59 +351,59 @@ def _superseded(passages: Sequence[Passage], old: Sequence[Passage]) -> set[str]
         item.text
         for item in old
         if said.get(item.template, item.text) != item.text
-        or any(item.text.rstrip(_ENDS).endswith(task) for task in ticked)
+        or any(item.text.rstrip(_TASK_ENDS).endswith(task) for task in ticked)
     }
     return anew.union(text for text, task, done in boxes if last[task] and not done)
 
 
 _WORD = re.compile(r"[^\W\d_]+")
-_LITTLE = frozenset(keywords.LITTLE.split())
+_STOP_WORDS = frozenset(keywords.STOP_WORDS.split())
 _SENTENCE_ENDS = ".!?。"
-_PROSE = 2
+_MIN_PROSE_WORDS = 2
 """A line with so many little words is prose."""
-_WIDE_MIN = 3
+_MIN_WIDE_WORDS = 3
 
-_OF_LINE = 0.6
-_BASE = -0.8
-_ODD = 2.9
-_SENTENCE = 2.8
-_TASK = 1.4
-_MARKED = 3.0
+_LINE_FACTOR = 0.6
+_STATEMENT_ODDS = -0.8
+_PROSE_ODDS = 2.9
+_SENTENCE_ODDS = 2.8
+_TASK_ODDS = 1.4
+_MARKED_TASK_ODDS = 3.0
 
 
-def odds(group: Sequence[Passage], of_line: Sequence[float]) -> Iterator[float]:
+def adjust_statement_odds(group: Sequence[Passage], of_line: Sequence[float]) -> Iterator[float]:
     """Yield the odds of each line of a result, given those that it has as any line."""
-    little = [_little(passage.text) for passage in group]
-    plain = sum(count < _PROSE for count in little) / len(group)
+    little = [_count_stop_words(passage.text) for passage in group]
+    plain = sum(count < _MIN_PROSE_WORDS for count in little) / len(group)
     for passage, count, value in zip(group, little, of_line, strict=True):
         if _is_statement(passage):
-            odd = _ODD * plain * (count >= _PROSE)
-            task = _TASK * any(fact.kind == "task" for fact in passage.facts)
-            task += _MARKED * _is_marked(passage)
-            sentence = _SENTENCE * (count > 0 and _is_sentence(passage.text))
-            yield _BASE + _OF_LINE * value + odd + sentence + task
+            odd = _PROSE_ODDS * plain * (count >= _MIN_PROSE_WORDS)
+            task = _TASK_ODDS * any(fact.kind == "task" for fact in passage.facts)
+            task += _MARKED_TASK_ODDS * _is_marked_task(passage)
+            sentence = _SENTENCE_ODDS * (count > 0 and _is_sentence(passage.text))
+            yield _STATEMENT_ODDS + _LINE_FACTOR * value + odd + sentence + task
         else:
             yield value
 
 
 def _is_statement(passage: Passage) -> bool:
     """Whether a line has no fact but what it says, or says a decision or a task."""
-    return not passage.facts or any(fact.kind in STATEMENTS for fact in passage.facts)
+    return not passage.facts or any(fact.kind in STATEMENT_KINDS for fact in passage.facts)
 
 
-def _is_marked(passage: Passage) -> bool:
+def _is_marked_task(passage: Passage) -> bool:
     """Whether a sign says that something is open, as in a comment or a list of an agent."""
     text = passage.text
-    return bool(p.TO_DO_SIGN.match(text) or ('"stat' in text and p.LISTED_OPEN.search(text)))
+    return bool(p.TASK_SIGN.match(text) or ('"stat' in text and p.OPEN_JSON_ITEM.search(text)))
 
 
 def _is_sentence(text: str) -> bool:
     return text[-1] in _SENTENCE_ENDS and text[0].isupper()
 
 
-def _little(text: str) -> int:
+def _count_stop_words(text: str) -> int:
     """Return how many little words a text has; one of a script without spaces has enough."""
     words = _WORD.findall(text.lower())
-    if not text.isascii() and tokenize.words(text) - len(words) >= _WIDE_MIN:
-        return _PROSE
-    return sum(word in _LITTLE for word in words)
+    if not text.isascii() and tokenize.count_words(text) - len(words) >= _MIN_WIDE_WORDS:
+        return _MIN_PROSE_WORDS
+    return sum(word in _STOP_WORDS for word in words)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 
 from session_core.errors import InvalidInput
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.types import Plan
-from session_core.maintenance.disk import BEFORE
-from session_core.maintenance.types import Applied
+from session_core.ledger.types import StoredPlan
+from session_core.maintenance.disk import BEFORE_KEY
+from session_core.maintenance.types import ApplyResult
 
 
-def begin(
+def begin_plan(
     ledger: Ledger, handle: str, kind: str, measure: Callable[[], Mapping[str, int]]
-) -> Plan | Applied:
+) -> StoredPlan | ApplyResult:
     """Begin to apply a plan of a kind; return what it came to where it was applied before.
 
     Record what `measure` returns with the plan when it is begun for the first time.
@@ -23,13 +23,13 @@ def begin(
         InvalidInput: it is one of another kind.
         Conflict: it has ended, or run out.
     """
-    plan = ledger.plan(handle)
+    plan = ledger.get_plan(handle)
     if plan.kind != kind:
         raise InvalidInput(f"plan {handle} is one to {plan.kind}; it is not applied here")
     if plan.state == "finished":
-        return Applied.of(plan.result)
+        return ApplyResult.from_json(plan.result)
     if plan.state == "planned":
-        ledger.begin(handle, {BEFORE: measure()})
-        return ledger.plan(handle)
-    ledger.begin(handle)
+        ledger.begin_plan(handle, {BEFORE_KEY: measure()})
+        return ledger.get_plan(handle)
+    ledger.begin_plan(handle)
     return plan

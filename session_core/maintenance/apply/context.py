@@ -6,22 +6,22 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from session_core import activity
-from session_core.activity import Alive
+from session_core.activity import ActivitySnapshot
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.types import Plan
+from session_core.ledger.types import StoredPlan
 from session_core.maintenance import health
 from session_core.maintenance.apply import finalize, orphans, routes
-from session_core.maintenance.apply.sessions import Removal
-from session_core.maintenance.apply.step_items import Aside
-from session_core.maintenance.members import Doing, Part, Progress
+from session_core.maintenance.apply.sessions import SessionRemover
+from session_core.maintenance.apply.step_items import StepPrefetch
+from session_core.maintenance.members import Part, PartExecutor, PlanProgress
 from session_core.maintenance.planner import Planner
 from session_core.routing.store import SessionStore
 from session_core.state.protocol import StateDatabase
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class ApplyContext:
     """What a plan is applied with."""
 
     db: StateDatabase
@@ -34,28 +34,28 @@ class Means:
     """Decides the steps that a crash has left."""
 
     @property
-    def pinned(self) -> Callable[[], Collection[str]]:
+    def pins_reader(self) -> Callable[[], Collection[str]]:
         """What says which sessions we have pinned."""
-        return self.ledger.pins.all
+        return self.ledger.pins.list_pinned
 
-    def gather(self) -> Alive:
+    def gather_activity(self) -> ActivitySnapshot:
         """Return who is alive now."""
-        return activity.gather(self.db, self.store, self.clock(), self.pinned())
+        return activity.gather_activity(self.db, self.store, self.clock(), self.pins_reader())
 
-    def doing(
+    def create_executor(
         self,
         part: Part,
-        plan: Plan,
-        progress: Progress,
-        there: Callable[[], Alive],
-        aside: Aside,
-    ) -> Doing:
+        plan: StoredPlan,
+        progress: PlanProgress,
+        there: Callable[[], ActivitySnapshot],
+        aside: StepPrefetch,
+    ) -> PartExecutor:
         """Return what does a part of a plan."""
-        wanted, folder = plan.about["wanted"], health.folder_of(self.db, self.store)
+        wanted, folder = plan.about["wanted"], health.get_session_folder(self.db, self.store)
         if part in ("sessions", "ghosts"):
-            return Removal(self.db, there, progress, folder, aside, pinned=self.pinned)
+            return SessionRemover(self.db, there, progress, folder, aside, pinned=self.pins_reader)
         if part == "ended":
-            return finalize.Finalize(
+            return finalize.SessionFinalizer(
                 self.db,
                 there,
                 progress,
@@ -64,13 +64,13 @@ class Means:
                 what=wanted["what"],
                 start_new=wanted["start_new"],
                 clock=self.clock,
-                pinned=self.pinned,
+                pinned=self.pins_reader,
             )
         if part == "routes" and self.store is not None:
-            return routes.Rerouting(self.db, self.store, there, self.planner.scene)
+            return routes.LostRouteRemover(self.db, self.store, there, self.planner.take_snapshot)
         if part == "links":
-            return orphans.Links(self.db)
+            return orphans.BrokenLinkRemover(self.db)
         if part == "files" and folder is not None:
-            return orphans.Files(self.db, there, folder)
-        rows = orphans.Rows if part == "rows" else orphans.Locks
+            return orphans.OrphanedFileRemover(self.db, there, folder)
+        rows = orphans.OrphanedRowRemover if part == "rows" else orphans.DeadLockRemover
         return rows(self.db, there)

@@ -12,53 +12,60 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from session_core.activity import Alive
+from session_core.activity import ActivitySnapshot
 from session_core.errors import Changed
 from session_core.hooks import Hooks
-from session_core.ledger.execute import noting
-from session_core.ledger.types import Kept, Member
+from session_core.ledger.execute import suppress_note_errors
+from session_core.ledger.types import Member, TrashItem
 from session_core.maintenance.apply import preconditions, routes
-from session_core.maintenance.members import Again, Change, Group, Outdated, Piece, Progress
-from session_core.maintenance.types import Why
+from session_core.maintenance.members import (
+    ConcurrentWrite,
+    MemberOutdated,
+    PlanProgress,
+    RowChange,
+    SessionGroup,
+    StepDraft,
+)
+from session_core.maintenance.types import ProtectionReason
 from session_core.routing.entries import SessionEntry
 from session_core.routing.store import SessionStore
 from session_core.state.protocol import StateDatabase
 from session_core.types import Revision
 
-_AT_ONCE = 50
+_BATCH_CONVERSATIONS = 50
 """So many conversations are ended in one step: the hooks of all of them are called behind it."""
 
-_HOOK = "on_session_finalize"
+_HOOK_NAME = "on_session_finalize"
 
-BY_STORE = "store"
+CALLED_BY_STORE = "store"
 """With hooks of its own a store tells both, that a session has ended and that another began."""
 
-End = dict[str, Any]
+EndRecord = dict[str, Any]
 """What the hooks are told of a session, with its `chats`, the sessions that those have `begun`, and
 those of them that begin one `later`, when this is committed."""
 
 
 @dataclass(slots=True)
-class _Taken:
+class _FinalizeItems:
     """What the next step ends."""
 
     members: list[str] = field(default_factory=list)
-    whose: dict[str, str] = field(default_factory=dict)
+    members_by_session: dict[str, str] = field(default_factory=dict)
     expected: dict[str, Revision] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
-    ends: list[End] = field(default_factory=list)
+    changes: list[RowChange] = field(default_factory=list)
+    ends: list[EndRecord] = field(default_factory=list)
     entries: dict[str, SessionEntry] = field(default_factory=dict)
     """The chats that are in them."""
 
 
-class Finalize:
+class SessionFinalizer:
     """Ends sessions, a piece at a time."""
 
     def __init__(
         self,
         db: StateDatabase,
-        there: Callable[[], Alive],
-        progress: Progress,
+        there: Callable[[], ActivitySnapshot],
+        progress: PlanProgress,
         store: SessionStore | None,
         hooks: Hooks,
         *,
@@ -76,40 +83,44 @@ class Finalize:
         self._start_new = start_new
         self._clock = clock
         self._pinned = pinned
-        self._but: tuple[Why, ...] = ("routed",) if what in ("sessions", "expired") else ()
+        self._but: tuple[ProtectionReason, ...] = (
+            ("routed",) if what in ("sessions", "expired") else ()
+        )
         """A chat may be in what is named, or was expired by it."""
 
-    def next(self, members: Sequence[Member]) -> Piece:
+    def draft_step(self, members: Sequence[Member]) -> StepDraft:
         """Return what is ended next.
 
         Raises:
             Denied: chats are to begin afresh, and a gateway lives by now.
         """
-        there, taken = self._there(), _Taken()
+        there, taken = self._there(), _FinalizeItems()
         if self._start_new:
             routes.require_no_gateway(there)
-        for member in members[:_AT_ONCE]:
-            self._take(Group.of(member), taken, there)
-        return Piece(
+        for member in members[:_BATCH_CONVERSATIONS]:
+            self._add_conversation(SessionGroup.from_member(member), taken, there)
+        return StepDraft(
             tuple(taken.members),
-            self._kept(taken),
-            partial(self._change, taken, there),
-            partial(self._within, taken),
+            self._iter_trash_items(taken),
+            partial(self._end_sessions, taken, there),
+            partial(self._wrap_step, taken),
         )
 
-    def _take(self, group: Group, taken: _Taken, there: Alive) -> None:
+    def _add_conversation(
+        self, group: SessionGroup, taken: _FinalizeItems, there: ActivitySnapshot
+    ) -> None:
         preconditions.require_unchanged(
             self._db, group, group.sessions, self._progress, there, removed=False, but=self._but
         )
-        chats = self._chats(group, there) if self._but else {}
-        ends: dict[str, End] = {}
+        chats = self._find_chats(group, there) if self._but else {}
+        ends: dict[str, EndRecord] = {}
         for session_id in group.sessions:
             row = dict(self._db.get_session(session_id) or {})
             before = {name: row.get(name) for name in ("ended_at", "end_reason")}
             after = {"ended_at": self._clock(), "end_reason": group.reason}
-            taken.changes.append(Change("sessions", {"id": session_id}, before, after))
-            taken.expected[session_id] = self._progress.expected(group, session_id)
-            taken.whose[session_id] = group.member
+            taken.changes.append(RowChange("sessions", {"id": session_id}, before, after))
+            taken.expected[session_id] = self._progress.get_expected_revision(group, session_id)
+            taken.members_by_session[session_id] = group.member
             given = {"session_id": session_id, "platform": row.get("source")}
             ends[session_id] = {
                 **given,
@@ -126,7 +137,7 @@ class Finalize:
         taken.ends += ends.values()
         taken.members.append(group.member)
 
-    def _chats(self, group: Group, there: Alive) -> dict[str, SessionEntry]:
+    def _find_chats(self, group: SessionGroup, there: ActivitySnapshot) -> dict[str, SessionEntry]:
         """Return the chats of a conversation, which have to be those that were there."""
         found: dict[str, SessionEntry] = {}
         store = self._store
@@ -135,84 +146,90 @@ class Finalize:
         for key, session_id in group.routes.items():
             entry = store.get(key)
             if entry is None or entry.session_id != session_id:
-                raise Outdated(group.member, "its chat is in another session by now")
-            if self._what == "expired" and store.is_session_expired(entry) is None:
-                raise Outdated(group.member, "its chat was used again since")
+                raise MemberOutdated(group.member, "its chat is in another session by now")
+            if self._what == "expired" and store.find_expiry_reason(entry) is None:
+                raise MemberOutdated(group.member, "its chat was used again since")
             found[key] = entry
         led = {key for each in group.sessions for key in there.routes.get(each, ())}
         if any(store.peek_session_id(key) in group.sessions for key in led - found.keys()):
-            raise Outdated(group.member, "another chat came into it since")
+            raise MemberOutdated(group.member, "another chat came into it since")
         return found
 
     @property
-    def _changes_routes(self) -> bool:
+    def _can_change_routes(self) -> bool:
         return self._start_new or self._db.kind != "hermes"
 
-    def _kept(self, taken: _Taken) -> Iterator[Kept]:
+    def _iter_trash_items(self, taken: _FinalizeItems) -> Iterator[TrashItem]:
         for change in taken.changes:
-            yield change.kept()
-        if self._changes_routes and self._store is not None:
-            yield from routes.kept(self._db, self._store, taken.entries)
+            yield change.to_trash_item()
+        if self._can_change_routes and self._store is not None:
+            yield from routes.iter_route_items(self._db, self._store, taken.entries)
 
-    def _change(self, taken: _Taken, there: Alive, db: StateDatabase) -> dict[str, Any]:
+    def _end_sessions(
+        self, taken: _FinalizeItems, there: ActivitySnapshot, db: StateDatabase
+    ) -> dict[str, Any]:
         """End what was taken, if it still is what it was."""
-        preconditions.require_nobody_came(db, taken.whose, there, self._pinned(), but=self._but)
+        preconditions.require_not_in_use(
+            db, taken.members_by_session, there, self._pinned(), but=self._but
+        )
         for session_id, expected in taken.expected.items():
-            preconditions.require_revision(db, taken.whose[session_id], session_id, expected)
+            preconditions.require_revision(
+                db, taken.members_by_session[session_id], session_id, expected
+            )
         try:
             for change in taken.changes:
-                change.write(db)
+                change.write_row(db)
         except Changed as error:
-            raise Again(str(error)) from error
+            raise ConcurrentWrite(str(error)) from error
         led: dict[str, str | None] = {}
         for end in taken.ends:
             for key, session_id in end["chats"].items():
-                if self._store is None or not self._changes_routes:
+                if self._store is None or not self._can_change_routes:
                     continue
-                if routes.text_of(self._store, key) != taken.entries[key].stored:
-                    raise Again(f"the chat {key} was used just now")
+                if routes.read_route_text(self._store, key) != taken.entries[key].stored:
+                    raise ConcurrentWrite(f"the chat {key} was used just now")
                 self._end_chat(self._store, key, session_id, end)
                 if key not in end["later"]:
-                    led[key] = routes.text_of(self._store, key)
+                    led[key] = routes.read_route_text(self._store, key)
         return {"ended": taken.ends, "led": led}
 
-    def _end_chat(self, store: SessionStore, key: str, session_id: str, end: End) -> None:
+    def _end_chat(self, store: SessionStore, key: str, session_id: str, end: EndRecord) -> None:
         """Let a chat begin afresh, or note in its route that the end of its session is told."""
         if self._start_new and not self._db.has_routing:
             end["later"].append(key)
-            end["told"] = BY_STORE if store.hooks is not None else False
+            end["told"] = CALLED_BY_STORE if store.hooks is not None else False
         elif self._start_new:
             begun = store.reset_session(key)
             end["begun"] += [begun.session_id] if begun is not None else []
-            end["told"] = BY_STORE if store.hooks is not None else False
+            end["told"] = CALLED_BY_STORE if store.hooks is not None else False
         elif store.claim_end(key, session_id):
-            store.set_end_told(key, session_id)
+            store.set_end_delivered(key, session_id)
             end["told"] = False
         else:
             end.setdefault("told", True)
 
     @contextmanager
-    def _within(self, taken: _Taken) -> Iterator[None]:
+    def _wrap_step(self, taken: _FinalizeItems) -> Iterator[None]:
         with ExitStack() as stack:
-            together = self._changes_routes and self._db.has_routing
+            together = self._can_change_routes and self._db.has_routing
             if self._store is not None and together and taken.entries:
                 ending = [end["session_id"] for end in taken.ends]
-                stack.enter_context(self._store.together(*taken.entries, ending=ending))
+                stack.enter_context(self._store.transaction(*taken.entries, ending=ending))
             yield
         for end in taken.ends:
-            begin_later(self._store, end)
+            reset_deferred_chats(self._store, end)
             if not end.get("told"):
-                tell(self._hooks, self._store, end)
+                call_end_hooks(self._hooks, self._store, end)
 
 
-def begin_later(store: SessionStore | None, end: End) -> bool:
+def reset_deferred_chats(store: SessionStore | None, end: EndRecord) -> bool:
     """Let chats begin afresh whose routes are in a file, which is no part of a transaction.
 
     Return whether the store told both, that a session has ended and that another began.
     """
     told = False
     for key in end["later"] if store is not None else ():
-        with noting(f"that the chat {key} begins afresh"):
+        with suppress_note_errors(f"that the chat {key} begins afresh"):
             if store is not None and store.peek_session_id(key) == end["chats"][key]:
                 begun = store.reset_session(key)
                 end["begun"] += [begun.session_id] if begun is not None else []
@@ -220,14 +237,14 @@ def begin_later(store: SessionStore | None, end: End) -> bool:
     return told
 
 
-def tell(hooks: Hooks, store: SessionStore | None, end: Mapping[str, Any]) -> None:
+def call_end_hooks(hooks: Hooks, store: SessionStore | None, end: Mapping[str, Any]) -> None:
     """Call the hooks of a session that was ended, and of those that its chats have begun."""
-    beside = _claimed(store, end)
+    beside = _claim_ends(store, end)
     if beside is not None and not any(beside.values()):
         return
     given = {name: end[name] for name in ("session_id", "platform", "reason")}
-    begins = None if beside is None else partial(_begin, store, end)
-    hooks.once(_HOOK, begins, **given)
+    begins = None if beside is None else partial(_mark_end_begun, store, end)
+    hooks.call_once(_HOOK_NAME, begins, **given)
     for begun in end["begun"]:
         hooks.call(
             "on_session_reset",
@@ -237,17 +254,19 @@ def tell(hooks: Hooks, store: SessionStore | None, end: Mapping[str, Any]) -> No
         )
     if store is not None and beside is not None:
         for key, session_id in end["chats"].items():
-            with noting(f"that the end of {session_id} was told"):
-                store.set_end_told(key, session_id)
+            with suppress_note_errors(f"that the end of {session_id} was told"):
+                store.set_end_delivered(key, session_id)
 
 
-def _begin(store: SessionStore | None, end: Mapping[str, Any], _: str) -> bool:
+def _mark_end_begun(store: SessionStore | None, end: Mapping[str, Any], _: str) -> bool:
     """Note that the end is being told, in whichever chats that is left to do."""
-    begun = [store.begin_end(key, each) for key, each in end["chats"].items()] if store else []
+    begun = (
+        [store.begin_end_delivery(key, each) for key, each in end["chats"].items()] if store else []
+    )
     return any(begun)
 
 
-def _claimed(store: SessionStore | None, end: Mapping[str, Any]) -> dict[str, bool] | None:
+def _claim_ends(store: SessionStore | None, end: Mapping[str, Any]) -> dict[str, bool] | None:
     """Return which ends are told here, where that is noted beside a Hermes home; else None."""
     if store is None or store.db is None or store.db.kind != "hermes" or not end["chats"]:
         return None

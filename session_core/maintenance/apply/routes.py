@@ -8,46 +8,46 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from session_core.activity import Alive
+from session_core.activity import ActivitySnapshot
 from session_core.errors import Conflict, Denied, InvalidInput
-from session_core.ledger.execute import noting
-from session_core.ledger.types import Kept, Member
+from session_core.ledger.execute import suppress_note_errors
+from session_core.ledger.types import Member, TrashItem
 from session_core.maintenance.apply.step_items import IMAGES
-from session_core.maintenance.members import Outdated, Piece
+from session_core.maintenance.members import MemberOutdated, StepDraft
 from session_core.maintenance.select import routes
-from session_core.maintenance.select.snapshot import Scene
-from session_core.maintenance.types import WHY_PROTECTED
+from session_core.maintenance.select.snapshot import MaintenanceSnapshot
+from session_core.maintenance.types import PROTECTION_REASONS
 from session_core.routing.entries import SessionEntry
 from session_core.routing.mirror import Mirror
-from session_core.routing.outbox import without_owed
+from session_core.routing.outbox import strip_pending
 from session_core.routing.store import SessionStore
 from session_core.state.protocol import StateDatabase
-from session_core.types import Images
+from session_core.types import RowImages
 
-ROUTE = "route"
+ROUTE_KIND = "route"
 """What a route is kept as: the text of its entry, its row, and what the mirror has of it."""
 
-_TABLE = "gateway_routing"
-_AT_ONCE = 200
+_ROUTES_TABLE = "gateway_routing"
+_BATCH_ROUTES = 200
 
 
-class Rerouting:
+class LostRouteRemover:
     """Removes routes that lead nowhere, a piece at a time."""
 
     def __init__(
         self,
         db: StateDatabase,
         store: SessionStore,
-        there: Callable[[], Alive],
-        look: Callable[[], Scene],
+        there: Callable[[], ActivitySnapshot],
+        look: Callable[[], MaintenanceSnapshot],
     ) -> None:
         self._db = db
         self._store = store
         self._there = there
         self._look = look
-        self._scene: Scene | None = None
+        self._scene: MaintenanceSnapshot | None = None
 
-    def next(self, members: Sequence[Member]) -> Piece:
+    def draft_step(self, members: Sequence[Member]) -> StepDraft:
         """Return what is removed next.
 
         Raises:
@@ -55,48 +55,54 @@ class Rerouting:
         """
         require_no_gateway(self._there())
         self._scene = self._scene or self._look()
-        taken = members[:_AT_ONCE]
+        taken = members[:_BATCH_ROUTES]
         entries: dict[str, SessionEntry] = {}
-        rows: list[Images] = []
+        rows: list[RowImages] = []
         for member in taken:
             if member.revision["scope"]:
-                rows.append(self._row_of_another_folder(member))
+                rows.append(self._read_foreign_row(member))
             else:
-                entries[member.revision["key"]] = self._entry(member, self._scene)
-        return Piece(
+                entries[member.revision["key"]] = self._require_lost_entry(member, self._scene)
+        return StepDraft(
             tuple(member.id for member in taken),
-            self._kept(entries, rows),
-            partial(self._change, taken, rows),
-            partial(self._within, entries),
+            self._iter_trash_items(entries, rows),
+            partial(self._remove_rows, taken, rows),
+            partial(self._wrap_step, entries),
         )
 
-    def _entry(self, member: Member, scene: Scene) -> SessionEntry:
+    def _require_lost_entry(self, member: Member, scene: MaintenanceSnapshot) -> SessionEntry:
         entry = self._store.get(member.revision["key"])
         if entry is None:
-            raise Outdated(member.id, "it is not there any more")
+            raise MemberOutdated(member.id, "it is not there any more")
         if entry.stored != member.revision["stored"]:
-            raise Outdated(member.id, "its chat was used since")
-        why = routes.protected_by(scene, self._store, entry)
-        state, _ = routes.state_of(scene, entry)
+            raise MemberOutdated(member.id, "its chat was used since")
+        why = routes.find_route_protection(scene, self._store, entry)
+        state, _ = routes.find_lost_state(scene, entry)
         if why is not None or state is None:
-            raise Outdated(member.id, WHY_PROTECTED[why] if why else "it leads to a session again")
+            raise MemberOutdated(
+                member.id, PROTECTION_REASONS[why] if why else "it leads to a session again"
+            )
         return entry
 
-    def _row_of_another_folder(self, member: Member) -> Images:
+    def _read_foreign_row(self, member: Member) -> RowImages:
         noted = member.revision
-        image = self._db.row_images(_TABLE, {"scope": noted["scope"], "session_key": noted["key"]})
+        image = self._db.read_row_images(
+            _ROUTES_TABLE, {"scope": noted["scope"], "session_key": noted["key"]}
+        )
         texts = [row[image.columns.index("entry_json")] for row in image.rows]
         if texts != [noted["stored"]]:
-            raise Outdated(member.id, "it was changed since")
+            raise MemberOutdated(member.id, "it was changed since")
         return image
 
-    def _kept(self, entries: Mapping[str, SessionEntry], rows: Sequence[Images]) -> Iterator[Kept]:
-        yield from kept(self._db, self._store, entries)
+    def _iter_trash_items(
+        self, entries: Mapping[str, SessionEntry], rows: Sequence[RowImages]
+    ) -> Iterator[TrashItem]:
+        yield from iter_route_items(self._db, self._store, entries)
         for image in rows:
-            yield Kept(IMAGES, image.pack())
+            yield TrashItem(IMAGES, image.pack())
 
-    def _change(
-        self, taken: Sequence[Member], rows: Sequence[Images], db: StateDatabase
+    def _remove_rows(
+        self, taken: Sequence[Member], rows: Sequence[RowImages], db: StateDatabase
     ) -> dict[str, Any]:
         """Look once more; the routes of this folder are removed when this is committed."""
         here = [member.revision for member in taken if not member.revision["scope"]]
@@ -104,22 +110,22 @@ class Rerouting:
             noted = member.revision
             if noted["scope"]:
                 continue
-            if text_of(self._store, noted["key"]) != noted["stored"]:
-                raise Outdated(member.id, "its chat was used since")
+            if read_route_text(self._store, noted["key"]) != noted["stored"]:
+                raise MemberOutdated(member.id, "its chat was used since")
             row = db.get_session(noted["session"])
             if row is not None and row["end_reason"] is None:
-                raise Outdated(member.id, "it leads to a session again")
+                raise MemberOutdated(member.id, "it leads to a session again")
         db.remove_rows(rows)
         return {"routes": {noted["key"]: noted["stored"] for noted in here}}
 
     @contextmanager
-    def _within(self, entries: dict[str, SessionEntry]) -> Iterator[None]:
+    def _wrap_step(self, entries: dict[str, SessionEntry]) -> Iterator[None]:
         yield
         if entries:
             self._store.remove(entries)
 
 
-def require_no_gateway(there: Alive) -> None:
+def require_no_gateway(there: ActivitySnapshot) -> None:
     """Refuse what a live gateway would overwrite.
 
     Raises:
@@ -133,15 +139,15 @@ def require_no_gateway(there: Alive) -> None:
         )
 
 
-def kept(
+def iter_route_items(
     db: StateDatabase, store: SessionStore, entries: Mapping[str, SessionEntry]
-) -> Iterator[Kept]:
+) -> Iterator[TrashItem]:
     """Yield what brings routes back, as they are in either copy."""
     mirrored = Mirror(store.sessions_dir).read().entries if entries else {}
     for key, entry in entries.items():
-        row = _row(db, store, key)
-        yield Kept(
-            ROUTE,
+        row = _read_route_row(db, store, key)
+        yield TrashItem(
+            ROUTE_KIND,
             {
                 "key": key,
                 "stored": entry.stored,
@@ -151,13 +157,13 @@ def kept(
         )
 
 
-def text_of(store: SessionStore, key: str) -> str | None:
+def read_route_text(store: SessionStore, key: str) -> str | None:
     """Return the text of a route as it is now."""
     entry = store.get(key)
     return None if entry is None else entry.stored
 
 
-def text_if_unused(db: StateDatabase, store: SessionStore | None, key: str) -> str | None:
+def read_unused_route_text(db: StateDatabase, store: SessionStore | None, key: str) -> str | None:
     """Return the text of a route to a session in which nothing was said yet."""
     entry = None if store is None else store.get(key)
     if entry is None or db.get_session(entry.session_id) is not None:
@@ -165,17 +171,17 @@ def text_if_unused(db: StateDatabase, store: SessionStore | None, key: str) -> s
     return entry.stored
 
 
-def finish(store: SessionStore, result: Mapping[str, Any]) -> None:
+def finish_removal(store: SessionStore, result: Mapping[str, Any]) -> None:
     """Remove the routes of a step that was cut short behind its commit."""
     wanted: Mapping[str, str] = result.get("routes", {})
     left = {key: entry for key in wanted if (entry := store.get(key)) is not None}
     same = {key: entry for key, entry in left.items() if entry.stored == wanted[key]}
     if same:
-        with noting("that routes are removed"):
+        with suppress_note_errors("that routes are removed"):
             store.remove(same)
 
 
-def put_back(
+def restore_route(
     db: StateDatabase, store: SessionStore, value: Mapping[str, Any], left: str | None
 ) -> str | None:
     """Put a route back where it is as it was left, None where it was removed; say why not.
@@ -183,10 +189,10 @@ def put_back(
     It runs in the step of a store for this chat.
     """
     key, stored = value["key"], value["stored"]
-    now = text_of(store, key)
+    now = read_route_text(store, key)
     if now == stored:
         return None
-    if without_owed(now) != without_owed(left):
+    if strip_pending(now) != strip_pending(left):
         return "the chat has gone on since"
     try:
         entry = SessionEntry.from_dict(json.loads(stored))
@@ -198,31 +204,31 @@ def put_back(
     except Conflict:
         return "the chat has gone on since"
     if value["row"] is not None and db.has_routing:
-        image = Images.unpack(value["row"])
+        image = RowImages.unpack(value["row"])
         row = dict(zip(image.columns, image.rows[0], strict=True))
-        here = db.row_images(_TABLE, {"session_key": key}).columns
+        here = db.read_row_images(_ROUTES_TABLE, {"session_key": key}).columns
         known = {name: given for name, given in row.items() if name in here}
-        db.put_routing_row({**known, "scope": _scope(store)})
+        db.put_routing_row({**known, "scope": _get_scope(store)})
     return None
 
 
-def keys_of(values: Iterable[Mapping[str, Any]]) -> list[str]:
+def list_route_keys(values: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the chats of what was kept of routes."""
     return [value["key"] for value in values]
 
 
-def chats_of(db: StateDatabase, store: SessionStore | None, session_id: str) -> list[str]:
+def list_session_chats(db: StateDatabase, store: SessionStore | None, session_id: str) -> list[str]:
     """Return the chats that are led to a session, by the table or by the store, in order."""
-    keys = {str(row["session_key"]) for row in db.routing_rows(session_id)}
-    entries = {} if store is None else store.entries()
+    keys = {str(row["session_key"]) for row in db.list_routing_rows(session_id)}
+    entries = {} if store is None else store.load_entries()
     return sorted(keys | {key for key, each in entries.items() if each.session_id == session_id})
 
 
-def _row(db: StateDatabase, store: SessionStore, key: str) -> Images:
+def _read_route_row(db: StateDatabase, store: SessionStore, key: str) -> RowImages:
     if not db.has_routing:
-        return Images(_TABLE, (), ())
-    return db.row_images(_TABLE, {"scope": _scope(store), "session_key": key})
+        return RowImages(_ROUTES_TABLE, (), ())
+    return db.read_row_images(_ROUTES_TABLE, {"scope": _get_scope(store), "session_key": key})
 
 
-def _scope(store: SessionStore) -> str:
+def _get_scope(store: SessionStore) -> str:
     return str(store.sessions_dir.resolve())

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Left:
+class Remainder:
     """What did not fit; another restore tries exactly this once more."""
 
     sessions: dict[str, bool] = field(default_factory=dict)
@@ -29,23 +29,23 @@ class Left:
     """Whether only some of the sessions were asked for, and this is what belongs to others."""
 
     @classmethod
-    def of(cls, result: Any) -> Self | None:
+    def from_result(cls, result: Any) -> Self | None:
         """Return what was left by a restore that came to this, None where nothing was."""
         found = result.get("left") if isinstance(result, Mapping) else None
         return cls(**found) if found else None
 
-    def stored(self) -> dict[str, Any] | None:
+    def to_json(self) -> dict[str, Any] | None:
         """Return it as JSON, None where nothing is left."""
         return asdict(self) if self != type(self)() else None
 
-    def names(self) -> set[str]:
+    def list_names(self) -> set[str]:
         """Return what was not put back at all."""
         names = (PurePath(each).name for each in self.files)
         return {*self.sessions, *self.changes.values(), *self.routes, *self.files, *names}
 
-    def where(self, has: Callable[[str, str], bool], *, rest: bool) -> Left:
+    def select_part(self, has: Callable[[str, str], bool], *, rest: bool) -> Remainder:
         """Return a part of it: what `has` says yes to, by the kind of thing and its name."""
-        return Left(
+        return Remainder(
             sessions={each: back for each, back in self.sessions.items() if has("session", each)},
             columns=[each for each in self.columns if has("session", each[0])],
             changes={at: whose for at, whose in self.changes.items() if has("change", at)},
@@ -54,9 +54,9 @@ class Left:
             rest=self.rest and rest,
         )
 
-    def beside(self, others: Left) -> Left:
+    def merge_untried(self, others: Remainder) -> Remainder:
         """Return it together with what belongs to others, which was not tried."""
-        return Left(
+        return Remainder(
             sessions=others.sessions | self.sessions,
             columns=others.columns + self.columns,
             changes=others.changes | self.changes,
@@ -67,6 +67,6 @@ class Left:
         )
 
 
-def is_new(tried: Left | None) -> bool:
+def is_first_try(tried: Remainder | None) -> bool:
     """Whether no restore of all of a step was tried yet."""
     return tried is None or tried.untried

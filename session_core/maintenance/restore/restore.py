@@ -15,39 +15,44 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
-from session_core.ledger.execute import clear_marks, delete_content, noting, wait_for
+from session_core.ledger.execute import (
+    clear_marks,
+    delete_content,
+    suppress_note_errors,
+    wait_for_steps,
+)
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.types import Batch, Kept, Member, Step
+from session_core.ledger.types import Batch, Member, Step, TrashItem
 from session_core.maintenance import disk, members
 from session_core.maintenance.apply.step_items import IMAGES
-from session_core.maintenance.edits import PIN
-from session_core.maintenance.members import CHANGE, Change
-from session_core.maintenance.restore.remainder import Left, is_new
-from session_core.maintenance.restore.rows import Contents
-from session_core.maintenance.restore.step import Undoing
+from session_core.maintenance.edits import PIN_KIND
+from session_core.maintenance.members import CHANGE_KIND, RowChange
+from session_core.maintenance.restore.remainder import Remainder, is_first_try
+from session_core.maintenance.restore.rows import TrashContents
+from session_core.maintenance.restore.step import StepUndoer
 from session_core.maintenance.types import (
-    BackFn,
     Bytes,
-    Coming,
-    Item,
-    Preview,
-    Restored,
+    PlanItem,
+    PlanPreview,
+    RefusedItem,
+    RestorePreview,
+    RestoreProgressFn,
+    RestoreResult,
     StopFn,
-    Unfit,
 )
 from session_core.state.protocol import StateDatabase
-from session_core.types import Images
+from session_core.types import RowImages
 
 
 @dataclass(slots=True)
-class Tally:
+class RestoreTally:
     """What one restore has done so far."""
 
     batch: Batch
     planned: Mapping[str, Member]
     left: int
     rows: int = 0
-    unfit: list[Unfit] = field(default_factory=list)
+    unfit: list[RefusedItem] = field(default_factory=list)
     back: set[str] = field(default_factory=set)
     """The members that are as they were."""
     out: set[str] = field(default_factory=set)
@@ -56,57 +61,59 @@ class Tally:
     any_back: bool = False
     """Whether any step was taken back at all."""
 
-    def leave(self, step: Step, tried: Left | None, why: str) -> None:
+    def add_failed_step(self, step: Step, tried: Remainder | None, why: str) -> None:
         """Note a step of which nothing can be taken back."""
-        names = ", ".join(map(members.name_of, step.members)) or f"a part of {step.id}"
-        self.unfit.append(Unfit(names, why))
-        self.left -= is_new(tried)
+        names = ", ".join(map(members.get_name, step.members)) or f"a part of {step.id}"
+        self.unfit.append(RefusedItem(names, why))
+        self.left -= is_first_try(tried)
         self.out.update(step.members)
 
-    def note(self, step: Step, tried: Left | None, result: dict[str, Any]) -> None:
+    def add_step(self, step: Step, tried: Remainder | None, result: dict[str, Any]) -> None:
         """Note what has become of a step."""
         self.any_back = True
         self.rows += result["rows"]
-        self.unfit += [Unfit(*each) for each in result["unfit"]]
-        self.left -= is_new(tried)
-        left = Left.of(result)
-        wanted = None if tried is None else {*tried.names(), *(each for each, _ in tried.columns)}
-        own = [each for each in step.members if members.part_of(each) != "index"]
+        self.unfit += [RefusedItem(*each) for each in result["unfit"]]
+        self.left -= is_first_try(tried)
+        left = Remainder.from_result(result)
+        wanted = (
+            None if tried is None else {*tried.list_names(), *(each for each, _ in tried.columns)}
+        )
+        own = [each for each in step.members if members.get_part(each) != "index"]
         for member in own if self.batch.plan is not None else [step.id]:
-            if wanted is None or self._concerns(member, wanted):
+            if wanted is None or self._is_part_of_member(member, wanted):
                 self.back.add(member)
-            if left is not None and self._concerns(member, left.names()):
+            if left is not None and self._is_part_of_member(member, left.list_names()):
                 self.out.add(member)
 
-    def answer(self) -> Restored:
+    def build_result(self) -> RestoreResult:
         """Return what was done."""
         back, outcome = len(self.back - self.out), "partial" if self.left else "applied"
-        return Restored(outcome, self.batch.id, back, self.rows, tuple(self.unfit), self.left)  # type: ignore[arg-type]
+        return RestoreResult(outcome, self.batch.id, back, self.rows, tuple(self.unfit), self.left)  # type: ignore[arg-type]
 
-    def _concerns(self, member: str, names: set[str]) -> bool:
+    def _is_part_of_member(self, member: str, names: set[str]) -> bool:
         """Whether something of a name is a part of a member."""
         if self.batch.plan is None:
             return bool(names)
         noted = self.planned[member].revision if member in self.planned else None
-        of = {members.name_of(member)}
+        of = {members.get_name(member)}
         if isinstance(noted, dict):
             of |= {*noted.get("sessions", ()), str(noted.get("session")), str(noted.get("key"))}
         return not of.isdisjoint(names)
 
 
-WHAT = "restore"
+BATCH_KIND = "restore"
 
-_YES = {True: "yes", False: "no"}
+_YES_OR_NO = {True: "yes", False: "no"}
 
 
-class Restoring:
+class BatchRestorer:
     """Takes batches of one home back."""
 
     def __init__(
         self,
         db: StateDatabase,
         ledger: Ledger,
-        undoing: Undoing,
+        undoing: StepUndoer,
         *,
         client: str,
         stop: Callable[[str], None],
@@ -119,95 +126,99 @@ class Restoring:
         self._stop = stop
         self._settle = settle
 
-    def restore(
-        self, batch_id: str, for_s: float, progress: BackFn | None, stop: StopFn | None
-    ) -> Restored:
+    def restore_batch(
+        self, batch_id: str, for_s: float, progress: RestoreProgressFn | None, stop: StopFn | None
+    ) -> RestoreResult:
         """Put back what a batch has changed, or go on with that."""
         until = time.monotonic() + for_s
-        batch = self._ledger.undoable(batch_id)
-        self._check_writable(self._steps(batch))
-        size, files = self._ledger.bytes_on_disk(), disk.measure_files(self._db)
-        left = self._left(batch)
-        tally = Tally(batch, self._members(batch), sum(is_new(tried) for _, tried in left))
-        undoing = self._ledger.add_batch(WHAT).id if left else ""
+        batch = self._ledger.get_undoable_batch(batch_id)
+        self._check_writable(self._list_steps(batch))
+        size, files = self._ledger.count_disk_bytes(), disk.measure_files(self._db)
+        left = self._list_open_steps(batch)
+        tally = RestoreTally(
+            batch, self._load_members(batch), sum(is_first_try(tried) for _, tried in left)
+        )
+        undoing = self._ledger.add_batch(BATCH_KIND).id if left else ""
         damaged: Corrupt | None = None
         for step, tried in left:
             try:
-                contents = self._undoing.contents(step, tried)
+                contents = self._undoing.read_contents(step, tried)
             except Corrupt as error:  # what the others have kept is as good as ever
                 damaged = error
-                tally.leave(step, tried, str(error))
+                tally.add_failed_step(step, tried, str(error))
             except Conflict:  # another process has just restored the batch and deleted its trash
-                if self._ledger.batch(batch_id).undone_at is None:
+                if self._ledger.get_batch(batch_id).undone_at is None:
                     raise
-                tally.note(step, tried, {"rows": 0, "unfit": ()})
+                tally.add_step(step, tried, {"rows": 0, "unfit": ()})
             else:
-                tally.note(step, *self._undo(undoing, step, tried, contents))
+                tally.add_step(step, *self._undo_step(undoing, step, tried, contents))
             if time.monotonic() >= until or (stop is not None and stop()):
                 break
             if progress is not None:
-                progress(tally.answer())
+                progress(tally.build_result())
         clear_marks(self._db, self._ledger)
         if damaged is not None and not tally.any_back:
             raise damaged
-        back = tally.answer()
+        back = tally.build_result()
         if not back.remaining:
-            self._ledger.end_halves(batch_id)
+            self._ledger.finish_partials(batch_id)
         counts = {"restored": back.restored, "rows": back.rows}
         counts |= {"unfit": len(back.unfit), "remaining": back.remaining}
-        with noting(f"the restore of {batch_id}"):
-            self._ledger.audit(self._client, f"restore {batch_id}", None, counts)
+        with suppress_note_errors(f"the restore of {batch_id}"):
+            self._ledger.add_audit_entry(self._client, f"restore {batch_id}", None, counts)
         delete_content(self._ledger)
-        return replace(back, bytes=self._measured(batch_id, size, files))
+        return replace(back, bytes=self._measure_bytes(batch_id, size, files))
 
-    def _measured(self, batch_id: str, size: int, files: Mapping[str, int]) -> Bytes:
+    def _measure_bytes(self, batch_id: str, size: int, files: Mapping[str, int]) -> Bytes:
         """Return by how much the database grew, and what the trash has given back."""
-        returned = max(size - self._ledger.bytes_on_disk(), 0)
-        trash = self._ledger.batch(batch_id).bytes
+        returned = max(size - self._ledger.count_disk_bytes(), 0)
+        trash = self._ledger.get_batch(batch_id).bytes
         found = Bytes(returned_to_disk=returned, trash=trash)
-        with noting("how much room there is"):
-            grown = disk.measured_since(files, self._db.sizes()).needed_now
+        with suppress_note_errors("how much room there is"):
+            grown = disk.measure_change(files, self._db.measure_sizes()).needed_now
             return replace(found, needed_now=grown)
         return found
 
-    def look(self, batch_id: str) -> Coming:
+    def preview_batch(self, batch_id: str) -> RestorePreview:
         """Return what a restore would put back."""
-        batch = self._ledger.undoable(batch_id)
-        left = [step for step in self._steps(batch) if step.undone_at is None]
+        batch = self._ledger.get_undoable_batch(batch_id)
+        left = [step for step in self._list_steps(batch) if step.undone_at is None]
         self._check_writable(left)
         if batch.plan is None:
-            kept = [one for step in left for one in self._ledger.trash(step.id)]
-            edited = tuple(_edited(kept))
-            return Coming(batch, len(edited), edited)
+            kept = [one for step in left for one in self._ledger.read_trash(step.id)]
+            edited = tuple(_iter_edited_items(kept))
+            return RestorePreview(batch, len(edited), edited)
         names = {
-            members.name_of(each): None
+            members.get_name(each): None
             for step in left
             for each in step.members
-            if members.part_of(each) != "index"
+            if members.get_part(each) != "index"
         }
-        items: tuple[Item, ...] = ()
+        items: tuple[PlanItem, ...] = ()
         with suppress(Conflict, NotFound):  # nobody remembers the plan
-            items = Preview.of(self._ledger.plan(batch.plan)).items
-        return Coming(batch, len(names), tuple(each for each in items if each.id in names))
+            items = PlanPreview.from_plan(self._ledger.get_plan(batch.plan)).items
+        return RestorePreview(batch, len(names), tuple(each for each in items if each.id in names))
 
-    def _undo(
-        self, undoing: str, step: Step, tried: Left | None, contents: Contents
-    ) -> tuple[Left | None, dict[str, Any]]:
+    def _undo_step(
+        self, undoing: str, step: Step, tried: Remainder | None, contents: TrashContents
+    ) -> tuple[Remainder | None, dict[str, Any]]:
         """Take a step back, or what whoever puts a part of it back just now leaves of it."""
         while True:
             try:
-                return tried, self._undoing.undo(undoing, step, tried, contents)
+                return tried, self._undoing.undo_step(undoing, step, tried, contents)
             except Conflict:
-                wait_for(self._ledger, step.batch, self._settle)
-                now = next(each for each in self._ledger.steps(step.batch) if each.id == step.id)
-                left = Left.of(self._ledger.tried(step.id))
+                wait_for_steps(self._ledger, step.batch, self._settle)
+                now = next(
+                    each for each in self._ledger.list_steps(step.batch) if each.id == step.id
+                )
+                left = Remainder.from_result(self._ledger.get_last_attempt(step.id))
                 if now.undone_at is not None:
                     return tried, {"rows": 0, "unfit": ()}
                 if left == tried:
                     raise
-                tried, contents = left, self._undoing.contents(step, left)
+                tried, contents = left, self._undoing.read_contents(step, left)
 
-    def _left(self, batch: Batch) -> list[tuple[Step, Left | None]]:
+    def _list_open_steps(self, batch: Batch) -> list[tuple[Step, Remainder | None]]:
         """Return the steps that are not undone, and what of them did not fit; those come last.
 
         Nobody begins another step of the batch once its plan is stopped.
@@ -215,10 +226,12 @@ class Restoring:
         if batch.plan is not None:
             with suppress(Conflict):  # it has ended, or was never of a plan
                 self._stop(batch.plan)
-            wait_for(self._ledger, batch.id, self._settle)
-        left = [step for step in reversed(self._steps(batch)) if step.undone_at is None]
-        found = [(step, Left.of(self._ledger.tried(step.id))) for step in left]
-        return sorted(found, key=lambda each: not is_new(each[1]))
+            wait_for_steps(self._ledger, batch.id, self._settle)
+        left = [step for step in reversed(self._list_steps(batch)) if step.undone_at is None]
+        found = [
+            (step, Remainder.from_result(self._ledger.get_last_attempt(step.id))) for step in left
+        ]
+        return sorted(found, key=lambda each: not is_first_try(each[1]))
 
     def _check_writable(self, steps: Iterable[Step]) -> None:
         """Refuse before anything is put back if an index takes no rows of what comes back.
@@ -226,18 +239,18 @@ class Restoring:
         Raises:
             Unsupported: it does not.
         """
-        if not self._db.blocked_indexes():
+        if not self._db.list_blocked_indexes():
             return  # the trash is read for nothing otherwise
         for step in steps:
-            kept = self._ledger.trash(step.id) if step.undone_at is None else ()
+            kept = self._ledger.read_trash(step.id) if step.undone_at is None else ()
             with suppress(Corrupt):  # the other steps may be whole
                 for one in kept:
                     if one.what == IMAGES:
-                        self._db.check_rows_writable([Images.unpack(one.value).table])
+                        self._db.check_rows_writable([RowImages.unpack(one.value).table])
 
-    def _steps(self, batch: Batch) -> list[Step]:
+    def _list_steps(self, batch: Batch) -> list[Step]:
         """Return the steps of a batch, which may not have taken something back themselves."""
-        steps = self._ledger.steps(batch.id)
+        steps = self._ledger.list_steps(batch.id)
         if any(step.undoes is not None for step in steps):
             raise InvalidInput(
                 f"batch {batch.id} has itself taken something back; to have that gone again, make "
@@ -245,32 +258,34 @@ class Restoring:
             )
         return steps
 
-    def _members(self, batch: Batch) -> dict[str, Member]:
+    def _load_members(self, batch: Batch) -> dict[str, Member]:
         if batch.plan is not None:
             with suppress(Conflict, NotFound):  # nobody remembers it
-                return {each.id: each for each in self._ledger.plan(batch.plan).members}
+                return {each.id: each for each in self._ledger.get_plan(batch.plan).members}
         return {}
 
 
-def _edited(kept: Iterable[Kept]) -> Iterator[Item]:
+def _iter_edited_items(kept: Iterable[TrashItem]) -> Iterator[PlanItem]:
     """Yield what an edit has changed, which has no plan that says it, by session."""
     back: dict[str, list[str]] = {}
     for each in kept:
-        if each.what == CHANGE:
-            change = Change.of(each.value)
-            back.setdefault(change.name, []).extend(_back(change.after, change.before))
-        elif each.what == PIN:
+        if each.what == CHANGE_KIND:
+            change = RowChange.from_trash(each.value)
+            back.setdefault(change.name, []).extend(_describe_reversal(change.after, change.before))
+        elif each.what == PIN_KIND:
             for name, was in each.value["before"].items():
                 now = each.value["after"][name]
-                back.setdefault(name, []).extend(_back({"pinned": now}, {"pinned": was}))
-    yield from (Item(name, None, "; ".join(words)) for name, words in back.items())
+                back.setdefault(name, []).extend(
+                    _describe_reversal({"pinned": now}, {"pinned": was})
+                )
+    yield from (PlanItem(name, None, "; ".join(words)) for name, words in back.items())
 
 
-def _back(now: Mapping[str, Any], was: Mapping[str, Any]) -> Iterator[str]:
+def _describe_reversal(now: Mapping[str, Any], was: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is, and what is again then."""
     for name, before in was.items():
         if name in ("archived", "pinned"):
-            yield f"{name}: {_YES[bool(now.get(name))]} -> {_YES[bool(before)]}"
+            yield f"{name}: {_YES_OR_NO[bool(now.get(name))]} -> {_YES_OR_NO[bool(before)]}"
         elif name == "ended_at":
             yield f"status: open -> ended ({was.get('end_reason') or 'no reason'})"
         elif name != "end_reason":

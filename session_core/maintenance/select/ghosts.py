@@ -12,50 +12,57 @@ from collections import Counter
 from collections.abc import Iterator
 
 from session_core.maintenance.select import protection
-from session_core.maintenance.select.conversations import Conversation, Conversations
-from session_core.maintenance.select.snapshot import Scene
-from session_core.maintenance.types import Chosen, Selection, Wanted, Why
-from session_core.types import Stock
+from session_core.maintenance.select.conversations import Conversation, ConversationIndex
+from session_core.maintenance.select.snapshot import MaintenanceSnapshot
+from session_core.maintenance.types import (
+    PlanRequest,
+    ProtectionReason,
+    SelectedSessions,
+    Selection,
+)
+from session_core.types import InventoryItem
 
 
-def ghosts(scene: Scene, wanted: Wanted) -> Selection[Chosen]:
+def select_ghosts(scene: MaintenanceSnapshot, wanted: PlanRequest) -> Selection[SelectedSessions]:
     """Choose the empty sessions."""
-    chosen: list[Chosen] = []
-    protected: Counter[Why] = Counter()
-    removable, between = _sorted_out(scene.conversations)
-    cutoff, allowed = scene.cutoff(wanted), scene.allows(wanted.where)
-    for root in _roots(scene.conversations, removable):
-        sessions = tuple(_together(scene.conversations, root, removable))
+    chosen: list[SelectedSessions] = []
+    protected: Counter[ProtectionReason] = Counter()
+    removable, between = _split_ghosts(scene.conversations)
+    cutoff, allowed = scene.get_cutoff(wanted), scene.build_session_filter(wanted.where)
+    for root in _iter_roots(scene.conversations, removable):
+        sessions = tuple(_iter_group(scene.conversations, root, removable))
         if not all(_is_before(each, cutoff) and allowed(each) for each in sessions):
             continue
-        left_behind = scene.conversations.left_behind(sessions)
-        why = protection.of_sessions(sessions, scene.alive, removed=True)
-        if why is None and any(_is_at_work(child, scene) for child in left_behind):
+        left_behind = scene.conversations.list_left_behind(sessions)
+        why = protection.find_protection(sessions, scene.alive, removed=True)
+        if why is None and any(_is_in_use(child, scene) for child in left_behind):
             why = "live"
         if why is not None:
             protected[why] += 1
             continue
-        begun = protection.ago(root.started_at, scene.now)
-        words = f"empty, {protection.end_of(root)}, begun {begun}"
+        begun = protection.format_age(root.started_at, scene.now)
+        words = f"empty, {protection.describe_end(root)}, begun {begun}"
         left = tuple(child.id for child in left_behind)
-        chosen.append(Chosen(root.id, None, words, tuple(reversed(sessions)), left))
+        chosen.append(SelectedSessions(root.id, None, words, tuple(reversed(sessions)), left))
     stuck = sum(_is_before(each, cutoff) and allowed(each) for each in between)
     if stuck:
         protected["in between"] += stuck
-    return Selection.of(chosen, protected)
+    return Selection.from_items(chosen, protected)
 
 
-def _sorted_out(conversations: Conversations) -> tuple[dict[str, Stock], list[Stock]]:
+def _split_ghosts(
+    conversations: ConversationIndex,
+) -> tuple[dict[str, InventoryItem], list[InventoryItem]]:
     """Return the ghosts that may go, and those between two parts of a conversation."""
-    removable: dict[str, Stock] = {}
-    between: list[Stock] = []
+    removable: dict[str, InventoryItem] = {}
+    between: list[InventoryItem] = []
     for conversation in conversations.all:
-        ghosts, hollow = _empty(conversation, conversations)
+        ghosts, hollow = _find_empty(conversation, conversations)
         first: set[str | None] = set()
         for each in conversation.sessions:
             if each.id not in ghosts:
                 continue
-            if not _goes_on(each, conversation) or each.parent_id in first:
+            if not _is_continued(each, conversation) or each.parent_id in first:
                 first.add(each.id)
             if each.id in first or each.id in hollow:
                 removable[each.id] = each
@@ -64,14 +71,16 @@ def _sorted_out(conversations: Conversations) -> tuple[dict[str, Stock], list[St
     return removable, between
 
 
-def _empty(conversation: Conversation, conversations: Conversations) -> tuple[set[str], set[str]]:
+def _find_empty(
+    conversation: Conversation, conversations: ConversationIndex
+) -> tuple[set[str], set[str]]:
     """Return the empty sessions of a conversation, and those behind which all is empty too."""
     ghosts: set[str] = set()
     hollow: set[str] = set()
-    for each in conversation.removal:
-        children = conversations.children(each.id)
+    for each in conversation.removal_order:
+        children = conversations.list_children(each.id)
         delegated = (child.id for child in children if child.link == "delegate")
-        if _holds_something(each) or not hollow.issuperset(delegated):
+        if _has_content(each) or not hollow.issuperset(delegated):
             continue
         ghosts.add(each.id)
         if hollow.issuperset(child.id for child in children if child.link == "continuation"):
@@ -79,16 +88,18 @@ def _empty(conversation: Conversation, conversations: Conversations) -> tuple[se
     return ghosts, hollow
 
 
-def _holds_something(stock: Stock) -> bool:
+def _has_content(stock: InventoryItem) -> bool:
     """Whether somebody would miss it: what its calls have cost is told nowhere else."""
     return bool(stock.rows or (stock.title or "").strip() or stock.api_calls)
 
 
-def _goes_on(stock: Stock, conversation: Conversation) -> bool:
+def _is_continued(stock: InventoryItem, conversation: Conversation) -> bool:
     return stock.link == "continuation" and stock.id != conversation.id
 
 
-def _roots(conversations: Conversations, removable: dict[str, Stock]) -> Iterator[Stock]:
+def _iter_roots(
+    conversations: ConversationIndex, removable: dict[str, InventoryItem]
+) -> Iterator[InventoryItem]:
     """Yield the ghosts that go with no other one."""
     for conversation in conversations.all:
         for each in conversation.sessions:
@@ -97,27 +108,29 @@ def _roots(conversations: Conversations, removable: dict[str, Stock]) -> Iterato
                 yield each
 
 
-def _together(
-    conversations: Conversations, root: Stock, removable: dict[str, Stock]
-) -> Iterator[Stock]:
+def _iter_group(
+    conversations: ConversationIndex, root: InventoryItem, removable: dict[str, InventoryItem]
+) -> Iterator[InventoryItem]:
     seen, left = {root.id}, [root]
     while left:
         here = left.pop()
         yield here
-        for child in conversations.children(here.id):
+        for child in conversations.list_children(here.id):
             inside = child.link in ("continuation", "delegate")
             if inside and child.id in removable and child.id not in seen:
                 seen.add(child.id)
                 left.append(child)
 
 
-def _is_before(stock: Stock, cutoff: float) -> bool:
+def _is_before(stock: InventoryItem, cutoff: float) -> bool:
     """Whether nothing came of a session before a time; its end is of no less weight."""
     times = (stock.last_active_at, stock.started_at, stock.ended_at)
     return all(time is None or time < cutoff for time in times)
 
 
-def _is_at_work(stock: Stock, scene: Scene) -> bool:
+def _is_in_use(stock: InventoryItem, scene: MaintenanceSnapshot) -> bool:
     routed = stock.id in scene.alive.routes
-    at_work = scene.alive.company.at_work(stock.id, stock.last_active_at, routed=routed)
+    at_work = scene.alive.company.describe_active_user(
+        stock.id, stock.last_active_at, routed=routed
+    )
     return at_work is not None or stock.id in scene.alive.compressing

@@ -15,15 +15,15 @@ from typing import Literal
 
 from session_core.errors import NotFound, SessionError
 from session_core.maintenance.select import protection
-from session_core.maintenance.select.snapshot import EVERYTHING, Scene
-from session_core.maintenance.types import Route, Selection, Wanted, Why
+from session_core.maintenance.select.snapshot import NO_FILTER, MaintenanceSnapshot
+from session_core.maintenance.types import LostRoute, PlanRequest, ProtectionReason, Selection
 from session_core.routing import recovery
 from session_core.routing.entries import SessionEntry
-from session_core.routing.recovery import GOES_ON
+from session_core.routing.recovery import CONTINUABLE_REASONS
 from session_core.routing.store import SessionStore
-from session_core.types import SessionFilter, Stock
+from session_core.types import InventoryItem, SessionFilter
 
-Lost = Literal["stale", "dangling"]
+LostState = Literal["stale", "dangling"]
 
 _GONE_DAYS = 90
 """A folder that is gone may be on a disk that comes back: so old are entries dropped there too."""
@@ -31,30 +31,36 @@ _GONE_DAYS = 90
 _DAY_S = 86_400.0
 
 
-def lost_routes(scene: Scene, wanted: Wanted) -> Selection[Route]:
+def select_lost_routes(scene: MaintenanceSnapshot, wanted: PlanRequest) -> Selection[LostRoute]:
     """Choose the routes that lead nowhere and were not used for so long, or those that are named.
 
     Raises:
         NotFound: one of those is not there.
     """
-    chosen: list[Route] = []
-    protected: Counter[Why] = Counter()
+    chosen: list[LostRoute] = []
+    protected: Counter[ProtectionReason] = Counter()
     if scene.store is None:
         return Selection()
-    cutoff, is_meant = scene.cutoff(wanted), _meant(scene, wanted.where)
-    for key, entry in _asked_for(scene.store.entries(), wanted).items():
-        state, session = state_of(scene, entry)
+    cutoff, is_meant = scene.get_cutoff(wanted), _build_filter(scene, wanted.where)
+    for key, entry in _select_requested(scene.store.load_entries(), wanted).items():
+        state, session = find_lost_state(scene, entry)
         if state is None or not is_meant(entry, session):
             continue
-        why = protected_by(scene, scene.store, entry, cutoff if wanted.ids is None else None)
+        why = find_route_protection(
+            scene, scene.store, entry, cutoff if wanted.ids is None else None
+        )
         if why is not None:
             protected[why] += 1
             continue
-        chosen.append(Route(key, _why(session, entry, scene.now), entry.session_id, entry))
-    return Selection.of([*chosen, *_of_folders_that_are_gone(scene, wanted)], protected)
+        chosen.append(
+            LostRoute(key, _describe_reason(session, entry, scene.now), entry.session_id, entry)
+        )
+    return Selection.from_items([*chosen, *_iter_gone_folder_routes(scene, wanted)], protected)
 
 
-def _asked_for(entries: Mapping[str, SessionEntry], wanted: Wanted) -> Mapping[str, SessionEntry]:
+def _select_requested(
+    entries: Mapping[str, SessionEntry], wanted: PlanRequest
+) -> Mapping[str, SessionEntry]:
     if wanted.ids is None:
         return entries
     missing = [key for key in wanted.ids if key not in entries]
@@ -64,12 +70,14 @@ def _asked_for(entries: Mapping[str, SessionEntry], wanted: Wanted) -> Mapping[s
     return {key: entries[key] for key in wanted.ids}
 
 
-def _meant(scene: Scene, where: SessionFilter) -> Callable[[SessionEntry, Stock | None], bool]:
+def _build_filter(
+    scene: MaintenanceSnapshot, where: SessionFilter
+) -> Callable[[SessionEntry, InventoryItem | None], bool]:
     """Return whether a filter is true of a route: of its session, else of what it says itself."""
-    allows = scene.allows(where)
-    by_source = where == replace(EVERYTHING, source=where.source)
+    allows = scene.build_session_filter(where)
+    by_source = where == replace(NO_FILTER, source=where.source)
 
-    def is_meant(entry: SessionEntry, session: Stock | None) -> bool:
+    def is_meant(entry: SessionEntry, session: InventoryItem | None) -> bool:
         if session is not None:
             return allows(session)
         return by_source and (where.source is None or str(entry.platform) in where.source)
@@ -77,42 +85,49 @@ def _meant(scene: Scene, where: SessionFilter) -> Callable[[SessionEntry, Stock 
     return is_meant
 
 
-def state_of(scene: Scene, entry: SessionEntry) -> tuple[Lost | None, Stock | None]:
+def find_lost_state(
+    scene: MaintenanceSnapshot, entry: SessionEntry
+) -> tuple[LostState | None, InventoryItem | None]:
     """Return whether a route leads nowhere, and the session to which it leads."""
     session = scene.conversations.stocks.get(entry.session_id)
     if session is None:
         return "dangling", None
     if session.end_reason == "compression":
-        conversation = scene.conversations.of(session.id)
+        conversation = scene.conversations.find_conversation(session.id)
         session = session if conversation is None else conversation.tip
-    goes_on = session.end_reason in GOES_ON and session.rows > 0
+    goes_on = session.end_reason in CONTINUABLE_REASONS and session.rows > 0
     return (None if session.end_reason is None or goes_on else "stale"), session
 
 
-def protected_by(
-    scene: Scene, store: SessionStore, entry: SessionEntry, cutoff: float | None = None
-) -> Why | None:
+def find_route_protection(
+    scene: MaintenanceSnapshot,
+    store: SessionStore,
+    entry: SessionEntry,
+    cutoff: float | None = None,
+) -> ProtectionReason | None:
     """Return why a route stays although it leads nowhere, None where it may go."""
-    if scene.alive.company.gateway is not None or store.is_in_turn(entry):
+    if scene.alive.company.gateway is not None or store.has_active_turn(entry):
         return "live"
     if entry.suspended:
         return "suspended"
     if entry.expiry_finalized:
         return "told with its next message"
-    used_at = protection.used_at(entry)
+    used_at = protection.get_last_use(entry)
     if cutoff is not None and used_at is None:
         return "no known age"
     return "fresh" if cutoff is not None and used_at is not None and used_at >= cutoff else None
 
 
-def _why(session: Stock | None, entry: SessionEntry, now: float) -> str:
-    used = f"used last {protection.ago(protection.used_at(entry), now)}"
+def _describe_reason(session: InventoryItem | None, entry: SessionEntry, now: float) -> str:
+    used = f"used last {protection.format_age(protection.get_last_use(entry), now)}"
     if session is None:
         return f"leads to session {entry.session_id}, which is not there; {used}"
-    return f"leads to session {session.id}, which {protection.end_of(session)}; {used}"
+    return f"leads to session {session.id}, which {protection.describe_end(session)}; {used}"
 
 
-def _of_folders_that_are_gone(scene: Scene, wanted: Wanted) -> Iterator[Route]:
+def _iter_gone_folder_routes(
+    scene: MaintenanceSnapshot, wanted: PlanRequest
+) -> Iterator[LostRoute]:
     """Yield the routes of former folders that this store will not take over any more."""
     db = scene.db
     if scene.store is None or not db.has_routing or wanted.ids is not None:
@@ -122,22 +137,22 @@ def _of_folders_that_are_gone(scene: Scene, wanted: Wanted) -> Iterator[Route]:
     own = str(scene.store.sessions_dir.resolve())
     if not db.load_gateway_routing_entries(scope=own):
         return
-    before, is_meant = scene.now - _GONE_DAYS * _DAY_S, _meant(scene, wanted.where)
-    for scope in db.gateway_routing_scopes():
+    before, is_meant = scene.now - _GONE_DAYS * _DAY_S, _build_filter(scene, wanted.where)
+    for scope in db.list_gateway_routing_scopes():
         if scope == own or not recovery.is_gone(scope):
             continue
         for key, text in db.load_gateway_routing_entries(scope=scope).items():
-            entry = _parsed(text)
-            used_at = None if entry is None else protection.used_at(entry)
+            entry = _parse_entry(text)
+            used_at = None if entry is None else protection.get_last_use(entry)
             if entry is None or not is_meant(entry, None):
                 continue
             if used_at is not None and used_at < before:
-                used = protection.ago(used_at, scene.now)
+                used = protection.format_age(used_at, scene.now)
                 why = f"of the folder {scope}, which is gone; used last {used}"
-                yield Route(key, why, entry.session_id, None, scope, text)
+                yield LostRoute(key, why, entry.session_id, None, scope, text)
 
 
-def _parsed(text: str) -> SessionEntry | None:
+def _parse_entry(text: str) -> SessionEntry | None:
     try:
         return SessionEntry.from_dict(json.loads(text))
     except (SessionError, ValueError, TypeError, AttributeError, RecursionError):

@@ -16,28 +16,28 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from session_core.activity import Alive
+from session_core.activity import ActivitySnapshot
 from session_core.errors import InvalidInput
 from session_core.ledger.ledger import Ledger
 from session_core.maintenance import disk
-from session_core.maintenance.select.conversations import Conversation, Conversations
-from session_core.maintenance.types import Wanted
+from session_core.maintenance.select.conversations import Conversation, ConversationIndex
+from session_core.maintenance.types import PlanRequest
 from session_core.routing.store import SessionStore
 from session_core.state.protocol import StateDatabase
-from session_core.types import SessionFilter, Sizes, Stock
+from session_core.types import InventoryItem, SessionFilter, Sizes
 
-EVERYTHING = SessionFilter()
+NO_FILTER = SessionFilter()
 
 _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class MaintenanceSnapshot:
     """What every kind looks at: a home as it was at one moment."""
 
     db: StateDatabase
-    conversations: Conversations
-    alive: Alive
+    conversations: ConversationIndex
+    alive: ActivitySnapshot
     store: SessionStore | None = None
 
     @property
@@ -50,7 +50,7 @@ class Scene:
         """Return how many messages the home has."""
         return sum(each.rows for each in self.conversations.stocks.values())
 
-    def cutoff(self, wanted: Wanted) -> float:
+    def get_cutoff(self, wanted: PlanRequest) -> float:
         """Return before which time something has to have been active last.
 
         Raises:
@@ -61,48 +61,48 @@ class Scene:
             raise InvalidInput(f"older_than_days is {days}; 0 or more")
         return self.now - days * _DAY_S
 
-    def bytes_of(self, rows: int, sizes: Sizes | None) -> int:
+    def estimate_bytes(self, rows: int, sizes: Sizes | None) -> int:
         """Return about what so many messages take, with all that the database keeps of them."""
         total = self.rows
-        return disk.used(sizes) * rows // total if sizes is not None and total else 0
+        return disk.estimate_used(sizes) * rows // total if sizes is not None and total else 0
 
-    def matching(self, where: SessionFilter) -> Iterable[Conversation]:
+    def iter_matching(self, where: SessionFilter) -> Iterable[Conversation]:
         """Return the conversations that a filter is true of; without a status none in archive."""
-        return matching(self.db, self.conversations, where)
+        return iter_matching(self.db, self.conversations, where)
 
-    def unmatched(self, ids: Iterable[str], where: SessionFilter) -> list[str]:
+    def list_unmatched(self, ids: Iterable[str], where: SessionFilter) -> list[str]:
         """Return those of the named sessions of whose conversations a filter is not true."""
-        if where == EVERYTHING:
+        if where == NO_FILTER:
             return []
         anywhere = replace(where, status=where.status or "all")
-        matching = {each.id for found in self.matching(anywhere) for each in found.sessions}
+        matching = {each.id for found in self.iter_matching(anywhere) for each in found.sessions}
         return [each for each in ids if each in self.conversations.stocks and each not in matching]
 
-    def allows(self, where: SessionFilter) -> Callable[[Stock], bool]:
+    def build_session_filter(self, where: SessionFilter) -> Callable[[InventoryItem], bool]:
         """Return whether a filter is true of a session itself; without a status also in archive."""
-        if where == EVERYTHING:
+        if where == NO_FILTER:
             return lambda _: True
         ids = set(self.db.find_sessions(replace(where, status=where.status or "all")))
         return lambda stock: stock.id in ids
 
 
-def matching(
-    db: StateDatabase, conversations: Conversations, where: SessionFilter
+def iter_matching(
+    db: StateDatabase, conversations: ConversationIndex, where: SessionFilter
 ) -> Iterable[Conversation]:
     """Return the conversations that a filter is true of; without a status none in archive."""
     rest = replace(
         where, started_after=None, started_before=None, active_after=None, active_before=None
     )
     found: Iterable[Conversation] = conversations.all
-    if rest == EVERYTHING:
+    if rest == NO_FILTER:
         found = (each for each in found if not each.tip.archived)
     else:
         ids = set(db.find_sessions(rest))
         found = (each for each in found if each.tip.id in ids)
-    return found if rest == where else (each for each in found if _is_within(each, where))
+    return found if rest == where else (each for each in found if _is_within_times(each, where))
 
 
-def _is_within(conversation: Conversation, where: SessionFilter) -> bool:
+def _is_within_times(conversation: Conversation, where: SessionFilter) -> bool:
     started, active = conversation.root.started_at, conversation.last_active_at
     return (
         (where.started_after is None or started >= where.started_after)
@@ -112,17 +112,19 @@ def _is_within(conversation: Conversation, where: SessionFilter) -> bool:
     )
 
 
-NAME = "message_bytes"
+MEASUREMENT_NAME = "message_bytes"
 """Under which name a plan records it."""
 
-WEEKS = 4
-_KEPT_S = WEEKS * 7 * 86_400.0
+GROWTH_WEEKS = 4
+_KEPT_S = GROWTH_WEEKS * 7 * 86_400.0
 
 
-def message_bytes(ledger: Ledger, scene: Scene, sizes: Sizes | None) -> dict[str, Any]:
+def measure_message_bytes(
+    ledger: Ledger, scene: MaintenanceSnapshot, sizes: Sizes | None
+) -> dict[str, Any]:
     """Return the bytes of an average message, and when they were measured."""
-    recorded = ledger.recorded(NAME)
+    recorded = ledger.find_recorded_value(MEASUREMENT_NAME)
     if recorded is not None and scene.now - recorded["at"] < _KEPT_S:
         return dict(recorded)
     rows = scene.rows
-    return {"bytes": scene.bytes_of(rows, sizes) / rows if rows else 0.0, "at": scene.now}
+    return {"bytes": scene.estimate_bytes(rows, sizes) / rows if rows else 0.0, "at": scene.now}

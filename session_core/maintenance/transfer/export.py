@@ -26,32 +26,39 @@ from urllib.parse import quote
 
 from session_core import _atomic
 from session_core.compression import chat_messages
-from session_core.compression.rebuild import condense, describe
+from session_core.compression.rebuild import condense_messages, describe_call
 from session_core.errors import Conflict, InvalidInput, NotFound
-from session_core.ledger.execute import noting
+from session_core.ledger.execute import suppress_note_errors
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.state_folder import refusals
-from session_core.maintenance.select.conversations import Conversations
-from session_core.maintenance.select.snapshot import matching
+from session_core.ledger.state_folder import translate_os_errors
+from session_core.maintenance.select.conversations import ConversationIndex
+from session_core.maintenance.select.snapshot import iter_matching
 from session_core.maintenance.transfer import format as transfer_format
-from session_core.maintenance.transfer.format import OF_OTHERS
+from session_core.maintenance.transfer.format import EXCLUDED_TABLES
 from session_core.maintenance.types import CountFn
-from session_core.state.content import decode, decode_json, plain_text
+from session_core.state.content import decode_content, decode_json, extract_plain_text
 from session_core.state.protocol import StateDatabase
-from session_core.types import Images, Raw, Revision, SessionFilter, SessionSummary, Stock
+from session_core.types import (
+    InventoryItem,
+    RawText,
+    Revision,
+    RowImages,
+    SessionFilter,
+    SessionSummary,
+)
 
-Form = Literal["jsonl", "markdown"]
+ExportForm = Literal["jsonl", "markdown"]
 
-WHAT = "export"
+AUDIT_ACTION = "export"
 
-_ENDS: dict[Form, str] = {"jsonl": ".jsonl", "markdown": ".md"}
-_LONGEST_NAME = 180
-_PREFIX = ".export_"
-_MODE = 0o600
+_FILE_SUFFIXES: dict[ExportForm, str] = {"jsonl": ".jsonl", "markdown": ".md"}
+_MAX_NAME_LENGTH = 180
+_TEMP_PREFIX = ".export_"
+_FILE_MODE = 0o600
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportResult:
     """What was written."""
 
     sessions: int
@@ -66,7 +73,7 @@ class Exported:
 
 
 @dataclass(slots=True)
-class Tally:
+class ExportTally:
     """What was written so far."""
 
     sessions: int = 0
@@ -76,29 +83,29 @@ class Tally:
     changed: list[str] = field(default_factory=list)
     there: list[str] = field(default_factory=list)
 
-    def result(self) -> Exported:
+    def build_result(self) -> ExportResult:
         """Return it as it is told."""
         said = tuple(self.gone), tuple(self.changed), tuple(self.there)
-        return Exported(self.sessions, self.messages, self.bytes, *said)
+        return ExportResult(self.sessions, self.messages, self.bytes, *said)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ExportRequest:
     """What is exported, and how; all where neither sessions are named nor a filter is given."""
 
     sessions: Sequence[str] | None = None
     where: SessionFilter | None = None
     """It applies to those that are named too."""
-    form: Form = "jsonl"
+    form: ExportForm = "jsonl"
     whole: bool = True
     """Whether the conversations of the sessions that are named are taken along."""
     progress: CountFn | None = None
 
 
-ALL = Wish()
+EXPORT_ALL = ExportRequest()
 
 
-class Exporting:
+class Exporter:
     """Exports sessions of one home."""
 
     def __init__(self, db: StateDatabase, ledger: Ledger, *, client: str) -> None:
@@ -106,19 +113,23 @@ class Exporting:
         self._ledger = ledger
         self._client = client
 
-    def write(self, write: Callable[[bytes], object], wish: Wish = ALL) -> Exported:
+    def write_sessions(
+        self, write: Callable[[bytes], object], wish: ExportRequest = EXPORT_ALL
+    ) -> ExportResult:
         """Write sessions.
 
         Raises:
             NotFound: one of them is not there.
         """
-        tally = Tally()
-        ids = _together(self._chosen(wish))
-        for part in self._parts(ids, wish.form, tally, _telling(wish.progress, len(ids))):
+        tally = ExportTally()
+        ids = _flatten_groups(self._select_sessions(wish))
+        for part in self._iter_parts(
+            ids, wish.form, tally, _make_progress_counter(wish.progress, len(ids))
+        ):
             write(part)
-        return self._done(tally)
+        return self._finish_export(tally)
 
-    def write_file(self, path: Path, wish: Wish = ALL) -> Exported:
+    def write_file(self, path: Path, wish: ExportRequest = EXPORT_ALL) -> ExportResult:
         """Write a file that is whole or not there, and that only its owner reads.
 
         Raises:
@@ -126,47 +137,51 @@ class Exporting:
             NotFound: one of the sessions is not there.
         """
         if path.is_symlink() or path.exists():
-            raise _taken(path)
-        tally = Tally()
-        ids = _together(self._chosen(wish))
-        parts = self._parts(ids, wish.form, tally, _telling(wish.progress, len(ids)))
-        with refusals(path):
+            raise _make_exists_error(path)
+        tally = ExportTally()
+        ids = _flatten_groups(self._select_sessions(wish))
+        parts = self._iter_parts(
+            ids, wish.form, tally, _make_progress_counter(wish.progress, len(ids))
+        )
+        with translate_os_errors(path):
             try:
-                _atomic.write_new(path, parts, prefix=_PREFIX, mode=_MODE)
+                _atomic.write_new_file(path, parts, prefix=_TEMP_PREFIX, mode=_FILE_MODE)
             except FileExistsError as error:
-                raise _taken(path) from error
-        return self._done(tally)
+                raise _make_exists_error(path) from error
+        return self._finish_export(tally)
 
-    def write_folder(self, folder: Path, wish: Wish = ALL) -> Exported:
+    def write_folder(self, folder: Path, wish: ExportRequest = EXPORT_ALL) -> ExportResult:
         """Write a file for each conversation, named by its root; those that are there stay.
 
         Raises:
             NotFound: one of the sessions is not there.
         """
-        tally, groups = Tally(), self._chosen(wish)
-        tell = _telling(wish.progress, sum(map(len, groups)))
+        tally, groups = ExportTally(), self._select_sessions(wish)
+        tell = _make_progress_counter(wish.progress, sum(map(len, groups)))
         for group in groups:
-            path = folder / _name(group[0], wish.form)
-            parts = self._parts(group, wish.form, tally, tell)
-            with refusals(path):
-                _write_part(path, parts, tally)
-        return self._done(tally)
+            path = folder / _make_file_name(group[0], wish.form)
+            parts = self._iter_parts(group, wish.form, tally, tell)
+            with translate_os_errors(path):
+                _write_folder_file(path, parts, tally)
+        return self._finish_export(tally)
 
-    def _done(self, tally: Tally) -> Exported:
-        done = tally.result()
+    def _finish_export(self, tally: ExportTally) -> ExportResult:
+        done = tally.build_result()
         counts = {"sessions": done.sessions, "messages": done.messages, "bytes": done.bytes}
-        with noting(WHAT):
-            self._ledger.audit(self._client, WHAT, None, counts)
+        with suppress_note_errors(AUDIT_ACTION):
+            self._ledger.add_audit_entry(self._client, AUDIT_ACTION, None, counts)
         return done
 
-    def _chosen(self, wish: Wish) -> list[list[str]]:
+    def _select_sessions(self, wish: ExportRequest) -> list[list[str]]:
         """Return what is exported by conversation, each session behind what it came from."""
-        if wish.form not in _ENDS:
-            raise InvalidInput(f"unknown form {wish.form!r:.40}; known are {', '.join(_ENDS)}")
-        conversations = Conversations(self._db.inventory())
-        groups = self._groups(conversations, wish)
+        if wish.form not in _FILE_SUFFIXES:
+            raise InvalidInput(
+                f"unknown form {wish.form!r:.40}; known are {', '.join(_FILE_SUFFIXES)}"
+            )
+        conversations = ConversationIndex(self._db.list_inventory())
+        groups = self._group_sessions(conversations, wish)
         if wish.where is not None:
-            found = matching(self._db, conversations, wish.where)
+            found = iter_matching(self._db, conversations, wish.where)
             allowed = {stock.id for each in found for stock in each.sessions}
             groups = (group for group in groups if group[0].id in allowed)
         seen: set[str] = set()
@@ -177,25 +192,31 @@ class Exporting:
             chosen += [new] if new else []
         return chosen
 
-    def _groups(self, conversations: Conversations, wish: Wish) -> Iterable[Sequence[Stock]]:
+    def _group_sessions(
+        self, conversations: ConversationIndex, wish: ExportRequest
+    ) -> Iterable[Sequence[InventoryItem]]:
         if wish.sessions is None:
             return [each.sessions for each in conversations.all]
         for each in wish.sessions:
             if each not in conversations.stocks:
-                self._db.revision(each)  # knows what may have been meant
+                self._db.get_revision(each)  # knows what may have been meant
         if not wish.whole:
             return [(conversations.stocks[each],) for each in wish.sessions]
-        named = map(conversations.named, wish.sessions)
+        named = map(conversations.find_removed_together, wish.sessions)
         return [each.sessions for each in named if each is not None]
 
-    def _parts(
-        self, session_ids: Sequence[str], form: Form, tally: Tally, tell: Callable[[], object]
+    def _iter_parts(
+        self,
+        session_ids: Sequence[str],
+        form: ExportForm,
+        tally: ExportTally,
+        tell: Callable[[], object],
     ) -> Iterator[bytes]:
         for session_id in session_ids:
             tell()
             try:
-                source = Source.of(self._db, session_id)
-                lines = self._lines(source, form)
+                source = ExportSource.from_session(self._db, session_id)
+                lines = self._iter_lines(source, form)
             except NotFound:
                 tally.gone.append(session_id)
                 continue
@@ -208,13 +229,13 @@ class Exporting:
             if source.has_changed():
                 tally.changed.append(session_id)
 
-    def _lines(self, source: Source, form: Form) -> Iterator[str]:
+    def _iter_lines(self, source: ExportSource, form: ExportForm) -> Iterator[str]:
         if form == "jsonl":
-            return _line(source)
-        return session(source, self._db.summarize(source.id))
+            return _iter_session_line(source)
+        return render_session(source, self._db.summarize_session(source.id))
 
 
-def _write_part(path: Path, parts: Iterator[bytes], tally: Tally) -> None:
+def _write_folder_file(path: Path, parts: Iterator[bytes], tally: ExportTally) -> None:
     """Write a file of a folder, where there is none and anything to write."""
     if path.is_symlink() or path.exists():
         tally.there.append(path.name)
@@ -223,43 +244,43 @@ def _write_part(path: Path, parts: Iterator[bytes], tally: Tally) -> None:
     if first is None:
         return
     try:
-        _atomic.write_new(path, chain([first], parts), prefix=_PREFIX, mode=_MODE)
+        _atomic.write_new_file(path, chain([first], parts), prefix=_TEMP_PREFIX, mode=_FILE_MODE)
     except FileExistsError:
         tally.there.append(path.name)
 
 
-def _together(groups: Iterable[Iterable[str]]) -> list[str]:
+def _flatten_groups(groups: Iterable[Iterable[str]]) -> list[str]:
     return [each for group in groups for each in group]
 
 
-def _telling(progress: CountFn | None, total: int) -> Callable[[], object]:
+def _make_progress_counter(progress: CountFn | None, total: int) -> Callable[[], object]:
     """Return what says of one more session that it is begun."""
     done = count()
     return lambda: None if progress is None else progress(next(done), total)
 
 
-def _name(session_id: str, form: Form) -> str:
+def _make_file_name(session_id: str, form: ExportForm) -> str:
     """Return the name of a file that a session may have anywhere; long ids are told by a digest."""
     name = quote(session_id, safe=" ")
-    if len(name) > _LONGEST_NAME:
+    if len(name) > _MAX_NAME_LENGTH:
         digest = hashlib.sha256(session_id.encode("utf-8", "replace")).hexdigest()[:16]
-        name = f"{name[:_LONGEST_NAME]}_{digest}"
-    return name + _ENDS[form]
+        name = f"{name[:_MAX_NAME_LENGTH]}_{digest}"
+    return name + _FILE_SUFFIXES[form]
 
 
-def _line(source: Source) -> Iterator[str]:
+def _iter_session_line(source: ExportSource) -> Iterator[str]:
     """Yield the line of a session in parts."""
     carried = {
-        "version": transfer_format.VERSION,
-        "tables": [transfer_format.table(each) for each in source.tables],
+        "version": transfer_format.FORMAT_VERSION,
+        "tables": [transfer_format.encode_table(each) for each in source.tables],
     }
-    row = transfer_format.row(source.columns, source.values)
-    head = transfer_format.text({**row, transfer_format.OURS: carried})
-    yield f'{head[:-1]},"{transfer_format.MESSAGES}":['
+    row = transfer_format.encode_row(source.columns, source.values)
+    head = transfer_format.encode_json({**row, transfer_format.FORMAT_KEY: carried})
+    yield f'{head[:-1]},"{transfer_format.MESSAGES_KEY}":['
     separator = ""
-    for image in source.pages():
+    for image in source.iter_pages():
         rows = (
-            transfer_format.text(transfer_format.row(image.columns, values))
+            transfer_format.encode_json(transfer_format.encode_row(image.columns, values))
             for values in image.rows
         )
         yield separator + ",".join(rows)
@@ -267,139 +288,152 @@ def _line(source: Source) -> Iterator[str]:
     yield "]}\n"
 
 
-def _taken(path: Path) -> Conflict:
+def _make_exists_error(path: Path) -> Conflict:
     return Conflict(f"{path} is there already; name another file, or move that away")
 
 
-_OWN = "sessions"
+_OWN_TABLE = "sessions"
 _PAGE_BYTES = 1 << 20
 
 
-class Source:
+class ExportSource:
     """One session, as of one moment but for what happens to its messages meanwhile."""
 
-    def __init__(self, db: StateDatabase, row: Images, rest: list[Images], at: Revision) -> None:
+    def __init__(
+        self, db: StateDatabase, row: RowImages, rest: list[RowImages], at: Revision
+    ) -> None:
         self._db = db
         self._at = at
         self.columns, self.values = row.columns, row.rows[0]
         self.id: str = self.values[self.columns.index("id")]
-        self.tables = [each for each in rest if each.table not in OF_OTHERS]
+        self.tables = [each for each in rest if each.table not in EXCLUDED_TABLES]
         self.count = 0
 
     @classmethod
-    def of(cls, db: StateDatabase, session_id: str) -> Source:
+    def from_session(cls, db: StateDatabase, session_id: str) -> ExportSource:
         """Look at a session.
 
         Raises:
             NotFound: it is not there.
         """
-        revision = db.revision(session_id)
-        images = db.session_images(session_id)
-        own = [each for each in images if each.table == _OWN]
+        revision = db.get_revision(session_id)
+        images = db.read_session_images(session_id)
+        own = [each for each in images if each.table == _OWN_TABLE]
         if not own:
             raise NotFound(f"session {session_id} is gone")
-        return cls(db, own[0], [each for each in images if each.table != _OWN], revision)
+        return cls(db, own[0], [each for each in images if each.table != _OWN_TABLE], revision)
 
-    def pages(self) -> Iterator[Images]:
+    def iter_pages(self) -> Iterator[RowImages]:
         """Yield its messages, up to the last one that there was."""
         after: int | None = None
         more = True
         while more and (after is None or after < self._at.last_id):
-            image, more = self._db.message_images(self.id, after, _PAGE_BYTES)
+            image, more = self._db.read_message_images(self.id, after, _PAGE_BYTES)
             place = image.columns.index("id")
             rows = tuple(row for row in image.rows if row[place] <= self._at.last_id)
             self.count += len(rows)
             if not rows:
                 return
-            yield Images(image.table, image.columns, rows)
+            yield RowImages(image.table, image.columns, rows)
             after = rows[-1][place]
 
     def has_changed(self) -> bool:
         """Whether more was done since than to append."""
         with suppress(NotFound):
-            now = self._db.revision(self.id)
+            now = self._db.get_revision(self.id)
             grown = now.last_id >= self._at.last_id and now.live >= self._at.live
             kept = (now.compacted, now.rewinds) == (self._at.compacted, self._at.rewinds)
             return not (grown and kept)
         return True
 
 
-_FENCE = re.compile(r"\s*(```|~~~)")
-_HEADING = re.compile(r"(?=#{1,6}(\s|\Z))")
-_SPACE = re.compile(r"\s+")
+_FENCE_PATTERN = re.compile(r"\s*(```|~~~)")
+_HEADING_PATTERN = re.compile(r"(?=#{1,6}(\s|\Z))")
+_SPACE_PATTERN = re.compile(r"\s+")
 
 
-def session(source: Source, summary: SessionSummary) -> Iterator[str]:
+def render_session(source: ExportSource, summary: SessionSummary) -> Iterator[str]:
     """Yield the text of a session in parts; its source and folder are those of its summary."""
-    row = dict(zip(source.columns, map(_plain, source.values), strict=True))
-    yield f"# {_heading_line(row['title'] or row['id'])}\n\n"
-    yield "".join(f"- {name}: {_heading_line(value)}\n" for name, value in _facts(row, summary))
-    for image in source.pages():
-        rows = [dict(zip(image.columns, map(_plain, values), strict=True)) for values in image.rows]
-        for message, short in zip(rows, condense(map(_decoded, rows)), strict=True):
-            yield _message(message, short)
+    row = dict(zip(source.columns, map(_decode_raw, source.values), strict=True))
+    yield f"# {_format_heading(row['title'] or row['id'])}\n\n"
+    yield "".join(
+        f"- {name}: {_format_heading(value)}\n" for name, value in _iter_facts(row, summary)
+    )
+    for image in source.iter_pages():
+        rows = [
+            dict(zip(image.columns, map(_decode_raw, values), strict=True)) for values in image.rows
+        ]
+        for message, short in zip(rows, condense_messages(map(_decode_row, rows)), strict=True):
+            yield _render_message(message, short)
     yield "\n"
 
 
-def _facts(row: Mapping[str, Any], summary: SessionSummary) -> Iterator[tuple[str, Any]]:
+def _iter_facts(row: Mapping[str, Any], summary: SessionSummary) -> Iterator[tuple[str, Any]]:
     yield "session", row["id"]
-    ended = _time(row["ended_at"]) if row["ended_at"] is not None else None
+    ended = _format_time(row["ended_at"]) if row["ended_at"] is not None else None
     facts = {
         "source": summary.source,
         "model": row.get("model"),
         "project": summary.project,
         "came from": row.get("parent_session_id"),
-        "began": _time(row["started_at"]),
+        "began": _format_time(row["started_at"]),
         "ended": f"{ended} ({row['end_reason']})" if ended and row["end_reason"] else ended,
     }
     yield from ((name, value) for name, value in facts.items() if value)
 
 
-def _message(row: Mapping[str, Any], short: Mapping[str, Any]) -> str:
+def _render_message(row: Mapping[str, Any], short: Mapping[str, Any]) -> str:
     mark = ""
     if row.get("compacted"):
         mark = " · compacted"
     elif row.get("active") == 0:
         mark = " · taken back"
-    name = f" {_heading_line(row['tool_name'])}" if row.get("tool_name") else ""
-    said = _text(short)
-    calls = "".join(f"- calls `{_code(describe(call))}`\n" for call in chat_messages.calls(short))
+    name = f" {_format_heading(row['tool_name'])}" if row.get("tool_name") else ""
+    said = _render_text(short)
+    calls = "".join(
+        f"- calls `{_format_code(describe_call(call))}`\n"
+        for call in chat_messages.list_calls(short)
+    )
     body = "\n\n".join(part for part in (said, calls.rstrip()) if part)
-    return f"\n## {_heading_line(row['role'])}{name} · {_time(row['timestamp'])}{mark}\n\n{body}\n"
+    return f"\n## {_format_heading(row['role'])}{name} · {_format_time(row['timestamp'])}{mark}\n\n{body}\n"
 
 
-def _text(message: Mapping[str, Any]) -> str:
+def _render_text(message: Mapping[str, Any]) -> str:
     """Return what was said, in which no line is taken for one of our headings."""
     fenced = False
     lines = []
-    for line in plain_text(message.get("content")).strip("\n").split("\n"):
-        if _FENCE.match(line):
+    for line in extract_plain_text(message.get("content")).strip("\n").split("\n"):
+        if _FENCE_PATTERN.match(line):
             fenced = not fenced
         lines.append(
-            line if fenced else _HEADING.sub(r"\\", line, count=1) if line[:1] == "#" else line
+            line
+            if fenced
+            else _HEADING_PATTERN.sub(r"\\", line, count=1)
+            if line[:1] == "#"
+            else line
         )
     return "\n".join([*lines, "```"] if fenced else lines)
 
 
-def _decoded(row: Mapping[str, Any]) -> dict[str, Any]:
+def _decode_row(row: Mapping[str, Any]) -> dict[str, Any]:
     calls = decode_json(row.get("tool_calls"))
-    return {**row, "content": decode(row.get("content")), "tool_calls": calls}
+    return {**row, "content": decode_content(row.get("content")), "tool_calls": calls}
 
 
-def _plain(value: Any) -> Any:
-    return value.stored.decode("utf-8", "replace") if isinstance(value, Raw) else value
+def _decode_raw(value: Any) -> Any:
+    return value.stored.decode("utf-8", "replace") if isinstance(value, RawText) else value
 
 
-def _time(at: Any) -> str:
+def _format_time(at: Any) -> str:
     try:
         return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (TypeError, ValueError, OverflowError, OSError):
         return "at an unknown time"
 
 
-def _heading_line(value: Any) -> str:
-    return _SPACE.sub(" ", str(value)).strip()
+def _format_heading(value: Any) -> str:
+    return _SPACE_PATTERN.sub(" ", str(value)).strip()
 
 
-def _code(text: str) -> str:
+def _format_code(text: str) -> str:
     return text.replace("`", "'")

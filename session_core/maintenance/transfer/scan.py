@@ -20,29 +20,29 @@ from typing import Any, BinaryIO, TypeVar
 
 from session_core.errors import InvalidInput
 from session_core.maintenance.transfer import format as transfer_format
-from session_core.maintenance.transfer.format import MESSAGES, OURS, Line
+from session_core.maintenance.transfer.format import FORMAT_KEY, MESSAGES_KEY, JsonLine
 from session_core.state import content
 from session_core.state.validation import check_line
-from session_core.types import Images
+from session_core.types import RowImages
 
 SESSIONS = "sessions"
 
 T = TypeVar("T")
 
-_LINEAGE = "segments"
-_LINES = ("id", "title", "source", "end_reason")
-_MOST = 1 << 63
+_SEGMENTS_KEY = "segments"
+_ONE_LINE_COLUMNS = ("id", "title", "source", "end_reason")
+_MAX_INTEGER = 1 << 63
 _DELEGATE, _ORPHANED = "_delegate_from", "__orphaned__"
-_MOST_REASONS = 5
-_REASON = 200
+_MAX_REASONS = 5
+_MAX_REASON_LENGTH = 200
 """A reason is cut to this many characters: it may quote the file."""
 
-_NEEDED = ("role", "timestamp")
+_REQUIRED_COLUMNS = ("role", "timestamp")
 """The columns without which no home takes a message."""
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenLine:
     """A line that could not be imported, and why: the first of the reasons and how many more."""
 
     line: int
@@ -50,7 +50,7 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScannedSession:
     """A session in a file, and where it is."""
 
     number: int
@@ -77,11 +77,11 @@ class Found:
     delegator: str | None = None
     """The session that a mark of its own says it works for; there may be no link to it."""
 
-    def noted(self, stored: int, *, renumbered: bool) -> str:
+    def encode_progress(self, stored: int, *, renumbered: bool) -> str:
         """Return what says how much of it is stored."""
         return json.dumps({"of": self.digest, "stored": stored, "renumbered": renumbered})
 
-    def how_far(self, noted: str | None) -> tuple[int, bool] | None:
+    def decode_progress(self, noted: str | None) -> tuple[int, bool] | None:
         """Return how many of its messages are stored, and whether under other ids."""
         said = json.loads(noted) if noted else None
         if not isinstance(said, dict) or said.get("of") != self.digest:
@@ -89,34 +89,34 @@ class Found:
         return int(said["stored"]), bool(said["renumbered"])
 
 
-def survey_file(file: BinaryIO) -> Iterator[Found | Broken]:
+def scan_file(file: BinaryIO) -> Iterator[ScannedSession | BrokenLine]:
     """Yield what each line is; those with nothing in them are none."""
     number = 0
     while True:
         number += 1
         offset = file.tell()
-        line = Line(file, MESSAGES)
+        line = JsonLine(file, MESSAGES_KEY)
         try:
             is_empty = line.is_empty()
         except InvalidInput as error:
-            yield Broken(number, str(error))
+            yield BrokenLine(number, str(error))
         else:
             if not is_empty:
-                survey = _Survey()
-                survey.read(line)
-                yield survey.result(line, number, offset, file.tell() - offset)
-        line.skip()
+                survey = _LineScan()
+                survey.read_line(line)
+                yield survey.build_result(line, number, offset, file.tell() - offset)
+        line.skip_rest()
         if file.tell() == offset:
             return
 
 
-def in_order(found: Iterable[Found]) -> Iterator[list[Found]]:
+def order_sessions(found: Iterable[ScannedSession]) -> Iterator[list[ScannedSession]]:
     """Yield sessions behind their parents; those that are each other's ancestors come together."""
     lines = {each.id: each for each in found}
     done: set[str] = set()
     for start in lines.values():
-        path: dict[str, Found] = {}
-        here: Found | None = start
+        path: dict[str, ScannedSession] = {}
+        here: ScannedSession | None = start
         while here is not None and here.id not in done and here.id not in path:
             path[here.id] = here
             here = None if here.parent is None else lines.get(here.parent)
@@ -129,7 +129,7 @@ def in_order(found: Iterable[Found]) -> Iterator[list[Found]]:
         yield from ([each] for each in reversed(walked))
 
 
-def session(file: BinaryIO, found: Found) -> tuple[dict[str, Any], list[Images]]:
+def read_session(file: BinaryIO, found: ScannedSession) -> tuple[dict[str, Any], list[RowImages]]:
     """Return the columns of a session as they are stored, and the rows of other tables.
 
     The chat state of the file is dropped. A missing `started_at` is that of the first message.
@@ -139,20 +139,20 @@ def session(file: BinaryIO, found: Found) -> tuple[dict[str, Any], list[Images]]
     """
     file.seek(found.offset)
     row: dict[str, Any] = {}
-    tables: list[Images] = []
-    for name, value in Line(file, MESSAGES).members():
-        if name == OURS:
-            tables, _ = drop_rows(transfer_format.images(value))
-        elif name != MESSAGES:
-            row[name] = transfer_format.stored(name, value)
+    tables: list[RowImages] = []
+    for name, value in JsonLine(file, MESSAGES_KEY).iter_members():
+        if name == FORMAT_KEY:
+            tables, _ = drop_chat_rows(transfer_format.decode_images(value))
+        elif name != MESSAGES_KEY:
+            row[name] = transfer_format.decode_value(name, value)
         elif not found.has_late:
             break
-    drop_columns(row)
+    drop_chat_columns(row)
     row["started_at"] = found.started_at
     return row, tables
 
 
-def delegator_of(row: Mapping[str, Any]) -> str | None:
+def find_delegator(row: Mapping[str, Any]) -> str | None:
     """Return the session that a delegate works for by its mark, None if it names none."""
     config = content.decode_json(row.get("model_config"))
     mark = config.get(_DELEGATE) if isinstance(config, dict) else None
@@ -162,21 +162,21 @@ def delegator_of(row: Mapping[str, Any]) -> str | None:
 def drop_delegator(row: dict[str, Any]) -> None:
     """Let a delegate work for no session that is known, as Hermes marks one that lost its own."""
     config = content.decode_json(row["model_config"])
-    row["model_config"] = content.dump({**config, _DELEGATE: _ORPHANED})
+    row["model_config"] = content.dump_json({**config, _DELEGATE: _ORPHANED})
 
 
-def messages(file: BinaryIO, found: Found) -> Iterator[dict[str, Any]]:
+def iter_messages(file: BinaryIO, found: ScannedSession) -> Iterator[dict[str, Any]]:
     """Yield the messages of a session as they are stored, but for those that no home takes."""
     file.seek(found.offset)
-    for name, value in Line(file, MESSAGES).members():
-        if name == MESSAGES and value is not None:
-            message = {key: transfer_format.stored(key, each) for key, each in value.items()}
-            if _is_fit(message):
+    for name, value in JsonLine(file, MESSAGES_KEY).iter_members():
+        if name == MESSAGES_KEY and value is not None:
+            message = {key: transfer_format.decode_value(key, each) for key, each in value.items()}
+            if _is_valid_message(message):
                 yield {**message, "session_id": found.id}
 
 
 @dataclass(slots=True)
-class _Survey:
+class _LineScan:
     """One line as it is read: its columns, its messages so far, and the reasons against it."""
 
     row: dict[str, Any] = field(default_factory=dict)
@@ -192,42 +192,44 @@ class _Survey:
     more: int = 0
     is_read: bool = False
 
-    def read(self, line: Line) -> None:
+    def read_line(self, line: JsonLine) -> None:
         """Read the line to its end, or to where it cannot be read any further."""
         try:
-            for name, value in line.members():
-                self._add(name, value)
+            for name, value in line.iter_members():
+                self._add_member(name, value)
             self.is_read = True
         except InvalidInput as error:
-            self._refuse(str(error))
+            self._add_reason(str(error))
 
-    def _add(self, name: str, value: Any) -> None:
-        if name == MESSAGES:
+    def _add_member(self, name: str, value: Any) -> None:
+        if name == MESSAGES_KEY:
             if value is not None:
                 self._add_message(value)
             return
         self.has_late = self.has_late or self.seen > 0
-        if name == _LINEAGE:
-            self._refuse("it is a lineage in one line; export its sessions one by one")
-        elif name == OURS:
-            images = self._tried(lambda: transfer_format.images(value)) or []
-            self.chat_state += drop_rows(images)[1]
+        if name == _SEGMENTS_KEY:
+            self._add_reason("it is a lineage in one line; export its sessions one by one")
+        elif name == FORMAT_KEY:
+            images = self._try_read(lambda: transfer_format.decode_images(value)) or []
+            self.chat_state += drop_chat_rows(images)[1]
         else:
-            self.row[name] = self._tried(lambda: _checked(transfer_format.stored(name, value)))
+            self.row[name] = self._try_read(
+                lambda: _check_value(transfer_format.decode_value(name, value))
+            )
 
     def _add_message(self, value: Any) -> None:
         self.seen += 1
         if not isinstance(value, dict) or not value:
-            self._refuse(f"message {self.seen} is no object")
+            self._add_reason(f"message {self.seen} is no object")
             return
         message = {
-            name: self._tried(
-                lambda name=name, each=each: _checked(transfer_format.stored(name, each)),  # type: ignore[misc]
+            name: self._try_read(
+                lambda name=name, each=each: _check_value(transfer_format.decode_value(name, each)),  # type: ignore[misc]
                 f"message {self.seen}: ",
             )
             for name, each in value.items()
         }
-        if not _is_fit(message):
+        if not _is_valid_message(message):
             self.first_unfit = self.first_unfit or self.seen
             return
         self.messages += 1
@@ -236,18 +238,20 @@ class _Survey:
         if isinstance(at, (int, float)) and math.isfinite(at):
             self.began = at if self.began is None else min(at, self.began)
 
-    def result(self, line: Line, number: int, offset: int, size: int) -> Found | Broken:
+    def build_result(
+        self, line: JsonLine, number: int, offset: int, size: int
+    ) -> ScannedSession | BrokenLine:
         """Return the session of the line, or all reasons why there is none."""
         row = self.row
-        self.chat_state += drop_columns(row)
+        self.chat_state += drop_chat_columns(row)
         began = self.began if row.get("started_at") is None else row["started_at"]
         if self.is_read:
             self._require_columns(began)
         if self.reasons:
             more = [f"and {self.more:,} more reasons"] if self.more else []
-            return Broken(number, "; ".join([*self.reasons, *more]))
+            return BrokenLine(number, "; ".join([*self.reasons, *more]))
         above, title = row.get("parent_session_id"), row.get("title")
-        return Found(
+        return ScannedSession(
             number,
             offset,
             row["id"],
@@ -263,54 +267,54 @@ class _Survey:
             tuple(self.chat_state),
             self.seen - self.messages,
             self.first_unfit,
-            delegator_of(row),
+            find_delegator(row),
         )
 
     def _require_columns(self, began: Any) -> None:
-        self._require_lines()
+        self._require_single_lines()
         if not isinstance(self.row.get("id"), str) or not self.row["id"]:
-            self._refuse("it has no id of a session")
+            self._add_reason("it has no id of a session")
         if self.row.get("source") is None:
-            self._refuse("it has no source")
+            self._add_reason("it has no source")
         if began is None:
-            self._refuse("it has no started_at, and no message has a timestamp to take it from")
+            self._add_reason("it has no started_at, and no message has a timestamp to take it from")
 
-    def _require_lines(self) -> None:
+    def _require_single_lines(self) -> None:
         """Refuse values of one line that a terminal would obey."""
-        for name in _LINES:
+        for name in _ONE_LINE_COLUMNS:
             value = self.row.get(name)
             if isinstance(value, str):
-                self._tried(partial(check_line, name, value))
+                self._try_read(partial(check_line, name, value))
 
-    def _tried(self, read: Callable[[], T], place: str = "") -> T | None:
+    def _try_read(self, read: Callable[[], T], place: str = "") -> T | None:
         try:
             return read()
         except InvalidInput as error:
-            self._refuse(f"{place}{error}")
+            self._add_reason(f"{place}{error}")
             return None
 
-    def _refuse(self, why: str) -> None:
-        why = why[:_REASON]
+    def _add_reason(self, why: str) -> None:
+        why = why[:_MAX_REASON_LENGTH]
         if why in self.reasons:
             return
-        if len(self.reasons) < _MOST_REASONS:
+        if len(self.reasons) < _MAX_REASONS:
             self.reasons.append(why)
         else:
             self.more += 1
 
 
-def _is_fit(message: Mapping[str, Any]) -> bool:
+def _is_valid_message(message: Mapping[str, Any]) -> bool:
     """Return whether a home takes a message, which needs a role and a time."""
-    return all(message.get(name) is not None for name in _NEEDED)
+    return all(message.get(name) is not None for name in _REQUIRED_COLUMNS)
 
 
-def _checked(value: Any) -> Any:
-    if isinstance(value, int) and not -_MOST <= value < _MOST:
+def _check_value(value: Any) -> Any:
+    if isinstance(value, int) and not -_MAX_INTEGER <= value < _MAX_INTEGER:
         raise InvalidInput("a number in it is beyond 64 bits")
     return value
 
 
-_COLUMNS = frozenset(
+_CHAT_COLUMNS = frozenset(
     {
         "session_key",
         "thread_id",
@@ -320,26 +324,26 @@ _COLUMNS = frozenset(
         "transport_profile",
     }
 )
-_PREFIXES = ("chat_", "origin_", "handoff_")
+_CHAT_PREFIXES = ("chat_", "origin_", "handoff_")
 """Newer homes add columns of these kinds."""
 
-_TABLES = frozenset({"async_delegations"})
-_KEYS = frozenset({"session_key", "chat_id"})
+_CHAT_TABLES = frozenset({"async_delegations"})
+_CHAT_KEYS = frozenset({"session_key", "chat_id"})
 """A row of another table with one of these columns belongs to a chat."""
 
 
-def drop_columns(row: dict[str, Any]) -> list[str]:
+def drop_chat_columns(row: dict[str, Any]) -> list[str]:
     """Remove the chat state from the row of a session; return the columns that had a value."""
-    names = [name for name in row if name in _COLUMNS or name.startswith(_PREFIXES)]
+    names = [name for name in row if name in _CHAT_COLUMNS or name.startswith(_CHAT_PREFIXES)]
     return [name for name in names if row.pop(name)]
 
 
-def drop_rows(images: Iterable[Images]) -> tuple[list[Images], list[str]]:
+def drop_chat_rows(images: Iterable[RowImages]) -> tuple[list[RowImages], list[str]]:
     """Return the rows of other tables without those of chats, and the tables that had some."""
-    kept: list[Images] = []
+    kept: list[RowImages] = []
     dropped: list[str] = []
     for image in images:
-        is_of_chat = image.table in _TABLES or not _KEYS.isdisjoint(image.columns)
+        is_of_chat = image.table in _CHAT_TABLES or not _CHAT_KEYS.isdisjoint(image.columns)
         if not is_of_chat:
             kept.append(image)
         elif image.rows:

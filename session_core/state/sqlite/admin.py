@@ -23,33 +23,38 @@ from typing import Any
 
 from session_core import _sqlite3
 from session_core.state import validation
-from session_core.state.batch_size import Pace
-from session_core.state.protocol import Step
+from session_core.state.batch_size import BatchSize
+from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import integrity, lineage, opening, sessions, sizes, sql_blocks
-from session_core.state.sqlite.connection import Handle, quoted
-from session_core.state.sqlite.connections import Store
-from session_core.state.sqlite.deletion import Unlinked, delete_row, delete_some, there
+from session_core.state.sqlite.connection import Connection, quote_name
+from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.deletion import (
+    UnlinkedDelegates,
+    delete_batch,
+    delete_session_row,
+    list_existing_sessions,
+)
 from session_core.types import (
     BlockedIndex,
     Claim,
-    Facts,
     Finding,
+    HomeFacts,
+    InventoryItem,
     LinkKind,
-    Orphans,
+    OrphanRows,
     Revision,
     Sizes,
-    Stock,
 )
 
-SQL = sql_blocks.load("admin")
+SQL = sql_blocks.load_blocks("admin")
 
-WEEKS = 26
-MOST_ORPHANS = 10_000
+WEEK_COUNT = 26
+MAX_ORPHANS = 10_000
 """So many sessions that are not there are named for each table."""
 
 _WEEK_S = 604_800.0
-_RUN = 8
-_COUNTS = {
+_PROBE_ROWS = 8
+_TOKEN_COLUMNS = {
     "input": "input_tokens",
     "output": "output_tokens",
     "cache_read": "cache_read_tokens",
@@ -58,93 +63,99 @@ _COUNTS = {
 }
 
 
-class FactFinding(Store):
+class HealthFactsReader(SqliteStore):
     """Finds what is known of a home beside its sessions."""
 
-    def claims(self) -> list[Claim]:
+    def list_claims(self) -> list[Claim]:
         """Return what others have noted in the database that they are at, also if long ago."""
-        return self._read(lambda handle: list(_claims(handle)))
+        return self._read(lambda handle: list(_list_claims(handle)))
 
-    def health_facts(self) -> Facts:
+    def read_health_facts(self) -> HomeFacts:
         """Return what is wrong and how much there is, beside the sessions themselves."""
         now = self._clock()
-        return self._read(lambda handle: _facts(handle, now))
+        return self._read(lambda handle: _read_facts(handle, now))
 
 
-def _facts(handle: Handle, now: float) -> Facts:
-    tokens, cost = _usage(handle)
-    described = _sqlite3.describe()
-    return Facts(
-        orphans=tuple(_orphans(handle)),
-        claims=tuple(_claims(handle)),
-        weeks=_weeks(handle, now),
+def _read_facts(handle: Connection, now: float) -> HomeFacts:
+    tokens, cost = _sum_usage(handle)
+    described = _sqlite3.describe_sqlite()
+    return HomeFacts(
+        orphans=tuple(_count_orphans(handle)),
+        claims=tuple(_list_claims(handle)),
+        weeks=_count_weeks(handle, now),
         tokens=tokens,
         cost=cost,
         engine=f"SQLite {described.version}",
-        fault=None if described.fixed else _FAULT,
+        fault=None if described.fixed else _CHECKPOINT_RACE_WARNING,
     )
 
 
-_FAULT = "a rare race of two checkpoints can damage a database; use SQLite 3.51.3 or newer"
+_CHECKPOINT_RACE_WARNING = (
+    "a rare race of two checkpoints can damage a database; use SQLite 3.51.3 or newer"
+)
 
 
-def _claims(handle: Handle) -> Iterator[Claim]:
-    if handle.has("compression_locks"):
-        for session_id, holder, at, until in handle.values(SQL["list_compression_locks"]):
-            yield Claim("compression", str(session_id), str(holder), _time(at), _time(until))
-    if handle.has("session_turn_leases"):
-        for session_id, holder, at, until in handle.values(SQL["list_turn_leases"]):
-            yield Claim("turn", str(session_id), str(holder), _time(at), _time(until))
-    if handle.has("gateway_heartbeats", "host"):
-        for backend, pid, host, at in handle.values(SQL["list_heartbeats"]):
+def _list_claims(handle: Connection) -> Iterator[Claim]:
+    if handle.has_column("compression_locks"):
+        for session_id, holder, at, until in handle.fetch_tuples(SQL["list_compression_locks"]):
+            yield Claim("compression", str(session_id), str(holder), _to_time(at), _to_time(until))
+    if handle.has_column("session_turn_leases"):
+        for session_id, holder, at, until in handle.fetch_tuples(SQL["list_turn_leases"]):
+            yield Claim("turn", str(session_id), str(holder), _to_time(at), _to_time(until))
+    if handle.has_column("gateway_heartbeats", "host"):
+        for backend, pid, host, at in handle.fetch_tuples(SQL["list_heartbeats"]):
             known = pid if isinstance(pid, int) else None
-            yield Claim("gateway", None, str(backend), _time(at), None, known, str(host))
+            yield Claim("gateway", None, str(backend), _to_time(at), None, known, str(host))
 
 
-def _orphans(handle: Handle) -> Iterator[Orphans]:
-    for table, column in handle.values(SQL["list_keyed_to_sessions"]):
+def _count_orphans(handle: Connection) -> Iterator[OrphanRows]:
+    for table, column in handle.fetch_tuples(SQL["list_keyed_to_sessions"]):
         names = {"table": table, "column": column}
-        block = "list_orphan_rows" if handle.value(SQL["has_index"], names) else "scan_orphans"
-        last_at = "max(timestamp)" if handle.has(table, "timestamp") else "NULL"
-        sql = SQL[block].format(table=quoted(table), column=quoted(column), last_at=last_at)
-        for session_id, rows, at in handle.values(sql, {"most": MOST_ORPHANS}):
-            yield Orphans(table, column, str(session_id), rows, _time(at))
+        block = (
+            "list_orphan_rows" if handle.fetch_value(SQL["has_index"], names) else "scan_orphans"
+        )
+        last_at = "max(timestamp)" if handle.has_column(table, "timestamp") else "NULL"
+        sql = SQL[block].format(table=quote_name(table), column=quote_name(column), last_at=last_at)
+        for session_id, rows, at in handle.fetch_tuples(sql, {"most": MAX_ORPHANS}):
+            yield OrphanRows(table, column, str(session_id), rows, _to_time(at))
 
 
-def _usage(handle: Handle) -> tuple[dict[str, int], float]:
-    sums = [f"total({_column(handle, column)})" for column in _COUNTS.values()]
+def _sum_usage(handle: Connection) -> tuple[dict[str, int], float]:
+    sums = [f"total({_select_column(handle, column)})" for column in _TOKEN_COLUMNS.values()]
     names = {
         "sums": ", ".join(sums),
-        "actual": _column(handle, "actual_cost_usd"),
-        "estimated": _column(handle, "estimated_cost_usd"),
+        "actual": _select_column(handle, "actual_cost_usd"),
+        "estimated": _select_column(handle, "estimated_cost_usd"),
     }
-    *counts, cost = map(_finite, handle.values(SQL["sum_usage"].format_map(names))[0])
-    return {name: int(count) for name, count in zip(_COUNTS, counts, strict=True)}, cost
+    *counts, cost = map(
+        _replace_infinite, handle.fetch_tuples(SQL["sum_usage"].format_map(names))[0]
+    )
+    return {name: int(count) for name, count in zip(_TOKEN_COLUMNS, counts, strict=True)}, cost
 
 
-def _column(handle: Handle, name: str) -> str:
-    return name if handle.has("sessions", name) else "NULL"
+def _select_column(handle: Connection, name: str) -> str:
+    return name if handle.has_column("sessions", name) else "NULL"
 
 
-def _weeks(handle: Handle, now: float) -> tuple[int, ...]:
+def _count_weeks(handle: Connection, now: float) -> tuple[int, ...]:
     """Return how many messages came in each of the last weeks, this one first, by their ids."""
-    first, last = handle.values(SQL["get_ends"])[0]
+    first, last = handle.fetch_tuples(SQL["get_ends"])[0]
     if first is None:
-        return (0,) * WEEKS
+        return (0,) * WEEK_COUNT
     after = last + 1
     found: list[int] = []
-    for week in range(1, WEEKS + 1):
-        begin = _first_since(handle, now - week * _WEEK_S, first, after)
+    for week in range(1, WEEK_COUNT + 1):
+        begin = _find_first_id_since(handle, now - week * _WEEK_S, first, after)
         found.append(after - begin)
         after = begin
     return tuple(found)
 
 
-def _first_since(handle: Handle, since: float, low: int, high: int) -> int:
+def _find_first_id_since(handle: Connection, since: float, low: int, high: int) -> int:
     """Return about the first id of a time on; that some rows kept older times matters little."""
     while low < high:
         middle = (low + high) // 2
-        time = handle.value(SQL["get_time_at"], {"id": middle, "run": _RUN})
+        time = handle.fetch_value(SQL["get_time_at"], {"id": middle, "run": _PROBE_ROWS})
         if time is not None and time >= since:
             high = middle
         else:
@@ -152,22 +163,22 @@ def _first_since(handle: Handle, since: float, low: int, high: int) -> int:
     return low
 
 
-def _finite(total: float) -> float:
+def _replace_infinite(total: float) -> float:
     return total if isfinite(total) else 0.0
 
 
-def _time(stored: Any) -> float | None:
+def _to_time(stored: Any) -> float | None:
     return float(stored) if isinstance(stored, (int, float)) else None
 
 
 _DAY_S = 86_400
-_CHUNK = 200
-_TRIES = 3
-_CHOSEN = " AND id IN (SELECT value FROM json_each(:ids))"
+_CHUNK_SESSIONS = 200
+_MAX_TRIES = 3
+_AMONG_IDS = " AND id IN (SELECT value FROM json_each(:ids))"
 """What is looked at again, in the transaction that changes it."""
 
 
-class Upkeep(Store):
+class SqliteUpkeep(SqliteStore):
     """What keeps a home small and right."""
 
     def finalize_orphaned_compression_sessions(self) -> int:
@@ -179,8 +190,8 @@ class Upkeep(Store):
         before = self._clock() - _WEEK_S
         orphans = self._read(lambda handle: list_orphans(handle, before))
         return sum(
-            self._write(partial(_finalize, ids=chunk, now=self._clock(), before=before))
-            for chunk in _chunks(orphans)
+            self._write(partial(_finalize_orphans, ids=chunk, now=self._clock(), before=before))
+            for chunk in _iter_chunks(orphans)
         )
 
     def prune_empty_ghost_sessions(self) -> int:
@@ -191,7 +202,8 @@ class Upkeep(Store):
         before = self._clock() - _DAY_S
         ghosts = self._read(lambda handle: list_ghosts(handle, before))
         return sum(
-            self._write(partial(_prune, ids=chunk, before=before)) for chunk in _chunks(ghosts)
+            self._write(partial(_prune_ghosts, ids=chunk, before=before))
+            for chunk in _iter_chunks(ghosts)
         )
 
     def delete_session(self, session_id: str) -> bool:
@@ -205,13 +217,13 @@ class Upkeep(Store):
 
     def delete_sessions(self, session_ids: Sequence[str]) -> int:
         """Delete several sessions as `delete_session` does; return how many. Acts at once."""
-        rest = self._read(partial(there, session_ids=session_ids))
-        wanted, gone, pace = set(rest), set[str](), Pace()
+        rest = self._read(partial(list_existing_sessions, session_ids=session_ids))
+        wanted, gone, pace = set(rest), set[str](), BatchSize()
         unlinked = self._read(lineage.list_unlinked_delegates)
         while rest:
             with self.transaction():
                 done, removed = self._write(
-                    partial(_delete, ids=rest, unlinked=unlinked, pace=pace)
+                    partial(_delete_within_pace, ids=rest, unlinked=unlinked, pace=pace)
                 )
             pace.end()
             gone |= removed
@@ -224,106 +236,119 @@ class Upkeep(Store):
         Raises:
             NotFound: there is no such session.
         """
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             counted = self._read(lambda handle: count_session(handle, session_id))
-            drifted = self._write(partial(_recount, session_id=session_id, counted=counted))
+            drifted = self._write(
+                partial(_recount_if_unchanged, session_id=session_id, counted=counted)
+            )
             if drifted is not None:
                 return drifted
         return self._write(
-            lambda handle: bool(_recount(handle, session_id, count_session(handle, session_id)))
+            lambda handle: bool(
+                _recount_if_unchanged(handle, session_id, count_session(handle, session_id))
+            )
         )
 
-    def drifted_sessions(self, limit: int = 1000) -> list[str]:
+    def find_drifted_sessions(self, limit: int = 1000) -> list[str]:
         """Return sessions whose number of messages is not what the rows say."""
         validation.check_limit(limit)
         return self._read(
             lambda handle: [
-                row[0] for row in handle.values(handle.sql(SQL["list_drifted"]), (limit,))
+                row[0]
+                for row in handle.fetch_tuples(handle.expand_sql(SQL["list_drifted"]), (limit,))
             ]
         )
 
-    def check_integrity(self, *, deep: bool = False, step: Step | None = None) -> list[Finding]:
+    def check_integrity(
+        self, *, deep: bool = False, step: StepCallback | None = None
+    ) -> list[Finding]:
         """Return what is wrong with the file; `deep` also checks the search index, on a copy."""
-        self._check_alive()
-        with self._errors():
+        self._check_open()
+        with self._translate_errors():
             folder = self.path.parent if self._loads and self.kind == "hermes" else None
-            return integrity.check(self.path, deep=deep, step=step, extension_of=folder)
+            return integrity.check_file(self.path, deep=deep, step=step, extension_of=folder)
 
-    def blocked_indexes(self) -> list[BlockedIndex]:
+    def list_blocked_indexes(self) -> list[BlockedIndex]:
         """Return the search indexes that this process cannot write."""
-        return self._read(opening.list_blocked)
+        return self._read(opening.list_blocked_indexes)
 
     def check_rows_writable(self, tables: Collection[str]) -> None:
         """Refuse a change that would insert or delete rows of these tables and fail."""
-        for index in self.blocked_indexes():
+        for index in self.list_blocked_indexes():
             if not set(tables).isdisjoint(index.tables):
-                raise opening.refuse(self.path, index, requested=self._loads)
+                raise opening.make_blocked_error(self.path, index, requested=self._loads)
 
-    def sizes(self, *, exact: bool = False, step: Step | None = None) -> Sizes:
+    def measure_sizes(self, *, exact: bool = False, step: StepCallback | None = None) -> Sizes:
         """Return bytes by table: estimates at once, or counted in a child process."""
-        estimated = self._read(lambda handle: sizes.estimate(handle, self.path))
+        estimated = self._read(lambda handle: sizes.estimate_sizes(handle, self.path))
         if not exact:
             return estimated
-        return sizes.count(estimated, self._read(sizes.layout), self.path, step)
+        return sizes.count_sizes(estimated, self._read(sizes.read_layout), self.path, step)
 
 
-def list_orphans(handle: Handle, before: float) -> list[str]:
+def list_orphans(handle: Connection, before: float) -> list[str]:
     """Return the continuations that never ran."""
-    if not handle.has("sessions", "api_call_count"):
+    if not handle.has_column("sessions", "api_call_count"):
         return []
-    return [row[0] for row in handle.values(SQL["list_orphans"], {"before": before})]
+    return [row[0] for row in handle.fetch_tuples(SQL["list_orphans"], {"before": before})]
 
 
-def list_ghosts(handle: Handle, before: float) -> list[str]:
+def list_ghosts(handle: Connection, before: float) -> list[str]:
     """Return the empty sessions of the terminal that have no child."""
-    return [row[0] for row in handle.values(SQL["list_ghosts"], {"before": before})]
+    return [row[0] for row in handle.fetch_tuples(SQL["list_ghosts"], {"before": before})]
 
 
-def count_session(handle: Handle, session_id: str) -> tuple[int, int, int]:
+def count_session(handle: Connection, session_id: str) -> tuple[int, int, int]:
     """Return a session's live rows, the highest id of them, and the tool calls in them."""
     live, last_id = _count_live(handle, session_id)
-    return live, last_id, handle.value(handle.sql(SQL["count_tool_calls"]), (session_id,))
+    return (
+        live,
+        last_id,
+        handle.fetch_value(handle.expand_sql(SQL["count_tool_calls"]), (session_id,)),
+    )
 
 
-def set_counters(handle: Handle, session_id: str, messages: int, tool_calls: int) -> None:
+def set_counters(handle: Connection, session_id: str, messages: int, tool_calls: int) -> None:
     """Store how many messages and tool calls a session has."""
     counts = {"id": session_id, "messages": messages, "tool_calls": tool_calls}
-    handle.run(SQL["set_counters"], counts)
+    handle.run_change(SQL["set_counters"], counts)
 
 
-def _count_live(handle: Handle, session_id: str) -> tuple[int, int]:
-    live, last_id = handle.values(handle.sql(SQL["count_live"]), (session_id,))[0]
+def _count_live(handle: Connection, session_id: str) -> tuple[int, int]:
+    live, last_id = handle.fetch_tuples(handle.expand_sql(SQL["count_live"]), (session_id,))[0]
     return live, last_id
 
 
-def _finalize(handle: Handle, ids: Sequence[str], now: float, before: float) -> int:
+def _finalize_orphans(handle: Connection, ids: Sequence[str], now: float, before: float) -> int:
     chosen = {"ids": json.dumps(ids), "before": before}
-    orphans = [row[0] for row in handle.values(SQL["list_orphans"] + _CHOSEN, chosen)]
+    orphans = [row[0] for row in handle.fetch_tuples(SQL["list_orphans"] + _AMONG_IDS, chosen)]
     for orphan in orphans:
-        handle.touched(orphan)
-    return handle.run(SQL["finalize"], {"ids": json.dumps(orphans), "now": now})
+        handle.forget_session_counts(orphan)
+    return handle.run_change(SQL["finalize"], {"ids": json.dumps(orphans), "now": now})
 
 
-def _prune(handle: Handle, ids: Sequence[str], before: float) -> int:
+def _prune_ghosts(handle: Connection, ids: Sequence[str], before: float) -> int:
     chosen = {"ids": json.dumps(ids), "before": before}
-    ghosts = [row[0] for row in handle.values(SQL["list_ghosts"] + _CHOSEN, chosen)]
+    ghosts = [row[0] for row in handle.fetch_tuples(SQL["list_ghosts"] + _AMONG_IDS, chosen)]
     for ghost in ghosts:
-        delete_row(handle, ghost)
+        delete_session_row(handle, ghost)
     return len(ghosts)
 
 
-def _delete(
-    handle: Handle, ids: Sequence[str], unlinked: Unlinked, pace: Pace
+def _delete_within_pace(
+    handle: Connection, ids: Sequence[str], unlinked: UnlinkedDelegates, pace: BatchSize
 ) -> tuple[int, set[str]]:
     pace.begin()
-    return delete_some(handle, ids, unlinked, pace.room)
+    return delete_batch(handle, ids, unlinked, pace.room)
 
 
-def _recount(handle: Handle, session_id: str, counted: tuple[int, int, int]) -> bool | None:
+def _recount_if_unchanged(
+    handle: Connection, session_id: str, counted: tuple[int, int, int]
+) -> bool | None:
     """Store the counters; return None where the rows have changed since they were counted."""
-    found = handle.values(SQL["get_counters"], (session_id,))
+    found = handle.fetch_tuples(SQL["get_counters"], (session_id,))
     if not found:
-        raise sessions.missing(handle, session_id)
+        raise sessions.make_not_found(handle, session_id)
     live, last_id, tool_calls = counted
     if _count_live(handle, session_id) != (live, last_id):
         return None
@@ -333,11 +358,11 @@ def _recount(handle: Handle, session_id: str, counted: tuple[int, int, int]) -> 
     return True
 
 
-def _chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (ids[start : start + _CHUNK] for start in range(0, len(ids), _CHUNK))
+def _iter_chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (ids[start : start + _CHUNK_SESSIONS] for start in range(0, len(ids), _CHUNK_SESSIONS))
 
 
-_COLUMNS = (
+_INVENTORY_COLUMNS = (
     "id",
     "source",
     "title",
@@ -353,26 +378,26 @@ _COLUMNS = (
     "message_count",
     "rewind_count",
 )
-_MARKS = (
+_LINK_MARKS = (
     "CASE WHEN instr(model_config, '_delegate_from') OR parent_session_id IS NOT NULL"
     " THEN model_config END"
 )
-_REPLACED = "\N{REPLACEMENT CHARACTER}"
+_REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 
-class Inventory(Store):
+class SqliteInventory(SqliteStore):
     """Takes stock of a home."""
 
-    def inventory(self) -> list[Stock]:
+    def list_inventory(self) -> list[InventoryItem]:
         """Return every session, one light row each, all of one moment.
 
         A row whose id nobody could ask for, since it is no text, is left out.
         """
-        return self._read(take_stock)
+        return self._read(list_inventory)
 
 
 @dataclass(slots=True)
-class _Counted:
+class _MessageCounts:
     """What the messages of a session are, counted."""
 
     live: int = 0
@@ -382,22 +407,23 @@ class _Counted:
     last_at: float | None = None
 
 
-_NOTHING = _Counted()
+_NO_MESSAGES = _MessageCounts()
 
 
-def take_stock(handle: Handle) -> list[Stock]:
+def list_inventory(handle: Connection) -> list[InventoryItem]:
     """Return every session as of the open snapshot."""
-    rows = {row[0]: row for row in _rows(handle) if _can_be_asked_for(handle, row[0])}
-    counts = _count(handle)
-    parents = {session_id: _text(row[_PARENT]) for session_id, row in rows.items()}
+    rows = {row[0]: row for row in _read_session_rows(handle) if _is_usable_id(handle, row[0])}
+    counts = _count_messages(handle)
+    parents = {session_id: _to_text(row[_PARENT]) for session_id, row in rows.items()}
     for row in rows.values():
-        _link_by_mark(row, parents)
+        _link_marked_delegate(row, parents)
     return [
-        _stock(row, parents[row[0]], rows, counts.get(row[0], _NOTHING)) for row in rows.values()
+        _to_inventory_row(row, parents[row[0]], rows, counts.get(row[0], _NO_MESSAGES))
+        for row in rows.values()
     ]
 
 
-def _link_by_mark(row: tuple[Any, ...], parents: dict[str, str | None]) -> None:
+def _link_marked_delegate(row: tuple[Any, ...], parents: dict[str, str | None]) -> None:
     """Give a delegate without a link the parent that its mark names, unless that came from it."""
     session_id, marks = row[0], row[-1]
     if parents[session_id] is not None or marks is None:
@@ -411,20 +437,23 @@ def _link_by_mark(row: tuple[Any, ...], parents: dict[str, str | None]) -> None:
         parents[session_id] = delegator
 
 
-def _rows(handle: Handle) -> list[tuple[Any, ...]]:
-    columns = [name if handle.has("sessions", name) else f"NULL AS {name}" for name in _COLUMNS]
-    listed = ", ".join([*columns, _MARKS])
-    return handle.values(SQL["list_sessions"].replace("{columns}", listed))
+def _read_session_rows(handle: Connection) -> list[tuple[Any, ...]]:
+    columns = [
+        name if handle.has_column("sessions", name) else f"NULL AS {name}"
+        for name in _INVENTORY_COLUMNS
+    ]
+    listed = ", ".join([*columns, _LINK_MARKS])
+    return handle.fetch_tuples(SQL["list_sessions"].replace("{columns}", listed))
 
 
-def _count(handle: Handle) -> dict[str, _Counted]:
-    found: dict[str, _Counted] = {}
+def _count_messages(handle: Connection) -> dict[str, _MessageCounts]:
+    found: dict[str, _MessageCounts] = {}
     for session_id, active, count, last_id, compacted, last_at in handle.connection.execute(
-        handle.sql(SQL["count_messages"])
+        handle.expand_sql(SQL["count_messages"])
     ):
         counted = found.get(session_id)
         if counted is None:
-            counted = found[session_id] = _Counted(last_at=last_at)
+            counted = found[session_id] = _MessageCounts(last_at=last_at)
         counted.rows += count
         counted.last_id = max(counted.last_id, last_id)
         counted.compacted += compacted
@@ -433,38 +462,38 @@ def _count(handle: Handle) -> dict[str, _Counted]:
     return found
 
 
-def _can_be_asked_for(handle: Handle, session_id: Any) -> bool:
+def _is_usable_id(handle: Connection, session_id: Any) -> bool:
     """Whether an id is text, and stored as it reads."""
     if not isinstance(session_id, str):
         return False
-    if _REPLACED not in session_id:
+    if _REPLACEMENT_CHARACTER not in session_id:
         return True
-    return handle.value("SELECT 1 FROM sessions WHERE id = ?", (session_id,)) is not None
+    return handle.fetch_value("SELECT 1 FROM sessions WHERE id = ?", (session_id,)) is not None
 
 
-def _stock(
-    row: tuple[Any, ...], parent_id: str | None, rows: Mapping[str, Any], counted: _Counted
-) -> Stock:
+def _to_inventory_row(
+    row: tuple[Any, ...], parent_id: str | None, rows: Mapping[str, Any], counted: _MessageCounts
+) -> InventoryItem:
     (
         session_id, source, title, stored_parent, key, started, ended, reason,
         archived, pinned, api_calls, finalized, count, rewinds, _,
     ) = row  # fmt: skip
-    started_at = _number(started)
-    return Stock(
+    started_at = _to_number(started)
+    return InventoryItem(
         id=session_id,
-        source=_text(source) or "",
-        title=_text(title),
+        source=_to_text(source) or "",
+        title=_to_text(title),
         parent_id=parent_id,
-        link=_link(row, rows.get(stored_parent)),
-        session_key=_text(key),
+        link=_classify_link(row, rows.get(stored_parent)),
+        session_key=_to_text(key),
         started_at=started_at or 0.0,
-        ended_at=None if ended is None else _number(ended) or 0.0,
-        end_reason=_text(reason),
+        ended_at=None if ended is None else _to_number(ended) or 0.0,
+        end_reason=_to_text(reason),
         archived=bool(archived),
         pinned=bool(pinned),
         api_calls=api_calls,
         expiry_finalized=bool(finalized),
-        last_active_at=started_at if counted.last_at is None else _number(counted.last_at),
+        last_active_at=started_at if counted.last_at is None else _to_number(counted.last_at),
         live=counted.live,
         rows=counted.rows,
         counted=count,
@@ -472,28 +501,29 @@ def _stock(
     )
 
 
-def _link(row: tuple[Any, ...], parent: tuple[Any, ...] | None) -> LinkKind | None:
-    return lineage.kind(
+def _classify_link(row: tuple[Any, ...], parent: tuple[Any, ...] | None) -> LinkKind | None:
+    return lineage.classify_link(
         {
             "parent_session_id": row[_PARENT],
             "model_config": row[-1],
             "source": row[_SOURCE],
-            "started_at": _number(row[_STARTED]) or 0.0,
+            "started_at": _to_number(row[_STARTED]) or 0.0,
             "parent_reason": parent and parent[_REASON],
-            "parent_ended_at": parent and _number(parent[_ENDED]),
+            "parent_ended_at": parent and _to_number(parent[_ENDED]),
         }
     )
 
 
 _SOURCE, _PARENT, _STARTED, _ENDED, _REASON = map(
-    _COLUMNS.index, ("source", "parent_session_id", "started_at", "ended_at", "end_reason")
+    _INVENTORY_COLUMNS.index,
+    ("source", "parent_session_id", "started_at", "ended_at", "end_reason"),
 )
 
 
-def _number(stored: Any) -> float | None:
+def _to_number(stored: Any) -> float | None:
     """Return a time of a row; a careless writer may have left what is none."""
     return stored if isinstance(stored, (int, float)) and isfinite(stored) else None
 
 
-def _text(stored: Any) -> str | None:
+def _to_text(stored: Any) -> str | None:
     return stored if stored is None or isinstance(stored, str) else str(stored)

@@ -24,7 +24,7 @@ from session_core.errors import (
 Params = Sequence[Any] | dict[str, Any]
 
 
-class Handle:
+class Connection:
     """A connection; what it remembers is forgotten as soon as anybody else commits.
 
     `cache` is kept true by those who change something through this handle, `seen` holds what was
@@ -59,13 +59,13 @@ class Handle:
         self._schema_version = -1
         self._data_version = -1
 
-    def rows(self, sql: str, params: Params = ()) -> list[dict[str, Any]]:
+    def fetch_rows(self, sql: str, params: Params = ()) -> list[dict[str, Any]]:
         """Run a statement and return its rows as mappings."""
         cursor = self.connection.execute(sql, params)
         names = [column[0] for column in cursor.description or ()]
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
-    def row(self, sql: str, params: Params = ()) -> dict[str, Any] | None:
+    def fetch_row(self, sql: str, params: Params = ()) -> dict[str, Any] | None:
         """Run a statement and return its first row, or None."""
         cursor = self.connection.execute(sql, params)
         row = cursor.fetchone()
@@ -73,74 +73,75 @@ class Handle:
             return None
         return dict(zip([column[0] for column in cursor.description], row, strict=True))
 
-    def values(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
+    def fetch_tuples(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows as tuples."""
         return self.connection.execute(sql, params).fetchall()
 
-    def value(self, sql: str, params: Params = ()) -> Any:
+    def fetch_value(self, sql: str, params: Params = ()) -> Any:
         """Run a statement and return the first column of its first row, or None."""
         row = self.connection.execute(sql, params).fetchone()
         return None if row is None else row[0]
 
-    def run(self, sql: str, params: Params = ()) -> int:
+    def run_change(self, sql: str, params: Params = ()) -> int:
         """Run a change and return the number of rows that it touched."""
         return self.connection.execute(sql, params).rowcount
 
-    def columns(self, table: str) -> tuple[str, ...]:
+    def list_columns(self, table: str) -> tuple[str, ...]:
         """Return the columns that `table` has here, none if it is not there."""
         found = self._columns.get(table)
         if found is None:
             found = tuple(
-                row[0] for row in self.values("SELECT name FROM pragma_table_info(?)", (table,))
+                row[0]
+                for row in self.fetch_tuples("SELECT name FROM pragma_table_info(?)", (table,))
             )
             self._columns[table] = found
         return found
 
-    def has(self, table: str, column: str | None = None) -> bool:
+    def has_column(self, table: str, column: str | None = None) -> bool:
         """Whether there is such a table, or such a column of it."""
-        columns = self.columns(table)
+        columns = self.list_columns(table)
         return bool(columns) if column is None else column in columns
 
-    def computed(self, table: str) -> set[str]:
+    def list_computed_columns(self, table: str) -> set[str]:
         """Return the columns of `table` that nobody can set, though its rows have them."""
-        found = self.values("SELECT name FROM pragma_table_xinfo(?)", (table,))
-        return {row[0] for row in found}.difference(self.columns(table))
+        found = self.fetch_tuples("SELECT name FROM pragma_table_xinfo(?)", (table,))
+        return {row[0] for row in found}.difference(self.list_columns(table))
 
-    def sql(self, block: str) -> str:
+    def expand_sql(self, block: str) -> str:
         """Return a block with `{live}`, `{compacted}` and `{visible}` as this home tells them."""
         composed = self._composed.get(block)
         if composed is None:
-            composed = self._composed[block] = block.format_map(self._conditions())
+            composed = self._composed[block] = block.format_map(self._build_conditions())
         return composed
 
-    def _conditions(self) -> dict[str, str]:
+    def _build_conditions(self) -> dict[str, str]:
         """Older homes have rows whose flag is NULL, which means live, and no flag `compacted`."""
-        strict = self.value(
+        strict = self.fetch_value(
             "SELECT \"notnull\" FROM pragma_table_info('messages') WHERE name = 'active'"
         )
         live = "active = 1" if strict else "(active = 1 OR active IS NULL)"
-        compacted = "compacted = 1" if self.has("messages", "compacted") else "0"
+        compacted = "compacted = 1" if self.has_column("messages", "compacted") else "0"
         return {
             "live": live,
             "compacted": f"(active = 0 AND {compacted})",
             "visible": f"({live} OR {compacted})",
         }
 
-    def touched(self, session_id: str) -> None:
+    def forget_session_counts(self, session_id: str) -> None:
         """Forget what was counted of a session: called by whoever changes its rows or its end."""
         self.changed = True
-        self.uncount(session_id)
+        self.forget_message_counts(session_id)
 
-    def uncount(self, session_id: str) -> None:
+    def forget_message_counts(self, session_id: str) -> None:
         """Forget what was counted of a session whose messages are what they were, or gone."""
         self.cache.pop(("revision", session_id), None)
 
-    def forget(self) -> None:
+    def forget_all(self) -> None:
         """Forget everything that was read or counted, after a change that was rolled back."""
         for memory in (self.cache, self.seen, self.kept):
             memory.clear()
 
-    def look_again(self) -> None:
+    def forget_if_changed(self) -> None:
         """Forget what others have changed since; called at the start of each transaction."""
         (version,) = self.connection.execute("PRAGMA data_version").fetchone()
         if version != self._data_version or self.changed:
@@ -155,7 +156,7 @@ class Handle:
                 for memory in (self.schema, self._columns, self._composed):
                     memory.clear()
 
-    def snapshot(self) -> Snapshot:
+    def open_snapshot(self) -> Snapshot:
         """Everything that is read inside is of one moment."""
         return Snapshot(self)
 
@@ -163,15 +164,15 @@ class Handle:
 class Snapshot:
     """A transaction that reads."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Connection) -> None:
         self._handle = handle
 
-    def __enter__(self) -> Handle:
+    def __enter__(self) -> Connection:
         connection = self._handle.connection
         connection.rollback()  # of one that an interrupt has cut short
         connection.execute("BEGIN")
         try:
-            self._handle.look_again()
+            self._handle.forget_if_changed()
         except BaseException:
             connection.rollback()
             raise
@@ -186,12 +187,12 @@ class Snapshot:
         self._handle.connection.rollback()
 
 
-def file_uri(path: Path, mode: str) -> str:
+def make_file_uri(path: Path, mode: str) -> str:
     """Return the URI that opens `path`, with the characters escaped that a URI gives a meaning."""
-    return uri_of(Path(os.path.abspath(path)), mode)  # noqa: PTH100 -- no symlink resolved
+    return make_uri(Path(os.path.abspath(path)), mode)  # noqa: PTH100 -- no symlink resolved
 
 
-def uri_of(path: PurePath, mode: str) -> str:
+def make_uri(path: PurePath, mode: str) -> str:
     """Return the URI of an absolute path: SQLite takes no host, so that of a share goes into it."""
     uri = path.as_uri()
     if not uri.startswith("file:///"):
@@ -199,12 +200,12 @@ def uri_of(path: PurePath, mode: str) -> str:
     return f"{uri}?{mode}"
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Return the name of a table or column for use in a statement."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def translate(error: Exception, path: Path) -> SessionError:
+def translate_error(error: Exception, path: Path) -> SessionError:
     """Return the error of our tree for one of the driver's.
 
     Its text is looked at and never passed on: it may hold what a row says.
@@ -212,37 +213,39 @@ def translate(error: Exception, path: Path) -> SessionError:
     text = str(error)
     # What SQLite says itself may have a damaged name in it; Python 3.10 leaves such a text out.
     if isinstance(error, UnicodeDecodeError) or not text:
-        return _corrupt(path, name_of(error))
+        return _to_corrupt_error(path, get_error_name(error))
     for phrases, make in _TRANSLATIONS:
         if text.startswith(phrases):
-            return cast("SessionError", make(path, name_of(error)))
+            return cast("SessionError", make(path, get_error_name(error)))
     return StorageError(
-        f"the database {path} could not do that ({name_of(error)}); "
+        f"the database {path} could not do that ({get_error_name(error)}); "
         "check the disk and the database, then try again"
     )
 
 
-def name_of(error: Exception) -> str:
+def get_error_name(error: Exception) -> str:
     """Return what SQLite calls an error; older versions of Python do not tell."""
     return str(getattr(error, "sqlite_errorname", type(error).__name__))
 
 
 def is_busy(error: Exception) -> bool:
     """Whether the lock was taken by somebody else, so that trying again may help."""
-    return isinstance(error, _sqlite3.library().OperationalError) and str(error).startswith(_LOCKED)
+    return isinstance(error, _sqlite3.load_library().OperationalError) and str(error).startswith(
+        _LOCK_MESSAGES
+    )
 
 
-FULL = "database or disk is full"
+DISK_FULL_MESSAGE = "database or disk is full"
 """What SQLite says where there is no room, or no id any more."""
 
 
-def _corrupt(path: Path, name: str) -> Corrupt:
+def _to_corrupt_error(path: Path, name: str) -> Corrupt:
     return Corrupt(
         f"{path} is damaged, encrypted or no database ({name}); restore it from a backup"
     )
 
 
-_LOCKED = (
+_LOCK_MESSAGES = (
     "database is locked",
     "database table is locked",
     "database schema is locked",
@@ -250,11 +253,11 @@ _LOCKED = (
 )
 _TRANSLATIONS: tuple[tuple[tuple[str, ...], Any], ...] = (
     (
-        _LOCKED,
+        _LOCK_MESSAGES,
         lambda path, _: Busy(f"the database {path} is in use by another process; try again"),
     ),
     (
-        (FULL,),
+        (DISK_FULL_MESSAGE,),
         lambda path, _: StorageFull(f"no room left for {path}; free some space, then try again"),
     ),
     (
@@ -264,7 +267,7 @@ _TRANSLATIONS: tuple[tuple[tuple[str, ...], Any], ...] = (
             "file is not a database",
             "file is encrypted",
         ),
-        _corrupt,
+        _to_corrupt_error,
     ),
     (
         (

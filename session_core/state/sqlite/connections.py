@@ -32,17 +32,17 @@ from session_core.errors import (
     Unsupported,
 )
 from session_core.state.sqlite import fts, opening, vacuum_file
-from session_core.state.sqlite.connection import Handle, translate
+from session_core.state.sqlite.connection import Connection, translate_error
 from session_core.state.sqlite.opening import (
-    create,
-    empty_handle,
-    exists,
-    finish_leftover,
-    identity,
-    look_at,
+    create_database,
+    find_home_kind,
+    get_file_bytes,
+    get_file_identity,
+    has_database,
+    open_empty,
     open_reader,
     open_writer,
-    size,
+    roll_back_hot_journal,
 )
 from session_core.state.sqlite.transaction import Transaction
 from session_core.state.sqlite.writer import Writer
@@ -53,32 +53,32 @@ if TYPE_CHECKING:
     from session_core.types import Holder, HomeKind
 
 
-_IDLE = 8
+_MAX_IDLE_READERS = 8
 """So many readers are kept for the next one; a crowd that came at once leaves no more."""
 
 
-class Connections:
+class ConnectionPool:
     """Idle readers, the writer, and the guard before it."""
 
     def __init__(self) -> None:
-        self.readers: deque[Handle] = deque()
+        self.readers: deque[Connection] = deque()
         self.writer: Writer | None = None
-        self.guard: Handle | None = None
+        self.guard: Connection | None = None
         self.exists = False
         self.closed = False
         self._pid = os.getpid()
 
-    def idle_reader(self, path: Path) -> Handle | None:
+    def take_idle_reader(self, path: Path) -> Connection | None:
         """Return a reader of the file as it is now; those of another one are closed."""
         with suppress(IndexError):
             while True:
                 handle = self.readers.pop()
-                if handle.file == identity(path, immutable=handle.immutable):
+                if handle.file == get_file_identity(path, immutable=handle.immutable):
                     return handle
                 handle.connection.close()
         return None
 
-    def give_back(self, handle: Handle) -> None:
+    def release_reader(self, handle: Connection) -> None:
         """Keep a reader for the next one, if there are not enough."""
         if handle.stands_in:
             handle.connection.close()
@@ -86,12 +86,12 @@ class Connections:
         handle.connection.rollback()  # where an interrupt has left its moment open
         self.readers.append(handle)
         with suppress(IndexError):
-            while len(self.readers) > (0 if self.closed else _IDLE):
+            while len(self.readers) > (0 if self.closed else _MAX_IDLE_READERS):
                 self.readers.popleft().connection.close()
 
     def check_same_file(self, path: Path) -> None:
         """Refuse to write to a file that has lost its name."""
-        if self.guard is not None and self.guard.file != identity(path):
+        if self.guard is not None and self.guard.file != get_file_identity(path):
             raise StorageError(
                 f"another file was put in the place of {path}, or none; open it again"
             )
@@ -116,16 +116,16 @@ class Connections:
 
 T = TypeVar("T")
 
-_LONG_LOG_BYTES = 4 << 20
+_LONG_WAL_BYTES = 4 << 20
 
-_TIDY_S = 5.0
+_MAX_TIDY_S = 5.0
 """How long a search or a close brings the search index up to date, where that is far behind."""
 
 _EXIT_WAIT_S = 1.0
 """How long the end of the process waits for a thread that is in the middle of a change."""
 
 
-class Store:
+class SqliteStore:
     """Opens, reads, writes and closes one database; the nouns are added by its subclasses.
 
     `in_hermes_home` means that the folder was found as a Hermes home: if it has the signs of one
@@ -143,7 +143,7 @@ class Store:
         clock: Callable[[], float] = time.time,
         load_extension: bool = False,
     ) -> None:
-        self.path = _checked(home.find_home().db_path if db_path is None else db_path)
+        self.path = _check_path(home.find_home().db_path if db_path is None else db_path)
         if not patience_s >= 0:
             raise InvalidInput(f"patience_s is {patience_s}; at least 0")
         self._read_only = read_only
@@ -153,17 +153,17 @@ class Store:
         self._clock = clock
         self._loads = load_extension
         self._pid = os.getpid()
-        self._open = Connections()
+        self._open = ConnectionPool()
         self._lock = threading.RLock()  # a signal handler may write while it is held
         self._late: list[weakref.ref[Transaction]] = []
         self._kind: HomeKind | None = None
         self._immutable = False
-        self._closer = weakref.finalize(self, Connections.close, self._open, _EXIT_WAIT_S)
+        self._closer = weakref.finalize(self, ConnectionPool.close, self._open, _EXIT_WAIT_S)
 
     @property
     def kind(self) -> HomeKind:
         """Whose home this is; a file that is not there yet becomes ours at the first write."""
-        return self._read(lambda _: self._kind or self._kind_of_missing())
+        return self._read(lambda _: self._kind or self._guess_missing_kind())
 
     @property
     def folder(self) -> Path | None:
@@ -192,10 +192,10 @@ class Store:
         it begins with its first change.
         """
         return Transaction(
-            self._writer,
-            errors=self._errors,
+            self._get_writer,
+            errors=self._translate_errors,
             late=self._late,
-            is_late=self._lacks_a_file,
+            is_late=self._is_file_missing,
             linked=linked,
         )
 
@@ -203,11 +203,13 @@ class Store:
     def in_transaction(self) -> bool:
         """Whether this task has a transaction open in this thread."""
         writer = self._open.writer
-        return bool(self._begun_late()) or (writer is not None and writer.current is not None)
+        return bool(self._list_late_transactions()) or (
+            writer is not None and writer.current is not None
+        )
 
-    def holders(self) -> list[Holder]:
+    def list_holders(self) -> list[Holder]:
         """Return the other processes that have it open, as far as this system tells."""
-        return presence.holders(self.path)
+        return presence.list_holders(self.path)
 
     def close(self) -> None:
         """Close every connection; the last change that returned is durable."""
@@ -217,7 +219,7 @@ class Store:
         if writer is not None:
             writer.check_task()
         if writer is not None and self._kind == "own" and self._pid == os.getpid():
-            writer.tidy(_TIDY_S)
+            writer.run_leftovers(_MAX_TIDY_S)
         # Detached when that is done: one that was cut short can be called again.
         if self._closer.alive:
             self._open.close()
@@ -234,106 +236,106 @@ class Store:
     ) -> None:
         self.close()
 
-    def _read(self, look: Callable[[Handle], T]) -> T:
+    def _read(self, look: Callable[[Connection], T]) -> T:
         """Run `look` on one moment of the database."""
-        self._check_alive()
+        self._check_open()
         writer = self._open.writer
         inside = writer.current if writer else None
-        with self._errors(), fit_to_bind():
+        with self._translate_errors(), translate_bind_errors():
             if inside is not None:
                 inside.seen.clear()
                 return look(inside)
-            handle = self._reader()
+            handle = self._take_reader()
             try:
-                with handle.snapshot():
+                with handle.open_snapshot():
                     return look(handle)
             finally:
-                self._open.give_back(handle)
+                self._open.release_reader(handle)
 
-    def _write(self, step: Callable[[Handle], T]) -> T:
+    def _write(self, step: Callable[[Connection], T]) -> T:
         """Run `step` in a transaction; it may be run again, so it changes nothing else."""
-        self._check_alive()
-        with self._errors(), fit_to_bind():
-            if self._lacks_a_file():
+        self._check_open()
+        with self._translate_errors(), translate_bind_errors():
+            if self._is_file_missing():
                 # What is refused, or changes nothing, does not bring a home into being.
-                changed, result = _rehearse(step)
+                changed, result = _rehearse_step(step)
                 if not changed:
                     return result
-            for transaction in self._begun_late():
+            for transaction in self._list_late_transactions():
                 transaction.begin()
-            return self._writer().run(step)
+            return self._get_writer().run_step(step)
 
-    def _tidy(self) -> None:
+    def _update_search_index(self) -> None:
         """Bring the search index up to date; where that fails, a search reads what it lacks."""
-        with suppress(SessionError), self._errors():
-            self._writer().tidy(_TIDY_S)
+        with suppress(SessionError), self._translate_errors():
+            self._get_writer().run_leftovers(_MAX_TIDY_S)
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
-        except (_sqlite3.library().Error, UnicodeDecodeError) as error:
-            translated = translate(error, self.path)
-            missing = opening.find_missing(error)
+        except (_sqlite3.load_library().Error, UnicodeDecodeError) as error:
+            translated = translate_error(error, self.path)
+            missing = opening.find_missing_module(error)
             if isinstance(translated, Busy):
-                translated = self._busy()
+                translated = self._make_busy_error()
             elif missing is not None:
-                translated = opening.refuse(self.path, missing, requested=self._loads)
+                translated = opening.make_blocked_error(self.path, missing, requested=self._loads)
             raise translated from error
 
-    def _busy(self) -> SessionError:
-        holders = [str(holder) for holder in self.holders()]
+    def _make_busy_error(self) -> SessionError:
+        holders = [str(holder) for holder in self.list_holders()]
         asked = ", ".join(holders) or "another connection, perhaps of this process"
         return Busy(
             f"the database {self.path} is held by {asked}; let it finish, then try again",
             holders=holders,
         )
 
-    def _check_alive(self) -> None:
+    def _check_open(self) -> None:
         if self._open.closed:
             raise InvalidInput("this session database is closed; open it again")
         if self._pid != os.getpid():
             raise Unsupported("a database that was opened before a fork; open it in the child")
 
-    def _lacks_a_file(self) -> bool:
+    def _is_file_missing(self) -> bool:
         """Whether the first change is to make a home."""
-        self._check_alive()
-        return self._open.writer is None and not self.read_only and not exists(self.path)
+        self._check_open()
+        return self._open.writer is None and not self.read_only and not has_database(self.path)
 
-    def _begun_late(self) -> list[Transaction]:
+    def _list_late_transactions(self) -> list[Transaction]:
         """Return the transactions of this task that begin with its first change, in order."""
         late = [each() for each in list(self._late)]
         return [each for each in late if each is not None and each.is_of_caller]
 
-    def _kind_of_missing(self) -> HomeKind:
+    def _guess_missing_kind(self) -> HomeKind:
         folder = self.path.parent
-        if self.path.name != home.DATABASE or not home.looks_like_hermes(folder):
+        if self.path.name != home.DATABASE_NAME or not home.is_hermes_home(folder):
             return "own"
         return "absent" if self._in_hermes_home or home.is_hermes_folder(folder) else "own"
 
-    def _reader(self) -> Handle:
-        handle = self._open.idle_reader(self.path)
+    def _take_reader(self) -> Connection:
+        handle = self._open.take_idle_reader(self.path)
         if handle is not None:
             return handle
         # Asked first: whoever makes it between the two looks has not lost it.
         was_there = self._open.exists
-        if not exists(self.path):
+        if not has_database(self.path):
             if was_there:
                 raise StorageError(f"{self.path} is gone; put it back, or open another")
-            return empty_handle()
+            return open_empty()
         handle = open_reader(self.path)
         self._immutable = handle.immutable
-        kind = look_at(handle, self.path)
+        kind = find_home_kind(handle, self.path)
         if kind is None:
             handle.connection.close()
-            return empty_handle()
+            return open_empty()
         self._kind, self._open.exists = kind, True
         if self._loads and kind == "hermes":
-            opening.load_if_safe(handle, self.path.parent)
+            opening.load_extension_if_safe(handle, self.path.parent)
         return handle
 
-    def _writer(self) -> Writer:
-        self._check_alive()
+    def _get_writer(self) -> Writer:
+        self._check_open()
         if self.read_only:
             raise Denied("this session database was opened read-only")
         writer = self._open.writer
@@ -341,7 +343,7 @@ class Store:
             return writer
         with self._lock:
             if self._open.writer is None:
-                self._prepare()
+                self._prepare_writing()
                 own = self._kind == "own"
                 # Nothing here may refer to `self`: whoever drops it unclosed relies on its end.
                 self._open.writer = Writer(
@@ -349,29 +351,30 @@ class Store:
                     own=own,
                     patience_s=self._patience_s,
                     check=partial(self._open.check_same_file, self.path),
-                    overdue=size(presence.sidecar(self.path, "-wal")) > _LONG_LOG_BYTES,
-                    afterwards=fts.catch_up,
+                    overdue=get_file_bytes(presence.get_sidecar_path(self.path, "-wal"))
+                    > _LONG_WAL_BYTES,
+                    afterwards=fts.index_batch,
                 )
             return self._open.writer
 
-    def _prepare(self) -> None:
+    def _prepare_writing(self) -> None:
         """Make our own database where there is none, and open the guard."""
-        finish_leftover(self.path)
+        roll_back_hot_journal(self.path)
         if self.kind == "absent":
             raise Denied(
                 f"{self.path.parent} is a Hermes home without a state database; "
                 "start Hermes once, which makes it, then try again"
             )
         if self._kind is None:
-            self._kind = create(self.path, self._patience_s)
+            self._kind = create_database(self.path, self._patience_s)
             self._open.exists = True
         if self._immutable:
             raise Denied(f"{self.path} is on a mount that cannot be written")
         self._open.guard = open_reader(self.path)
-        vacuum_file.sweep(self.path)
+        vacuum_file.delete_stale_copies(self.path)
 
 
-def _checked(path: str | os.PathLike[str]) -> Path:
+def _check_path(path: str | os.PathLike[str]) -> Path:
     """Return the absolute path of a database file, or say why it is none."""
     if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
         raise InvalidInput("the path of a database file is text")
@@ -396,26 +399,26 @@ def _checked(path: str | os.PathLike[str]) -> Path:
     return found
 
 
-def _open_writer(path: Path, *, own: bool, loads: bool) -> Handle:
+def _open_writer(path: Path, *, own: bool, loads: bool) -> Connection:
     """Open for writing, with the extension of a Hermes home if that is asked for."""
     handle = open_writer(path, own=own)
     if loads and not own:
-        opening.load_if_safe(handle, path.parent)
+        opening.load_extension_if_safe(handle, path.parent)
     return handle
 
 
-def _rehearse(step: Callable[[Handle], T]) -> tuple[bool, T]:
+def _rehearse_step(step: Callable[[Connection], T]) -> tuple[bool, T]:
     """Run a step on an empty database in memory; say whether it changed anything."""
-    handle = empty_handle()
+    handle = open_empty()
     with closing(handle.connection):
         before = handle.connection.total_changes
-        with handle.snapshot():
+        with handle.open_snapshot():
             result = step(handle)
         return handle.connection.total_changes > before, result
 
 
 @contextmanager
-def fit_to_bind() -> Iterator[None]:
+def translate_bind_errors() -> Iterator[None]:
     """Name what the driver says of values that no column takes, which the caller gave."""
     try:
         yield

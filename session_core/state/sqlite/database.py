@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
-from session_core.state.sqlite.admin import FactFinding, Inventory, Upkeep
-from session_core.state.sqlite.compaction import Compaction
-from session_core.state.sqlite.feed import Feed
-from session_core.state.sqlite.lineage import Lineage
-from session_core.state.sqlite.listing import Lists
-from session_core.state.sqlite.messages import Messages
-from session_core.state.sqlite.pages import Windows
-from session_core.state.sqlite.routes import Routes
-from session_core.state.sqlite.rows.delete import Removal
-from session_core.state.sqlite.rows.read import Imaging, Rows
-from session_core.state.sqlite.rows.write import Putting
+from session_core.state.sqlite.admin import HealthFactsReader, SqliteInventory, SqliteUpkeep
+from session_core.state.sqlite.compaction import SqliteCompaction
+from session_core.state.sqlite.feed import SqliteFeed
+from session_core.state.sqlite.lineage import SqliteLineage
+from session_core.state.sqlite.listing import SqliteLists
+from session_core.state.sqlite.messages import SqliteMessages
+from session_core.state.sqlite.pages import SqliteWindows
+from session_core.state.sqlite.routes import SqliteRoutes
+from session_core.state.sqlite.rows.delete import RowDeleter
+from session_core.state.sqlite.rows.read import RowReader, SessionCopier
+from session_core.state.sqlite.rows.write import RowWriter
 from session_core.state.sqlite.search.search import Search
-from session_core.state.sqlite.sessions import Sessions, Titles
-from session_core.state.sqlite.usage import Usage
-from session_core.state.sqlite.vacuum import Reclaim
+from session_core.state.sqlite.sessions import SqliteSessions, SqliteTitles
+from session_core.state.sqlite.usage import SqliteUsage
+from session_core.state.sqlite.vacuum import SqliteVacuum
 
 
 class SessionDB(
-    Sessions,
-    Titles,
-    Usage,
-    Messages,
-    Compaction,
-    Rows,
-    Imaging,
-    Removal,
-    Putting,
-    Reclaim,
-    Windows,
-    Lineage,
-    Lists,
+    SqliteSessions,
+    SqliteTitles,
+    SqliteUsage,
+    SqliteMessages,
+    SqliteCompaction,
+    SessionCopier,
+    RowReader,
+    RowDeleter,
+    RowWriter,
+    SqliteVacuum,
+    SqliteWindows,
+    SqliteLineage,
+    SqliteLists,
     Search,
-    Routes,
-    Upkeep,
-    Inventory,
-    FactFinding,
-    Feed,
+    SqliteRoutes,
+    SqliteUpkeep,
+    SqliteInventory,
+    HealthFactsReader,
+    SqliteFeed,
 ):
     """Every conversation of a home, in one SQLite file, beside whoever else has it open.
 

@@ -37,87 +37,95 @@ from session_core.errors import Unsupported
 from session_core.state import query, search_text
 from session_core.state.content import clean_text
 from session_core.state.sqlite import opening, sql_blocks
-from session_core.state.sqlite.connection import Handle, quoted
+from session_core.state.sqlite.connection import Connection, quote_name
 
-_USUAL = 4
-_SELDOM = 8
+_DEFAULT_AUTOMERGE = 4
+_RARE_AUTOMERGE = 8
 """So many segments are merged into one: an entry is written anew a third less often."""
 
 
 @contextmanager
-def seldom(handle: Handle) -> Iterator[None]:
+def merge_less_often(handle: Connection) -> Iterator[None]:
     """Indexes merge more at a time inside, and as they did before behind it.
 
     That is a setting of theirs, and the transaction leaves it as it found it: in memory by setting
     what is usual, and stored by nothing. Where somebody has chosen another it stays at that.
     """
-    tables = [] if is_ours(handle) else _unset(handle)
+    tables = [] if is_own_index(handle) else _list_default_indexes(handle)
     for table in tables:
-        _set(handle, table, _SELDOM)
+        _set_automerge(handle, table, _RARE_AUTOMERGE)
     yield
     for table in tables:
-        _set(handle, table, _USUAL)
-        handle.run(f"DELETE FROM {_settings(table)} WHERE k = 'automerge'")  # noqa: S608 -- from the schema, quoted
+        _set_automerge(handle, table, _DEFAULT_AUTOMERGE)
+        handle.run_change(f"DELETE FROM {_quote_config_table(table)} WHERE k = 'automerge'")  # noqa: S608 -- from the schema, quoted
 
 
-def _unset(handle: Handle) -> list[str]:
+def _list_default_indexes(handle: Connection) -> list[str]:
     """Return the indexes for which nobody has chosen how often they merge."""
     tables = handle.schema.get("index_tables")
     if tables is None:
-        tables = opening.list_usable(handle)
+        tables = opening.list_usable_indexes(handle)
         handle.schema["index_tables"] = tables
     asked = "SELECT 1 FROM {} WHERE k = 'automerge'"
-    return [each for each in tables if handle.value(asked.format(_settings(each))) is None]
+    return [
+        each
+        for each in tables
+        if handle.fetch_value(asked.format(_quote_config_table(each))) is None
+    ]
 
 
-def _set(handle: Handle, table: str, count: int) -> None:
-    name = quoted(table)
-    handle.run(f"INSERT INTO {name}({name}, rank) VALUES ('automerge', ?)", (count,))  # noqa: S608 -- from the schema, quoted
+def _set_automerge(handle: Connection, table: str, count: int) -> None:
+    name = quote_name(table)
+    handle.run_change(f"INSERT INTO {name}({name}, rank) VALUES ('automerge', ?)", (count,))  # noqa: S608 -- from the schema, quoted
 
 
-def _settings(table: str) -> str:
-    return quoted(f"{table}_config")
+def _quote_config_table(table: str) -> str:
+    return quote_name(f"{table}_config")
 
 
 _NUL = b"\0"
-_BROKEN = "\ufffd"
+_REPLACEMENT_CHARACTER = "\ufffd"
 _LITERAL_NUL_SINCE = (3, 48, 0)
-_ROWS = "SELECT id FROM messages WHERE session_id = ? AND id >= ? AND instr(content, char(0)) > 0"
-_ENTRIES = (
+_NUL_ROWS = (
+    "SELECT id FROM messages WHERE session_id = ? AND id >= ? AND instr(content, char(0)) > 0"
+)
+_TRIGRAM_ENTRIES = (
     "SELECT rowid, CAST(content AS BLOB) FROM messages_fts_trigram"
     " WHERE rowid IN (SELECT value FROM json_each(?))"
 )
 
 
-def mend_session(handle: Handle, session_id: str, since: int = 0) -> None:
+def repair_session_entries(handle: Connection, session_id: str, since: int = 0) -> None:
     """Mend the entries of a session's messages from `since` on."""
-    if _concerned(handle):
-        mend(handle, [row[0] for row in handle.values(_ROWS, (session_id, since))])
+    if _has_trigram_copy(handle):
+        repair_entries(
+            handle, [row[0] for row in handle.fetch_tuples(_NUL_ROWS, (session_id, since))]
+        )
 
 
-def mend(handle: Handle, ids: Sequence[int]) -> None:
+def repair_entries(handle: Connection, ids: Sequence[int]) -> None:
     """Mend the entries of these messages, where they have a NUL.
 
     Raises:
         Unsupported: an entry was made by a newer SQLite than this one.
     """
-    if not ids or not _concerned(handle):
+    if not ids or not _has_trigram_copy(handle):
         return
-    for row_id, stored in handle.values(_ENTRIES, (json.dumps(list(ids)),)):
+    for row_id, stored in handle.fetch_tuples(_TRIGRAM_ENTRIES, (json.dumps(list(ids)),)):
         if stored is not None and _NUL in stored:
-            _mend_entry(handle, row_id, stored)
+            _repair_entry(handle, row_id, stored)
 
 
-def mend_all(handle: Handle) -> None:
+def repair_all_entries(handle: Connection) -> None:
     """Mend every entry; for a copy that is to be checked."""
-    if _concerned(handle):
-        odd = handle.values("SELECT id FROM messages WHERE instr(content, char(0)) > 0")
-        mend(handle, [row[0] for row in odd])
+    if _has_trigram_copy(handle):
+        odd = handle.fetch_tuples("SELECT id FROM messages WHERE instr(content, char(0)) > 0")
+        repair_entries(handle, [row[0] for row in odd])
 
 
-def _concerned(handle: Handle) -> bool:
+def _has_trigram_copy(handle: Connection) -> bool:
     """Whether there is such an index with a copy of the text, as up to schema 22."""
-    return handle.has("messages_fts_trigram_content", "c0")
+    return handle.has_column("messages_fts_trigram_content", "c0")
 
 
 def has_nul(content: Any) -> bool:
@@ -125,258 +133,258 @@ def has_nul(content: Any) -> bool:
     return _NUL in content if isinstance(content, bytes) else "\0" in str(content or "")
 
 
-def _mend_entry(handle: Handle, row_id: int, stored: bytes) -> None:
+def _repair_entry(handle: Connection, row_id: int, stored: bytes) -> None:
     """Mend one entry, which need not be text: bytes that a row holds are in it as they are."""
-    goes_on = _sqlite3.library().sqlite_version_info >= _LITERAL_NUL_SINCE
-    went_on = _was_read_past_nul(handle, row_id, _text(stored), unknown=goes_on)
+    goes_on = _sqlite3.load_library().sqlite_version_info >= _LITERAL_NUL_SINCE
+    went_on = _is_indexed_past_nul(handle, row_id, _decode_text(stored), unknown=goes_on)
     if went_on and not goes_on:
         raise Unsupported(
             "the search index of this home was written by a newer sqlite than "
-            f"{_sqlite3.library().sqlite_version}; choose the bundled one to change such messages"
+            f"{_sqlite3.load_library().sqlite_version}; choose the bundled one to change such messages"
         )
     if goes_on and not went_on:
         # What this version is to take out has to be what that one has put in.
-        handle.run(
+        handle.run_change(
             "UPDATE messages_fts_trigram_content SET c0 = CAST(? AS TEXT) WHERE id = ?",
             (stored[: stored.index(_NUL)], row_id),
         )
-    handle.run(
+    handle.run_change(
         "UPDATE messages_fts_trigram SET content = ? WHERE rowid = ?",
-        (_text(stored.replace(_NUL, b" ")), row_id),
+        (_decode_text(stored.replace(_NUL, b" ")), row_id),
     )
 
 
-def _was_read_past_nul(handle: Handle, row_id: int, text: str, *, unknown: bool) -> bool:
+def _is_indexed_past_nul(handle: Connection, row_id: int, text: str, *, unknown: bool) -> bool:
     """Whether the index has a trigram of the text that stands behind the NUL alone."""
     head, _, tail = text.partition("\0")
     tail = tail.partition("\0")[0]
     for start in range(len(tail) - 2):
         piece = tail[start : start + 3]
-        if _BROKEN not in piece and piece.lower() not in head.lower():
-            found = handle.value(
+        if _REPLACEMENT_CHARACTER not in piece and piece.lower() not in head.lower():
+            found = handle.fetch_value(
                 "SELECT 1 FROM messages_fts_trigram WHERE messages_fts_trigram MATCH ?"
                 " AND rowid = ?",
-                (query.quoted(piece), row_id),
+                (query.quote_fts_string(piece), row_id),
             )
             return found is not None
     return unknown
 
 
-def _text(stored: bytes) -> str:
+def _decode_text(stored: bytes) -> str:
     return stored.decode("utf-8", "replace")
 
 
-SQL = sql_blocks.load("fts")
+SQL = sql_blocks.load_blocks("fts")
 
 MIN_ID, MAX_ID = -(2**63), 2**63 - 1
-NOTHING = MIN_ID - 1
+EMPTY_MARK = MIN_ID - 1
 """The mark of an index that has no message."""
 
-LAG = 1000
+MAX_LAG = 1000
 """With so many messages above the mark the index is brought up to date."""
 
-_BATCH = 512
+_BATCH_ROWS = 512
 _BATCH_CHARACTERS = 500_000
 """A batch holds the lock for about ten milliseconds; smaller ones cost more in all."""
 
-_CHUNK = 500
-_MOST_CHANGED_CHARACTERS = 8_000_000
-_TRIGGERS = 2
-_MARK = "indexed_to"
-_DUE = "index_due"
-_CHANGED = "index_changed"
-_WATCHED = "index_watched"
+_CHUNK_IDS = 500
+_MAX_CHANGED_CHARACTERS = 8_000_000
+_TRIGGER_COUNT = 2
+_MARK_KEY = "indexed_to"
+_DUE_KEY = "index_due"
+_CHANGED_KEY = "index_changed"
+_WATCHED_KEY = "index_watched"
 
 IndexedRow = tuple[int, Any, "str | None", "str | None"]
 
 
-def is_ours(handle: Handle) -> bool:
+def is_own_index(handle: Connection) -> bool:
     """Whether this home has an index of ours."""
-    return handle.has("ms_index")
+    return handle.has_column("ms_index")
 
 
-def indexed_to(handle: Handle) -> int:
+def find_high_mark(handle: Connection) -> int:
     """Return the highest message that the index has, NOTHING if it has none or cannot be used."""
-    return NOTHING if changed(handle) is None else _mark(handle)
+    return EMPTY_MARK if list_changed_messages(handle) is None else _read_mark(handle)
 
 
-def changed(handle: Handle) -> tuple[int, ...] | None:
+def list_changed_messages(handle: Connection) -> tuple[int, ...] | None:
     """Return the indexed messages whose text changed since, None if the index is to begin anew.
 
     That is so after too many changes, and in a home of an earlier version, which did not note them.
     """
     if not _has_triggers(handle):
         return None
-    if _CHANGED not in handle.seen:
-        handle.seen[_CHANGED] = _list_changed(handle)
-    ids: tuple[int, ...] | None = handle.seen[_CHANGED]
+    if _CHANGED_KEY not in handle.seen:
+        handle.seen[_CHANGED_KEY] = _list_changed(handle)
+    ids: tuple[int, ...] | None = handle.seen[_CHANGED_KEY]
     return ids
 
 
-def change_number(handle: Handle) -> int:
+def get_change_number(handle: Connection) -> int:
     """Return a number that grows with each change of a text, -1 if changes are not noted."""
-    return int(handle.value(SQL["get_change_number"])) if _has_triggers(handle) else -1
+    return int(handle.fetch_value(SQL["get_change_number"])) if _has_triggers(handle) else -1
 
 
-def _mark(handle: Handle) -> int:
-    mark = handle.cache.get(_MARK)
+def _read_mark(handle: Connection) -> int:
+    mark = handle.cache.get(_MARK_KEY)
     if mark is None:
-        mark = handle.cache[_MARK] = int(handle.value(SQL["get_mark"]) or NOTHING)
+        mark = handle.cache[_MARK_KEY] = int(handle.fetch_value(SQL["get_mark"]) or EMPTY_MARK)
     return int(mark)
 
 
-def _has_triggers(handle: Handle) -> bool:
-    if _WATCHED not in handle.cache:
-        count = handle.value(SQL["count_triggers"]) if is_ours(handle) else 0
-        handle.cache[_WATCHED] = count == _TRIGGERS
-    return bool(handle.cache[_WATCHED])
+def _has_triggers(handle: Connection) -> bool:
+    if _WATCHED_KEY not in handle.cache:
+        count = handle.fetch_value(SQL["count_triggers"]) if is_own_index(handle) else 0
+        handle.cache[_WATCHED_KEY] = count == _TRIGGER_COUNT
+    return bool(handle.cache[_WATCHED_KEY])
 
 
-def _list_changed(handle: Handle) -> tuple[int, ...] | None:
-    ids = [row[0] for row in handle.values(SQL["list_changed"], {"rows": LAG})]
-    if len(ids) >= LAG:
+def _list_changed(handle: Connection) -> tuple[int, ...] | None:
+    ids = [row[0] for row in handle.fetch_tuples(SQL["list_changed"], {"rows": MAX_LAG})]
+    if len(ids) >= MAX_LAG:
         return None
-    if not ids or _mark(handle) == NOTHING:
+    if not ids or _read_mark(handle) == EMPTY_MARK:
         return ()
-    bounds = {"ids": json.dumps(ids), "mark": _mark(handle)}
-    sizes = dict(handle.values(SQL["list_changed_sizes"], bounds))
-    return None if sum(sizes.values()) > _MOST_CHANGED_CHARACTERS else tuple(sizes)
+    bounds = {"ids": json.dumps(ids), "mark": _read_mark(handle)}
+    sizes = dict(handle.fetch_tuples(SQL["list_changed_sizes"], bounds))
+    return None if sum(sizes.values()) > _MAX_CHANGED_CHARACTERS else tuple(sizes)
 
 
-def top(handle: Handle) -> int:
+def find_highest_id(handle: Connection) -> int:
     """Return the highest id of a message, 0 where there is none."""
-    return int(handle.value(SQL["get_top"]))
+    return int(handle.fetch_value(SQL["get_top"]))
 
 
-def tail(handle: Handle, above: int, count: int) -> Iterator[IndexedRow]:
+def list_unindexed(handle: Connection, above: int, count: int) -> Iterator[IndexedRow]:
     """Return messages with what an index has of them, in order."""
     if above == MAX_ID:
         return iter(())
     return handle.connection.execute(SQL["list_tail"], (above + 1, count))
 
 
-def is_behind(handle: Handle) -> bool:
+def is_behind(handle: Connection) -> bool:
     """Whether so many messages are above the mark that reading them takes long."""
-    return is_ours(handle) and top(handle) >= _due_at(handle)
+    return is_own_index(handle) and find_highest_id(handle) >= _find_due_id(handle)
 
 
-def _due_at(handle: Handle) -> int:
-    return max(indexed_to(handle), 0) + LAG
+def _find_due_id(handle: Connection) -> int:
+    return max(find_high_mark(handle), 0) + MAX_LAG
 
 
-def appended(handle: Handle, last_id: int) -> None:
+def note_appended(handle: Connection, last_id: int) -> None:
     """Note, in their transaction, that messages were appended."""
-    due = handle.cache.get(_DUE)
+    due = handle.cache.get(_DUE_KEY)
     if due is None:
-        due = _due_at(handle) if is_ours(handle) else float("inf")
-        handle.cache[_DUE] = due
+        due = _find_due_id(handle) if is_own_index(handle) else float("inf")
+        handle.cache[_DUE_KEY] = due
     if last_id >= due:
         handle.due = True
 
 
-def catch_up(handle: Handle) -> bool:
+def index_batch(handle: Connection) -> bool:
     """Index a batch of the messages above the mark, in the open transaction.
 
     Return whether there may be enough for another one.
     """
-    if not is_ours(handle):
+    if not is_own_index(handle):
         return False
-    handle.seen.pop(_CHANGED, None)
-    above = indexed_to(handle)
-    rows = list(_bounded(tail(handle, above, _BATCH)))
+    handle.seen.pop(_CHANGED_KEY, None)
+    above = find_high_mark(handle)
+    rows = list(_limit_batch(list_unindexed(handle, above, _BATCH_ROWS)))
     if not rows:
         return False
-    if above == NOTHING:
-        _begin_anew(handle)
-    _feed(handle, "add_text", rows)
+    if above == EMPTY_MARK:
+        _reset_index(handle)
+    _write_index_rows(handle, "add_text", rows)
     mark = rows[-1][0]
-    handle.run(SQL["set_mark"], (str(mark),))
-    handle.run(SQL["delete_changed_between"], {"low": above + 1, "mark": mark})
-    handle.cache[_MARK] = mark
-    handle.cache[_DUE] = _due_at(handle)
-    return len(rows) == _BATCH or _size(rows) >= _BATCH_CHARACTERS
+    handle.run_change(SQL["set_mark"], (str(mark),))
+    handle.run_change(SQL["delete_changed_between"], {"low": above + 1, "mark": mark})
+    handle.cache[_MARK_KEY] = mark
+    handle.cache[_DUE_KEY] = _find_due_id(handle)
+    return len(rows) == _BATCH_ROWS or _count_characters(rows) >= _BATCH_CHARACTERS
 
 
-def _begin_anew(handle: Handle) -> None:
+def _reset_index(handle: Connection) -> None:
     """Empty the index, which may have words that its messages have no more."""
     if not _has_triggers(handle):
-        for statement in sql_blocks.statements("index"):
-            handle.run(statement)
-        del handle.cache[_WATCHED]
-        handle.run(SQL["delete_old_mark"])
-    handle.run(SQL["empty_index"])
-    handle.run(SQL["delete_all_changed"])
-    handle.seen.pop(_CHANGED, None)
+        for statement in sql_blocks.split_statements("index"):
+            handle.run_change(statement)
+        del handle.cache[_WATCHED_KEY]
+        handle.run_change(SQL["delete_old_mark"])
+    handle.run_change(SQL["empty_index"])
+    handle.run_change(SQL["delete_all_changed"])
+    handle.seen.pop(_CHANGED_KEY, None)
 
 
-def forget(handle: Handle, ids: Sequence[int]) -> None:
+def remove_messages(handle: Connection, ids: Sequence[int]) -> None:
     """Take messages out of the index, before their rows are deleted.
 
     Of a message that another program changed the index has words that are not known any more, so it
     is left as it is. If the index is damaged it is begun anew.
     """
     try:
-        _each(handle, ids, "remove_text")
-    except _sqlite3.library().DatabaseError as error:
-        if type(error) is not _sqlite3.library().DatabaseError:
+        _write_each(handle, ids, "remove_text")
+    except _sqlite3.load_library().DatabaseError as error:
+        if type(error) is not _sqlite3.load_library().DatabaseError:
             raise
-        handle.run(SQL["empty_index"])
-        handle.run(SQL["set_mark"], (str(NOTHING),))
-        handle.cache |= {_MARK: NOTHING, _DUE: LAG}
+        handle.run_change(SQL["empty_index"])
+        handle.run_change(SQL["set_mark"], (str(EMPTY_MARK),))
+        handle.cache |= {_MARK_KEY: EMPTY_MARK, _DUE_KEY: MAX_LAG}
 
 
-def remember(handle: Handle, ids: Sequence[int], since: int) -> None:
+def restore_messages(handle: Connection, ids: Sequence[int], since: int) -> None:
     """Index messages that were forgotten, or not there, at the change number `since`."""
     if not _has_triggers(handle):
         return
-    for chunk in _chunks(ids):
-        handle.run(SQL["delete_changed"], {"ids": json.dumps(chunk), "number": since})
-    _each(handle, ids, "add_text")
+    for chunk in _iter_chunks(ids):
+        handle.run_change(SQL["delete_changed"], {"ids": json.dumps(chunk), "number": since})
+    _write_each(handle, ids, "add_text")
 
 
-def _each(handle: Handle, ids: Sequence[int], block: str) -> None:
-    handle.seen.pop(_CHANGED, None)
-    if not is_ours(handle) or indexed_to(handle) == NOTHING:
+def _write_each(handle: Connection, ids: Sequence[int], block: str) -> None:
+    handle.seen.pop(_CHANGED_KEY, None)
+    if not is_own_index(handle) or find_high_mark(handle) == EMPTY_MARK:
         return
-    unknown = set(changed(handle) or ())
-    for chunk in _chunks([one for one in ids if one not in unknown]):
-        bounds = {"ids": json.dumps(chunk), "mark": _mark(handle)}
-        _feed(handle, block, handle.values(SQL["list_rows"], bounds))
+    unknown = set(list_changed_messages(handle) or ())
+    for chunk in _iter_chunks([one for one in ids if one not in unknown]):
+        bounds = {"ids": json.dumps(chunk), "mark": _read_mark(handle)}
+        _write_index_rows(handle, block, handle.fetch_tuples(SQL["list_rows"], bounds))
 
 
-def _chunks(ids: Sequence[int]) -> Iterator[list[int]]:
-    return (list(ids[start : start + _CHUNK]) for start in range(0, len(ids), _CHUNK))
+def _iter_chunks(ids: Sequence[int]) -> Iterator[list[int]]:
+    return (list(ids[start : start + _CHUNK_IDS]) for start in range(0, len(ids), _CHUNK_IDS))
 
 
-def _feed(handle: Handle, block: str, rows: Iterable[IndexedRow]) -> None:
+def _write_index_rows(handle: Connection, block: str, rows: Iterable[IndexedRow]) -> None:
     handle.connection.executemany(
         SQL[block],
-        [(row[0], clean_text(_words(row))) for row in rows],
+        [(row[0], clean_text(_normalize_text(row))) for row in rows],
     )
 
 
-def _words(row: IndexedRow) -> str:
-    return search_text.spaced(search_text.fold(search_text.of(*row[1:])))
+def _normalize_text(row: IndexedRow) -> str:
+    return search_text.space_words(search_text.fold_text(search_text.build_search_text(*row[1:])))
 
 
-def _bounded(rows: Iterable[IndexedRow]) -> Iterator[IndexedRow]:
+def _limit_batch(rows: Iterable[IndexedRow]) -> Iterator[IndexedRow]:
     """Stop where it is enough for a batch; one row always comes."""
     taken = 0
     for row in rows:
         yield row
-        taken += _size((row,))
+        taken += _count_characters((row,))
         if taken >= _BATCH_CHARACTERS:
             return
 
 
-def _size(rows: Iterable[IndexedRow]) -> int:
+def _count_characters(rows: Iterable[IndexedRow]) -> int:
     parts = chain.from_iterable(row[1:] for row in rows)
     return sum(len(part) for part in parts if isinstance(part, (str, bytes)))
 
 
-_SEGMENT = 1 << 37
-_BLOCKS = 1 << 31
-_MOST_SEGMENTS = 2000
+_SEGMENT_ID_STEP = 1 << 37
+_MAX_SEGMENT_BLOCKS = 1 << 31
+_MAX_SEGMENTS = 2000
 
 _SAMPLED_SEGMENTS = 10
 _SAMPLED_BLOCKS = 3
@@ -386,7 +394,7 @@ _VARINT_BYTES = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class IndexSegment:
     """One segment, whose leaf blocks have successive ids."""
 
     first: int
@@ -397,14 +405,14 @@ class Segment:
         """Return how many leaf blocks it has."""
         return self.last - self.first + 1
 
-    def sample_ids(self) -> Sequence[int]:
+    def list_sample_ids(self) -> Sequence[int]:
         """Return the ids of a few of its blocks, at even distances."""
         count = min(self.blocks, _SAMPLED_BLOCKS)
         return [self.first + (2 * at + 1) * self.blocks // (2 * count) for at in range(count)]
 
 
 @dataclass(slots=True)
-class _Entries:
+class _EntryCounts:
     """What was counted in some leaf blocks: live entries and delete markers, with their bytes."""
 
     live: int = 0
@@ -412,7 +420,7 @@ class _Entries:
     markers: int = 0
     marker_bytes: int = 0
 
-    def add(self, size: int, *, is_marker: bool) -> None:
+    def add_entry(self, size: int, *, is_marker: bool) -> None:
         if is_marker:
             self.markers += 1
             self.marker_bytes += size
@@ -421,26 +429,28 @@ class _Entries:
             self.live_bytes += size
 
 
-def list_segments(handle: Handle, table: str) -> list[Segment]:
+def list_segments(handle: Connection, table: str) -> list[IndexSegment]:
     """Return the segments of an index by its `_data` table."""
-    name = quoted(table)
+    name = quote_name(table)
     first_after = f"SELECT min(id) FROM {name} WHERE id >= ?"  # noqa: S608 -- from the schema, quoted
     last_before = f"SELECT max(id) FROM {name} WHERE id < ?"  # noqa: S608 -- from the schema, quoted
-    segments: list[Segment] = []
-    first = handle.value(first_after, (_SEGMENT,))
-    while first is not None and len(segments) < _MOST_SEGMENTS:
-        begin = first // _SEGMENT * _SEGMENT
-        segments.append(Segment(first, handle.value(last_before, (begin + _BLOCKS,))))
-        first = handle.value(first_after, (begin + _SEGMENT,))
+    segments: list[IndexSegment] = []
+    first = handle.fetch_value(first_after, (_SEGMENT_ID_STEP,))
+    while first is not None and len(segments) < _MAX_SEGMENTS:
+        begin = first // _SEGMENT_ID_STEP * _SEGMENT_ID_STEP
+        segments.append(
+            IndexSegment(first, handle.fetch_value(last_before, (begin + _MAX_SEGMENT_BLOCKS,)))
+        )
+        first = handle.fetch_value(first_after, (begin + _SEGMENT_ID_STEP,))
     return segments
 
 
-def count_blocks(handle: Handle, table: str) -> int:
+def count_blocks(handle: Connection, table: str) -> int:
     """Return how many blocks an index has."""
     return 1 + sum(segment.blocks for segment in list_segments(handle, table))
 
 
-def estimate_dead_blocks(handle: Handle, table: str) -> float:
+def estimate_dead_blocks(handle: Connection, table: str) -> float:
     """Return about how many blocks of an index a merge of all its segments would free."""
     segments = list_segments(handle, table)
     if len(segments) < 2:  # noqa: PLR2004 -- a single segment has nothing to be merged with
@@ -457,38 +467,38 @@ def estimate_dead_blocks(handle: Handle, table: str) -> float:
     return min(dead, float(sum(segment.blocks for segment in segments)))
 
 
-def _count_entries(handle: Handle, table: str, segment: Segment) -> _Entries:
-    entries = _Entries()
-    sql = f"SELECT block FROM {quoted(table)} WHERE id = ?"  # noqa: S608 -- from the schema, quoted
-    for block_id in segment.sample_ids():
-        block = handle.value(sql, (block_id,))
+def _count_entries(handle: Connection, table: str, segment: IndexSegment) -> _EntryCounts:
+    entries = _EntryCounts()
+    sql = f"SELECT block FROM {quote_name(table)} WHERE id = ?"  # noqa: S608 -- from the schema, quoted
+    for block_id in segment.list_sample_ids():
+        block = handle.fetch_value(sql, (block_id,))
         if isinstance(block, bytes):
-            for size, is_marker in _entries_of(block):
-                entries.add(size, is_marker=is_marker)
+            for size, is_marker in _iter_entries(block):
+                entries.add_entry(size, is_marker=is_marker)
     return entries
 
 
-def _entries_of(block: bytes) -> Iterator[tuple[int, bool]]:
+def _iter_entries(block: bytes) -> Iterator[tuple[int, bool]]:
     """Yield the size of each entry of a leaf block, and whether it is a delete marker."""
     first_rowid = int.from_bytes(block[:2], "big")
     end = int.from_bytes(block[2:4], "big")
-    terms = _term_offsets(block, end)
+    terms = _list_term_offsets(block, end)
     if first_rowid:  # the doclist of the block before goes on here
-        yield from _doclist(block, first_rowid, terms[0] if terms else end)
+        yield from _iter_doclist(block, first_rowid, terms[0] if terms else end)
     for number, at in enumerate(terms):
         stop = terms[number + 1] if number + 1 < len(terms) else end
         start = at
         if number:
-            _, start = _varint(block, start)  # how much of the term before is its beginning
-        length, start = _varint(block, start)
-        yield from _doclist(block, start + length, stop)
+            _, start = _read_varint(block, start)  # how much of the term before is its beginning
+        length, start = _read_varint(block, start)
+        yield from _iter_doclist(block, start + length, stop)
 
 
-def _term_offsets(block: bytes, end: int) -> list[int]:
+def _list_term_offsets(block: bytes, end: int) -> list[int]:
     offsets: list[int] = []
     at, offset = end, 0
     while at < len(block):
-        distance, at = _varint(block, at)
+        distance, at = _read_varint(block, at)
         offset += distance
         if not 4 <= offset < end:  # noqa: PLR2004 -- the length of a leaf's head
             break
@@ -496,11 +506,11 @@ def _term_offsets(block: bytes, end: int) -> list[int]:
     return offsets
 
 
-def _doclist(block: bytes, at: int, stop: int) -> Iterator[tuple[int, bool]]:
+def _iter_doclist(block: bytes, at: int, stop: int) -> Iterator[tuple[int, bool]]:
     """Yield the entries of a doclist that are whole in a block."""
     while at < stop:
-        _, after_row = _varint(block, at)
-        size_and_flag, after_size = _varint(block, after_row)
+        _, after_row = _read_varint(block, at)
+        size_and_flag, after_size = _read_varint(block, after_row)
         following = after_size + (size_and_flag >> 1)
         if following > stop:
             break
@@ -508,7 +518,7 @@ def _doclist(block: bytes, at: int, stop: int) -> Iterator[tuple[int, bool]]:
         at = following
 
 
-def _varint(block: bytes, at: int) -> tuple[int, int]:
+def _read_varint(block: bytes, at: int) -> tuple[int, int]:
     """Return the integer at a position, and the position after it."""
     if at < len(block) and block[at] < 0x80:  # noqa: PLR2004 -- nearly all are a single byte
         return block[at], at + 1

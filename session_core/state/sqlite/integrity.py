@@ -17,141 +17,147 @@ from pathlib import Path
 
 from session_core import _sqlite3
 from session_core.errors import Unsupported
-from session_core.state.protocol import Step
+from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import fts, opening, sql_blocks
-from session_core.state.sqlite.connection import Handle, file_uri
-from session_core.state.sqlite.opening import exists, open_reader
-from session_core.state.sqlite.vacuum_file import stepping
+from session_core.state.sqlite.connection import Connection, make_file_uri
+from session_core.state.sqlite.opening import has_database, open_reader
+from session_core.state.sqlite.vacuum_file import call_step_regularly
 from session_core.types import Finding
 
-SQL = sql_blocks.load("integrity")
+SQL = sql_blocks.load_blocks("integrity")
 
-_MOST_ERRORS = 100
-_MOST_ORPHANS = 10_000
-_SHOWN = 3
+_MAX_ERRORS = 100
+_MAX_ORPHANS = 10_000
+_SHOWN_LINES = 3
 _COPY_PAGES = 4096
 _ROOM_FACTOR = 1.1
 _COPY_PREFIX = "mcp-sessions-check-"
-_LEFT_S = 86_400.0
+_STALE_COPY_S = 86_400.0
 """A copy that is older was left by a process that was killed: no look takes that long."""
 
-_ORPHANS = {
+_ORPHAN_FINDINGS = {
     "messages": ("orphaned_messages", "messages of sessions that are not there"),
     "sessions": ("broken_parents", "sessions whose parent is not there"),
 }
 
 
-def check(
+def check_file(
     path: Path,
     *,
     deep: bool = False,
-    step: Step | None = None,
+    step: StepCallback | None = None,
     extension_of: Path | None = None,
 ) -> list[Finding]:
     """Return what is wrong with a file; nothing is wrong with one that is not there.
 
     `extension_of` is the home whose extension is loaded to check its indexes.
     """
-    if not exists(path):
+    if not has_database(path):
         return []
     handle = open_reader(path)
     try:
         if extension_of is not None:
-            opening.load_if_safe(handle, extension_of)
-        with handle.snapshot(), stepping(handle.connection, step):
-            damage = list(_damage(handle))
+            opening.load_extension_if_safe(handle, extension_of)
+        with handle.open_snapshot(), call_step_regularly(handle.connection, step):
+            damage = list(_find_damage(handle))
             if damage:
                 return damage
-            found = list(_orphans(handle))
+            found = list(_find_orphans(handle))
         return found + (_check_copy(handle, step, extension_of) if deep else [])
     finally:
         handle.connection.close()
 
 
-def _damage(handle: Handle) -> Iterator[Finding]:
+def _find_damage(handle: Connection) -> Iterator[Finding]:
     """Look at every page; index damage is told apart, since an index can be built anew."""
     try:
-        lines = [row[0] for row in handle.values(f"PRAGMA quick_check({_MOST_ERRORS})")]
-    except _sqlite3.library().DatabaseError as error:
+        lines = [row[0] for row in handle.fetch_tuples(f"PRAGMA quick_check({_MAX_ERRORS})")]
+    except _sqlite3.load_library().DatabaseError as error:
         if "malformed" not in str(error):
             raise
         lines = [str(error)]
-    lines = [line for line in lines if line != "ok" and not _may_be_of_another_version(line)]
+    lines = [line for line in lines if line != "ok" and not _is_version_difference(line)]
     index = [line for line in lines if "fts5" in line.lower()]
     if index:
-        yield Finding("search_index_damaged", len(index), _shown(index))
+        yield Finding("search_index_damaged", len(index), _format_problem(index))
     pages = [line for line in lines if line not in index]
     if pages:
-        yield Finding("damaged", len(pages), _shown(pages))
+        yield Finding("damaged", len(pages), _format_problem(pages))
 
 
-def _may_be_of_another_version(line: str) -> bool:
+def _is_version_difference(line: str) -> bool:
     """Whether this may be what an older SQLite left out (see trigram.py); a copy tells for sure."""
     return "malformed inverted index" in line and "messages_fts_trigram" in line
 
 
-def _shown(lines: list[str]) -> str:
-    shown = [line.replace("\n", " ") for line in lines[:_SHOWN]]
-    return "; ".join(shown) + (" and more" if len(lines) > _SHOWN else "")
+def _format_problem(lines: list[str]) -> str:
+    shown = [line.replace("\n", " ") for line in lines[:_SHOWN_LINES]]
+    return "; ".join(shown) + (" and more" if len(lines) > _SHOWN_LINES else "")
 
 
-def _orphans(handle: Handle) -> Iterator[Finding]:
+def _find_orphans(handle: Connection) -> Iterator[Finding]:
     counted: Counter[str] = Counter()
     rows = handle.connection.execute("PRAGMA foreign_key_check")
     try:
-        for table, *_ in islice(rows, _MOST_ORPHANS):
+        for table, *_ in islice(rows, _MAX_ORPHANS):
             counted[table] += 1
-    except _sqlite3.library().OperationalError as error:
+    except _sqlite3.load_library().OperationalError as error:
         yield Finding("schema_mismatch", 1, str(error))
     finally:
         rows.close()
     for table, count in sorted(counted.items()):
-        code, what = _ORPHANS.get(
+        code, what = _ORPHAN_FINDINGS.get(
             table, ("orphaned_rows", f"rows of {table} whose session is gone")
         )
-        yield Finding(code, count, what + (" (or more)" if count == _MOST_ORPHANS else ""))
+        yield Finding(code, count, what + (" (or more)" if count == _MAX_ORPHANS else ""))
 
 
-def _check_copy(handle: Handle, step: Step | None, extension_of: Path | None) -> list[Finding]:
-    needed = _size(handle)
-    _sweep(Path(tempfile.gettempdir()), time.time())
+def _check_copy(
+    handle: Connection, step: StepCallback | None, extension_of: Path | None
+) -> list[Finding]:
+    needed = _get_file_bytes(handle)
+    _delete_stale_copies(Path(tempfile.gettempdir()), time.time())
     with tempfile.TemporaryDirectory(prefix=_COPY_PREFIX) as folder:
         free = shutil.disk_usage(folder).free
         if free < needed * _ROOM_FACTOR:
             what = f"the search index was not checked: a copy needs {needed} bytes, {free} are free"
             return [Finding("no_room_for_check", 1, what)]
-        copy = Handle(
-            _sqlite3.connect(file_uri(Path(folder, "copy.db"), "mode=rwc"), busy_timeout_s=1)
+        copy = Connection(
+            _sqlite3.connect(make_file_uri(Path(folder, "copy.db"), "mode=rwc"), busy_timeout_s=1)
         )
         try:
             if extension_of is not None:
-                opening.load_if_safe(copy, extension_of)
-            _copy_to(handle, copy, step)
-            with stepping(copy.connection, step):
-                return [finding for table in _index_tables(copy) for finding in _index(copy, table)]
+                opening.load_extension_if_safe(copy, extension_of)
+            _copy_database(handle, copy, step)
+            with call_step_regularly(copy.connection, step):
+                return [
+                    finding
+                    for table in _list_index_tables(copy)
+                    for finding in _check_index(copy, table)
+                ]
         finally:
             copy.connection.close()
 
 
-def _sweep(folder: Path, now: float) -> None:
+def _delete_stale_copies(folder: Path, now: float) -> None:
     """Delete the copies that those who were killed have left; one of somebody else stays."""
     for left in folder.glob(f"{_COPY_PREFIX}*"):
         with suppress(OSError):
-            if left.lstat().st_mtime < now - _LEFT_S:
+            if left.lstat().st_mtime < now - _STALE_COPY_S:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _size(handle: Handle) -> int:
-    pages = handle.value("PRAGMA page_count") or 0
-    return int(pages * (handle.value("PRAGMA page_size") or 0))
+def _get_file_bytes(handle: Connection) -> int:
+    pages = handle.fetch_value("PRAGMA page_count") or 0
+    return int(pages * (handle.fetch_value("PRAGMA page_size") or 0))
 
 
-def _copy_to(handle: Handle, copy: Handle, step: Step | None) -> None:
+def _copy_database(handle: Connection, copy: Connection, step: StepCallback | None) -> None:
     """Copy in steps: of one moment where that keeps no writer waiting, else one may go between."""
-    wal = handle.value("PRAGMA journal_mode") == "wal"
+    wal = handle.fetch_value("PRAGMA journal_mode") == "wal"
     for pragma in ("journal_mode=OFF", "synchronous=OFF", "trusted_schema=OFF"):
         copy.connection.execute(f"PRAGMA {pragma}")
-    with handle.snapshot() if wal else nullcontext():
+    with handle.open_snapshot() if wal else nullcontext():
         handle.connection.backup(
             copy.connection,
             pages=_COPY_PAGES,
@@ -161,26 +167,26 @@ def _copy_to(handle: Handle, copy: Handle, step: Step | None) -> None:
     copy.connection.execute("PRAGMA journal_mode=OFF")
 
 
-def _index_tables(handle: Handle) -> list[str]:
-    return [row[0] for row in handle.values(SQL["list_index_tables"])]
+def _list_index_tables(handle: Connection) -> list[str]:
+    return [row[0] for row in handle.fetch_tuples(SQL["list_index_tables"])]
 
 
-def _index(handle: Handle, table: str) -> Iterator[Finding]:
+def _check_index(handle: Connection, table: str) -> Iterator[Finding]:
     """Check one index against itself; what it holds of other tables is checked by counting."""
     name = '"' + table.replace('"', '""') + '"'
     try:
         if table == "messages_fts_trigram":
-            fts.mend_all(handle)  # what an older SQLite left out here is no damage
-        handle.run(f"INSERT INTO {name}({name}) VALUES ('integrity-check')")  # noqa: S608 -- from the schema, quoted
-    except (_sqlite3.library().DatabaseError, Unsupported) as error:
+            fts.repair_all_entries(handle)  # what an older SQLite left out here is no damage
+        handle.run_change(f"INSERT INTO {name}({name}) VALUES ('integrity-check')")  # noqa: S608 -- from the schema, quoted
+    except (_sqlite3.load_library().DatabaseError, Unsupported) as error:
         if "malformed" in str(error) or "corrupt" in str(error):
             yield Finding("search_index_damaged", 1, f"the search index {table} is damaged")
         else:
             yield Finding("search_index_unchecked", 1, f"the search index {table}: {error}")
         return
-    if handle.has(f"{table}_content", "c0") and table.startswith("messages_fts"):
+    if handle.has_column(f"{table}_content", "c0") and table.startswith("messages_fts"):
         block = SQL["count_unindexed"].replace("messages_fts_content", f"{table}_content")
-        missing = handle.value(block)
+        missing = handle.fetch_value(block)
         if missing:
             yield Finding(
                 "search_index_incomplete", missing, f"messages that {table} does not have"

@@ -20,54 +20,54 @@ from typing import Any, cast
 from session_core.errors import InvalidInput
 from session_core.state.content import decode_json
 from session_core.state.sqlite import sql_blocks
-from session_core.state.sqlite.connection import Handle
-from session_core.state.sqlite.connections import Store
+from session_core.state.sqlite.connection import Connection
+from session_core.state.sqlite.connections import SqliteStore
 from session_core.types import LinkKind, SessionRow
 
-SQL = sql_blocks.load("lineage")
+SQL = sql_blocks.load_blocks("lineage")
 
 _DELEGATE, _BRANCH = "_delegate_from", "_branched_from"
-_ORPHANED = "__orphaned__"
+_ORPHANED_MARK = "__orphaned__"
 """What Hermes marks a delegate with of which it does not know for whom it worked."""
 
-Link = Mapping[str, Any]
+LinkRow = Mapping[str, Any]
 
 
-class Lineage(Store):
+class SqliteLineage(SqliteStore):
     """What sessions are to each other."""
 
-    def link_kind(self, session_id: str) -> LinkKind | None:
+    def get_link_kind(self, session_id: str) -> LinkKind | None:
         """Return what the session is to its parent, None where it has none.
 
         A delegate is one by its mark, also if it has lost its parent.
         """
-        return self._read(lambda handle: kind_of(handle, session_id))
+        return self._read(lambda handle: find_link_kind(handle, session_id))
 
     def get_compression_tip(self, session_id: str) -> str:
         """Return the newest continuation of the conversation, itself where there is none."""
-        return self._read(lambda handle: tip(handle, session_id))
+        return self._read(lambda handle: find_tip(handle, session_id))
 
     def get_conversation_root(self, session_id: str) -> str:
         """Return the session in which the conversation began.
 
         A branch and a delegate begin one of their own, where Hermes goes on to their parents.
         """
-        return self._read(lambda handle: conversation_root(handle, session_id))
+        return self._read(lambda handle: find_conversation_root(handle, session_id))
 
     def get_compression_lineage(self, session_id: str) -> list[str]:
         """Return the whole conversation from root to tip."""
-        return self._read(lambda handle: chain(handle, session_id))
+        return self._read(lambda handle: list_chain(handle, session_id))
 
-    def children(self, session_id: str) -> list[SessionRow]:
+    def list_children(self, session_id: str) -> list[SessionRow]:
         """Return the sessions whose parent this is, oldest first."""
         return self._read(
             lambda handle: cast(
-                "list[SessionRow]", handle.rows(SQL["list_children"], (session_id,))
+                "list[SessionRow]", handle.fetch_rows(SQL["list_children"], (session_id,))
             )
         )
 
 
-def kind(link: Link) -> LinkKind | None:
+def classify_link(link: LinkRow) -> LinkKind | None:
     """Return what a session is to its parent."""
     if is_delegate(link["model_config"]):
         return "delegate"
@@ -93,22 +93,22 @@ def is_delegate(model_config: Any) -> bool:
 def get_delegator(model_config: Any) -> str | None:
     """Return the session for which a delegate works by its mark, None if the mark names none."""
     mark = _get_mark(model_config, _DELEGATE)
-    return mark if isinstance(mark, str) and mark != _ORPHANED else None
+    return mark if isinstance(mark, str) and mark != _ORPHANED_MARK else None
 
 
-def list_unlinked_delegates(handle: Handle) -> dict[str, list[str]]:
+def list_unlinked_delegates(handle: Connection) -> dict[str, list[str]]:
     """Return the delegates that have lost the link to their parent, by the parent of their mark."""
     delegates: dict[str, list[str]] = {}
-    for session_id, model_config in handle.values(SQL["list_unlinked_delegates"]):
+    for session_id, model_config in handle.fetch_tuples(SQL["list_unlinked_delegates"]):
         delegator = get_delegator(model_config)
         if delegator is not None:
             delegates.setdefault(delegator, []).append(session_id)
     return delegates
 
 
-def is_unlinked_delegate(handle: Handle, session_id: str, delegator: str) -> bool:
+def is_unlinked_delegate(handle: Connection, session_id: str, delegator: str) -> bool:
     """Whether a delegate has no link to a parent, and its mark names this one."""
-    link = _link(handle, session_id)
+    link = _read_link(handle, session_id)
     return (
         link is not None
         and link["parent_session_id"] is None
@@ -123,15 +123,15 @@ def _get_mark(model_config: Any, mark: str) -> Any:
     return config.get(mark) if isinstance(config, dict) else None
 
 
-def check_parent(handle: Handle, session_id: str, parent: Any) -> None:
+def check_parent(handle: Connection, session_id: str, parent: Any) -> None:
     """Refuse a parent that would make the session its own ancestor.
 
     Raises:
         InvalidInput: it is the session itself, or came from it.
     """
     is_above = parent == session_id or (
-        handle.value(SQL["has_child"], (session_id,)) is not None
-        and session_id in above(handle, parent)
+        handle.fetch_value(SQL["has_child"], (session_id,)) is not None
+        and session_id in list_all_ancestors(handle, parent)
     )
     if is_above:
         raise InvalidInput(
@@ -140,40 +140,40 @@ def check_parent(handle: Handle, session_id: str, parent: Any) -> None:
         )
 
 
-def parent_of(handle: Handle, session_id: str) -> str | None:
+def find_parent(handle: Connection, session_id: str) -> str | None:
     """Return the parent of a session, whatever the link means."""
-    return cast("str | None", handle.value(SQL["get_parent"], (session_id,)))
+    return cast("str | None", handle.fetch_value(SQL["get_parent"], (session_id,)))
 
 
-def above(handle: Handle, session_id: str) -> set[str]:
+def list_all_ancestors(handle: Connection, session_id: str) -> set[str]:
     """Return all that a session came from, whatever the links mean."""
-    return {row[0] for row in handle.values(SQL["list_above"], (session_id,))}
+    return {row[0] for row in handle.fetch_tuples(SQL["list_above"], (session_id,))}
 
 
-def kind_of(handle: Handle, session_id: str) -> LinkKind | None:
+def find_link_kind(handle: Connection, session_id: str) -> LinkKind | None:
     """Return what the session is to its parent, None where it has none."""
-    link = _link(handle, session_id)
-    return None if link is None else kind(link)
+    link = _read_link(handle, session_id)
+    return None if link is None else classify_link(link)
 
 
-def ancestors(handle: Handle, session_id: str) -> list[str]:
+def list_conversation_ancestors(handle: Connection, session_id: str) -> list[str]:
     """Return the earlier sessions of the conversation, the nearest first."""
     found: list[str] = []
-    parent = continued_by(handle, session_id)
+    parent = find_continued_session(handle, session_id)
     seen = {session_id}
     while parent is not None and parent not in seen:
         seen.add(parent)
         found.append(parent)
-        parent = continued_by(handle, parent)
+        parent = find_continued_session(handle, parent)
     return found
 
 
-def conversation_root(handle: Handle, session_id: str) -> str:
+def find_conversation_root(handle: Connection, session_id: str) -> str:
     """Return the session in which the conversation began."""
-    return ([session_id, *ancestors(handle, session_id)])[-1]
+    return ([session_id, *list_conversation_ancestors(handle, session_id)])[-1]
 
 
-def known_root(handle: Handle, session_id: str) -> str:
+def find_root_cached(handle: Connection, session_id: str) -> str:
     """Return the root as `conversation_root` does, but walk a chain once for all its sessions.
 
     For those who only read: what this connection itself changes in between goes unnoticed.
@@ -182,9 +182,9 @@ def known_root(handle: Handle, session_id: str) -> str:
     walked = {session_id: None}
     here = session_id
     while here not in roots:
-        parent = known_parent(handle, here)
+        parent = find_continued_cached(handle, here)
         if parent in walked:
-            _note_cycle(roots, list(walked), parent)
+            _cache_cycle_roots(roots, list(walked), parent)
             break
         if parent is None:
             roots[here] = here
@@ -196,7 +196,7 @@ def known_root(handle: Handle, session_id: str) -> str:
     return roots[session_id]
 
 
-def _note_cycle(roots: dict[str, str], walked: list[str], first: str) -> None:
+def _cache_cycle_roots(roots: dict[str, str], walked: list[str], first: str) -> None:
     """Note the roots of what was walked from child to parent, and back to `first`.
 
     In a cycle each session has a root of its own: the one that continues it.
@@ -207,110 +207,116 @@ def _note_cycle(roots: dict[str, str], walked: list[str], first: str) -> None:
     roots.update(dict.fromkeys(walked[:at], cycle[-1]))
 
 
-def known_tip(handle: Handle, session_id: str) -> str:
+def find_tip_cached(handle: Connection, session_id: str) -> str:
     """Return the tip as `tip` does, walked once for all of a chain, for those who only read."""
     tips: dict[str, str] = handle.seen.setdefault("tips", {})
     walked = {session_id: None}
     here = session_id
     while here not in tips:
-        following = continuations(handle, here)
+        following = list_continuation_links(handle, here)
         if not following:
             tips[here] = here
             break
-        here = _preferred(handle, following)
+        here = _choose_continuation(handle, following)
         if here in walked:
-            return tip(handle, session_id)  # in a cycle each session has a tip of its own
+            return find_tip(handle, session_id)  # in a cycle each session has a tip of its own
         walked[here] = None
     tips.update(dict.fromkeys(walked, tips[here]))
     return tips[here]
 
 
-def descent(handle: Handle, session_id: str) -> list[str]:
+def list_continuations(handle: Connection, session_id: str) -> list[str]:
     """Return the continuations of a session, up to the tip."""
     found: list[str] = []
     seen = {session_id}
     here = session_id
     while True:
-        following = [link for link in continuations(handle, here) if link["id"] not in seen]
+        following = [
+            link for link in list_continuation_links(handle, here) if link["id"] not in seen
+        ]
         if not following:
             return found
-        here = _preferred(handle, following)
+        here = _choose_continuation(handle, following)
         seen.add(here)
         found.append(here)
 
 
-def tip(handle: Handle, session_id: str) -> str:
+def find_tip(handle: Connection, session_id: str) -> str:
     """Return the newest continuation of a session, itself where there is none."""
-    return ([session_id, *descent(handle, session_id)])[-1]
+    return ([session_id, *list_continuations(handle, session_id)])[-1]
 
 
-def chain(handle: Handle, session_id: str) -> list[str]:
+def list_chain(handle: Connection, session_id: str) -> list[str]:
     """Return the conversation from its root through this session to the tip."""
-    before = ancestors(handle, session_id)
-    after = [member for member in descent(handle, session_id) if member not in before]
+    before = list_conversation_ancestors(handle, session_id)
+    after = [member for member in list_continuations(handle, session_id) if member not in before]
     return [*reversed(before), session_id, *after]
 
 
-def family(handle: Handle, session_id: str) -> list[str]:
+def list_family(handle: Connection, session_id: str) -> list[str]:
     """Return all sessions of the conversation, with continuations that were not gone on with."""
-    root = conversation_root(handle, session_id)
+    root = find_conversation_root(handle, session_id)
     found, seen = [root], {root}
     for member in found:
-        for link in continuations(handle, member):
+        for link in list_continuation_links(handle, member):
             if link["id"] not in seen:
                 seen.add(link["id"])
                 found.append(link["id"])
     return found
 
 
-def continuations(handle: Handle, session_id: str) -> list[Link]:
+def list_continuation_links(handle: Connection, session_id: str) -> list[LinkRow]:
     """Return the links of the sessions that continue this one."""
-    links = handle.rows(SQL["list_child_links"], (session_id,))
-    return [link for link in links if kind(link) == "continuation"]
+    links = handle.fetch_rows(SQL["list_child_links"], (session_id,))
+    return [link for link in links if classify_link(link) == "continuation"]
 
 
-def _link(handle: Handle, session_id: str) -> Link | None:
-    return handle.row(SQL["get_link"], (session_id,))
+def _read_link(handle: Connection, session_id: str) -> LinkRow | None:
+    return handle.fetch_row(SQL["get_link"], (session_id,))
 
 
-def continued_by(handle: Handle, session_id: str) -> str | None:
+def find_continued_session(handle: Connection, session_id: str) -> str | None:
     """Return the session that this one continues."""
-    link = _link(handle, session_id)
-    return None if link is None or kind(link) != "continuation" else cast("str", link["parent"])
+    link = _read_link(handle, session_id)
+    return (
+        None
+        if link is None or classify_link(link) != "continuation"
+        else cast("str", link["parent"])
+    )
 
 
-def known_parent(handle: Handle, session_id: str) -> str | None:
+def find_continued_cached(handle: Connection, session_id: str) -> str | None:
     """Return the session that this one continues, and keep it for callers that only read."""
     parents: dict[str, str | None] = handle.seen.setdefault("parents", {})
     if session_id not in parents:
-        parents[session_id] = continued_by(handle, session_id)
+        parents[session_id] = find_continued_session(handle, session_id)
     return parents[session_id]
 
 
-def _preferred(handle: Handle, links: list[Link]) -> str:
+def _choose_continuation(handle: Connection, links: list[LinkRow]) -> str:
     """Of several continuations, the one that was gone on with: compressed again, live, other."""
     if len(links) == 1:
         return cast("str", links[0]["id"])
 
-    def rank(link: Link) -> tuple[int, float, float, str]:
+    def rank(link: LinkRow) -> tuple[int, float, float, str]:
         state = 2 if link["end_reason"] == "compression" else int(link["ended_at"] is None)
-        last = handle.value(SQL["get_last_time"], (link["id"],))
+        last = handle.fetch_value(SQL["get_last_time"], (link["id"],))
         started_at = link["started_at"]
         return state, started_at if last is None else last, started_at, link["id"]
 
     return cast("str", max(links, key=rank)["id"])
 
 
-FOLDER = ("git_repo_root", "cwd")
+FOLDER_COLUMNS = ("git_repo_root", "cwd")
 
-NO_SOURCES = ("", "unknown")
+UNKNOWN_SOURCES = ("", "unknown")
 """What Hermes stores if it does not know the source of a session."""
 
-_NO_SOURCE = "{}.source IN ('', 'unknown')"
+_UNKNOWN_SOURCE = "{}.source IN ('', 'unknown')"
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SessionOrigin:
     """Where a session comes from: its source, and its folder if it has one."""
 
     source: str
@@ -319,38 +325,40 @@ class Origin:
     @property
     def is_whole(self) -> bool:
         """Whether there is nothing to inherit."""
-        return self.source not in NO_SOURCES and bool(self.folder)
+        return self.source not in UNKNOWN_SOURCES and bool(self.folder)
 
 
-def known_origin(handle: Handle, row: Mapping[str, Any]) -> Origin:
+def find_origin(handle: Connection, row: Mapping[str, Any]) -> SessionOrigin:
     """Return the origin of a session, inherited if need be.
 
     It is kept while nothing changes: like `lineage.known_root` it is for callers that only read.
     """
-    own = _get_own(row)
+    own = _to_origin(row)
     if own.is_whole or row["parent_session_id"] is None:
         return own
-    parent = known_parent(handle, row["id"])
-    return own if parent is None else _inherit(own, _known(handle, parent))
+    parent = find_continued_cached(handle, row["id"])
+    return own if parent is None else _inherit_origin(own, _find_origin_cached(handle, parent))
 
 
-def _known(handle: Handle, session_id: str) -> Origin:
-    origins: dict[str, Origin] = handle.seen.setdefault("origins", {})
-    walked: dict[str, Origin] = {}
+def _find_origin_cached(handle: Connection, session_id: str) -> SessionOrigin:
+    origins: dict[str, SessionOrigin] = handle.seen.setdefault("origins", {})
+    walked: dict[str, SessionOrigin] = {}
     here: str | None = session_id
     while here is not None and here not in origins and here not in walked:
-        columns = [name if handle.has("sessions", name) else "NULL" for name in FOLDER]
+        columns = [
+            name if handle.has_column("sessions", name) else "NULL" for name in FOLDER_COLUMNS
+        ]
         statement = SQL["get_origin"].format(*columns)
-        walked[here] = _get_own(handle.row(statement, (here,)) or {"source": ""})
-        here = None if walked[here].is_whole else known_parent(handle, here)
+        walked[here] = _to_origin(handle.fetch_row(statement, (here,)) or {"source": ""})
+        here = None if walked[here].is_whole else find_continued_cached(handle, here)
     above = None if here is None else origins.get(here)
     for member, own in reversed(walked.items()):
-        above = origins[member] = own if above is None else _inherit(own, above)
+        above = origins[member] = own if above is None else _inherit_origin(own, above)
     return origins[session_id]
 
 
 def list_heirs(
-    handle: Handle, columns: tuple[str, ...], matches: str, values: Mapping[str, Any]
+    handle: Connection, columns: tuple[str, ...], matches: str, values: Mapping[str, Any]
 ) -> str | None:
     """Return as JSON the sessions that inherit columns from one that matches, None for none.
 
@@ -358,26 +366,28 @@ def list_heirs(
     """
     key = ("heirs", columns, matches, json.dumps(values))
     if key not in handle.seen:
-        here = [name for name in columns if handle.has("sessions", name)]
+        here = [name for name in columns if handle.has_column("sessions", name)]
         statement = SQL["list_heirs"].format(
-            child_lacks=_lacks("child", here), continues=SQL["continues"], matches=matches
+            child_lacks=_build_missing_condition("child", here),
+            continues=SQL["continues"],
+            matches=matches,
         )
-        heirs = handle.value(statement, dict(values)) if here else "[]"
+        heirs = handle.fetch_value(statement, dict(values)) if here else "[]"
         handle.seen[key] = None if heirs == "[]" else heirs
     ids: str | None = handle.seen[key]
     return ids
 
 
-def _lacks(table: str, columns: list[str]) -> str:
+def _build_missing_condition(table: str, columns: list[str]) -> str:
     if columns == ["source"]:
-        return _NO_SOURCE.format(table)
+        return _UNKNOWN_SOURCE.format(table)
     return " AND ".join(f"coalesce({table}.{name}, '') = ''" for name in columns)
 
 
-def _get_own(row: Mapping[str, Any]) -> Origin:
-    return Origin(row["source"], row.get("git_repo_root") or row.get("cwd") or None)
+def _to_origin(row: Mapping[str, Any]) -> SessionOrigin:
+    return SessionOrigin(row["source"], row.get("git_repo_root") or row.get("cwd") or None)
 
 
-def _inherit(own: Origin, above: Origin) -> Origin:
-    source = above.source if own.source in NO_SOURCES else own.source
-    return Origin(source or own.source, own.folder or above.folder)
+def _inherit_origin(own: SessionOrigin, above: SessionOrigin) -> SessionOrigin:
+    source = above.source if own.source in UNKNOWN_SOURCES else own.source
+    return SessionOrigin(source or own.source, own.folder or above.folder)

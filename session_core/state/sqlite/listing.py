@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 from session_core.errors import InvalidInput
 from session_core.state import content, cursors, validation
 from session_core.state.sqlite import fts, lineage, messages, sessions, sql_blocks
-from session_core.state.sqlite.connection import Handle
-from session_core.state.sqlite.connections import Store
-from session_core.types import Order, Page, SessionFilter, SessionSummary, Status
+from session_core.state.sqlite.connection import Connection
+from session_core.state.sqlite.connections import SqliteStore
+from session_core.types import Page, SessionFilter, SessionOrder, SessionStatus, SessionSummary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from session_core.state.sqlite.connection import Handle
+    from session_core.state.sqlite.connection import Connection
 
 
 _ACTIVE_AT = (
@@ -63,22 +63,22 @@ _CONDITIONS = {
     "max_tool_calls": "coalesce(s.tool_call_count, 0) <= :max_tool_calls",
 }
 
-_SETS = {
+_SET_CONDITIONS = {
     "ids": "s.id IN (SELECT value FROM json_each(:ids))",
     "source": "s.source IN (SELECT value FROM json_each(:source))",
 }
 
-_OF_NUMBERS = ("_after", "_before", "_messages", "_tokens", "_cost", "_tool_calls")
+_NUMBER_SUFFIXES = ("_after", "_before", "_messages", "_tokens", "_cost", "_tool_calls")
 
-_NEEDS_COLUMN = {"chat_id": "chat_id", "chat_type": "chat_type", "branch_like": "git_branch"}
+_REQUIRED_COLUMNS = {"chat_id": "chat_id", "chat_type": "chat_type", "branch_like": "git_branch"}
 
-_OWNER = ("user_id", "chat_id", "chat_type")
+_OWNER_COLUMNS = ("user_id", "chat_id", "chat_type")
 
 _HAS_SOURCE = "s.source NOT IN ('', 'unknown')"
 
 _IS_ONE_OF = "s.id IN (SELECT value FROM json_each(:{}))"
 
-_STATUS: dict[Status | None, str] = {
+_STATUS_CONDITIONS: dict[SessionStatus | None, str] = {
     None: "coalesce(s.archived, 0) = 0",
     "open": "coalesce(s.archived, 0) = 0 AND s.ended_at IS NULL",
     "ended": "coalesce(s.archived, 0) = 0 AND s.ended_at IS NOT NULL",
@@ -87,58 +87,66 @@ _STATUS: dict[Status | None, str] = {
 }
 
 
-def checked(where: SessionFilter) -> SessionFilter:
+def check_filter(where: SessionFilter) -> SessionFilter:
     """Return a filter, and refuse what is none."""
     if not isinstance(where, SessionFilter):
         raise InvalidInput("sessions are chosen by a SessionFilter")
     return where
 
 
-def compose(handle: Handle, where: SessionFilter) -> tuple[str, dict[str, Any]]:
+def compose_condition(handle: Connection, where: SessionFilter) -> tuple[str, dict[str, Any]]:
     """Return the SQL condition of a filter on `sessions s`, and its values."""
-    where = checked(where)
+    where = check_filter(where)
     conditions: list[str] = []
     values: dict[str, Any] = {}
-    if where.status not in tuple(_STATUS):
+    if where.status not in tuple(_STATUS_CONDITIONS):
         known = "open, ended, archived, all"
         raise InvalidInput(f"unknown status {where.status!r:.40}; known are {known}")
-    conditions.append(_STATUS[where.status])
+    conditions.append(_STATUS_CONDITIONS[where.status])
     for name, condition in _CONDITIONS.items():
         value = getattr(where, name)
         if value is None:
             continue
-        check = validation.check_number if name.endswith(_OF_NUMBERS) else validation.check_text
+        check = (
+            validation.check_number if name.endswith(_NUMBER_SUFFIXES) else validation.check_text
+        )
         check(name, value)
-        if name in _NEEDS_COLUMN and not handle.has("sessions", _NEEDS_COLUMN[name]):
+        if name in _REQUIRED_COLUMNS and not handle.has_column("sessions", _REQUIRED_COLUMNS[name]):
             conditions.append("0")
             continue
-        values[name] = f"%{_escape(value)}%" if name.endswith("_like") else value
-        if name in _OWNER:
-            conditions.append(_or_inherited(handle, (name,), condition, {name: value}, values))
+        values[name] = f"%{_escape_like(value)}%" if name.endswith("_like") else value
+        if name in _OWNER_COLUMNS:
+            conditions.append(
+                _build_inherited_condition(handle, (name,), condition, {name: value}, values)
+            )
         else:
             conditions.append(condition)
     _add_sets(handle, where, conditions, values)
     _add_folders(handle, where, conditions, values)
     _add_words(handle, where, conditions, values)
-    return handle.sql(" AND ".join(conditions)), values
+    return handle.expand_sql(" AND ".join(conditions)), values
 
 
 def _add_sets(
-    handle: Handle, where: SessionFilter, conditions: list[str], values: dict[str, Any]
+    handle: Connection, where: SessionFilter, conditions: list[str], values: dict[str, Any]
 ) -> None:
-    for name, condition in _SETS.items():
-        wanted = validation.texts(name, getattr(where, name))
+    for name, condition in _SET_CONDITIONS.items():
+        wanted = validation.parse_texts(name, getattr(where, name))
         if wanted is not None:
             values[name] = json.dumps(wanted)
             is_source = name == "source"
             conditions.append(
-                _source(handle, condition, wanted, values) if is_source else condition
+                _build_source_condition(handle, condition, wanted, values)
+                if is_source
+                else condition
             )
 
 
-def _source(handle: Handle, own: str, wanted: Sequence[str], values: dict[str, Any]) -> str:
+def _build_source_condition(
+    handle: Connection, own: str, wanted: Sequence[str], values: dict[str, Any]
+) -> str:
     """Return the condition on the source, of which an unknown one is no source if one is above."""
-    known = [source for source in wanted if source not in lineage.NO_SOURCES]
+    known = [source for source in wanted if source not in lineage.UNKNOWN_SOURCES]
     if len(known) < len(wanted):
         heirs = lineage.list_heirs(handle, ("source",), _HAS_SOURCE, {})
         own = f"({own} AND NOT {_IS_ONE_OF.format('of_known_source')})"
@@ -147,11 +155,11 @@ def _source(handle: Handle, own: str, wanted: Sequence[str], values: dict[str, A
         return own
     asked = {"known_sources": json.dumps(known)}
     matches = "s.source IN (SELECT value FROM json_each(:known_sources))"
-    return _or_inherited(handle, ("source",), own, asked, values, matches=matches)
+    return _build_inherited_condition(handle, ("source",), own, asked, values, matches=matches)
 
 
-def _or_inherited(
-    handle: Handle,
+def _build_inherited_condition(
+    handle: Connection,
     columns: tuple[str, ...],
     condition: str,
     asked: Mapping[str, Any],
@@ -169,58 +177,62 @@ def _or_inherited(
 
 
 def _add_folders(
-    handle: Handle, where: SessionFilter, conditions: list[str], values: dict[str, Any]
+    handle: Connection, where: SessionFilter, conditions: list[str], values: dict[str, Any]
 ) -> None:
     """A folder matches itself and what lies below it, never a sibling that begins like it."""
     if where.cwd_prefix is not None:
-        asked = _folder("cwd_prefix", where.cwd_prefix)
+        asked = _clean_folder("cwd_prefix", where.cwd_prefix)
         values |= asked
-        below = _below("cwd", "cwd_prefix")
-        conditions.append(_or_inherited(handle, lineage.FOLDER, below, asked, values))
+        below = _make_folder_prefix("cwd", "cwd_prefix")
+        conditions.append(
+            _build_inherited_condition(handle, lineage.FOLDER_COLUMNS, below, asked, values)
+        )
     if where.project is not None:
-        asked = _folder("project", where.project)
+        asked = _clean_folder("project", where.project)
         values |= asked
-        columns = [name for name in ("cwd", "git_repo_root") if handle.has("sessions", name)]
-        either = " OR ".join(_below(column, "project") for column in columns)
+        columns = [name for name in ("cwd", "git_repo_root") if handle.has_column("sessions", name)]
+        either = " OR ".join(_make_folder_prefix(column, "project") for column in columns)
         below = f"({either or '0'})"
-        conditions.append(_or_inherited(handle, lineage.FOLDER, below, asked, values))
+        conditions.append(
+            _build_inherited_condition(handle, lineage.FOLDER_COLUMNS, below, asked, values)
+        )
 
 
-def _folder(name: str, path: str) -> dict[str, str]:
+def _clean_folder(name: str, path: str) -> dict[str, str]:
     validation.check_text(name, path)
     stem = path.rstrip("/\\")
     return {name: stem or path, f"{name}_below": f"{stem}/", f"{name}_under": f"{stem}\\"}
 
 
-def _below(column: str, name: str) -> str:
+def _make_folder_prefix(column: str, name: str) -> str:
     beginning = f"substr(s.{column}, 1, length(:{name}_below))"
     return f"(s.{column} = :{name} OR {beginning} IN (:{name}_below, :{name}_under))"
 
 
 def _add_words(
-    handle: Handle, where: SessionFilter, conditions: list[str], values: dict[str, Any]
+    handle: Connection, where: SessionFilter, conditions: list[str], values: dict[str, Any]
 ) -> None:
     if where.words is None:
         return
     validation.check_text("words", where.words)
-    name = "s.display_name" if handle.has("sessions", "display_name") else "''"
+    name = "s.display_name" if handle.has_column("sessions", "display_name") else "''"
     text = f"(coalesce(s.title, '') || ' ' || coalesce({name}, ''))"
     for place, word in enumerate(where.words.split()):
-        values[f"word_{place}"] = f"%{_escape(word)}%"
+        values[f"word_{place}"] = f"%{_escape_like(word)}%"
         conditions.append(f"{text} LIKE :word_{place} ESCAPE '\\'")
 
 
-def _escape(text: str) -> str:
+def _escape_like(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-KEPT = 200
+MAX_RECENT = 200
 """How many sessions are kept; a page further back looks at every session."""
 
-_MOST_NEWER = 5000
+_MAX_NEWER = 5000
 
 
-class Recency:
+class RecentSessions:
     """The newest sessions of one database, as `(active_at, id)`, newest first."""
 
     def __init__(self, sql: Mapping[str, str]) -> None:
@@ -230,106 +242,107 @@ class Recency:
         self._last_session: tuple[int, str] = (0, "")
         self._whole = False
 
-    def newest(self, handle: Handle) -> list[tuple[float, str]]:
+    def list_newest(self, handle: Connection) -> list[tuple[float, str]]:
         """Return the newest sessions as of the open snapshot."""
         if handle.seen.get("recency") is not True:
-            if not self._catch_up(handle):
-                self._start(handle)
+            if not self._read_new(handle):
+                self._read_all(handle)
             handle.seen["recency"] = True
         return self._newest
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the list has every session there is."""
         return self._whole
 
-    def _start(self, handle: Handle) -> None:
+    def _read_all(self, handle: Connection) -> None:
         """Look at every session, by its id alone, since rows are long.
 
         Of those without messages only what began late enough may be among the newest.
         """
-        found = handle.values(self._sql["list_newest"], {"rows": KEPT})
+        found = handle.fetch_tuples(self._sql["list_newest"], {"rows": MAX_RECENT})
         active = [
             (active_at, session_id) for session_id, active_at in found if active_at is not None
         ]
-        oldest = active[-1][0] if len(active) == KEPT else float("-inf")
-        empty = self._empty(handle, oldest)
+        oldest = active[-1][0] if len(active) == MAX_RECENT else float("-inf")
+        empty = self._list_empty(handle, oldest)
         active += [(started_at, session_id) for session_id, started_at in empty]
-        self._whole = len(active) < KEPT
-        self._newest = _sorted(active)
-        self._last_message = fts.top(handle)
-        self._last_session = self._latest_session(handle)
+        self._whole = len(active) < MAX_RECENT
+        self._newest = _sort_newest_first(active)
+        self._last_message = fts.find_highest_id(handle)
+        self._last_session = self._find_latest_session(handle)
 
-    def _catch_up(self, handle: Handle) -> bool:
+    def _read_new(self, handle: Connection) -> bool:
         if self._last_message < 0 or not self._newest:
             return False
-        since = {"since": self._last_message, "rows": _MOST_NEWER}
-        last = fts.top(handle)
-        if last < self._last_message or last - self._last_message >= _MOST_NEWER:
+        since = {"since": self._last_message, "rows": _MAX_NEWER}
+        last = fts.find_highest_id(handle)
+        if last < self._last_message or last - self._last_message >= _MAX_NEWER:
             return False
         rowid, session_id = self._last_session
         # A row id is used again once the highest ones are deleted, and a VACUUM changes them.
-        if handle.value(self._sql["get_session_at"], (rowid,)) != session_id:
+        if handle.fetch_value(self._sql["get_session_at"], (rowid,)) != session_id:
             return False
         oldest = self._newest[-1]
         members = {session_id for _, session_id in self._newest}
-        members |= {row[0] for row in handle.values(self._sql["list_newer"], since)}
-        members |= {row[0] for row in handle.values(self._sql["list_stored_since"], (rowid,))}
+        members |= {row[0] for row in handle.fetch_tuples(self._sql["list_newer"], since)}
+        members |= {row[0] for row in handle.fetch_tuples(self._sql["list_stored_since"], (rowid,))}
         if not self._whole:
-            members |= {row[0] for row in self._empty(handle, oldest[0])}
+            members |= {row[0] for row in self._list_empty(handle, oldest[0])}
         members = {member for member in members if isinstance(member, str)}
         found = [
             (active_at, member)
             for member in members
-            if (active_at := handle.value(self._sql["get_activity"], {"id": member})) is not None
+            if (active_at := handle.fetch_value(self._sql["get_activity"], {"id": member}))
+            is not None
         ]
         # Below the oldest that was kept there may be sessions that nobody has looked at.
         self._newest = sorted(
             (entry for entry in found if self._whole or entry >= oldest), reverse=True
-        )[:KEPT]
-        self._whole = self._whole and len(found) <= KEPT
+        )[:MAX_RECENT]
+        self._whole = self._whole and len(found) <= MAX_RECENT
         self._last_message = last
-        self._last_session = self._latest_session(handle)
-        return self._whole or len(self._newest) >= KEPT // 2
+        self._last_session = self._find_latest_session(handle)
+        return self._whole or len(self._newest) >= MAX_RECENT // 2
 
-    def _empty(self, handle: Handle, oldest: float) -> list[tuple[str, float]]:
+    def _list_empty(self, handle: Connection, oldest: float) -> list[tuple[str, float]]:
         """Return the newest sessions without messages, perhaps any more, that began late enough."""
-        bounds = {"oldest": oldest, "rows": KEPT}
-        return handle.values(self._sql["list_newest_empty"], bounds)
+        bounds = {"oldest": oldest, "rows": MAX_RECENT}
+        return handle.fetch_tuples(self._sql["list_newest_empty"], bounds)
 
-    def _latest_session(self, handle: Handle) -> tuple[int, str]:
-        found = handle.values(self._sql["get_last_session"])
+    def _find_latest_session(self, handle: Connection) -> tuple[int, str]:
+        found = handle.fetch_tuples(self._sql["get_last_session"])
         return found[0] if found else (0, "")
 
 
-def _sorted(active: list[tuple[float, str]]) -> list[tuple[float, str]]:
+def _sort_newest_first(active: list[tuple[float, str]]) -> list[tuple[float, str]]:
     """Return the newest first, without ids that are no text, by which nobody can ask."""
     known = [entry for entry in active if isinstance(entry[1], str)]
-    return sorted(known, reverse=True)[:KEPT]
+    return sorted(known, reverse=True)[:MAX_RECENT]
 
 
-SQL = sql_blocks.load("listing")
+SQL = sql_blocks.load_blocks("listing")
 
-_BLOCKS: dict[Order, str] = {
+_BLOCKS_BY_ORDER: dict[SessionOrder, str] = {
     "recent": "list_active",
     "started": "list_started",
     "size": "list_sizes",
 }
-_START = (float("inf"), "\U0010ffff")
-_PREVIEW = 60
-_FILTER = "/*filter*/ 1"
+_FIRST_POSITION = (float("inf"), "\U0010ffff")
+_PREVIEW_CHARACTERS = 60
+_FILTER_PLACEHOLDER = "/*filter*/ 1"
 
-Edge = tuple[float, str]
+ListPosition = tuple[float, str]
 
 
-class Lists(Store):
+class SqliteLists(SqliteStore):
     """Lists of conversations."""
 
     def list_sessions(
         self,
         where: SessionFilter | None = None,
         *,
-        order: Order = "recent",
+        order: SessionOrder = "recent",
         limit: int = 20,
         cursor: str | None = None,
     ) -> Page[SessionSummary]:
@@ -341,67 +354,75 @@ class Lists(Store):
         Raises:
             InvalidInput: the cursor is of another list, or an argument makes no sense.
         """
-        where = SessionFilter() if where is None else checked(where)
-        if order not in tuple(_BLOCKS):
-            raise InvalidInput(f"unknown order {order!r:.40}; known are {', '.join(_BLOCKS)}")
+        where = SessionFilter() if where is None else check_filter(where)
+        if order not in tuple(_BLOCKS_BY_ORDER):
+            raise InvalidInput(
+                f"unknown order {order!r:.40}; known are {', '.join(_BLOCKS_BY_ORDER)}"
+            )
         validation.check_limit(limit)
         scope = [order, repr(where)]
-        edge = _START if cursor is None else _edge(cursors.decode("list", scope, cursor))
+        edge = (
+            _FIRST_POSITION
+            if cursor is None
+            else _decode_position(cursors.decode_cursor("list", scope, cursor))
+        )
 
-        def look(handle: Handle) -> Page[SessionSummary]:
+        def look(handle: Connection) -> Page[SessionSummary]:
             lines: list[SessionSummary] = []
             last = edge
-            for position, session_id in _candidates(handle, where, order, edge, limit):
+            for position, session_id in _iter_candidates(handle, where, order, edge, limit):
                 line = (
-                    _line(handle, session_id) if _began_within(handle, where, session_id) else None
+                    _summarize_conversation(handle, session_id)
+                    if _is_started_within(handle, where, session_id)
+                    else None
                 )
                 if line is None:
                     continue
                 if len(lines) == limit:
-                    return Page(lines, cursors.encode("list", scope, last))
+                    return Page(lines, cursors.encode_cursor("list", scope, last))
                 lines.append(line)
                 last = position
             return Page(lines)
 
         return self._read(look)
 
-    def summarize(self, session_id: str) -> SessionSummary:
+    def summarize_session(self, session_id: str) -> SessionSummary:
         """Return the line of one session as it would stand in a list."""
-        return self._read(lambda handle: summary(handle, session_id))
+        return self._read(lambda handle: summarize_session(handle, session_id))
 
     def find_sessions(self, where: SessionFilter) -> list[str]:
         """Return the ids of all rows that match, of every kind, oldest start first."""
 
-        def look(handle: Handle) -> list[str]:
-            condition, values = compose(handle, where)
-            statement = SQL["list_ids"].replace(_FILTER, condition)
-            return [row[0] for row in handle.values(statement, values)]
+        def look(handle: Connection) -> list[str]:
+            condition, values = compose_condition(handle, where)
+            statement = SQL["list_ids"].replace(_FILTER_PLACEHOLDER, condition)
+            return [row[0] for row in handle.fetch_tuples(statement, values)]
 
         return self._read(look)
 
 
-def _edge(position: Any) -> Edge:
+def _decode_position(position: Any) -> ListPosition:
     match position:
         case [float() | int() as at, str() as session_id]:
             return at, session_id
     raise InvalidInput("malformed cursor; take next_cursor of the page before as it is")
 
 
-def summary(handle: Handle, session_id: str) -> SessionSummary:
+def summarize_session(handle: Connection, session_id: str) -> SessionSummary:
     """Return the line of one session; what it takes to count a long one is taken once."""
     known: dict[str, SessionSummary] = handle.seen.setdefault("summaries", {})
     if session_id not in known:
-        known[session_id] = _summed_up(handle, session_id)
+        known[session_id] = _summarize_cached(handle, session_id)
     return known[session_id]
 
 
-def _summed_up(handle: Handle, session_id: str) -> SessionSummary:
-    row = sessions.require(handle, session_id)
-    root_id = lineage.known_root(handle, session_id)
-    root = row if root_id == session_id else sessions.get(handle, root_id) or row
+def _summarize_cached(handle: Connection, session_id: str) -> SessionSummary:
+    row = sessions.require_session(handle, session_id)
+    root_id = lineage.find_root_cached(handle, session_id)
+    root = row if root_id == session_id else sessions.find_session(handle, root_id) or row
     archived, ended_at = row.get("archived"), row["ended_at"]
-    preview, preview_id = _preview(handle, session_id)
-    origin = lineage.known_origin(handle, row)
+    preview, preview_id = _read_preview(handle, session_id)
+    origin = lineage.find_origin(handle, row)
     return SessionSummary(
         id=session_id,
         root_id=root_id,
@@ -409,67 +430,71 @@ def _summed_up(handle: Handle, session_id: str) -> SessionSummary:
         preview=preview,
         source=origin.source,
         status="archived" if archived else "open" if ended_at is None else "ended",
-        started_at=_seconds(root["started_at"]),
-        last_active_at=handle.value(SQL["get_activity"], {"id": session_id}),
-        ended_at=None if ended_at is None else _seconds(ended_at),
+        started_at=_to_seconds(root["started_at"]),
+        last_active_at=handle.fetch_value(SQL["get_activity"], {"id": session_id}),
+        ended_at=None if ended_at is None else _to_seconds(ended_at),
         end_reason=row["end_reason"],
-        messages=_live_messages(handle, session_id),
+        messages=_count_live_messages(handle, session_id),
         project=origin.folder,
         pinned=bool(row.get("pinned")),
         preview_id=preview_id,
     )
 
 
-def _seconds(stored: Any) -> float:
+def _to_seconds(stored: Any) -> float:
     """Return a time of a row; a careless writer may have left what is none."""
     return stored if isinstance(stored, (int, float)) else 0.0
 
 
-def _line(handle: Handle, session_id: str) -> SessionSummary | None:
+def _summarize_conversation(handle: Connection, session_id: str) -> SessionSummary | None:
     """Return the line of a session that stands for a conversation, None for any other."""
     lines: dict[str, SessionSummary | None] = handle.seen.setdefault("lines", {})
     if session_id not in lines:
-        shown = _can_be_asked_for(handle, session_id) and _stands_for_conversation(
-            handle, session_id
-        )
-        lines[session_id] = summary(handle, session_id) if shown else None
+        shown = _has_usable_id(handle, session_id) and _is_conversation_tip(handle, session_id)
+        lines[session_id] = summarize_session(handle, session_id) if shown else None
     return lines[session_id]
 
 
-def _can_be_asked_for(handle: Handle, session_id: str) -> bool:
+def _has_usable_id(handle: Connection, session_id: str) -> bool:
     """Whether an id is text, and stored as it reads."""
-    return isinstance(session_id, str) and sessions.is_there(handle, session_id)
+    return isinstance(session_id, str) and sessions.has_session(handle, session_id)
 
 
-def _stands_for_conversation(handle: Handle, session_id: str) -> bool:
-    kind = lineage.kind_of(handle, session_id)
+def _is_conversation_tip(handle: Connection, session_id: str) -> bool:
+    kind = lineage.find_link_kind(handle, session_id)
     if kind == "delegate" or (kind == "other" and _is_tool(handle, session_id)):
         return False
-    return lineage.known_tip(handle, lineage.known_root(handle, session_id)) == session_id
+    return (
+        lineage.find_tip_cached(handle, lineage.find_root_cached(handle, session_id)) == session_id
+    )
 
 
-def _candidates(
-    handle: Handle, where: SessionFilter, order: Order, edge: Edge, limit: int
-) -> Iterator[tuple[Edge, str]]:
+def _iter_candidates(
+    handle: Connection, where: SessionFilter, order: SessionOrder, edge: ListPosition, limit: int
+) -> Iterator[tuple[ListPosition, str]]:
     """Yield the sessions that match, in order, each with its place, beginning below `edge`."""
-    condition, values = _condition(handle, where)
+    condition, values = _compose_tip_condition(handle, where)
     if order == "started":
-        yield from _by_start(handle, (condition, values), edge, limit)
+        yield from _iter_by_start(handle, (condition, values), edge, limit)
         return
     if order == "recent" and where == SessionFilter():
-        recency: Recency = handle.kept.setdefault("recency", Recency(_unfiltered()))
-        for entry in recency.newest(handle):
-            if edge == _START or entry < edge:
+        recency: RecentSessions = handle.kept.setdefault(
+            "recency", RecentSessions(_is_unfiltered())
+        )
+        for entry in recency.list_newest(handle):
+            if edge == _FIRST_POSITION or entry < edge:
                 edge = entry
                 if not _is_archived(handle, entry[1]):
                     yield entry, entry[1]
-        if recency.whole:
+        if recency.is_complete:
             return
-    statement = handle.sql(SQL[_BLOCKS[order]]).replace(_FILTER, condition)
+    statement = handle.expand_sql(SQL[_BLOCKS_BY_ORDER[order]]).replace(
+        _FILTER_PLACEHOLDER, condition
+    )
     rows = limit * 2
     while True:
         given = {**values, "edge": edge[0], "edge_id": edge[1], "rows": rows}
-        found = handle.values(statement, given)
+        found = handle.fetch_tuples(statement, given)
         for session_id, position in found:
             edge = (position, session_id)
             yield edge, session_id
@@ -478,41 +503,43 @@ def _candidates(
         rows *= 4
 
 
-def _condition(handle: Handle, where: SessionFilter) -> tuple[str, dict[str, Any]]:
+def _compose_tip_condition(handle: Connection, where: SessionFilter) -> tuple[str, dict[str, Any]]:
     """Return the condition on the sessions of lines: a tip begins with its root, not here told."""
     anywhen = replace(where, started_after=None, started_before=None)
-    condition, values = compose(handle, anywhen)
+    condition, values = compose_condition(handle, anywhen)
     if where == anywhen:
         return condition, values
     began = SessionFilter(
         status="all", started_after=where.started_after, started_before=where.started_before
     )
-    within, bounds = compose(handle, began)
+    within, bounds = compose_condition(handle, began)
     return f"{condition} AND (s.parent_session_id IS NOT NULL OR {within})", values | bounds
 
 
-def _began_within(handle: Handle, where: SessionFilter, session_id: str) -> bool:
+def _is_started_within(handle: Connection, where: SessionFilter, session_id: str) -> bool:
     """Whether the conversation of a session began when it was asked for."""
     bounds = {"after": where.started_after, "before": where.started_before}
     if all(value is None for value in bounds.values()):
         return True
-    root = lineage.known_root(handle, session_id)
-    return bool(handle.value(SQL["began_within"], {"id": root, **bounds}))
+    root = lineage.find_root_cached(handle, session_id)
+    return bool(handle.fetch_value(SQL["began_within"], {"id": root, **bounds}))
 
 
-def _by_start(
-    handle: Handle, condition: tuple[str, dict[str, Any]], edge: Edge, limit: int
-) -> Iterator[tuple[Edge, str]]:
+def _iter_by_start(
+    handle: Connection, condition: tuple[str, dict[str, Any]], edge: ListPosition, limit: int
+) -> Iterator[tuple[ListPosition, str]]:
     """Yield the tips that match, by the start of their roots, where a conversation began."""
-    statement = SQL["filter_ids"].replace(_FILTER, condition[0])
+    statement = SQL["filter_ids"].replace(_FILTER_PLACEHOLDER, condition[0])
     rows = limit * 2
     while True:
-        found = handle.values(
+        found = handle.fetch_tuples(
             SQL["list_started"], {"edge": edge[0], "edge_id": edge[1], "rows": rows}
         )
-        begun = [((at, root), _tip_from(handle, root, *link)) for root, at, *link in found]
+        begun = [((at, root), _find_tip_of_root(handle, root, *link)) for root, at, *link in found]
         tips = json.dumps([tip for _, tip in begun if isinstance(tip, str)])
-        matching = {row[0] for row in handle.values(statement, {**condition[1], "tips": tips})}
+        matching = {
+            row[0] for row in handle.fetch_tuples(statement, {**condition[1], "tips": tips})
+        }
         yield from ((place, tip) for place, tip in begun if tip is not None and tip in matching)
         if len(found) < rows:
             return
@@ -520,44 +547,48 @@ def _by_start(
         rows *= 4
 
 
-def _tip_from(
-    handle: Handle, session_id: str, parent: str | None, end_reason: str | None
+def _find_tip_of_root(
+    handle: Connection, session_id: str, parent: str | None, end_reason: str | None
 ) -> str | None:
     """Return the tip of the conversation that began with a session, None where none did."""
     if parent is not None:
-        root = lineage.known_root(handle, session_id)
+        root = lineage.find_root_cached(handle, session_id)
         # In a cycle nobody is the root of all, and still the conversation does not vanish.
-        if root != session_id and lineage.known_root(handle, root) == root:
+        if root != session_id and lineage.find_root_cached(handle, root) == root:
             return None
-    return lineage.known_tip(handle, session_id) if end_reason == "compression" else session_id
+    return (
+        lineage.find_tip_cached(handle, session_id) if end_reason == "compression" else session_id
+    )
 
 
-def _unfiltered() -> dict[str, str]:
-    return {name: block.replace(_FILTER, "1") for name, block in SQL.items()}
+def _is_unfiltered() -> dict[str, str]:
+    return {name: block.replace(_FILTER_PLACEHOLDER, "1") for name, block in SQL.items()}
 
 
-def _is_tool(handle: Handle, session_id: str) -> bool:
-    row = sessions.get(handle, session_id)
+def _is_tool(handle: Connection, session_id: str) -> bool:
+    row = sessions.find_session(handle, session_id)
     return row is not None and row["source"] == "tool"
 
 
-def _is_archived(handle: Handle, session_id: str) -> bool:
-    row = sessions.get(handle, session_id)
+def _is_archived(handle: Connection, session_id: str) -> bool:
+    row = sessions.find_session(handle, session_id)
     return row is None or bool(row.get("archived"))
 
 
-def _live_messages(handle: Handle, session_id: str) -> int:
-    count: int = handle.value(handle.sql(messages.SQL["count_live"]), (session_id,))
+def _count_live_messages(handle: Connection, session_id: str) -> int:
+    count: int = handle.fetch_value(handle.expand_sql(messages.SQL["count_live"]), (session_id,))
     return count
 
 
-def _preview(handle: Handle, session_id: str) -> tuple[str, int | None]:
+def _read_preview(handle: Connection, session_id: str) -> tuple[str, int | None]:
     """Return the beginning of what the user said first, and in which message.
 
     No index of Hermes is in the order of ids, so of a session longer than a thousand messages only
     the oldest thousand by their times are put into that order.
     """
-    rows = handle.values(handle.sql(SQL["get_preview"]), (session_id,))
+    rows = handle.fetch_tuples(handle.expand_sql(SQL["get_preview"]), (session_id,))
     message_id, stored = next(iter(rows), (None, None))
-    text = " ".join(content.plain_text(content.decode(stored)).split())
-    return (text if len(text) <= _PREVIEW else text[:_PREVIEW] + "..."), message_id
+    text = " ".join(content.extract_plain_text(content.decode_content(stored)).split())
+    return (
+        text if len(text) <= _PREVIEW_CHARACTERS else text[:_PREVIEW_CHARACTERS] + "..."
+    ), message_id

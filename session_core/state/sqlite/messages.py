@@ -18,13 +18,13 @@ from session_core import _sqlite3
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.state import content, validation
 from session_core.state.sqlite import admin, fts, sessions, sql_blocks
-from session_core.state.sqlite.connection import FULL, Handle, quoted
-from session_core.state.sqlite.connections import Store
-from session_core.types import Appended, AppendedMany, MessageRow, Revision, Rewound
+from session_core.state.sqlite.connection import DISK_FULL_MESSAGE, Connection, quote_name
+from session_core.state.sqlite.connections import SqliteStore
+from session_core.types import AppendManyResult, AppendResult, MessageRow, Revision, RewindResult
 
-SQL = sql_blocks.load("messages")
+SQL = sql_blocks.load_blocks("messages")
 
-_PLAIN = (
+_PLAIN_COLUMNS = (
     "tool_call_id",
     "tool_name",
     "effect_disposition",
@@ -35,32 +35,32 @@ _PLAIN = (
     "platform_message_id",
     "api_content",
 )
-_JSON = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
+_JSON_COLUMNS = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
 _SET_BY_VERBS = ("id", "session_id", "active", "compacted", "timestamp", "role", "content")
-_OWN = ("id", "session_id", "active", "compacted")
+_OWN_COLUMNS = ("id", "session_id", "active", "compacted")
 """Known, and never taken from a message."""
 
 _ALIASES = ("name", "message_id")
 """Names of the OpenAI API and of platforms for `tool_name` and `platform_message_id`."""
 
-_OFTEN_EMPTY = ("annotations",)
+_OFTEN_EMPTY_FIELDS = ("annotations",)
 """What the OpenAI API gives every message, mostly with nothing in it, and no home has."""
 
 _TOOL_ROLES = ("tool", "function")
-_PRIVATE = "_"
+_PRIVATE_PREFIX = "_"
 """What begins so is a marker of its author, and stored only if this home has such a column."""
 
-_STORABLE = (str, bytes, int, float)
-_KNOWN = (*_PLAIN, *_JSON, *_SET_BY_VERBS, "observed")
+_STORABLE_TYPES = (str, bytes, int, float)
+_KNOWN_COLUMNS = (*_PLAIN_COLUMNS, *_JSON_COLUMNS, *_SET_BY_VERBS, "observed")
 _TICK_S = 0.000001
 """Messages of one batch without times of their own are this far apart."""
 
-_NOTHING = Revision(0, 0, 0, 0, None)
+_EMPTY_REVISION = Revision(0, 0, 0, 0, None)
 
-Rows = Iterable[Mapping[str, Any]]
+MessageMappings = Iterable[Mapping[str, Any]]
 
 
-class Messages(Store):
+class SqliteMessages(SqliteStore):
     """Message rows."""
 
     def append_message(
@@ -72,7 +72,7 @@ class Messages(Store):
         create: Mapping[str, Any] | None = None,
         expect: Revision | None = None,
         **columns: Any,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append a message and return its id, with the revision before and after.
 
         With `create`, the fields of `create_session`, a session that is not there yet is created
@@ -85,46 +85,46 @@ class Messages(Store):
         """
         columns["role"], columns["content"] = role, content
         many = self.append_messages(session_id, (columns,), create=create, expect=expect)
-        return Appended(many.ids[0], many.before, many.after, many.created)
+        return AppendResult(many.ids[0], many.before, many.after, many.created)
 
     def append_messages(
         self,
         session_id: str,
-        messages: Rows,
+        messages: MessageMappings,
         *,
         create: Mapping[str, Any] | None = None,
         expect: Revision | None = None,
-    ) -> AppendedMany:
+    ) -> AppendManyResult:
         """Append messages in one step; each is a mapping of the columns of `MessageRow`."""
         now = self._clock()
-        encoded = encode_all(messages, now)
-        new = None if create is None else sessions.checked_fields(session_id, create, now)
+        encoded = encode_messages(messages, now)
+        new = None if create is None else sessions.check_fields(session_id, create, now)
 
-        def step(handle: Handle) -> AppendedMany:
-            created = new is not None and sessions.get(handle, session_id) is None
+        def step(handle: Connection) -> AppendManyResult:
+            created = new is not None and sessions.find_session(handle, session_id) is None
             if new is not None and created:
                 if not encoded:
-                    return AppendedMany((), _NOTHING, _NOTHING)
-                sessions.insert(handle, new)
-            before = sessions.revision(handle, session_id)
+                    return AppendManyResult((), _EMPTY_REVISION, _EMPTY_REVISION)
+                sessions.insert_session(handle, new)
+            before = sessions.get_revision(handle, session_id)
             if expect is not None and before != expect:
                 raise Conflict(f"session {session_id} was changed since; read it again")
-            ids = insert(handle, session_id, encoded)
-            _count(handle, SQL["count_appended"], session_id, encoded)
+            ids = insert_messages(handle, session_id, encoded)
+            _update_counters(handle, SQL["count_appended"], session_id, encoded)
             after = before
             if ids:
                 after = before._replace(last_id=ids[-1], live=before.live + len(ids))
                 handle.cache["revision", session_id] = after
-            return AppendedMany(tuple(ids), before, after, created)
+            return AppendManyResult(tuple(ids), before, after, created)
 
         return self._write(step)
 
     def get_message(self, message_id: int) -> MessageRow | None:
         """Return one message."""
 
-        def look(handle: Handle) -> MessageRow | None:
-            row = handle.row(SQL["get_message"], (message_id,))
-            return None if row is None else decode(row)
+        def look(handle: Connection) -> MessageRow | None:
+            row = handle.fetch_row(SQL["get_message"], (message_id,))
+            return None if row is None else decode_row(row)
 
         return self._read(look)
 
@@ -133,7 +133,8 @@ class Messages(Store):
         wanted = json.dumps(list(message_ids))
         return self._read(
             lambda handle: {
-                row["id"]: decode(row) for row in handle.rows(SQL["find_messages"], (wanted,))
+                row["id"]: decode_row(row)
+                for row in handle.fetch_rows(SQL["find_messages"], (wanted,))
             }
         )
 
@@ -152,21 +153,25 @@ class Messages(Store):
         block = SQL["list_all" if include_inactive else "list_live"]
         bounds = {"id": session_id, "limit": -1 if limit is None else limit, "offset": offset}
         return self._read(
-            lambda handle: [decode(row) for row in handle.rows(handle.sql(block), bounds)]
+            lambda handle: [
+                decode_row(row) for row in handle.fetch_rows(handle.expand_sql(block), bounds)
+            ]
         )
 
     def message_count(self, session_id: str | None = None) -> int:
         """Return how many rows a session has, or all of them."""
         return self._read(
-            lambda handle: cast("int", handle.value(SQL["count_all"], {"id": session_id}))
+            lambda handle: cast("int", handle.fetch_value(SQL["count_all"], {"id": session_id}))
         )
 
     def has_platform_message_id(self, session_id: str, platform_message_id: str) -> bool:
         """Whether a message of a platform was stored already."""
         key = (session_id, platform_message_id)
-        return self._read(lambda handle: handle.value(SQL["get_platform_message"], key) is not None)
+        return self._read(
+            lambda handle: handle.fetch_value(SQL["get_platform_message"], key) is not None
+        )
 
-    def rewind_to_message(self, session_id: str, target_message_id: int) -> Rewound:
+    def rewind_to_message(self, session_id: str, target_message_id: int) -> RewindResult:
         """Take back a user message and all that is live after it.
 
         Raises:
@@ -174,17 +179,17 @@ class Messages(Store):
             InvalidInput: it is no message of the user.
         """
 
-        def step(handle: Handle) -> Rewound:
-            target = _message_of(handle, session_id, target_message_id)
+        def step(handle: Connection) -> RewindResult:
+            target = _read_message(handle, session_id, target_message_id)
             if target["role"] != "user":
                 raise InvalidInput(f"message {target_message_id} is no message of the user")
-            handle.touched(session_id)
+            handle.forget_session_counts(session_id)
             since = {"id": session_id, "since": target_message_id}
-            with touching(handle, session_id, target_message_id):
-                rewound = handle.run(handle.sql(SQL["rewind_rows"]), since)
-            handle.run(SQL["count_rewind"], (session_id,))
-            last = handle.value(handle.sql(SQL["get_last_live"]), (session_id,))
-            return Rewound(target, rewound, last)
+            with flag_changes(handle, session_id, target_message_id):
+                rewound = handle.run_change(handle.expand_sql(SQL["rewind_rows"]), since)
+            handle.run_change(SQL["count_rewind"], (session_id,))
+            last = handle.fetch_value(handle.expand_sql(SQL["get_last_live"]), (session_id,))
+            return RewindResult(target, rewound, last)
 
         return self._write(step)
 
@@ -192,99 +197,99 @@ class Messages(Store):
         """Bring back what was rewound since a message; compacted rows stay compacted."""
         validation.check_number("since_message_id", since_message_id, needed=True)
 
-        def step(handle: Handle) -> int:
-            sessions.require(handle, session_id)
-            handle.touched(session_id)
+        def step(handle: Connection) -> int:
+            sessions.require_session(handle, session_id)
+            handle.forget_session_counts(session_id)
             since = {"id": session_id, "since": since_message_id}
-            with touching(handle, session_id, since_message_id):
-                restored = handle.run(handle.sql(SQL["restore_rewound"]), since)
+            with flag_changes(handle, session_id, since_message_id):
+                restored = handle.run_change(handle.expand_sql(SQL["restore_rewound"]), since)
             if restored:
                 live, _, tool_calls = admin.count_session(handle, session_id)
                 counts = {"id": session_id, "messages": live, "tool_calls": tool_calls}
-                handle.run(SQL["count_restored"], counts)
+                handle.run_change(SQL["count_restored"], counts)
             return restored
 
         return self._write(step)
 
     def replace_messages(
-        self, session_id: str, messages: Rows, active_only: bool = False
-    ) -> AppendedMany:
+        self, session_id: str, messages: MessageMappings, active_only: bool = False
+    ) -> AppendManyResult:
         """Delete all rows, or the live ones, and store others. They are gone at once."""
         validation.check_flag("active_only", active_only)
-        encoded = encode_all(messages, self._clock())
+        encoded = encode_messages(messages, self._clock())
         which = "live" if active_only else "all"
 
-        def step(handle: Handle) -> AppendedMany:
-            before = sessions.revision(handle, session_id)
-            _delete(handle, session_id, which)
-            return put_in_place(handle, session_id, before, encoded)
+        def step(handle: Connection) -> AppendManyResult:
+            before = sessions.get_revision(handle, session_id)
+            _delete_messages(handle, session_id, which)
+            return insert_summary(handle, session_id, before, encoded)
 
         return self._write(step)
 
     def clear_messages(self, session_id: str) -> int:
         """Delete all messages of a session at once; return how many."""
 
-        def step(handle: Handle) -> int:
-            sessions.require(handle, session_id)
-            deleted = _delete(handle, session_id, "all")
+        def step(handle: Connection) -> int:
+            sessions.require_session(handle, session_id)
+            deleted = _delete_messages(handle, session_id, "all")
             admin.set_counters(handle, session_id, 0, 0)
             return deleted
 
         return self._write(step)
 
 
-def decode(row: dict[str, Any]) -> MessageRow:
+def decode_row(row: dict[str, Any]) -> MessageRow:
     """Return a row with its content and tool calls decoded."""
-    row["content"] = content.decode(row["content"])
+    row["content"] = content.decode_content(row["content"])
     if row.get("tool_calls"):
         row["tool_calls"] = content.decode_json(row["tool_calls"])
     return cast("MessageRow", row)
 
 
-def _message_of(handle: Handle, session_id: str, message_id: int) -> MessageRow:
-    row = handle.row(SQL["get_message"], (message_id,))
+def _read_message(handle: Connection, session_id: str, message_id: int) -> MessageRow:
+    row = handle.fetch_row(SQL["get_message"], (message_id,))
     if row is None or row["session_id"] != session_id:
-        sessions.require(handle, session_id)
+        sessions.require_session(handle, session_id)
         raise NotFound(f"session {session_id} has no message {message_id}; read it for its ids")
-    return decode(row)
+    return decode_row(row)
 
 
 @contextmanager
-def touching(handle: Handle, session_id: str, since: int = 0) -> Iterator[None]:
+def flag_changes(handle: Connection, session_id: str, since: int = 0) -> Iterator[None]:
     """Flags are flipped inside, at which the triggers of Hermes index every row anew."""
-    fts.mend_session(handle, session_id, since)
+    fts.repair_session_entries(handle, session_id, since)
     yield
-    fts.mend_session(handle, session_id, since)
+    fts.repair_session_entries(handle, session_id, since)
 
 
-def put_in_place(
-    handle: Handle, session_id: str, before: Revision, encoded: list[dict[str, Any]]
-) -> AppendedMany:
+def insert_summary(
+    handle: Connection, session_id: str, before: Revision, encoded: list[dict[str, Any]]
+) -> AppendManyResult:
     """Insert what stands for the rows that were live, and count it."""
-    ids = insert(handle, session_id, encoded)
-    _count(handle, admin.SQL["set_counters"], session_id, encoded)
-    handle.touched(session_id)
-    return AppendedMany(tuple(ids), before, sessions.revision(handle, session_id))
+    ids = insert_messages(handle, session_id, encoded)
+    _update_counters(handle, admin.SQL["set_counters"], session_id, encoded)
+    handle.forget_session_counts(session_id)
+    return AppendManyResult(tuple(ids), before, sessions.get_revision(handle, session_id))
 
 
-def _delete(handle: Handle, session_id: str, which: str) -> int:
-    handle.touched(session_id)
-    if fts.is_ours(handle):
+def _delete_messages(handle: Connection, session_id: str, which: str) -> int:
+    handle.forget_session_counts(session_id)
+    if fts.is_own_index(handle):
         block = SQL["list_live_ids" if which == "live" else "list_ids"]
-        ids = [row[0] for row in handle.values(handle.sql(block), (session_id,))]
-        fts.forget(handle, ids)
-    fts.mend_session(handle, session_id)
-    return handle.run(handle.sql(SQL[f"delete_{which}"]), (session_id,))
+        ids = [row[0] for row in handle.fetch_tuples(handle.expand_sql(block), (session_id,))]
+        fts.remove_messages(handle, ids)
+    fts.repair_session_entries(handle, session_id)
+    return handle.run_change(handle.expand_sql(SQL[f"delete_{which}"]), (session_id,))
 
 
 @contextmanager
-def numbering(handle: Handle) -> Iterator[None]:
+def translate_id_exhaustion(handle: Connection) -> Iterator[None]:
     """Rows get the next ids inside; where a damaged one took the last there is, SQLite is full."""
     try:
         yield
-    except _sqlite3.library().OperationalError as error:
-        counted = str(error).startswith(FULL) and handle.has("sqlite_sequence")
-        if counted and handle.value(SQL["is_numbered_to_the_end"]):
+    except _sqlite3.load_library().OperationalError as error:
+        counted = str(error).startswith(DISK_FULL_MESSAGE) and handle.has_column("sqlite_sequence")
+        if counted and handle.fetch_value(SQL["is_numbered_to_the_end"]):
             raise Corrupt(
                 "a damaged message has the highest id there is, behind which none can be stored; "
                 "restore the database from a backup"
@@ -292,36 +297,42 @@ def numbering(handle: Handle) -> Iterator[None]:
         raise
 
 
-def insert(handle: Handle, session_id: str, encoded: list[dict[str, Any]]) -> list[int]:
+def insert_messages(
+    handle: Connection, session_id: str, encoded: list[dict[str, Any]]
+) -> list[int]:
     """Insert rows whose columns are encoded, and tell the search index."""
     ids: list[int] = []
-    with numbering(handle):
+    with translate_id_exhaustion(handle):
         for values in encoded:
-            statement, names = _statement(handle, tuple(values))
+            statement, names = _insert_statement(handle, tuple(values))
             cursor = handle.connection.execute(
                 statement, [session_id, *(values[name] for name in names)]
             )
             ids.append(cast("int", cursor.lastrowid))
     if ids:
-        fts.appended(handle, ids[-1])
+        fts.note_appended(handle, ids[-1])
         odd = [fts.has_nul(values["content"]) for values in encoded]
-        fts.mend(handle, list(compress(ids, odd)))
+        fts.repair_entries(handle, list(compress(ids, odd)))
     return ids
 
 
-def _statement(handle: Handle, names: tuple[str, ...]) -> tuple[str, list[str]]:
+def _insert_statement(handle: Connection, names: tuple[str, ...]) -> tuple[str, list[str]]:
     """Return the INSERT for these columns, and those of them that this home has."""
     known = handle.cache.get(("insert", names))
     if known is None:
-        here = [name for name in names if handle.has("messages", name)]
-        unknown = set(names) - set(here) - set(_KNOWN) - handle.computed("messages")
-        for name in sorted(name for name in unknown if not name.startswith(_PRIVATE)):
-            valid = sorted({*_KNOWN, *_ALIASES, *handle.columns("messages")} - {*_OWN})
+        here = [name for name in names if handle.has_column("messages", name)]
+        unknown = (
+            set(names) - set(here) - set(_KNOWN_COLUMNS) - handle.list_computed_columns("messages")
+        )
+        for name in sorted(name for name in unknown if not name.startswith(_PRIVATE_PREFIX)):
+            valid = sorted(
+                {*_KNOWN_COLUMNS, *_ALIASES, *handle.list_columns("messages")} - {*_OWN_COLUMNS}
+            )
             raise InvalidInput(
                 f"unknown column {name!r} of a message; valid are {', '.join(valid)}, and names "
-                f"that begin with {_PRIVATE}, which are ignored"
+                f"that begin with {_PRIVATE_PREFIX}, which are ignored"
             )
-        columns = ", ".join(map(quoted, ["session_id", *here]))
+        columns = ", ".join(map(quote_name, ["session_id", *here]))
         marks = ", ".join("?" * (len(here) + 1))
         known = f"INSERT INTO messages ({columns}) VALUES ({marks})", here  # noqa: S608 -- columns that the table has
         if not unknown:  # markers differ from message to message
@@ -329,23 +340,27 @@ def _statement(handle: Handle, names: tuple[str, ...]) -> tuple[str, list[str]]:
     return cast("tuple[str, list[str]]", known)
 
 
-def _count(handle: Handle, statement: str, session_id: str, encoded: list[dict[str, Any]]) -> None:
-    calls = sum(content.count_calls(values.get("tool_calls")) for values in encoded)
+def _update_counters(
+    handle: Connection, statement: str, session_id: str, encoded: list[dict[str, Any]]
+) -> None:
+    calls = sum(content.count_tool_calls(values.get("tool_calls")) for values in encoded)
     counts = {"id": session_id, "messages": len(encoded), "tool_calls": calls}
-    handle.run(statement, counts)
-    if encoded and handle.has("sessions", "last_activity_at"):
+    handle.run_change(statement, counts)
+    if encoded and handle.has_column("sessions", "last_activity_at"):
         at = max(values["timestamp"] for values in encoded)
-        handle.run(SQL["set_last_activity"], {"id": session_id, "at": at})
+        handle.run_change(SQL["set_last_activity"], {"id": session_id, "at": at})
 
 
-def encode_all(messages: Rows, now: float) -> list[dict[str, Any]]:
+def encode_messages(messages: MessageMappings, now: float) -> list[dict[str, Any]]:
     """Return the stored columns of messages that came from a caller."""
     if not isinstance(messages, Iterable):
         raise InvalidInput("messages are a list, each a mapping of columns")
-    return [_encode(message, now + place * _TICK_S) for place, message in enumerate(messages)]
+    return [
+        _encode_message(message, now + place * _TICK_S) for place, message in enumerate(messages)
+    ]
 
 
-def _encode(message: Mapping[str, Any], now: float) -> dict[str, Any]:
+def _encode_message(message: Mapping[str, Any], now: float) -> dict[str, Any]:
     """Return the stored columns of a message, as it came from a caller or from `get_messages`."""
     if not isinstance(message, Mapping):
         raise InvalidInput("a message is a mapping of columns")
@@ -354,28 +369,28 @@ def _encode(message: Mapping[str, Any], now: float) -> dict[str, Any]:
         raise InvalidInput("a message needs a role, such as 'user'")
     values: dict[str, Any] = {
         "role": role,
-        "content": content.encode(message.get("content")),
-        "timestamp": _time(message.get("timestamp"), now),
+        "content": content.encode_content(message.get("content")),
+        "timestamp": _encode_time(message.get("timestamp"), now),
     }
     for name, value in message.items():
-        if name in _SET_BY_VERBS or value is None or (name in _OFTEN_EMPTY and not value):
+        if name in _SET_BY_VERBS or value is None or (name in _OFTEN_EMPTY_FIELDS and not value):
             continue
-        if name in _JSON:
+        if name in _JSON_COLUMNS:
             values[name] = content.encode_json(value)
         elif name == "observed":
             values[name] = int(bool(value))
         elif name == "message_id":
             values["platform_message_id"] = str(value)
         elif name == "name":
-            values["tool_name"] = _tool_name(message)
-        elif name.startswith(_PRIVATE) and not isinstance(value, _STORABLE):
+            values["tool_name"] = _find_tool_name(message)
+        elif name.startswith(_PRIVATE_PREFIX) and not isinstance(value, _STORABLE_TYPES):
             continue  # a marker of its author
         else:
             values[name] = content.clean_text(value) if isinstance(value, str) else value
     return values
 
 
-def _tool_name(message: Mapping[str, Any]) -> str:
+def _find_tool_name(message: Mapping[str, Any]) -> str:
     """Return the name of the tool of a message in the shape of the OpenAI API.
 
     Raises:
@@ -391,7 +406,7 @@ def _tool_name(message: Mapping[str, Any]) -> str:
     return content.clean_text(name)
 
 
-def _time(given: Any, now: float) -> float:
+def _encode_time(given: Any, now: float) -> float:
     if given is None:
         return now
     with suppress(ValueError, OverflowError):

@@ -23,88 +23,94 @@ from typing import TYPE_CHECKING, cast
 
 from session_core import _sqlite3
 from session_core.errors import Corrupt, Denied, NotFound, SessionError, StorageError, Unsupported
-from session_core.presence import sidecar
+from session_core.presence import get_sidecar_path
 from session_core.state.sqlite import sql_blocks
-from session_core.state.sqlite.connection import Handle, file_uri, is_busy, quoted, translate
-from session_core.state.sqlite.writer import Writer, patiently
+from session_core.state.sqlite.connection import (
+    Connection,
+    is_busy,
+    make_file_uri,
+    quote_name,
+    translate_error,
+)
+from session_core.state.sqlite.writer import Writer, execute_with_retry
 from session_core.types import BlockedIndex
 
 if TYPE_CHECKING:
     from session_core.types import HomeKind
 
 
-_creating = threading.Lock()
+_CREATION_LOCK = threading.Lock()
 
-_EMPTY_JOURNAL = 512
+_EMPTY_JOURNAL_BYTES = 512
 """A journal that holds nothing but its header, as while a database is made."""
 
-_LOG_KEPT_BYTES = 16 << 20
+_MAX_WAL_BYTES = 16 << 20
 """A log that one great change made longer is cut to this when it begins anew."""
 
-MARK = "mcp_sessions_home"
+HOME_ID_KEY = "mcp_sessions_home"
 """The key in `state_meta` that says that a database is ours."""
 
-_HOME = "SELECT value FROM state_meta WHERE key = ?"
+_SELECT_HOME_ID = "SELECT value FROM state_meta WHERE key = ?"
 
-HERMES = "hermes"
+HERMES_OWNER = "hermes"
 """The name of every Hermes home, which has none of its own."""
 
-_NEEDED = {
+_REQUIRED_COLUMNS = {
     "sessions": ("id", "source", "started_at", "ended_at", "end_reason", "title", "archived"),
     "messages": ("id", "session_id", "role", "content", "timestamp", "active"),
 }
 
 
-def open_reader(path: Path) -> Handle:
+def open_reader(path: Path) -> Connection:
     """Open `mode=ro`, where nothing else is possible as a file that cannot change."""
-    exists(path)  # an empty file would cost the log beside it, even to one who reads
-    file, unchanged = identity(path), identity(path, immutable=True)
+    has_database(path)  # an empty file would cost the log beside it, even to one who reads
+    file, unchanged = get_file_identity(path), get_file_identity(path, immutable=True)
     handle = _open_reader(path)
     handle.file = unchanged if handle.immutable else file
     return handle
 
 
-def _open_reader(path: Path) -> Handle:
+def _open_reader(path: Path) -> Connection:
     try:
-        return _connect(file_uri(path, "mode=ro"))
-    except _sqlite3.library().OperationalError as error:
-        if _left_over(path, error):
+        return _connect(make_file_uri(path, "mode=ro"))
+    except _sqlite3.load_library().OperationalError as error:
+        if _has_hot_journal(path, error):
             raise StorageError(
                 f"{path} was left in the middle of a change by a program that died; "
                 "start Hermes once, or change anything, which takes that back"
             ) from error
-        if is_busy(error) or not _unwritable_mount(path):
+        if is_busy(error) or not _is_read_only_mount(path):
             raise
-        if size(sidecar(path, "-wal")):
+        if get_file_bytes(get_sidecar_path(path, "-wal")):
             raise Denied(
                 f"{path} has a log and is on a mount that cannot be written, where it cannot be "
                 "read without the program that writes it; close that one everywhere, or mount it "
                 "writable"
             ) from error
-        handle = _connect(file_uri(path, "mode=ro&immutable=1"))
+        handle = _connect(make_file_uri(path, "mode=ro&immutable=1"))
         handle.immutable = True
         return handle
 
 
-def _left_over(path: Path, error: Exception) -> bool:
+def _has_hot_journal(path: Path, error: Exception) -> bool:
     """Whether a database that keeps no log has a journal that only a writer may take back."""
-    return "readonly" in str(error) and size(sidecar(path, "-journal")) > 0
+    return "readonly" in str(error) and get_file_bytes(get_sidecar_path(path, "-journal")) > 0
 
 
-def finish_leftover(path: Path) -> None:
+def roll_back_hot_journal(path: Path) -> None:
     """Take back what a killed writer of a database without a log has left in its journal."""
-    if not exists(path) or not size(sidecar(path, "-journal")):
+    if not has_database(path) or not get_file_bytes(get_sidecar_path(path, "-journal")):
         return
     try:
         handle = open_reader(path)
     except StorageError:
-        handle = _connect(file_uri(path, "mode=rw"))
+        handle = _connect(make_file_uri(path, "mode=rw"))
     handle.connection.close()
 
 
-def open_writer(path: Path, *, own: bool) -> Handle:
+def open_writer(path: Path, *, own: bool) -> Connection:
     """Open for writing; settings of the connection only, none that stays in the file."""
-    handle = _connect(file_uri(path, "mode=rw"))
+    handle = _connect(make_file_uri(path, "mode=rw"))
     # Before SQLite 3.42 the triggers of Hermes may not touch its search index without this trust.
     trust = "trusted_schema=ON"
     for pragma in ("foreign_keys=ON", "wal_autocheckpoint=0", "synchronous=FULL", trust):
@@ -112,36 +118,36 @@ def open_writer(path: Path, *, own: bool) -> Handle:
     if sys.platform == "darwin":  # where a sync alone leaves it in the cache of the disk
         handle.connection.execute("PRAGMA checkpoint_fullfsync=ON")
     if own:
-        handle.connection.execute(f"PRAGMA journal_size_limit={_LOG_KEPT_BYTES}")
+        handle.connection.execute(f"PRAGMA journal_size_limit={_MAX_WAL_BYTES}")
     return handle
 
 
-_IS_VIEW = "SELECT 1 FROM sqlite_master WHERE type = 'view' AND name = ? COLLATE NOCASE"
+_SELECT_VIEW = "SELECT 1 FROM sqlite_master WHERE type = 'view' AND name = ? COLLATE NOCASE"
 
 
-def look_at(handle: Handle, path: Path) -> HomeKind | None:
+def find_home_kind(handle: Connection, path: Path) -> HomeKind | None:
     """Return whose database this is, None for a file with nothing in it.
 
     Raises:
         Corrupt: it is no session database.
         Unsupported: its schema is too old.
     """
-    if handle.value("SELECT count(*) FROM sqlite_master") == 0:
+    if handle.fetch_value("SELECT count(*) FROM sqlite_master") == 0:
         return None
-    for table, needed in _NEEDED.items():
-        if not handle.has(table):
+    for table, needed in _REQUIRED_COLUMNS.items():
+        if not handle.has_column(table):
             raise Corrupt(f"{path} is no session database: it has no table {table}")
-        if handle.value(_IS_VIEW, (table,)):  # it may have no end
+        if handle.fetch_value(_SELECT_VIEW, (table,)):  # it may have no end
             raise Corrupt(f"{path} is no session database: its {table} is a view")
-        missing = [column for column in needed if not handle.has(table, column)]
+        missing = [column for column in needed if not handle.has_column(table, column)]
         if missing:
             raise Unsupported(
                 f"the schema of {path} is too old ({table} has no {missing[0]}); "
                 "open it once with Hermes 0.17 or later, which brings it up to date"
             )
-    if not handle.has("state_meta") or handle.value(_IS_VIEW, ("state_meta",)):
+    if not handle.has_column("state_meta") or handle.fetch_value(_SELECT_VIEW, ("state_meta",)):
         return "hermes"
-    mark = handle.value(_HOME, (MARK,))
+    mark = handle.fetch_value(_SELECT_HOME_ID, (HOME_ID_KEY,))
     return "hermes" if mark is None else "own"
 
 
@@ -151,54 +157,56 @@ def find_owner(path: Path) -> str | None:
     Raises:
         SessionError: it cannot be read, or is no session database.
     """
-    if not exists(path):
+    if not has_database(path):
         return None
     try:
         handle = open_reader(path)
         with closing(handle.connection):
-            kind = look_at(handle, path)
-            return str(handle.value(_HOME, (MARK,))) if kind == "own" else kind
-    except _sqlite3.library().Error as error:
-        raise translate(error, path) from error
+            kind = find_home_kind(handle, path)
+            return (
+                str(handle.fetch_value(_SELECT_HOME_ID, (HOME_ID_KEY,))) if kind == "own" else kind
+            )
+    except _sqlite3.load_library().Error as error:
+        raise translate_error(error, path) from error
 
 
-def create(path: Path, patience_s: float) -> HomeKind:
+def create_database(path: Path, patience_s: float) -> HomeKind:
     """Make a database of our own, readable by its owner alone; another process may be faster.
 
     Return whose it is then.
     """
-    with _creating:
-        _touch(path)
-        guard: Handle | None = None
-        handle = _connect(file_uri(path, "mode=rw"))
+    with _CREATION_LOCK:
+        _create_empty_file(path)
+        guard: Connection | None = None
+        handle = _connect(make_file_uri(path, "mode=rw"))
         try:
-            _keep_a_log(handle, time.monotonic() + patience_s)
+            _enable_wal(handle, time.monotonic() + patience_s)
             writer = Writer(lambda: handle, own=True, patience_s=patience_s)
             guard = open_reader(path)
-            writer.run(_write_schema)
-            return look_at(guard, path) or "own"
+            writer.run_step(_write_schema)
+            return find_home_kind(guard, path) or "own"
         finally:
             handle.connection.close()
             if guard is not None:
                 guard.connection.close()
 
 
-def _keep_a_log(handle: Handle, deadline: float) -> None:
-    if handle.value("PRAGMA journal_mode") == "wal":
+def _enable_wal(handle: Connection, deadline: float) -> None:
+    if handle.fetch_value("PRAGMA journal_mode") == "wal":
         return
     # A journal in a file, left by a kill, would have to be rolled back before anybody can read.
-    patiently(handle, "PRAGMA journal_mode=MEMORY", deadline)
-    patiently(handle, "PRAGMA journal_mode=WAL", deadline)
+    execute_with_retry(handle, "PRAGMA journal_mode=MEMORY", deadline)
+    execute_with_retry(handle, "PRAGMA journal_mode=WAL", deadline)
 
 
-def _touch(path: Path) -> None:
+def _create_empty_file(path: Path) -> None:
     """Make an empty file for the owner alone, or such a one of an empty file that is there."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with suppress(FileExistsError):
             # Nobody can have a connection to a file that this call itself brings into being.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        if not size(path):
+        if not get_file_bytes(path):
             path.chmod(0o600)
     except OSError as error:
         raise Denied(
@@ -206,16 +214,16 @@ def _touch(path: Path) -> None:
         ) from error
 
 
-def _write_schema(handle: Handle) -> None:
-    if handle.has("sessions"):
+def _write_schema(handle: Connection) -> None:
+    if handle.has_column("sessions"):
         return
     for name in ("schema", "index"):
-        for statement in sql_blocks.statements(name):
-            handle.run(statement)
-    handle.run("INSERT INTO state_meta VALUES (?, ?)", (MARK, uuid.uuid4().hex))
+        for statement in sql_blocks.split_statements(name):
+            handle.run_change(statement)
+    handle.run_change("INSERT INTO state_meta VALUES (?, ?)", (HOME_ID_KEY, uuid.uuid4().hex))
 
 
-def _connect(uri: str) -> Handle:
+def _connect(uri: str) -> Connection:
     connection = _sqlite3.connect(uri, busy_timeout_s=1.0)
     try:
         connection.execute("PRAGMA trusted_schema=OFF")
@@ -225,21 +233,21 @@ def _connect(uri: str) -> Handle:
     except BaseException:
         connection.close()
         raise
-    return Handle(connection)
+    return Connection(connection)
 
 
-def empty_handle() -> Handle:
+def open_empty() -> Connection:
     """Return what a home holds before its first write."""
-    handle = Handle(_sqlite3.connect("file::memory:", busy_timeout_s=0))
+    handle = Connection(_sqlite3.connect("file::memory:", busy_timeout_s=0))
     handle.stands_in = True
     handle.connection.execute("PRAGMA foreign_keys=ON")
     for name in ("schema", "index"):
-        for statement in sql_blocks.statements(name):
-            handle.run(statement)
+        for statement in sql_blocks.split_statements(name):
+            handle.run_change(statement)
     return handle
 
 
-def identity(path: Path, *, immutable: bool = False) -> tuple[int, ...] | None:
+def get_file_identity(path: Path, *, immutable: bool = False) -> tuple[int, ...] | None:
     """Return what tells a file from another that took its name, None where there is none.
 
     One that is read as `immutable` tells also that it was changed, or has a log again.
@@ -251,10 +259,10 @@ def identity(path: Path, *, immutable: bool = False) -> tuple[int, ...] | None:
     file = (found.st_dev, found.st_ino)
     if not immutable:
         return file
-    return (*file, found.st_size, found.st_mtime_ns, size(sidecar(path, "-wal")))
+    return (*file, found.st_size, found.st_mtime_ns, get_file_bytes(get_sidecar_path(path, "-wal")))
 
 
-def exists(path: Path) -> bool:
+def has_database(path: Path) -> bool:
     """Whether there is a database.
 
     Raises:
@@ -262,8 +270,8 @@ def exists(path: Path) -> bool:
         NotFound: it is a link to a file that is not there.
     """
     # The log before the file: who makes a database fills them in the other order.
-    logs = [log for log, least in _logs(path) if size(log) > least]
-    if size(path):
+    logs = [log for log, least in _list_log_files(path) if get_file_bytes(log) > least]
+    if get_file_bytes(path):
         return True
     if logs:
         raise Corrupt(
@@ -278,12 +286,15 @@ def exists(path: Path) -> bool:
     return False
 
 
-def _logs(path: Path) -> tuple[tuple[Path, int], ...]:
+def _list_log_files(path: Path) -> tuple[tuple[Path, int], ...]:
     """Return the logs of a database and how large they are with nothing in them."""
-    return ((sidecar(path, "-wal"), 0), (sidecar(path, "-journal"), _EMPTY_JOURNAL))
+    return (
+        (get_sidecar_path(path, "-wal"), 0),
+        (get_sidecar_path(path, "-journal"), _EMPTY_JOURNAL_BYTES),
+    )
 
 
-def size(path: Path) -> int:
+def get_file_bytes(path: Path) -> int:
     """Return the bytes of a file, 0 where there is none."""
     try:
         return path.stat().st_size
@@ -293,44 +304,46 @@ def size(path: Path) -> int:
         raise Denied(f"{path} may not be looked at: {error.strerror}") from error
 
 
-def _unwritable_mount(path: Path) -> bool:
+def _is_read_only_mount(path: Path) -> bool:
     try:
         return hasattr(os, "statvfs") and bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except OSError:
         return False
 
 
-SQL = sql_blocks.load("integrity")
+SQL = sql_blocks.load_blocks("integrity")
 
-LIBRARY = Path("lib", "libfts5_cjk.so")
+EXTENSION_PATH = Path("lib", "libfts5_cjk.so")
 """The extension, under the folder of the home."""
 
-OPTION = "--load-extension"
+EXTENSION_OPTION = "--load-extension"
 
-_MISSING = re.compile(r"no such (tokenizer|module): (\w+)")
-_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_MISSING_PATTERN = re.compile(r"no such (tokenizer|module): (\w+)")
+_OTHERS_WRITE_MODE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def list_blocked(handle: Handle) -> list[BlockedIndex]:
+def list_blocked_indexes(handle: Connection) -> list[BlockedIndex]:
     """Return the indexes whose tokenizer or module this connection does not have."""
     if "blocked" not in handle.schema:
-        handle.schema["blocked"] = _look_for_blocked(handle)
+        handle.schema["blocked"] = _find_blocked_indexes(handle)
     return cast("list[BlockedIndex]", handle.schema["blocked"])
 
 
-def list_usable(handle: Handle) -> list[str]:
+def list_usable_indexes(handle: Connection) -> list[str]:
     """Return the full-text indexes that this connection can write."""
-    blocked = {index.name for index in list_blocked(handle)}
-    return [name for (name,) in handle.values(SQL["list_index_tables"]) if name not in blocked]
+    blocked = {index.name for index in list_blocked_indexes(handle)}
+    return [
+        name for (name,) in handle.fetch_tuples(SQL["list_index_tables"]) if name not in blocked
+    ]
 
 
-def find_missing(error: Exception) -> BlockedIndex | None:
+def find_missing_module(error: Exception) -> BlockedIndex | None:
     """Return an index without a name for an error of SQLite that a tokenizer is missing."""
-    match = _MISSING.match(str(error))
+    match = _MISSING_PATTERN.match(str(error))
     return None if match is None else BlockedIndex("", f"the {match[1]} {match[2]}", ())
 
 
-def refuse(path: Path, index: BlockedIndex, *, requested: bool) -> Unsupported:
+def make_blocked_error(path: Path, index: BlockedIndex, *, requested: bool) -> Unsupported:
     """Return the error for a change that a blocked index makes fail, with the choices."""
     name = f"the search index {index.name}" if index.name else "a search index"
     rows = f"rows of {' and '.join(index.tables)}" if index.tables else "such rows"
@@ -340,7 +353,7 @@ def refuse(path: Path, index: BlockedIndex, *, requested: bool) -> Unsupported:
     )
 
 
-def load(connection: _sqlite3.Connection, folder: Path) -> None:
+def load_extension(connection: _sqlite3.Connection, folder: Path) -> None:
     """Load the extension of a home into a connection, and switch loading off again.
 
     Raises:
@@ -351,48 +364,48 @@ def load(connection: _sqlite3.Connection, folder: Path) -> None:
     library = _find_library(folder)
     if not hasattr(connection, "enable_load_extension"):
         raise Unsupported(
-            f"the {_sqlite3.describe().name} SQLite of this Python is built without extension "
+            f"the {_sqlite3.describe_sqlite().name} SQLite of this Python is built without extension "
             "loading; install pysqlite3, or use another Python"
         )
     connection.enable_load_extension(True)  # noqa: FBT003 -- its only argument
     try:
         connection.load_extension(str(library))
-    except _sqlite3.library().Error as error:
+    except _sqlite3.load_library().Error as error:
         raise Unsupported(f"{library} cannot be loaded; build it again for this system") from error
     finally:
         connection.enable_load_extension(False)  # noqa: FBT003 -- its only argument
 
 
-def load_if_safe(handle: Handle, folder: Path) -> None:
+def load_extension_if_safe(handle: Connection, folder: Path) -> None:
     """Load the extension of a home; a refused change reports why it is not loaded."""
     try:
-        load(handle.connection, folder)
+        load_extension(handle.connection, folder)
     except SessionError:
         return
     handle.schema.pop("blocked", None)
 
 
-def _look_for_blocked(handle: Handle) -> list[BlockedIndex]:
-    triggers = handle.values(SQL["list_triggers"])
+def _find_blocked_indexes(handle: Connection) -> list[BlockedIndex]:
+    triggers = handle.fetch_tuples(SQL["list_triggers"])
     blocked = []
-    for name, sql in handle.values(SQL["list_virtual_tables"]):
-        missing = _find_missing_of(handle, name, sql)
+    for name, sql in handle.fetch_tuples(SQL["list_virtual_tables"]):
+        missing = _find_blocked_index(handle, name, sql)
         if missing is not None:
             tables = {table for table, body in triggers if name.lower() in body.lower()}
             blocked.append(replace(missing, name=name, tables=tuple(sorted(tables))))
     return blocked
 
 
-def _find_missing_of(handle: Handle, name: str, sql: str) -> BlockedIndex | None:
+def _find_blocked_index(handle: Connection, name: str, sql: str) -> BlockedIndex | None:
     """Return what a virtual table needs and the connection does not have."""
-    table = quoted(name)
+    table = quote_name(name)
     # A newer SQLite looks for a tokenizer only when it has a text to cut.
     is_index = "using fts5" in sql.lower()
     where = f"{table} MATCH 'a' AND rowid = 0" if is_index else "0"
     try:
-        handle.value(f"SELECT 1 FROM {table} WHERE {where}")  # noqa: S608 -- from the schema, quoted
-    except _sqlite3.library().Error as error:
-        return find_missing(error)
+        handle.fetch_value(f"SELECT 1 FROM {table} WHERE {where}")  # noqa: S608 -- from the schema, quoted
+    except _sqlite3.load_library().Error as error:
+        return find_missing_module(error)
     return None
 
 
@@ -401,25 +414,25 @@ def _describe_choices(folder: Path, *, requested: bool) -> str:
     if requested:
         return f"The extension is not loaded: {_find_obstacle(folder)}; mend that, {otherwise}"
     return (
-        f"Use {OPTION} (in code: SessionDB(path, load_extension=True)), which loads "
-        f"{folder / LIBRARY}, {otherwise}"
+        f"Use {EXTENSION_OPTION} (in code: SessionDB(path, load_extension=True)), which loads "
+        f"{folder / EXTENSION_PATH}, {otherwise}"
     )
 
 
 def _find_obstacle(folder: Path) -> str:
     with closing(_sqlite3.connect("file::memory:", busy_timeout_s=0)) as connection:
         try:
-            load(connection, folder)
+            load_extension(connection, folder)
         except SessionError as error:
             return str(error)
-    return f"{folder / LIBRARY} does not have what the index needs"
+    return f"{folder / EXTENSION_PATH} does not have what the index needs"
 
 
 def _find_library(folder: Path) -> Path:
     """Return the extension by its real path, on which every part belongs to this user or root."""
     if not hasattr(os, "geteuid"):
         raise Unsupported("the owner of an extension cannot be checked on this system")
-    library = folder.resolve() / LIBRARY
+    library = folder.resolve() / EXTENSION_PATH
     try:
         checks = [_check_owner(path) for path in (library, *library.parents)]
     except FileNotFoundError as error:
@@ -442,6 +455,6 @@ def _check_owner(path: Path) -> str | None:
     if status.st_uid not in {os.geteuid(), 0}:
         return f"{path} belongs to another user"
     is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
-    if status.st_mode & _OTHERS and not is_sticky:
+    if status.st_mode & _OTHERS_WRITE_MODE and not is_sticky:
         return f"{path} can be written by other users; run chmod go-w on it"
     return None

@@ -14,13 +14,16 @@ from typing import Any
 from session_core.errors import InvalidInput, NotFound
 from session_core.state import content, validation
 from session_core.state.sqlite import compaction, fts, lineage, messages, sessions, sql_blocks
-from session_core.state.sqlite.connection import Handle
-from session_core.state.sqlite.connections import Store
-from session_core.types import View, Window
+from session_core.state.sqlite.connection import Connection
+from session_core.state.sqlite.connections import SqliteStore
+from session_core.types import MessageView, MessageWindow
 
-SQL = sql_blocks.load("pages")
+SQL = sql_blocks.load_blocks("pages")
 
-_STATES: dict[View, tuple[str, ...]] = {"live": ("live",), "full": ("live", "compacted")}
+_STATES_BY_VIEW: dict[MessageView, tuple[str, ...]] = {
+    "live": ("live",),
+    "full": ("live", "compacted"),
+}
 _SPARSE_FIELDS = (
     "api_content",
     "timestamp",
@@ -32,7 +35,7 @@ _SPARSE_FIELDS = (
 _ASSISTANT_JSON = ("reasoning_details", "codex_reasoning_items", "codex_message_items")
 
 
-class Windows(Store):
+class SqliteWindows(SqliteStore):
     """Parts of a session."""
 
     def read_window(
@@ -44,8 +47,8 @@ class Windows(Store):
         around: int | None = None,
         limit: int = 50,
         roles: Sequence[str] | None = None,
-        view: View = "live",
-    ) -> Window:
+        view: MessageView = "live",
+    ) -> MessageWindow:
         """Return the newest messages, or those before, after (exclusive) or around an id.
 
         Raises:
@@ -57,18 +60,18 @@ class Windows(Store):
         for name, edge in (("before", before), ("after", after), ("around", around)):
             validation.check_number(name, edge)
         validation.check_limit(limit)
-        if view not in tuple(_STATES):
-            raise InvalidInput(f"unknown view {view!r:.40}; known are {', '.join(_STATES)}")
-        said_by = validation.texts("roles", roles)
+        if view not in tuple(_STATES_BY_VIEW):
+            raise InvalidInput(f"unknown view {view!r:.40}; known are {', '.join(_STATES_BY_VIEW)}")
+        said_by = validation.parse_texts("roles", roles)
 
-        def look(handle: Handle) -> Window:
-            sessions.require(handle, session_id)
-            finder = _Finder(handle, session_id, said_by, view)
+        def look(handle: Connection) -> MessageWindow:
+            sessions.require_session(handle, session_id)
+            finder = _WindowFinder(handle, session_id, said_by, view)
             if around is not None:
-                return finder.around(around, limit)
+                return finder.read_around(around, limit)
             if after is not None:
-                return finder.after(after, limit)
-            return finder.before(fts.MAX_ID if before is None else before, limit)
+                return finder.read_after(after, limit)
+            return finder.read_before(fts.MAX_ID if before is None else before, limit)
 
         return self._read(look)
 
@@ -83,108 +86,110 @@ class Windows(Store):
         """
         block = SQL["list_whole_conversation" if include_inactive else "list_live_conversation"]
 
-        def look(handle: Handle) -> list[dict[str, Any]]:
+        def look(handle: Connection) -> list[dict[str, Any]]:
             members = [session_id]
             if include_ancestors:
-                members += lineage.ancestors(handle, session_id)
-            rows = handle.rows(handle.sql(block), (json.dumps(members),))
+                members += lineage.list_conversation_ancestors(handle, session_id)
+            rows = handle.fetch_rows(handle.expand_sql(block), (json.dumps(members),))
             if include_ancestors:
-                rows = _without_copies(handle, rows)
-            return list(content.without_reviews(_as_sent(row) for row in rows))
+                rows = _remove_copies(handle, rows)
+            return list(content.drop_reviews(_to_chat_message(row) for row in rows))
 
         return self._read(look)
 
 
-class _Finder:
+class _WindowFinder:
     """Finds the ids of a window and reads its rows."""
 
     def __init__(
-        self, handle: Handle, session_id: str, roles: Sequence[str] | None, view: View
+        self, handle: Connection, session_id: str, roles: Sequence[str] | None, view: MessageView
     ) -> None:
         self.handle = handle
         self.session_id = session_id
         self.roles = None if roles is None else json.dumps(roles)
-        self.states = _STATES[view]
+        self.states = _STATES_BY_VIEW[view]
 
-    def before(self, edge: int, limit: int) -> Window:
-        ids = self._take("before", edge, limit + 1)
-        later = edge < fts.MAX_ID and self._has("after", edge - 1)
-        return self._window(ids[:limit], more_before=len(ids) > limit, more_after=later)
+    def read_before(self, edge: int, limit: int) -> MessageWindow:
+        ids = self._take_ids("before", edge, limit + 1)
+        later = edge < fts.MAX_ID and self._has_messages("after", edge - 1)
+        return self._build_window(ids[:limit], more_before=len(ids) > limit, more_after=later)
 
-    def after(self, edge: int, limit: int) -> Window:
-        ids = self._take("after", edge, limit + 1)
-        earlier = self._has("before", edge + 1)
-        return self._window(ids[:limit], more_before=earlier, more_after=len(ids) > limit)
+    def read_after(self, edge: int, limit: int) -> MessageWindow:
+        ids = self._take_ids("after", edge, limit + 1)
+        earlier = self._has_messages("before", edge + 1)
+        return self._build_window(ids[:limit], more_before=earlier, more_after=len(ids) > limit)
 
-    def around(self, center: int, limit: int) -> Window:
-        row = self.handle.row(messages.SQL["get_message"], (center,))
+    def read_around(self, center: int, limit: int) -> MessageWindow:
+        row = self.handle.fetch_row(messages.SQL["get_message"], (center,))
         if row is None or row["session_id"] != self.session_id:
             raise NotFound(f"session {self.session_id} has no message {center}")
-        earlier = self._take("before", center + 1, limit + 1)
-        later = self._take("after", center, limit + 1)
+        earlier = self._take_ids("before", center + 1, limit + 1)
+        later = self._take_ids("after", center, limit + 1)
         wanted_later = min(len(later), limit // 2)
         wanted_earlier = min(len(earlier), limit - wanted_later)
         wanted_later = min(len(later), limit - wanted_earlier)
-        return self._window(
+        return self._build_window(
             earlier[:wanted_earlier] + later[:wanted_later],
             more_before=len(earlier) > wanted_earlier,
             more_after=len(later) > wanted_later,
         )
 
-    def _window(self, ids: list[int], *, more_before: bool, more_after: bool) -> Window:
-        rows = self.handle.rows(SQL["list_rows"], (json.dumps(ids),))
-        return Window([messages.decode(row) for row in rows], more_before, more_after)
+    def _build_window(
+        self, ids: list[int], *, more_before: bool, more_after: bool
+    ) -> MessageWindow:
+        rows = self.handle.fetch_rows(SQL["list_rows"], (json.dumps(ids),))
+        return MessageWindow([messages.decode_row(row) for row in rows], more_before, more_after)
 
-    def _has(self, side: str, edge: int) -> bool:
+    def _has_messages(self, side: str, edge: int) -> bool:
         """Whether there is any on that side, which needs no order."""
         if self.roles is not None:
-            return bool(self._take(side, edge, 1))
+            return bool(self._take_ids(side, edge, 1))
         given = {"id": self.session_id, "edge": edge}
         # No index of Hermes has a session in the order of its ids: nothing there would be searched
         # for in all of it.
-        if self.handle.value(SQL[f"has_any_{side}"], (edge,)) is None:
+        if self.handle.fetch_value(SQL[f"has_any_{side}"], (edge,)) is None:
             return False
         return any(
-            self.handle.value(self.handle.sql(SQL[f"has_{state}_{side}"]), given)
+            self.handle.fetch_value(self.handle.expand_sql(SQL[f"has_{state}_{side}"]), given)
             for state in self.states
         )
 
-    def _take(self, side: str, edge: int, limit: int) -> list[int]:
-        return list(islice(self._walk(side, edge, limit), limit))
+    def _take_ids(self, side: str, edge: int, limit: int) -> list[int]:
+        return list(islice(self._iter_ids(side, edge, limit), limit))
 
-    def _walk(self, side: str, edge: int, limit: int) -> Iterator[int]:
+    def _iter_ids(self, side: str, edge: int, limit: int) -> Iterator[int]:
         """Go away from `edge`, in steps that grow, over the ids with the wanted roles."""
         rows = limit
         while True:
-            found = self._step(side, edge, rows)
-            yield from self._with_roles(found)
+            found = self._read_ids(side, edge, rows)
+            yield from self._filter_roles(found)
             if len(found) < rows:
                 return
             edge = found[-1]
             rows *= 4
 
-    def _step(self, side: str, edge: int, rows: int) -> list[int]:
+    def _read_ids(self, side: str, edge: int, rows: int) -> list[int]:
         ids: list[int] = []
         for state in self.states:
-            statement = self.handle.sql(SQL[f"find_{state}_{side}"])
+            statement = self.handle.expand_sql(SQL[f"find_{state}_{side}"])
             given = {"id": self.session_id, "edge": edge, "rows": rows}
-            ids += [row[0] for row in self.handle.values(statement, given)]
+            ids += [row[0] for row in self.handle.fetch_tuples(statement, given)]
         return sorted(ids, reverse=side == "before")[:rows]
 
-    def _with_roles(self, ids: list[int]) -> list[int]:
+    def _filter_roles(self, ids: list[int]) -> list[int]:
         if self.roles is None:
             return ids
         given = {"ids": json.dumps(ids), "roles": self.roles}
-        wanted = {row[0] for row in self.handle.values(SQL["filter_roles"], given)}
+        wanted = {row[0] for row in self.handle.fetch_tuples(SQL["filter_roles"], given)}
         return [message_id for message_id in ids if message_id in wanted]
 
 
-def _as_sent(row: dict[str, Any]) -> dict[str, Any]:
+def _to_chat_message(row: dict[str, Any]) -> dict[str, Any]:
     """Return one message in the shape of a chat completion, without what is empty."""
-    body = content.decode(row["content"])
+    body = content.decode_content(row["content"])
     role = row["role"]
     if role in ("user", "assistant") and isinstance(body, str):
-        body = content.said(body)
+        body = content.strip_recalled_memory(body)
     message: dict[str, Any] = {"role": role, "content": body}
     row["tool_calls"] = content.decode_json(row.get("tool_calls"))
     message |= {name: row[name] for name in _SPARSE_FIELDS if row.get(name)}
@@ -202,12 +207,12 @@ def _as_sent(row: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-def _without_copies(handle: Handle, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _remove_copies(handle: Connection, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Leave out what a compaction carried on, perhaps into a continuation: it stands there already.
 
     What was said twice in one session, in the same instant even, is no copy of a live row.
     """
-    copies = compaction.of_rows(handle, _places(rows))
+    copies = compaction.find_copies(handle, _list_positions(rows))
     seen: dict[tuple[Any, ...], dict[str, Any]] = {}
     kept: list[dict[str, Any]] = []
     for row in rows:
@@ -219,6 +224,6 @@ def _without_copies(handle: Handle, rows: list[dict[str, Any]]) -> list[dict[str
     return kept
 
 
-def _places(rows: list[dict[str, Any]]) -> list[tuple[int, str, Any]]:
+def _list_positions(rows: list[dict[str, Any]]) -> list[tuple[int, str, Any]]:
     placed = sorted(rows, key=lambda row: (row["session_id"], row["id"]))
     return [(row["id"], row["session_id"], row["timestamp"]) for row in placed]

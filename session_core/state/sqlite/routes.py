@@ -9,48 +9,60 @@ from typing import Any, cast
 from session_core.errors import Conflict, Unsupported
 from session_core.state import cursors, validation
 from session_core.state.sqlite import sql_blocks
-from session_core.state.sqlite.connection import Handle
-from session_core.state.sqlite.connections import Store
+from session_core.state.sqlite.connection import Connection
+from session_core.state.sqlite.connections import SqliteStore
 from session_core.types import Page, SessionRow
 
-SQL = sql_blocks.load("routes")
+SQL = sql_blocks.load_blocks("routes")
 # Lists say `+scope`: they read the table once in its own order, where its index would have to sort.
 
-TABLE = "gateway_routing"
-_KIND = "routes"
-_LED = "led"
+ROUTING_TABLE = "gateway_routing"
+_CURSOR_KIND = "routes"
+_CACHE_KEY = "led"
 
 
-class Routes(Store):
+class SqliteRoutes(SqliteStore):
     """Routing rows."""
 
     @property
     def has_routing(self) -> bool:
         """Whether this database keeps routes; older Hermes homes have them in a file alone."""
-        return self._read(lambda handle: handle.has(TABLE))
+        return self._read(lambda handle: handle.has_column(ROUTING_TABLE))
 
     def get_gateway_routing_entry(self, session_key: str, *, scope: str = "") -> str | None:
         """Return the entry of a key."""
 
-        def look(handle: Handle) -> str | None:
-            return _entry(handle, scope, session_key) if handle.has(TABLE) else None
+        def look(handle: Connection) -> str | None:
+            return (
+                _read_entry(handle, scope, session_key)
+                if handle.has_column(ROUTING_TABLE)
+                else None
+            )
 
         return self._read(look)
 
     def load_gateway_routing_entries(self, *, scope: str = "") -> dict[str, str]:
         """Return all entries of a scope by their keys."""
 
-        def look(handle: Handle) -> dict[str, str]:
-            rows = handle.values(SQL["list_routes"], (scope,)) if handle.has(TABLE) else []
-            return {key: _text(stored) for key, stored in rows}
+        def look(handle: Connection) -> dict[str, str]:
+            rows = (
+                handle.fetch_tuples(SQL["list_routes"], (scope,))
+                if handle.has_column(ROUTING_TABLE)
+                else []
+            )
+            return {key: _decode_text(stored) for key, stored in rows}
 
         return self._read(look)
 
-    def gateway_routing_scopes(self) -> dict[str, int]:
+    def list_gateway_routing_scopes(self) -> dict[str, int]:
         """Return how many entries each scope has, the one that was written last first."""
 
-        def look(handle: Handle) -> dict[str, int]:
-            return dict(handle.values(SQL["list_scopes"])) if handle.has(TABLE) else {}
+        def look(handle: Connection) -> dict[str, int]:
+            return (
+                dict(handle.fetch_tuples(SQL["list_scopes"]))
+                if handle.has_column(ROUTING_TABLE)
+                else {}
+            )
 
         return self._read(look)
 
@@ -63,15 +75,23 @@ class Routes(Store):
         cursor: str | None = None,
     ) -> Page[str]:
         """Return entries of a scope as members of a JSON object, broken ones left out."""
-        left_out = frozenset(validation.texts("without", without) or ())
-        after = 0 if cursor is None else cursors.decode(_KIND, scope, cursor)
+        left_out = frozenset(validation.parse_texts("without", without) or ())
+        after = 0 if cursor is None else cursors.decode_cursor(_CURSOR_KIND, scope, cursor)
         wanted = {"scope": scope, "after": after, "limit": limit}
 
-        def look(handle: Handle) -> list[tuple[int, str, str]]:
-            return handle.values(SQL["dump_routes"], wanted) if handle.has(TABLE) else []
+        def look(handle: Connection) -> list[tuple[int, str, str]]:
+            return (
+                handle.fetch_tuples(SQL["dump_routes"], wanted)
+                if handle.has_column(ROUTING_TABLE)
+                else []
+            )
 
         found = self._read(look)
-        more = cursors.encode(_KIND, scope, found[-1][0]) if len(found) == limit else None
+        more = (
+            cursors.encode_cursor(_CURSOR_KIND, scope, found[-1][0])
+            if len(found) == limit
+            else None
+        )
         return Page([member for _, key, member in found if key not in left_out], more)
 
     def save_gateway_routing_entry(
@@ -84,13 +104,13 @@ class Routes(Store):
         """
         now = self._clock()
 
-        def step(handle: Handle) -> None:
+        def step(handle: Connection) -> None:
             _require_table(handle)
-            if _entry(handle, scope, session_key) != expect:
+            if _read_entry(handle, scope, session_key) != expect:
                 raise Conflict(f"the route of {session_key} was changed since; read it again")
             values = {"scope": scope, "key": session_key, "entry": entry_json, "now": now}
-            changed(handle)
-            handle.run(SQL["put_route"], values)
+            forget_routed_sessions(handle)
+            handle.run_change(SQL["put_route"], values)
 
         self._write(step)
 
@@ -100,11 +120,11 @@ class Routes(Store):
         """Delete entries that are still as they were read; return the keys of those."""
         validation.check_mapping("what is deleted", entries)
 
-        def step(handle: Handle) -> list[str]:
+        def step(handle: Connection) -> list[str]:
             _require_table(handle)
-            same = [key for key, text in entries.items() if _entry(handle, scope, key) == text]
+            same = [key for key, text in entries.items() if _read_entry(handle, scope, key) == text]
             for key in same:
-                delete(handle, scope, key)
+                delete_route(handle, scope, key)
             return same
 
         return self._write(step)
@@ -126,7 +146,7 @@ class Routes(Store):
         One without messages is none, nor is one that the chat has left for another. With
         `ended_as` it lives or has ended so, with `older_than` it began before that session.
         """
-        reasons = validation.texts("ended_as", ended_as)
+        reasons = validation.parse_texts("ended_as", ended_as)
         ended = None if reasons is None else json.dumps(reasons)
         wanted = {"source": source, "ended_as": ended, "older_than": older_than}
         peer = {
@@ -136,50 +156,50 @@ class Routes(Store):
             "thread_id": thread_id or "",
         }
 
-        def look(handle: Handle) -> SessionRow | None:
-            if not handle.has("sessions", "session_key"):
+        def look(handle: Connection) -> SessionRow | None:
+            if not handle.has_column("sessions", "session_key"):
                 return None
             by_key = wanted | {"session_key": session_key}
-            found = handle.row(SQL["find_by_key"], by_key) if session_key else None
+            found = handle.fetch_row(SQL["find_by_key"], by_key) if session_key else None
             # A row without a chat belongs to none: one that was imported has only a user.
             if found is None and (chat_id or (user_id and chat_type)):
-                found = handle.row(SQL["find_by_peer"], wanted | peer)
+                found = handle.fetch_row(SQL["find_by_peer"], wanted | peer)
             return cast("SessionRow | None", found)
 
         return self._read(look)
 
 
-def led_to(handle: Handle) -> frozenset[Any]:
+def list_routed_sessions(handle: Connection) -> frozenset[Any]:
     """Return the sessions that routes lead to, read once for as long as no route is changed."""
-    found = handle.cache.get(_LED)
+    found = handle.cache.get(_CACHE_KEY)
     if found is None:
-        found = frozenset(session_id for (session_id,) in handle.values(SQL["list_led"]))
-        handle.cache[_LED] = found
+        found = frozenset(session_id for (session_id,) in handle.fetch_tuples(SQL["list_led"]))
+        handle.cache[_CACHE_KEY] = found
     return cast("frozenset[Any]", found)
 
 
-def changed(handle: Handle) -> None:
+def forget_routed_sessions(handle: Connection) -> None:
     """Forget where routes lead: called by whoever changes one."""
-    handle.cache.pop(_LED, None)
+    handle.cache.pop(_CACHE_KEY, None)
 
 
-def delete(handle: Handle, scope: str, key: str) -> None:
+def delete_route(handle: Connection, scope: str, key: str) -> None:
     """Delete one route."""
-    changed(handle)
-    handle.run(SQL["delete_route"], {"scope": scope, "key": key})
+    forget_routed_sessions(handle)
+    handle.run_change(SQL["delete_route"], {"scope": scope, "key": key})
 
 
-def _entry(handle: Handle, scope: str, key: str) -> str | None:
+def _read_entry(handle: Connection, scope: str, key: str) -> str | None:
     """Return the text of a row; what is read and written in one transaction is compared by it."""
-    stored = handle.value(SQL["get_route"], {"scope": scope, "key": key})
-    return None if stored is None else _text(stored)
+    stored = handle.fetch_value(SQL["get_route"], {"scope": scope, "key": key})
+    return None if stored is None else _decode_text(stored)
 
 
-def _text(stored: Any) -> str:
+def _decode_text(stored: Any) -> str:
     """Return a text also where bytes were stored, so that their row can be read and replaced."""
     return stored.decode("utf-8", "replace") if isinstance(stored, bytes) else stored
 
 
-def _require_table(handle: Handle) -> None:
-    if not handle.has(TABLE):
+def _require_table(handle: Connection) -> None:
+    if not handle.has_column(ROUTING_TABLE):
         raise Unsupported("this home keeps its routes in sessions.json alone")

@@ -14,27 +14,27 @@ from typing import Any, cast
 
 from session_core.errors import InvalidInput, NotFound, TitleTaken, Unsupported
 from session_core.state import titles, validation
-from session_core.state.content import clean_text, dump
+from session_core.state.content import clean_text, dump_json
 from session_core.state.sqlite import lineage, sql_blocks
-from session_core.state.sqlite.connection import Handle
-from session_core.state.sqlite.connections import Store
-from session_core.state.sqlite.opening import MARK
+from session_core.state.sqlite.connection import Connection
+from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.opening import HOME_ID_KEY
 from session_core.state.validation import check_line
 from session_core.types import Revision, SessionRow
 
-SQL = sql_blocks.load("sessions")
+SQL = sql_blocks.load_blocks("sessions")
 
 
-class Sessions(Store):
+class SqliteSessions(SqliteStore):
     """Session rows."""
 
-    def home_id(self) -> str | None:
+    def get_home_id(self) -> str | None:
         """Return the name that a home of our own has had since it was made; others have none."""
-        return self._read(lambda handle: meta(handle, MARK))
+        return self._read(lambda handle: find_meta(handle, HOME_ID_KEY))
 
     def get_meta(self, key: str) -> str | None:
         """Return a value of `state_meta`."""
-        return self._read(lambda handle: meta(handle, key))
+        return self._read(lambda handle: find_meta(handle, key))
 
     def set_meta(self, key: str, value: str) -> None:
         """Store a value in `state_meta`."""
@@ -71,21 +71,23 @@ class Sessions(Store):
             "parent_session_id": parent_session_id,
             "started_at": self._clock() if started_at is None else started_at,
         }
-        values = of_new_session(session_id, given)
-        self._write(lambda handle: insert(handle, values))
+        values = encode_new_session(session_id, given)
+        self._write(lambda handle: insert_session(handle, values))
         return session_id
 
     def get_session(self, session_id: str) -> SessionRow | None:
         """Return a session's row."""
-        return self._read(lambda handle: get(handle, session_id))
+        return self._read(lambda handle: find_session(handle, session_id))
 
     def resolve_session_id(self, session: str) -> str | None:
         """Return the id that `session` is, or is the only prefix of."""
 
-        def look(handle: Handle) -> str | None:
-            if get(handle, session) is not None:
+        def look(handle: Connection) -> str | None:
+            if find_session(handle, session) is not None:
                 return session
-            found = handle.values(SQL["find_by_prefix"], {"prefix": session}) if session else []
+            found = (
+                handle.fetch_tuples(SQL["find_by_prefix"], {"prefix": session}) if session else []
+            )
             return found[0][0] if len(found) == 1 else None
 
         return self._read(look)
@@ -98,16 +100,16 @@ class Sessions(Store):
             NotFound: the parent is not there.
             Unsupported: this home has no column for it.
         """
-        values = encoded(fields, UPDATED)
+        values = encode_fields(fields, UPDATED_COLUMNS)
 
-        def step(handle: Handle) -> bool:
+        def step(handle: Connection) -> bool:
             for name in values:
-                if not handle.has("sessions", name):
+                if not handle.has_column("sessions", name):
                     raise Unsupported(f"the sessions of this home have no {name}")
-            there = is_there(handle, session_id)
+            there = has_session(handle, session_id)
             if there and values.get("parent_session_id") is not None:
-                require(handle, values["parent_session_id"])
-            return there and (not values or update(handle, session_id, values))
+                require_session(handle, values["parent_session_id"])
+            return there and (not values or update_session(handle, session_id, values))
 
         return self._write(step)
 
@@ -115,10 +117,10 @@ class Sessions(Store):
         """End a session unless it has ended already: the first reason wins."""
         check_reason(end_reason)
 
-        def step(handle: Handle) -> bool:
-            handle.touched(session_id)
+        def step(handle: Connection) -> bool:
+            handle.forget_session_counts(session_id)
             values = {"id": session_id, "now": self._clock(), "reason": end_reason}
-            return handle.run(SQL["end_session"], values) > 0
+            return handle.run_change(SQL["end_session"], values) > 0
 
         return self._write(step)
 
@@ -126,19 +128,19 @@ class Sessions(Store):
         """End a session by a reset, also one that was only closed by its agent."""
         check_reason(reason)
 
-        def step(handle: Handle) -> bool:
-            handle.touched(session_id)
+        def step(handle: Connection) -> bool:
+            handle.forget_session_counts(session_id)
             values = {"id": session_id, "now": self._clock(), "reason": reason}
-            return handle.run(SQL["promote_session"], values) > 0
+            return handle.run_change(SQL["promote_session"], values) > 0
 
         return self._write(step)
 
     def reopen_session(self, session_id: str) -> bool:
         """Forget that a session has ended."""
 
-        def step(handle: Handle) -> bool:
-            handle.touched(session_id)
-            return handle.run(SQL["reopen_session"], (session_id,)) > 0
+        def step(handle: Connection) -> bool:
+            handle.forget_session_counts(session_id)
+            return handle.run_change(SQL["reopen_session"], (session_id,)) > 0
 
         return self._write(step)
 
@@ -146,10 +148,10 @@ class Sessions(Store):
         """Archive a whole conversation or bring it back; return how many rows changed."""
         validation.check_flag("archived", archived)
 
-        def step(handle: Handle) -> int:
+        def step(handle: Connection) -> int:
             return sum(
-                handle.run(SQL["set_archived"], {"id": member, "archived": int(archived)})
-                for member in lineage.family(handle, session_id)
+                handle.run_change(SQL["set_archived"], {"id": member, "archived": int(archived)})
+                for member in lineage.list_family(handle, session_id)
             )
 
         return self._write(step)
@@ -158,10 +160,10 @@ class Sessions(Store):
         """Note that the hooks of an expired session were called."""
         validation.check_flag("finalized", finalized)
 
-        def step(handle: Handle) -> bool:
-            if not handle.has("sessions", "expiry_finalized"):
+        def step(handle: Connection) -> bool:
+            if not handle.has_column("sessions", "expiry_finalized"):
                 raise Unsupported("the sessions of this home have no expiry_finalized")
-            return update(handle, session_id, {"expiry_finalized": int(finalized)})
+            return update_session(handle, session_id, {"expiry_finalized": int(finalized)})
 
         return self._write(step)
 
@@ -183,51 +185,55 @@ class Sessions(Store):
         peer = (source, user_id, session_key, chat_id, chat_type, thread_id)
         named = {"display_name": display_name, "origin_json": origin_json}
         given = {name: value for name, value in named.items() if value is not None}
-        values = encoded({**dict(zip(PEER, peer, strict=True)), **given}, (*PEER, *named))
+        values = encode_fields(
+            {**dict(zip(PEER_COLUMNS, peer, strict=True)), **given}, (*PEER_COLUMNS, *named)
+        )
 
-        def step(handle: Handle) -> bool:
-            here = {name: value for name, value in values.items() if handle.has("sessions", name)}
-            return update(handle, session_id, here)
+        def step(handle: Connection) -> bool:
+            here = {
+                name: value for name, value in values.items() if handle.has_column("sessions", name)
+            }
+            return update_session(handle, session_id, here)
 
         return self._write(step)
 
-    def revision(self, session_id: str) -> Revision:
+    def get_revision(self, session_id: str) -> Revision:
         """Return what the session is now, in one statement.
 
         Raises:
             NotFound: there is no such session.
         """
-        return self._read(lambda handle: revision(handle, session_id))
+        return self._read(lambda handle: get_revision(handle, session_id))
 
 
-def get(handle: Handle, session_id: str) -> SessionRow | None:
+def find_session(handle: Connection, session_id: str) -> SessionRow | None:
     """Return a session's row."""
-    return cast("SessionRow | None", handle.row(SQL["get_session"], (session_id,)))
+    return cast("SessionRow | None", handle.fetch_row(SQL["get_session"], (session_id,)))
 
 
-def is_there(handle: Handle, session_id: str) -> bool:
+def has_session(handle: Connection, session_id: str) -> bool:
     """Whether there is such a session."""
-    return handle.value(SQL["has_session"], (session_id,)) is not None
+    return handle.fetch_value(SQL["has_session"], (session_id,)) is not None
 
 
-def meta(handle: Handle, key: str) -> str | None:
+def find_meta(handle: Connection, key: str) -> str | None:
     """Return a value of `state_meta`."""
-    return handle.value(SQL["get_meta"], (key,)) if handle.has("state_meta") else None
+    return handle.fetch_value(SQL["get_meta"], (key,)) if handle.has_column("state_meta") else None
 
 
-def require(handle: Handle, session_id: str) -> SessionRow:
+def require_session(handle: Connection, session_id: str) -> SessionRow:
     """Return a session's row, or say that it is not there and what may have been meant."""
-    row = get(handle, session_id)
+    row = find_session(handle, session_id)
     if row is None:
-        raise missing(handle, session_id)
+        raise make_not_found(handle, session_id)
     return row
 
 
-def missing(handle: Handle, session_id: str) -> NotFound:
+def make_not_found(handle: Connection, session_id: str) -> NotFound:
     """Return the error for an unknown id, with ids that begin like it."""
     near: list[Any] = []
     for length in range(min(len(str(session_id)), 20), 0, -1):
-        near = handle.values(SQL["find_by_prefix"], {"prefix": str(session_id)[:length]})
+        near = handle.fetch_tuples(SQL["find_by_prefix"], {"prefix": str(session_id)[:length]})
         if near:
             break
     return NotFound(
@@ -236,7 +242,7 @@ def missing(handle: Handle, session_id: str) -> NotFound:
     )
 
 
-def checked_fields(session_id: str, fields: Mapping[str, Any], now: float) -> dict[str, Any]:
+def check_fields(session_id: str, fields: Mapping[str, Any], now: float) -> dict[str, Any]:
     """Return the values of a new session from the fields that `create_session` takes."""
     if not isinstance(fields, Mapping):
         raise InvalidInput("a new session is a mapping of the fields that create_session takes")
@@ -244,45 +250,45 @@ def checked_fields(session_id: str, fields: Mapping[str, Any], now: float) -> di
     given.setdefault("source", "unknown")
     if given.get("started_at") is None:
         given["started_at"] = now
-    return of_new_session(session_id, given)
+    return encode_new_session(session_id, given)
 
 
-def _change_meta(handle: Handle, sql: str, values: tuple[str, ...]) -> bool:
-    if not handle.has("state_meta"):
+def _change_meta(handle: Connection, sql: str, values: tuple[str, ...]) -> bool:
+    if not handle.has_column("state_meta"):
         raise Unsupported("this home has no table state_meta; open it once with a newer Hermes")
-    return handle.run(sql, values) > 0
+    return handle.run_change(sql, values) > 0
 
 
-def insert(handle: Handle, values: Mapping[str, Any]) -> None:
+def insert_session(handle: Connection, values: Mapping[str, Any]) -> None:
     """Insert a session, or fill what is empty in the one that is there."""
     parent = values.get("parent_session_id")
-    if parent is not None and lineage.parent_of(handle, values["id"]) is None:
+    if parent is not None and lineage.find_parent(handle, values["id"]) is None:
         lineage.check_parent(handle, values["id"], parent)
-        require(handle, parent)
-    here = [name for name in values if handle.has("sessions", name)]
-    filled = [name for name in here if name in FILLED]
+        require_session(handle, parent)
+    here = [name for name in values if handle.has_column("sessions", name)]
+    filled = [name for name in here if name in FILLED_COLUMNS]
     resolution = (
         "UPDATE SET "
         + ", ".join(f"{name} = coalesce(sessions.{name}, excluded.{name})" for name in filled)
         if filled
         else "NOTHING"
     )
-    handle.run(
+    handle.run_change(
         f"INSERT INTO sessions ({', '.join(here)}) VALUES ({', '.join('?' * len(here))}) "  # noqa: S608 -- names from columns.py
         f"ON CONFLICT(id) DO {resolution}",
         [values[name] for name in here],
     )
 
 
-def update(handle: Handle, session_id: str, values: Mapping[str, Any]) -> bool:
+def update_session(handle: Connection, session_id: str, values: Mapping[str, Any]) -> bool:
     """Overwrite columns, whose names come from the fixed tuples of columns.py."""
     parent = values.get("parent_session_id")
-    if parent is not None and lineage.parent_of(handle, session_id) != parent:
+    if parent is not None and lineage.find_parent(handle, session_id) != parent:
         lineage.check_parent(handle, session_id, parent)
-    handle.touched(session_id)
+    handle.forget_session_counts(session_id)
     assignments = ", ".join(f"{name} = ?" for name in values)
     return (
-        handle.run(
+        handle.run_change(
             f"UPDATE sessions SET {assignments} WHERE id = ?",  # noqa: S608 -- fixed names
             [*values.values(), session_id],
         )
@@ -290,21 +296,21 @@ def update(handle: Handle, session_id: str, values: Mapping[str, Any]) -> bool:
     )
 
 
-def revision(handle: Handle, session_id: str) -> Revision:
+def get_revision(handle: Connection, session_id: str) -> Revision:
     """Return the revision of a session, counted once for as long as nobody else commits."""
     known = handle.cache.get(("revision", session_id))
     if known is None:
-        row = handle.values(handle.sql(SQL["get_revision"]), {"id": session_id})
+        row = handle.fetch_tuples(handle.expand_sql(SQL["get_revision"]), {"id": session_id})
         if not row:
-            raise missing(handle, session_id)
+            raise make_not_found(handle, session_id)
         known = handle.cache["revision", session_id] = Revision(*row[0])
     return cast("Revision", known)
 
 
-KEPT = ("source", "user_id", "started_at")
+FIXED_COLUMNS = ("source", "user_id", "started_at")
 """What a second `create_session` never changes."""
 
-FILLED = (
+FILLED_COLUMNS = (
     "session_key",
     "chat_id",
     "chat_type",
@@ -322,8 +328,8 @@ FILLED = (
 )
 """What it fills where it is empty."""
 
-UPDATED = (
-    *FILLED,
+UPDATED_COLUMNS = (
+    *FILLED_COLUMNS,
     "user_id",
     "pinned",
     "handoff_state",
@@ -337,18 +343,18 @@ UPDATED = (
     "compression_fallback_streak",
 )
 
-PEER = ("source", "user_id", "session_key", "chat_id", "chat_type", "thread_id")
+PEER_COLUMNS = ("source", "user_id", "session_key", "chat_id", "chat_type", "thread_id")
 
-_NUMBERS = (
+_NUMBER_COLUMNS = (
     "started_at",
     "pinned",
     "compression_failure_cooldown_until",
     "compression_fallback_streak",
 )
-_JSON = ("model_config", "origin_json")
+_JSON_COLUMNS = ("model_config", "origin_json")
 
 
-def encoded(fields: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+def encode_fields(fields: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
     """Return what is stored for fields, of which only `known` ones are taken.
 
     Raises:
@@ -357,10 +363,10 @@ def encoded(fields: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]
     for name in fields:
         if name not in known:
             raise InvalidInput(f"unknown field {name!r}; known are {', '.join(sorted(known))}")
-    return {name: _encoded(name, value) for name, value in fields.items()}
+    return {name: _encode_value(name, value) for name, value in fields.items()}
 
 
-def of_new_session(session_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def encode_new_session(session_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is stored for a new session, without what is empty.
 
     Raises:
@@ -369,7 +375,7 @@ def of_new_session(session_id: str, fields: Mapping[str, Any]) -> dict[str, Any]
     if not session_id or not isinstance(session_id, str) or clean_text(session_id) != session_id:
         raise InvalidInput("a session needs an id, which is text")
     check_source(fields.get("source"))
-    values = encoded(fields, (*KEPT, *FILLED))
+    values = encode_fields(fields, (*FIXED_COLUMNS, *FILLED_COLUMNS))
     return {"id": session_id, **{k: v for k, v in values.items() if v is not None}}
 
 
@@ -386,11 +392,11 @@ def check_reason(end_reason: Any) -> None:
     check_line("end_reason", end_reason)
 
 
-def _encoded(name: str, value: Any) -> str | float | None:
-    if name in _NUMBERS:
-        return _number(name, value)
-    if name in _JSON and isinstance(value, (Mapping, list)):
-        return dump(value) if value else None
+def _encode_value(name: str, value: Any) -> str | float | None:
+    if name in _NUMBER_COLUMNS:
+        return _encode_number(name, value)
+    if name in _JSON_COLUMNS and isinstance(value, (Mapping, list)):
+        return dump_json(value) if value else None
     if value is None or isinstance(value, int):  # a number of a chat, say, reads as its digits
         return value
     if not isinstance(value, str):
@@ -398,7 +404,7 @@ def _encoded(name: str, value: Any) -> str | float | None:
     return clean_text(value)
 
 
-def _number(name: str, value: Any) -> float | None:
+def _encode_number(name: str, value: Any) -> float | None:
     if value is None or isinstance(value, int):
         return value
     if not isinstance(value, float) or not isfinite(value):
@@ -406,10 +412,10 @@ def _number(name: str, value: Any) -> float | None:
     return value
 
 
-class Titles(Store):
+class SqliteTitles(SqliteStore):
     """Titles of sessions."""
 
-    sanitize_title = staticmethod(titles.clean)
+    sanitize_title = staticmethod(titles.clean_title)
 
     def set_session_title(self, session_id: str, title: str | None) -> bool:
         """Set or clear a title; it moves from an ancestor of the same conversation.
@@ -418,50 +424,52 @@ class Titles(Store):
             TitleTaken: another conversation has it.
             InvalidInput: it is too long.
         """
-        cleaned = titles.clean(title)
+        cleaned = titles.clean_title(title)
 
-        def step(handle: Handle) -> bool:
-            if handle.row(SQL["get_title"], (session_id,)) is None:
+        def step(handle: Connection) -> bool:
+            if handle.fetch_row(SQL["get_title"], (session_id,)) is None:
                 return False
             if cleaned is not None:
-                _make_free(handle, session_id, cleaned)
-            return handle.run(SQL["set_title"], {"id": session_id, "title": cleaned}) > 0
+                _free_title(handle, session_id, cleaned)
+            return handle.run_change(SQL["set_title"], {"id": session_id, "title": cleaned}) > 0
 
         return self._write(step)
 
     def set_auto_title_if_empty(self, session_id: str, title: str) -> bool:
         """Set a title where there is none; return whether it was set."""
-        cleaned = titles.clean(title)
+        cleaned = titles.clean_title(title)
         if cleaned is None:
             return False
 
-        def step(handle: Handle) -> bool:
-            if handle.row(SQL["get_title"], (session_id,)) != {"title": None}:
+        def step(handle: Connection) -> bool:
+            if handle.fetch_row(SQL["get_title"], (session_id,)) != {"title": None}:
                 return False
-            _make_free(handle, session_id, cleaned)
-            return handle.run(SQL["set_title"], {"id": session_id, "title": cleaned}) > 0
+            _free_title(handle, session_id, cleaned)
+            return handle.run_change(SQL["set_title"], {"id": session_id, "title": cleaned}) > 0
 
         return self._write(step)
 
     def get_session_title(self, session_id: str) -> str | None:
         """Return the title of a session."""
         return self._read(
-            lambda handle: cast("str | None", handle.value(SQL["get_title"], (session_id,)))
+            lambda handle: cast("str | None", handle.fetch_value(SQL["get_title"], (session_id,)))
         )
 
     def get_session_by_title(self, title: str) -> SessionRow | None:
         """Return the session with exactly this title."""
         return self._read(
-            lambda handle: cast("SessionRow | None", handle.row(SQL["get_by_title"], (title,)))
+            lambda handle: cast(
+                "SessionRow | None", handle.fetch_row(SQL["get_by_title"], (title,))
+            )
         )
 
     def resolve_session_by_title(self, title: str) -> str | None:
         """Return the newest session of the lineage of this title, else the one that has it."""
         validation.check_text("title", title, needed=True)
 
-        def look(handle: Handle) -> str | None:
-            found = _beginning(handle, title)
-            numbered = (row for row in found if titles.continues(row[0], title))
+        def look(handle: Connection) -> str | None:
+            found = _list_similar_titles(handle, title)
+            numbered = (row for row in found if titles.is_numbered_title(row[0], title))
             exact = (row for row in found if row[0] == title)
             _, session_id = next(numbered, None) or next(exact, (None, None))
             return session_id
@@ -474,27 +482,29 @@ class Titles(Store):
         Raises:
             InvalidInput: there is nothing left of the title, or it is too long.
         """
-        base = titles.clean(base_title)
+        base = titles.clean_title(base_title)
         if base is None:
             raise InvalidInput("a lineage needs a title to number")
 
-        def look(handle: Handle) -> str:
-            found = _beginning(handle, titles.stem(base))
-            return titles.following(base, [row[0] for row in found])
+        def look(handle: Connection) -> str:
+            found = _list_similar_titles(handle, titles.strip_number(base))
+            return titles.choose_next_title(base, [row[0] for row in found])
 
         return self._read(look)
 
 
-def _beginning(handle: Handle, base: str) -> list[tuple[str, str]]:
+def _list_similar_titles(handle: Connection, base: str) -> list[tuple[str, str]]:
     """Return titles that may be of the lineage of `base`, with their sessions, newest first."""
-    return handle.values(SQL["list_titles_beginning"], {"begin": titles.beginning(base)})
+    return handle.fetch_tuples(
+        SQL["list_titles_beginning"], {"begin": titles.make_lineage_prefix(base)}
+    )
 
 
-def _make_free(handle: Handle, session_id: str, title: str) -> None:
+def _free_title(handle: Connection, session_id: str, title: str) -> None:
     """Take the title from an ancestor of the conversation, or say who has it."""
-    holder = handle.value(SQL["get_holder"], {"title": title, "id": session_id})
+    holder = handle.fetch_value(SQL["get_holder"], {"title": title, "id": session_id})
     if holder is None:
         return
-    if holder not in lineage.ancestors(handle, session_id):
+    if holder not in lineage.list_conversation_ancestors(handle, session_id):
         raise TitleTaken(title, holder)
-    handle.run(SQL["set_title"], {"id": holder, "title": None})
+    handle.run_change(SQL["set_title"], {"id": holder, "title": None})

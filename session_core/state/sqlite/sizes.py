@@ -19,26 +19,26 @@ from pathlib import Path
 from typing import Any
 
 from session_core import _sqlite3
-from session_core.presence import sidecar
-from session_core.state.protocol import Step
+from session_core.presence import get_sidecar_path
+from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import sql_blocks
-from session_core.state.sqlite.connection import Handle, quoted
+from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.fts import count_blocks, estimate_dead_blocks
-from session_core.state.sqlite.opening import list_usable
+from session_core.state.sqlite.opening import list_usable_indexes
 from session_core.types import Sizes
 
-SQL = sql_blocks.load("integrity")
+SQL = sql_blocks.load_blocks("integrity")
 
-_POINTS = 24
-_RUN = 8
-_FEW = _POINTS * _RUN
-_SHADOWS = ("data", "idx", "content", "docsize", "config")
-_CHILD = "session_core.state.sqlite.sizes_child"
+_SAMPLE_POINTS = 24
+_POINT_ROWS = 8
+_SMALL_TABLE_ROWS = _SAMPLE_POINTS * _POINT_ROWS
+_SHADOW_SUFFIXES = ("data", "idx", "content", "docsize", "config")
+_CHILD_MODULE = "session_core.state.sqlite.sizes_child"
 _CHILD_TIMEOUT_S = 900.0
-_TURN_S = 0.2
+_CHILD_WAIT_S = 0.2
 
 # What a value takes in a row, -1 where it is NULL.
-_STORED = (
+_STORED_BYTES = (
     "CASE typeof({0}) WHEN 'null' THEN -1 WHEN 'real' THEN 8"
     " WHEN 'integer' THEN length({0}) * 2 / 5 ELSE {1} END"
 )
@@ -48,13 +48,13 @@ _ENTRY_FILL = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """To which table each table and index of a file belongs, and which are search indexes."""
 
     owners: Mapping[str, str]
     indexes: frozenset[str]
 
-    def fill(self, sizes: Sizes, parts: Mapping[str, float], *, exact: bool) -> Sizes:
+    def fill_sizes(self, sizes: Sizes, parts: Mapping[str, float], *, exact: bool) -> Sizes:
         """Return the sizes with the parts added up by table."""
         tables: dict[str, int] = {}
         for part, size in parts.items():
@@ -65,52 +65,61 @@ class Layout:
         return replace(sizes, tables=tables, index=index, index_copies=copies, exact=exact)
 
 
-def layout(handle: Handle) -> Layout:
+def read_layout(handle: Connection) -> TableLayout:
     """Look at what there is; the tables behind a search index belong to it."""
-    indexes = frozenset(row[0] for row in handle.values(SQL["list_index_tables"]))
-    shadows = {f"{index}_{shadow}": index for index in indexes for shadow in _SHADOWS}
-    trees = handle.values(SQL["list_trees"])
-    return Layout({tree: shadows.get(table, table) for tree, table in trees}, indexes)
+    indexes = frozenset(row[0] for row in handle.fetch_tuples(SQL["list_index_tables"]))
+    shadows = {f"{index}_{shadow}": index for index in indexes for shadow in _SHADOW_SUFFIXES}
+    trees = handle.fetch_tuples(SQL["list_trees"])
+    return TableLayout({tree: shadows.get(table, table) for tree, table in trees}, indexes)
 
 
-def estimate(handle: Handle, path: Path) -> Sizes:
+def estimate_sizes(handle: Connection, path: Path) -> Sizes:
     """Return how large the file and its parts are, roughly, without reading much of it."""
-    if not _size(path):
+    if not _get_file_bytes(path):
         return Sizes(db=0, wal=0, free=0, index=0)
     page, pages, free = (
-        int(handle.value(f"PRAGMA {name}"))
+        int(handle.fetch_value(f"PRAGMA {name}"))
         for name in ("page_size", "page_count", "freelist_count")
     )
-    found = layout(handle)
+    found = read_layout(handle)
     shadows = {f"{index}_data" for index in found.indexes}
     parts = {
         table: count_blocks(handle, table) * page
         if table in shadows
-        else _table_bytes(handle, table, page)
-        for table in _tables(handle)
+        else _estimate_table_bytes(handle, table, page)
+        for table in _list_tables(handle)
     }
-    parts["sqlite_schema"] = max(int(handle.value(SQL["get_schema_bytes"]) or 0), page)
+    parts["sqlite_schema"] = max(int(handle.fetch_value(SQL["get_schema_bytes"]) or 0), page)
     scale = (pages - free) * page / (sum(parts.values()) or 1)
-    sizes = Sizes(db=pages * page, wal=_size(sidecar(path, "-wal")), free=free * page, index=0)
+    sizes = Sizes(
+        db=pages * page,
+        wal=_get_file_bytes(get_sidecar_path(path, "-wal")),
+        free=free * page,
+        index=0,
+    )
     scaled = {table: size * scale for table, size in parts.items()}
-    dead = page * sum(estimate_dead_blocks(handle, f"{name}_data") for name in list_usable(handle))
-    return replace(found.fill(sizes, scaled, exact=False), index_dead=round(dead))
+    dead = page * sum(
+        estimate_dead_blocks(handle, f"{name}_data") for name in list_usable_indexes(handle)
+    )
+    return replace(found.fill_sizes(sizes, scaled, exact=False), index_dead=round(dead))
 
 
-def count(estimated: Sizes, found: Layout, path: Path, step: Step | None = None) -> Sizes:
+def count_sizes(
+    estimated: Sizes, found: TableLayout, path: Path, step: StepCallback | None = None
+) -> Sizes:
     """Return how large the parts are, counted by a child process; estimated where it cannot."""
     counted = _ask_child(path, step)
-    return found.fill(estimated, counted, exact=True) if counted else estimated
+    return found.fill_sizes(estimated, counted, exact=True) if counted else estimated
 
 
-def _ask_child(path: Path, step: Step | None) -> dict[str, int] | None:
+def _ask_child(path: Path, step: StepCallback | None) -> dict[str, int] | None:
     # The folder of the package is the child's first one to import from, whatever ours was.
     root = Path(_sqlite3.__file__).parent.parent
     listening, held = os.pipe()
     with open(held, "wb"):  # noqa: PTH123 -- a descriptor: the child ends when it is closed
         try:
             child = subprocess.Popen(  # noqa: S603 -- our own module, and a path that is an argument
-                [sys.executable, "-m", _CHILD, str(path)],
+                [sys.executable, "-m", _CHILD_MODULE, str(path)],
                 stdin=listening,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -122,51 +131,51 @@ def _ask_child(path: Path, step: Step | None) -> dict[str, int] | None:
             os.close(listening)
         with child:
             try:
-                counted = _parsed(_output(child, step))
+                counted = _parse_output(_read_output(child, step))
             finally:
                 child.kill()
     return counted if isinstance(counted, dict) else None
 
 
-def _output(child: subprocess.Popen[bytes], step: Step | None) -> bytes:
+def _read_output(child: subprocess.Popen[bytes], step: StepCallback | None) -> bytes:
     """Return what a child prints, waited for in short turns; nothing where it takes too long."""
     until = time.monotonic() + _CHILD_TIMEOUT_S
     while time.monotonic() < until:
         try:
-            return child.communicate(timeout=_TURN_S)[0]
+            return child.communicate(timeout=_CHILD_WAIT_S)[0]
         except subprocess.TimeoutExpired:
             if step is not None:
                 step()
     return b""
 
 
-def _parsed(printed: bytes) -> Any:
+def _parse_output(printed: bytes) -> Any:
     try:
         return json.loads(printed)
     except ValueError:
         return None
 
 
-def _size(path: Path) -> int:
+def _get_file_bytes(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
         return 0
 
 
-def _tables(handle: Handle) -> list[str]:
-    return [row[0] for row in handle.values(SQL["list_tables"])]
+def _list_tables(handle: Connection) -> list[str]:
+    return [row[0] for row in handle.fetch_tuples(SQL["list_tables"])]
 
 
-def _table_bytes(handle: Handle, table: str, page: int) -> float:
-    sample = _sample(handle, table)
-    rows = sum(weight * _row_bytes(sizes, page) for weight, sizes in sample.rows)
-    indexes = handle.values(SQL["list_indexes"], (table,))
-    entries = (_index_bytes(handle, sample, *index) for index in indexes)
+def _estimate_table_bytes(handle: Connection, table: str, page: int) -> float:
+    sample = _sample_table(handle, table)
+    rows = sum(weight * _estimate_row_bytes(sizes, page) for weight, sizes in sample.rows)
+    indexes = handle.fetch_tuples(SQL["list_indexes"], (table,))
+    entries = (_estimate_index_bytes(handle, sample, *index) for index in indexes)
     return max(rows, page) + sum(max(size, page) for size in entries)
 
 
-def _row_bytes(sizes: Sequence[int], page: int) -> float:
+def _estimate_row_bytes(sizes: Sequence[int], page: int) -> float:
     """Return what a row takes: in its page, and in pages of its own for what does not fit."""
     payload = sum(max(size, 0) for size in sizes) + len(sizes) + _CELL_BYTES
     most = page - 35
@@ -177,47 +186,53 @@ def _row_bytes(sizes: Sequence[int], page: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
+class _TableSample:
     """Rows of a table as the sizes of their columns, each with how many rows it stands for."""
 
     columns: Sequence[str]
     rows: Sequence[tuple[float, Sequence[int]]]
 
 
-def _sample(handle: Handle, table: str) -> _Sample:
-    columns = handle.columns(table)
+def _sample_table(handle: Connection, table: str) -> _TableSample:
+    columns = handle.list_columns(table)
     length = "octet_length({0})" if _has_octet_length() else "length(CAST({0} AS BLOB))"
-    sizes = ", ".join(_STORED.format(quoted(name), length.format(quoted(name))) for name in columns)
-    name = quoted(table)
+    sizes = ", ".join(
+        _STORED_BYTES.format(quote_name(name), length.format(quote_name(name))) for name in columns
+    )
+    name = quote_name(table)
     try:
-        low = handle.value(f"SELECT min(rowid) FROM {name}")  # noqa: S608 -- from the schema, quoted
-        high = handle.value(f"SELECT max(rowid) FROM {name}")  # noqa: S608 -- from the schema, quoted
-    except _sqlite3.library().OperationalError:
-        rows = handle.values(f"SELECT {sizes} FROM {name} LIMIT {_FEW}")  # noqa: S608 -- from the schema, quoted
-        return _Sample(columns, [(1.0, row) for row in rows])
+        low = handle.fetch_value(f"SELECT min(rowid) FROM {name}")  # noqa: S608 -- from the schema, quoted
+        high = handle.fetch_value(f"SELECT max(rowid) FROM {name}")  # noqa: S608 -- from the schema, quoted
+    except _sqlite3.load_library().OperationalError:
+        rows = handle.fetch_tuples(f"SELECT {sizes} FROM {name} LIMIT {_SMALL_TABLE_ROWS}")  # noqa: S608 -- from the schema, quoted
+        return _TableSample(columns, [(1.0, row) for row in rows])
     if low is None:
-        return _Sample(columns, [])
+        return _TableSample(columns, [])
     run = f"SELECT rowid, {sizes} FROM {name} WHERE rowid >= ? ORDER BY rowid LIMIT ?"  # noqa: S608 -- from the schema, quoted
-    if high - low < _FEW:
-        return _Sample(columns, [(1.0, row[1:]) for row in handle.values(run, (low, _FEW))])
-    step = (high - low + 1) / _POINTS
+    if high - low < _SMALL_TABLE_ROWS:
+        return _TableSample(
+            columns, [(1.0, row[1:]) for row in handle.fetch_tuples(run, (low, _SMALL_TABLE_ROWS))]
+        )
+    step = (high - low + 1) / _SAMPLE_POINTS
     found: list[tuple[float, Sequence[int]]] = []
-    for point in range(_POINTS):
+    for point in range(_SAMPLE_POINTS):
         start = low + int(point * step)
-        rows = handle.values(run, (start, _RUN))
+        rows = handle.fetch_tuples(run, (start, _POINT_ROWS))
         if rows:
             span = rows[-1][0] - start + 1
             found += [(step / max(span, len(rows)), row[1:]) for row in rows]
-    return _Sample(columns, found)
+    return _TableSample(columns, found)
 
 
 def _has_octet_length() -> bool:
-    return tuple(_sqlite3.library().sqlite_version_info) >= (3, 43)
+    return tuple(_sqlite3.load_library().sqlite_version_info) >= (3, 43)
 
 
-def _index_bytes(handle: Handle, sample: _Sample, index: str, partial: int) -> float:
+def _estimate_index_bytes(
+    handle: Connection, sample: _TableSample, index: str, partial: int
+) -> float:
     """Return what the entries of an index take; a partial one leaves out the rows without a key."""
-    names = [row[0] for row in handle.values(SQL["list_index_columns"], (index,))]
+    names = [row[0] for row in handle.fetch_tuples(SQL["list_index_columns"], (index,))]
     places = [sample.columns.index(name) for name in names if name in sample.columns]
     total = 0.0
     for weight, sizes in sample.rows:

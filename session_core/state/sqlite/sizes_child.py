@@ -15,18 +15,18 @@ from pathlib import Path
 
 from session_core import _sqlite3
 from session_core.state.sqlite import sql_blocks
-from session_core.state.sqlite.connection import file_uri
+from session_core.state.sqlite.connection import make_file_uri
 
-SQL = sql_blocks.load("integrity")
+SQL = sql_blocks.load_blocks("integrity")
 
 
-def count(path: Path) -> dict[str, int] | None:
+def count_table_bytes(path: Path) -> dict[str, int] | None:
     """Return the bytes of every table and index by its name; None where that cannot be told."""
-    _sqlite3.choose("standard")
-    connection = _sqlite3.connect(file_uri(path, "mode=ro"), busy_timeout_s=1)
+    _sqlite3.choose_sqlite("standard")
+    connection = _sqlite3.connect(make_file_uri(path, "mode=ro"), busy_timeout_s=1)
     try:
         return dict(connection.execute(SQL["list_bytes"]))
-    except _sqlite3.library().OperationalError:
+    except _sqlite3.load_library().OperationalError:
         return None
     finally:
         connection.close()
@@ -39,4 +39,4 @@ def _end_with_parent() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    print(json.dumps(count(Path(sys.argv[1]))))  # noqa: T201 -- what the parent reads
+    print(json.dumps(count_table_bytes(Path(sys.argv[1]))))  # noqa: T201 -- what the parent reads

@@ -13,19 +13,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from session_core.errors import InvalidInput, StorageError, Unsupported
-from session_core.event_loops import current_task
-from session_core.state.sqlite.connection import Handle
-from session_core.state.sqlite.write_queue import this_thread
+from session_core.event_loops import get_current_task
+from session_core.state.sqlite.connection import Connection
+from session_core.state.sqlite.write_queue import get_thread_token
 
 if TYPE_CHECKING:
-    from session_core.state.sqlite.write_queue import Job, Mark
+    from session_core.state.sqlite.write_queue import ThreadToken, WriteJob
     from session_core.state.sqlite.writer import Writer
 
 
-class Part:
+class Savepoint:
     """A part of a transaction that is open: all that is changed inside, or nothing of it."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Connection) -> None:
         self._handle = handle
         self._depth = handle.depth
 
@@ -46,7 +46,7 @@ class Part:
         connection = self._handle.connection
         if kind is not None and connection.in_transaction:
             connection.execute(f"ROLLBACK TO part_{self._depth}")
-            self._handle.forget()
+            self._handle.forget_all()
         if connection.in_transaction:
             connection.execute(f"RELEASE part_{self._depth}")
 
@@ -69,14 +69,14 @@ class Transaction:
         self._is_late = is_late
         self._linked = linked
         self._writer: Writer | None = None
-        self._job: Job | None = None
-        self._part: Part | None = None
-        self._thread: weakref.ref[Mark] | None = None
+        self._job: WriteJob | None = None
+        self._part: Savepoint | None = None
+        self._thread: weakref.ref[ThreadToken] | None = None
         self._task: weakref.ref[object] | None = None
         self._over = False
 
     def __enter__(self) -> None:
-        self._thread, self._task = this_thread(), current_task()
+        self._thread, self._task = get_thread_token(), get_current_task()
         with self._errors():
             late = self._is_late()
         if late:
@@ -88,7 +88,7 @@ class Transaction:
     @property
     def is_of_caller(self) -> bool:
         """Whether what this task changes in this thread is a part of it."""
-        caller = this_thread(), current_task()
+        caller = get_thread_token(), get_current_task()
         return not self._over and (self._thread, self._task) == caller
 
     def begin(self) -> None:
@@ -100,19 +100,19 @@ class Transaction:
                 writer = self._writer = self._open_writer()
                 inside = writer.current
                 if inside is None:
-                    self._job = writer.job(self, linked=self._linked)
-                    writer.begin(self._job)
+                    self._job = writer.create_job(self, linked=self._linked)
+                    writer.begin_transaction(self._job)
                 else:
-                    self._check_as_linked(inside)
-                    part = Part(inside)
+                    self._check_linked(inside)
+                    part = Savepoint(inside)
                     part.__enter__()
                     self._part = part
         except BaseException as error:
-            self._end(type(error))
+            self._end_transaction(type(error))
             self._writer = self._job = self._part = None
             raise
 
-    def _check_as_linked(self, inside: Handle) -> None:
+    def _check_linked(self, inside: Connection) -> None:
         if inside.linked and not self._linked:
             raise InvalidInput("the transaction that is open sees to it that all is linked")
 
@@ -124,17 +124,17 @@ class Transaction:
     ) -> None:
         try:
             with self._errors():
-                self._end(kind)
+                self._end_transaction(kind)
         finally:
             self._over = True
         if kind is None and self._writer is not None:
-            self._writer.follow_up()
+            self._writer.run_due_leftovers()
 
-    def _end(self, kind: type[BaseException] | None) -> None:
+    def _end_transaction(self, kind: type[BaseException] | None) -> None:
         if self._writer is not None and self._writer.is_inherited:
             if kind is None:
                 raise Unsupported("the transaction is that of a parent process, which goes on")
         elif self._part is not None:
             self._part.__exit__(kind, None, None)
         elif self._job is not None and self._writer is not None:
-            self._writer.end(self._job, commit=kind is None)
+            self._writer.end_transaction(self._job, commit=kind is None)

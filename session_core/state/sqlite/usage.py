@@ -6,10 +6,10 @@ from typing import Any
 
 from session_core.errors import InvalidInput
 from session_core.state.sqlite import sessions
-from session_core.state.sqlite.connection import Handle
-from session_core.state.sqlite.connections import Store
+from session_core.state.sqlite.connection import Connection
+from session_core.state.sqlite.connections import SqliteStore
 
-_COUNTS = (
+_COUNT_COLUMNS = (
     "api_call_count",
     "input_tokens",
     "output_tokens",
@@ -17,18 +17,18 @@ _COUNTS = (
     "cache_write_tokens",
     "reasoning_tokens",
 )
-_COSTS = ("estimated_cost_usd", "actual_cost_usd")
-_PROVENANCE = ("cost_status", "cost_source", "pricing_version")
-_ROUTE = ("model", "billing_provider", "billing_base_url", "billing_mode")
-_KNOWN = (*_COUNTS, *_COSTS, *_PROVENANCE, *_ROUTE)
-_KEY = ("session_id", *_ROUTE, "task")
+_COST_COLUMNS = ("estimated_cost_usd", "actual_cost_usd")
+_PROVENANCE_COLUMNS = ("cost_status", "cost_source", "pricing_version")
+_ROUTE_COLUMNS = ("model", "billing_provider", "billing_base_url", "billing_mode")
+_KNOWN_COLUMNS = (*_COUNT_COLUMNS, *_COST_COLUMNS, *_PROVENANCE_COLUMNS, *_ROUTE_COLUMNS)
+_KEY_COLUMNS = ("session_id", *_ROUTE_COLUMNS, "task")
 
-_TOO_MUCH = 2**62
+_COUNT_LIMIT = 2**62
 
-Given = dict[str, Any]
+UsageValues = dict[str, Any]
 
 
-class Usage(Store):
+class SqliteUsage(SqliteStore):
     """Tokens and costs."""
 
     def update_token_counts(
@@ -44,18 +44,18 @@ class Usage(Store):
         Raises:
             InvalidInput: a count is unknown, or makes no sense.
         """
-        given = _checked(counts)
+        given = _check_counts(counts)
         now = self._clock()
 
-        def step(handle: Handle) -> None:
+        def step(handle: Connection) -> None:
             new = {"source": "unknown", "model": given["model"]}
-            sessions.insert(handle, sessions.checked_fields(session_id, new, now))
-            if _accounted(given):
-                _take_route(handle, session_id, given)
+            sessions.insert_session(handle, sessions.check_fields(session_id, new, now))
+            if _is_accounted(given):
+                _store_route(handle, session_id, given)
             _set_totals(handle, session_id, given, absolute=absolute)
-            if not absolute and _accounted(given):
-                row = sessions.require(handle, session_id)
-                route = {name: given[name] or row.get(name) for name in _ROUTE}
+            if not absolute and _is_accounted(given):
+                row = sessions.require_session(handle, session_id)
+                route = {name: given[name] or row.get(name) for name in _ROUTE_COLUMNS}
                 _add_model_usage(handle, {**given, **route, "session_id": session_id}, now)
 
         self._write(step)
@@ -70,23 +70,23 @@ class Usage(Store):
         """
         if not task or not isinstance(task, str):
             raise InvalidInput("a call beside the conversation needs a task, such as 'vision'")
-        given = _checked({"api_call_count": 1, **counts, "model": model})
+        given = _check_counts({"api_call_count": 1, **counts, "model": model})
         now = self._clock()
 
-        def step(handle: Handle) -> None:
-            sessions.require(handle, session_id)
-            if handle.has("session_model_usage", "task"):
+        def step(handle: Connection) -> None:
+            sessions.require_session(handle, session_id)
+            if handle.has_column("session_model_usage", "task"):
                 _add_model_usage(handle, {**given, "session_id": session_id, "task": task}, now)
 
         self._write(step)
 
-    def model_usage(self, session_id: str) -> list[dict[str, Any]]:
+    def get_model_usage(self, session_id: str) -> list[dict[str, Any]]:
         """Return what each model used in a session."""
 
-        def look(handle: Handle) -> list[dict[str, Any]]:
-            if not handle.has("session_model_usage"):
+        def look(handle: Connection) -> list[dict[str, Any]]:
+            if not handle.has_column("session_model_usage"):
                 return []
-            return handle.rows(
+            return handle.fetch_rows(
                 "SELECT * FROM session_model_usage WHERE session_id = ? ORDER BY first_seen, model",
                 (session_id,),
             )
@@ -94,68 +94,72 @@ class Usage(Store):
         return self._read(look)
 
 
-def _checked(counts: Given) -> Given:
+def _check_counts(counts: UsageValues) -> UsageValues:
     for name in counts:
-        if name not in _KNOWN:
-            raise InvalidInput(f"unknown count {name!r}; known are {', '.join(_KNOWN)}")
+        if name not in _KNOWN_COLUMNS:
+            raise InvalidInput(f"unknown count {name!r}; known are {', '.join(_KNOWN_COLUMNS)}")
     for name, value in counts.items():
-        if value is not None and not _fits(name, value):
+        if value is not None and not _is_valid_count(name, value):
             raise InvalidInput(
                 f"{name} does not fit: a count is a whole number, a cost a number, "
                 "neither below 0, and the others are text"
             )
-    return {name: counts.get(name) or (0 if name in _COUNTS else None) for name in _KNOWN}
+    return {
+        name: counts.get(name) or (0 if name in _COUNT_COLUMNS else None) for name in _KNOWN_COLUMNS
+    }
 
 
-def _fits(name: str, value: Any) -> bool:
-    if name not in (*_COUNTS, *_COSTS):
+def _is_valid_count(name: str, value: Any) -> bool:
+    if name not in (*_COUNT_COLUMNS, *_COST_COLUMNS):
         return isinstance(value, str)
-    if not isinstance(value, (int, float)) or not 0 <= value < _TOO_MUCH:  # which no nan is
+    if not isinstance(value, (int, float)) or not 0 <= value < _COUNT_LIMIT:  # which no nan is
         return False
-    return name in _COSTS or value == int(value)
+    return name in _COST_COLUMNS or value == int(value)
 
 
-def _accounted(given: Given) -> bool:
-    return any(given[name] for name in (*_COUNTS, *_COSTS))
+def _is_accounted(given: UsageValues) -> bool:
+    return any(given[name] for name in (*_COUNT_COLUMNS, *_COST_COLUMNS))
 
 
-def _take_route(handle: Handle, session_id: str, given: Given) -> None:
+def _store_route(handle: Connection, session_id: str, given: UsageValues) -> None:
     """Store which model answered: the first accounted call knows best, others fill gaps."""
-    row = sessions.require(handle, session_id)
+    row = sessions.require_session(handle, session_id)
     first = not row.get("api_call_count") and given["model"] and given["billing_provider"]
     if first and any(row.get(name) != given[name] for name in ("model", "billing_provider")):
-        route = {name: given[name] for name in _ROUTE}
+        route = {name: given[name] for name in _ROUTE_COLUMNS}
     else:
-        route = {name: given[name] for name in _ROUTE if given[name] and not row.get(name)}
+        route = {name: given[name] for name in _ROUTE_COLUMNS if given[name] and not row.get(name)}
     if route:
-        sessions.update(handle, session_id, route)
+        sessions.update_session(handle, session_id, route)
 
 
-def _set_totals(handle: Handle, session_id: str, given: Given, *, absolute: bool) -> None:
-    row: dict[str, Any] = {**sessions.require(handle, session_id)}
+def _set_totals(handle: Connection, session_id: str, given: UsageValues, *, absolute: bool) -> None:
+    row: dict[str, Any] = {**sessions.require_session(handle, session_id)}
 
     def total(name: str) -> Any:
         before = 0 if absolute else row.get(name)
         return (given[name] or 0) + (before if isinstance(before, (int, float)) else 0)
 
-    values = {name: total(name) for name in (*_COUNTS, "estimated_cost_usd")}
+    values = {name: total(name) for name in (*_COUNT_COLUMNS, "estimated_cost_usd")}
     if given["actual_cost_usd"] is not None:
         values["actual_cost_usd"] = total("actual_cost_usd")
-    values |= {name: given[name] for name in _PROVENANCE if given[name] is not None}
-    sessions.update(handle, session_id, values)
+    values |= {name: given[name] for name in _PROVENANCE_COLUMNS if given[name] is not None}
+    sessions.update_session(handle, session_id, values)
 
 
-def _add_model_usage(handle: Handle, given: Given, now: float) -> None:
-    if not handle.has("session_model_usage"):
+def _add_model_usage(handle: Connection, given: UsageValues, now: float) -> None:
+    if not handle.has_column("session_model_usage"):
         return
-    values = {name: given.get(name) or "" for name in _KEY}
+    values = {name: given.get(name) or "" for name in _KEY_COLUMNS}
     values["model"] = values["model"] or "unknown"
-    values |= {name: given[name] or 0 for name in (*_COUNTS, *_COSTS)}
+    values |= {name: given[name] or 0 for name in (*_COUNT_COLUMNS, *_COST_COLUMNS)}
     values |= {name: given[name] for name in ("cost_status", "cost_source")}
     values |= {"first_seen": now, "last_seen": now}
-    here = [name for name in values if handle.has("session_model_usage", name)]
-    added = ", ".join(f"{name} = {name} + excluded.{name}" for name in (*_COUNTS, *_COSTS))
-    handle.run(
+    here = [name for name in values if handle.has_column("session_model_usage", name)]
+    added = ", ".join(
+        f"{name} = {name} + excluded.{name}" for name in (*_COUNT_COLUMNS, *_COST_COLUMNS)
+    )
+    handle.run_change(
         f"INSERT INTO session_model_usage ({', '.join(here)}) "  # noqa: S608 -- fixed names
         f"VALUES ({', '.join('?' * len(here))}) ON CONFLICT DO UPDATE SET {added}, "
         "cost_status = coalesce(excluded.cost_status, cost_status), "

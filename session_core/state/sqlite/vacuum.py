@@ -15,34 +15,34 @@ from pathlib import Path
 from typing import cast
 
 from session_core.errors import Busy, InvalidInput, StorageFull
-from session_core.presence import sidecar
-from session_core.state.protocol import Step
+from session_core.presence import get_sidecar_path
+from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import opening, vacuum_file
-from session_core.state.sqlite.connection import Handle, quoted
-from session_core.state.sqlite.connections import Store
-from session_core.state.sqlite.opening import size
-from session_core.state.sqlite.vacuum_file import stepping
-from session_core.types import Vacuumed
+from session_core.state.sqlite.connection import Connection, quote_name
+from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.opening import get_file_bytes
+from session_core.state.sqlite.vacuum_file import call_step_regularly
+from session_core.types import VacuumResult
 
-_STEP_S = 0.015
+_MERGE_STEP_S = 0.015
 """So long a step of merging works; its commit takes about as much as is left of 20 ms."""
 
-_PAGES = 8
-_WORKED = 2
+_MERGE_PAGES = 8
+_MIN_CHANGED_ROWS = 2
 """A merge that changes fewer rows has found nothing to do."""
 
 _ROOM_FACTOR = 1.05
 """Pages in a log have a head each."""
 
-_TRIES = 3
+_MAX_COPIES = 3
 """So many copies are made at most where others write meanwhile."""
 
-_MEMORY = Path("/proc/meminfo")
+_MEMINFO_PATH = Path("/proc/meminfo")
 
-_TEMPORARY = ("/var/tmp", "/usr/tmp", "/tmp", ".")  # noqa: S108 -- where SQLite looks
+_TEMPORARY_FOLDERS = ("/var/tmp", "/usr/tmp", "/tmp", ".")  # noqa: S108 -- where SQLite looks
 
 
-class Reclaim(Store):
+class SqliteVacuum(SqliteStore):
     """Wins room back."""
 
     def optimize_step(self) -> bool:
@@ -50,9 +50,9 @@ class Reclaim(Store):
 
         What is merged finds the same, faster, and takes less room.
         """
-        return not self._lacks_a_file() and self._write(_merge)
+        return not self._is_file_missing() and self._write(_merge_indexes)
 
-    def vacuum(self, *, step: Step | None = None) -> Vacuumed:
+    def vacuum(self, *, step: StepCallback | None = None) -> VacuumResult:
         """Write the file anew without its free pages; who writes meanwhile loses nothing.
 
         Raises:
@@ -63,98 +63,98 @@ class Reclaim(Store):
         """
         if self.in_transaction:
             raise InvalidInput("a transaction of this thread is open; vacuum after it")
-        if self._lacks_a_file():
-            return Vacuumed(0, 0)
-        with self._errors():
-            writer = self._writer()
-            self._require_alone()
-            return writer.alone(partial(self._vacuum, step=step))
+        if self._is_file_missing():
+            return VacuumResult(0, 0)
+        with self._translate_errors():
+            writer = self._get_writer()
+            self._require_no_holders()
+            return writer.run_alone(partial(self._run_vacuum, step=step))
 
-    def _vacuum(self, handle: Handle, step: Step | None) -> Vacuumed:
-        vacuum_file.sweep(self.path)
-        before = self._bytes()
-        folder = sidecar(self.path).parent
-        log, copy = _copies(handle)
-        if not _is_in_memory(handle):
-            _require_room(self.path, [(folder, log), (_temporary_folder(), copy)])
-            self._in_one_statement(handle, step)
-        elif _keeps_a_log(handle):
+    def _run_vacuum(self, handle: Connection, step: StepCallback | None) -> VacuumResult:
+        vacuum_file.delete_stale_copies(self.path)
+        before = self._measure_bytes()
+        folder = get_sidecar_path(self.path).parent
+        log, copy = _estimate_copy_bytes(handle)
+        if not _is_temp_in_memory(handle):
+            _require_room(self.path, [(folder, log), (_find_temporary_folder(), copy)])
+            self._vacuum_in_place(handle, step)
+        elif _is_wal(handle):
             _require_room(self.path, [(folder, log), (folder, copy)])
-            self._through_a_file(handle, step)
+            self._vacuum_through_file(handle, step)
         else:
             _require_memory(self.path, copy)
             _require_room(self.path, [(folder, log)])
-            self._in_one_statement(handle, step)
-        handle.forget()
+            self._vacuum_in_place(handle, step)
+        handle.forget_all()
         # What was written is in the log; only folded back whole it makes the file shorter.
-        self._require_alone()
-        handle.values("PRAGMA wal_checkpoint(TRUNCATE)")
-        return Vacuumed(before, self._bytes())
+        self._require_no_holders()
+        handle.fetch_tuples("PRAGMA wal_checkpoint(TRUNCATE)")
+        return VacuumResult(before, self._measure_bytes())
 
-    def _in_one_statement(self, handle: Handle, step: Step | None) -> None:
-        with stepping(handle.connection, step):
-            handle.run("VACUUM")
+    def _vacuum_in_place(self, handle: Connection, step: StepCallback | None) -> None:
+        with call_step_regularly(handle.connection, step):
+            handle.run_change("VACUUM")
 
-    def _through_a_file(self, handle: Handle, step: Step | None) -> None:
+    def _vacuum_through_file(self, handle: Connection, step: StepCallback | None) -> None:
         """Begin anew where somebody has written meanwhile, a few times."""
-        guard = cast("Handle", self._open.guard)
-        for _ in range(_TRIES):
-            if vacuum_file.rewrite(handle, guard, self.path, step):
+        guard = cast("Connection", self._open.guard)
+        for _ in range(_MAX_COPIES):
+            if vacuum_file.rewrite_database(handle, guard, self.path, step):
                 return
-            self._require_alone()
-        raise self._busy()
+            self._require_no_holders()
+        raise self._make_busy_error()
 
-    def _require_alone(self) -> None:
-        holders = [str(holder) for holder in self.holders()]
+    def _require_no_holders(self) -> None:
+        holders = [str(holder) for holder in self.list_holders()]
         if holders:
             raise Busy(
                 f"{self.path} is open in {', '.join(holders)}; stop that, then try again",
                 holders=holders,
             )
 
-    def _bytes(self) -> int:
-        return size(self.path) + size(sidecar(self.path, "-wal"))
+    def _measure_bytes(self) -> int:
+        return get_file_bytes(self.path) + get_file_bytes(get_sidecar_path(self.path, "-wal"))
 
 
-def _merge(handle: Handle) -> bool:
+def _merge_indexes(handle: Connection) -> bool:
     """Merge in small parts until the time is over; return whether the last one did anything."""
-    until = time.monotonic() + _STEP_S
-    for table in opening.list_usable(handle):
-        name = quoted(table)
+    until = time.monotonic() + _MERGE_STEP_S
+    for table in opening.list_usable_indexes(handle):
+        name = quote_name(table)
         merge = f"INSERT INTO {name}({name}, rank) VALUES ('merge', ?)"  # noqa: S608 -- from the schema, quoted
         while True:
             if time.monotonic() >= until:
                 return True
             before = handle.connection.total_changes
             # A negative number has all segments merged into one, not only those that are due.
-            handle.run(merge, (-_PAGES,))
-            if handle.connection.total_changes - before < _WORKED:
+            handle.run_change(merge, (-_MERGE_PAGES,))
+            if handle.connection.total_changes - before < _MIN_CHANGED_ROWS:
                 break
     return False
 
 
-def _copies(handle: Handle) -> tuple[int, int]:
+def _estimate_copy_bytes(handle: Connection) -> tuple[int, int]:
     """Return the bytes that a vacuum takes beside the file and for its copy of it."""
     page, pages, free = (
-        int(handle.value(f"PRAGMA {name}"))
+        int(handle.fetch_value(f"PRAGMA {name}"))
         for name in ("page_size", "page_count", "freelist_count")
     )
     used = int((pages - free) * page * _ROOM_FACTOR)
-    return used if _keeps_a_log(handle) else pages * page, used
+    return used if _is_wal(handle) else pages * page, used
 
 
-def _keeps_a_log(handle: Handle) -> bool:
-    return bool(handle.value("PRAGMA journal_mode") == "wal")
+def _is_wal(handle: Connection) -> bool:
+    return bool(handle.fetch_value("PRAGMA journal_mode") == "wal")
 
 
-def _is_in_memory(handle: Handle) -> bool:
+def _is_temp_in_memory(handle: Connection) -> bool:
     """Whether the copy is no file: that is how this SQLite was built, and nothing changes it."""
-    options = {row[0] for row in handle.values("PRAGMA compile_options")}
+    options = {row[0] for row in handle.fetch_tuples("PRAGMA compile_options")}
     return "TEMP_STORE=3" in options
 
 
 def _require_memory(path: Path, needed: int) -> None:
-    free = _free_memory()
+    free = _find_free_memory()
     if free is not None and needed > free:
         raise StorageFull(
             f"a vacuum of {path} with this SQLite takes {needed} bytes of memory, where {free} are "
@@ -162,10 +162,10 @@ def _require_memory(path: Path, needed: int) -> None:
         )
 
 
-def _free_memory() -> int | None:
+def _find_free_memory() -> int | None:
     """Return how much memory is to be had without swapping, None where that is not told."""
     try:
-        lines = _MEMORY.read_text(encoding="ascii").splitlines()
+        lines = _MEMINFO_PATH.read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):
         return None
     found = next((line.split() for line in lines if line.startswith("MemAvailable:")), [])
@@ -187,17 +187,20 @@ def _require_room(path: Path, needed: Iterable[tuple[Path, int]]) -> None:
             )
 
 
-def _temporary_folder() -> Path:
+def _find_temporary_folder() -> Path:
     """Return where SQLite puts temporary files."""
     if os.name == "nt":
         return Path(tempfile.gettempdir())
     named = (os.environ.get(name) for name in ("SQLITE_TMPDIR", "TMPDIR"))
-    return next(filter(_takes_files, _paths([*named, *_TEMPORARY])), Path(tempfile.gettempdir()))
+    return next(
+        filter(_is_writable_folder, _list_temporary_folders([*named, *_TEMPORARY_FOLDERS])),
+        Path(tempfile.gettempdir()),
+    )
 
 
-def _paths(names: Iterable[str | None]) -> Iterable[Path]:
+def _list_temporary_folders(names: Iterable[str | None]) -> Iterable[Path]:
     return (Path(name) for name in names if name)
 
 
-def _takes_files(folder: Path) -> bool:
+def _is_writable_folder(folder: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)

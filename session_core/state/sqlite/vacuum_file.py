@@ -21,17 +21,19 @@ from pathlib import Path
 
 from session_core import _sqlite3
 from session_core.errors import Denied, StorageError, StorageFull
-from session_core.presence import holders, sidecar
-from session_core.state.protocol import Step
-from session_core.state.sqlite.connection import Handle, file_uri
+from session_core.presence import get_sidecar_path, list_holders
+from session_core.state.protocol import StepCallback
+from session_core.state.sqlite.connection import Connection, make_file_uri
 from session_core.state.sqlite.opening import open_reader
 
-_INSTRUCTIONS_PER_LOOK = 20_000
+_INSTRUCTIONS_PER_STEP = 20_000
 """So many steps of SQLite's own machine are some milliseconds."""
 
 
 @contextmanager
-def stepping(connection: _sqlite3.Connection, step: Step | None) -> Iterator[None]:
+def call_step_regularly(
+    connection: _sqlite3.Connection, step: StepCallback | None
+) -> Iterator[None]:
     """Call `step` while statements run inside; what it raises ends them, and is raised here.
 
     Older versions of SQLite check pages without a look at who wants them to end.
@@ -40,12 +42,12 @@ def stepping(connection: _sqlite3.Connection, step: Step | None) -> Iterator[Non
         yield
         return
     raised: list[BaseException] = []
-    looks = _looks(step, raised)
+    looks = _iter_step_calls(step, raised)
     next(looks)
     try:
-        connection.set_progress_handler(looks.__next__, _INSTRUCTIONS_PER_LOOK)
+        connection.set_progress_handler(looks.__next__, _INSTRUCTIONS_PER_STEP)
         yield
-    except _sqlite3.library().Error:
+    except _sqlite3.load_library().Error:
         if not raised:
             raise
     finally:
@@ -54,7 +56,7 @@ def stepping(connection: _sqlite3.Connection, step: Step | None) -> Iterator[Non
         raise raised[0]
 
 
-def _looks(step: Step, raised: list[BaseException]) -> Iterator[bool]:
+def _iter_step_calls(step: StepCallback, raised: list[BaseException]) -> Iterator[bool]:
     """Yield whether to end, once a look; SQLite passes no error on, so it is noted.
 
     What a signal raises comes up where Python goes on, which a function does before its first
@@ -73,57 +75,61 @@ def _looks(step: Step, raised: list[BaseException]) -> Iterator[bool]:
 
 _OK, _BUSY, _LOCKED = 0, 5, 6
 
-_PAGES_PER_LOOK = 256
+_PAGES_PER_STEP = 256
 """So many pages are some milliseconds."""
 
-_ENDINGS = (".tmp", ".tmp-journal")
+_COPY_SUFFIXES = (".tmp", ".tmp-journal")
 
-_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
+_SELECT_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
 
-_at_work: set[Path] = set()
+_copies_in_use: set[Path] = set()
 """The copies of this process; that of another one is open in it."""
 
 
-class _Overtaken(Exception):
+class _ConcurrentCommit(Exception):
     """Somebody has committed since, or is about to."""
 
 
-def rewrite(handle: Handle, guard: Handle, path: Path, step: Step | None) -> bool:
+def rewrite_database(
+    handle: Connection, guard: Connection, path: Path, step: StepCallback | None
+) -> bool:
     """Write a database anew; return whether nobody was faster, else nothing was changed.
 
     `handle` writes, and nobody else does with it meanwhile; `guard` only looks.
     """
-    with _beside(path) as copy:
+    with _create_copy_file(path) as copy:
         # Open until the end, so that who looks for what was left knows that this was not.
         source = open_reader(copy)
         with closing(source.connection):
-            seen, schema = _version(guard), guard.values(_SCHEMA)
-            with stepping(handle.connection, step):
-                handle.run("VACUUM INTO ?", (file_uri(copy, "mode=rw"),))
+            seen, schema = _read_version(guard), guard.fetch_tuples(_SELECT_SCHEMA)
+            with call_step_regularly(handle.connection, step):
+                handle.run_change("VACUUM INTO ?", (make_file_uri(copy, "mode=rw"),))
             if step is not None:
                 step()
-            with source.snapshot(), suppress(_Overtaken):
+            with source.open_snapshot(), suppress(_ConcurrentCommit):
                 # One without a page would be written back whole before the first look at it.
-                if source.values(_SCHEMA) != schema:
-                    _check(guard, seen)
+                if source.fetch_tuples(_SELECT_SCHEMA) != schema:
+                    _check_unchanged(guard, seen)
                     raise StorageError(f"{copy} was exchanged; find out by whom, then try again")
-                _write_back(source, handle, partial(_check, guard, seen), step)
+                _write_back(source, handle, partial(_check_unchanged, guard, seen), step)
                 return True
     return False
 
 
-def sweep(path: Path) -> None:
+def delete_stale_copies(path: Path) -> None:
     """Delete the copies of a database that killed processes have left beside it, if that can be."""
-    for ending in _ENDINGS:
+    for ending in _COPY_SUFFIXES:
         with suppress(OSError):
-            for left in sidecar(path).parent.glob(f"{glob.escape(_prefix(path))}*{ending}"):
-                copy = left.with_name(left.name.removesuffix(ending) + _ENDINGS[0])
-                if copy not in _at_work and _is_ours(left) and not holders(copy):
+            for left in get_sidecar_path(path).parent.glob(
+                f"{glob.escape(_make_copy_prefix(path))}*{ending}"
+            ):
+                copy = left.with_name(left.name.removesuffix(ending) + _COPY_SUFFIXES[0])
+                if copy not in _copies_in_use and _is_own_copy(left) and not list_holders(copy):
                     left.unlink()
 
 
 def _write_back(
-    source: Handle, handle: Handle, check: Callable[[], None], step: Step | None
+    source: Connection, handle: Connection, check: Callable[[], None], step: StepCallback | None
 ) -> None:
     """Write a copy over its database in one transaction, which an error takes back.
 
@@ -135,46 +141,48 @@ def _write_back(
     def look(status: int, left: int, _: int) -> None:
         nonlocal is_checked
         if status in (_BUSY, _LOCKED):
-            raise _Overtaken
+            raise _ConcurrentCommit
         if status != _OK:
             return
         if not is_checked:
             check()
             is_checked = True
-        if step is not None and left % _PAGES_PER_LOOK == 0:
+        if step is not None and left % _PAGES_PER_STEP == 0:
             step()
 
     source.connection.backup(handle.connection, pages=1, progress=look)
 
 
-def _check(guard: Handle, seen: int) -> None:
-    if _version(guard) != seen:
-        raise _Overtaken
+def _check_unchanged(guard: Connection, seen: int) -> None:
+    if _read_version(guard) != seen:
+        raise _ConcurrentCommit
 
 
-def _version(guard: Handle) -> int:
+def _read_version(guard: Connection) -> int:
     """Return what is another one after a commit of anybody else."""
-    return int(guard.value("PRAGMA data_version"))
+    return int(guard.fetch_value("PRAGMA data_version"))
 
 
 @contextmanager
-def _beside(path: Path) -> Iterator[Path]:
+def _create_copy_file(path: Path) -> Iterator[Path]:
     """Make an empty file for the owner alone, beside the database; it is gone at the end."""
-    copy = _made(path)
-    _at_work.add(copy)
+    copy = _build_copy(path)
+    _copies_in_use.add(copy)
     try:
         yield copy
     finally:
-        for each in (sidecar(copy, "-journal"), copy):
+        for each in (get_sidecar_path(copy, "-journal"), copy):
             with suppress(OSError):
                 each.unlink()
-        _at_work.discard(copy)
+        _copies_in_use.discard(copy)
 
 
-def _made(path: Path) -> Path:
-    folder = sidecar(path).parent
+def _build_copy(path: Path) -> Path:
+    folder = get_sidecar_path(path).parent
     try:
-        descriptor, name = tempfile.mkstemp(prefix=_prefix(path), suffix=_ENDINGS[0], dir=folder)
+        descriptor, name = tempfile.mkstemp(
+            prefix=_make_copy_prefix(path), suffix=_COPY_SUFFIXES[0], dir=folder
+        )
         # Nobody can have a connection to a file that this call itself brings into being.
         os.close(descriptor)
     except OSError as error:
@@ -185,11 +193,11 @@ def _made(path: Path) -> Path:
     return Path(name)
 
 
-def _prefix(path: Path) -> str:
-    return f".{sidecar(path).name}.vacuum-"
+def _make_copy_prefix(path: Path) -> str:
+    return f".{get_sidecar_path(path).name}.vacuum-"
 
 
-def _is_ours(left: Path) -> bool:
+def _is_own_copy(left: Path) -> bool:
     """Whether it is a file of this user, with no other name and no link."""
     found = left.lstat()
     mine = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()

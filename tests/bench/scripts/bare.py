@@ -10,7 +10,7 @@ server = MCPServer("bare")
 
 
 @server.tool()
-async def nothing() -> str:
+async def do_nothing() -> str:
     """Do nothing."""
     return ""
 

@@ -16,88 +16,104 @@ from pathlib import Path
 
 WARM_UP = 3
 LEAST_RUNS, MOST_RUNS = 5, 300
-LIMIT = 20
-PAGE = 50
+LIST_LIMIT = 20
+PAGE_SIZE = 50
 
 
-def main(system, extra=None):
+def run_job(system, extra=None):
     """Read a job, do it, write the answer."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    do = {"read": read, "cold": cold, "append": append, "routes": routes, "speak": speak}
+    do = {
+        "read": time_reads,
+        "cold": time_cold_list,
+        "append": time_appends,
+        "routes": time_routes,
+        "speak": append_slowly,
+    }
     answer = (do | (extra or {}))[job["do"]](system, job)
     Path(sys.argv[2]).write_text(json.dumps(answer), encoding="utf-8")
 
 
-def cold(system, job):
+def time_cold_list(system, job):
     """Time the first list of a new process: import, open and call by themselves."""
     imported_s = system.load(job)
     began = time.perf_counter()
     opened = system(job)
     middle = time.perf_counter()
-    ids = opened.newest(LIMIT)
+    ids = opened.newest(LIST_LIMIT)
     done = time.perf_counter()
     opened.close()
     times = {"import": imported_s, "open": middle - began, "call": done - middle}
     return {name: value * 1000 for name, value in times.items()} | {"ids": ids}
 
 
-def read(system, job):
+def time_reads(system, job):
     """Time lists, pages and searches on one open home."""
     system.load(job)
     opened = system(job)
     rows = {"about": opened.about()}
     for name in job["rows"]:
-        rows |= _ROWS[name](opened, job)
+        rows |= _ROW_FUNCTIONS[name](opened, job)
     opened.close()
     return rows
 
 
-def _list(opened, job):
-    return {"list": timed([lambda: opened.newest(LIMIT)], job) | {"ids": opened.newest(LIMIT)}}
-
-
-def _read(opened, job):
-    rows = {}
-    for session, count in (job["home"]["ordinary"], job["home"]["longest"]):
-        last = max(0, min(999, count // PAGE - 1))
-        for name, number in (("first", 0), ("last", last), ("newest", -1)):
-            call = opened.page(session, number, PAGE, count)
-            rows[f"read {name} {count}"] = timed([call], job) | {"ids": call(), "page": number + 1}
-    return rows
-
-
-def _search(opened, job):
-    rare, half = job["home"]["rare"], job["home"]["half"]
+def _time_list(opened, job):
     return {
-        "search rare": timed(_asking(opened, rare), job)
-        | {"hits": len(opened.search(rare[0], 20))},
-        "search half": timed(_asking(opened, [half]), job) | {"hits": len(opened.search(half, 20))},
+        "list": time_calls([lambda: opened.newest(LIST_LIMIT)], job)
+        | {"ids": opened.newest(LIST_LIMIT)}
     }
 
 
-def _tokens(opened, job):
-    return {name: _hunt(opened, job, job["home"][name], LIMIT) for name in ("tokens", "cjk")}
+def _time_pages(opened, job):
+    rows = {}
+    for session, count in (job["home"]["ordinary"], job["home"]["longest"]):
+        last = max(0, min(999, count // PAGE_SIZE - 1))
+        for name, number in (("first", 0), ("last", last), ("newest", -1)):
+            call = opened.page(session, number, PAGE_SIZE, count)
+            rows[f"read {name} {count}"] = time_calls([call], job) | {
+                "ids": call(),
+                "page": number + 1,
+            }
+    return rows
 
 
-def _questions(opened, job):
+def _time_searches(opened, job):
+    rare, half = job["home"]["rare"], job["home"]["half"]
+    return {
+        "search rare": time_calls(_make_search_calls(opened, rare), job)
+        | {"hits": len(opened.search(rare[0], 20))},
+        "search half": time_calls(_make_search_calls(opened, [half]), job)
+        | {"hits": len(opened.search(half, 20))},
+    }
+
+
+def _search_tokens(opened, job):
+    return {
+        name: _search_planted(opened, job, job["home"][name], LIST_LIMIT)
+        for name in ("tokens", "cjk")
+    }
+
+
+def _search_questions(opened, job):
     planted = job["home"]["questions"]
-    row = _hunt(opened, job, planted, 5)
+    row = _search_planted(opened, job, planted, 5)
     if hasattr(opened, "any_of"):
         asked = ((opened.any_of(text), session) for text, session in planted)
         row["missed_any"] = [
-            text for text, session in asked if session not in _top(opened, text, 5)
+            text for text, session in asked if session not in _find_top_sessions(opened, text, 5)
         ]
     return {"questions": row}
 
 
-def _hunt(opened, job, planted, among):
+def _search_planted(opened, job, planted, among):
     """Search for everything that is planted; say what was not among the first conversations."""
     found = {}
 
     def ask(text):
-        found[text] = opened.search(text, LIMIT)
+        found[text] = opened.search(text, LIST_LIMIT)
 
-    row = timed([lambda text=text: ask(text) for text, _ in planted], job)
+    row = time_calls([lambda text=text: ask(text) for text, _ in planted], job)
     firsts = {text: list(dict.fromkeys(sessions))[:among] for text, sessions in found.items()}
     return row | {
         "of": len(planted),
@@ -106,25 +122,25 @@ def _hunt(opened, job, planted, among):
     }
 
 
-def _top(opened, text, count):
+def _find_top_sessions(opened, text, count):
     """Return the first conversations among many hits."""
     return list(dict.fromkeys(opened.search(text, 50)))[:count]
 
 
-def _asking(opened, queries):
-    return [lambda query=query: opened.search(query, LIMIT) for query in queries]
+def _make_search_calls(opened, queries):
+    return [lambda query=query: opened.search(query, LIST_LIMIT) for query in queries]
 
 
-_ROWS = {
-    "list": _list,
-    "read": _read,
-    "search": _search,
-    "tokens": _tokens,
-    "questions": _questions,
+_ROW_FUNCTIONS = {
+    "list": _time_list,
+    "read": _time_pages,
+    "search": _time_searches,
+    "tokens": _search_tokens,
+    "questions": _search_questions,
 }
 
 
-def timed(calls, job):
+def time_calls(calls, job):
     """Return the median and the slow end in ms; several calls take turns."""
     for number in range(WARM_UP):
         calls[number % len(calls)]()
@@ -141,7 +157,7 @@ def timed(calls, job):
     return {"ms": statistics.median(taken), "p95": slow, "runs": len(taken)}
 
 
-def append(system, job):
+def time_appends(system, job):
     """Return appends a second: one writer, then several at once in this process."""
     system.load(job)
     texts = json.loads(Path(job["texts"]).read_text(encoding="utf-8"))
@@ -153,7 +169,7 @@ def append(system, job):
     return {"alone": len(texts) / alone, "together": len(texts) / together, "about": about}
 
 
-def routes(system, job):
+def time_routes(system, job):
     """Return the time of one changed route of many, until the last one is in both copies."""
     system.load(job)
     store = system.routes(job)
@@ -178,7 +194,7 @@ def routes(system, job):
     }
 
 
-def speak(system, job):
+def append_slowly(system, job):
     """Append now and then, and stay open until told; return when each was committed."""
     system.load(job)
     opened = system(job)
@@ -196,16 +212,16 @@ def speak(system, job):
     return {"said": said}
 
 
-def route_key(number):
+def make_route_key(number):
     """Return the key of a chat."""
     return f"agent:main:telegram:dm:{700000000 + number}"
 
 
-def route(number):
+def make_route(number):
     """Return an entry as it is stored, about 1 KB of it."""
     at = "2026-09-01T12:34:56.789012"
     return {
-        "session_key": route_key(number),
+        "session_key": make_route_key(number),
         "session_id": f"20260901_123456_{number:08x}",
         "created_at": at,
         "updated_at": at,
@@ -225,7 +241,7 @@ def route(number):
     }
 
 
-def in_threads(write, texts, writers):
+def time_in_threads(write, texts, writers):
     """Time `write(number, texts)` in so many threads, each with its share of the texts."""
     shares = [texts[number::writers] for number in range(writers)]
     ready = threading.Barrier(writers + 1)

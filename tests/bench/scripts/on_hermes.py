@@ -10,7 +10,7 @@ from pathlib import Path
 import course
 
 
-class Hermes:
+class HermesDatabase:
     """The state database of Hermes, by its own names."""
 
     @staticmethod
@@ -78,10 +78,10 @@ class Hermes:
     @staticmethod
     def routes(job):
         """Return a session store; its database is that of the home in the environment."""
-        return Routes(job)
+        return HermesRoutes(job)
 
 
-class Routes:
+class HermesRoutes:
     """The session store of Hermes."""
 
     def __init__(self, job):
@@ -109,14 +109,14 @@ class Routes:
         self.store._db.close()
 
 
-def create(system, job):
+def create_database(system, job):
     """Make an empty database."""
     system.load(job)
     system(job).close()
     return {}
 
 
-def verify(system, job):
+def verify_database(system, job):
     """Open a database that was filled, and look into it."""
     system.load(job)
     opened = system(job)
@@ -125,7 +125,7 @@ def verify(system, job):
     return answer
 
 
-def fallback(system, job):
+def run_fallback_summary(system, job):
     """Summarise as it does where no model answers; return the summaries and the usual time."""
     from agent.context_compressor import ContextCompressor  # noqa: PLC0415
 
@@ -142,25 +142,27 @@ def keep_appending(system, job):
     """Append until told to stop; return what was acknowledged, and what is there afterwards."""
     system.load(job)
     opened, taken = system(job).db, []
-    opened.create_session(_LIVE, "cli")
+    opened.create_session(_LIVE_PATTERN, "cli")
     while not Path(job["stop"]).exists():
         began = time.perf_counter()
-        opened.append_message(_LIVE, "user", content=f"said beside maintenance, {len(taken)}")
+        opened.append_message(
+            _LIVE_PATTERN, "user", content=f"said beside maintenance, {len(taken)}"
+        )
         taken.append((time.perf_counter() - began) * 1000)
         time.sleep(_BETWEEN_S)
-    there = [row["content"] for row in opened.get_messages(_LIVE)]
+    there = [row["content"] for row in opened.get_messages(_LIVE_PATTERN)]
     said = {f"said beside maintenance, {number}" for number in range(len(taken))}
     opened.close()
     lost = len(said.difference(there))
     return {"appended": len(taken), "lost": lost, "slowest_ms": max(taken, default=0.0)}
 
 
-_LIVE = "bench-live"
+_LIVE_PATTERN = "bench-live"
 
 _BETWEEN_S = 0.05
 """Hermes merges its whole search index at every 1,000th write, some 60 s here: none of ours."""
 
 
 if __name__ == "__main__":
-    extra = {"create": create, "verify": verify, "fallback": fallback}
-    course.main(Hermes, extra | {"keep_appending": keep_appending})
+    extra = {"create": create_database, "verify": verify_database, "fallback": run_fallback_summary}
+    course.main(HermesDatabase, extra | {"keep_appending": keep_appending})

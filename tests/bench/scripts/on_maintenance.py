@@ -12,7 +12,7 @@ _BATCH_S = 20.0
 _POLL_S = 0.0003
 
 
-class Ours:
+class OwnMaintenance:
     """Our maintenance."""
 
     @staticmethod
@@ -23,7 +23,7 @@ class Ours:
         choose_sqlite(job["driver"])
 
 
-class Held:
+class LockTimer:
     """How long each transaction of the home had the lock, as seen from inside."""
 
     def __init__(self, db_path):
@@ -32,9 +32,9 @@ class Held:
         self.ms = []
         self._file = str(db_path)
         self._since = 0.0
-        self._plain, writer.patiently = writer.patiently, self._timed
+        self._plain, writer.execute_with_retry = writer.execute_with_retry, self._time_transaction
 
-    def _timed(self, handle, sql, deadline):
+    def _time_transaction(self, handle, sql, deadline):
         self._plain(handle, sql, deadline)
         if sql == "COMMIT":
             self.ms.append((time.perf_counter() - self._since) * 1000)
@@ -42,14 +42,14 @@ class Held:
             self._since = time.perf_counter()
 
 
-def maintain(system, job):
+def run_maintenance(system, job):
     """Look, plan, prune and restore; or prune alone, for so long at most."""
     system.load(job)
     from session_core import SessionDB  # noqa: PLC0415
     from session_core.ledger.ledger import Ledger  # noqa: PLC0415
     from session_core.ledger.state_folder import StateFolder  # noqa: PLC0415
     from session_core.maintenance.maintenance import Maintenance  # noqa: PLC0415
-    from session_core.maintenance.types import Wanted  # noqa: PLC0415
+    from session_core.maintenance.types import PlanRequest  # noqa: PLC0415
 
     path, said = Path(job["db"]), {}
 
@@ -62,22 +62,28 @@ def maintain(system, job):
         Ledger(folder, clock=clock) as ledger,
         Maintenance(db, ledger, clock=clock) as maintenance,
     ):
-        held = Held(path)
-        said["health_s"], _ = _timed(maintenance.health)
-        wanted = Wanted("sessions", older_than_days=job["older_than_days"])
-        said["plan_s"], planned = _timed(lambda: maintenance.plan(wanted))
-        said["planned_mb"] = _peak_mb()
-        done, said["prune_s"] = _prune(maintenance, planned.plan, job["for_s"])
-        said |= {"steps": len(ledger.steps(done.batch)), "removed": planned.count - done.remaining}
-        said |= {"held": _spread(held.ms), "trash_mb": ledger.bytes_used() / 1e6}
+        held = LockTimer(path)
+        said["health_s"], _ = _time_call(maintenance.health)
+        wanted = PlanRequest("sessions", older_than_days=job["older_than_days"])
+        said["plan_s"], planned = _time_call(lambda: maintenance.plan(wanted))
+        said["planned_mb"] = _measure_peak_mb()
+        done, said["prune_s"] = _prune_home(maintenance, planned.plan, job["for_s"])
+        said |= {
+            "steps": len(ledger.list_steps(done.batch)),
+            "removed": planned.count - done.remaining,
+        }
+        said |= {
+            "held": _compute_percentiles(held.ms),
+            "trash_mb": ledger.count_trash_bytes() / 1e6,
+        }
         if job["restore"]:
             held.ms.clear()
-            restored, said["restore_s"] = _restore(maintenance, done.batch)
-            said |= {"rows": restored, "held_restoring": _spread(held.ms)}
-    return said | {"peak_mb": _peak_mb()}
+            restored, said["restore_s"] = _restore_batch(maintenance, done.batch)
+            said |= {"rows": restored, "held_restoring": _compute_percentiles(held.ms)}
+    return said | {"peak_mb": _measure_peak_mb()}
 
 
-def _prune(maintenance, plan, for_s):
+def _prune_home(maintenance, plan, for_s):
     began = time.perf_counter()
     while True:
         left = for_s - (time.perf_counter() - began)
@@ -86,7 +92,7 @@ def _prune(maintenance, plan, for_s):
             return done, time.perf_counter() - began
 
 
-def _restore(maintenance, batch):
+def _restore_batch(maintenance, batch):
     rows, began = 0, time.perf_counter()
     while True:
         done = maintenance.restore(batch, _BATCH_S)
@@ -95,10 +101,10 @@ def _restore(maintenance, batch):
             return rows, time.perf_counter() - began
 
 
-def bare(system, job):
+def delete_plainly(system, job):
     """Delete the same sessions by plain statements, in as many transactions."""
     system.load(job)
-    connection = _connect(job)
+    connection = _open_connection(job)
     connection.execute("PRAGMA synchronous=FULL")
     before = job["now"] - job["older_than_days"] * 86_400
     asked = "SELECT id FROM sessions WHERE started_at < ? ORDER BY started_at"
@@ -119,35 +125,35 @@ def bare(system, job):
         held.append((time.perf_counter() - at) * 1000)
     took = time.perf_counter() - began
     connection.close()
-    return {"seconds": took, "sessions": len(ids), "held": _spread(held)}
+    return {"seconds": took, "sessions": len(ids), "held": _compute_percentiles(held)}
 
 
-def primitive(system, job):
+def delete_by_library(system, job):
     """Delete the same sessions for good, as an embedder would: of a home without triggers."""
     system.load(job)
     from session_core import SessionDB  # noqa: PLC0415
 
     before = job["now"] - job["older_than_days"] * 86_400
     with SessionDB(job["db"]) as db:
-        held = Held(job["db"])
-        ids = [each.id for each in db.inventory() if (each.last_active_at or 0) < before]
-        took, _ = _timed(lambda: db.delete_sessions(ids))
-    return {"seconds": took, "sessions": len(ids), "held": _spread(held.ms)}
+        held = LockTimer(job["db"])
+        ids = [each.id for each in db.list_inventory() if (each.last_active_at or 0) < before]
+        took, _ = _time_call(lambda: db.delete_sessions(ids))
+    return {"seconds": took, "sessions": len(ids), "held": _compute_percentiles(held.ms)}
 
 
-def look_on(system, job):
+def watch_lock(system, job):
     """Try to write all the while; return how long that was refused at a time."""
     system.load(job)
     from session_core import _sqlite3  # noqa: PLC0415
 
-    connection = _connect(job)
+    connection = _open_connection(job)
     connection.execute("PRAGMA busy_timeout=0")
     connection.execute("PRAGMA wal_autocheckpoint=0")
     stop, waits, since = Path(job["stop"]), [], None
     while not stop.exists():
         try:
             connection.execute("BEGIN IMMEDIATE")
-        except _sqlite3.library().OperationalError:
+        except _sqlite3.load_library().OperationalError:
             since = since or time.perf_counter()
         else:
             connection.execute("ROLLBACK")
@@ -156,33 +162,38 @@ def look_on(system, job):
                 since = None
         time.sleep(_POLL_S)
     connection.close()
-    return {"held": _spread(waits)}
+    return {"held": _compute_percentiles(waits)}
 
 
-def _connect(job):
+def _open_connection(job):
     from session_core import _sqlite3  # noqa: PLC0415
-    from session_core.state.sqlite.connection import file_uri  # noqa: PLC0415
+    from session_core.state.sqlite.connection import make_file_uri  # noqa: PLC0415
 
-    return _sqlite3.connect(file_uri(Path(job["db"]), "mode=rw"), busy_timeout_s=30)
+    return _sqlite3.connect(make_file_uri(Path(job["db"]), "mode=rw"), busy_timeout_s=30)
 
 
-def _timed(work):
+def _time_call(work):
     began = time.perf_counter()
     result = work()
     return time.perf_counter() - began, result
 
 
-def _spread(taken):
+def _compute_percentiles(taken):
     taken = sorted(taken) or [0.0]
     at = {"p50": 0.5, "p99": 0.99}
     spread = {name: taken[min(len(taken) - 1, int(len(taken) * part))] for name, part in at.items()}
     return spread | {"max": taken[-1], "count": len(taken)}
 
 
-def _peak_mb():
+def _measure_peak_mb():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":
-    extra = {"maintain": maintain, "bare": bare, "primitive": primitive, "look_on": look_on}
-    course.main(Ours, extra)
+    extra = {
+        "maintain": run_maintenance,
+        "bare": delete_plainly,
+        "primitive": delete_by_library,
+        "look_on": watch_lock,
+    }
+    course.main(OwnMaintenance, extra)

@@ -9,7 +9,7 @@ import time
 import course
 
 
-class OpenAI:
+class OpenAISessions:
     """Sessions of openai-agents that share one file, by its own names."""
 
     @staticmethod
@@ -25,25 +25,27 @@ class OpenAI:
 
     def about(self):
         """Say what it runs on."""
-        session = self._session("about")
+        session = self._open_session("about")
         synchronous = session._get_connection().execute("PRAGMA synchronous").fetchone()[0]
         session.close()
         return f"SQLite {sqlite3.sqlite_version}, synchronous {synchronous}"
 
     def append(self, texts, writers):
         """Return the seconds of one writer, and of several at once."""
-        return asyncio.run(self._alone(texts)), asyncio.run(self._together(texts, writers))
+        return asyncio.run(self._time_single_writer(texts)), asyncio.run(
+            self._time_many_writers(texts, writers)
+        )
 
-    async def _alone(self, texts):
-        session = self._session("bench-0")
+    async def _time_single_writer(self, texts):
+        session = self._open_session("bench-0")
         began = time.perf_counter()
         await self._write(session, texts)
         took = time.perf_counter() - began
         session.close()
         return took
 
-    async def _together(self, texts, writers):
-        sessions = [self._session(f"bench-{number}") for number in range(writers)]
+    async def _time_many_writers(self, texts, writers):
+        sessions = [self._open_session(f"bench-{number}") for number in range(writers)]
         began = time.perf_counter()
         await asyncio.gather(
             *(self._write(session, texts[at::writers]) for at, session in enumerate(sessions))
@@ -57,7 +59,7 @@ class OpenAI:
         for text in texts:
             await session.add_items([{"role": "user", "content": text}])
 
-    def _session(self, name):
+    def _open_session(self, name):
         from agents import SQLiteSession  # noqa: PLC0415
 
         return SQLiteSession(name, self.path)
@@ -67,4 +69,4 @@ class OpenAI:
 
 
 if __name__ == "__main__":
-    course.main(OpenAI)
+    course.main(OpenAISessions)

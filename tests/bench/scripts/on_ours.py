@@ -9,7 +9,7 @@ from pathlib import Path
 import course
 
 
-class Ours:
+class OwnDatabase:
     """Our state database."""
 
     @staticmethod
@@ -39,12 +39,12 @@ class Ours:
 
     def page(self, session, number, size, count):  # noqa: ARG002
         """Return a call that reads one page; a negative number is the newest."""
-        where = {"after": self._last_before(session, number, size)} if number >= 0 else {}
+        where = {"after": self._find_message_before(session, number, size)} if number >= 0 else {}
         return lambda: [
             row["id"] for row in self.db.read_window(session, limit=size, **where).messages
         ]
 
-    def _last_before(self, session, number, size):
+    def _find_message_before(self, session, number, size):
         rows = self.db.get_messages(session, limit=1, offset=number * size - 1) if number else []
         return rows[0]["id"] if rows else 0
 
@@ -75,10 +75,10 @@ class Ours:
     @staticmethod
     def routes(job):
         """Return a session store with its own database."""
-        return Routes(job)
+        return OwnRoutes(job)
 
 
-class Routes:
+class OwnRoutes:
     """Our session store."""
 
     def __init__(self, job):
@@ -111,4 +111,4 @@ class Routes:
 
 
 if __name__ == "__main__":
-    course.main(Ours)
+    course.main(OwnDatabase)

@@ -29,115 +29,119 @@ from session_core import _sqlite3
 from session_core.errors import InvalidInput, Unsupported
 from session_core.state import validation
 from session_core.state.sqlite import deletion, routes, sessions, sql_blocks
-from session_core.state.sqlite.connection import Handle, quoted
-from session_core.state.sqlite.connections import Store
-from session_core.state.sqlite.deletion import ROW_BYTES, belonging
+from session_core.state.sqlite.connection import Connection, quote_name
+from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.deletion import ESTIMATED_ROW_BYTES, list_belonging_columns
 from session_core.state.sqlite.rows import raw
-from session_core.state.sqlite.rows.raw import Link, Row, Shape
-from session_core.types import Images, Misfit, Raw
+from session_core.state.sqlite.rows.raw import ForeignKey, Row, TableShape
+from session_core.types import RawText, RowImages, RowMismatch
 
-CHECKS = sql_blocks.load("integrity")
+INTEGRITY_SQL = sql_blocks.load_blocks("integrity")
 
-_OWN = frozenset({"sessions", "messages"})
+_OWN_TABLES = frozenset({"sessions", "messages"})
 
-Links = Mapping[str, Sequence[tuple[Shape, Link]]]
+TableLinks = Mapping[str, Sequence[tuple[TableShape, ForeignKey]]]
 """By table, the others that refer to it."""
 
 
-def to(handle: Handle, images: Iterable[Images]) -> list[Images]:
+def read_referring_rows(handle: Connection, images: Iterable[RowImages]) -> list[RowImages]:
     """Return the rows that refer to these, as stored, each once, and none of these."""
-    links = _links(handle)
+    links = _list_links(handle)
     images = list(images) if links else []
     seen = {(image.table, row) for image in images for row in image.rows}
-    found: list[Images] = []
+    found: list[RowImages] = []
     for image in images:
         for shape, link in links.get(image.table, ()):
             rows = [
-                row for row in _rows(handle, shape, link, image) if (shape.table, row) not in seen
+                row
+                for row in _read_rows(handle, shape, link, image)
+                if (shape.table, row) not in seen
             ]
             if rows:
                 seen |= {(shape.table, row) for row in rows}
-                found.append(Images(shape.table, shape.columns, tuple(dict.fromkeys(rows))))
+                found.append(RowImages(shape.table, shape.columns, tuple(dict.fromkeys(rows))))
                 images.append(found[-1])  # which is come to as well
     return found
 
 
-def _links(handle: Handle) -> Links:
+def _list_links(handle: Connection) -> TableLinks:
     """Return which tables refer to which, but what belongs to sessions by their ids."""
     if "links" not in handle.schema:
-        found: dict[str, list[tuple[Shape, Link]]] = {}
-        for (name,) in handle.values(CHECKS["list_tables"]):
-            shape = raw.shape(handle, name)
-            for link in () if shape is None or name in _OWN else shape.links:
+        found: dict[str, list[tuple[TableShape, ForeignKey]]] = {}
+        for (name,) in handle.fetch_tuples(INTEGRITY_SQL["list_tables"]):
+            shape = raw.get_shape(handle, name)
+            for link in () if shape is None or name in _OWN_TABLES else shape.links:
                 if shape is not None and (link.table, link.named) != ("sessions", ("id",)):
                     found.setdefault(link.table, []).append((shape, link))
         handle.schema["links"] = found
-    return cast("Links", handle.schema["links"])
+    return cast("TableLinks", handle.schema["links"])
 
 
-def _rows(handle: Handle, shape: Shape, link: Link, image: Images) -> Iterator[Row]:
+def _read_rows(
+    handle: Connection, shape: TableShape, link: ForeignKey, image: RowImages
+) -> Iterator[Row]:
     if not set(link.named) <= set(image.columns):
         return  # it leads nowhere by the schema
     places = [image.columns.index(name) for name in link.named]
     keys = dict.fromkeys(tuple(row[at] for at in places) for row in image.rows)
     if all(type(value) is int for key in keys for value in key) and len(places) == 1:
-        where = f"{quoted(link.columns[0])} IN (SELECT value FROM json_each(?))"  # noqa: S608 -- from the schema, quoted
+        where = f"{quote_name(link.columns[0])} IN (SELECT value FROM json_each(?))"  # noqa: S608 -- from the schema, quoted
         given = (json.dumps([value for (value,) in keys]),)
-        yield from raw.read(handle, shape.select(where), given)
+        yield from raw.read_rows(handle, shape.build_select(where), given)
         return
     for key in keys:
         if None not in key:
-            yield from raw.at(handle, shape, _bind_names(link.columns, key))
+            yield from raw.find_rows(handle, shape, _bind_names(link.columns, key))
 
 
 def _bind_names(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(names, values, strict=True))
 
 
-_FOREIGN = "it is none of this session"
+_FOREIGN_REASON = "it is none of this session"
 
-Owners = Mapping[str, Collection[str]]
+OwnerColumns = Mapping[str, Collection[str]]
 """By table, the columns that say whose a row is."""
 
 
-def only(
-    handle: Handle, images: Sequence[Images], of: Collection[str]
-) -> tuple[list[Images], list[Misfit]]:
+def split_owned_rows(
+    handle: Connection, images: Sequence[RowImages], of: Collection[str]
+) -> tuple[list[RowImages], list[RowMismatch]]:
     """Return what is of these sessions, and the rest as refused."""
     owners = _list_owner_columns(handle)
-    taken = [_owned(image, owners, of) for image in images if not image.shared]
+    taken = [_find_owner(image, owners, of) for image in images if not image.shared]
     named = set(_iter_referred(handle, taken, owners))
-    taken += [_needed(handle, image, named) for image in images if image.shared]
+    taken += [_list_needed(handle, image, named) for image in images if image.shared]
     whole = [image for image in images if not image.shared]
     whole += [image for image in images if image.shared]
     refused = [
-        Misfit(before.table, (), _FOREIGN)
+        RowMismatch(before.table, (), _FOREIGN_REASON)
         for before, after in zip(whole, taken, strict=True)
         for _ in range(len(before.rows) - len(after.rows))
     ]
     return taken, refused
 
 
-def _list_owner_columns(handle: Handle) -> Owners:
+def _list_owner_columns(handle: Connection) -> OwnerColumns:
     found: dict[str, list[str]] = {SESSIONS: ["id"], MESSAGES: ["session_id"]}
-    for table, column in belonging(handle):
+    for table, column in list_belonging_columns(handle):
         if table not in (SESSIONS, MESSAGES):
             found.setdefault(table, []).append(column)
     return found
 
 
-def _owned(image: Images, owners: Owners, of: Collection[str]) -> Images:
+def _find_owner(image: RowImages, owners: OwnerColumns, of: Collection[str]) -> RowImages:
     names = owners.get(image.table, ())
     places = [place for place, name in enumerate(image.columns) if name in names]
-    return _with(image, [row for row in image.rows if any(row[at] in of for at in places)])
+    return _extend_image(image, [row for row in image.rows if any(row[at] in of for at in places)])
 
 
 def _iter_referred(
-    handle: Handle, images: Sequence[Images], owners: Owners
+    handle: Connection, images: Sequence[RowImages], owners: OwnerColumns
 ) -> Iterator[tuple[str, tuple[str, ...], Row]]:
     """Yield what rows refer to in tables that are of no session."""
     for image in images:
-        shape = raw.shape(handle, image.table)
+        shape = raw.get_shape(handle, image.table)
         for link in () if shape is None else shape.links:
             if link.table in owners or not set(link.columns) <= set(image.columns):
                 continue
@@ -146,11 +150,11 @@ def _iter_referred(
                 yield link.table, link.named, tuple(row[at] for at in places)
 
 
-def _needed(
-    handle: Handle, image: Images, named: Collection[tuple[str, tuple[str, ...], Row]]
-) -> Images:
+def _list_needed(
+    handle: Connection, image: RowImages, named: Collection[tuple[str, tuple[str, ...], Row]]
+) -> RowImages:
     keys = {names for table, names, _ in named if table == image.table}
-    known = raw.shape(handle, image.table) is not None
+    known = raw.get_shape(handle, image.table) is not None
     rows = [
         row
         for row in image.rows
@@ -158,19 +162,19 @@ def _needed(
         if known and set(names) <= set(image.columns)
         if (image.table, names, tuple(row[image.columns.index(at)] for at in names)) in named
     ]
-    return _with(image, list(dict.fromkeys(rows)))
+    return _extend_image(image, list(dict.fromkeys(rows)))
 
 
-def _with(image: Images, rows: Sequence[Row]) -> Images:
-    return Images(image.table, image.columns, tuple(rows), shared=image.shared)
+def _extend_image(image: RowImages, rows: Sequence[Row]) -> RowImages:
+    return RowImages(image.table, image.columns, tuple(rows), shared=image.shared)
 
 
-SQL = sql_blocks.load("rows")
+SQL = sql_blocks.load_blocks("rows")
 
-_NOT_UNIQUE = "UNIQUE constraint failed: "
+_UNIQUE_ERROR_PREFIX = "UNIQUE constraint failed: "
 
 
-class Rows(Store):
+class SessionCopier(SqliteStore):
     """Rows for what copies a session, and for undo."""
 
     def copy_session(
@@ -185,15 +189,15 @@ class Rows(Store):
             Conflict: the other one is there already.
             Unsupported: this home allows no two sessions with the same value in some column.
         """
-        left_out = validation.texts("without", without) or ()
+        left_out = validation.parse_texts("without", without) or ()
 
-        def step(handle: Handle) -> None:
+        def step(handle: Connection) -> None:
             given = {"started_at": self._clock(), **fields, "id": to_session_id}
-            row = {**sessions.require(handle, session_id), **given}
+            row = {**sessions.require_session(handle, session_id), **given}
             values = {name: value for name, value in row.items() if name not in left_out}
-            values = _settable(handle, "sessions", values)
-            with copying():
-                handle.run(_insert("sessions", values), list(values.values()))
+            values = _list_settable_values(handle, "sessions", values)
+            with translate_copy_errors():
+                handle.run_change(_build_insert("sessions", values), list(values.values()))
 
         self._write(step)
 
@@ -202,35 +206,39 @@ class Rows(Store):
         if not isinstance(fields, Mapping) or "id" in fields:
             raise InvalidInput("what is put back is a mapping of columns without the id")
 
-        def step(handle: Handle) -> bool:
-            values = _settable(handle, "sessions", fields)
+        def step(handle: Connection) -> bool:
+            values = _list_settable_values(handle, "sessions", fields)
             if not values:
-                return sessions.get(handle, session_id) is not None
-            columns = {quoted(name): value for name, value in values.items()}
-            return sessions.update(handle, session_id, columns)
+                return sessions.find_session(handle, session_id) is not None
+            columns = {quote_name(name): value for name, value in values.items()}
+            return sessions.update_session(handle, session_id, columns)
 
         return self._write(step)
 
-    def belongings(self, session_id: str) -> dict[str, list[dict[str, Any]]]:
+    def read_belongings(self, session_id: str) -> dict[str, list[dict[str, Any]]]:
         """Return by table the rows that are deleted with a session, without its messages."""
 
-        def look(handle: Handle) -> dict[str, list[dict[str, Any]]]:
+        def look(handle: Connection) -> dict[str, list[dict[str, Any]]]:
             found: dict[str, list[dict[str, Any]]] = {}
-            for table, column in deletion.belonging(handle):
+            for table, column in deletion.list_belonging_columns(handle):
                 if table not in ("sessions", "compression_locks"):
-                    rows = handle.rows(_select(table, column), (session_id,))
+                    rows = handle.fetch_rows(_build_select(table, column), (session_id,))
                     found.setdefault(table, []).extend(rows)
             return {table: rows for table, rows in found.items() if rows}
 
         return self._read(look)
 
-    def routing_rows(self, *session_ids: str) -> list[dict[str, Any]]:
+    def list_routing_rows(self, *session_ids: str) -> list[dict[str, Any]]:
         """Return the routing rows that lead to one of these sessions, of every scope."""
 
-        def look(handle: Handle) -> list[dict[str, Any]]:
-            if not handle.has(routes.TABLE) or routes.led_to(handle).isdisjoint(session_ids):
+        def look(handle: Connection) -> list[dict[str, Any]]:
+            if not handle.has_column(routes.ROUTING_TABLE) or routes.list_routed_sessions(
+                handle
+            ).isdisjoint(session_ids):
                 return []
-            return handle.rows(SQL["list_routes"], (json.dumps(session_ids, ensure_ascii=False),))
+            return handle.fetch_rows(
+                SQL["list_routes"], (json.dumps(session_ids, ensure_ascii=False),)
+            )
 
         return self._read(look)
 
@@ -238,21 +246,21 @@ class Rows(Store):
         """Put a routing row back as `routing_rows` returned it, in the place of the one there."""
         validation.check_mapping("a routing row", row, "scope", "session_key")
 
-        def step(handle: Handle) -> None:
-            values = _settable(handle, routes.TABLE, row)
-            routes.delete(handle, row["scope"], row["session_key"])
-            handle.run(_insert(routes.TABLE, values), list(values.values()))
+        def step(handle: Connection) -> None:
+            values = _list_settable_values(handle, routes.ROUTING_TABLE, row)
+            routes.delete_route(handle, row["scope"], row["session_key"])
+            handle.run_change(_build_insert(routes.ROUTING_TABLE, values), list(values.values()))
 
         self._write(step)
 
 
 @contextmanager
-def copying() -> Iterator[None]:
+def translate_copy_errors() -> Iterator[None]:
     """A row is copied inside, which a home may not allow."""
     try:
         yield
-    except _sqlite3.library().IntegrityError as error:
-        column = str(error).removeprefix(_NOT_UNIQUE)
+    except _sqlite3.load_library().IntegrityError as error:
+        column = str(error).removeprefix(_UNIQUE_ERROR_PREFIX)
         if column in (str(error), "sessions.id"):
             raise
         raise Unsupported(
@@ -261,49 +269,51 @@ def copying() -> Iterator[None]:
         ) from error
 
 
-def _settable(handle: Handle, table: str, row: Mapping[str, Any]) -> dict[str, Any]:
+def _list_settable_values(handle: Connection, table: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a row can be put back: what the table computes is not."""
-    computed = handle.computed(table)
+    computed = handle.list_computed_columns(table)
     for name in row:
-        if name not in computed and not handle.has(table, name):
+        if name not in computed and not handle.has_column(table, name):
             raise InvalidInput(f"no column {name!r} in {table} to put that into")
     return {name: value for name, value in row.items() if name not in computed}
 
 
-def _insert(table: str, row: Mapping[str, Any]) -> str:
-    names = ", ".join(map(quoted, row))
+def _build_insert(table: str, row: Mapping[str, Any]) -> str:
+    names = ", ".join(map(quote_name, row))
     return f'INSERT INTO "{table}" ({names}) VALUES ({", ".join("?" * len(row))})'  # noqa: S608 -- columns that the table has
 
 
-def _select(table: str, column: str) -> str:
-    return f"SELECT * FROM {quoted(table)} WHERE {quoted(column)} = ?"  # noqa: S608 -- from the schema, quoted
+def _build_select(table: str, column: str) -> str:
+    return f"SELECT * FROM {quote_name(table)} WHERE {quote_name(column)} = ?"  # noqa: S608 -- from the schema, quoted
 
 
 SESSIONS = "sessions"
 MESSAGES = "messages"
 
-_IDS = {SESSIONS: ("id",), MESSAGES: ("id", "session_id")}
+_ID_COLUMNS = {SESSIONS: ("id",), MESSAGES: ("id", "session_id")}
 """What a row cannot be put anywhere without."""
 
-_ORDINARY_BYTES = 1_000
-_MOST_AT_ONCE = 500
-_FIRST = -(1 << 63)
-_SIZED = frozenset({str, bytes, Raw})
+_TYPICAL_BYTES = 1_000
+_BATCH_ROWS = 500
+_MIN_ROWID = -(1 << 63)
+_SIZED_TYPES = frozenset({str, bytes, RawText})
 
 
-class Imaging(Store):
+class RowReader(SqliteStore):
     """Reads rows as they are stored."""
 
-    def session_images(self, session_id: str) -> list[Images]:
+    def read_session_images(self, session_id: str) -> list[RowImages]:
         """Return a session's row and all that belongs to it but its messages, as stored.
 
         What it refers to in other tables comes as `shared`. Of a session that is not there it is
         what was left behind.
         """
         validation.check_text("session_id", session_id, needed=True)
-        return self._read(lambda handle: of_session(handle, session_id))
+        return self._read(lambda handle: read_session_images(handle, session_id))
 
-    def message_images(self, session_id: str, after: int | None, room: int) -> tuple[Images, bool]:
+    def read_message_images(
+        self, session_id: str, after: int | None, room: int
+    ) -> tuple[RowImages, bool]:
         """Return the next messages by id up to `room` bytes, at least one; and if there are more.
 
         None is before all of them. A row counts 200 bytes more than it holds.
@@ -313,19 +323,19 @@ class Imaging(Store):
         validation.check_number("room", room, needed=True)
         writer = self._open.writer
         at = None if writer is None else writer.moment  # before they are read
-        begin = _FIRST if after is None else after
-        image, more = self._read(lambda handle: of_messages(handle, session_id, begin, room))
+        begin = _MIN_ROWID if after is None else after
+        image, more = self._read(lambda handle: read_next_messages(handle, session_id, begin, room))
         return replace(image, at=at), more
 
-    def referring_images(self, images: Iterable[Images]) -> list[Images]:
+    def read_referring_images(self, images: Iterable[RowImages]) -> list[RowImages]:
         """Return the rows of other tables whose foreign keys lead to these, as stored.
 
         Theirs too, each once. Who deletes the latter has them deleted or emptied, or is refused.
         """
-        given = checked(images)
-        return self._read(lambda handle: to(handle, given))
+        given = check_images(images)
+        return self._read(lambda handle: read_referring_rows(handle, given))
 
-    def row_images(self, table: str, where: Mapping[str, Any]) -> Images:
+    def read_row_images(self, table: str, where: Mapping[str, Any]) -> RowImages:
         """Return the rows of a table with these values; none where this home has no such table.
 
         Raises:
@@ -335,161 +345,172 @@ class Imaging(Store):
         if not isinstance(where, Mapping):
             raise InvalidInput("where is a mapping of columns to values")
 
-        def look(handle: Handle) -> Images:
-            shape = raw.shape(handle, table)
+        def look(handle: Connection) -> RowImages:
+            shape = raw.get_shape(handle, table)
             if shape is None:
-                return Images(table, (), ())
+                return RowImages(table, (), ())
             require_columns(shape, where)
-            return _image(shape, raw.at(handle, shape, where))
+            return _to_image(shape, raw.find_rows(handle, shape, where))
 
         return self._read(look)
 
 
-def checked(given: Iterable[Images]) -> list[Images]:
+def check_images(given: Iterable[RowImages]) -> list[RowImages]:
     """Return what was given as images.
 
     Raises:
         InvalidInput: they are none, or their rows do not fit their columns.
     """
     found = list(given) if isinstance(given, Iterable) else [None]
-    if not all(isinstance(image, Images) for image in found):
+    if not all(isinstance(image, RowImages) for image in found):
         raise InvalidInput("rows are given as images of them")
     for image in found:
-        _check(image)
+        _check_image(image)
     return found
 
 
-def _check(image: Images) -> None:
-    columns = validation.texts("the columns of an image", image.columns) or ()
+def _check_image(image: RowImages) -> None:
+    columns = validation.parse_texts("the columns of an image", image.columns) or ()
     validation.check_text("the table of an image", image.table, needed=True)
-    if len(set(columns)) < len(columns) or not set(columns).issuperset(_IDS.get(image.table, ())):
+    if len(set(columns)) < len(columns) or not set(columns).issuperset(
+        _ID_COLUMNS.get(image.table, ())
+    ):
         raise InvalidInput(f"an image of {image.table} has a column twice, or no ids")
     rows = image.rows if isinstance(image.rows, (tuple, list)) else [None]
     if not all(isinstance(row, (tuple, list)) and len(row) == len(columns) for row in rows):
         raise InvalidInput(f"an image of {image.table} has a row that does not fit its columns")
     if image.table == MESSAGES:
         place = columns.index("id")
-        validation.whole_numbers("message ids", [row[place] for row in image.rows])
+        validation.parse_integers("message ids", [row[place] for row in image.rows])
 
 
-def require_columns(shape: Shape, given: Mapping[str, Any]) -> None:
+def require_columns(shape: TableShape, given: Mapping[str, Any]) -> None:
     """Refuse columns that a table has not."""
     for name in given:
         if name not in shape.columns:
             raise InvalidInput(f"no column {name!r} in {shape.table}")
 
 
-def of_session(handle: Handle, session_id: str) -> list[Images]:
+def read_session_images(handle: Connection, session_id: str) -> list[RowImages]:
     """Return the images of a session's row and of what belongs to it."""
     columns = {SESSIONS: ["id"], **_list_session_columns(handle)}
-    found = [_belonging(handle, table, names, session_id) for table, names in columns.items()]
+    found = [_read_belonging(handle, table, names, session_id) for table, names in columns.items()]
     found = [image for image in found if image.rows]
-    return found + _shared(handle, found)
+    return found + _read_shared(handle, found)
 
 
-def _list_session_columns(handle: Handle) -> dict[str, list[str]]:
+def _list_session_columns(handle: Connection) -> dict[str, list[str]]:
     """Return the other tables with rows of a session, and the columns that say of which."""
     columns: dict[str, list[str]] = {}
-    for table, column in belonging(handle):
+    for table, column in list_belonging_columns(handle):
         if table != SESSIONS:
             columns.setdefault(table, []).append(column)
     return columns
 
 
-def of_sessions(handle: Handle, session_ids: Sequence[str]) -> Iterator[tuple[str, Row]]:
+def iter_session_rows(handle: Connection, session_ids: Sequence[str]) -> Iterator[tuple[str, Row]]:
     """Yield the rows of other tables that belong to sessions, with their table; no message."""
     marks = ", ".join(f"?{number}" for number in range(1, len(session_ids) + 1))
     for table, names in _list_session_columns(handle).items():
-        chosen = [f"{quoted(name)} IN ({marks})" for name in names]
-        select = _shape(handle, table).select(" OR ".join(chosen))
-        yield from ((table, row) for row in raw.read(handle, select, list(session_ids)))
+        chosen = [f"{quote_name(name)} IN ({marks})" for name in names]
+        select = _require_shape(handle, table).build_select(" OR ".join(chosen))
+        yield from ((table, row) for row in raw.read_rows(handle, select, list(session_ids)))
 
 
-def _belonging(handle: Handle, table: str, names: Sequence[str], session_id: str) -> Images:
-    shape = _shape(handle, table)
-    where = " OR ".join(f"{quoted(name)} = ?" for name in names)
-    order = f" ORDER BY {raw.listed(shape.key)}"
-    return _image(shape, raw.read(handle, shape.select(where) + order, [session_id] * len(names)))
+def _read_belonging(
+    handle: Connection, table: str, names: Sequence[str], session_id: str
+) -> RowImages:
+    shape = _require_shape(handle, table)
+    where = " OR ".join(f"{quote_name(name)} = ?" for name in names)
+    order = f" ORDER BY {raw.join_columns(shape.key)}"
+    return _to_image(
+        shape, raw.read_rows(handle, shape.build_select(where) + order, [session_id] * len(names))
+    )
 
 
-def _shared(handle: Handle, images: Sequence[Images]) -> list[Images]:
+def _read_shared(handle: Connection, images: Sequence[RowImages]) -> list[RowImages]:
     """Return the rows of other tables without which these could not be put back."""
     ours = {image.table for image in images} | {SESSIONS, MESSAGES}
-    found: dict[tuple[str, Row], Images] = {}
+    found: dict[tuple[str, Row], RowImages] = {}
     for image in images:
-        for link in _shape(handle, image.table).links:
-            parent = None if link.table in ours else raw.shape(handle, link.table)
+        for link in _require_shape(handle, image.table).links:
+            parent = None if link.table in ours else raw.get_shape(handle, link.table)
             for row in image.rows if parent is not None else ():
                 values = tuple(row[image.columns.index(name)] for name in link.columns)
                 if parent is not None and None not in values:
                     key = dict(zip(link.named, values, strict=True))
-                    rows = raw.at(handle, parent, key)
-                    found[link.table, values] = Images(
+                    rows = raw.find_rows(handle, parent, key)
+                    found[link.table, values] = RowImages(
                         link.table, parent.columns, tuple(rows), shared=True
                     )
     return [image for image in found.values() if image.rows]
 
 
-def of_messages(handle: Handle, session_id: str, after: int, room: int) -> tuple[Images, bool]:
+def read_next_messages(
+    handle: Connection, session_id: str, after: int, room: int
+) -> tuple[RowImages, bool]:
     """Return the next messages of a session that there is room for, and whether there are more."""
-    shape = _shape(handle, MESSAGES)
+    shape = _require_shape(handle, MESSAGES)
     taken: list[Row] = []
     while True:
-        count = min(max(room // _ORDINARY_BYTES, 1), _MOST_AT_ONCE)
+        count = min(max(room // _TYPICAL_BYTES, 1), _BATCH_ROWS)
         ids = [
-            row[0] for row in handle.values(SQL["list_ids_after"], (session_id, after, count + 1))
+            row[0]
+            for row in handle.fetch_tuples(SQL["list_ids_after"], (session_id, after, count + 1))
         ]
-        for row in messages(handle, shape, ids[:count]):
+        for row in read_messages(handle, shape, ids[:count]):
             if taken and room <= 0:
-                return _image(shape, taken), True
+                return _to_image(shape, taken), True
             taken.append(row)
-            room -= ROW_BYTES + _bytes(row)
+            room -= ESTIMATED_ROW_BYTES + _estimate_bytes(row)
         if len(ids) <= count:
-            return _image(shape, taken), False
+            return _to_image(shape, taken), False
         after = ids[count - 1]
 
 
-def messages(handle: Handle, shape: Shape, ids: Sequence[int]) -> list[Row]:
+def read_messages(handle: Connection, shape: TableShape, ids: Sequence[int]) -> list[Row]:
     """Return messages by their ids, in the order of these."""
-    chosen = shape.select("id IN (SELECT value FROM json_each(?)) ORDER BY id")
-    return raw.read(handle, chosen, (json.dumps(ids),)) if ids else []
+    chosen = shape.build_select("id IN (SELECT value FROM json_each(?)) ORDER BY id")
+    return raw.read_rows(handle, chosen, (json.dumps(ids),)) if ids else []
 
 
-def _bytes(row: Row) -> int:
+def _estimate_bytes(row: Row) -> int:
     """Return what a row holds, roughly."""
-    return sum([len(value) for value in row if type(value) in _SIZED])
+    return sum([len(value) for value in row if type(value) in _SIZED_TYPES])
 
 
-def _image(shape: Shape, rows: Sequence[Row]) -> Images:
-    return Images(shape.table, shape.columns, tuple(rows))
+def _to_image(shape: TableShape, rows: Sequence[Row]) -> RowImages:
+    return RowImages(shape.table, shape.columns, tuple(rows))
 
 
-def _shape(handle: Handle, table: str) -> Shape:
-    shape = raw.shape(handle, table)
+def _require_shape(handle: Connection, table: str) -> TableShape:
+    shape = raw.get_shape(handle, table)
     if shape is None:
         raise InvalidInput(f"this home has no table {table}")
     return shape
 
 
 @contextmanager
-def keeping(handle: Handle, session_ids: Iterable[Any]) -> Iterator[None]:
+def preserve_session_rows(handle: Connection, session_ids: Iterable[Any]) -> Iterator[None]:
     """Messages are deleted or inserted inside, which leaves the rows of their sessions alone.
 
     Someone may have put triggers on messages that count in those.
     """
-    shape = raw.shape(handle, SESSIONS)
+    shape = raw.get_shape(handle, SESSIONS)
     keys = [{"id": session_id} for session_id in session_ids]
-    before = [raw.at(handle, shape, key) if shape else [] for key in keys]
+    before = [raw.find_rows(handle, shape, key) if shape else [] for key in keys]
     yield
     for key, rows in zip(keys, before, strict=True):
         if shape is not None and rows:
-            _restore(handle, shape, key, rows[0])
+            _restore_row(handle, shape, key, rows[0])
 
 
-def _restore(handle: Handle, shape: Shape, key: Mapping[str, Any], wanted: Row) -> None:
+def _restore_row(
+    handle: Connection, shape: TableShape, key: Mapping[str, Any], wanted: Row
+) -> None:
     """Set what a trigger has made otherwise in a row."""
-    for found in raw.at(handle, shape, key):
-        if not raw.same(found, wanted):
+    for found in raw.find_rows(handle, shape, key):
+        if not raw.is_same(found, wanted):
             pairs = zip(shape.columns, found, wanted, strict=True)
-            other = {name: value for name, now, value in pairs if not raw.same([now], [value])}
-            raw.update(handle, shape.table, key, other)
+            other = {name: value for name, now, value in pairs if not raw.is_same([now], [value])}
+            raw.update_rows(handle, shape.table, key, other)

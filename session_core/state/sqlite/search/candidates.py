@@ -13,29 +13,29 @@ from typing import Any
 
 from session_core import _sqlite3
 from session_core.state import search_text
-from session_core.state.query import Word
-from session_core.state.snippet import Findable
+from session_core.state.query import LeafMatcher
+from session_core.state.snippet import TextFinder
 from session_core.state.sqlite import sql_blocks
-from session_core.state.sqlite.connection import Handle
+from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.search.hermes import Lookup
-from session_core.state.sqlite.search.index_plan import Plan
+from session_core.state.sqlite.search.index_plan import IndexPlan
 
-SQL = sql_blocks.load("search")
+SQL = sql_blocks.load_blocks("search")
 
-CHARACTERS = 4_000_000
+MAX_CHARACTERS = 4_000_000
 """So much text is read for one block at most."""
 
-_QUICK = 8
+_CHEAP_TEXT_FACTOR = 8
 """So much faster is it to decode an image, or to fold ASCII, than to fold and rank text."""
 
-_SCANNED = 20_000
-SIEVED = 100_000
+_MAX_SCANNED_ROWS = 20_000
+MAX_SIEVED_ROWS = 100_000
 _FILTER, _SIEVE = "/*filter*/ 1", "/*sieve*/ 1"
 
-_SCATTERED = 64_000_000
+_MAX_SCATTERED_BYTES = 64_000_000
 """So many bytes of rows that lie apart are gone through at most."""
 
-Test = Callable[[str], bool]
+TextTest = Callable[[str], bool]
 
 
 @dataclass(slots=True)
@@ -61,11 +61,11 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CandidateQuery:
     """One way to look: at which rows, by which index, and what must hold of their texts."""
 
-    plan: Plan
-    test: Test
+    plan: IndexPlan
+    test: TextTest
     needle: str = ""
     """What every folded text has that matches."""
     sieve: str = ""
@@ -79,11 +79,11 @@ class Look:
 
 
 @dataclass(slots=True)
-class Task:
+class SearchTask:
     """A look at one home at one moment, through the filters of one search."""
 
-    handle: Handle
-    look: Look
+    handle: Connection
+    look: CandidateQuery
     filters: str
     values: dict[str, Any]
     low: int
@@ -92,26 +92,26 @@ class Task:
     per_session: bool
     passes: Callable[[Match], bool]
 
-    def run(
+    def run_block(
         self, name: str, bounds: Mapping[str, Any], *, sieve: str = "", apart: bool = False
     ) -> _sqlite3.Cursor:
         """Run a block with the filters and the conditions of the look."""
         condition = self.look.apart if apart else self.look.only
         filters = f"{self.filters} AND ({condition})" if condition else self.filters
-        statement = self.handle.sql(SQL[name]).replace(_FILTER, filters)
+        statement = self.handle.expand_sql(SQL[name]).replace(_FILTER, filters)
         bound = {**self.values, **self.look.values, **bounds}
         return self.handle.connection.execute(statement.replace(_SIEVE, sieve or "1"), bound)
 
     @property
-    def reach(self) -> int:
+    def scan_limit(self) -> int:
         """How many rows are read one by one at most."""
-        return SIEVED if self.look.sieve else _SCANNED
+        return MAX_SIEVED_ROWS if self.look.sieve else _MAX_SCANNED_ROWS
 
 
-def as_match(row: tuple[Any, ...]) -> Match:
+def decode_match(row: tuple[Any, ...]) -> Match:
     """Return a row of `list_rows` with its text decoded."""
-    text, unshown = search_text.parts(row[4], row[5], row[6])
-    shown = search_text.fold(text)
+    text, unshown = search_text.build_text_parts(row[4], row[5], row[6])
+    shown = search_text.fold_text(text)
     return Match(
         id=row[0],
         session_id=row[1],
@@ -119,7 +119,7 @@ def as_match(row: tuple[Any, ...]) -> Match:
         at=row[3],
         text=text,
         shown=shown,
-        folded=f"{shown}\n{search_text.fold(unshown)}" if unshown else shown,
+        folded=f"{shown}\n{search_text.fold_text(unshown)}" if unshown else shown,
         compacted=bool(row[7]),
         source=row[8],
         title=row[9],
@@ -128,48 +128,50 @@ def as_match(row: tuple[Any, ...]) -> Match:
     )
 
 
-def weight(content: Any, text: str, *, ranked: bool = True) -> int:
+def measure_weight(content: Any, text: str, *, ranked: bool = True) -> int:
     """Return how much text a row is to read, and to rank; what is dropped at once is cheap."""
     fast = text.isascii() and not ranked
-    return max(len(text) // (_QUICK if fast else 1), len(content or "") // _QUICK)
+    return max(
+        len(text) // (_CHEAP_TEXT_FACTOR if fast else 1), len(content or "") // _CHEAP_TEXT_FACTOR
+    )
 
 
-def passing(task: Task, ids: list[int]) -> dict[int, str]:
+def filter_ids(task: SearchTask, ids: list[int]) -> dict[int, str]:
     """Return those ids that pass the filters, newest first, with their sessions."""
-    return dict(task.run("list_passing", {"ids": json.dumps(ids)}).fetchall())
+    return dict(task.run_block("list_passing", {"ids": json.dumps(ids)}).fetchall())
 
 
-def sizes(task: Task, ids: list[int]) -> list[tuple[int, str, int | None]]:
+def read_sizes(task: SearchTask, ids: list[int]) -> list[tuple[int, str, int | None]]:
     """Return those ids that pass the filters, with their sessions and their lengths."""
-    return task.run("list_sizes", {"ids": json.dumps(ids)}).fetchall()
+    return task.run_block("list_sizes", {"ids": json.dumps(ids)}).fetchall()
 
 
-def loaded(task: Task, ids: list[int]) -> list[Match]:
+def load_matches(task: SearchTask, ids: list[int]) -> list[Match]:
     """Return messages by their ids, those that pass the filters, without asking what they match."""
     found: list[Match] = []
     characters = 0
-    for row in rows(task, ids):
-        found.append(as_match(row))
-        characters += weight(row[4], found[-1].text)
-        if characters >= CHARACTERS:
+    for row in iter_rows(task, ids):
+        found.append(decode_match(row))
+        characters += measure_weight(row[4], found[-1].text)
+        if characters >= MAX_CHARACTERS:
             break
     return [match for match in found if task.passes(match)]
 
 
-def between(low: int, below: int) -> dict[str, int]:
+def make_id_bounds(low: int, below: int) -> dict[str, int]:
     """Return the bounds of a statement on ids, which may be as high as a number can be."""
     return {"low": low, "high": below - 1} if low < below else {"low": 1, "high": 0}
 
 
-def listed(
-    handle: Handle, lookups: Iterable[Lookup], low: int, below: int, count: int
+def list_lookup_ids(
+    handle: Connection, lookups: Iterable[Lookup], low: int, below: int, count: int
 ) -> tuple[list[int], int, bool]:
     """Return ids that any lookup has, newest first, down to where all of them were asked."""
     found: list[int] = []
     floor, done = low, True
     for lookup in lookups:
-        bounds = {"match": lookup.match, "count": count, **between(low, below)}
-        ids = json.loads(handle.value(SQL[lookup.block], bounds))
+        bounds = {"match": lookup.match, "count": count, **make_id_bounds(low, below)}
+        ids = json.loads(handle.fetch_value(SQL[lookup.block], bounds))
         found = sorted({*found, *ids}, reverse=True) if found else ids
         if len(ids) == count:
             floor, done = max(floor, ids[-1]), False
@@ -178,49 +180,51 @@ def listed(
     return found, floor, done
 
 
-def rows(task: Task, ids: list[int], sieve: str = "") -> Iterator[tuple[Any, ...]]:
+def iter_rows(task: SearchTask, ids: list[int], sieve: str = "") -> Iterator[tuple[Any, ...]]:
     """Return rows by their ids, those that pass the filters, newest first."""
-    return task.run("list_rows", {"ids": json.dumps(ids)}, sieve=sieve) if ids else iter(())
+    return task.run_block("list_rows", {"ids": json.dumps(ids)}, sieve=sieve) if ids else iter(())
 
 
-def scan(task: Task, low: int, below: int) -> Iterator[tuple[Any, ...]]:
+def scan_rows(task: SearchTask, low: int, below: int) -> Iterator[tuple[Any, ...]]:
     """Return the rows between two ids that pass the filters and the sieve, newest first."""
-    return task.run("scan_rows", between(low, below), sieve=task.look.sieve)
+    return task.run_block("scan_rows", make_id_bounds(low, below), sieve=task.look.sieve)
 
 
-def scattered(task: Task, low: int, below: int) -> tuple[list[int], int]:
+def list_scattered(task: SearchTask, low: int, below: int) -> tuple[list[int], int]:
     """Return the ids of rows that lie apart, and down to where they are not too much to read."""
     found, size = [], 0
-    for message_id, length in task.run("list_apart", between(low, below), apart=True):
+    for message_id, length in task.run_block("list_apart", make_id_bounds(low, below), apart=True):
         found.append(message_id)
         size += length or 0
-        if size >= _SCATTERED:
+        if size >= _MAX_SCATTERED_BYTES:
             return found, message_id
     return found, low
 
 
-def scattered_texts(task: Task, low: int, below: int) -> tuple[dict[int, str], int]:
+def read_scattered_texts(task: SearchTask, low: int, below: int) -> tuple[dict[int, str], int]:
     """Return the folded texts of such rows by id, and down to where they were read."""
     key = task.look.apart, low, below
     if key not in task.texts:
-        task.texts[key] = _read_scattered(task, *scattered(task, low, below))
+        task.texts[key] = _read_scattered_batch(task, *list_scattered(task, low, below))
     found: tuple[dict[int, str], int] = task.texts[key]
     return found
 
 
-def _read_scattered(task: Task, ids: list[int], floor: int) -> tuple[dict[int, str], int]:
+def _read_scattered_batch(
+    task: SearchTask, ids: list[int], floor: int
+) -> tuple[dict[int, str], int]:
     found, characters = {}, 0
     block = SQL["list_apart_texts"]
     for message_id, *row in task.handle.connection.execute(block, (json.dumps(ids),)):
-        text = search_text.of(*row)
-        found[message_id] = search_text.fold(text)
-        characters += weight(row[0], text, ranked=False)
-        if characters >= CHARACTERS:
+        text = search_text.build_search_text(*row)
+        found[message_id] = search_text.fold_text(text)
+        characters += measure_weight(row[0], text, ranked=False)
+        if characters >= MAX_CHARACTERS:
             return found, message_id
     return found, floor
 
 
-def extent(handle: Handle, session_id: str | None) -> tuple[int, int]:
+def find_id_range(handle: Connection, session_id: str | None) -> tuple[int, int]:
     """Return from which id on and below which one the messages of a session, or all, are."""
     key = "extent", session_id
     found: tuple[int, int] | None = handle.seen.get(key)
@@ -228,70 +232,74 @@ def extent(handle: Handle, session_id: str | None) -> tuple[int, int]:
         block, bounds = (
             ("get_range", ()) if session_id is None else ("get_session_range", (session_id,))
         )
-        first, last, *_ = handle.values(SQL[block], bounds)[0]
+        first, last, *_ = handle.fetch_tuples(SQL[block], bounds)[0]
         found = handle.seen[key] = (0, 0) if first is None else (first, last + 1)
     return found
 
 
-def highest(handle: Handle, low: int, below: int) -> int | None:
+def find_highest_id(handle: Connection, low: int, below: int) -> int | None:
     """Return the highest id of a message between two, None if there is none."""
-    found: int | None = handle.value(SQL["get_highest"], between(low, below))
+    found: int | None = handle.fetch_value(SQL["get_highest"], make_id_bounds(low, below))
     return found
 
 
-def session_texts(task: Task, sessions: list[str], low: int, below: int) -> Iterator[str]:
+def iter_session_texts(
+    task: SearchTask, sessions: list[str], low: int, below: int
+) -> Iterator[str]:
     """Yield the folded texts of sessions between two messages, newest first, some thousands."""
-    bounds = {"sessions": json.dumps(sessions), **between(low, below)}
+    bounds = {"sessions": json.dumps(sessions), **make_id_bounds(low, below)}
     characters = 0
-    for row in task.run("scan_session", bounds):
-        text = search_text.of(*row)
-        yield search_text.fold(text)
-        characters += weight(row[0], text)
-        if characters >= CHARACTERS:
+    for row in task.run_block("scan_session", bounds):
+        text = search_text.build_search_text(*row)
+        yield search_text.fold_text(text)
+        characters += measure_weight(row[0], text)
+        if characters >= MAX_CHARACTERS:
             return
 
 
-USUAL_LENGTH = 600
-_LIFE_S = 45 * 86400
-_RECENT = 0.35
-_LITERAL = 0.6
-_NEAR = 0.5
-_ROLES = {"tool": -0.25, "system": -0.2, "session_meta": -0.3}
-_REACH = 60
+TYPICAL_LENGTH = 600
+_RECENCY_LIFE_S = 45 * 86400
+_RECENCY_WEIGHT = 0.35
+_LITERAL_WEIGHT = 0.6
+_NEARNESS_WEIGHT = 0.5
+_ROLE_WEIGHTS = {"tool": -0.25, "system": -0.2, "session_meta": -0.3}
+_NEARNESS_REACH = 60
 
 
-def score(matches: Sequence[Match], words: Sequence[Word], literal: str, newest: float) -> None:
+def score_matches(
+    matches: Sequence[Match], words: Sequence[LeafMatcher], literal: str, newest: float
+) -> None:
     """Give every match its score; `literal` is what was typed, folded."""
     for match in matches:
-        worth = _frequency(match.folded, words)
+        worth = _measure_frequency(match.folded, words)
         if literal and literal in match.folded:
-            worth += _LITERAL
-        match.score = worth + beside(match, words, newest)
+            worth += _LITERAL_WEIGHT
+        match.score = worth + score_context(match, words, newest)
 
 
-def beside(match: Match, words: Sequence[Findable], newest: float) -> float:
+def score_context(match: Match, words: Sequence[TextFinder], newest: float) -> float:
     """Return what a match is worth beside its words: their nearness, its age, who said it."""
-    near = _NEAR * _nearness(match.folded, words) if len(words) > 1 else 0.0
-    length = 0.15 * min(1.0, len(match.folded) / (10 * USUAL_LENGTH))
+    near = _NEARNESS_WEIGHT * _measure_nearness(match.folded, words) if len(words) > 1 else 0.0
+    length = 0.15 * min(1.0, len(match.folded) / (10 * TYPICAL_LENGTH))
     age = max(0.0, newest - match.at)
-    recent = _RECENT * math.exp(-age / _LIFE_S)
-    return near + recent - length + _ROLES.get(match.role, 0.0) - 0.02 * match.compacted
+    recent = _RECENCY_WEIGHT * math.exp(-age / _RECENCY_LIFE_S)
+    return near + recent - length + _ROLE_WEIGHTS.get(match.role, 0.0) - 0.02 * match.compacted
 
 
-def ordered(matches: Iterable[Match]) -> list[Match]:
+def sort_matches(matches: Iterable[Match]) -> list[Match]:
     """Return the best first; of equals the newest."""
     return sorted(matches, key=lambda match: (-match.score, -match.id))
 
 
-def _frequency(folded: str, words: Sequence[Word]) -> float:
-    length = 0.4 + 0.6 * len(folded) / USUAL_LENGTH
-    counts = [word.count(folded) for word in words]
+def _measure_frequency(folded: str, words: Sequence[LeafMatcher]) -> float:
+    length = 0.4 + 0.6 * len(folded) / TYPICAL_LENGTH
+    counts = [word.count_matches(folded) for word in words]
     parts = [0.5 + 0.5 * count / (count + length) for count in counts if count]
     return sum(parts) / len(words) if words else 0.0
 
 
-def _nearness(folded: str, words: Sequence[Findable]) -> float:
+def _measure_nearness(folded: str, words: Sequence[TextFinder]) -> float:
     """Return which part of the words stands near another one, by their first places."""
     places = sorted(at[0] for word in words if (at := word.find(folded)))
     steps = (places[place + 1] - places[place] for place in range(len(places) - 1))
-    return sum(step <= _REACH for step in steps) / (len(words) - 1)
+    return sum(step <= _NEARNESS_REACH for step in steps) / (len(words) - 1)

@@ -6,81 +6,83 @@ from collections.abc import Iterable
 from typing import Any
 
 from session_core.state.sqlite import compaction, lineage, sessions, sql_blocks
-from session_core.state.sqlite.connection import Handle
+from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.search.candidates import Match
-from session_core.state.sqlite.search.request import Request
+from session_core.state.sqlite.search.request import SearchRequest
 
-SQL = sql_blocks.load("search")
+SQL = sql_blocks.load_blocks("search")
 
 
-class Conversations:
+class MatchConversations:
     """The conversations of one search; a continuation is the same one as its parent."""
 
-    def __init__(self, handle: Handle, request: Request) -> None:
+    def __init__(self, handle: Connection, request: SearchRequest) -> None:
         self._handle = handle
         self._request = request
         self._families: dict[str, list[str]] = {}
         self._tips: dict[str, dict[str, Any]] = {}
 
-    def passes(self, match: Match) -> bool:
+    def has_wanted_status(self, match: Match) -> bool:
         """Whether the conversation is open or ended as was asked; SQL asked all other filters."""
         if not match.continued or self._request.status not in ("open", "ended"):
             return True
-        ended = self._tip(match.session_id)["ended_at"] is not None
+        ended = self._read_tip(match.session_id)["ended_at"] is not None
         return ended == (self._request.status == "ended")
 
-    def best(self, ranked: Iterable[Match]) -> list[Match]:
+    def pick_best(self, ranked: Iterable[Match]) -> list[Match]:
         """Return the first match of each conversation."""
         found: dict[str, Match] = {}
         for match in ranked:
-            found.setdefault(self.root(match), match)
+            found.setdefault(self.find_root(match), match)
         return list(found.values())
 
-    def root(self, match: Match) -> str:
+    def find_root(self, match: Match) -> str:
         """Return the session in which the conversation of a match began."""
         if match.parent is None:
             return match.session_id
-        return lineage.known_root(self._handle, match.session_id)
+        return lineage.find_root_cached(self._handle, match.session_id)
 
-    def members(self, match: Match) -> list[str]:
+    def list_members(self, match: Match) -> list[str]:
         """Return the sessions of its conversation."""
         if match.parent is None and not match.continued:
             return [match.session_id]
-        root = self.root(match)
+        root = self.find_root(match)
         if root not in self._families:
-            self._families[root] = lineage.family(self._handle, match.session_id)
+            self._families[root] = lineage.list_family(self._handle, match.session_id)
         return self._families[root]
 
-    def later_copy(self, match: Match) -> dict[str, Any] | None:
+    def find_later_copy(self, match: Match) -> dict[str, Any] | None:
         """Return the row to which a compacted message was carried on, None if it was not."""
         place = match.id, match.session_id
         bounds = {"id": match.id, "session": match.session_id, "at": match.at, "role": match.role}
         found = None
         if match.compacted:
-            found = self._handle.row(self._handle.sql(SQL["get_later_copy"]), bounds)
-            found = found or compaction.stand_in(self._handle, *place, match.at)
+            found = self._handle.fetch_row(self._handle.expand_sql(SQL["get_later_copy"]), bounds)
+            found = found or compaction.find_visible_copy(self._handle, *place, match.at)
         if found is None and match.continued and self._request.session is None:
-            found = self._handle.row(self._handle.sql(SQL["get_copy_in_child"]), bounds)
-            found = found or compaction.in_child(self._handle, *place)
+            found = self._handle.fetch_row(
+                self._handle.expand_sql(SQL["get_copy_in_child"]), bounds
+            )
+            found = found or compaction.find_copy_in_child(self._handle, *place)
         return found
 
-    def title(self, match: Match) -> str | None:
+    def find_title(self, match: Match) -> str | None:
         """Return the title of the session, else that of the tip, to which it may have moved."""
         if match.title is None and match.continued:
-            title = self._tip(match.session_id)["title"]
+            title = self._read_tip(match.session_id)["title"]
             return None if title is None else str(title)
         return match.title
 
-    def source(self, match: Match) -> str:
+    def find_source(self, match: Match) -> str:
         """Return the source of the session, inherited if it continues another one."""
-        if match.parent is None or match.source not in lineage.NO_SOURCES:
+        if match.parent is None or match.source not in lineage.UNKNOWN_SOURCES:
             return match.source
-        row = sessions.require(self._handle, match.session_id)
-        return lineage.known_origin(self._handle, row).source
+        row = sessions.require_session(self._handle, match.session_id)
+        return lineage.find_origin(self._handle, row).source
 
-    def _tip(self, session_id: str) -> dict[str, Any]:
-        tip = lineage.known_tip(self._handle, session_id)
+    def _read_tip(self, session_id: str) -> dict[str, Any]:
+        tip = lineage.find_tip_cached(self._handle, session_id)
         if tip not in self._tips:
-            row = self._handle.row(SQL["get_session"], (tip,))
+            row = self._handle.fetch_row(SQL["get_session"], (tip,))
             self._tips[tip] = row or {"title": None, "ended_at": None}
         return self._tips[tip]

@@ -8,19 +8,19 @@ from typing import Any, cast
 
 from session_core.errors import InvalidInput
 from session_core.state.sqlite import listing, sessions
-from session_core.state.sqlite.connection import Handle
-from session_core.types import Mode, Per, SessionFilter, Status
+from session_core.state.sqlite.connection import Connection
+from session_core.types import SearchMode, SearchUnit, SessionFilter, SessionStatus
 
-_OF_TIP = {"open": "s.ended_at IS NULL", "ended": "s.ended_at IS NOT NULL"}
+_TIP_STATUS_SQL = {"open": "s.ended_at IS NULL", "ended": "s.ended_at IS NOT NULL"}
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SearchRequest:
     """The arguments of a search."""
 
     query: str
-    mode: Mode
-    per: Per
+    mode: SearchMode
+    per: SearchUnit
     session: str | None
     source: tuple[str, ...] | None
     project: str | None
@@ -53,23 +53,25 @@ class Request:
         return asdict(self)
 
 
-def condition(handle: Handle, request: Request) -> tuple[str, dict[str, Any]]:
+def build_condition(handle: Connection, request: SearchRequest) -> tuple[str, dict[str, Any]]:
     """Return the condition of the filters on `messages m` and `sessions s`, and its values.
 
     A conversation that was continued is open or ended as its tip is, which SQL does not tell; such
     sessions pass here.
     """
     if request.session is not None:
-        sessions.require(handle, request.session)
-    of_tip = request.status in tuple(_OF_TIP)
-    status = cast("Status | None", None if of_tip else request.status)
+        sessions.require_session(handle, request.session)
+    of_tip = request.status in tuple(_TIP_STATUS_SQL)
+    status = cast("SessionStatus | None", None if of_tip else request.status)
     if request.session is not None and request.status is None:
         status = "all"  # who names a session means it, though it is put away
     where = SessionFilter(source=request.source, project=request.project, status=status)
-    text, values = listing.compose(handle, where)
+    text, values = listing.compose_condition(handle, where)
     conditions = [text]
     if of_tip:
-        conditions.append(f"({_OF_TIP[str(request.status)]} OR s.end_reason = 'compression')")
+        conditions.append(
+            f"({_TIP_STATUS_SQL[str(request.status)]} OR s.end_reason = 'compression')"
+        )
     for name, one in (
         ("session", "m.session_id = :session"),
         ("since", "m.timestamp >= :since"),

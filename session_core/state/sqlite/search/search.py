@@ -14,27 +14,27 @@ from session_core.errors import InvalidInput
 from session_core.state import content, cursors, validation
 from session_core.state import query as queries
 from session_core.state.sqlite import fts
-from session_core.state.sqlite.connection import Handle
-from session_core.state.sqlite.connections import Store
+from session_core.state.sqlite.connection import Connection
+from session_core.state.sqlite.connections import SqliteStore
 from session_core.state.sqlite.search import hermes
-from session_core.state.sqlite.search.request import Request
-from session_core.state.sqlite.search.run import Place, Run
-from session_core.types import Mode, Per, SearchResult
+from session_core.state.sqlite.search.request import SearchRequest
+from session_core.state.sqlite.search.run import SearchPosition, SearchRun
+from session_core.types import SearchMode, SearchResult, SearchUnit
 
-MOST_HITS = 100
-_FIELDS = (str, int, int, int, int)
-_MALFORMED = "malformed cursor; take next_cursor of the page before as it is"
+MAX_HITS = 100
+_CURSOR_FIELD_TYPES = (str, int, int, int, int)
+_MALFORMED_CURSOR = "malformed cursor; take next_cursor of the page before as it is"
 
 
-class Search(Store):
+class Search(SqliteStore):
     """Full-text search."""
 
     def search(
         self,
         query: str,
         *,
-        mode: Mode = "words",
-        per: Per = "conversation",
+        mode: SearchMode = "words",
+        per: SearchUnit = "conversation",
         session: str | None = None,
         source: Sequence[str] | None = None,
         project: str | None = None,
@@ -60,55 +60,59 @@ class Search(Store):
             validation.check_text(name, text)
         for name, number in (("since", since), ("until", until)):
             validation.check_number(name, number)
-        request = Request(
-            content.clean_text(query[: queries.MAX_LENGTH]),
+        request = SearchRequest(
+            content.clean_text(query[: queries.MAX_QUERY_LENGTH]),
             mode,
             per,
             session,
-            validation.texts("source", source),
+            validation.parse_texts("source", source),
             project,
-            validation.texts("roles", roles),
+            validation.parse_texts("roles", roles),
             status,
             since,
             until,
         )
         request.check()
-        place = None if cursor is None else _decode(request, cursor)
-        most = min(limit, MOST_HITS)
+        place = None if cursor is None else _decode_cursor(request, cursor)
+        most = min(limit, MAX_HITS)
 
-        def answer(handle: Handle) -> SearchResult:
-            return _answer(handle, request, place, most)
+        def answer(handle: Connection) -> SearchResult:
+            return _run_search(handle, request, place, most)
 
-        def answer_unless_behind(handle: Handle) -> SearchResult | None:
+        def answer_unless_behind(handle: Connection) -> SearchResult | None:
             return None if fts.is_behind(handle) else answer(handle)
 
         found = self._read(answer if self.read_only else answer_unless_behind)
         if found is None:
-            self._tidy()
+            self._update_search_index()
             found = self._read(answer)
         return found
 
 
-def _answer(handle: Handle, request: Request, place: Place | None, most: int) -> SearchResult:
+def _run_search(
+    handle: Connection, request: SearchRequest, place: SearchPosition | None, most: int
+) -> SearchResult:
     """Answer by the index, and without it where it is damaged."""
     try:
-        return Run(handle, request).answer(place, most)
-    except _sqlite3.library().DatabaseError:
-        if handle.seen.get(hermes.BROKEN):
+        return SearchRun(handle, request).read_page(place, most)
+    except _sqlite3.load_library().DatabaseError:
+        if handle.seen.get(hermes.INDEX_BROKEN_KEY):
             raise
-        handle.seen[hermes.BROKEN] = True
-        return Run(handle, request).answer(place, most)
+        handle.seen[hermes.INDEX_BROKEN_KEY] = True
+        return SearchRun(handle, request).read_page(place, most)
 
 
-def _decode(request: Request, cursor: str) -> Place:
-    position = cursors.decode("search", request.scope, cursor)
-    if not isinstance(position, list) or len(position) != len(_FIELDS):
-        raise InvalidInput(_MALFORMED)
-    if not all(isinstance(value, kind) for value, kind in zip(position, _FIELDS, strict=True)):
-        raise InvalidInput(_MALFORMED)
+def _decode_cursor(request: SearchRequest, cursor: str) -> SearchPosition:
+    position = cursors.decode_cursor("search", request.scope, cursor)
+    if not isinstance(position, list) or len(position) != len(_CURSOR_FIELD_TYPES):
+        raise InvalidInput(_MALFORMED_CURSOR)
+    if not all(
+        isinstance(value, kind) for value, kind in zip(position, _CURSOR_FIELD_TYPES, strict=True)
+    ):
+        raise InvalidInput(_MALFORMED_CURSOR)
     if not all(fts.MIN_ID <= number <= fts.MAX_ID + 1 for number in position[1:]):
-        raise InvalidInput(_MALFORMED)
-    place = Place(*position)
+        raise InvalidInput(_MALFORMED_CURSOR)
+    place = SearchPosition(*position)
     if place.skip < 0:
-        raise InvalidInput(_MALFORMED)
+        raise InvalidInput(_MALFORMED_CURSOR)
     return place
