@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 both_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 
-class Blocked:
+class BlockedCalls:
     """Calls that wait for the test, and how many of them have begun and ended."""
 
     def __init__(self) -> None:
@@ -44,73 +44,73 @@ class Blocked:
         return "done"
 
 
-def workers() -> set[threading.Thread]:
+def list_worker_threads() -> set[threading.Thread]:
     """Return the worker threads that run now."""
     return {thread for thread in threading.enumerate() if thread.name == "session_core worker"}
 
 
 @pytest.fixture
-def blocked() -> Iterator[Blocked]:
-    calls = Blocked()
+def blocked_calls() -> Iterator[BlockedCalls]:
+    calls = BlockedCalls()
     yield calls
     calls.opened.set()
 
 
 @both_loops
-async def test_cancelled_caller_gets_control_back(blocked: Blocked) -> None:
+async def test_cancelled_caller_regains_control(blocked_calls: BlockedCalls) -> None:
     threads = WorkerThreads(1)
     with anyio.move_on_after(30) as scope:
         async with anyio.create_task_group() as group:
-            group.start_soon(threads.run, blocked)
-            await becomes(lambda: blocked.begun == 1)
+            group.start_soon(threads.run, blocked_calls)
+            await becomes(lambda: blocked_calls.begun == 1)
             group.cancel_scope.cancel()
     assert not scope.cancelled_caught
-    assert blocked.ended == 0
-    blocked.opened.set()
-    await becomes(lambda: blocked.ended == 1)
+    assert blocked_calls.ended == 0
+    blocked_calls.opened.set()
+    await becomes(lambda: blocked_calls.ended == 1)
 
 
 @both_loops
-async def test_cancelled_calls_count_against_the_bound(blocked: Blocked) -> None:
-    threads, before = WorkerThreads(3), workers()
+async def test_cancelled_calls_count_against_thread_limit(blocked_calls: BlockedCalls) -> None:
+    threads, before = WorkerThreads(3), list_worker_threads()
     for _ in range(20):
         with anyio.move_on_after(0.001):
-            await threads.run(blocked)
-    assert blocked.begun <= len(workers() - before) <= 3
-    blocked.opened.set()
+            await threads.run(blocked_calls)
+    assert blocked_calls.begun <= len(list_worker_threads() - before) <= 3
+    blocked_calls.opened.set()
     assert await threads.run(lambda: "next") == "next"
-    await becomes(lambda: blocked.ended == blocked.begun)
+    await becomes(lambda: blocked_calls.ended == blocked_calls.begun)
 
 
-async def test_timeout_of_asyncio_counts_too(blocked: Blocked) -> None:
+async def test_asyncio_timeout_counts_against_thread_limit(blocked_calls: BlockedCalls) -> None:
     threads = WorkerThreads(3)
     for _ in range(20):
         with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(threads.run(blocked), 0.001)
-    assert blocked.begun <= 3
-    blocked.opened.set()
+            await asyncio.wait_for(threads.run(blocked_calls), 0.001)
+    assert blocked_calls.begun <= 3
+    blocked_calls.opened.set()
     assert await threads.run(lambda: "next") == "next"
 
 
 @both_loops
-async def test_call_that_waits_is_taken_back(blocked: Blocked) -> None:
+async def test_queued_call_is_withdrawn_on_cancel(blocked_calls: BlockedCalls) -> None:
     threads, ended, late = WorkerThreads(1), [], []
     async with anyio.create_task_group() as group:
-        group.start_soon(threads.run, blocked)
-        await becomes(lambda: blocked.begun == 1)
+        group.start_soon(threads.run, blocked_calls)
+        await becomes(lambda: blocked_calls.begun == 1)
         with anyio.move_on_after(0.01):
             await threads.run(partial(late.append, 1), on_end=partial(ended.append, 1))
-        blocked.opened.set()
+        blocked_calls.opened.set()
     assert await threads.run(lambda: "next") == "next"
     assert (late, ended) == ([], [1])
 
 
-def test_loops_share_the_bound_and_all_finish(blocked: Blocked) -> None:
+def test_event_loops_share_thread_limit(blocked_calls: BlockedCalls) -> None:
     threads, results = WorkerThreads(4), []
 
     async def many() -> None:
         async def one() -> None:
-            results.append(await threads.run(blocked))
+            results.append(await threads.run(blocked_calls))
 
         async with anyio.create_task_group() as group:
             for _ in range(40):
@@ -120,17 +120,17 @@ def test_loops_share_the_bound_and_all_finish(blocked: Blocked) -> None:
     loops.append(threading.Thread(target=partial(anyio.run, many, backend="trio")))
     for loop in loops:
         loop.start()
-    while blocked.begun < 4:
-        assert not blocked.opened.wait(0.001)
-    assert blocked.begun == 4
-    blocked.opened.set()
+    while blocked_calls.begun < 4:
+        assert not blocked_calls.opened.wait(0.001)
+    assert blocked_calls.begun == 4
+    blocked_calls.opened.set()
     for loop in loops:
         loop.join(60)
     assert results == ["done"] * 120
 
 
 @both_loops
-async def test_call_within_a_call_does_not_queue(anyio_backend: str) -> None:
+async def test_nested_call_skips_queue(anyio_backend: str) -> None:
     threads, backends = WorkerThreads(1), []
 
     async def hook() -> None:
@@ -145,7 +145,7 @@ async def test_call_within_a_call_does_not_queue(anyio_backend: str) -> None:
 
 
 @both_loops
-async def test_failure_after_a_cancel_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failure_after_cancel_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     threads, begun, release = WorkerThreads(1), threading.Event(), threading.Event()
 
     def fail() -> None:
@@ -166,7 +166,7 @@ async def test_failure_after_a_cancel_is_logged(caplog: pytest.LogCaptureFixture
 
 
 @both_loops
-async def test_error_of_a_call_is_raised(caplog: pytest.LogCaptureFixture) -> None:
+async def test_worker_error_is_raised(caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> None:
         raise LookupError("now")
 
@@ -177,7 +177,7 @@ async def test_error_of_a_call_is_raised(caplog: pytest.LogCaptureFixture) -> No
 
 @both_loops
 @pytest.mark.parametrize("inner", ["asyncio", "trio"])
-async def test_worker_thread_may_run_any_loop(inner: str) -> None:
+async def test_worker_thread_can_run_event_loop(inner: str) -> None:
     async def name() -> str:
         await anyio.lowlevel.checkpoint()
         return anyio.get_current_task().name or "unnamed"
@@ -187,7 +187,7 @@ async def test_worker_thread_may_run_any_loop(inner: str) -> None:
 
 
 @both_loops
-async def test_own_loop_of_a_call_is_recognised() -> None:
+async def test_worker_recognizes_calling_event_loop() -> None:
     """A call has a loop of its own, also if the loop of its caller is one of trio."""
     ended = []
 
@@ -201,8 +201,8 @@ async def test_own_loop_of_a_call_is_recognised() -> None:
 
 
 @both_loops
-async def test_loop_waits_for_no_second_thread(
-    blocked: Blocked, monkeypatch: pytest.MonkeyPatch
+async def test_event_loop_waits_for_no_second_thread(
+    blocked_calls: BlockedCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads, may_start, start = WorkerThreads(2), threading.Event(), threading.Thread.start
 
@@ -211,20 +211,20 @@ async def test_loop_waits_for_no_second_thread(
         start(thread)
 
     async with anyio.create_task_group() as group:
-        group.start_soon(threads.run, blocked)
-        await becomes(lambda: blocked.begun == 1)
+        group.start_soon(threads.run, blocked_calls)
+        await becomes(lambda: blocked_calls.begun == 1)
         monkeypatch.setattr(threading.Thread, "start", start_late)
-        group.start_soon(threads.run, blocked)
+        group.start_soon(threads.run, blocked_calls)
         await anyio.lowlevel.checkpoint()
         await anyio.lowlevel.checkpoint()
         may_start.set()
-        await becomes(lambda: blocked.begun == 2)
-        blocked.opened.set()
+        await becomes(lambda: blocked_calls.begun == 2)
+        blocked_calls.opened.set()
 
 
 @both_loops
 @pytest.mark.parametrize("is_first", [True, False])
-async def test_calls_fail_if_no_thread_starts(
+async def test_call_fails_if_no_thread_starts(
     monkeypatch: pytest.MonkeyPatch, is_first: bool
 ) -> None:
     threads, ended = WorkerThreads(2), []
@@ -244,13 +244,13 @@ async def test_calls_fail_if_no_thread_starts(
     assert ended == [1]
 
 
-async def test_sequential_calls_share_a_thread() -> None:
+async def test_sequential_calls_share_thread() -> None:
     threads = WorkerThreads(8)
     names = {await threads.run(threading.get_ident) for _ in range(50)}
     assert len(names) < 10
 
 
-def test_database_is_closed_while_trio_is_imported(tmp_path: Path) -> None:
+def test_database_closes_while_trio_is_imported(tmp_path: Path) -> None:
     """A finalizer runs wherever memory is freed, also within an import."""
     script = """
 import importlib.abc, sys

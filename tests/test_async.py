@@ -18,7 +18,7 @@ from session_core import AsyncSessionDB, Busy, InvalidInput, NotFound, SessionDB
 pytestmark = pytest.mark.anyio
 
 
-def methods() -> dict[str, object]:
+def list_methods() -> dict[str, object]:
     """Return the methods of the contract, but for `transaction`, which belongs to one thread."""
     return {
         name: value
@@ -34,8 +34,8 @@ async def db(home_path: Path) -> AsyncIterator[AsyncSessionDB]:
 
 
 @pytest.mark.requirement("project:async")
-@pytest.mark.parametrize("name", methods())
-def test_every_method_of_the_contract_is_there_with_its_signature(name: str) -> None:
+@pytest.mark.parametrize("name", list_methods())
+def test_async_methods_match_protocol_signatures(name: str) -> None:
     theirs = inspect.signature(getattr(StateDatabase, name))
     wrapped = getattr(AsyncSessionDB, name)
     ours = inspect.signature(wrapped)
@@ -44,7 +44,7 @@ def test_every_method_of_the_contract_is_there_with_its_signature(name: str) -> 
     assert wrapped.__doc__ == getattr(StateDatabase, name).__doc__
 
 
-async def test_a_conversation_is_written_and_read(db: AsyncSessionDB) -> None:
+async def test_async_conversation_is_written_and_read(db: AsyncSessionDB) -> None:
     await db.create_session("s", "cli", model="m")
     done = await db.append_message("s", role="user", content="hello")
     assert done.after == await db.get_revision("s")
@@ -52,7 +52,7 @@ async def test_a_conversation_is_written_and_read(db: AsyncSessionDB) -> None:
     assert [line.id for line in (await db.list_sessions()).items] == ["s"]
 
 
-async def test_errors_are_those_of_the_contract(db: AsyncSessionDB) -> None:
+async def test_async_errors_match_contract(db: AsyncSessionDB) -> None:
     with pytest.raises(NotFound):
         await db.append_message("nobody", "user", "x")
     with pytest.raises(InvalidInput):
@@ -61,7 +61,7 @@ async def test_errors_are_those_of_the_contract(db: AsyncSessionDB) -> None:
         await db.get_session()  # type: ignore[call-arg]
 
 
-async def test_calls_at_one_time_all_succeed(db: AsyncSessionDB) -> None:
+async def test_concurrent_async_calls_succeed(db: AsyncSessionDB) -> None:
     async with anyio.create_task_group() as group:
         for number in range(60):
             group.start_soon(append, db, str(number))
@@ -74,7 +74,7 @@ async def append(db: AsyncSessionDB, text: str) -> None:
 
 
 @pytest.mark.requirement("project:async")
-async def test_a_call_does_not_block_the_loop(db: AsyncSessionDB) -> None:
+async def test_async_call_does_not_block_loop(db: AsyncSessionDB) -> None:
     await db.create_session("s", "cli")
     held, release = threading.Event(), threading.Event()
 
@@ -94,7 +94,7 @@ async def test_a_call_does_not_block_the_loop(db: AsyncSessionDB) -> None:
 
 
 @pytest.mark.requirement("project:async")
-async def test_cancelled_change_finishes(db: AsyncSessionDB) -> None:
+async def test_cancelled_async_change_finishes(db: AsyncSessionDB) -> None:
     begun, release = threading.Event(), threading.Event()
 
     def step(inner: StateDatabase) -> None:
@@ -114,7 +114,7 @@ async def test_cancelled_change_finishes(db: AsyncSessionDB) -> None:
     assert [row["content"] for row in rows] == ["begun"]
 
 
-async def test_several_calls_are_one_transaction_in_one_step(db: AsyncSessionDB) -> None:
+async def test_async_step_runs_as_single_transaction(db: AsyncSessionDB) -> None:
     def step(inner: StateDatabase) -> int:
         with inner.transaction():
             inner.create_session("s", "cli")
@@ -132,7 +132,7 @@ async def test_several_calls_are_one_transaction_in_one_step(db: AsyncSessionDB)
     assert len(await db.get_messages("s")) == 1
 
 
-async def test_change_within_own_transaction_is_refused(db: AsyncSessionDB) -> None:
+async def test_async_change_within_own_transaction_is_refused(db: AsyncSessionDB) -> None:
     """It would wait for its own caller until the patience is over."""
     with db.db.transaction():
         db.db.create_session("s", "cli")
@@ -144,14 +144,14 @@ async def test_change_within_own_transaction_is_refused(db: AsyncSessionDB) -> N
     await db.append_message("s", "user", "after")
 
 
-async def test_leaving_the_block_closes_the_database(home_path: Path) -> None:
+async def test_async_context_exit_closes_database(home_path: Path) -> None:
     async with AsyncSessionDB(SessionDB(home_path / "state.db")) as db:
         await db.create_session("s", "cli")
     with pytest.raises(InvalidInput, match="closed"):
         await db.get_session("s")
 
 
-async def test_leaving_the_block_when_cancelled_closes_the_database_too(home_path: Path) -> None:
+async def test_cancelled_async_context_closes_database(home_path: Path) -> None:
     db = SessionDB(home_path / "state.db")
     with anyio.CancelScope() as scope:
         async with AsyncSessionDB(db):
@@ -161,7 +161,7 @@ async def test_leaving_the_block_when_cancelled_closes_the_database_too(home_pat
         db.get_session("s")
 
 
-async def test_those_who_wait_for_a_lock_keep_no_reader_and_no_other_thread_waiting(
+async def test_lock_waiters_block_no_readers(
     db: AsyncSessionDB,
 ) -> None:
     await db.create_session("s", "cli")
@@ -188,7 +188,7 @@ async def test_those_who_wait_for_a_lock_keep_no_reader_and_no_other_thread_wait
 
 
 @contextmanager
-def locked(db: AsyncSessionDB) -> Iterator[threading.Event]:
+def hold_lock(db: AsyncSessionDB) -> Iterator[threading.Event]:
     """Let another thread hold a transaction open until the event is set, or the block ends."""
     held, release = threading.Event(), threading.Event()
 
@@ -209,10 +209,10 @@ def locked(db: AsyncSessionDB) -> Iterator[threading.Event]:
 
 
 @pytest.mark.requirement("project:cancellation")
-async def test_timeouts_leave_threads_bounded(db: AsyncSessionDB) -> None:
+async def test_async_timeouts_keep_threads_bounded(db: AsyncSessionDB) -> None:
     await db.create_session("s", "cli")
     before = threading.active_count()
-    with locked(db):
+    with hold_lock(db):
         for number in range(60):
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(append(db, str(number)), 0.001)
@@ -225,9 +225,9 @@ async def test_timeouts_leave_threads_bounded(db: AsyncSessionDB) -> None:
 
 @pytest.mark.requirement("project:cancellation")
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_timeout_returns_before_the_lock_is_free(db: AsyncSessionDB) -> None:
+async def test_async_timeout_returns_before_lock_release(db: AsyncSessionDB) -> None:
     await db.create_session("s", "cli")
-    with locked(db):
+    with hold_lock(db):
         with anyio.move_on_after(0.05) as scope:
             await append(db, "begun")
         assert scope.cancelled_caught
@@ -239,7 +239,7 @@ async def test_timeout_returns_before_the_lock_is_free(db: AsyncSessionDB) -> No
 
 
 @pytest.mark.requirement("project:cancellation")
-def test_loops_in_forty_threads_finish(home_path: Path) -> None:
+def test_event_loops_in_forty_threads_finish(home_path: Path) -> None:
     db = AsyncSessionDB(SessionDB(home_path / "state.db"))
     barrier, counts = threading.Barrier(40), []
 
@@ -265,15 +265,13 @@ def test_loops_in_forty_threads_finish(home_path: Path) -> None:
 
 
 @pytest.mark.parametrize("timeout_s", [-1.0, float("nan"), "soon"])
-async def test_a_time_to_follow_that_makes_no_sense_is_invalid_input(
-    db: AsyncSessionDB, timeout_s: Any
-) -> None:
+async def test_async_changes_rejects_invalid_timeout(db: AsyncSessionDB, timeout_s: Any) -> None:
     with pytest.raises(InvalidInput, match="timeout_s"):
         await db.read_changes(timeout_s=timeout_s)
 
 
-async def test_one_who_follows_waits_while_everybody_is_kept_out(home_path: Path) -> None:
-    db = Shut(home_path / "state.db")
+async def test_async_changes_waits_while_database_is_locked(home_path: Path) -> None:
+    db = LockedDatabase(home_path / "state.db")
     cursor = db.read_changes().cursor
     db.create_session("s", "cli")
     async with AsyncSessionDB(db) as wrapped:
@@ -286,7 +284,7 @@ async def test_one_who_follows_waits_while_everybody_is_kept_out(home_path: Path
         assert [event.session_id for event in seen.events] == ["s"]
 
 
-class Shut(SessionDB):
+class LockedDatabase(SessionDB):
     """A database that a writer keeps to itself for some looks."""
 
     busy = 0

@@ -43,23 +43,23 @@ def run(script: str) -> str:
 
 
 @pytest.mark.requirement("project:driver")
-def test_what_was_decided_can_be_asked() -> None:
+def test_sqlite_library_choice_can_be_read() -> None:
     told = describe_sqlite()
     version = tuple(int(part) for part in told.version.split("."))
     assert told == Driver(told.name, told.version, version >= _sqlite3.FIXED_VERSION)
 
 
-def test_the_standard_library_is_what_nobody_chose() -> None:
+def test_sqlite_library_defaults_to_standard_module() -> None:
     assert run("print(describe_sqlite().name)") == "standard"
     assert run("SessionDB('x/none.db').kind; print(describe_sqlite().name)") == "standard"
 
 
-def test_asking_decides_nothing() -> None:
+def test_reading_sqlite_library_keeps_choice_open() -> None:
     assert run("describe_sqlite(); print(choose_sqlite('standard').name)") == "standard"
 
 
 @needs_bundled
-def test_another_may_be_chosen_before_the_first_connection() -> None:
+def test_sqlite_library_can_change_before_first_connection() -> None:
     script = "describe_sqlite(); choose_sqlite('standard'); told = choose_sqlite('bundled')\n"
     assert run(script + "print(told.name, told.fixed, told == describe_sqlite())") == (
         "bundled True True"
@@ -67,7 +67,7 @@ def test_another_may_be_chosen_before_the_first_connection() -> None:
 
 
 @needs_bundled
-def test_the_chosen_library_is_the_one_that_opens() -> None:
+def test_chosen_sqlite_library_opens_database() -> None:
     script = """
 choose_sqlite("bundled")
 connection = driver.connect("file::memory:", busy_timeout_s=1)
@@ -80,7 +80,7 @@ connection.close()
 
 @pytest.mark.requirement("project:driver")
 @pytest.mark.parametrize("chosen", ["standard", pytest.param("bundled", marks=needs_bundled)])
-def test_afterwards_the_choice_is_fixed(chosen: str) -> None:
+def test_sqlite_library_is_fixed_after_connection(chosen: str) -> None:
     script = f"""
 choose_sqlite({chosen!r})
 driver.connect("file::memory:", busy_timeout_s=1).close()
@@ -93,7 +93,7 @@ except Conflict as error:
     assert run(script).splitlines() == [chosen, f"True {chosen}"]
 
 
-def test_an_unknown_library_is_invalid_and_changes_nothing() -> None:
+def test_unknown_sqlite_library_is_rejected() -> None:
     script = """
 try:
     choose_sqlite("oracle")
@@ -103,7 +103,7 @@ except InvalidInput:
     assert run(script) == "standard"
 
 
-def test_a_library_that_is_not_installed_is_unsupported() -> None:
+def test_missing_sqlite_library_is_unsupported() -> None:
     script = """
 import sys
 sys.modules["pysqlite3"] = None
@@ -115,34 +115,37 @@ except Unsupported:
     assert run(script) == "standard"
 
 
-def sources() -> Iterator[Path]:
+def iter_sources() -> Iterator[Path]:
     for folder in (*PACKAGES, ROOT / "tests"):
         yield from folder.rglob("*.py")
 
 
 @pytest.mark.requirement("project:driver")
-def test_no_other_file_imports_a_sqlite_library() -> None:
+def test_sqlite_library_is_imported_in_single_file() -> None:
     found = {
         path.relative_to(ROOT).as_posix()
-        for path in sources()
-        if any(name.split(".")[0] in LIBRARIES for name in imported(path))
+        for path in iter_sources()
+        if any(name.split(".")[0] in LIBRARIES for name in list_imports(path))
     }
     assert "session_core/_sqlite3.py" in found
     assert found <= set(MAY_IMPORT)
 
 
-def imported(path: Path) -> Iterator[str]:
+def list_imports(path: Path) -> Iterator[str]:
     """Return what a file imports by a statement, or by a call with the name as text."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield node.module or ""
-        elif isinstance(node, ast.Call) and called(node) in ("import_module", "__import__"):
+        elif isinstance(node, ast.Call) and get_called_name(node) in (
+            "import_module",
+            "__import__",
+        ):
             yield from (arg.value for arg in node.args if _is_text(arg))  # type: ignore[attr-defined]
 
 
-def called(node: ast.Call) -> str:
+def get_called_name(node: ast.Call) -> str:
     return getattr(node.func, "id", getattr(node.func, "attr", ""))
 
 

@@ -40,19 +40,19 @@ def path(tmp_path: Path) -> Path:
     return folder / "sessions.json"
 
 
-def write_to(path: Path, home: Path) -> None:
+def write_new(path: Path, home: Path) -> None:
     write_atomic(path, [b"new"], prefix=PREFIX, home=home)
 
 
-def set_aside_at(path: Path, home: Path) -> None:
+def set_file_aside(path: Path, home: Path) -> None:
     rename_broken_file(path, NOW, home)
 
 
-def name_aside_of(path: Path, home: Path) -> None:
+def name_file_aside(path: Path, home: Path) -> None:
     reserve_broken_name(path, NOW, home)
 
 
-def make_odd(path: Path, kind: str) -> None:
+def make_irregular_file(path: Path, kind: str) -> None:
     """Make something that is not a regular file."""
     if kind == "fifo":
         os.mkfifo(path)
@@ -62,23 +62,23 @@ def make_odd(path: Path, kind: str) -> None:
         path.symlink_to(path)
 
 
-def names(path: Path) -> list[str]:
+def list_names(path: Path) -> list[str]:
     return sorted(entry.name for entry in path.parent.iterdir())
 
 
-def test_a_file_is_written_from_its_parts(path: Path) -> None:
+def test_write_joins_file_parts(path: Path) -> None:
     write_atomic(path, (part for part in [b"one ", b"two"]), prefix=PREFIX)
     assert path.read_bytes() == b"one two"
-    assert names(path) == ["sessions.json"]
+    assert list_names(path) == ["sessions.json"]
 
 
-def test_a_file_is_replaced(path: Path) -> None:
+def test_write_replaces_file(path: Path) -> None:
     path.write_bytes(b"a longer text than the next")
     write_atomic(path, [b"new"], prefix=PREFIX)
     assert path.read_bytes() == b"new"
 
 
-def test_a_reader_of_the_old_file_reads_it_to_its_end(path: Path) -> None:
+def test_write_keeps_old_file_for_open_reader(path: Path) -> None:
     path.write_bytes(b"old" * 10_000)
     with path.open("rb", buffering=0) as reader:
         first = reader.read(10)
@@ -87,13 +87,13 @@ def test_a_reader_of_the_old_file_reads_it_to_its_end(path: Path) -> None:
 
 
 @posix
-def test_only_the_owner_reads_what_was_written(path: Path) -> None:
+def test_written_file_is_readable_by_owner_only(path: Path) -> None:
     write_atomic(path, [b"x"], prefix=PREFIX)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 @posix
-def test_only_the_owner_reads_what_was_open_to_all(path: Path) -> None:
+def test_write_restricts_file_open_to_everyone(path: Path) -> None:
     path.touch()
     path.chmod(0o666)
     write_atomic(path, [b"x"], prefix=PREFIX)
@@ -101,7 +101,7 @@ def test_only_the_owner_reads_what_was_open_to_all(path: Path) -> None:
 
 
 @posix
-def test_another_mode_is_set_whatever_the_mask_is(path: Path) -> None:
+def test_write_sets_mode_despite_umask(path: Path) -> None:
     before = os.umask(0o077)
     try:
         write_atomic(path, [b"x"], prefix=PREFIX, mode=0o644)
@@ -111,7 +111,7 @@ def test_another_mode_is_set_whatever_the_mask_is(path: Path) -> None:
 
 
 @posix
-def test_nobody_else_reads_what_is_being_written(path: Path) -> None:
+def test_temporary_file_is_readable_by_owner_only(path: Path) -> None:
     modes = []
 
     def parts() -> Iterator[bytes]:
@@ -123,7 +123,7 @@ def test_nobody_else_reads_what_is_being_written(path: Path) -> None:
 
 
 @posix
-def test_link_within_home_is_followed(path: Path, tmp_path: Path) -> None:
+def test_write_follows_link_within_home(path: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     target = elsewhere / "real.json"
@@ -136,7 +136,7 @@ def test_link_within_home_is_followed(path: Path, tmp_path: Path) -> None:
 
 
 @posix
-def test_link_to_nothing_is_followed(path: Path) -> None:
+def test_write_follows_dangling_link(path: Path) -> None:
     path.symlink_to("real.json")
     write_atomic(path, [b"new"], prefix=PREFIX)
     assert (path.parent / "real.json").read_bytes() == b"new"
@@ -145,8 +145,8 @@ def test_link_to_nothing_is_followed(path: Path) -> None:
 
 @posix
 @pytest.mark.parametrize("is_there", [True, False], ids=["a file", "nothing"])
-@pytest.mark.parametrize("write", [write_to, set_aside_at, name_aside_of])
-def test_link_out_of_home_is_refused(
+@pytest.mark.parametrize("write", [write_new, set_file_aside, name_file_aside])
+def test_write_refuses_link_out_of_home(
     tmp_path: Path, write: Callable[[Path, Path], object], is_there: bool
 ) -> None:
     home, outside = tmp_path / "home", tmp_path / "outside"
@@ -160,23 +160,23 @@ def test_link_out_of_home_is_refused(
     with pytest.raises(Denied, match="leads out of"):
         write(home / "sessions" / "sessions.json", home)
     assert [entry.name for entry in outside.iterdir()] == ["real.json"] * is_there
-    assert names(home / "sessions" / "x") == ["sessions.json"]
+    assert list_names(home / "sessions" / "x") == ["sessions.json"]
     if is_there:
         assert (target.read_bytes(), stat.S_IMODE(target.stat().st_mode)) == (b"theirs", 0o644)
 
 
 @posix
 @pytest.mark.parametrize("kind", ["fifo", "folder", "loop"])
-@pytest.mark.parametrize("write", [write_to, set_aside_at])
-def test_write_over_odd_file_is_refused(
+@pytest.mark.parametrize("write", [write_new, set_file_aside])
+def test_write_refuses_irregular_file(
     path: Path, write: Callable[[Path, Path], object], kind: str
 ) -> None:
-    make_odd(path, kind)
+    make_irregular_file(path, kind)
     before = path.lstat()
     with pytest.raises(Denied, match="not a regular file"):
         write(path, path.parent)
     assert os.path.samestat(before, path.lstat())
-    assert names(path) == ["sessions.json"]
+    assert list_names(path) == ["sessions.json"]
 
 
 @posix
@@ -191,7 +191,7 @@ def test_trusted_owners_depend_on_home(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root gives files away")
-def test_file_of_another_user_is_refused(path: Path) -> None:
+def test_write_refuses_file_of_different_user(path: Path) -> None:
     path.write_bytes(b"theirs")
     os.chown(path, 4242, 4242)
     with pytest.raises(Denied, match="another user"):
@@ -228,7 +228,7 @@ def test_read_returns_whole_file(path: Path) -> None:
     assert read_file(path, 10) == b"x" * 10
 
 
-def test_read_of_large_file_is_refused(path: Path) -> None:
+def test_read_refuses_large_file(path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(OSError, match="larger than 4,000,000 bytes"):
@@ -237,9 +237,9 @@ def test_read_of_large_file_is_refused(path: Path) -> None:
 
 @posix
 @pytest.mark.parametrize("kind", ["fifo", "fifo with a writer", "folder"])
-def test_read_of_odd_file_is_refused(path: Path, kind: str) -> None:
+def test_read_refuses_irregular_file(path: Path, kind: str) -> None:
     with ExitStack() as opened:
-        make_odd(path, kind.partition(" ")[0])
+        make_irregular_file(path, kind.partition(" ")[0])
         if kind == "fifo with a writer":
             writer = os.open(path, os.O_RDWR)
             opened.callback(os.close, writer)
@@ -249,7 +249,7 @@ def test_read_of_odd_file_is_refused(path: Path, kind: str) -> None:
 
 
 @posix
-def test_file_swapped_while_opened_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_refuses_file_swapped_during_open(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_bytes(b"x")
     open_file = os.open
 
@@ -264,7 +264,7 @@ def test_file_swapped_while_opened_is_refused(path: Path, monkeypatch: pytest.Mo
 
 
 @posix
-def test_lock_through_link_is_refused(path: Path, tmp_path: Path) -> None:
+def test_lock_refuses_link(path: Path, tmp_path: Path) -> None:
     lock = path.with_name(".sessions.lock")
     lock.symlink_to(tmp_path / "made")
     with pytest.raises(OSError, match="symbolic links"), hold_file_lock(lock):
@@ -275,7 +275,7 @@ def test_lock_through_link_is_refused(path: Path, tmp_path: Path) -> None:
 # Writes that fail
 
 
-def test_a_write_that_fails_leaves_the_old_file_alone(path: Path) -> None:
+def test_failed_write_keeps_old_file(path: Path) -> None:
     path.write_bytes(b"old")
 
     def parts() -> Iterator[bytes]:
@@ -285,21 +285,21 @@ def test_a_write_that_fails_leaves_the_old_file_alone(path: Path) -> None:
     with pytest.raises(KeyError):
         write_atomic(path, parts(), prefix=PREFIX)
     assert path.read_bytes() == b"old"
-    assert names(path) == ["sessions.json"]
+    assert list_names(path) == ["sessions.json"]
 
 
-def test_a_rename_that_fails_leaves_nothing_behind(path: Path) -> None:
+def test_failed_rename_leaves_no_temporary_file(path: Path) -> None:
     def parts() -> Iterator[bytes]:
         yield b"new"
         (path / "kept").mkdir(parents=True)
 
     with pytest.raises(OSError, match="sessions"):
         write_atomic(path, parts(), prefix=PREFIX)
-    assert names(path) == ["sessions.json"]
+    assert list_names(path) == ["sessions.json"]
     assert (path / "kept").exists()
 
 
-def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+def test_write_to_missing_folder_raises_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_atomic(tmp_path / "none" / "x", [b""], prefix=PREFIX)
 
@@ -318,51 +318,51 @@ write_atomic(Path(sys.argv[1]), parts(), prefix=".sessions_")
 
 
 @posix
-def test_a_write_that_is_killed_leaves_the_old_file_and_what_is_swept(path: Path) -> None:
+def test_killed_write_keeps_old_file(path: Path) -> None:
     path.write_bytes(b"old")
     killed = subprocess.run([sys.executable, "-c", KILLED, path], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert path.read_bytes() == b"old"
-    left = [name for name in names(path) if name != "sessions.json"]
+    left = [name for name in list_names(path) if name != "sessions.json"]
     assert len(left) == 1
     made_at = (path.parent / left[0]).stat().st_mtime
     assert delete_leftovers(path.parent, PREFIX, older_than_s=60, now=made_at + 61) == 1
-    assert names(path) == ["sessions.json"]
+    assert list_names(path) == ["sessions.json"]
 
 
 # What was left behind
 
 
-def test_only_old_files_with_the_prefix_are_swept(path: Path) -> None:
+def test_sweep_deletes_only_old_prefixed_files(path: Path) -> None:
     for name in (".sessions_a.tmp", ".sessions_b.tmp", ".other_a.tmp", ".sessions_a", "a.tmp"):
         (path.parent / name).touch()
         os.utime(path.parent / name, (NOW - 61, NOW - 61))
     os.utime(path.parent / ".sessions_b.tmp", (NOW - 60, NOW - 60))
     assert delete_leftovers(path.parent, PREFIX, older_than_s=60, now=NOW) == 1
-    assert names(path) == [".other_a.tmp", ".sessions_a", ".sessions_b.tmp", "a.tmp"]
+    assert list_names(path) == [".other_a.tmp", ".sessions_a", ".sessions_b.tmp", "a.tmp"]
 
 
-def test_a_prefix_is_no_pattern(path: Path) -> None:
+def test_sweep_prefix_is_no_pattern(path: Path) -> None:
     (path.parent / "xa.tmp").touch()
     assert delete_leftovers(path.parent, "[x]", older_than_s=-10, now=NOW * 2) == 0
 
 
-def test_a_folder_that_is_missing_has_nothing_to_sweep(tmp_path: Path) -> None:
+def test_sweep_ignores_missing_folder(tmp_path: Path) -> None:
     assert delete_leftovers(tmp_path / "none", PREFIX, older_than_s=0, now=NOW) == 0
 
 
 # What is broken
 
 
-def test_a_broken_file_is_set_aside_as_it_is(path: Path) -> None:
+def test_broken_file_is_set_aside_unchanged(path: Path) -> None:
     path.write_bytes(b"{broken")
     aside = rename_broken_file(path, NOW)
     assert aside.read_bytes() == b"{broken"
     assert aside.name.startswith("sessions.json.broken-2023111")
-    assert names(path) == [aside.name]
+    assert list_names(path) == [aside.name]
 
 
-def test_two_files_of_one_second_are_both_set_aside(path: Path) -> None:
+def test_two_files_of_same_second_set_aside(path: Path) -> None:
     for text in (b"1", b"2", b"3"):
         path.write_bytes(text)
         rename_broken_file(path, NOW)
@@ -370,7 +370,7 @@ def test_two_files_of_one_second_are_both_set_aside(path: Path) -> None:
 
 
 @posix
-def test_a_link_to_a_broken_file_stays_for_the_next_one(path: Path, tmp_path: Path) -> None:
+def test_set_aside_keeps_link_to_broken_file(path: Path, tmp_path: Path) -> None:
     target = tmp_path / "real.json"
     target.write_bytes(b"{broken")
     path.symlink_to(target)
@@ -380,11 +380,11 @@ def test_a_link_to_a_broken_file_stays_for_the_next_one(path: Path, tmp_path: Pa
     assert target.read_bytes() == b"new"
 
 
-def test_a_file_that_is_gone_cannot_be_set_aside(path: Path) -> None:
+def test_set_aside_of_missing_file_fails(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         rename_broken_file(path, NOW)
 
 
-def test_a_folder_that_is_gone_cannot_be_synced(tmp_path: Path) -> None:
+def test_sync_of_missing_folder_fails(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         sync_folder(tmp_path / "none")

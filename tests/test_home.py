@@ -17,15 +17,15 @@ from session_core.home import Home, is_hermes_home
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="homes of other platforms")
 
 
-def hermes_home(path: Path, sign: str = "state.db") -> Path:
+def make_hermes_home(path: Path, sign: str = "state.db") -> Path:
     (path / sign).parent.mkdir(parents=True, exist_ok=True)
     (path / sign).touch()
     return path
 
 
 @pytest.mark.requirement("faces:found")
-def test_what_is_named_wins_over_everything(tmp_path: Path) -> None:
-    hermes_home(tmp_path / ".hermes")
+def test_named_home_overrides_every_default(tmp_path: Path) -> None:
+    make_hermes_home(tmp_path / ".hermes")
     environ = {"HOME": str(tmp_path), "MCP_SESSIONS_HOME": "/m", "HERMES_HOME": "/h"}
     named = tmp_path / "named"
     assert find_home(named, environ) == Home(named, "--home")
@@ -37,8 +37,8 @@ def test_what_is_named_wins_over_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("faces:found")
-def test_an_empty_variable_is_as_if_it_were_not_there(tmp_path: Path) -> None:
-    hermes_home(tmp_path / ".hermes")
+def test_empty_home_variable_is_ignored(tmp_path: Path) -> None:
+    make_hermes_home(tmp_path / ".hermes")
     environ = {"HOME": str(tmp_path), "MCP_SESSIONS_HOME": "", "HERMES_HOME": ""}
     assert find_home(None, environ).path == tmp_path / ".hermes"
 
@@ -47,17 +47,15 @@ def test_an_empty_variable_is_as_if_it_were_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "sign", ["state.db", "config.yaml", "gateway.json", "sessions/sessions.json"]
 )
-def test_a_hermes_home_is_found_by_its_database_or_one_of_its_files(
-    tmp_path: Path, sign: str
-) -> None:
-    hermes_home(tmp_path / ".hermes", sign)
+def test_hermes_home_is_found_by_known_files(tmp_path: Path, sign: str) -> None:
+    make_hermes_home(tmp_path / ".hermes", sign)
     found = find_home(None, {"HOME": str(tmp_path)})
     assert found.path == tmp_path / ".hermes"
     assert found.db_path == tmp_path / ".hermes" / "state.db"
 
 
 @pytest.mark.requirement("faces:found")
-def test_an_empty_hermes_folder_is_none(tmp_path: Path) -> None:
+def test_empty_hermes_folder_is_no_home(tmp_path: Path) -> None:
     (tmp_path / ".hermes" / "logs").mkdir(parents=True)
     assert find_home(None, {"HOME": str(tmp_path)}).path != tmp_path / ".hermes"
     assert not is_hermes_home(tmp_path / ".hermes")
@@ -65,7 +63,7 @@ def test_an_empty_hermes_folder_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("faces:found")
 @pytest.mark.skipif(sys.platform != "linux", reason="the data folder of Linux")
-def test_without_any_it_is_a_folder_in_the_data_of_the_platform(tmp_path: Path) -> None:
+def test_default_home_is_in_platform_data_folder(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path)}
     assert find_home(None, environ).path == tmp_path / ".local" / "share" / "mcp-sessions"
     environ["XDG_DATA_HOME"] = str(tmp_path / "data")
@@ -75,7 +73,7 @@ def test_without_any_it_is_a_folder_in_the_data_of_the_platform(tmp_path: Path) 
 
 
 @pytest.mark.requirement("faces:found")
-def test_a_missing_or_relative_home_is_taken_literally(
+def test_missing_or_relative_home_is_used_literally(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -85,32 +83,32 @@ def test_a_missing_or_relative_home_is_taken_literally(
 
 
 @pytest.mark.requirement("faces:found")
-def test_a_symlink_is_not_resolved(tmp_path: Path) -> None:
+def test_home_symlink_is_not_resolved(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     assert find_home(tmp_path / "link", {}).path == tmp_path / "link"
 
 
 @pytest.mark.requirement("faces:found")
-def test_finding_a_home_makes_nothing(tmp_path: Path) -> None:
+def test_finding_home_creates_no_files(tmp_path: Path) -> None:
     find_home(None, {"HOME": str(tmp_path / "user")})
     assert not (tmp_path / "user" / ".local").exists()
 
 
 @pytest.mark.requirement("faces:found")
-def test_a_hermes_folder_that_may_not_be_looked_into_counts_as_one() -> None:
+def test_unreadable_hermes_folder_counts_as_home() -> None:
     with tempfile.TemporaryDirectory() as folder:
         user = Path(folder)
         user.chmod(0o755)
-        hermes_home(user / ".hermes").chmod(0)
-        with _as_nobody():
+        make_hermes_home(user / ".hermes").chmod(0)
+        with _run_as_nobody():
             assert find_home(None, {"HOME": str(user)}).path == user / ".hermes"
             assert is_hermes_home(user / ".hermes")
         (user / ".hermes").chmod(0o700)
 
 
 @contextmanager
-def _as_nobody() -> Iterator[None]:
+def _run_as_nobody() -> Iterator[None]:
     """Root may look anywhere, so it becomes somebody else for a moment."""
     if os.geteuid() != 0:
         yield
@@ -123,14 +121,14 @@ def _as_nobody() -> Iterator[None]:
 
 
 @pytest.mark.requirement("faces:found")
-def test_a_file_in_place_of_the_home_is_no_hermes_home(tmp_path: Path) -> None:
+def test_regular_file_is_no_hermes_home(tmp_path: Path) -> None:
     (tmp_path / ".hermes").write_text("a file")
     assert not is_hermes_home(tmp_path / ".hermes")
     assert find_home(None, {"HOME": str(tmp_path)}).path != tmp_path / ".hermes"
 
 
 @pytest.mark.requirement("faces:profiles-found")
-def test_the_profile_in_which_hermes_starts_is_known_and_not_followed(tmp_path: Path) -> None:
+def test_default_hermes_profile_is_reported_not_followed(tmp_path: Path) -> None:
     assert find_active_profile(tmp_path) is None
     (tmp_path / "profiles" / "work").mkdir(parents=True)
     (tmp_path / "config.yaml").touch()
@@ -144,7 +142,7 @@ def test_the_profile_in_which_hermes_starts_is_known_and_not_followed(tmp_path: 
 
 
 @pytest.mark.requirement("faces:profiles-found")
-def test_profiles_are_homes_below_the_root(tmp_path: Path) -> None:
+def test_profiles_are_homes_below_root(tmp_path: Path) -> None:
     assert list_profiles(tmp_path) == {"default": tmp_path}
     for name in ("work", "home", "default"):
         (tmp_path / "profiles" / name).mkdir(parents=True)

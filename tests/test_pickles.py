@@ -48,14 +48,14 @@ COPIES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
-def test_an_id_keeps_its_revisions_when_it_is_copied(copied: Callable[[Any], Any]) -> None:
+def test_copied_id_keeps_revisions(copied: Callable[[Any], Any]) -> None:
     before, after = Revision(0, 0, 0, 0, None), Revision(7, 1, 0, 0, None)
     again = copied(AppendResult(7, before, after))
     assert (type(again), again, again.before, again.after) == (AppendResult, 7, before, after)
 
 
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
-def test_an_error_keeps_what_it_says_when_it_is_copied(copied: Callable[[Any], Any]) -> None:
+def test_copied_error_keeps_message(copied: Callable[[Any], Any]) -> None:
     for error in (
         TitleTaken("Trip", "s"),
         Busy("held", holders=["hermes (pid 7)"]),
@@ -95,7 +95,7 @@ MADE: dict[str, Any] = {
 }
 
 
-def errors() -> list[type[Exception]]:
+def list_error_classes() -> list[type[Exception]]:
     """Return all classes of errors of both packages, and the public warnings."""
     for package in (session_core, mcp_serve):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -110,7 +110,7 @@ def errors() -> list[type[Exception]]:
     return sorted(found, key=lambda each: each.__qualname__)
 
 
-def made_with_words(kind: type[Any]) -> Any:
+def make_error(kind: type[Any]) -> Any:
     """Return an instance whose arguments are their names."""
     if issubclass(kind, Exception) and not inspect.isfunction(kind.__init__):
         return kind("why")
@@ -133,9 +133,9 @@ def values() -> list[str]:
 
 
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
-def test_every_error_survives_a_copy(copied: Callable[[Any], Any]) -> None:
-    for kind in errors():
-        error = made_with_words(kind)
+def test_every_error_survives_copy(copied: Callable[[Any], Any]) -> None:
+    for kind in list_error_classes():
+        error = make_error(kind)
         again = copied(error)
         assert type(again) is kind
         assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
@@ -146,22 +146,22 @@ MODERN = {name: copied for name, copied in COPIES.items() if name not in {"pickl
 
 
 @pytest.mark.parametrize("copied", MODERN.values(), ids=MODERN)
-def test_every_value_survives_a_copy(copied: Callable[[Any], Any]) -> None:
+def test_every_value_survives_copy(copied: Callable[[Any], Any]) -> None:
     for name in values():
-        value = MADE[name] if name in MADE else made_with_words(getattr(session_core, name))
+        value = MADE[name] if name in MADE else make_error(getattr(session_core, name))
         again = copied(value)
         assert type(again) is type(value), name
         assert repr(again) == repr(value), name
         assert again == value, name
 
 
-def fail(code: str) -> None:
+def raise_compression_error(code: str) -> None:
     raise NotCompressed(code, "nothing to win")
 
 
-def test_pool_survives_an_error_of_compression() -> None:
+def test_process_pool_survives_compression_error() -> None:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         with pytest.raises(NotCompressed, match="nothing to win") as raised:
-            pool.submit(fail, "small").result(timeout=60)
+            pool.submit(raise_compression_error, "small").result(timeout=60)
         assert raised.value.code == "small"
         assert pool.submit(len, "ab").result(timeout=60) == 2

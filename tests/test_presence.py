@@ -31,7 +31,7 @@ _SLEEP = "import sys; print('up', flush=True); sys.stdin.read()"
 
 
 @contextmanager
-def process(*arguments: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
+def start_process(*arguments: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process that says a line once it is ready and ends with its input."""
     child = subprocess.Popen(
         [sys.executable, *arguments],
@@ -57,11 +57,11 @@ def database(tmp_path: Path) -> Path:
     return path
 
 
-def holding(path: Path, mode: str = "ro") -> Any:
-    return process("-c", _HOLD, f"{path.as_uri()}?mode={mode}")
+def hold_database(path: Path, mode: str = "ro") -> Any:
+    return start_process("-c", _HOLD, f"{path.as_uri()}?mode={mode}")
 
 
-def ticks(pid: int) -> int:
+def read_start_ticks(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
@@ -70,17 +70,15 @@ def write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value))
 
 
-def test_nobody_holds_a_database_that_nobody_has_open(database: Path) -> None:
+def test_closed_database_has_no_holders(database: Path) -> None:
     assert presence.list_holders(database) == []
     assert presence.list_holders(database.parent / "not there") == []
 
 
 @LINUX
 @pytest.mark.parametrize("mode", ["ro", "rw"])
-def test_another_process_that_has_it_open_is_told_by_pid_and_name(
-    database: Path, mode: str
-) -> None:
-    with holding(database, mode) as child:
+def test_holders_report_pid_and_name_of_process(database: Path, mode: str) -> None:
+    with hold_database(database, mode) as child:
         assert presence.list_holders(database) == [
             Holder(child.pid, processes.get_process_name(child.pid))
         ]
@@ -89,52 +87,50 @@ def test_another_process_that_has_it_open_is_told_by_pid_and_name(
 
 
 @LINUX
-def test_this_process_is_not_told(database: Path) -> None:
-    with connect(database) as connection, holding(database) as child:
+def test_holders_omit_own_process(database: Path) -> None:
+    with connect(database) as connection, hold_database(database) as child:
         connection.execute("SELECT count(*) FROM sessions").fetchone()
         assert [holder.pid for holder in presence.list_holders(database)] == [child.pid]
 
 
 @LINUX
-def test_a_holder_of_a_rollback_journal_database_is_told(database: Path) -> None:
+def test_holders_include_rollback_journal_database(database: Path) -> None:
     with connect(database) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
-    with holding(database) as child:
+    with hold_database(database) as child:
         assert [holder.pid for holder in presence.list_holders(database)] == [child.pid]
 
 
 @LINUX
-def test_a_holder_is_told_through_a_symlink(database: Path, tmp_path: Path) -> None:
+def test_holders_follow_symlink(database: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.db"
     link.symlink_to(database)
-    with holding(database) as child:
+    with hold_database(database) as child:
         assert [holder.pid for holder in presence.list_holders(link)] == [child.pid]
 
 
 @LINUX
-def test_another_database_of_that_name_is_not_confused_with_it(
-    database: Path, tmp_path: Path
-) -> None:
+def test_holders_ignore_different_database_of_same_name(database: Path, tmp_path: Path) -> None:
     other = tmp_path / "other" / "state.db"
     make_hermes_database(other)
-    with holding(other):
+    with hold_database(other):
         assert presence.list_holders(database) == []
 
 
 @LINUX
-def test_asking_leaves_our_own_locks_alone(database: Path) -> None:
+def test_listing_holders_keeps_own_locks(database: Path) -> None:
     with connect(database) as connection:
         connection.execute("BEGIN IMMEDIATE")
-        before = _locks()
+        before = _list_own_locks()
         presence.list_holders(database)
         presence._find_holders_by_probe(database)
-        assert _locks() == before
+        assert _list_own_locks() == before
         assert before
 
 
 @LINUX
-def test_a_lock_is_told_by_a_probe_where_there_is_nothing_else(database: Path) -> None:
-    with holding(database) as child:
+def test_holders_fall_back_to_lock_probe(database: Path) -> None:
+    with hold_database(database) as child:
         assert presence._find_holders_by_probe(database) == {child.pid}
         with connect(database) as connection:
             connection.execute("SELECT count(*) FROM sessions").fetchone()
@@ -142,8 +138,8 @@ def test_a_lock_is_told_by_a_probe_where_there_is_nothing_else(database: Path) -
     assert presence._find_holders_by_probe(database) == set()
 
 
-def test_a_process_lives_until_it_has_ended() -> None:
-    with process("-c", _SLEEP) as child:
+def test_process_is_alive_until_exit() -> None:
+    with start_process("-c", _SLEEP) as child:
         assert presence.is_alive(child.pid)
     assert not presence.is_alive(child.pid)
     assert not presence.is_alive(0)
@@ -152,7 +148,7 @@ def test_a_process_lives_until_it_has_ended() -> None:
 
 
 @LINUX
-def test_a_process_that_ended_but_was_not_waited_for_does_not_live() -> None:
+def test_zombie_process_is_not_alive() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert not presence.is_alive(child.pid)
@@ -160,9 +156,9 @@ def test_a_process_that_ended_but_was_not_waited_for_does_not_live() -> None:
 
 
 @LINUX
-def test_a_pid_is_told_from_one_that_was_given_again_by_its_start() -> None:
+def test_reused_pid_is_detected_by_start_time() -> None:
     pid = os.getpid()
-    started = ticks(pid)
+    started = read_start_ticks(pid)
     epoch = processes._get_boot_time() + started / os.sysconf("SC_CLK_TCK")
     assert presence.is_alive(pid, started)
     assert presence.is_alive(pid, str(started))
@@ -185,10 +181,14 @@ def gateway_script(tmp_path: Path) -> Path:
 
 @LINUX
 @pytest.mark.parametrize("name", ["gateway.pid", "gateway.lock", "gateway_state.json"])
-def test_a_gateway_that_lives_is_found(tmp_path: Path, gateway_script: Path, name: str) -> None:
+def test_live_gateway_is_found(tmp_path: Path, gateway_script: Path, name: str) -> None:
     assert presence.find_gateway(tmp_path) is None
-    with process(str(gateway_script)) as child:
-        record = {"pid": child.pid, "kind": "hermes-gateway", "start_time": ticks(child.pid)}
+    with start_process(str(gateway_script)) as child:
+        record = {
+            "pid": child.pid,
+            "kind": "hermes-gateway",
+            "start_time": read_start_ticks(child.pid),
+        }
         write_json(tmp_path / name, record)
         found = presence.find_gateway(tmp_path)
         assert found is not None
@@ -197,10 +197,8 @@ def test_a_gateway_that_lives_is_found(tmp_path: Path, gateway_script: Path, nam
 
 
 @LINUX
-def test_a_gateway_is_found_by_a_file_with_nothing_but_its_pid(
-    tmp_path: Path, gateway_script: Path
-) -> None:
-    with process(str(gateway_script)) as child:
+def test_gateway_is_found_by_plain_pid_file(tmp_path: Path, gateway_script: Path) -> None:
+    with start_process(str(gateway_script)) as child:
         (tmp_path / "gateway.pid").write_text(f"{child.pid}\n")
         found = presence.find_gateway(tmp_path)
         assert found is not None
@@ -208,16 +206,14 @@ def test_a_gateway_is_found_by_a_file_with_nothing_but_its_pid(
 
 
 @LINUX
-def test_a_pid_that_another_program_has_now_is_no_gateway(
-    tmp_path: Path, gateway_script: Path
-) -> None:
+def test_reused_gateway_pid_is_ignored(tmp_path: Path, gateway_script: Path) -> None:
     argv = ["hermes", "gateway", "run"]
-    with process("-c", _SLEEP) as child:
+    with start_process("-c", _SLEEP) as child:
         record = {"pid": child.pid, "kind": "hermes-gateway", "argv": argv}
         write_json(tmp_path / "gateway.pid", record)
         assert presence.find_gateway(tmp_path) is None
-    with process(str(gateway_script)) as child:
-        record |= {"pid": child.pid, "start_time": ticks(child.pid) - 5}
+    with start_process(str(gateway_script)) as child:
+        record |= {"pid": child.pid, "start_time": read_start_ticks(child.pid) - 5}
         write_json(tmp_path / "gateway.pid", record)
         assert presence.find_gateway(tmp_path) is None
 
@@ -242,11 +238,11 @@ def test_a_pid_that_another_program_has_now_is_no_gateway(
         ("", False),
     ],
 )
-def test_a_gateway_is_known_by_its_arguments(command: str, runs: bool) -> None:
+def test_gateway_is_recognized_by_arguments(command: str, runs: bool) -> None:
     assert presence._is_gateway_command(command.split()) is runs
 
 
-def entry(pid: Any, started: Any = None, **fields: Any) -> dict[str, Any]:
+def make_lease(pid: Any, started: Any = None, **fields: Any) -> dict[str, Any]:
     return {
         "lease_id": "l",
         "session_id": "s",
@@ -258,17 +254,17 @@ def entry(pid: Any, started: Any = None, **fields: Any) -> dict[str, Any]:
 
 
 @LINUX
-def test_only_leases_whose_process_lives_count(tmp_path: Path) -> None:
+def test_leases_of_dead_processes_are_ignored(tmp_path: Path) -> None:
     assert presence.list_leases(tmp_path) == []
     pid = os.getpid()
-    epoch = processes._get_boot_time() + ticks(pid) / os.sysconf("SC_CLK_TCK")
-    with process("-c", _SLEEP) as child:
+    epoch = processes._get_boot_time() + read_start_ticks(pid) / os.sysconf("SC_CLK_TCK")
+    with start_process("-c", _SLEEP) as child:
         ended = child.pid
     entries = [
-        entry(pid, epoch),
-        entry(pid, epoch - 1000, session_id="given again"),
-        entry(ended, session_id="ended"),
-        entry(pid, session_id="no start"),
+        make_lease(pid, epoch),
+        make_lease(pid, epoch - 1000, session_id="given again"),
+        make_lease(ended, session_id="ended"),
+        make_lease(pid, session_id="no start"),
     ]
     write_json(tmp_path / "runtime" / "active_sessions.json", {"entries": entries})
     assert presence.list_leases(tmp_path) == [
@@ -298,7 +294,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("content", BROKEN)
-def test_a_broken_file_says_nothing_and_raises_nothing(tmp_path: Path, content: bytes) -> None:
+def test_broken_presence_file_is_ignored(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "runtime").mkdir()
     for name in ("gateway.pid", "gateway.lock", "runtime/active_sessions.json"):
         (tmp_path / name).write_bytes(content)
@@ -306,13 +302,13 @@ def test_a_broken_file_says_nothing_and_raises_nothing(tmp_path: Path, content: 
     assert presence.list_leases(tmp_path) == []
 
 
-def test_a_folder_in_place_of_a_file_says_nothing(tmp_path: Path) -> None:
+def test_folder_as_presence_file_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "gateway.pid").mkdir()
     (tmp_path / "runtime" / "active_sessions.json").mkdir(parents=True)
     assert presence.find_gateway(tmp_path) is None
     assert presence.list_leases(tmp_path) == []
 
 
-def _locks() -> list[str]:
+def _list_own_locks() -> list[str]:
     own = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     return sorted(" ".join(fields[1:]) for fields in own if str(os.getpid()) in fields)

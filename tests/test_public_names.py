@@ -55,7 +55,7 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def imported() -> dict[str, Any]:
+def import_report() -> dict[str, Any]:
     """What an import in a process of its own loaded and opened."""
     done = subprocess.run(
         [sys.executable, "-B", "-c", WATCH], capture_output=True, text=True, timeout=60, check=True
@@ -64,13 +64,13 @@ def imported() -> dict[str, Any]:
     return found
 
 
-def test_the_public_names_are_said_once() -> None:
+def test_public_names_are_unique() -> None:
     names = session_core.__all__
     assert len(names) == len(set(names))
 
 
 @pytest.mark.requirement("project:names")
-def test_the_public_names_are_all_that_is_public() -> None:
+def test_public_names_are_complete() -> None:
     public = {
         name
         for name, value in vars(session_core).items()
@@ -82,13 +82,13 @@ def test_the_public_names_are_all_that_is_public() -> None:
     assert all(hasattr(session_core, name) for name in on_demand)
 
 
-def test_every_public_name_has_a_docstring() -> None:
+def test_every_public_name_has_docstring() -> None:
     for name in session_core.__all__:
         value = getattr(session_core, name)
         assert not callable(value) or value.__doc__, name
 
 
-def test_the_errors_are_one_tree() -> None:
+def test_errors_share_base_class() -> None:
     errors = [
         value
         for name in session_core.__all__
@@ -101,31 +101,33 @@ def test_the_errors_are_one_tree() -> None:
 
 
 @pytest.mark.requirement("project:names")
-def test_importing_loads_nothing_heavy(imported: dict[str, Any]) -> None:
-    assert not set(imported["modules"]) & set(HEAVY)
+def test_import_loads_no_heavy_modules(import_report: dict[str, Any]) -> None:
+    assert not set(import_report["modules"]) & set(HEAVY)
 
 
 @pytest.mark.requirement("project:names")
-def test_importing_opens_no_file_but_code(imported: dict[str, Any]) -> None:
+def test_import_opens_only_code_files(import_report: dict[str, Any]) -> None:
     allowed = (".py", ".pyc", ".so", ".sql", ".pyd", ".zip", ".pth", ".toml")
-    for event, target, mode in imported["opened"]:
+    for event, target, mode in import_report["opened"]:
         assert event == "open", (event, target)
         assert target.endswith(allowed) or target.isdigit(), (event, target)
         assert "'r" in mode or mode == "(None,)", (target, mode)
 
 
-def contract() -> list[str]:
+def list_contract_methods() -> list[str]:
     return [
         name for name, _ in inspect.getmembers(StateDatabase, inspect.isfunction) if name[0] != "_"
     ]
 
 
-@pytest.mark.parametrize("name", contract())
-def test_the_database_has_the_methods_of_the_contract(name: str) -> None:
+@pytest.mark.parametrize("name", list_contract_methods())
+def test_database_has_every_protocol_method(name: str) -> None:
     promised = list(inspect.signature(getattr(StateDatabase, name)).parameters.values())[1:]
     given = list(inspect.signature(getattr(SessionDB, name)).parameters.values())[1:]
-    assert [shape(parameter) for parameter in given] == [shape(parameter) for parameter in promised]
+    assert [describe_parameter(parameter) for parameter in given] == [
+        describe_parameter(parameter) for parameter in promised
+    ]
 
 
-def shape(parameter: inspect.Parameter) -> tuple[Any, ...]:
+def describe_parameter(parameter: inspect.Parameter) -> tuple[Any, ...]:
     return parameter.name, parameter.kind, parameter.default

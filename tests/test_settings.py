@@ -54,21 +54,21 @@ def load(home_path: Path) -> Any:
 # Defaults and shapes
 
 
-def test_a_configuration_has_its_defaults() -> None:
+def test_config_has_defaults() -> None:
     assert GatewayConfig().to_dict() == DEFAULTS
 
 
-def test_a_home_without_files_has_the_defaults(load: Any, home_path: Path) -> None:
+def test_config_of_empty_home_has_defaults(load: Any, home_path: Path) -> None:
     config = load()
     assert config.to_dict() == {**DEFAULTS, "sessions_dir": str(home_path / "sessions")}
     assert config.problems == ()
 
 
-def test_a_home_that_is_missing_has_the_defaults(home_path: Path) -> None:
+def test_config_of_missing_home_has_defaults(home_path: Path) -> None:
     assert GatewayConfig.load(home_path / "none", {}).problems == ()
 
 
-def test_a_configuration_is_made_from_names() -> None:
+def test_config_accepts_keyword_arguments() -> None:
     config = GatewayConfig(
         session_store_max_age_days=7,
         default_reset_policy=SessionResetPolicy(mode="idle", idle_minutes=5),
@@ -92,7 +92,7 @@ def test_a_configuration_is_made_from_names() -> None:
     }
 
 
-def test_what_is_not_read_here_is_kept_through_a_round_trip() -> None:
+def test_config_round_trip_keeps_unread_keys() -> None:
     policy = {**POLICY, "notify": False, "notify_exclude": ["slack"], "of_the_future": {"x": 1}}
     stored = {**DEFAULTS, "default_reset_policy": policy, "sessions": {"auto_prune": True}}
     assert GatewayConfig.from_dict(stored).to_dict() == stored
@@ -102,35 +102,35 @@ def test_what_is_not_read_here_is_kept_through_a_round_trip() -> None:
 
 
 @pytest.mark.parametrize("hour", [-1, 24, 4.5, "x", True, [], 10**30])
-def test_an_hour_that_is_none_is_four(hour: Any) -> None:
+def test_invalid_reset_hour_defaults_to_four(hour: Any) -> None:
     assert SessionResetPolicy.from_dict({"at_hour": hour}).at_hour == 4
 
 
 @pytest.mark.parametrize(("hour", "read"), [(0, 0), (23, 23), ("17", 17), (5.0, 5), (None, 4)])
-def test_an_hour_is_read(hour: Any, read: int) -> None:
+def test_reset_hour_is_parsed(hour: Any, read: int) -> None:
     assert SessionResetPolicy.from_dict({"at_hour": hour}).at_hour == read
 
 
 @pytest.mark.parametrize("minutes", [0, -1, "x", float("inf"), float("nan"), True, {}])
-def test_an_idle_time_that_is_none_is_a_day(minutes: Any) -> None:
+def test_invalid_idle_time_defaults_to_day(minutes: Any) -> None:
     assert SessionResetPolicy.from_dict({"idle_minutes": minutes}).idle_minutes == 1440
 
 
 @pytest.mark.parametrize(("minutes", "read"), [(1, 1), (0.5, 0.5), ("90", 90), (None, 1440)])
-def test_an_idle_time_is_read(minutes: Any, read: float) -> None:
+def test_idle_time_is_parsed(minutes: Any, read: float) -> None:
     assert SessionResetPolicy.from_dict({"idle_minutes": minutes}).idle_minutes == read
 
 
-def test_an_unknown_mode_stays_as_it_is() -> None:
+def test_unknown_reset_mode_is_kept() -> None:
     assert SessionResetPolicy.from_dict({"mode": "weekly"}).mode == "weekly"
 
 
 @pytest.mark.parametrize("mode", [None, False, 5, []])
-def test_a_mode_that_is_no_text_is_none(mode: Any) -> None:
+def test_non_text_reset_mode_becomes_none(mode: Any) -> None:
     assert SessionResetPolicy.from_dict({"mode": mode}).mode == "none"
 
 
-def test_what_is_set_later_is_checked_too() -> None:
+def test_policy_validates_assigned_values() -> None:
     policy = SessionResetPolicy()
     with pytest.raises(InvalidInput, match="at_hour must be an integer from 0 to 23, got 99"):
         policy.at_hour = 99
@@ -138,7 +138,7 @@ def test_what_is_set_later_is_checked_too() -> None:
 
 
 @pytest.mark.parametrize("days", [-1, -999, -0.5, "-3"])
-def test_days_below_none_are_none(days: Any) -> None:
+def test_negative_retention_days_become_zero(days: Any) -> None:
     assert (
         GatewayConfig.from_dict({"session_store_max_age_days": days}).session_store_max_age_days
         == 0
@@ -146,7 +146,7 @@ def test_days_below_none_are_none(days: Any) -> None:
 
 
 @pytest.mark.parametrize("days", ["soon", "7.5", [], {}, float("inf"), float("nan"), None, True])
-def test_nonsense_is_ninety_days(days: Any) -> None:
+def test_invalid_retention_days_default_to_ninety(days: Any) -> None:
     assert (
         GatewayConfig.from_dict({"session_store_max_age_days": days}).session_store_max_age_days
         == 90
@@ -154,14 +154,14 @@ def test_nonsense_is_ninety_days(days: Any) -> None:
 
 
 @pytest.mark.parametrize(("days", "read"), [(0, 0), (30, 30), ("30", 30), (30.9, 30)])
-def test_days_are_read(days: Any, read: int) -> None:
+def test_retention_days_are_parsed(days: Any, read: int) -> None:
     assert (
         GatewayConfig.from_dict({"session_store_max_age_days": days}).session_store_max_age_days
         == read
     )
 
 
-def test_days_that_are_turned_off_are_none() -> None:
+def test_disabled_retention_days_become_zero() -> None:
     assert GatewayConfig.from_dict({"session_store_max_age_days": False}).to_dict() == {
         **DEFAULTS,
         "session_store_max_age_days": 0,
@@ -169,19 +169,19 @@ def test_days_that_are_turned_off_are_none() -> None:
 
 
 @pytest.mark.parametrize("yes", [True, 1, "yes", " On ", "TRUE", "1"])
-def test_yes_is_written_in_many_ways(yes: Any) -> None:
+def test_flag_accepts_every_spelling_of_yes(yes: Any) -> None:
     assert (
         GatewayConfig.from_dict({"thread_sessions_per_user": yes}).thread_sessions_per_user is True
     )
 
 
 @pytest.mark.parametrize("no", [False, 0, "no", " Off ", "FALSE", "0"])
-def test_no_is_written_in_many_ways(no: Any) -> None:
+def test_flag_accepts_every_spelling_of_no(no: Any) -> None:
     assert GatewayConfig.from_dict({"write_sessions_json": no}).write_sessions_json is False
 
 
 @pytest.mark.parametrize("odd", ["maybe", "", [], {}, None])
-def test_neither_yes_nor_no_is_the_default(odd: Any) -> None:
+def test_unreadable_flag_uses_default(odd: Any) -> None:
     config = GatewayConfig.from_dict({"write_sessions_json": odd, "thread_sessions_per_user": odd})
     assert (config.write_sessions_json, config.thread_sessions_per_user) == (True, False)
 
@@ -200,7 +200,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_wrong_policy_in_code_is_refused(kind: str) -> None:
+def test_policy_constructor_rejects_invalid_values(kind: str) -> None:
     given, why = WRONG[kind]
     with pytest.raises(InvalidInput, match=re.escape(why)):
         SessionResetPolicy(**given)
@@ -231,12 +231,12 @@ def test_wrong_policy_in_code_is_refused(kind: str) -> None:
         ({"session_store_max_age_day": 5}, "did you mean session_store_max_age_days?"),
     ],
 )
-def test_wrong_config_in_code_is_refused(given: dict[str, Any], why: str) -> None:
+def test_config_constructor_rejects_invalid_values(given: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(why)):
         GatewayConfig(**given)
 
 
-def test_settings_of_a_newer_gateway_are_kept() -> None:
+def test_config_keeps_settings_of_newer_gateway() -> None:
     config = GatewayConfig(of_the_future=5, default_reset_policy={"notify": True})
     assert config.to_dict()["of_the_future"] == 5
     assert config.to_dict()["default_reset_policy"]["notify"] is True
@@ -245,7 +245,7 @@ def test_settings_of_a_newer_gateway_are_kept() -> None:
 # Which policy a chat has
 
 
-def policies() -> GatewayConfig:
+def make_policies() -> GatewayConfig:
     return GatewayConfig.from_dict(
         {
             "default_reset_policy": {"mode": "idle", "idle_minutes": 1},
@@ -255,28 +255,28 @@ def policies() -> GatewayConfig:
     )
 
 
-def test_the_policy_of_a_platform_comes_first() -> None:
-    assert policies().get_reset_policy(Platform.TELEGRAM, "group").mode == "none"
+def test_platform_policy_has_highest_priority() -> None:
+    assert make_policies().get_reset_policy(Platform.TELEGRAM, "group").mode == "none"
 
 
-def test_a_platform_is_given_as_text_too() -> None:
-    assert policies().get_reset_policy("telegram", "dm").mode == "none"
+def test_policy_lookup_accepts_platform_text() -> None:
+    assert make_policies().get_reset_policy("telegram", "dm").mode == "none"
 
 
-def test_a_platform_of_a_plugin_has_a_policy() -> None:
-    assert policies().get_reset_policy("irc").mode == "daily"
+def test_plugin_platform_can_have_policy() -> None:
+    assert make_policies().get_reset_policy("irc").mode == "daily"
 
 
-def test_the_policy_of_a_type_comes_second() -> None:
-    assert policies().get_reset_policy("slack", "group").idle_minutes == 2
+def test_type_policy_has_second_priority() -> None:
+    assert make_policies().get_reset_policy("slack", "group").idle_minutes == 2
 
 
 @pytest.mark.parametrize("chat", [(), ("slack",), ("slack", "dm"), (None, None), ("", "")])
-def test_the_default_policy_comes_last(chat: tuple[Any, ...]) -> None:
-    assert policies().get_reset_policy(*chat).idle_minutes == 1
+def test_default_policy_has_lowest_priority(chat: tuple[Any, ...]) -> None:
+    assert make_policies().get_reset_policy(*chat).idle_minutes == 1
 
 
-def test_a_policy_that_is_broken_costs_no_other() -> None:
+def test_broken_policy_keeps_other_policies() -> None:
     config = GatewayConfig.from_dict(
         {"reset_by_platform": {"slack": "daily", "irc": None, "signal": {"mode": "idle"}}}
     )
@@ -288,7 +288,7 @@ def test_a_policy_that_is_broken_costs_no_other() -> None:
 # Round trips
 
 
-def test_what_is_not_known_survives_a_round_trip() -> None:
+def test_config_round_trip_keeps_unknown_keys() -> None:
     stored = {
         **DEFAULTS,
         "platforms": {"telegram": {"token": "t"}},
@@ -299,12 +299,12 @@ def test_what_is_not_known_survives_a_round_trip() -> None:
     assert GatewayConfig.from_dict(stored).to_dict() == stored
 
 
-def test_what_is_not_known_may_be_secret_and_is_not_shown() -> None:
+def test_config_repr_hides_unknown_keys() -> None:
     assert "t0ken" not in repr(GatewayConfig.from_dict({"platforms": {"x": {"token": "t0ken"}}}))
 
 
 @pytest.mark.parametrize("stored", [None, [], "x", 5])
-def test_what_is_no_object_is_the_default(stored: Any) -> None:
+def test_non_object_config_uses_defaults(stored: Any) -> None:
     assert GatewayConfig.from_dict(stored).to_dict() == DEFAULTS
     assert SessionResetPolicy.from_dict(stored).to_dict() == POLICY
 
@@ -320,7 +320,7 @@ odd_config = st.dictionaries(st.sampled_from([*DEFAULTS, "x"]), anything, max_si
 
 
 @given(odd_config, odd_policy, odd_policy)
-def test_any_values_make_a_configuration_that_comes_back(
+def test_config_round_trip_accepts_any_values(
     stored: dict[str, Any], default: Any, other: Any
 ) -> None:
     stored = {**stored, "default_reset_policy": default, "reset_by_platform": {"irc": other}}
@@ -329,7 +329,7 @@ def test_any_values_make_a_configuration_that_comes_back(
 
 
 @given(odd_config, odd_policy)
-def test_a_configuration_can_be_stored_as_json(stored: dict[str, Any], default: Any) -> None:
+def test_config_is_json_serializable(stored: dict[str, Any], default: Any) -> None:
     config = GatewayConfig.from_dict({**stored, "default_reset_policy": default})
     assert json.loads(json.dumps(config.to_dict())) == config.to_dict()
 
@@ -337,26 +337,26 @@ def test_a_configuration_can_be_stored_as_json(stored: dict[str, Any], default: 
 # Files
 
 
-def test_the_policy_is_a_section_of_its_own(load: Any) -> None:
+def test_policy_is_read_from_own_section(load: Any) -> None:
     config = load("session_reset:\n  mode: idle\n  idle_minutes: 5\n")
     assert config.default_reset_policy.to_dict() == {**POLICY, "mode": "idle", "idle_minutes": 5}
 
 
-def test_the_policy_may_stand_in_the_section_of_the_gateway(load: Any) -> None:
+def test_policy_is_read_from_gateway_section(load: Any) -> None:
     assert load("gateway: {session_reset: {mode: daily}}").default_reset_policy.mode == "daily"
 
 
-def test_a_section_of_its_own_wins_even_where_it_is_empty(load: Any) -> None:
+def test_empty_own_section_overrides_gateway_section(load: Any) -> None:
     config = load("session_reset: {}\ngateway: {session_reset: {mode: daily}}")
     assert config.default_reset_policy.mode == "none"
 
 
-def test_an_empty_section_leaves_what_the_older_file_says(load: Any) -> None:
+def test_empty_section_keeps_older_file_values(load: Any) -> None:
     config = load("session_reset: {}", {"default_reset_policy": {"mode": "daily"}})
     assert config.default_reset_policy.mode == "daily"
 
 
-def test_a_section_replaces_the_policy_of_the_older_file_as_a_whole(load: Any) -> None:
+def test_policy_section_replaces_older_file_policy(load: Any) -> None:
     config = load("session_reset: {mode: idle}", {"default_reset_policy": {"at_hour": 9}})
     assert config.default_reset_policy.to_dict() == {**POLICY, "mode": "idle"}
 
@@ -370,9 +370,7 @@ def test_a_section_replaces_the_policy_of_the_older_file_as_a_whole(load: Any) -
         "write_sessions_json",
     ],
 )
-def test_a_flag_is_read_at_the_top_then_below_gateway_then_in_the_older_file(
-    load: Any, name: str
-) -> None:
+def test_flag_lookup_order_is_top_gateway_older(load: Any, name: str) -> None:
     other = not DEFAULTS[name]
     assert getattr(load(f"gateway: {{{name}: {other}}}"), name) is other
     assert getattr(load("{}", {name: other}), name) is other
@@ -380,11 +378,11 @@ def test_a_flag_is_read_at_the_top_then_below_gateway_then_in_the_older_file(
     assert getattr(load(both, {name: not other}), name) is other
 
 
-def test_a_flag_at_the_top_wins_even_without_a_value(load: Any) -> None:
+def test_empty_top_level_flag_overrides_gateway_flag(load: Any) -> None:
     assert load("write_sessions_json:\ngateway: {write_sessions_json: false}").write_sessions_json
 
 
-def test_off_is_a_mode(load: Any) -> None:
+def test_policy_reads_off_as_none_mode(load: Any) -> None:
     config = load("session_reset: {mode: off}")
     assert (config.default_reset_policy.mode, config.problems) == ("none", ())
 
@@ -398,7 +396,7 @@ def test_off_is_a_mode(load: Any) -> None:
         ("sessions_dir", "/elsewhere"),
     ],
 )
-def test_some_things_are_read_from_the_older_file_alone(load: Any, name: str, value: Any) -> None:
+def test_legacy_settings_come_from_older_file(load: Any, name: str, value: Any) -> None:
     assert load(None, {name: value}).to_dict()[name] == value
     below = load(json.dumps({"gateway": {name: value}}), {})
     top = load(json.dumps({name: value}), {})
@@ -409,15 +407,15 @@ def test_some_things_are_read_from_the_older_file_alone(load: Any, name: str, va
 
 
 @pytest.mark.parametrize("folder", [None, "", 5, []])
-def test_a_folder_that_is_none_is_the_usual_one(load: Any, folder: Any, home_path: Path) -> None:
+def test_invalid_sessions_folder_uses_default(load: Any, folder: Any, home_path: Path) -> None:
     assert load(None, {"sessions_dir": folder}).sessions_dir == home_path / "sessions"
 
 
-def test_a_relative_folder_is_one_of_the_home(load: Any, home_path: Path) -> None:
+def test_relative_sessions_folder_is_below_home(load: Any, home_path: Path) -> None:
     assert load(None, {"sessions_dir": "deep/er"}).sessions_dir == home_path / "deep" / "er"
 
 
-def test_the_files_are_not_changed(load: Any, home_path: Path) -> None:
+def test_loading_config_keeps_files_unchanged(load: Any, home_path: Path) -> None:
     load("session_reset: {at_hour: 99}\n", {"x": 1})
     assert (home_path / "config.yaml").read_text() == "session_reset: {at_hour: 99}\n"
     assert {path.name for path in home_path.iterdir()} == {"config.yaml", "gateway.json"}
@@ -439,7 +437,7 @@ BROKEN_YAML = {
 
 
 @pytest.mark.parametrize("yaml", BROKEN_YAML.values(), ids=BROKEN_YAML)
-def test_a_broken_file_leaves_what_the_other_says(load: Any, yaml: str) -> None:
+def test_broken_config_file_keeps_older_values(load: Any, yaml: str) -> None:
     config = load(yaml, {"session_store_max_age_days": 7})
     assert config.session_store_max_age_days == 7
     assert len(config.problems) == 1
@@ -447,7 +445,7 @@ def test_a_broken_file_leaves_what_the_other_says(load: Any, yaml: str) -> None:
 
 
 @pytest.mark.parametrize("older", ["{", "[1]", "\ufeff{}", "[" * 100_000, "nonsense", '{"a": 1} x'])
-def test_a_broken_older_file_leaves_what_the_other_says(load: Any, older: str) -> None:
+def test_broken_older_file_keeps_config_values(load: Any, older: str) -> None:
     config = load("session_reset: {mode: idle}", older)
     assert config.default_reset_policy.mode == "idle"
     assert len(config.problems) == 1
@@ -455,33 +453,33 @@ def test_a_broken_older_file_leaves_what_the_other_says(load: Any, older: str) -
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "gateway.json"])
-def test_a_file_that_is_no_text_is_reported(load: Any, home_path: Path, name: str) -> None:
+def test_non_text_config_file_is_reported(load: Any, home_path: Path, name: str) -> None:
     (home_path / name).write_bytes(b"\xff\xfe\x00")
     assert load().problems == (f"{name} cannot be read",)
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "gateway.json"])
-def test_a_file_that_is_a_folder_is_reported(load: Any, home_path: Path, name: str) -> None:
+def test_folder_as_config_file_is_reported(load: Any, home_path: Path, name: str) -> None:
     (home_path / name).mkdir()
     assert load().problems == (f"{name} cannot be read: not a regular file",)
 
 
 @pytest.mark.parametrize(("yaml", "older"), [("", "{}"), ("# nothing\n", "null"), ("~", "[]")])
-def test_a_file_that_says_nothing_is_no_problem(load: Any, yaml: str, older: str) -> None:
+def test_empty_config_file_is_accepted(load: Any, yaml: str, older: str) -> None:
     assert load(yaml, older).problems == ()
 
 
-def test_a_mark_at_the_start_of_the_file_is_no_problem(load: Any) -> None:
+def test_byte_order_mark_is_accepted(load: Any) -> None:
     config = load("\ufeffsession_reset: {mode: idle}")
     assert (config.default_reset_policy.mode, config.problems) == ("idle", ())
 
 
-def test_the_line_of_a_mistake_is_said_and_not_its_text(load: Any) -> None:
+def test_parse_error_reports_line_without_text(load: Any) -> None:
     config = load("ok: 1\ntoken: 's3cret\n")
     assert config.problems == ("config.yaml cannot be read, see line 3",)
 
 
-def test_every_value_that_cannot_be_used_is_said_with_its_place(load: Any) -> None:
+def test_unusable_values_are_reported_with_location(load: Any) -> None:
     config = load(
         "session_reset: {at_hour: 99, mode: Idle, 5: x}\n"
         "gateway: {thread_sessions_per_user: maybe}\n",
@@ -507,7 +505,7 @@ def test_every_value_that_cannot_be_used_is_said_with_its_place(load: Any) -> No
     ]
 
 
-def test_a_section_that_is_no_section_is_said(load: Any) -> None:
+def test_invalid_section_is_reported(load: Any) -> None:
     assert load("session_reset: daily\ngateway: [1]").problems == (
         "config.yaml: session_reset cannot be 'daily'",
     )
@@ -516,7 +514,7 @@ def test_a_section_that_is_no_section_is_said(load: Any) -> None:
 # The environment
 
 
-def test_the_environment_comes_before_the_files(load: Any) -> None:
+def test_environment_overrides_config_files(load: Any) -> None:
     config = load(
         "session_reset: {mode: both, idle_minutes: 5, at_hour: 6}",
         SESSION_IDLE_MINUTES=" 7 ",
@@ -530,26 +528,24 @@ def test_the_environment_comes_before_the_files(load: Any) -> None:
     }
 
 
-def test_the_environment_is_for_the_default_policy_alone(load: Any) -> None:
+def test_environment_affects_only_default_policy(load: Any) -> None:
     config = load(None, {"reset_by_type": {"dm": {"mode": "idle"}}}, SESSION_IDLE_MINUTES="7")
     assert config.get_reset_policy("irc", "dm").idle_minutes == 1440
 
 
-def test_a_number_out_of_range_is_the_default_and_not_what_the_file_says(load: Any) -> None:
+def test_out_of_range_environment_number_uses_default(load: Any) -> None:
     config = load("session_reset: {at_hour: 6}", SESSION_RESET_HOUR="24")
     assert config.default_reset_policy.at_hour == 4
 
 
 @pytest.mark.parametrize("text", ["", "x"])
-def test_what_is_no_number_leaves_what_the_file_says(load: Any, text: str) -> None:
+def test_non_numeric_environment_value_keeps_file_value(load: Any, text: str) -> None:
     config = load("session_reset: {at_hour: 6}", SESSION_RESET_HOUR=text)
     assert config.default_reset_policy.at_hour == 6
 
 
 @pytest.mark.parametrize(("word", "on"), [("on", True), ("0", False), ("", True), ("maybe", True)])
-def test_many_profiles_are_turned_on_and_off_by_the_environment(
-    load: Any, word: str, on: bool
-) -> None:
+def test_environment_toggles_multiplex_profiles(load: Any, word: str, on: bool) -> None:
     config = load("multiplex_profiles: true", GATEWAY_MULTIPLEX_PROFILES=word)
     assert config.multiplex_profiles is on
 
@@ -557,18 +553,16 @@ def test_many_profiles_are_turned_on_and_off_by_the_environment(
 @pytest.mark.parametrize(
     ("text", "seconds"), [("60", 60), ("0", 0), ("-1", -1), ("2.5", 2.5), ("", 3600), ("x", 3600)]
 )
-def test_how_long_an_interrupted_session_is_fresh_is_said_by_the_environment(
-    load: Any, text: str, seconds: float
-) -> None:
+def test_environment_sets_auto_continue_freshness(load: Any, text: str, seconds: float) -> None:
     assert load(HERMES_AUTO_CONTINUE_FRESHNESS=text).auto_continue_freshness_s == seconds
 
 
-def test_how_long_an_interrupted_session_is_fresh_is_said_by_the_file_first(load: Any) -> None:
+def test_config_file_overrides_environment_freshness(load: Any) -> None:
     yaml = "agent:\n  gateway_auto_continue_freshness: 0\n"
     assert load(yaml, HERMES_AUTO_CONTINUE_FRESHNESS="60").auto_continue_freshness_s == 0
 
 
-def test_the_environment_of_the_process_is_the_default(
+def test_config_reads_process_environment_by_default(
     home_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SESSION_RESET_HOUR", "9")
@@ -578,7 +572,7 @@ def test_the_environment_of_the_process_is_the_default(
 # What it costs
 
 
-def test_the_library_does_not_load_what_only_settings_need() -> None:
+def test_import_does_not_load_yaml() -> None:
     code = (
         "import sys, session_core, session_core.routing.policies, session_core.routing.entries\n"
         "print(sorted({'pydantic', 'yaml'} & set(sys.modules)))"
@@ -587,13 +581,13 @@ def test_the_library_does_not_load_what_only_settings_need() -> None:
     assert ran.stdout.strip() == "[]"
 
 
-def yaml_aliases() -> str:
+def make_yaml_aliases() -> str:
     """Return YAML whose aliases stand for ten billion values."""
     lines = [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 10)}]" for at in range(1, 10)]
     return "\n".join(["a0: &a0 [x, x, x, x, x]", *lines, "session_reset: *a9"])
 
 
-def yaml_merges() -> str:
+def make_yaml_merges() -> str:
     """Return YAML whose merges double on each line."""
     lines = [f"a{at}: &a{at} {{<<: [*a{at - 1}, *a{at - 1}], k{at}: 1}}" for at in range(1, 40)]
     return "\n".join(["a0: &a0 {k: 1}", *lines])
@@ -602,20 +596,20 @@ def yaml_merges() -> str:
 @pytest.mark.parametrize(
     "text",
     [
-        yaml_aliases(),
-        yaml_merges(),
+        make_yaml_aliases(),
+        make_yaml_merges(),
         "session_reset: " + "[" * 100_000 + "]" * 100_000,
         "session_reset: " + "{a: " * 100_000 + "}" * 100_000,
         "session_reset: " + ":".join(["59"] * 1_000_000),
     ],
     ids=["aliases", "merges", "lists", "maps", "base 60"],
 )
-def test_exploding_yaml_is_reported(load: Any, home_path: Path, text: str) -> None:
+def test_yaml_alias_bomb_is_reported(load: Any, home_path: Path, text: str) -> None:
     (home_path / "config.yaml").write_text(text)
     assert load().problems == ("config.yaml cannot be read",)
 
 
-def test_problem_shows_large_value_briefly(load: Any, home_path: Path) -> None:
+def test_config_problem_shortens_large_value(load: Any, home_path: Path) -> None:
     (home_path / "config.yaml").write_text("session_reset: &a {mode: *a, at_hour: [*a, *a]}")
     assert all(len(problem) < 100 for problem in load().problems)
     assert load().problems

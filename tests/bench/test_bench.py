@@ -14,13 +14,13 @@ QUICK = shapes.HOME_SHAPES[True]
 
 
 @pytest.mark.parametrize("shape", QUICK, ids=lambda shape: shape.name)
-def test_the_same_seed_gives_the_same_home(shape):
+def test_same_seed_gives_same_home(shape):
     first, second = (list(shapes.HomeWriter(shape).list_sessions()) for _ in range(2))
     assert first == second
 
 
 @pytest.mark.parametrize("shape", QUICK, ids=lambda shape: shape.name)
-def test_what_is_planted_stands_in_its_session_and_in_no_other(shape):
+def test_planted_text_stands_in_single_session(shape):
     home = shapes.HomeWriter(shape)
     texts = {
         session.row["id"]: "\n".join(message["content"] for message in session.messages)
@@ -32,7 +32,7 @@ def test_what_is_planted_stands_in_its_session_and_in_no_other(shape):
         assert [key for key, content in texts.items() if text in content] == [inside]
 
 
-def test_the_newest_session_of_the_skewed_home_is_the_longest():
+def test_skewed_home_has_longest_session_newest():
     home = shapes.HomeWriter(QUICK[1])
     last = {
         session.row["id"]: max(message["timestamp"] for message in session.messages)
@@ -44,7 +44,7 @@ def test_the_newest_session_of_the_skewed_home_is_the_longest():
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_quick_bench_prints_a_row_for_everything_that_is_measured(tmp_path):
+def test_quick_bench_prints_every_row(tmp_path):
     command = [sys.executable, "-m", "tests.bench", "--quick", "--home", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -78,7 +78,7 @@ def test_a_quick_bench_prints_a_row_for_everything_that_is_measured(tmp_path):
         assert what in done.stdout
 
 
-def test_a_row_that_is_not_there_is_refused_by_name():
+def test_unknown_bench_row_is_refused():
     command = [sys.executable, "-m", "tests.bench", "--rows", "speed"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -13,19 +13,19 @@ from tests.bench.talk import TalkMessage, list_texts
 from tests.bench.working_sessions import FACT_KINDS, WorkingSession, make_session
 
 _SENTENCE = re.compile(r"(?<=[.!?。\uff1f\uff01])\s*(?=\S)")
-_SETS = pytest.mark.parametrize("fixture", FIXTURE_NAMES)
-_NUMBERS = (0, 6, 9)
+_FIXTURE_PARAMETERS = pytest.mark.parametrize("fixture", FIXTURE_NAMES)
+_SESSION_NUMBERS = (0, 6, 9)
 """One of them in English, one in Chinese or Korean, one in Japanese or Spanish."""
 
 
-@_SETS
-def test_the_same_number_gives_the_same_working_session(fixture):
+@_FIXTURE_PARAMETERS
+def test_same_number_gives_same_working_session(fixture):
     assert make_session(0, fixture) == make_session(0, fixture)
 
 
-@_SETS
-def test_facts_stand_in_the_compressed_zone_alone_and_take_half_of_the_room(fixture):
-    for number in _NUMBERS:
+@_FIXTURE_PARAMETERS
+def test_facts_stand_only_in_compressed_zone(fixture):
+    for number in _SESSION_NUMBERS:
         working = make_session(number, fixture)
         inside = render_transcript(working.zone)
         outside = render_transcript(
@@ -36,23 +36,23 @@ def test_facts_stand_in_the_compressed_zone_alone_and_take_half_of_the_room(fixt
         assert taken == pytest.approx(working.budget / 2, rel=0.05)
 
 
-@_SETS
-def test_a_choice_of_whole_lines_and_sentences_can_keep_what_is_asked_for(fixture):
-    chosen = [make_session(number, fixture) for number in _NUMBERS]
-    kept = sum(_kept_by_a_perfect_choice(working) for working in chosen)
+@_FIXTURE_PARAMETERS
+def test_perfect_choice_of_lines_keeps_facts(fixture):
+    chosen = [make_session(number, fixture) for number in _SESSION_NUMBERS]
+    kept = sum(_count_best_kept_facts(working) for working in chosen)
     assert kept >= MIN_KEPT_SHARE * sum(len(working.facts) for working in chosen)
 
 
-@_SETS
-def test_output_that_looks_like_facts_takes_more_than_twice_the_room(fixture):
-    for number in _NUMBERS:
+@_FIXTURE_PARAMETERS
+def test_fact_like_output_exceeds_twice_budget(fixture):
+    for number in _SESSION_NUMBERS:
         working = make_session(number, fixture)
-        alike = {line for line in _output_lines(working) if re.search(r"\d|/|_", line)}
+        alike = {line for line in _list_output_lines(working) if re.search(r"\d|/|_", line)}
         assert sum(len(line) for line in alike) > 2 * working.budget
 
 
-@_SETS
-def test_every_slot_can_be_filled_and_every_fact_is_one_piece_of_one_line(fixture):
+@_FIXTURE_PARAMETERS
+def test_every_slot_is_filled_within_line(fixture):
     filler = TemplateFiller(random.Random(1), fixture)
     for section, formats in load_sections(fixture).items():
         for text in (filler.fill_template(line, 1) for line in formats):
@@ -61,8 +61,8 @@ def test_every_slot_can_be_filled_and_every_fact_is_one_piece_of_one_line(fixtur
             assert len(marked) == section.startswith("fact "), text
 
 
-@_SETS
-def test_people_the_agent_and_tools_say_every_kind_of_fact(fixture):
+@_FIXTURE_PARAMETERS
+def test_every_side_states_every_fact_kind(fixture):
     sides = {"user", "assistant"}
     said = [fact for number in range(10) for fact in make_session(number, fixture).facts]
     for kind in FACT_KINDS:
@@ -70,20 +70,20 @@ def test_people_the_agent_and_tools_say_every_kind_of_fact(fixture):
         assert places > sides
 
 
-def test_the_other_formats_have_no_fact_no_talk_and_no_output_of_the_first():
-    first, other = (_shapes(fixture) for fixture in ("working", "other formats"))
+def test_held_out_formats_share_no_text():
+    first, other = (_find_format_shapes(fixture) for fixture in ("working", "other formats"))
     assert not first & other
 
 
-def _shapes(fixture: FixtureName) -> set[str]:
+def _find_format_shapes(fixture: FixtureName) -> set[str]:
     """Return the formats without what is drawn into them, where there is more than that."""
     lines = {line for lines in load_sections(fixture).values() for line in lines if "{" in line}
     shapes = {re.sub(r"\{[^{} ]+( [^{} ]+)?\}", "", line) for line in lines}
     return {shape for shape in shapes if re.search(r"\w{3}", shape)}
 
 
-def _kept_by_a_perfect_choice(working: WorkingSession) -> int:
-    pieces = [piece for message in working.zone for piece in _pieces(message)]
+def _count_best_kept_facts(working: WorkingSession) -> int:
+    pieces = [piece for message in working.zone for piece in _split_pieces(message)]
     holding: dict[str, int] = {}
     for fact in working.facts:
         piece = min((piece for piece in pieces if fact.text in piece), key=len)
@@ -95,11 +95,11 @@ def _kept_by_a_perfect_choice(working: WorkingSession) -> int:
     return kept
 
 
-def _pieces(message: TalkMessage) -> list[str]:
+def _split_pieces(message: TalkMessage) -> list[str]:
     lines = [line for text in list_texts(message) for line in text.split("\n")]
     return [piece for line in lines for piece in (line, *_SENTENCE.split(line))]
 
 
-def _output_lines(working: WorkingSession) -> list[str]:
+def _list_output_lines(working: WorkingSession) -> list[str]:
     outputs = [message["content"] for message in working.zone if message["role"] == "tool"]
     return [line for output in outputs for line in output.split("\n")]

@@ -10,12 +10,12 @@ import pytest
 from tests.cli.at_terminal import CommandUser
 from tests.cli.homes import build_home
 
-READING = (
+READING_VERBS = (
     *(("list",), ("search", "x"), ("show", "x"), ("stats",), ("routes",)),
     *(("log",), ("trash", "list"), ("restore",), ("export",)),
 )
-CHANGING = (("prune",), ("finalize", "abandoned"), ("edit", "x", "--pin"), ("compress", "x"))
-EVERY = [*READING, *CHANGING]
+CHANGING_VERBS = (("prune",), ("finalize", "abandoned"), ("edit", "x", "--pin"), ("compress", "x"))
+ALL_VERBS = [*READING_VERBS, *CHANGING_VERBS]
 
 
 @pytest.fixture(name="at")
@@ -24,36 +24,36 @@ def _at(script):
     return lambda home, *arguments: script("--home", str(home), *arguments)
 
 
-def files(folder):
+def list_files(folder):
     return sorted(str(path) for path in folder.rglob("*"))
 
 
 @pytest.mark.requirement("terminal:absent")
-@pytest.mark.parametrize("verb", EVERY, ids=lambda verb: verb[0])
-def test_every_verb_says_that_a_named_home_is_not_there_and_makes_none(at, tmp_path, verb):
-    before = files(tmp_path)
+@pytest.mark.parametrize("verb", ALL_VERBS, ids=lambda verb: verb[0])
+def test_every_verb_reports_named_missing_home(at, tmp_path, verb):
+    before = list_files(tmp_path)
     for more in ((), ("--json",)):
         done = at(tmp_path / "none", *verb, *(more if verb[0] != "export" else ()))
         assert (done.code, done.out) == (3, "")
         assert f"there is no home in {tmp_path / 'none'} (--home): there is no such" in done.err
         assert "name another --home" in done.err
-    assert files(tmp_path) == before
+    assert list_files(tmp_path) == before
 
 
-def empty_folder(path):
+def make_empty_folder(path):
     path.mkdir()
 
 
-def file(path):
+def make_file(path):
     path.write_text("a list of things to buy")
 
 
-def empty_database(path):
+def make_empty_database(path):
     path.mkdir()
     (path / "state.db").touch()
 
 
-def profiles_alone(path):
+def make_profiles_only(path):
     build_home(path / "profiles" / "work", ghosts=1)
 
 
@@ -61,14 +61,14 @@ def profiles_alone(path):
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        (empty_folder, "no state.db is in it; start the agent once"),
-        (file, "it is a file, and a home is a folder with a state.db; name a folder"),
-        (empty_database, "its state.db has no bytes, and is no database; put a backup in its"),
-        (profiles_alone, "no state.db is in it"),
+        (make_empty_folder, "no state.db is in it; start the agent once"),
+        (make_file, "it is a file, and a home is a folder with a state.db; name a folder"),
+        (make_empty_database, "its state.db has no bytes, and is no database; put a backup in its"),
+        (make_profiles_only, "no state.db is in it"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_what_is_there_instead_of_a_home_is_said_with_what_to_do(at, tmp_path, made, says):
+def test_missing_home_error_names_cause_and_remedy(at, tmp_path, made, says):
     made(tmp_path / "h")
     done = at(tmp_path / "h", "list")
     assert (done.code, done.out) == (3, "")
@@ -76,7 +76,7 @@ def test_what_is_there_instead_of_a_home_is_said_with_what_to_do(at, tmp_path, m
 
 
 @pytest.mark.requirement("terminal:absent")
-def test_the_home_that_may_have_been_meant_is_named(at, home):
+def test_missing_home_error_suggests_nearby_home(at, home):
     work = build_home(home / "profiles" / "work", ghosts=1)
     for given in (home.with_name("hom"), home / "sessions", home.parent):
         done = at(given, "list")
@@ -87,7 +87,7 @@ def test_the_home_that_may_have_been_meant_is_named(at, home):
 
 
 @pytest.mark.requirement("terminal:absent")
-def test_the_folder_of_a_profile_is_a_home_and_one_that_is_empty_is_none(at, run, home):
+def test_empty_profile_folder_is_missing_home(at, run, home):
     work = build_home(home / "profiles" / "work", ghosts=1)
     (home / "profiles" / "play").mkdir()
     assert at(work, "list").code == 0
@@ -98,7 +98,7 @@ def test_the_folder_of_a_profile_is_a_home_and_one_that_is_empty_is_none(at, run
     assert f"there is no home in {home / 'profiles' / 'play'} (--profile play)" in done.err
 
 
-def test_a_home_of_hermes_whose_database_is_not_there_yet_is_one(at, tmp_path):
+def test_hermes_home_without_database_is_accepted(at, tmp_path):
     (tmp_path / "h" / "sessions").mkdir(parents=True)
     (tmp_path / "h" / "sessions" / "sessions.json").write_text("{}")
     done = at(tmp_path / "h", "routes")
@@ -106,10 +106,10 @@ def test_a_home_of_hermes_whose_database_is_not_there_yet_is_one(at, tmp_path):
 
 
 @pytest.mark.requirement("terminal:absent")
-def test_where_none_was_named_a_script_gets_an_empty_list_and_a_person_what_to_do(script, tmp_path):
+def test_unnamed_missing_home_gives_empty_list(script, tmp_path):
     done = script("list", "--json")
     assert (done.code, json.loads(done.out)["sessions"]) == (0, [])
-    for verb in READING[:-1]:
+    for verb in READING_VERBS[:-1]:
         if verb[0] != "show":
             done = script(*verb)
             assert (done.code, done.err) == (0, "")
@@ -122,14 +122,14 @@ def test_where_none_was_named_a_script_gets_an_empty_list_and_a_person_what_to_d
 @pytest.mark.parametrize(
     "verb", [["prune"], ["finalize", "abandoned"], ["trash", "empty"], ["export"]]
 )
-def test_what_changes_something_says_so_too_and_makes_nothing(script, tmp_path, verb):
+def test_changing_verb_creates_no_missing_home(script, tmp_path, verb):
     done = script(*verb)
     assert (done.code, (done.out + done.err).count("There is no home yet in")) == (0, 1)
     assert not list((tmp_path / "user").iterdir())
 
 
 @pytest.mark.requirement("terminal:absent")
-def test_what_comes_in_begins_a_home_where_one_was_named(at, run, home, tmp_path):
+def test_import_creates_named_home(at, run, home, tmp_path):
     out = tmp_path / "sessions.jsonl"
     assert run("export", "--out", str(out)).code == 0
     new = tmp_path / "new"
@@ -142,7 +142,7 @@ def test_what_comes_in_begins_a_home_where_one_was_named(at, run, home, tmp_path
     shutil.rmtree(new)
 
 
-def test_the_bare_command_says_so_too(forks, tmp_path):
+def test_bare_command_reports_missing_home(forks, tmp_path):
     with CommandUser(forks, tmp_path, tmp_path / "none").at(80, "--home", "none") as seen:
         assert seen.end() == 0
     assert "none yet: there is no such folder; start the agent once" in " ".join(
@@ -151,7 +151,7 @@ def test_the_bare_command_says_so_too(forks, tmp_path):
 
 
 @pytest.mark.requirement("terminal:absent")
-def test_the_bare_command_is_about_the_profile_that_is_asked_for(person, home):
+def test_bare_command_uses_named_profile(person, home):
     work = build_home(home / "profiles" / "work", ghosts=1)
     with person("--profile", "work") as seen:
         assert seen.end() == 0

@@ -30,7 +30,7 @@ def _screen_of(forks, tmp_path):
 
 
 @pytest.mark.requirement("wire:bare")
-def test_without_a_terminal_it_serves_the_home_that_is_asked_for(env, tmp_path):
+def test_bare_command_serves_home_without_terminal(env, tmp_path):
     home = tmp_path / "home"
     hello = {
         "jsonrpc": "2.0",
@@ -55,7 +55,7 @@ def test_without_a_terminal_it_serves_the_home_that_is_asked_for(env, tmp_path):
 
 
 @pytest.mark.requirement("wire:bare")
-def test_a_person_is_told_where_it_looked_and_what_to_type_next(screen_of, tmp_path):
+def test_welcome_shows_home_and_next_commands(screen_of, tmp_path):
     seen = screen_of(tmp_path / "none")
     assert f"Sessions in {tmp_path / 'none'} (--home)" in seen
     assert "none yet" in seen
@@ -64,7 +64,7 @@ def test_a_person_is_told_where_it_looked_and_what_to_type_next(screen_of, tmp_p
 
 
 @pytest.mark.requirement("wire:bare")
-def test_a_person_sees_the_newest_conversations_without_their_control_signs(screen_of, tmp_path):
+def test_welcome_strips_control_characters_from_titles(screen_of, tmp_path):
     with SessionDB(tmp_path / "state.db") as db:
         db.append_message("s1", "user", "hello \x1b[31mred", create={"source": "cli"})
     seen = screen_of(tmp_path)
@@ -74,7 +74,7 @@ def test_a_person_sees_the_newest_conversations_without_their_control_signs(scre
 
 
 @pytest.mark.requirement("wire:bare")
-def test_a_home_that_cannot_be_read_is_said_and_the_next_step_too(screen_of, tmp_path):
+def test_welcome_reports_unreadable_home(screen_of, tmp_path):
     (tmp_path / "state.db").mkdir()
     seen = screen_of(tmp_path)
     assert "cannot be read" in seen

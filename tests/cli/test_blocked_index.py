@@ -38,7 +38,7 @@ def _home(tmp_path):
         (("compress", "fresh"), "Use --load-extension"),
     ],
 )
-def test_change_of_messages_is_refused(run, words, reason):
+def test_message_change_is_refused_with_blocked_index(run, words, reason):
     refused = run(*words)
     assert refused.code == 1
     text = " ".join(refused.err.split())
@@ -47,14 +47,14 @@ def test_change_of_messages_is_refused(run, words, reason):
     assert "Traceback" not in text
 
 
-def test_ghosts_are_pruned_and_restored(run, answer):
+def test_ghosts_are_pruned_with_blocked_index(run, answer):
     done = answer("prune", "ghosts", "--yes")
     assert done["removed"] == 1
     assert run("restore", done["batch"], "--yes").code == 0
     assert {line["id"] for line in answer("list")["sessions"]} >= {"fresh", "old"}
 
 
-def test_stats_and_doctor_name_the_index(run, answer):
+def test_stats_and_doctor_report_blocked_index(run, answer):
     findings = {each["code"]: each for each in answer("stats")["findings"]}
     assert INDEX in findings["blocked_index"]["what"]
     assert "unreadable" not in findings

@@ -13,7 +13,7 @@ from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID
 from tests.homes import connect
 
 
-def ids(home):
+def list_session_ids(home):
     with SessionDB(home / "state.db", read_only=True) as db:
         return set(db.find_sessions(SessionFilter(status="all")))
 
@@ -22,32 +22,32 @@ def ids(home):
 
 
 @pytest.mark.requirement("verbs:question")
-def test_the_plan_is_shown_and_done_where_the_answer_is_yes(person, home):
+def test_plan_is_applied_after_yes(person, home):
     with person("prune", "ghosts") as seen:
         seen.until("Remove 25 empty sessions? [y/N]")
         assert "20261109_120000_905700" in seen.screen
         assert "and 5 more" in seen.screen
         assert "It can be undone for 30 days" in seen.screen
-        assert len(ids(home)) == 31
+        assert len(list_session_ids(home)) == 31
         seen.type("y\n")
         assert seen.end() == 0
     assert "Done: 25 removed." in seen.screen
-    assert len(ids(home)) == 6
+    assert len(list_session_ids(home)) == 6
 
 
 @pytest.mark.requirement("verbs:question")
-def test_a_no_changes_nothing_and_closes_the_plan(person, home):
-    before = ids(home)
+def test_no_closes_plan_without_change(person, home):
+    before = list_session_ids(home)
     with person("prune") as seen:
         seen.until("[y/N]")
         seen.type("\n")
         assert seen.end() == 5
-    assert ids(home) == before
+    assert list_session_ids(home) == before
     assert "Declined: nothing was changed, and the plan is closed." in seen.screen
 
 
 @pytest.mark.requirement("verbs:question")
-def test_a_declined_plan_cannot_be_applied(run, answer):
+def test_declined_plan_is_refused(run, answer):
     declined = answer("prune", code=5)
     assert declined["outcome"] == "declined"
     done = run("prune", "--plan", declined["plan"], "--yes")
@@ -56,8 +56,8 @@ def test_a_declined_plan_cannot_be_applied(run, answer):
 
 
 @pytest.mark.requirement("verbs:question")
-def test_without_a_terminal_and_a_yes_it_is_declined(run, home):
-    before = ids(home)
+def test_plan_is_declined_without_terminal(run, home):
+    before = list_session_ids(home)
     for verb in (
         ("prune",),
         ("finalize", "abandoned"),
@@ -67,11 +67,11 @@ def test_without_a_terminal_and_a_yes_it_is_declined(run, home):
         done = run(*verb)
         assert done.code == 5
         assert "nobody could be asked, and --yes was not given" in done.err
-    assert ids(home) == before
+    assert list_session_ids(home) == before
 
 
 @pytest.mark.requirement("verbs:question")
-def test_ctrl_c_at_the_question_leaves_the_plan_open(person, answer):
+def test_ctrl_c_at_question_keeps_plan_open(person, answer):
     with person("prune") as seen:
         seen.until("[y/N]")
         seen.type(CTRL_C)
@@ -85,23 +85,23 @@ def test_ctrl_c_at_the_question_leaves_the_plan_open(person, answer):
 
 
 @pytest.mark.requirement("verbs:plans")
-def test_a_plan_is_made_shown_and_applied_later(person, run, answer, home):
-    before = ids(home)
+def test_plan_handle_is_applied_later(person, run, answer, home):
+    before = list_session_ids(home)
     done = run("prune", "--plan-only")
     assert done.code == 0
-    assert ids(home) == before
+    assert list_session_ids(home) == before
     handle = done.out.split("--plan ")[-1].split()[0]
     with person("prune", "--plan", handle) as seen:
         seen.until("Remove 3 conversations? [y/N]")
         seen.type("y\n")
         assert seen.end() == 0
-    assert len(ids(home)) == len(before) - 3
+    assert len(list_session_ids(home)) == len(before) - 3
     assert answer("prune", "--plan", handle)["outcome"] == "applied"
 
 
 @pytest.mark.requirement("verbs:plans")
-def test_a_plan_is_looked_at_again_and_to_its_end(run, answer, home):
-    before = ids(home)
+def test_plan_limit_shows_every_item(run, answer, home):
+    before = list_session_ids(home)
     first = answer("prune", "ghosts", "--dry-run")
     assert (first["count"], len(first["items"])) == (25, 20)
     again = answer("prune", "--plan", first["plan"], "--plan-only", "--limit", "25")
@@ -110,7 +110,7 @@ def test_a_plan_is_looked_at_again_and_to_its_end(run, answer, home):
     assert len({each["id"] for each in again["items"]}) == 25
     shown = run("prune", "--plan", first["plan"], "--plan-only", "--limit", "3").out
     assert "and 22 more; --limit 25 shows all" in shown
-    assert ids(home) == before
+    assert list_session_ids(home) == before
 
 
 @pytest.mark.requirement("verbs:json")
@@ -122,9 +122,9 @@ def test_a_plan_is_looked_at_again_and_to_its_end(run, answer, home):
         (("finalize", "abandoned"), ("finalized", 1)),
         (("finalize", "--session", FRESH_SESSION_ID, "--reason", "done"), ("finalized", 1)),
     ],
-    ids=lambda verb: " ".join(map(str, verb)),
+    list_session_ids=lambda verb: " ".join(map(str, verb)),
 )
-def test_json_has_the_keys_of_the_tool(answer, verb, counted):
+def test_json_has_tool_keys(answer, verb, counted):
     plan = answer(*verb, "--plan-only")
     planned = {"outcome", "plan", "expires_at", "count", "items", "protected", "bytes", "warnings"}
     assert set(plan) == planned
@@ -134,7 +134,7 @@ def test_json_has_the_keys_of_the_tool(answer, verb, counted):
     assert (done["outcome"], done[name], done["remaining"]) == ("applied", count, 0)
 
 
-def test_index_without_dead_room_is_nothing(answer, run):
+def test_compact_index_needs_no_merge(answer, run):
     plan = answer("prune", "index", "--yes")
     assert (plan["outcome"], plan["plan"]) == ("nothing", None)
     shown = " ".join(run("prune", "index").out.split())
@@ -143,14 +143,14 @@ def test_index_without_dead_room_is_nothing(answer, run):
 
 
 @pytest.mark.requirement("verbs:json")
-def test_json_is_alone_on_standard_output_also_where_somebody_is_asked(run):
+def test_json_is_alone_on_stdout_despite_question(run):
     script = run("prune", "--json")
     assert json.loads(script.out)["outcome"] == "declined"
     assert "Remove 3 conversations" in script.err
 
 
 @pytest.mark.requirement("verbs:json")
-def test_nothing_to_do_is_done(run, answer):
+def test_empty_plan_exits_with_success(run, answer):
     assert answer("prune", "--source", "telegram")["outcome"] == "nothing"
     assert run("prune", "--source", "telegram").out == "Nothing to do.\n"
 
@@ -199,7 +199,7 @@ def test_nothing_to_do_is_done(run, answer):
         (("trash",), 2, "list|empty"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(run, arguments, code, says):
+def test_error_is_reported_by_line_and_code(run, arguments, code, says):
     done = run(*arguments)
     assert done.code == code
     assert says in done.err
@@ -207,28 +207,28 @@ def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(run, arguments, co
 
 
 @pytest.mark.requirement("verbs:plans")
-def test_nothing_adds_to_a_plan(run, plan_of):
+def test_plan_refuses_additional_arguments(run, plan_of):
     plan = plan_of("prune")
     done = run("prune", "ghosts", "--plan", plan, "--yes")
     assert (done.code, "with --plan no WHAT may be given" in done.err) == (2, True)
 
 
 @pytest.mark.requirement("verbs:plans")
-def test_a_plan_of_another_verb_is_refused_with_the_verb_that_takes_it(run, plan_of):
+def test_plan_of_another_verb_is_refused(run, plan_of):
     done = run("finalize", "--plan", plan_of("prune"), "--yes")
     assert (done.code, "pass it to `mcp-sessions prune`" in done.err) == (2, True)
 
 
 @pytest.mark.requirement("verbs:plans")
-def test_emptying_the_trash_takes_no_plan_that_removes_something_else(run, plan_of, home):
-    before = ids(home)
+def test_trash_empty_refuses_prune_plans(run, plan_of, home):
+    before = list_session_ids(home)
     done = run("trash", "empty", "--plan", plan_of("prune", "ghosts"), "--yes")
     assert (done.code, "is one to prune ghosts" in done.err) == (2, True)
-    assert ids(home) == before
+    assert list_session_ids(home) == before
 
 
 @pytest.mark.requirement("verbs:plans")
-def test_what_was_changed_since_is_left_and_said(run, answer, home):
+def test_apply_skips_sessions_changed_since_plan(run, answer, home):
     plan = answer("prune", "--plan-only")
     with SessionDB(home / "state.db") as db:
         db.append_message(plan["items"][0]["id"], "user", "one more")
@@ -239,7 +239,7 @@ def test_what_was_changed_since_is_left_and_said(run, answer, home):
 
 
 @pytest.mark.requirement("verbs:codes")
-def test_somebody_else_at_the_store_is_busy_and_not_failed(person, plan_of, home):
+def test_locked_store_exits_as_busy(person, plan_of, home):
     plan = plan_of("prune")
     with connect(home / "state.db") as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -252,7 +252,7 @@ def test_somebody_else_at_the_store_is_busy_and_not_failed(person, plan_of, home
 
 
 @pytest.mark.requirement("verbs:filters")
-def test_every_filter_chooses_what_is_pruned(answer):
+def test_every_filter_limits_prune(answer):
     def chosen(*arguments):
         found = answer("prune", "--plan-only", *arguments)
         return [each["title"] for each in found["items"]]
@@ -271,20 +271,20 @@ def test_every_filter_chooses_what_is_pruned(answer):
 
 
 @pytest.mark.requirement("verbs:filters")
-def test_a_session_is_named_however_old_it_is(answer):
+def test_named_session_is_pruned_despite_age(answer):
     fresh = "20261109_120003_905703"
     found = answer("prune", "--session", fresh, "--yes")
     assert [each["id"] for each in found["items"]] == [fresh]
 
 
 @pytest.mark.requirement("verbs:trash-elsewhere")
-def test_the_trash_goes_to_another_folder_and_comes_back_from_there(answer, home, tmp_path):
+def test_trash_folder_option_supports_restore(answer, home, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     done = answer("prune", "--trash", str(other), "--yes")
     assert [path.suffix for path in other.glob("*.db")] == [".db"]
     assert answer("restore", done["batch"], "--yes")["restored"] == 3
-    assert len(ids(home)) == 31
+    assert len(list_session_ids(home)) == 31
 
 
 # -- how it looks -----------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def test_the_trash_goes_to_another_folder_and_comes_back_from_there(answer, home
 
 @pytest.mark.requirement("verbs:screens")
 @pytest.mark.parametrize("columns", [60, 80, 140])
-def test_every_line_fits_the_terminal(person, columns):
+def test_plan_lines_fit_terminal(person, columns):
     def check(*arguments):
         with person(*arguments, columns=columns) as seen:
             assert seen.end() == 0, seen.screen
@@ -313,7 +313,7 @@ def test_every_line_fits_the_terminal(person, columns):
 
 
 @pytest.mark.requirement("verbs:screens")
-def test_a_script_gets_no_style(run):
+def test_plan_has_no_style_in_pipe(run):
     done = run("prune", "--yes")
     assert "\x1b" not in done.out + done.err
     assert done.err == ""
@@ -323,13 +323,11 @@ def test_a_script_gets_no_style(run):
 
 
 @pytest.mark.requirement("verbs:ctrl-c")
-def test_ctrl_c_ends_between_two_steps_and_the_same_plan_goes_on(
-    run, person, answer, plan_of, home
-):
+def test_ctrl_c_stops_between_resumable_steps(run, person, answer, plan_of, home):
     with SessionDB(home / "state.db") as db:
         for number in range(200):
             db.append_message("20260701_090000_0ld000", "user", f"{number} " + "x" * 2000)
-    before = ids(home)
+    before = list_session_ids(home)
     plan = plan_of("prune", "--session", "20260701_090000_0ld000", "--older-than", "0")
     with person("prune", "--plan", plan, "--yes") as seen:
         with connect(home / "state.db") as connection:
@@ -342,7 +340,7 @@ def test_ctrl_c_ends_between_two_steps_and_the_same_plan_goes_on(
     assert "Stopped: 0 removed; 1 to go." in seen.screen
     assert f"--plan {plan}" in seen.screen
     assert "Undo what was done by" in seen.screen
-    assert ids(home) == before
+    assert list_session_ids(home) == before
     within = home / "within"
     within.mkdir()
     stuck = run("prune", "--plan", plan, "--trash", str(within))
@@ -351,4 +349,4 @@ def test_ctrl_c_ends_between_two_steps_and_the_same_plan_goes_on(
     done = answer("prune", "--plan", plan)
     assert (done["outcome"], done["removed"]) == ("applied", 1)
     assert answer("restore", done["batch"], "--yes")["outcome"] == "applied"
-    assert ids(home) == before
+    assert list_session_ids(home) == before

@@ -10,7 +10,7 @@ import pytest
 from mcp_serve.cli.main import VERBS
 from tests.cli.at_terminal import CommandUser
 
-BASH = """
+BASH_SCRIPT = """
 source "$1"
 shift
 COMP_WORDS=("$@")
@@ -26,7 +26,7 @@ def _person(forks, tmp_path):
     return CommandUser(forks, tmp_path, tmp_path / "none")
 
 
-def script(person, shell):
+def write_script(person, shell):
     done = person.run("completion", shell)
     assert (done.code, done.err) == (0, "")
     path = person.folder / f"mcp-sessions.{shell}"
@@ -34,9 +34,17 @@ def script(person, shell):
     return path
 
 
-def completed(person, *words):
+def complete_words(person, *words):
     """Return what bash proposes for the last of these words."""
-    given = ["bash", "-c", BASH, "bash", str(script(person, "bash")), "mcp-sessions", *words]
+    given = [
+        "bash",
+        "-c",
+        BASH_SCRIPT,
+        "bash",
+        str(write_script(person, "bash")),
+        "mcp-sessions",
+        *words,
+    ]
     done = subprocess.run(
         given, env=person.env, cwd=person.folder, capture_output=True, text=True, check=True
     )
@@ -44,38 +52,38 @@ def completed(person, *words):
 
 
 @pytest.mark.requirement("reports:completion")
-def test_bash_knows_every_verb(person):
-    assert completed(person, "") >= set(VERBS)
-    assert completed(person, "sta") == {"stats"}
+def test_bash_completes_every_verb(person):
+    assert complete_words(person, "") >= set(VERBS)
+    assert complete_words(person, "sta") == {"stats"}
 
 
 @pytest.mark.requirement("reports:completion")
-def test_bash_knows_the_options_of_a_verb_and_what_they_may_be(person):
-    assert completed(person, "export", "--out") == {"--out"}
-    assert completed(person, "export", "--format", "") == {"jsonl", "md"}
-    assert completed(person, "list", "--status", "ar") == {"archived"}
-    assert completed(person, "completion", "z") == {"zsh"}
-    assert "--deep" in completed(person, "stats", "--")
+def test_bash_completes_options_and_choices(person):
+    assert complete_words(person, "export", "--out") == {"--out"}
+    assert complete_words(person, "export", "--format", "") == {"jsonl", "md"}
+    assert complete_words(person, "list", "--status", "ar") == {"archived"}
+    assert complete_words(person, "completion", "z") == {"zsh"}
+    assert "--deep" in complete_words(person, "stats", "--")
 
 
 @pytest.mark.requirement("reports:completion")
-def test_bash_proposes_files_where_one_is_wanted(person):
+def test_bash_completes_file_arguments(person):
     (person.folder / "said.jsonl").touch()
     (person.folder / "folder").mkdir()
-    assert completed(person, "import", "sa") == {"said.jsonl"}
-    assert completed(person, "--home", "fo") == {"folder"}
+    assert complete_words(person, "import", "sa") == {"said.jsonl"}
+    assert complete_words(person, "--home", "fo") == {"folder"}
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_every_verb_is_in_the_script_of_a_shell(person, shell):
-    text = script(person, shell).read_text("utf-8")
+def test_shell_script_contains_every_verb(person, shell):
+    text = write_script(person, shell).read_text("utf-8")
     assert [verb for verb in VERBS if verb not in text] == []
 
 
 @pytest.mark.requirement("reports:completion")
 @pytest.mark.system
-def test_zsh_takes_the_script(person):
-    (person.folder / "_mcp-sessions").write_bytes(script(person, "zsh").read_bytes())
+def test_zsh_loads_completion_script(person):
+    (person.folder / "_mcp-sessions").write_bytes(write_script(person, "zsh").read_bytes())
     asked = "fpath=($PWD $fpath); autoload -U compinit; compinit -D -u; "
     asked += "autoload +X _mcp-sessions; print -r -- $_comps[mcp-sessions]"
     done = subprocess.run(
@@ -91,8 +99,8 @@ def test_zsh_takes_the_script(person):
 
 @pytest.mark.requirement("reports:completion")
 @pytest.mark.system
-def test_fish_completes_with_the_script(person):
-    path = script(person, "fish")
+def test_fish_completes_verbs(person):
+    path = write_script(person, "fish")
     asked = f"source {path}; complete -C 'mcp-sessions list --status ar'"
     done = subprocess.run(
         [shutil.which("fish"), "--no-config", "-c", asked],
@@ -104,7 +112,7 @@ def test_fish_completes_with_the_script(person):
     assert done.stdout.split()[0] == "archived"
 
 
-def test_a_shell_that_is_not_known_is_said(person):
+def test_unknown_shell_is_reported(person):
     done = person.run("completion", "cmd")
     assert done.code == 2
     assert "fish" in done.err

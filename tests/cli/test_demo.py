@@ -37,7 +37,7 @@ def _mine(tmp_path):
     return path
 
 
-def surroundings(folder):
+def build_environment(folder):
     """Return an environment in which home and temporary folder are this one."""
     given = {"HOME": str(folder), "TMPDIR": str(folder), "PYTHONIOENCODING": "utf-8"}
     return given | {"PATH": os.environ["PATH"]}
@@ -45,7 +45,7 @@ def surroundings(folder):
 
 @pytest.fixture(name="env")
 def _env(mine):
-    return surroundings(mine)
+    return build_environment(mine)
 
 
 @pytest.fixture(name="shown", scope="module")
@@ -54,7 +54,7 @@ def _shown(tmp_path_factory):
     folder = tmp_path_factory.mktemp("person")
     done = subprocess.run(
         [*COMMAND, "demo"],
-        env=surroundings(folder),
+        env=build_environment(folder),
         capture_output=True,
         encoding="utf-8",
         check=True,
@@ -77,7 +77,7 @@ def _screen(forks, env, mine):
 
 
 @pytest.mark.requirement("terminal:demo")
-def test_the_demo_asks_a_server_for_all_that_a_client_would_and_leaves_nothing_behind(
+def test_demo_runs_full_tour_and_cleans_up(
     shown,
 ):
     said, folder = shown
@@ -98,30 +98,30 @@ def test_the_demo_asks_a_server_for_all_that_a_client_would_and_leaves_nothing_b
 
 
 @pytest.mark.requirement("terminal:demo")
-def test_what_the_demo_removes_is_there_again_behind_it(shown):
+def test_demo_restores_pruned_sessions(shown):
     counts = re.findall(r"^(\d+) sessions .*messages$", shown[0], re.MULTILINE)
     assert len(counts) == 2
     assert int(counts[0]) < int(counts[1])
 
 
-def test_the_demo_finds_the_damage_of_its_home_and_plans_to_mend_it(shown):
+def test_demo_finds_damage_and_plans_fixes(shown):
     said = " ".join(shown[0].split())
     assert "empty sessions -> sessions_prune(what='ghosts')" in said
     assert "1 route to a session that is not there -> sessions_prune(what='routes')" in said
     assert "which is not there" in said.partition("A plan of")[2]
 
 
-def test_the_demo_says_which_sqlite_is_used_and_where_a_real_home_would_be(shown):
+def test_demo_reports_sqlite_and_real_home(shown):
     said, folder = shown
     assert re.search(r"^SQLite +(bundled|standard) 3\.\d+", said, re.MULTILINE)
     assert f"Realhome{folder}" in "".join(said.partition("A sample home")[0].split())
 
 
-def test_the_demo_ends_with_what_to_type_next(shown):
+def test_demo_ends_with_next_command(shown):
     assert shown[0].rstrip().splitlines()[-1] == "  mcp-sessions install"
 
 
-def test_the_numbers_of_the_demo_add_up_and_its_columns_have_heads(shown):
+def test_demo_numbers_add_up(shown):
     said = " ".join(shown[0].split())
     planned, removed = (
         int(re.search(words, said)[1]) for words in (r"A plan of (\d+) things", r"(\d+) removed")
@@ -131,7 +131,7 @@ def test_the_numbers_of_the_demo_add_up_and_its_columns_have_heads(shown):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_demo_fits_a_terminal_and_has_style_there_alone(screen, width):
+def test_demo_fits_terminal_with_style(screen, width):
     with screen("demo", columns=width) as seen:
         assert seen.end() == 0
         text = seen.seen
@@ -140,14 +140,14 @@ def test_the_demo_fits_a_terminal_and_has_style_there_alone(screen, width):
     assert "\x1b" not in strip_style(text)
 
 
-def test_in_a_pipe_the_demo_has_no_style_and_a_common_width(shown):
+def test_demo_has_no_style_in_pipe(shown):
     assert find_wide_lines(shown[0], DEFAULT_WIDTH) == []
     assert "\033" not in shown[0]
 
 
 @pytest.mark.requirement("terminal:demo")
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_demo_that_is_told_to_end_leaves_no_folder_and_no_process(screen, mine, told):
+def test_terminated_demo_leaves_no_folder_or_process(screen, mine, told):
     with screen("demo") as seen:
         seen.until("Where was that said?")
         seen.tell(told)
@@ -156,7 +156,7 @@ def test_a_demo_that_is_told_to_end_leaves_no_folder_and_no_process(screen, mine
     assert find_processes(str(mine)) == []
 
 
-def test_a_kept_sample_home_is_where_the_demo_says_with_what_is_kept_about_it(run):
+def test_demo_keep_leaves_sample_home(run):
     told = dict(re.findall(r"export (\w+)=(.+)", run("demo", "--keep").out))
     assert Path(told["MCP_SESSIONS_HOME"], "state.db").is_file()
     assert list(Path(told["MCP_SESSIONS_HOME"], ".mcp-sessions", "state.db").iterdir())
@@ -164,7 +164,7 @@ def test_a_kept_sample_home_is_where_the_demo_says_with_what_is_kept_about_it(ru
 
 
 @pytest.mark.requirement("terminal:demo")
-def test_a_client_that_starts_the_demo_is_served_the_sample_home(env, mine):
+def test_demo_serves_sample_home_to_client(env, mine):
     async def ask():
         first, *rest = COMMAND
         started = StdioServerParameters(command=first, args=[*rest, "demo", "--serve"], env=env)
@@ -176,21 +176,21 @@ def test_a_client_that_starts_the_demo_is_served_the_sample_home(env, mine):
     assert list(mine.iterdir()) == []
 
 
-def test_a_person_is_served_over_http_until_ctrl_c_and_told_how_to_connect(screen, mine):
+def test_demo_serves_http_until_ctrl_c(screen, mine):
     with screen("demo", "--serve") as seen:
         said = seen.until("demo --serve\n")
         address = re.search(r"http://127\.0\.0\.1:\d+/mcp", said)[0]
         token = re.search(r"Bearer ([\w-]+)", said)[1]
         allowed = {"Authorization": f"Bearer {token}"}
-        assert asked(address, {}) == 401
-        assert asked(address, allowed) != 401
+        assert request_status(address, {}) == 401
+        assert request_status(address, allowed) != 401
         seen.type(CTRL_C)
         assert seen.end() == 0
     assert list(mine.iterdir()) == []
     assert find_processes(str(mine)) == []
 
 
-def asked(address, headers):
+def request_status(address, headers):
     """Return with which status a request is answered."""
     try:
         with urlopen(Request(address, headers=headers)) as answer:  # noqa: S310 -- our own server
@@ -200,11 +200,11 @@ def asked(address, headers):
             return error.code
 
 
-def test_the_version_is_that_of_the_distribution(run):
+def test_version_matches_distribution(run):
     assert re.fullmatch(r"mcp-sessions \d+\.\d+\.\d+\n", run("--version").out)
 
 
-def test_help_has_an_example(run):
+def test_main_help_has_example(run):
     done = run("--help")
     assert done.code == 0
     assert "mcp-sessions demo --keep" in done.out
@@ -213,13 +213,13 @@ def test_help_has_an_example(run):
 
 
 @pytest.mark.parametrize("arguments", [("dance",), ("demo", "--loud")])
-def test_wrong_usage_exits_with_2_and_says_how_it_is_used(run, arguments):
+def test_wrong_usage_exits_with_usage_code(run, arguments):
     done = run(*arguments)
     assert done.code == 2
     assert "usage: mcp-sessions" in done.err
 
 
-def test_text_is_cut_by_columns_not_by_characters():
+def test_text_is_truncated_by_terminal_columns():
     assert truncate_text("予算の見直し", 9) == "予算の..."
     assert truncate_text("short", 9) == "short"
 
@@ -227,12 +227,12 @@ def test_text_is_cut_by_columns_not_by_characters():
 @pytest.mark.parametrize(
     ("seconds", "said"), [(5, "now"), (90, "1 min"), (7300, "2 h"), (200_000, "2 d")]
 )
-def test_ages_are_said_in_the_largest_unit(seconds, said):
+def test_age_uses_largest_unit(seconds, said):
     assert format_elapsed(seconds) == said
 
 
 @pytest.mark.parametrize(
     ("seconds", "said"), [(5, "now"), (86_400 * 30 - 1, "30 d"), (100, "2 min"), (86_399, "1 d")]
 )
-def test_what_is_to_come_is_said_to_the_nearest_unit(seconds, said):
+def test_remaining_time_uses_nearest_unit(seconds, said):
     assert format_remaining(seconds) == said

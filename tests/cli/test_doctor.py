@@ -26,18 +26,18 @@ from tests.cli.at_terminal import (
 )
 from tests.homes import make_hermes_database
 
-PLACES = {
+CLIENT_FILES = {
     "cursor": ".cursor/mcp.json",
     "gemini": ".gemini/settings.json",
     "qwen": ".qwen/settings.json",
     "copilot": ".copilot/mcp-config.json",
     "claude-code": ".claude.json",
 }
-SERVED = [*COMMAND, "serve"]
+SERVE_ARGUMENTS = [*COMMAND, "serve"]
 NO_TOKEN = {"MCP_SESSIONS_TOKEN": "short"}
 
 
-def built(home):
+def build_damaged_home(home):
     """Make a home with all the damage of the sample."""
     home.mkdir(parents=True)
     clock = sample.SampleClock()
@@ -49,7 +49,7 @@ def built(home):
 
 @pytest.fixture(name="sick", scope="module")
 def _sick(tmp_path_factory):
-    return built(tmp_path_factory.mktemp("sick") / "home")
+    return build_damaged_home(tmp_path_factory.mktemp("sick") / "home")
 
 
 @pytest.fixture(name="user")
@@ -84,7 +84,7 @@ def _screen(forks, env, user):
 @pytest.fixture(name="look_in")
 def _look_in(look, user):
     """Look where nothing can be started, which takes its time; return the checks of each thing."""
-    tell(user, "cursor", "/nowhere/mcp-sessions", "serve")
+    write_client_configuration(user, "cursor", "/nowhere/mcp-sessions", "serve")
     return lambda *arguments, **more: look(*arguments, **more)[1]
 
 
@@ -103,15 +103,15 @@ def _look(run):
     return look
 
 
-def tell(user, name, *command):
+def write_client_configuration(user, name, *command):
     """Write into the configuration of a client what it is to start."""
-    path = user / PLACES[name]
+    path = user / CLIENT_FILES[name]
     path.parent.mkdir(parents=True, exist_ok=True)
     entry = {"command": command[0], "args": [*command[1:]]}
     path.write_text(json.dumps({"mcpServers": {"sessions": entry}}))
 
 
-def script(user, name, text):
+def write_program(user, name, text):
     """Make a program of this name, which says in its arguments that it is us."""
     path = user / name
     path.write_text(f"#!/bin/sh\n{text}\n")
@@ -119,7 +119,7 @@ def script(user, name, text):
     return str(path), "mcp-sessions"
 
 
-def tree(folder):
+def read_tree(folder):
     """Return every file with what is in it, but those of SQLite beside a database."""
     return {
         str(path.relative_to(folder)): path.is_file() and hashlib.sha256(path.read_bytes()).digest()
@@ -129,7 +129,7 @@ def tree(folder):
 
 
 @pytest.mark.requirement("terminal:doctor")
-def test_where_there_is_nothing_yet_it_says_what_to_do_and_makes_nothing(look, user):
+def test_doctor_advises_on_missing_home(look, user):
     code, found = look()
     assert code == 0
     assert (found["sessions"][0]["state"], found["clients"][0]["state"]) == ("warning",) * 2
@@ -138,12 +138,12 @@ def test_where_there_is_nothing_yet_it_says_what_to_do_and_makes_nothing(look, u
     (shaken,) = found["handshake"]
     assert (shaken["state"], shaken["tools"]) == ("ok", 11)
     assert shaken["seconds"] > 0
-    assert tree(user) == {}
+    assert read_tree(user) == {}
 
 
 @pytest.mark.requirement("terminal:doctor")
-def test_whatever_is_not_ok_has_a_next_step(look, sick, user):
-    tell(user, "cursor", "/nowhere/mcp-sessions", "serve")
+def test_failed_check_has_next_step(look, sick, user):
+    write_client_configuration(user, "cursor", "/nowhere/mcp-sessions", "serve")
     (user / ".claude.json").write_text('{"mcpServers": {')
     code, found = look("--home", str(sick), **NO_TOKEN)
     assert code == 1
@@ -155,8 +155,8 @@ def test_whatever_is_not_ok_has_a_next_step(look, sick, user):
 
 
 @pytest.mark.requirement("terminal:doctor")
-def test_the_findings_come_with_the_command_that_mends_them_and_nothing_is_changed(look_in, sick):
-    before = tree(sick.parent)
+def test_findings_name_fixing_command(look_in, sick):
+    before = read_tree(sick.parent)
     found = look_in("--home", str(sick))
     count, *findings = found["sessions"]
     assert (count["total"], count["state"]) == (250, "ok")
@@ -166,16 +166,20 @@ def test_the_findings_come_with_the_command_that_mends_them_and_nothing_is_chang
         "ghosts": "mcp-sessions prune ghosts",
         "dangling_routes": "mcp-sessions prune routes",
     }
-    assert tree(sick.parent) == before
+    assert read_tree(sick.parent) == before
 
 
 @pytest.mark.requirement("terminal:handshake")
-def test_what_a_client_starts_is_started_and_every_way_to_fail_is_told_apart(look, sick, user):
-    tell(user, "cursor", *SERVED, "--home", str(sick))
-    tell(user, "gemini", *script(user, "hangs", "sleep 987"))
-    tell(user, "qwen", *script(user, "loud", "echo welcome to my shell; exec cat"))
-    tell(user, "copilot", *script(user, "dies", "echo no such module >&2; exit 3"))
-    tell(user, "claude-code", str(user / "gone" / "mcp-sessions"), "serve")
+def test_handshake_failures_are_distinguished(look, sick, user):
+    write_client_configuration(user, "cursor", *SERVE_ARGUMENTS, "--home", str(sick))
+    write_client_configuration(user, "gemini", *write_program(user, "hangs", "sleep 987"))
+    write_client_configuration(
+        user, "qwen", *write_program(user, "loud", "echo welcome to my shell; exec cat")
+    )
+    write_client_configuration(
+        user, "copilot", *write_program(user, "dies", "echo no such module >&2; exit 3")
+    )
+    write_client_configuration(user, "claude-code", str(user / "gone" / "mcp-sessions"), "serve")
     code, found = look("--home", str(sick), "--timeout", "10")
     assert code == 1
     shaken = {each["clients"][0]: each for each in found["handshake"]}
@@ -194,8 +198,12 @@ def test_what_a_client_starts_is_started_and_every_way_to_fail_is_told_apart(loo
 
 
 @pytest.mark.requirement("terminal:handshake")
-def test_one_that_will_not_end_is_ended(look, user):
-    tell(user, "cursor", *script(user, "stays", "trap '' TERM HUP INT; while :; do sleep 1; done"))
+def test_hanging_server_is_killed(look, user):
+    write_client_configuration(
+        user,
+        "cursor",
+        *write_program(user, "stays", "trap '' TERM HUP INT; while :; do sleep 1; done"),
+    )
     code, found = look("--timeout", "1")
     assert code == 1
     assert "did not answer within 1 s" in found["handshake"][0]["says"]
@@ -213,8 +221,8 @@ def test_one_that_will_not_end_is_ended(look, user):
         ("exec >&-; cat", "it ended without an answer"),
     ],
 )
-def test_whatever_a_program_does_instead_is_said_in_a_line(look, user, text, says):
-    tell(user, "cursor", *script(user, "odd", text))
+def test_wrong_program_is_reported_in_a_line(look, user, text, says):
+    write_client_configuration(user, "cursor", *write_program(user, "odd", text))
     code, found = look("--timeout", "2")
     assert code == 1
     assert says in found["handshake"][0]["says"]
@@ -222,8 +230,8 @@ def test_whatever_a_program_does_instead_is_said_in_a_line(look, user, text, say
     assert find_processes(str(user)) == []
 
 
-def test_whoever_has_enough_of_waiting_leaves_no_process(screen, user):
-    tell(user, "cursor", *script(user, "hangs", "sleep 987"))
+def test_interrupted_doctor_leaves_no_process(screen, user):
+    write_client_configuration(user, "cursor", *write_program(user, "hangs", "sleep 987"))
     with screen("--timeout", "60") as seen:
         seen.until("/.qwen/settings.json")
         seen.type(CTRL_C)
@@ -232,25 +240,25 @@ def test_whoever_has_enough_of_waiting_leaves_no_process(screen, user):
 
 
 @pytest.mark.requirement("terminal:handshake")
-def test_a_client_that_gets_to_another_home_is_told_how_to_get_to_this_one(look, sick, user):
-    tell(user, "cursor", *SERVED)
+def test_client_with_different_home_is_warned(look, sick, user):
+    write_client_configuration(user, "cursor", *SERVE_ARGUMENTS)
     _, found = look(MCP_SESSIONS_HOME=str(sick))
     (shaken,) = found["handshake"]
     assert shaken["state"] == "warning"
     assert shaken["next"] == f"mcp-sessions install cursor --home {sick}"
 
 
-def test_a_program_of_several_clients_is_started_once(look, user):
-    tell(user, "cursor", *SERVED)
-    tell(user, "qwen", *SERVED)
+def test_shared_client_command_is_started_once(look, user):
+    write_client_configuration(user, "cursor", *SERVE_ARGUMENTS)
+    write_client_configuration(user, "qwen", *SERVE_ARGUMENTS)
     _, found = look()
     (shaken,) = found["handshake"]
     assert shaken["clients"] == ["cursor", "qwen"]
 
 
 @pytest.mark.requirement("terminal:handshake")
-def test_what_a_project_says_is_told_and_never_started(look_in, user):
-    program, name = script(user, "theirs", f"touch {user / 'began'}")
+def test_project_configuration_is_reported_but_never_started(look_in, user):
+    program, name = write_program(user, "theirs", f"touch {user / 'began'}")
     entry = {"command": program, "args": [name]}
     (user / ".mcp.json").write_text(json.dumps({"mcpServers": {"sessions": entry}}))
     found = look_in()
@@ -260,7 +268,7 @@ def test_what_a_project_says_is_told_and_never_started(look_in, user):
 
 
 @pytest.mark.requirement("terminal:doctor")
-def test_a_named_home_that_is_not_there_is_a_failure_and_so_is_an_empty_database(look_in, user):
+def test_missing_named_home_is_failure(look_in, user):
     (user / "filled").mkdir()
     (user / "filled" / "state.db").touch()
     for name, says, to_do in (
@@ -276,9 +284,7 @@ def test_a_named_home_that_is_not_there_is_a_failure_and_so_is_an_empty_database
 
 @pytest.mark.requirement("terminal:doctor")
 @pytest.mark.parametrize("damage", ["no database", "a folder", "torn"])
-def test_a_database_that_cannot_be_read_is_a_failure_with_a_way_out(
-    look_in, sick, tmp_path, damage
-):
+def test_unreadable_database_is_failure_with_advice(look_in, sick, tmp_path, damage):
     home = tmp_path / "home"
     home.mkdir()
     if damage == "a folder":
@@ -289,27 +295,27 @@ def test_a_database_that_cannot_be_read_is_a_failure_with_a_way_out(
             whole = (sick / "state.db").read_bytes()
             whole = whole[:4096] + bytes(200_000) + whole[204_096:]
         (home / "state.db").write_bytes(whole)
-    before = tree(home)
+    before = read_tree(home)
     found = look_in("--home", str(home))
     wrong = [each for each in found["sessions"] if each["state"] == "failure"]
     assert wrong
     assert all(each["next"] for each in wrong)
-    assert tree(home) == before
+    assert read_tree(home) == before
 
 
-def test_a_broken_file_of_routes_is_told_and_left_as_it_is(look_in, tmp_path):
+def test_broken_route_file_is_reported_and_kept(look_in, tmp_path):
     home = tmp_path / "home"
     with SessionDB(home / "state.db") as db:
         db.append_message("s1", "user", "hello", create={"source": "cli"})
     (home / "sessions").mkdir()
     (home / "sessions" / "sessions.json").write_text('{"half": ')
-    before = tree(home)
+    before = read_tree(home)
     found = look_in("--home", str(home))
     assert "broken_entries" in [each.get("code") for each in found["sessions"]]
-    assert tree(home) == before
+    assert read_tree(home) == before
 
 
-def test_each_profile_is_looked_at_and_one_with_damage_hides_no_other(look_in, tmp_path):
+def test_every_profile_is_checked_despite_damage(look_in, tmp_path):
     root = tmp_path / "home"
     with SessionDB(root / "state.db") as db:
         db.append_message("s1", "user", "hello", create={"source": "cli"})
@@ -324,9 +330,7 @@ def test_each_profile_is_looked_at_and_one_with_damage_hides_no_other(look_in, t
 
 @pytest.mark.requirement("faces:active-profile")
 @pytest.mark.parametrize(("active", "told"), [("work", True), ("default", False), (None, False)])
-def test_the_profile_in_which_hermes_starts_is_told_and_not_followed(
-    look_in, tmp_path, active, told
-):
+def test_active_hermes_profile_is_reported(look_in, tmp_path, active, told):
     root = tmp_path / "home"
     for path, session in ((root, "s1"), (root / "profiles" / "work", "s2")):
         with SessionDB(path / "state.db") as db:
@@ -341,7 +345,7 @@ def test_the_profile_in_which_hermes_starts_is_told_and_not_followed(
     assert found["sessions"][0]["total"] == 2
 
 
-def test_a_state_folder_that_others_may_read_is_told_with_what_closes_it(look_in, tmp_path, env):
+def test_open_state_folder_is_reported_with_chmod(look_in, tmp_path, env):
     root = tmp_path / "home"
     with SessionDB(root / "state.db") as db:
         db.append_message("s1", "user", "hello", create={"source": "cli"})
@@ -355,14 +359,14 @@ def test_a_state_folder_that_others_may_read_is_told_with_what_closes_it(look_in
     assert found["state folder"][0]["next"] == f"chmod 700 {folder}"
 
 
-def test_a_state_folder_that_cannot_be_is_a_failure(look_in, user):
+def test_impossible_state_folder_is_failure(look_in, user):
     (user / "state").write_text("a file")
     make_hermes_database(user / "hermes" / "state.db")
     found = look_in("--home", str(user / "hermes"))
     assert found["state folder"][0]["state"] == "failure"
 
 
-def test_own_state_folder_is_shown(look_in, run, user, sick):
+def test_state_folder_is_shown(look_in, run, user, sick):
     assert str(sick / ".mcp-sessions") in look_in("--home", str(sick))["state folder"][0]["says"]
     run("--token", "--home", str(sick))
     found = look_in("--home", str(sick))["state folder"][0]
@@ -376,14 +380,14 @@ def test_own_state_folder_is_shown(look_in, run, user, sick):
 
 
 @pytest.mark.requirement("terminal:doctor")
-def test_a_token_that_is_none_is_a_failure_and_none_is_made_by_looking(look_in, run, user):
+def test_invalid_token_is_failure(look_in, run, user):
     assert look_in(**NO_TOKEN)["state folder"][0]["state"] == "failure"
     assert not (user / "state").exists()
     run("--token")
     assert "doctor --token" in look_in()["token"][0]["says"]
 
 
-def test_a_gateway_that_lives_is_named(look_in, sick):
+def test_live_gateway_is_reported(look_in, sick):
     argv = ["hermes-gateway", "-c", "input()"]
     with subprocess.Popen(argv, executable=sys.executable, stdin=subprocess.PIPE) as process:
         (sick / "gateway.pid").write_text(json.dumps({"pid": process.pid}))
@@ -393,14 +397,14 @@ def test_a_gateway_that_lives_is_named(look_in, sick):
     assert (found["gateway"][0]["live"], found["gateway"][0]["pid"]) == (True, process.pid)
 
 
-def test_an_unknown_profile_is_an_unknown_id(run, user):
+def test_unknown_profile_exits_as_unknown_id(run, user):
     done = run("--profile", "work")
     assert (done.code, done.out) == (3, "")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_its_lines_fit_a_terminal_and_say_in_words_what_the_marks_say(screen, sick, user, width):
-    tell(user, "cursor", "/nowhere/mcp-sessions", "serve")
+def test_doctor_lines_fit_terminal(screen, sick, user, width):
+    write_client_configuration(user, "cursor", "/nowhere/mcp-sessions", "serve")
     with screen("--home", str(sick), columns=width) as seen:
         assert seen.end() == 1
     assert find_wide_lines(seen.seen, width) == []
@@ -415,11 +419,11 @@ def test_its_lines_fit_a_terminal_and_say_in_words_what_the_marks_say(screen, si
     assert said.rstrip().endswith("to look at.")
 
 
-def test_in_a_pipe_there_is_no_style(run):
+def test_doctor_has_no_style_in_pipe(run):
     done = run()
     assert (done.code, done.err) == (0, "")
     assert "\x1b" not in done.out
 
 
-def test_help_has_examples(run):
+def test_doctor_help_has_examples(run):
     assert "mcp-sessions doctor --json" in run("--help").out.partition("examples:")[2]

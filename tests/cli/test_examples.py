@@ -27,7 +27,7 @@ from tests.homes import add_message, connect
 from tests.readme import home
 from tests.readme.parts import README
 
-RUNS_ON = ("serve --http", "watch")
+CONTINUOUS_COMMANDS = ("serve --http", "watch")
 """What goes on until somebody ends it; all else ends by itself where nobody types."""
 
 PLANNED = {"compress": f"{home.LEDGER} --method summary"}
@@ -40,14 +40,14 @@ FILES = {
 """What a person has written, which an example reads."""
 
 
-def _in(text):
+def _find_examples(text):
     """Return the examples in a text, without what they say of themselves."""
     lines = re.findall(r"^  (\S.*)$", text or "", re.MULTILINE)
     commands = (re.split(r"\s{2,}", line)[0] for line in lines)
     return [command for command in commands if re.search(r"\bmcp-sessions ", command)]
 
 
-def _in_pages():
+def _find_page_examples():
     """Return the commands of the `bash` blocks in the README and in `docs/`."""
     lines = (
         line
@@ -58,12 +58,16 @@ def _in_pages():
     return [re.split(r"\s{2,}#", line)[0] for line in lines]
 
 
-def _of(verb):
-    return _in(getattr(import_module(main.VERBS[verb][0]), "EXAMPLES", None))
+def _find_verb_examples(verb):
+    return _find_examples(getattr(import_module(main.VERBS[verb][0]), "EXAMPLES", None))
 
 
 EXAMPLES = sorted(
-    {*_in(main._EXAMPLES), *_in_pages(), *(one for v in main.VERBS for one in _of(v))}
+    {
+        *_find_examples(main._EXAMPLES),
+        *_find_page_examples(),
+        *(one for v in main.VERBS for one in _find_verb_examples(v)),
+    }
 )
 
 
@@ -107,7 +111,7 @@ def _answer(forks, person):
     return answer
 
 
-def _ready(line, person, answer):
+def _prepare_example(line, person, answer):
     """Make what an example names, and return it with the handles that there are."""
     folder = Path(person["HOME"])
     for name, text in FILES.items():
@@ -127,20 +131,20 @@ def _ready(line, person, answer):
     return line
 
 
-def _with_the_tools_that_are_here(line):
+def _remove_missing_tools(line):
     """Leave out a pipe into a program that this machine has not."""
     first, _, rest = line.partition(" | ")
     return line if rest and shutil.which(rest.split()[0]) else first
 
 
-def _runs_on(line):
-    return any(f"mcp-sessions {words}" in line for words in RUNS_ON)
+def _is_continuous(line):
+    return any(f"mcp-sessions {words}" in line for words in CONTINUOUS_COMMANDS)
 
 
 @pytest.mark.requirement("project:examples")
-@pytest.mark.parametrize("line", [one for one in EXAMPLES if not _runs_on(one)])
-def test_an_example_does_what_it_says(line, person, shell, answer):
-    ready = _with_the_tools_that_are_here(_ready(line, person, answer))
+@pytest.mark.parametrize("line", [one for one in EXAMPLES if not _is_continuous(one)])
+def test_example_runs_as_described(line, person, shell, answer):
+    ready = _remove_missing_tools(_prepare_example(line, person, answer))
     process = shell(ready, stdin=subprocess.DEVNULL)
     said, error = process.communicate(timeout=100)
     # Nobody is there who could say yes: what asks has shown its plan, and stops.
@@ -150,8 +154,8 @@ def test_an_example_does_what_it_says(line, person, shell, answer):
 
 
 @pytest.mark.requirement("project:examples")
-@pytest.mark.parametrize("line", [one for one in EXAMPLES if _runs_on(one)])
-def test_an_example_that_goes_on_says_something_and_ends_when_it_is_told_to(line, person, shell):
+@pytest.mark.parametrize("line", [one for one in EXAMPLES if _is_continuous(one)])
+def test_continuous_example_prints_and_stops(line, person, shell):
     database = Path(person["HOME"], ".hermes", "state.db")
     both = {"stdin": subprocess.PIPE, "stderr": subprocess.STDOUT}
     process = shell(f"exec {line.split(' | ')[0]}", **both)
@@ -169,5 +173,5 @@ def test_an_example_that_goes_on_says_something_and_ends_when_it_is_told_to(line
 
 @pytest.mark.requirement("project:examples")
 @pytest.mark.parametrize("verb", main.VERBS)
-def test_every_verb_has_an_example(verb):
+def test_every_verb_has_example(verb):
     assert [one for one in EXAMPLES if re.search(rf"mcp-sessions {verb}\b", one)]

@@ -36,18 +36,18 @@ def _person(forks, tmp_path, home):
     return CommandUser(forks, tmp_path, home)
 
 
-def ids(text):
+def parse_session_ids(text):
     return [json.loads(line)["id"] for line in text.splitlines()]
 
 
-def exported(person, *arguments):
+def export_sessions(person, *arguments):
     done = person.run("export", *arguments)
     assert (done.code, done.err) == (0, "")
-    return ids(done.out)
+    return parse_session_ids(done.out)
 
 
 @pytest.mark.requirement("reports:carrying")
-def test_what_is_exported_comes_into_another_home_equal(person, home):
+def test_exported_sessions_import_equal(person, home):
     assert person.run("export", "--out", "all.jsonl").code == 0
     other = person.folder / "other"
     done = person.run("import", "all.jsonl", "--yes", "--home", str(other))
@@ -56,26 +56,26 @@ def test_what_is_exported_comes_into_another_home_equal(person, home):
 
 
 @pytest.mark.requirement("reports:carrying")
-def test_everything_is_exported_unless_something_is_asked_for(person):
-    everything = exported(person)
+def test_export_without_filter_takes_every_session(person):
+    everything = export_sessions(person)
     assert {"root", "tip", "kept", sample.LONG_SESSION_ID} <= set(everything)
-    assert exported(person, "tip") == ["root", "tip"]
-    assert exported(person, "--source", "cron") == ["kept", "root", "tip"]
-    assert exported(person, "--source", "cron", "--status", "archived") == ["kept"]
-    assert exported(person, "tip", "kept", "--source", "telegram") == []
-    assert exported(person, "--title", "Schema change", "--min-messages", "9") == [
+    assert export_sessions(person, "tip") == ["root", "tip"]
+    assert export_sessions(person, "--source", "cron") == ["kept", "root", "tip"]
+    assert export_sessions(person, "--source", "cron", "--status", "archived") == ["kept"]
+    assert export_sessions(person, "tip", "kept", "--source", "telegram") == []
+    assert export_sessions(person, "--title", "Schema change", "--min-messages", "9") == [
         sample.LONG_SESSION_ID
     ]
-    assert exported(person, "--older-than", "9000") == []
+    assert export_sessions(person, "--older-than", "9000") == []
 
 
-def test_a_conversation_is_written_for_a_person_with_what_was_compressed(person):
+def test_markdown_export_includes_compressed_messages(person):
     done = person.run("export", "tip", "--format", "md")
     assert "the first part" in done.out
     assert "· compacted" in done.out
 
 
-def test_a_folder_gets_a_file_for_each_conversation(person):
+def test_folder_export_writes_file_per_conversation(person):
     done = person.run("export", "--source", "cron", "--format", "md", "--out", "new/notes/")
     assert done.code == 0
     folder = person.folder / "new" / "notes"
@@ -84,13 +84,13 @@ def test_a_folder_gets_a_file_for_each_conversation(person):
     assert (again.code, again.err.count("was there already")) == (6, 2)
 
 
-def test_a_file_that_is_there_stays(person):
+def test_export_keeps_existing_file(person):
     (person.folder / "mine").write_text("mine")
     done = person.run("export", "--out", "mine")
     assert (done.code, (person.folder / "mine").read_text()) == (1, "mine")
 
 
-def test_what_was_written_is_said_as_json(person):
+def test_export_reports_result_as_json(person):
     done = person.run("export", "tip", "--out", "tip.jsonl", "--json")
     size = (person.folder / "tip.jsonl").stat().st_size
     assert json.loads(done.out) == {
@@ -103,7 +103,7 @@ def test_what_was_written_is_said_as_json(person):
     }
 
 
-def test_what_somebody_wrote_cannot_speak_to_the_terminal_when_it_is_printed(person):
+def test_printed_export_strips_terminal_escapes(person):
     seen = person.sees(80, "export", "tip", "--format", "md")[1]
     assert "on" in seen
     assert "\x1b]0" not in seen
@@ -126,7 +126,7 @@ def test_what_somebody_wrote_cannot_speak_to_the_terminal_when_it_is_printed(per
         (("import", "x", "--all-profiles"), 2, "there is no file x"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(person, arguments, code, says):
+def test_error_is_reported_by_line_and_code(person, arguments, code, says):
     done = person.run(*arguments)
     assert done.code == code
     assert says in done.err
@@ -161,14 +161,14 @@ def _there(person):
     return there
 
 
-def sessions(home):
+def list_sessions(home):
     with SessionDB(home / "state.db", read_only=True) as db:
         return {each.id for each in db.list_inventory()}
 
 
 @pytest.mark.requirement("reports:carrying")
 @pytest.mark.parametrize("columns", [60, 80, 140])
-def test_it_is_shown_and_asked_before_anything_comes_in(there, file, columns):
+def test_import_asks_after_preview(there, file, columns):
     with there.at(columns, "import", file.name) as terminal:
         seen = strip_style(terminal.until("[y/N]"))
         terminal.type("n\n")
@@ -179,7 +179,7 @@ def test_it_is_shown_and_asked_before_anything_comes_in(there, file, columns):
     for words in ("3 sessions with 2 messages", "The plan", "line 5", "it is there already"):
         assert words in said
     assert "it is there, and is none of this file" in said
-    assert sessions(there.home) == {"kept", "tip"}
+    assert list_sessions(there.home) == {"kept", "tip"}
 
 
 @pytest.mark.requirement("reports:carrying")
@@ -189,8 +189,8 @@ def test_import_is_undone_by_the_printed_command(there, file):
         terminal.type("y\n")
         code, seen = terminal.end(), terminal.seen
     assert code == 6  # a line of the file is broken
-    assert sessions(there.home) == {"kept", "tip", "one", "two", "far"}
-    undo = _printed(seen)
+    assert list_sessions(there.home) == {"kept", "tip", "one", "two", "far"}
+    undo = _parse_restore_command(seen)
     assert "import" in there.run("restore").out
     with there.at(80, *undo) as terminal:
         shown = " ".join(strip_style(terminal.until("[y/N]")).split())
@@ -198,10 +198,10 @@ def test_import_is_undone_by_the_printed_command(there, file):
         code, seen = terminal.end(), terminal.seen
     assert "Take an import back, and with it remove 3 conversations" in shown
     assert "It can be undone for 30 days" in shown
-    assert (code, sessions(there.home)) == (0, {"kept", "tip"})
+    assert (code, list_sessions(there.home)) == (0, {"kept", "tip"})
     assert "Done: 3 removed." in strip_style(seen)
-    done = there.run(*_printed(seen), "--yes")
-    assert (done.code, sessions(there.home)) == (0, {"kept", "tip", "one", "two", "far"})
+    done = there.run(*_parse_restore_command(seen), "--yes")
+    assert (done.code, list_sessions(there.home)) == (0, {"kept", "tip", "one", "two", "far"})
 
 
 def test_undo_of_import_reports_what_stays(there, file):
@@ -214,7 +214,7 @@ def test_undo_of_import_reports_what_stays(there, file):
     done = there.run("restore", batch, "--yes", "--json")
     answer = json.loads(done.out)
     assert (done.code, answer["restored"], answer["protected"][0]["count"]) == (0, 2, 1)
-    assert sessions(there.home) == {"kept", "tip", "one"}
+    assert list_sessions(there.home) == {"kept", "tip", "one"}
     nothing = " ".join(there.run("restore", batch).out.split())
     assert "Nothing to do." in nothing
     assert "used since the import and stay: one" in nothing
@@ -233,16 +233,16 @@ def test_import_names_the_chat_state_it_drops(there):
     assert "agent:main" not in look + done
 
 
-def _printed(seen):
+def _parse_restore_command(seen):
     """Return the arguments of the command that undoes what was done."""
     (line,) = (line for line in strip_style(seen).splitlines() if " restore b-" in line)
     return shlex.split(line)[1:]
 
 
 @pytest.mark.requirement("reports:carrying")
-def test_without_a_terminal_nothing_comes_in_but_by_yes(there, file):
+def test_import_without_terminal_needs_yes(there, file):
     done = there.run("import", file.name)
-    assert (done.code, sessions(there.home)) == (5, {"kept", "tip"})
+    assert (done.code, list_sessions(there.home)) == (5, {"kept", "tip"})
     assert "nobody could be asked, and --yes was not given; nothing was changed" in done.err
     done = there.run("import", file.name, "--yes", "--json")
     answer = json.loads(done.out)
@@ -250,50 +250,50 @@ def test_without_a_terminal_nothing_comes_in_but_by_yes(there, file):
     assert set(answer["ids"]) == {"one", "two", "far"}
 
 
-def test_a_file_of_which_nothing_can_be_read_is_a_failure(there):
+def test_import_of_unreadable_file_fails(there):
     (there.folder / "garbage.jsonl").write_text("garbage\n")
     done = there.run("import", "garbage.jsonl", "--yes")
-    assert (done.code, sessions(there.home)) == (1, {"kept", "tip"})
+    assert (done.code, list_sessions(there.home)) == (1, {"kept", "tip"})
 
 
-def test_a_look_changes_nothing(there, file):
+def test_import_plan_only_changes_no_data(there, file):
     done = there.run("import", file.name, "--plan-only", "--json")
     answer = json.loads(done.out)
     assert (done.code, answer["outcome"]) == (0, "planned")
     assert [each["id"] for each in answer["items"]] == ["one", "two", "far"]
     assert (answer["sessions"], answer["ids"]) == (0, [])
-    assert sessions(there.home) == {"kept", "tip"}
+    assert list_sessions(there.home) == {"kept", "tip"}
 
 
-def test_as_much_of_it_is_shown_as_somebody_wants(there, file):
+def test_import_limit_sets_preview_length(there, file):
     shown = there.run("import", file.name, "--dry-run", "--limit", "1").out
     assert "one" in shown
     assert "and 2 more; --limit shows them" in shown
-    assert sessions(there.home) == {"kept", "tip"}
+    assert list_sessions(there.home) == {"kept", "tip"}
 
 
 @pytest.mark.requirement("reports:carrying")
-def test_a_file_that_changes_while_somebody_looks_does_not_come_in(there, file):
+def test_import_refuses_file_changed_since_preview(there, file):
     with there.at(80, "import", file.name) as terminal:
         terminal.until("[y/N]")
         file.write_text(file.read_text() + "\n")
         terminal.type("y\n")
         code, seen = terminal.end(), terminal.seen
-    assert (code, sessions(there.home)) == (4, {"kept", "tip"})
+    assert (code, list_sessions(there.home)) == (4, {"kept", "tip"})
     assert "has changed meanwhile" in " ".join(seen.split())
 
 
 @pytest.mark.requirement("reports:carrying")
-def test_ctrl_c_at_the_question_leaves_all_as_it_was(there, file):
+def test_ctrl_c_at_question_imports_no_session(there, file):
     with there.at(80, "import", file.name) as terminal:
         terminal.until("[y/N]")
         terminal.type(CTRL_C)
         code, seen = terminal.end(), terminal.seen
     assert (code, "Stopped; nothing was changed." in seen) == (130, True)
-    assert sessions(there.home) == {"kept", "tip"}
+    assert list_sessions(there.home) == {"kept", "tip"}
 
 
-def test_a_home_is_made_by_what_comes_in(person, file):
+def test_import_creates_home(person, file):
     done = person.run("import", file.name, "--yes", "--home", str(person.folder / "new"))
     assert done.code == 6
-    assert sessions(person.folder / "new") == {"one", "two", "kept", "far"}
+    assert list_sessions(person.folder / "new") == {"one", "two", "kept", "far"}

@@ -74,9 +74,9 @@ def _here(monkeypatch, user):
     monkeypatch.setenv("HOME", str(user))
 
 
-def there_and_back(name, user, data):
+def install_and_uninstall(name, user, data):
     """Return what is in a file behind install, install and uninstall."""
-    path = written(file_of(name, user), data)
+    path = write_file(find_client_file(name, user), data)
     assert main(["install", name, "--yes"]) == 0
     once = path.read_bytes()
     assert once != data
@@ -86,7 +86,7 @@ def there_and_back(name, user, data):
     return path.read_bytes()
 
 
-def said(name, data):
+def read_configuration(name, data):
     """Return what the file of a client says, without the tables in which nothing is."""
     form = formats.TomlFormat() if name == "codex" else formats.JsoncFormat()
     says = form.parse_text(data.removeprefix(b"\xef\xbb\xbf").decode())
@@ -120,20 +120,20 @@ def _run(user):
     return run
 
 
-def file_of(name, user):
+def find_client_file(name, user):
     client = next(each for each in CLIENTS if each.name == name)
     return client.user(UserEnvironment(user=user, env={}))
 
 
-def written(path, data):
+def write_file(path, data):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_client_without_a_file_gets_one_and_uninstall_takes_it_away(run, user, name):
-    path = file_of(name, user)
+def test_install_creates_file_and_uninstall_removes_file(run, user, name):
+    path = find_client_file(name, user)
     done = run("install", name, "--yes")
     assert (done.returncode, done.stderr) == (0, "")
     assert "serve" in path.read_text()
@@ -145,45 +145,45 @@ def test_a_client_without_a_file_gets_one_and_uninstall_takes_it_away(run, user,
 @pytest.mark.requirement("terminal:install")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "codex"])
-def test_a_file_with_other_things_in_it_keeps_them_to_the_byte(here, user, name, form):
-    assert there_and_back(name, user, FORMS[form]) == FORMS[form]
+def test_install_keeps_foreign_content(here, user, name, form):
+    assert install_and_uninstall(name, user, FORMS[form]) == FORMS[form]
 
 
 @pytest.mark.requirement("terminal:install")
 @pytest.mark.parametrize("data", JSON, ids=repr)
-def test_uninstall_leaves_every_byte_of_json_as_it_was(here, user, data):
-    assert there_and_back("cursor", user, data) == data
+def test_uninstall_restores_every_json_byte(here, user, data):
+    assert install_and_uninstall("cursor", user, data) == data
 
 
 @pytest.mark.requirement("terminal:install")
 @pytest.mark.parametrize("data", [TOML, *TOMLS], ids=repr)
-def test_uninstall_leaves_every_byte_of_toml_as_it_was(here, user, data):
-    assert there_and_back("codex", user, data) == data
+def test_uninstall_restores_every_toml_byte(here, user, data):
+    assert install_and_uninstall("codex", user, data) == data
 
 
 @pytest.mark.parametrize("data", [*JSON, *TOMLS], ids=repr)
-def test_where_no_copy_is_left_uninstall_takes_out_its_own_and_no_comment(here, user, data):
+def test_uninstall_without_copy_keeps_comments(here, user, data):
     name = "codex" if data in TOMLS else "cursor"
-    path = written(file_of(name, user), data)
-    before, comments = said(name, data), COMMENT.findall(data)
+    path = write_file(find_client_file(name, user), data)
+    before, comments = read_configuration(name, data), COMMENT.findall(data)
     assert main(["install", name, "--yes"]) == 0
     path.with_name(path.name + ".before-mcp-sessions").unlink()
     assert main(["uninstall", name, "--yes"]) == 0
     after = path.read_bytes() if path.exists() else b""
-    assert {key: value for key, value in said(name, after).items() if value} == before
+    assert {key: value for key, value in read_configuration(name, after).items() if value} == before
     assert COMMENT.findall(after) == comments
 
 
-def test_what_was_changed_behind_install_is_not_put_back_by_uninstall(run, user):
-    path = written(file_of("cursor", user), b'{"mcpServers": {}}')
+def test_uninstall_keeps_changes_made_after_install(run, user):
+    path = write_file(find_client_file("cursor", user), b'{"mcpServers": {}}')
     run("install", "cursor", "--yes")
     path.write_text(path.read_text().replace("{", '{"theme": "dark", ', 1))
     run("uninstall", "cursor", "--yes")
     assert json.loads(path.read_text()) == {"theme": "dark"}
 
 
-def test_toml_keeps_its_comments_its_order_and_its_other_servers(run, user):
-    path = written(file_of("codex", user), TOML)
+def test_toml_keeps_comments_order_and_servers(run, user):
+    path = write_file(find_client_file("codex", user), TOML)
     assert run("install", "codex", "--yes").returncode == 0
     text = path.read_text()
     assert "[mcp_servers.sessions]" in text
@@ -191,15 +191,15 @@ def test_toml_keeps_its_comments_its_order_and_its_other_servers(run, user):
         assert line in text
 
 
-def test_new_lines_of_toml_end_as_the_others_do(here, user):
-    path = written(file_of("codex", user), TOML.replace(b"\n", b"\r\n"))
+def test_toml_keeps_line_endings(here, user):
+    path = write_file(find_client_file("codex", user), TOML.replace(b"\n", b"\r\n"))
     assert main(["install", "codex", "--yes"]) == 0
     assert path.read_bytes().count(b"\n") == path.read_bytes().count(b"\r\n")
 
 
 @pytest.mark.requirement("terminal:install")
-def test_twice_is_the_same_as_once(run, user):
-    path = file_of("cursor", user)
+def test_install_is_idempotent(run, user):
+    path = find_client_file("cursor", user)
     run("install", "cursor", "--yes")
     once = path.read_bytes()
     done = run("install", "cursor")
@@ -208,8 +208,8 @@ def test_twice_is_the_same_as_once(run, user):
     assert path.read_bytes() == once
 
 
-def test_what_somebody_added_to_the_entry_stays_where_the_rest_is_renewed(run, user):
-    path = file_of("gemini", user)
+def test_reinstall_keeps_additional_entry_keys(run, user):
+    path = find_client_file("gemini", user)
     run("install", "gemini", "--yes")
     says = json.loads(path.read_text())
     says["mcpServers"]["sessions"]["timeout"] = 5000
@@ -220,8 +220,8 @@ def test_what_somebody_added_to_the_entry_stays_where_the_rest_is_renewed(run, u
     assert entry["args"][-1] == "--read-only"
 
 
-def test_the_file_as_it_was_is_kept_beside_it(run, user):
-    path = written(file_of("zed", user), FORMS["comments"])
+def test_install_keeps_copy_of_original_file(run, user):
+    path = write_file(find_client_file("zed", user), FORMS["comments"])
     path.chmod(0o644)
     run("install", "zed", "--yes")
     kept = path.with_name("settings.json.before-mcp-sessions")
@@ -229,8 +229,8 @@ def test_the_file_as_it_was_is_kept_beside_it(run, user):
     assert stat.S_IMODE(kept.stat().st_mode) == stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
-def test_a_link_to_what_is_not_there_yet_is_as_it_was_behind_uninstall(run, user):
-    path = file_of("cursor", user)
+def test_uninstall_restores_dangling_link(run, user):
+    path = find_client_file("cursor", user)
     path.parent.mkdir(parents=True)
     path.symlink_to(user / "dotfiles" / "mcp.json")
     assert run("install", "cursor", "--yes").returncode == 0
@@ -240,9 +240,9 @@ def test_a_link_to_what_is_not_there_yet_is_as_it_was_behind_uninstall(run, user
     assert not path.exists()
 
 
-def test_a_link_stays_a_link(run, user):
-    real = written(user / "dotfiles" / "mcp.json", FORMS["plain"])
-    path = file_of("cursor", user)
+def test_install_keeps_symbolic_link(run, user):
+    real = write_file(user / "dotfiles" / "mcp.json", FORMS["plain"])
+    path = find_client_file("cursor", user)
     path.parent.mkdir(parents=True)
     path.symlink_to(real)
     assert run("install", "cursor", "--yes").returncode == 0
@@ -266,8 +266,8 @@ def test_a_link_stays_a_link(run, user):
     ],
 )
 @pytest.mark.parametrize("verb", ["install", "uninstall"])
-def test_what_is_half_written_or_of_another_form_is_left_alone(run, user, name, data, verb):
-    path = written(file_of(name, user), data)
+def test_malformed_configuration_is_left_unchanged(run, user, name, data, verb):
+    path = write_file(find_client_file(name, user), data)
     done = run(verb, name, "--yes")
     assert done.returncode == 1
     assert str(path) in done.stderr
@@ -277,8 +277,8 @@ def test_what_is_half_written_or_of_another_form_is_left_alone(run, user, name, 
 
 
 @pytest.mark.requirement("terminal:install")
-def test_a_file_that_is_read_only_is_left_alone(run, user):
-    path = written(file_of("cursor", user), FORMS["plain"])
+def test_read_only_configuration_is_left_unchanged(run, user):
+    path = write_file(find_client_file("cursor", user), FORMS["plain"])
     path.chmod(0o444)
     done = run("install", "cursor", "--yes")
     assert done.returncode == 1
@@ -287,9 +287,9 @@ def test_a_file_that_is_read_only_is_left_alone(run, user):
 
 
 @pytest.mark.parametrize("verb", ["install", "uninstall"])
-def test_another_program_of_that_name_is_not_touched(run, user, verb):
+def test_foreign_server_with_name_is_kept(run, user, verb):
     data = b'{"mcpServers": {"sessions": {"command": "else"}}}'
-    path = written(file_of("cursor", user), data)
+    path = write_file(find_client_file("cursor", user), data)
     done = run(verb, "cursor", "--yes")
     assert done.returncode == 1
     assert "--name" in done.stderr
@@ -297,56 +297,58 @@ def test_another_program_of_that_name_is_not_touched(run, user, verb):
 
 
 @pytest.mark.parametrize("found", [[], "text", 3])
-def test_what_is_no_server_and_has_the_name_is_not_touched(run, user, found):
+def test_non_server_entry_with_name_is_kept(run, user, found):
     data = json.dumps({"mcpServers": {"sessions": found}}).encode()
-    path = written(file_of("cursor", user), data)
+    path = write_file(find_client_file("cursor", user), data)
     assert run("install", "cursor", "--yes").returncode == 1
     assert path.read_bytes() == data
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "-x", "ü", "x" * 65])
-def test_a_name_that_clients_refuse_is_refused(run, user, name):
+def test_invalid_server_name_is_refused(run, user, name):
     done = run("install", "codex", f"--name={name}", "--yes")
     assert done.returncode == 2
     assert "letters, digits" in done.stderr
-    assert not file_of("codex", user).exists()
+    assert not find_client_file("codex", user).exists()
 
 
-def test_with_a_name_of_its_own_it_stands_beside_another(run, user):
-    path = written(file_of("cursor", user), b'{"mcpServers": {"sessions": {"command": "else"}}}')
+def test_custom_name_adds_second_server(run, user):
+    path = write_file(
+        find_client_file("cursor", user), b'{"mcpServers": {"sessions": {"command": "else"}}}'
+    )
     assert run("install", "cursor", "--name", "mine", "--yes").returncode == 0
     assert set(json.loads(path.read_text())["mcpServers"]) == {"sessions", "mine"}
 
 
 @pytest.mark.parametrize("word", ["--yes", "--print"])
-def test_what_is_for_one_client_is_refused_without_one(run, word):
+def test_client_options_need_client(run, word):
     done = run("install", word)
     assert (done.returncode, done.stdout) == (2, "")
     assert "name the client" in done.stderr
 
 
-def test_without_a_terminal_and_without_yes_nothing_is_changed(run, user):
+def test_install_without_terminal_needs_yes(run, user):
     done = run("install", "cursor")
     assert done.returncode == 5
     assert "+" in done.stdout
     assert "nobody could be asked, and --yes was not given; nothing was changed" in done.stderr
-    assert not file_of("cursor", user).exists()
+    assert not find_client_file("cursor", user).exists()
 
 
-def test_print_changes_nothing_and_is_what_a_file_would_hold(run, user):
+def test_print_shows_snippet_without_change(run, user):
     done = run("install", "vscode", "--print")
     entry = json.loads(done.stdout)["servers"]["sessions"]
     assert (entry["type"], entry["args"][-1]) == ("stdio", "serve")
-    assert not file_of("vscode", user).parent.exists()
+    assert not find_client_file("vscode", user).parent.exists()
 
 
 @pytest.mark.parametrize("client", [each for each in CLIENTS if each.project], ids=lambda c: c.name)
-def test_the_file_of_a_project_is_changed_and_put_back(here, monkeypatch, user, client):
+def test_project_file_is_changed_and_restored(here, monkeypatch, user, client):
     project = user / "shop"
     project.mkdir(parents=True)
     monkeypatch.chdir(project)
     before = TOML if client.name == "codex" else FORMS["comments"]
-    path = written(project / client.project, before)
+    path = write_file(project / client.project, before)
     assert main(["install", client.name, "--project", "--read-only", "--yes"]) == 0
     assert b"--read-only" in path.read_bytes()
     assert not client.user(UserEnvironment(user, env={})).exists()
@@ -355,19 +357,19 @@ def test_the_file_of_a_project_is_changed_and_put_back(here, monkeypatch, user, 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_print_shows_is_what_install_writes_into_a_new_file(here, user, capsys, name):
+def test_printed_snippet_equals_installed_file(here, user, capsys, name):
     assert main(["install", name, "--read-only", "--print"]) == 0
     shown = capsys.readouterr().out
-    assert not file_of(name, user).exists()
+    assert not find_client_file(name, user).exists()
     assert main(["install", name, "--read-only", "--yes"]) == 0
-    assert file_of(name, user).read_text().strip() == shown.strip()
+    assert find_client_file(name, user).read_text().strip() == shown.strip()
 
 
-def test_a_large_file_is_changed_in_one_place(here, user):
+def test_large_file_is_changed_in_place(here, user):
     history = [{"display": "what did we decide?", "pasted": {}} for _ in range(12_000)]
     says = {"projects": {"/src/shop": {"history": history, "mcpServers": {}}}, "n": 1}
     data = json.dumps(says, indent=2).encode()
-    path = written(file_of("claude-code", user), data)
+    path = write_file(find_client_file("claude-code", user), data)
     assert main(["install", "claude-code", "--yes"]) == 0
     found = json.loads(path.read_bytes())
     assert "sessions" in found.pop("mcpServers")
@@ -376,23 +378,23 @@ def test_a_large_file_is_changed_in_one_place(here, user):
     assert path.read_bytes() == data
 
 
-def test_a_project_has_a_file_of_its_own(run, user):
+def test_project_install_writes_project_file(run, user):
     assert run("install", "claude-code", "--project", "--yes").returncode == 0
     path = user / "project" / ".mcp.json"
     assert "sessions" in json.loads(path.read_text())["mcpServers"]
-    assert not file_of("claude-code", user).exists()
+    assert not find_client_file("claude-code", user).exists()
 
 
-def test_a_client_that_reads_no_file_of_a_project_says_so(run):
+def test_client_without_project_file_is_refused(run):
     done = run("install", "claude-desktop", "--project", "--yes")
     assert done.returncode == 1
     assert "reads no file of a project" in done.stderr
 
 
-def test_the_home_that_is_asked_for_is_the_one_that_is_served(run, user):
+def test_install_writes_requested_home(run, user):
     (user / "project" / "here" / "profiles" / "work").mkdir(parents=True)
     run("install", "cursor", "--home", "here", "--profile", "work", "--yes")
-    entry = json.loads(file_of("cursor", user).read_text())["mcpServers"]["sessions"]
+    entry = json.loads(find_client_file("cursor", user).read_text())["mcpServers"]["sessions"]
     at = entry["args"].index("serve")
     assert entry["args"][at:] == [
         "serve",
@@ -404,28 +406,28 @@ def test_the_home_that_is_asked_for_is_the_one_that_is_served(run, user):
 
 
 @pytest.mark.parametrize("variable", ["MCP_SESSIONS_HOME", "HERMES_HOME"])
-def test_the_home_that_a_variable_names_is_told_to_the_client_that_has_no_such(run, user, variable):
+def test_install_writes_home_from_environment(run, user, variable):
     home = str(user / "elsewhere")
     run("install", "cursor", "--yes", **{variable: home})
-    entry = json.loads(file_of("cursor", user).read_text())["mcpServers"]["sessions"]
+    entry = json.loads(find_client_file("cursor", user).read_text())["mcpServers"]["sessions"]
     assert entry["args"][-2:] == ["--home", home]
     run("install", "cursor", "--project", "--yes", **{variable: home})
     shared = (user / "project" / ".cursor" / "mcp.json").read_text()
     assert home not in shared
 
 
-def test_a_profile_that_is_not_there_is_refused_and_a_home_that_is_not_is_noted(run, user):
+def test_install_refuses_unknown_profile(run, user):
     done = run("install", "cursor", "--profile", "nobody", "--yes")
     assert done.returncode == 3
     assert "nobody" in done.stderr
-    assert not file_of("cursor", user).exists()
+    assert not find_client_file("cursor", user).exists()
     done = run("install", "cursor", "--home", "none", "--yes")
     assert done.returncode == 0
     assert "there is no home in" in done.stderr
 
 
-def test_the_file_as_it_was_at_first_is_kept_through_every_later_change(here, user):
-    path = written(file_of("zed", user), FORMS["comments"])
+def test_first_copy_survives_later_changes(here, user):
+    path = write_file(find_client_file("zed", user), FORMS["comments"])
     kept = path.with_name("settings.json.before-mcp-sessions")
     for verb in (["install"], ["install", "--read-only"], ["install", "--name", "more"]):
         assert main([verb[0], "zed", *verb[1:], "--yes"]) == 0
@@ -437,8 +439,8 @@ def test_the_file_as_it_was_at_first_is_kept_through_every_later_change(here, us
     assert path.read_bytes() == FORMS["comments"].replace(b"dark", b"light")
 
 
-def test_where_all_is_as_it_was_nothing_is_left_beside_it(here, user):
-    path = written(file_of("zed", user), FORMS["comments"])
+def test_uninstall_removes_copy_after_restore(here, user):
+    path = write_file(find_client_file("zed", user), FORMS["comments"])
     for verb in (["install"], ["install", "--read-only"], ["uninstall"]):
         assert main([verb[0], "zed", *verb[1:], "--yes"]) == 0
     assert path.read_bytes() == FORMS["comments"]
@@ -446,20 +448,20 @@ def test_where_all_is_as_it_was_nothing_is_left_beside_it(here, user):
 
 
 @pytest.mark.parametrize("name", ["claude-desktop", "codex", "opencode"])
-def test_what_was_made_is_gone_behind_uninstall_also_where_it_was_changed_between(here, user, name):
+def test_uninstall_removes_created_file_after_reinstall(here, user, name):
     for verb in (["install"], ["install", "--read-only"], ["install"], ["uninstall"]):
         assert main([verb[0], name, *verb[1:], "--yes"]) == 0
-    assert list(file_of(name, user).parent.iterdir()) == []
+    assert list(find_client_file(name, user).parent.iterdir()) == []
 
 
-def test_a_folder_that_a_variable_names_is_the_one_that_is_meant(run, user):
+def test_client_folder_variable_is_followed(run, user):
     assert run("install", "codex", "--yes", CODEX_HOME=str(user / "c")).returncode == 0
     assert (user / "c" / "config.toml").exists()
 
 
-def test_what_is_installed_starts_and_answers(run, user):
+def test_installed_command_starts_and_answers(run, user):
     run("install", "cursor", "--yes")
-    entry = json.loads(file_of("cursor", user).read_text())["mcpServers"]["sessions"]
+    entry = json.loads(find_client_file("cursor", user).read_text())["mcpServers"]["sessions"]
     hello = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -481,9 +483,9 @@ def test_what_is_installed_starts_and_answers(run, user):
     assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "mcp-sessions"
 
 
-def test_the_list_says_which_clients_are_here_and_know_it(run, user):
+def test_client_list_shows_install_states(run, user):
     (user / ".qwen").mkdir()
-    written(file_of("zed", user), b"{")
+    write_file(find_client_file("zed", user), b"{")
     run("install", "cursor", "--yes")
     done = run("install", PATH="/nowhere")
     state = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines()[: len(NAMES)]}
@@ -500,27 +502,27 @@ def _screen(forks, user):
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 5), ("n\n", 5), ("\x04", 5)])
-def test_a_person_is_shown_the_change_and_asked(screen, user, answer, code):
+def test_install_shows_change_and_asks(screen, user, answer, code):
     with screen("install", "cursor") as seen:
         assert "+" in seen.until("[y/N]")
         seen.type(answer)
         assert seen.end() == code
-    assert file_of("cursor", user).exists() is (code == 0)
+    assert find_client_file("cursor", user).exists() is (code == 0)
 
 
 @pytest.mark.requirement("terminal:install")
-def test_ctrl_c_at_the_question_says_that_nothing_was_changed(screen, user):
+def test_ctrl_c_at_question_reports_no_change(screen, user):
     with screen("install", "cursor") as seen:
         seen.until("Change it?")
         seen.type(CTRL_C)
         assert seen.end() == 130
     assert "Stopped; nothing was changed." in seen.screen
-    assert not file_of("cursor", user).exists()
+    assert not find_client_file("cursor", user).exists()
 
 
 @pytest.mark.requirement("terminal:install")
-def test_what_a_client_writes_while_the_person_looks_is_not_lost(screen, user):
-    path = written(file_of("claude-code", user), FORMS["plain"])
+def test_concurrent_client_write_is_kept(screen, user):
+    path = write_file(find_client_file("claude-code", user), FORMS["plain"])
     with screen("install", "claude-code") as seen:
         seen.until("Change it?")
         path.write_bytes(FORMS["one line"])
@@ -559,13 +561,13 @@ def test_what_a_client_writes_while_the_person_looks_is_not_lost(screen, user):
         ("linux", {"CLAUDE_CONFIG_DIR": "/x"}, "claude-code", "/x"),
     ],
 )
-def test_each_system_has_its_own_places(user, system, env, name, place):
+def test_client_files_differ_by_system(user, system, env, name, place):
     client = next(each for each in CLIENTS if each.name == name)
     assert client.user(UserEnvironment(user, system, env)).parent == user / Path(place)
 
 
 @pytest.mark.parametrize("word", ["--plan-only", "--dry-run"])
-def test_a_plan_alone_shows_the_change_and_makes_none(run, user, word):
+def test_plan_only_shows_change_without_writing(run, user, word):
     path = user / ".cursor" / "mcp.json"
     done = run("install", "cursor", word)
     assert done.returncode == 0, done.stderr

@@ -10,10 +10,10 @@ from mcp_serve.cli.main import VERBS
 from tests.cli.at_terminal import CommandUser
 from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, build_home
 
-NO_ANSWER = {"demo": (), "completion": ("bash",), "serve": ()}
+VERBS_WITHOUT_ANSWER = {"demo": (), "completion": ("bash",), "serve": ()}
 """What a script has no answer of."""
 
-ANSWERED = {
+ANSWERING_VERBS = {
     "list": (),
     "show": (LONG_SESSION_ID,),
     "search": ("ports",),
@@ -41,14 +41,17 @@ def _person(forks, tmp_path):
     return CommandUser(forks, tmp_path, build_home(tmp_path / "shelf"))
 
 
-def test_every_verb_is_of_one_kind():
-    assert NO_ANSWER.keys() | ANSWERED.keys() | {"watch"} == VERBS.keys()
+def test_every_verb_has_known_json_support():
+    assert VERBS_WITHOUT_ANSWER.keys() | ANSWERING_VERBS.keys() | {"watch"} == VERBS.keys()
 
 
 @pytest.mark.requirement("verbs:json-everywhere")
-@pytest.mark.parametrize("verb", ANSWERED)
-def test_json_is_answered_wherever_it_stands(person, verb):
-    for words in (("--json", verb, *ANSWERED[verb]), (verb, *ANSWERED[verb], "--json")):
+@pytest.mark.parametrize("verb", ANSWERING_VERBS)
+def test_json_option_works_on_both_sides(person, verb):
+    for words in (
+        ("--json", verb, *ANSWERING_VERBS[verb]),
+        (verb, *ANSWERING_VERBS[verb], "--json"),
+    ):
         done = person.run(*words)
         assert done.code == 0, done.err
         assert isinstance(json.loads(done.out), dict)
@@ -56,15 +59,18 @@ def test_json_is_answered_wherever_it_stands(person, verb):
 
 
 @pytest.mark.requirement("verbs:json-everywhere")
-@pytest.mark.parametrize("verb", NO_ANSWER)
-def test_where_there_is_no_answer_it_is_refused_wherever_it_stands(person, verb):
-    for words in (("--json", verb, *NO_ANSWER[verb]), (verb, *NO_ANSWER[verb], "--json")):
+@pytest.mark.parametrize("verb", VERBS_WITHOUT_ANSWER)
+def test_json_option_is_refused_without_answer(person, verb):
+    for words in (
+        ("--json", verb, *VERBS_WITHOUT_ANSWER[verb]),
+        (verb, *VERBS_WITHOUT_ANSWER[verb], "--json"),
+    ):
         done = person.run(*words)
         assert (done.code, done.out) == (2, "")
         assert "--json" in done.err
 
 
-def test_the_command_alone_and_a_home_of_a_verb_without_one_are_refused(person):
+def test_misplaced_options_are_refused(person):
     for words in (("--json",), ("--home", "x", "completion", "bash"), ("--profile", "x", "demo")):
         assert person.run(*words).code == 2
     code, seen = person.sees(80, "--json")
@@ -72,7 +78,7 @@ def test_the_command_alone_and_a_home_of_a_verb_without_one_are_refused(person):
 
 
 @pytest.mark.requirement("verbs:json-everywhere")
-def test_a_client_is_told_and_forgets_again_for_a_script(person):
+def test_install_and_uninstall_answer_json(person):
     def answer(*words, code=0):
         done = person.run(*words, "--json")
         assert done.code == code, done.err

@@ -26,7 +26,7 @@ _VALUES = st.recursive(
     st.sampled_from((None, 1, 2, 4, "\t")),
     st.booleans(),
 )
-def test_what_is_put_in_and_taken_out_again_leaves_every_byte(says, indent, windows):
+def test_set_and_delete_restores_every_byte(says, indent, windows):
     text = json.dumps(says, indent=indent)
     text = text.replace("\n", "\r\n") if windows else text
     with_it = jsonc.set_value(text, PATH, ENTRY)
@@ -43,36 +43,36 @@ def test_what_is_put_in_and_taken_out_again_leaves_every_byte(says, indent, wind
         '{\r\n    "a": "ü"\r\n}\r\n',
     ],
 )
-def test_comments_commas_and_line_ends_stay_where_they_are(text):
+def test_set_keeps_comments_commas_and_endings(text):
     before = jsonc.parse_text(text)
     with_it = jsonc.set_value(text, PATH, ENTRY)
     assert jsonc.parse_text(with_it) == before | {"mcpServers": {"sessions": ENTRY}}
     assert jsonc.delete_value(jsonc.delete_value(with_it, PATH), PATH[:1]) == text
 
 
-def test_another_server_and_what_is_said_about_it_stay():
+def test_set_keeps_sibling_servers_and_comments():
     text = '{\n  "mcpServers": {\n    // tickets\n    "other": {"command": "x"} // old\n  }\n}\n'
     with_it = jsonc.set_value(text, PATH, ENTRY)
     assert '    // tickets\n    "other": {"command": "x"}, // old\n' in with_it
     assert jsonc.delete_value(with_it, PATH) == text
 
 
-def test_the_first_of_several_goes_without_its_comma():
+def test_delete_first_member_removes_comma():
     text = '{\n  "sessions": {},\n  "other": {}\n}'
     assert jsonc.delete_value(text, ("sessions",)) == '{\n  "other": {}\n}'
 
 
-def test_a_value_is_replaced_and_its_neighbours_are_not():
+def test_set_replaces_single_value():
     text = '{\n  "a": {\n    "command": "old", // why\n    "timeout": 5\n  }\n}'
     assert jsonc.set_value(text, ("a", "command"), "new") == text.replace("old", "new")
 
 
-def test_of_a_name_that_stands_twice_the_last_is_meant():
+def test_duplicate_key_uses_last_member():
     assert jsonc.set_value('{"a": 1, "a": 2}', ("a",), 3) == '{"a": 1, "a": 3}'
 
 
 @pytest.mark.parametrize("text", ["", "\n", "// nothing yet\n", "{}", "{ }\n", "{\n}\n"])
-def test_a_text_without_anything_gets_an_object(text):
+def test_set_in_empty_text_creates_object(text):
     with_it = jsonc.set_value(text, PATH, ENTRY)
     assert jsonc.parse_text(with_it) == {"mcpServers": {"sessions": ENTRY}}
     assert '\n    "sessions": {\n' in with_it
@@ -92,16 +92,16 @@ def test_a_text_without_anything_gets_an_object(text):
         ('{"a": 01}', "line 1, column 7"),
     ],
 )
-def test_what_is_half_written_is_refused_with_its_place(text, place):
+def test_malformed_text_is_refused_with_position(text, place):
     with pytest.raises(jsonc.MalformedConfiguration, match=place):
         jsonc.set_value(text, PATH, ENTRY)
 
 
-def test_what_is_nested_too_deeply_is_refused():
+def test_deep_nesting_is_refused():
     with pytest.raises(jsonc.MalformedConfiguration, match="deeply"):
         jsonc.parse_text("[" * 100_000)
 
 
-def test_where_something_else_stands_nothing_is_put():
+def test_set_refuses_non_object_parent():
     with pytest.raises(jsonc.MalformedConfiguration, match="mcpServers is no object"):
         jsonc.set_value('{"mcpServers": []}', PATH, ENTRY)

@@ -35,7 +35,7 @@ def _page(forks, tmp_path_factory):
     return folder / "page.html"
 
 
-def luminance(colour):
+def compute_luminance(colour):
     linear = [
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
         for part in (value / 255 for value in colour)
@@ -43,19 +43,19 @@ def luminance(colour):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(one, other):
-    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+def compute_contrast(one, other):
+    high, low = sorted((compute_luminance(one), compute_luminance(other)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
 
-def colours_of(page):
+def read_colors(page):
     """Return the colours by name, those of the light first."""
     style = page.read_text("utf-8")
     found = [dict(re.findall(r"--([\w-]+): #(\w{6})", part)) for part in style.split("@media")[:2]]
     return [{name: tuple(bytes.fromhex(value)) for name, value in each.items()} for each in found]
 
 
-def measured(page, width):
+def measure_page(page, width):
     """Return how wide the page is in a window of so many pixels, and what it has asked for."""
     asked = """
       const d = document.querySelector('iframe').contentDocument, w = d.documentElement;
@@ -75,8 +75,8 @@ def measured(page, width):
 
 @pytest.mark.requirement("reports:browser")
 @pytest.mark.system
-def test_it_is_light_by_day_and_dark_by_night(page, tmp_path):
-    light, dark = colours_of(page)
+def test_page_follows_color_scheme(page, tmp_path):
+    light, dark = read_colors(page)
     for names, is_dark in ((light, False), (dark, True)):
         seen = take_picture(page, tmp_path, width=WIDE, height=1400, dark=is_dark)
         assert seen.width == WIDE
@@ -87,14 +87,14 @@ def test_it_is_light_by_day_and_dark_by_night(page, tmp_path):
 @pytest.mark.requirement("reports:browser")
 @pytest.mark.system
 @pytest.mark.parametrize("width", [320, PHONE, WIDE])
-def test_nothing_sticks_out_of_any_window_and_nobody_is_called(page, width):
-    found = measured(page, width)
+def test_page_fits_windows_without_network(page, width):
+    found = measure_page(page, width)
     assert found == {"room": width, "taken": width, "out": [], "calls": []}
 
 
 @pytest.mark.requirement("reports:browser")
 @pytest.mark.system
-def test_what_somebody_wrote_does_nothing_in_it(page, tmp_path):
+def test_stored_text_runs_no_script(page, tmp_path):
     dumped = read_contents(page, tmp_path)
     assert "<title>Sessions in" in dumped
     assert "<script>" not in dumped
@@ -102,15 +102,15 @@ def test_what_somebody_wrote_does_nothing_in_it(page, tmp_path):
 
 
 @pytest.mark.requirement("reports:browser")
-def test_every_text_can_be_read_on_its_ground(page):
-    for names in colours_of(page):
+def test_page_text_has_enough_contrast(page):
+    for names in read_colors(page):
         for text in ("ink", "dim", "mark"):
-            assert contrast(names[text], names["paper"]) >= 4.5
-        assert contrast(names["bar"], names["paper"]) >= 3
-        assert contrast(names["bar"], names["track"]) >= 3
+            assert compute_contrast(names[text], names["paper"]) >= 4.5
+        assert compute_contrast(names["bar"], names["paper"]) >= 3
+        assert compute_contrast(names["bar"], names["track"]) >= 3
 
 
-def test_each_week_has_its_value_when_one_points_at_it(page):
+def test_week_column_has_tooltip(page):
     titles = re.findall(r"<title>(Week of [^<]*)</title>", page.read_text("utf-8"))
     assert len(titles) == 26
     assert titles[-1].endswith(" messages, " + titles[-1].rpartition(", ")[2])
@@ -118,7 +118,7 @@ def test_each_week_has_its_value_when_one_points_at_it(page):
 
 
 @pytest.mark.parametrize("value", [0, 1, 3, 7, 230, 999, 1000, 1001, 123_456, 10**12])
-def test_a_scale_ends_at_a_round_number_above_all_values(value):
+def test_scale_ends_at_round_number(value):
     top = markup.round_up_scale(value)
     assert value <= top <= max(2 * value, 1)
     assert top == int(top)

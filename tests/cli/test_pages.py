@@ -7,7 +7,7 @@ import pytest
 from tests.cli.at_terminal import CommandUser, strip_style
 from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, build_home
 
-LISTS = (
+LIST_VERBS = (
     (("list", "--status", "all"), "sessions", "id"),
     (("search", "question", "--every"), "hits", "message_id"),
     (("show", LONG_SESSION_ID), "messages", "id"),
@@ -26,8 +26,8 @@ def _changed(answer):
 
 @pytest.mark.requirement("verbs:pages")
 @pytest.mark.usefixtures("changed")
-@pytest.mark.parametrize(("verb", "key", "name"), LISTS, ids=lambda each: each[0])
-def test_a_list_goes_on_behind_the_cursor_that_it_answers(answer, verb, key, name):
+@pytest.mark.parametrize(("verb", "key", "name"), LIST_VERBS, ids=lambda each: each[0])
+def test_list_continues_after_cursor(answer, verb, key, name):
     first = answer(*verb, "--limit", "2")
     alone = (verb[0], *verb[1:2]) if verb[0] == "trash" else verb[:1]
     more = answer(*alone, "--cursor", first["next_cursor"], "--limit", "1")
@@ -39,14 +39,14 @@ def test_a_list_goes_on_behind_the_cursor_that_it_answers(answer, verb, key, nam
     assert found == sorted(str(each[name]) for each in both[key])
 
 
-def test_routes_go_on_behind_their_cursor_and_end(answer):
+def test_routes_continue_after_cursor(answer):
     found = answer("routes")
     assert len(found["routes"]) == 1
     assert found["next_cursor"] is None
 
 
 @pytest.mark.requirement("verbs:pages")
-def test_a_cursor_of_something_else_is_refused(answer, run):
+def test_foreign_cursor_is_refused(answer, run):
     cursor = answer("list", "--limit", "1")["next_cursor"]
     for wrong in (
         ("search", "--cursor", cursor),
@@ -68,7 +68,7 @@ def _reader(forks, tmp_path):
     return lambda *verb, **env: strip_style(person.sees(80, *verb, **env)[1])
 
 
-PAGER = "sed s/^/paged:/"
+PAGER_SCRIPT = "sed s/^/paged:/"
 
 
 @pytest.mark.requirement("verbs:pages")
@@ -81,32 +81,32 @@ PAGER = "sed s/^/paged:/"
     ],
     ids=lambda verb: verb[0],
 )
-def test_what_is_longer_than_the_terminal_is_shown_in_pages(reader, verb):
-    shown = reader(*verb, PAGER=PAGER).splitlines()
+def test_long_output_is_paged(reader, verb):
+    shown = reader(*verb, PAGER=PAGER_SCRIPT).splitlines()
     assert len(shown) > 40
     assert {line[:6] for line in shown} == {"paged:"}
 
 
-def test_nothing_is_paged_that_fits_or_that_nobody_wants_paged(reader):
+def test_short_output_is_not_paged(reader):
     for verb in (
         ("list", "--limit", "2"),
         ("log",),
         ("show", LONG_SESSION_ID, "--no-pager"),
         ("doctor", "--json"),
     ):
-        assert "paged:" not in reader(*verb, PAGER=PAGER)
-    assert "paged:" not in reader("show", LONG_SESSION_ID, "--json", PAGER=PAGER)
+        assert "paged:" not in reader(*verb, PAGER=PAGER_SCRIPT)
+    assert "paged:" not in reader("show", LONG_SESSION_ID, "--json", PAGER=PAGER_SCRIPT)
     for broken in ("no-such-pager", "less '", " "):
         assert "The ports" in reader("show", LONG_SESSION_ID, PAGER=broken)
 
 
 @pytest.mark.requirement("verbs:pages")
-def test_a_script_has_no_pager(forks, tmp_path):
+def test_pipe_output_is_not_paged(forks, tmp_path):
     person = CommandUser(forks, tmp_path, build_home(tmp_path / "shelf"))
-    assert "paged:" not in person.run("show", LONG_SESSION_ID, PAGER=PAGER).out
+    assert "paged:" not in person.run("show", LONG_SESSION_ID, PAGER=PAGER_SCRIPT).out
 
 
-def test_less_shows_it_and_ends_where_the_person_has_enough(forks, tmp_path):
+def test_less_can_be_quit_early(forks, tmp_path):
     person = CommandUser(forks, tmp_path, build_home(tmp_path / "shelf"))
     with person.at(80, "show", LONG_SESSION_ID, PAGER="less") as terminal:
         terminal.until("The ports")

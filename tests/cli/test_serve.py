@@ -29,7 +29,7 @@ def _run(tmp_path):
 
 
 @pytest.mark.requirement("wire:command")
-def test_the_home_stands_before_or_after_the_verb(run, tmp_path):
+def test_home_option_works_on_both_sides(run, tmp_path):
     for arguments in (
         ("--home", str(tmp_path / "h"), "doctor"),
         ("doctor", "--home", str(tmp_path / "h")),
@@ -40,7 +40,7 @@ def test_the_home_stands_before_or_after_the_verb(run, tmp_path):
 
 
 @pytest.mark.requirement("wire:token-alone")
-def test_the_token_is_printed_alone_and_stays_the_same(run):
+def test_doctor_token_is_printed_alone(run):
     first, again = run("doctor", "--token"), run("doctor", "--token")
     assert first.returncode == 0
     assert first.stdout == again.stdout
@@ -49,7 +49,7 @@ def test_the_token_is_printed_alone_and_stays_the_same(run):
 
 
 @pytest.mark.requirement("wire:command")
-def test_serving_nobody_ends_at_once_and_makes_no_home(run, tmp_path):
+def test_serve_ends_with_closed_input(run, tmp_path):
     done = run("serve", "--home", str(tmp_path / "h"))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not (tmp_path / "h").exists()
@@ -57,12 +57,12 @@ def test_serving_nobody_ends_at_once_and_makes_no_home(run, tmp_path):
 
 @pytest.mark.requirement("wire:command")
 @pytest.mark.parametrize("more", [["--confirm=maybe"], ["--port", "x"], ["--nope"]])
-def test_a_wrong_option_is_a_wrong_use(run, more):
+def test_wrong_option_exits_as_usage(run, more):
     assert run("serve", *more).returncode == 2
 
 
 @pytest.mark.requirement("wire:command")
-def test_an_unknown_profile_is_an_unknown_id(run, tmp_path):
+def test_unknown_profile_exits_as_unknown_id(run, tmp_path):
     done = run("serve", "--home", str(tmp_path), "--profile", "work")
     assert done.returncode == 3
     assert "no profile 'work'" in done.stderr
@@ -70,7 +70,7 @@ def test_an_unknown_profile_is_an_unknown_id(run, tmp_path):
 
 @pytest.mark.requirement("wire:command")
 @pytest.mark.parametrize("given", [["--host", "::1"], ["--port", "0"], ["--no-token"]])
-def test_how_to_listen_is_refused_where_nobody_listens(run, given):
+def test_http_options_need_http(run, given):
     done = run("serve", *given)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{given[0]} is for a server over HTTP; add --http" in done.stderr

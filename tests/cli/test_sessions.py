@@ -59,35 +59,35 @@ VERBS = [
 
 @pytest.mark.parametrize("columns", [60, 80, 140])
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
-def test_every_line_fits_the_terminal(screen, verb, columns):
+def test_lines_fit_terminal(screen, verb, columns):
     seen = screen(columns, *verb)
     assert len(seen.splitlines()) > 1
     assert find_wide_lines(seen, columns) == []
 
 
 @pytest.mark.parametrize("columns", [60, 80, 140])
-def test_an_id_is_never_cut_since_the_next_call_needs_it(screen, run, columns):
+def test_session_id_is_never_cut(screen, run, columns):
     ids = [each["id"] for each in json.loads(run("list", "--json").out)["sessions"]]
     seen = strip_style(screen(columns, "list"))
     assert [each for each in ids if each not in seen] == []
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
-def test_there_is_style_on_a_terminal_alone(screen, run, verb):
+def test_style_appears_only_on_terminal(screen, run, verb):
     assert STYLE.search(screen(80, *verb))
     done = run(*verb)
     assert (done.code, done.err) == (0, "")
     assert "\x1b" not in done.out
 
 
-def test_what_somebody_wrote_cannot_speak_to_the_terminal(screen):
+def test_stored_text_sends_no_terminal_escapes(screen):
     seen = strip_style(screen(80, "show", "w1", "--profile", "work"))
     assert "at work" in seen
     assert "\x1b" not in seen
     assert "\x07" not in seen
 
 
-def test_json_has_the_keys_of_the_tool(run):
+def test_json_has_tool_keys(run):
     assert set(json.loads(run("list", "--json").out)) == {"sessions", "next_cursor"}
     found = json.loads(run("search", "orders", "--json").out)
     assert set(found) == {"hits", "matched", "searched_back_to", "next_cursor"}
@@ -96,20 +96,20 @@ def test_json_has_the_keys_of_the_tool(run):
     assert set(json.loads(run("--json", "routes").out)) == {"routes", "next_cursor"}
 
 
-def test_more_than_a_page_is_gathered(run):
+def test_limit_above_page_size_collects_pages(run):
     shown = json.loads(run("show", sample.LONG_SESSION_ID, "--limit", "150", "--json").out)
     ids = [message["id"] for message in shown["messages"]]
     assert len(ids) == 150
     assert ids == sorted(set(ids))
 
 
-def test_the_conversations_of_all_profiles_are_told_apart(run):
+def test_list_names_profile_of_each_session(run):
     found = json.loads(run("list", "--all-profiles", "--limit", "3", "--json").out)
     assert [each["profile"] for each in found["sessions"]] == ["default"] * 3 + ["work"]
     assert found["next_cursor"] is None
 
 
-def test_words_filters_and_limits_choose(run):
+def test_filters_and_limits_choose_sessions(run):
     def titles(*arguments):
         found = json.loads(run("list", "--json", *arguments).out)
         return [each["title"] for each in found["sessions"]]
@@ -125,7 +125,7 @@ def test_words_filters_and_limits_choose(run):
     assert len(titles("--limit", "2")) == 2
 
 
-def test_what_was_said_in_several_sources_is_found(run):
+def test_search_accepts_several_sources(run):
     def sources(*wanted):
         words = [word for one in wanted for word in ("--source", one)]
         found = run("search", "the", "--every", "--limit", "200", "--json", *words)
@@ -135,12 +135,12 @@ def test_what_was_said_in_several_sources_is_found(run):
     assert sources("telegram") == {"telegram"}
 
 
-def test_a_conversation_is_found_by_the_start_of_its_id_or_by_its_title(run):
+def test_show_finds_session_by_prefix_or_title(run):
     for name in (sample.LONG_SESSION_ID[:-2], "Schema change for orders"):
         assert "Schema change for orders" in run("show", name).out
 
 
-def test_a_hit_leads_to_what_was_said_around_it(run):
+def test_show_around_continues_search_hit(run):
     hit = json.loads(run("search", "orders", "schema", "--json").out)["hits"][0]
     done = run("show", hit["session_id"], "--around", str(hit["message_id"]), "--limit", "3")
     assert str(hit["message_id"]) in done.out
@@ -170,7 +170,7 @@ def test_a_hit_leads_to_what_was_said_around_it(run):
         (("list", "--profile", "nobody"), 3, "there are default, work"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(run, arguments, code, says):
+def test_error_is_reported_by_line_and_code(run, arguments, code, says):
     done = run(*arguments)
     assert done.code == code
     assert says in done.err
@@ -182,9 +182,9 @@ def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(run, arguments, co
     ["list", "show", "search", "routes", "stats", "watch", "export", "import", "completion",
      "install", "uninstall"],
 )  # fmt: skip
-def test_help_has_examples(run, verb):
+def test_reading_verbs_have_help_examples(run, verb):
     assert f"mcp-sessions {verb}" in run(verb, "--help").out.partition("examples:")[2]
 
 
-def test_help_begins_with_what_a_verb_does_as_it_is_written(run):
+def test_help_begins_with_verb_description(run):
     assert "Serve the sessions to an MCP client." in run("serve", "--help").out

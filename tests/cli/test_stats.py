@@ -47,7 +47,7 @@ def _person(forks, tmp_path_factory):
 
 @pytest.mark.requirement("reports:terminal")
 @pytest.mark.parametrize("columns", [60, 80, 140])
-def test_every_line_of_the_report_fits_the_terminal(person, columns):
+def test_report_lines_fit_terminal(person, columns):
     code, seen = person.sees(columns, "stats")
     lines = [line.rstrip() for line in strip_style(seen).splitlines()]
     assert code == 0
@@ -56,7 +56,7 @@ def test_every_line_of_the_report_fits_the_terminal(person, columns):
         assert any(line.startswith(head) for line in lines)
 
 
-def test_a_longer_bar_stands_for_more(person):
+def test_longer_bar_means_larger_value(person):
     lines = strip_style(person.sees(80, "stats")[1]).splitlines()
     drawn = {line.split()[0]: line.count("█") for line in lines if "█" in line}
     assert drawn["cli"] > drawn["telegram"] > 0
@@ -64,7 +64,7 @@ def test_a_longer_bar_stands_for_more(person):
 
 
 @pytest.mark.requirement("reports:terminal")
-def test_blocks_are_drawn_only_where_the_encoding_has_them(person):
+def test_blocks_need_suitable_encoding(person):
     seen = strip_style(person.sees(80, "stats", PYTHONIOENCODING="ascii")[1])
     assert seen.isascii()
     assert "####" in seen
@@ -73,20 +73,20 @@ def test_blocks_are_drawn_only_where_the_encoding_has_them(person):
 
 
 @pytest.mark.requirement("reports:terminal")
-def test_there_is_colour_on_a_terminal_alone(person):
+def test_color_appears_only_on_terminal(person):
     assert COLOUR.search(person.sees(80, "stats")[1])
     assert not COLOUR.search(person.sees(80, "stats", NO_COLOR="1")[1])
     assert "\x1b" not in person.run("stats").out
 
 
 @pytest.mark.requirement("reports:terminal")
-def test_json_is_the_answer_of_the_tool(person):
+def test_stats_json_equals_tool_answer(person):
     found = json.loads(person.run("stats", "--json").out)
     assert set(found) == set(SPEC.answers.__annotations__)
     assert found["sessions"]["by_source"]["cli"] == SOURCES["cli"]
 
 
-def test_several_profiles_are_told_by_their_names(person):
+def test_stats_names_each_profile(person):
     found = json.loads(person.run("stats", "--all-profiles", "--json").out)
     assert {name: each["messages"] for name, each in found["profiles"].items()} == {
         "default": sum(SOURCES.values()),
@@ -98,14 +98,14 @@ def test_several_profiles_are_told_by_their_names(person):
 
 
 @pytest.mark.requirement("reports:mending")
-def test_what_is_wrong_comes_with_the_command_line_that_mends_it(person):
+def test_finding_shows_fixing_command_line(person):
     seen = strip_style(person.sees(80, "stats", "--home", str(person.home))[1])
     assert "2 empty sessions" in seen
     (line,) = (line.strip() for line in seen.splitlines() if line.endswith("prune ghosts"))
     assert shlex.split(line) == ["mcp-sessions", "--home", str(person.home), "prune", "ghosts"]
 
 
-def test_one_of_something_is_said_as_one_and_a_cost_that_nobody_noted_is_none(forks, tmp_path):
+def test_single_finding_uses_singular(forks, tmp_path):
     one = CommandUser(forks, tmp_path, tmp_path / "one")
     clock = sample.SampleClock()
     with SessionDB(one.home / "state.db", clock=clock) as db:
@@ -119,14 +119,14 @@ def test_one_of_something_is_said_as_one_and_a_cost_that_nobody_noted_is_none(fo
     assert "1 route to a session that is not there" in one.run("doctor", "--timeout", "1").out
 
 
-def test_deep_counts_instead_of_estimating(person):
+def test_deep_stats_counts_exactly(person):
     assert "estimated" in person.run("stats").out
     done = person.run("stats", "--deep", "--json")
     assert (done.code, done.err) == (0, "")
     assert set(json.loads(done.out)) == set(SPEC.answers.__annotations__)
 
 
-def test_a_home_that_cannot_be_read_is_a_report_too(forks, tmp_path):
+def test_unreadable_home_gives_report(forks, tmp_path):
     person = CommandUser(forks, tmp_path, tmp_path / "h")
     (person.home / "state.db").mkdir(parents=True)
     done = person.run("stats")
@@ -137,7 +137,7 @@ def test_a_home_that_cannot_be_read_is_a_report_too(forks, tmp_path):
 # -- the page ------------------------------------------------------------------------------
 
 
-def test_a_page_is_written_whole_and_for_its_owner_alone(person):
+def test_page_file_is_private(person):
     assert person.run("stats", "--html", "one.html").code == 0
     path = person.folder / "one.html"
     text = path.read_text("utf-8")
@@ -147,12 +147,12 @@ def test_a_page_is_written_whole_and_for_its_owner_alone(person):
     assert [each.name for each in person.folder.iterdir() if "one" in each.name] == ["one.html"]
 
 
-def test_a_script_is_told_where_the_page_is(person):
+def test_page_path_is_reported_as_json(person):
     done = person.run("stats", "--html", "told.html", "--json")
     assert json.loads(done.out) == {"written": "told.html"}
 
 
-def test_a_disk_that_is_full_is_said_in_a_line(person):
+def test_full_disk_is_reported_in_a_line(person):
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [*COMMAND, "stats"],
@@ -167,14 +167,14 @@ def test_a_disk_that_is_full_is_said_in_a_line(person):
     assert done.stderr.splitlines() == ["mcp-sessions: [Errno 28] No space left on device"]
 
 
-def test_a_page_says_what_the_terminal_says(person):
+def test_page_shows_same_figures_as_terminal(person):
     text = person.run("stats", "--html", "-").out
     for said in ("Growth by week", "Sessions by source", "Size by table", "prune ghosts"):
         assert said in text
 
 
 @pytest.mark.requirement("reports:page")
-def test_what_somebody_wrote_is_text_on_the_page(person):
+def test_page_escapes_stored_text(person):
     text = person.run("stats", "--html", "-").out
     assert "<b>&" not in text
     assert "&lt;b&gt;&amp;" in text
@@ -182,14 +182,14 @@ def test_what_somebody_wrote_is_text_on_the_page(person):
 
 
 @pytest.mark.requirement("reports:page")
-def test_a_page_asks_nobody_for_anything(person):
+def test_page_loads_no_external_resource(person):
     text = person.run("stats", "--html", "-").out
     assert "default-src 'none'" in text
     assert not re.search(r"https?:|//\w|url\(|@import|<script|<img|<link|\bsrc=|\bhref=", text)
 
 
 @pytest.mark.requirement("reports:page")
-def test_a_page_that_is_there_is_replaced_when_somebody_says_so(person):
+def test_existing_page_is_replaced_after_yes(person):
     path = person.folder / "two.html"
     path.write_text("mine")
     done = person.run("stats", "--html", "two.html")
@@ -212,7 +212,7 @@ def test_a_page_that_is_there_is_replaced_when_somebody_says_so(person):
 
 
 @pytest.mark.requirement("reports:page")
-def test_what_is_no_page_is_never_replaced(person):
+def test_non_page_file_is_never_replaced(person):
     before = json.loads(person.run("stats", "--json").out)
     database = str(person.home / "state.db")
     done = person.run("stats", "--html", database, "--yes")
@@ -221,7 +221,7 @@ def test_what_is_no_page_is_never_replaced(person):
     assert json.loads(person.run("stats", "--json").out)["messages"] == before["messages"]
 
 
-def test_a_page_that_cannot_be_written_is_said_in_a_line(person):
+def test_unwritable_page_is_reported_in_a_line(person):
     done = person.run("stats", "--html", "nowhere/page.html")
     assert done.code == 1
     assert "cannot be written" in done.err
@@ -233,14 +233,14 @@ def test_a_page_that_cannot_be_written_is_said_in_a_line(person):
 
 @pytest.mark.parametrize("blocks", [True, False])
 @pytest.mark.parametrize("width", [40, 60, 200])
-def test_bars_fit_whatever_their_labels(width, blocks):
+def test_bars_fit_with_long_labels(width, blocks):
     given = [charts.ChartBar("日本語" * 30, 10**9, "1.0 GB"), charts.ChartBar("b", 1, "1 byte")]
     lines = charts.draw_bars(given, width, blocks=blocks)
     assert max(cell_len(line.plain) for line in lines) <= width
     assert len({cell_len(line.plain) for line in lines}) == 1
 
 
-def test_the_least_that_is_there_is_seen_and_nothing_is_not():
+def test_smallest_value_is_drawn():
     given = [
         charts.ChartBar("a", 10**9, ""),
         charts.ChartBar("b", 1, ""),
@@ -253,6 +253,6 @@ def test_the_least_that_is_there_is_seen_and_nothing_is_not():
 
 
 @pytest.mark.parametrize("values", [[0], [7], [0] * 26, [10**7] * 26, list(range(26))])
-def test_columns_fit_whatever_is_in_them(values):
+def test_columns_fit_with_any_values(values):
     lines = charts.draw_columns(values, ("May 21", "this week"), 60, blocks=True)
     assert max(cell_len(line.plain) for line in lines) <= 60

@@ -42,13 +42,13 @@ def _unread(person):
 
 @pytest.mark.requirement("verbs:streams")
 @pytest.mark.parametrize("verb", [("list",), ("list", "--json"), ("stats",), ("export",)], ids=str)
-def test_a_reader_who_has_enough_makes_nothing_fail(unread, verb):
+def test_closed_reader_causes_no_failure(unread, verb):
     done = unread(*verb)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.requirement("verbs:streams")
-def test_a_change_that_nobody_saw_is_not_said_to_be_done(unread, person):
+def test_unseen_change_is_not_reported_done(unread, person):
     done = unread("edit", FRESH_SESSION_ID, "--title", "Unseen", "--yes")
     assert (done.returncode, done.stderr) == (1, "")
     with SessionDB(person.home / "state.db", read_only=True) as db:
@@ -57,7 +57,7 @@ def test_a_change_that_nobody_saw_is_not_said_to_be_done(unread, person):
 
 @pytest.mark.requirement("verbs:streams")
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_stream_that_was_closed_is_an_empty_one(person, closed):
+def test_closed_stream_counts_as_empty(person, closed):
     done = subprocess.run(
         ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, "list"],
         env=person.env,

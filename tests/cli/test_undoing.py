@@ -12,12 +12,12 @@ from tests.cli.at_terminal import CTRL_C
 from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, build_home
 
 
-def live(home, session):
+def list_live_ids(home, session):
     with SessionDB(home / "state.db", read_only=True) as db:
         return [row["id"] for row in db.get_messages(session)]
 
 
-def titles(home):
+def list_titles(home):
     with SessionDB(home / "state.db", read_only=True) as db:
         found = db.list_sessions(SessionFilter(status="all"), limit=100).items
         return {each.id: each.title for each in found}
@@ -27,33 +27,33 @@ def titles(home):
 
 
 @pytest.mark.requirement("verbs:compress")
-def test_a_person_sees_the_summary_that_is_made_without_a_model(person, home):
-    before = live(home, LONG_SESSION_ID)
+def test_compress_shows_extractive_summary(person, home):
+    before = list_live_ids(home, LONG_SESSION_ID)
     with person("compress", LONG_SESSION_ID, "--keep-last", "9") as seen:
         seen.until("Compress 108 messages? [y/N]")
         assert "What work depends on, and is to survive:" in seen.screen
         assert "The summary, made without a model:" in seen.screen
-        assert live(home, LONG_SESSION_ID) == before
+        assert list_live_ids(home, LONG_SESSION_ID) == before
         seen.type("y\n")
         assert seen.end() == 0
     assert "% less" in seen.screen
     assert "decision" in seen.screen
-    assert len(live(home, LONG_SESSION_ID)) < len(before)
+    assert len(list_live_ids(home, LONG_SESSION_ID)) < len(before)
 
 
 @pytest.mark.requirement("verbs:compress")
-def test_compressing_says_how_many_facts_it_kept_and_is_taken_back(answer, home):
-    before = live(home, LONG_SESSION_ID)
+def test_compress_reports_facts_and_is_undone(answer, home):
+    before = list_live_ids(home, LONG_SESSION_ID)
     done = answer("compress", LONG_SESSION_ID, "--keep-last", "9", "--yes")
     assert done["outcome"] == "applied"
     assert done["tokens_after"] < done["tokens_before"]
     assert done["retention"]["found"] >= done["retention"]["kept"] > 0
     assert answer("restore", done["batch"], "--yes")["outcome"] == "applied"
-    assert live(home, LONG_SESSION_ID) == before
+    assert list_live_ids(home, LONG_SESSION_ID) == before
 
 
 @pytest.mark.requirement("verbs:compress")
-def test_a_summary_of_ones_own_stands_in_its_place(answer, home, tmp_path):
+def test_compress_uses_given_summary(answer, home, tmp_path):
     file = tmp_path / "mine.md"
     file.write_text("Ports were decided.", encoding="utf-8")
     for given in ((str(file), ""), ("-", "Ports were decided.")):
@@ -68,7 +68,7 @@ def test_a_summary_of_ones_own_stands_in_its_place(answer, home, tmp_path):
 
 
 @pytest.mark.requirement("verbs:compress")
-def test_a_model_elsewhere_writes_the_summary_of_a_plan(answer, run):
+def test_compress_plan_accepts_external_summary(answer, run):
     plan = answer(
         "compress", LONG_SESSION_ID, "--keep-last", "9", "--method", "summary", "--plan-only"
     )
@@ -86,22 +86,22 @@ def test_a_model_elsewhere_writes_the_summary_of_a_plan(answer, run):
 
 
 @pytest.mark.requirement("verbs:undo")
-def test_an_edit_says_what_is_and_what_would_be_and_asks(person, home):
+def test_edit_shows_before_and_after(person, home):
     with person("edit", FRESH_SESSION_ID, "--title", "Cooking", "--archive", columns=140) as seen:
         seen.until("Change 1 session? [y/N]")
         said = " ".join(seen.screen.split())
         assert "title: What to cook -> Cooking;" in said
         assert "archived: no -> yes" in said
-        assert titles(home)[FRESH_SESSION_ID] == "What to cook"
+        assert list_titles(home)[FRESH_SESSION_ID] == "What to cook"
         seen.type("y\n")
         assert seen.end() == 0
-    assert titles(home)[FRESH_SESSION_ID] == "Cooking"
+    assert list_titles(home)[FRESH_SESSION_ID] == "Cooking"
     assert "Undo it by" in seen.screen
 
 
 @pytest.mark.requirement("verbs:undo")
-def test_an_edit_that_is_not_agreed_to_changes_nothing(person, answer, run, home):
-    before = titles(home)
+def test_declined_edit_changes_no_data(person, answer, run, home):
+    before = list_titles(home)
     declined = answer("edit", FRESH_SESSION_ID, "--title", "Cooking", code=5)
     assert (declined["outcome"], declined["batch"]) == ("declined", None)
     only = run("edit", FRESH_SESSION_ID, "--title", "Cooking", "--plan-only")
@@ -111,27 +111,27 @@ def test_an_edit_that_is_not_agreed_to_changes_nothing(person, answer, run, home
         seen.type(CTRL_C)
         assert seen.end() == 130
     assert "Stopped; nothing was changed." in seen.screen
-    assert titles(home) == before
+    assert list_titles(home) == before
     assert answer("log")["lines"] == []
 
 
 @pytest.mark.requirement("verbs:undo")
-def test_edits_of_one_call_are_undone_as_one(answer, run, home):
+def test_combined_edits_share_undo(answer, run, home):
     done = run("edit", FRESH_SESSION_ID, "--title", "Cooking", "--pin", "--archive", "--yes")
     assert (done.code, done.err) == (0, "")
-    assert titles(home)[FRESH_SESSION_ID] == "Cooking"
+    assert list_titles(home)[FRESH_SESSION_ID] == "Cooking"
     batch = done.out.split("restore ")[-1].strip()
     assert answer("restore", batch, "--yes")["restored"] == 1
-    assert titles(home)[FRESH_SESSION_ID] == "What to cook"
+    assert list_titles(home)[FRESH_SESSION_ID] == "What to cook"
 
 
-def test_an_edit_answers_the_session_and_its_batch(answer, run):
+def test_edit_json_has_session_and_batch(answer, run):
     assert set(answer("edit", FRESH_SESSION_ID, "--archive", "--yes")) == {"session", "batch"}
     assert answer("edit", FRESH_SESSION_ID, "--archive")["outcome"] == "nothing"
     assert run("edit", FRESH_SESSION_ID, "--archive").out == "Nothing to do.\n"
 
 
-def test_an_ended_session_is_reopened_where_somebody_agrees(answer):
+def test_edit_reopens_ended_session_after_yes(answer):
     old = "20260701_090000_0ld000"
     (item,) = answer("edit", old, "--reopen", "--plan-only")["items"]
     assert (item["id"], item["why"]) == (old, "status: ended (cli_close) -> open")
@@ -142,21 +142,21 @@ def test_an_ended_session_is_reopened_where_somebody_agrees(answer):
 
 
 @pytest.mark.requirement("verbs:undo")
-def test_what_can_be_undone_is_listed_and_undone(answer, run, home):
-    before = titles(home)
+def test_restore_lists_and_undoes_batches(answer, run, home):
+    before = list_titles(home)
     done = answer("prune", "ghosts", "--yes")
     listed = answer("restore")
     assert set(listed) == {"batches", "next_cursor"}
     assert [each["batch"] for each in listed["batches"]] == [done["batch"]]
     assert "Done: 25 brought back." in run("restore", done["batch"], "--yes").out
-    assert titles(home) == before
+    assert list_titles(home) == before
     again = run("restore", done["batch"])
     assert (again.code, "was undone already" in again.err) == (4, True)
 
 
 @pytest.mark.requirement("verbs:undo")
-def test_a_restore_says_what_comes_back_and_asks(person, answer, home):
-    before = titles(home)
+def test_restore_shows_items_and_asks(person, answer, home):
+    before = list_titles(home)
     done = answer("prune", "ghosts", "--yes")
     with person("restore", done["batch"]) as seen:
         seen.until("Bring back 25 things? [y/N]")
@@ -164,16 +164,16 @@ def test_a_restore_says_what_comes_back_and_asks(person, answer, home):
         assert "It takes back `prune ghosts` of 20" in said
         assert "20261109_120000_905700" in said
         assert "and 5 more" in said
-        assert titles(home) != before
+        assert list_titles(home) != before
         seen.type("y\n")
         assert seen.end() == 0
-    assert titles(home) == before
+    assert list_titles(home) == before
 
 
 @pytest.mark.requirement("verbs:undo")
-def test_a_restore_that_is_not_agreed_to_changes_nothing(answer, run, home):
+def test_declined_restore_changes_no_data(answer, run, home):
     done = answer("prune", "ghosts", "--yes")
-    before = titles(home)
+    before = list_titles(home)
     assert answer("restore", done["batch"], code=5)["outcome"] == "declined"
     only = answer("restore", done["batch"], "--plan-only")
     assert (only["outcome"], only["plan"], only["count"]) == ("planned", None, 25)
@@ -182,28 +182,28 @@ def test_a_restore_that_is_not_agreed_to_changes_nothing(answer, run, home):
     shown = run("restore", done["batch"], "--plan-only").out
     assert f"restore {done['batch']}" in shown
     assert "--plan " not in shown
-    assert titles(home) == before
+    assert list_titles(home) == before
 
 
 @pytest.mark.requirement("verbs:undo")
-def test_of_a_restore_that_would_drop_something_there_is_a_plan(answer, home):
+def test_destructive_restore_makes_plan(answer, home):
     done = answer(
         "compress", LONG_SESSION_ID, "--keep-last", "9", "--shape", "continuation", "--yes"
     )
-    before = titles(home)
+    before = list_titles(home)
     (item,) = answer("restore", done["batch"], "--plan-only")["items"]
     assert item["id"] == LONG_SESSION_ID
     with SessionDB(home / "state.db") as db:
         db.append_message(done["session_id"], "user", "said since")
     planned = answer("restore", done["batch"], "--plan-only")
     assert "1 messages that were said since" in planned["warnings"][0]
-    assert titles(home) == before
+    assert list_titles(home) == before
     assert answer("restore", "--plan", planned["plan"], "--yes")["outcome"] == "applied"
-    assert len(live(home, LONG_SESSION_ID)) == 120
+    assert len(list_live_ids(home, LONG_SESSION_ID)) == 120
 
 
 @pytest.mark.requirement("verbs:undo")
-def test_a_restore_that_drops_what_was_said_since_asks(person, answer, home):
+def test_restore_asks_before_dropping_later_messages(person, answer, home):
     plan = answer(
         "compress", LONG_SESSION_ID, "--keep-last", "9", "--shape", "continuation", "--yes"
     )
@@ -214,16 +214,16 @@ def test_a_restore_that_drops_what_was_said_since_asks(person, answer, home):
         assert "1 messages that were said since go to the trash" in seen.screen
         seen.type(CTRL_C)
         assert seen.end() == 130
-    assert len(live(home, plan["session_id"])) > 1
+    assert len(list_live_ids(home, plan["session_id"])) > 1
     with person("restore", plan["batch"]) as seen:
         seen.until("[y/N]")
         seen.type("y\n")
         assert seen.end() == 0
-    assert len(live(home, LONG_SESSION_ID)) == 120
+    assert len(list_live_ids(home, LONG_SESSION_ID)) == 120
 
 
 @pytest.mark.requirement("verbs:undo")
-def test_what_does_not_fit_any_more_is_said_and_tried_again(answer, run, home):
+def test_partial_restore_can_be_repeated(answer, run, home):
     done = answer("prune", "--title", "part 1", "--yes")
     taken = answer("edit", FRESH_SESSION_ID, "--title", "The ledger, part 1", "--yes")
     partly = run("restore", done["batch"], "--yes")
@@ -231,14 +231,14 @@ def test_what_does_not_fit_any_more_is_said_and_tried_again(answer, run, home):
     assert "1 left as it is:" in partly.out
     answer("restore", taken["batch"], "--yes")
     assert run("restore", done["batch"], "--yes").code == 0
-    assert "The ledger, part 1" in titles(home).values()
+    assert "The ledger, part 1" in list_titles(home).values()
 
 
 # -- trash and log ----------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("verbs:trash")
-def test_the_trash_says_what_it_takes_and_is_emptied_for_good(person, answer, run):
+def test_trash_empty_deletes_batches(person, answer, run):
     done = answer("prune", "ghosts", "--yes")
     (batch,) = answer("trash", "list")["batches"]
     assert batch["batch"] == done["batch"]
@@ -253,7 +253,7 @@ def test_the_trash_says_what_it_takes_and_is_emptied_for_good(person, answer, ru
     assert run("restore", done["batch"]).code == 4
 
 
-def test_single_batches_are_emptied(answer, run):
+def test_trash_empty_takes_single_batch(answer, run):
     kept = answer("prune", "ghosts", "--yes")["batch"]
     emptied = answer("prune", "--yes")["batch"]
     shown = run("trash", "empty", emptied, "--yes").out
@@ -269,7 +269,7 @@ def test_single_batches_are_emptied(answer, run):
 
 
 @pytest.mark.requirement("verbs:trash")
-def test_the_log_says_who_has_changed_what(answer, run):
+def test_log_shows_author_and_change(answer, run):
     answer("prune", "ghosts", "--yes")
     answer("edit", FRESH_SESSION_ID, "--pin", "--yes")
     first, second = answer("log")["lines"]
@@ -280,7 +280,7 @@ def test_the_log_says_who_has_changed_what(answer, run):
 
 
 @pytest.mark.requirement("verbs:trash")
-def test_what_was_changed_in_several_profiles_is_told_apart(answer, run, home):
+def test_log_names_profile_of_each_change(answer, run, home):
     build_home(home / "profiles" / "work", ghosts=2)
     answer("prune", "ghosts", "--yes")
     answer("prune", "ghosts", "--yes", "--profile", "work")
@@ -295,7 +295,7 @@ def test_what_was_changed_in_several_profiles_is_told_apart(answer, run, home):
 
 
 @pytest.mark.requirement("verbs:trash")
-def test_what_only_reads_writes_nothing(run, home, tmp_path):
+def test_reading_verbs_write_no_file(run, home, tmp_path):
     def files():  # who reads a log is noted in what all share of it
         found = (path for path in home.rglob("*") if path.suffix != ".db-shm")
         return {path: path.stat().st_mtime_ns for path in found}
@@ -311,7 +311,7 @@ def test_what_only_reads_writes_nothing(run, home, tmp_path):
 @pytest.mark.parametrize(
     "verb", ["prune", "finalize", "compress", "edit", "restore", "trash list", "trash empty", "log"]
 )
-def test_every_example_of_the_help_is_taken(run, verb, tmp_path):
+def test_help_examples_are_parsed(run, verb, tmp_path):
     (tmp_path / "user" / "mine.md").write_text("Ports were decided.")
     examples = run(*verb.split(), "--help").out.partition("examples:")[2]
     lines = [line.strip() for line in examples.splitlines() if "mcp-sessions " in line]
@@ -328,7 +328,7 @@ def test_every_example_of_the_help_is_taken(run, verb, tmp_path):
 
 
 @pytest.mark.requirement("verbs:compress")
-def test_where_nothing_is_compressed_it_is_said_why_and_by_which_option_it_would_be(run):
+def test_refused_compression_names_helpful_option(run):
     done = run("compress", FRESH_SESSION_ID)
     assert done.code == 0
     said = " ".join(done.out.split())
@@ -337,12 +337,12 @@ def test_where_nothing_is_compressed_it_is_said_why_and_by_which_option_it_would
     assert "tokens stay" not in run("compress", FRESH_SESSION_ID, "--keep-last", "9").out
 
 
-def test_the_help_says_how_much_stays_where_nobody_says_so(run):
+def test_compress_help_states_default_tail(run):
     said = " ".join(run("compress", "--help").out.split())
     assert "so many messages stay at the end (the last 30,000 tokens)" in said
 
 
-def test_the_long_one_of_the_demo_is_worth_compressing_as_it_is(script, tmp_path):
+def test_demo_session_is_worth_compressing(script, tmp_path):
     clock = sample.SampleClock()
     with SessionDB(tmp_path / "demo" / "state.db", clock=clock) as db:
         sample.build_home(db, clock)

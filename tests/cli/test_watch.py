@@ -12,7 +12,7 @@ import pytest
 from session_core import SessionDB
 from tests.cli.at_terminal import COMMAND, CTRL_C, CommandUser, strip_style
 
-OTHER = """
+COMMIT_SCRIPT = """
 import sys
 from session_core import SessionDB
 with SessionDB(sys.argv[1]) as db:
@@ -20,7 +20,7 @@ with SessionDB(sys.argv[1]) as db:
         db.append_message(sys.argv[2], "user", text, create={"source": "cli"})
 """
 
-ROUTED = """
+ROUTE_SCRIPT = """
 import sys
 from session_core import SessionDB, SessionSource, SessionStore
 with SessionDB(sys.argv[1] + "/state.db") as db:
@@ -30,10 +30,10 @@ with SessionDB(sys.argv[1] + "/state.db") as db:
 """
 
 
-def commit(person, session, *texts):
+def commit_message(person, session, *texts):
     """Have another process say something in a session."""
     database = str(person.home / "state.db")
-    subprocess.run([sys.executable, "-c", OTHER, database, session, *texts], check=True)
+    subprocess.run([sys.executable, "-c", COMMIT_SCRIPT, database, session, *texts], check=True)
 
 
 @pytest.fixture(name="person")
@@ -45,10 +45,10 @@ def _person(forks, tmp_path):
 
 
 @pytest.mark.requirement("reports:watching")
-def test_a_commit_of_another_process_is_a_line(person):
+def test_watch_prints_commit_of_another_process(person):
     with person.at(60, "watch") as terminal:
         terminal.until("Ctrl-C")
-        commit(person, "there", "hello \x1b[31mthere " + "and on " * 99)
+        commit_message(person, "there", "hello \x1b[31mthere " + "and on " * 99)
         seen = terminal.until("hello")
         terminal.type(CTRL_C)
         assert terminal.end() == 130
@@ -60,7 +60,7 @@ def test_a_commit_of_another_process_is_a_line(person):
 
 
 @pytest.mark.requirement("reports:watching")
-def test_json_is_an_event_a_line_for_a_script(person):
+def test_watch_json_prints_event_per_line(person):
     process = subprocess.Popen(
         [*COMMAND, "watch", "--session", "there", "--json"],
         env=person.env,
@@ -69,8 +69,8 @@ def test_json_is_an_event_a_line_for_a_script(person):
     )
     try:
         while not select([process.stdout], [], [], 1)[0]:  # a script is not told when it began
-            commit(person, "another", "not for it")
-            commit(person, "there", "for it")
+            commit_message(person, "another", "not for it")
+            commit_message(person, "there", "for it")
         heard = json.loads(process.stdout.readline())
         assert (heard["type"], heard["session_id"], heard["text"]) == ("message", "there", "for it")
     finally:
@@ -79,39 +79,39 @@ def test_json_is_an_event_a_line_for_a_script(person):
 
 
 @pytest.mark.requirement("reports:watching")
-def test_a_home_that_appears_later_is_heard(forks, tmp_path):
+def test_watch_follows_home_created_later(forks, tmp_path):
     person = CommandUser(forks, tmp_path, tmp_path / "later")
     with person.at(80, "watch") as terminal:
         terminal.until("Ctrl-C")
         assert not person.home.exists()
-        commit(person, "first", "here I am")
+        commit_message(person, "first", "here I am")
         terminal.until("here I am")
 
 
-def test_all_profiles_are_heard_by_their_names(person):
+def test_watch_names_each_profile(person):
     work = CommandUser(person.forks, person.folder, person.home / "profiles" / "work")
-    commit(work, "w", "before")
+    commit_message(work, "w", "before")
     with person.at(80, "watch", "--all-profiles") as terminal:
         terminal.until("Ctrl-C")
-        commit(work, "w", "at work")
+        commit_message(work, "w", "at work")
         assert "work  w" in strip_style(terminal.until("at work"))
-        commit(person, "there", "at home")
+        commit_message(person, "there", "at home")
         assert "default  there" in strip_style(terminal.until("at home"))
 
 
-def test_a_session_that_is_not_there_is_said(person):
+def test_watch_reports_unknown_session(person):
     done = person.run("watch", "--session", "nobody")
     assert (done.code, done.out) == (3, "")
     assert "nobody" in done.err
 
 
-def test_the_key_of_a_chat_that_is_elsewhere_now_is_whole(person):
+def test_watch_prints_whole_key_of_moved_chat(person):
     chat = "-100" + "1234567890" * 5 + "#"
     with person.at(60, "watch") as terminal:
         terminal.until("Ctrl-C")
-        commit(person, "there", "hello")
+        commit_message(person, "there", "hello")
         terminal.until("hello")  # what only a comparison shows is compared from now on
-        given = [sys.executable, "-c", ROUTED, str(person.home), chat]
+        given = [sys.executable, "-c", ROUTE_SCRIPT, str(person.home), chat]
         subprocess.run(given, check=True)
         terminal.until("#")  # the end of the key, which has lines of its own
         terminal.type(CTRL_C)

@@ -46,7 +46,7 @@ def _screen(person):
 
 @pytest.mark.requirement("terminal:widths")
 @WIDTHS
-def test_every_key_name_and_session_of_a_route_is_whole(screen, keys, answer, columns):
+def test_routes_show_whole_keys_and_ids(screen, keys, answer, columns):
     seen = screen(columns, "routes")
     assert [key for key in keys if key not in seen] == []
     assert [each for each in answer("routes")["routes"] if each["session_id"] not in seen] == []
@@ -55,7 +55,7 @@ def test_every_key_name_and_session_of_a_route_is_whole(screen, keys, answer, co
 
 @pytest.mark.requirement("terminal:widths")
 @WIDTHS
-def test_the_log_has_who_what_and_plan_whole(screen, answer, columns):
+def test_log_shows_whole_plan_handles(screen, answer, columns):
     plan = answer("prune", "ghosts", "--yes")
     answer("edit", FRESH_SESSION_ID, "--pin", "--yes")
     answer("restore", plan["batch"], "--yes")
@@ -68,7 +68,7 @@ def test_the_log_has_who_what_and_plan_whole(screen, answer, columns):
 
 @pytest.mark.requirement("terminal:widths")
 @WIDTHS
-def test_every_handle_of_a_batch_is_whole(screen, answer, columns):
+def test_batch_handles_are_whole(screen, answer, columns):
     done = [answer("prune", what, "--yes")["batch"] for what in ("ghosts", "sessions")]
     answer("restore", done[0], "--yes")
     for verb in (("restore",), ("trash", "list")):
@@ -79,7 +79,7 @@ def test_every_handle_of_a_batch_is_whole(screen, answer, columns):
 
 @pytest.mark.requirement("terminal:widths")
 @WIDTHS
-def test_ids_of_all_lengths_are_whole_with_their_profile(screen, home, answer, columns):
+def test_ids_of_any_length_are_whole(screen, home, answer, columns):
     work = home / "profiles" / "a-profile-with-a-long-name"
     build_home(work)
     long = "cron_7d1c8f1e-2a6b-4c3d-9e8f-0a1b2c3d4e5f_20261118_090909"
@@ -93,7 +93,7 @@ def test_ids_of_all_lengths_are_whole_with_their_profile(screen, home, answer, c
 
 @pytest.mark.requirement("terminal:widths")
 @WIDTHS
-def test_what_a_plan_is_about_and_what_it_leaves_is_whole(screen, answer, keys, home, columns):
+def test_plan_ids_are_whole(screen, answer, keys, home, columns):
     with SessionDB(home / "state.db") as db:
         for entry in answer("routes")["routes"]:
             db.end_session(entry["session_id"], "cli_close")
@@ -104,7 +104,7 @@ def test_what_a_plan_is_about_and_what_it_leaves_is_whole(screen, answer, keys, 
 
 @pytest.mark.requirement("terminal:widths")
 @WIDTHS
-def test_the_command_that_mends_what_the_doctor_found_is_whole(screen, home, columns):
+def test_doctor_fix_command_is_whole(screen, home, columns):
     seen = screen(columns, "doctor")
     lines = [line.strip().removeprefix("-> ") for line in seen.splitlines()]
     assert [line for line in lines if line.startswith("mcp-sessions") and "prune ghosts" in line]
@@ -113,7 +113,7 @@ def test_the_command_that_mends_what_the_doctor_found_is_whole(screen, home, col
 
 @pytest.mark.requirement("terminal:widths")
 @WIDTHS
-def test_the_bare_command_cuts_no_advice(screen, home, columns):
+def test_welcome_advice_is_whole(screen, home, columns):
     seen = " ".join(screen(columns).split())
     install = f"mcp-sessions install --home {home}"
     assert f"{install} tell your client of it; lists the clients that are here" in seen
@@ -121,14 +121,14 @@ def test_the_bare_command_cuts_no_advice(screen, home, columns):
 
 
 @WIDTHS
-def test_the_list_of_clients_cuts_no_advice(screen, columns):
+def test_client_list_advice_is_whole(screen, columns):
     seen = " ".join(screen(columns, "install").split())
     assert "mcp-sessions install NAME tells one of them of this server." in seen
 
 
 @pytest.mark.requirement("terminal:widths")
 @WIDTHS
-def test_what_can_be_typed_next_is_a_line_of_its_own(screen, columns):
+def test_next_command_has_own_line(screen, columns):
     for verb in (
         ("prune", "--plan-only"),
         ("compress", LONG_SESSION_ID, "--keep-last", "9", "--plan-only"),
@@ -138,7 +138,7 @@ def test_what_can_be_typed_next_is_a_line_of_its_own(screen, columns):
         assert re.fullmatch(r"p-\w+", shlex.split(last)[-1])
 
 
-def test_a_script_gets_no_blanks_at_the_end_of_a_line(run, answer):
+def test_pipe_lines_have_no_trailing_blanks(run, answer):
     answer("prune", "ghosts", "--yes")
     for verb in (("list",), ("routes",), ("log",), ("trash", "list"), ("stats",), ("restore",)):
         lines = run(*verb).out.splitlines()
@@ -146,6 +146,6 @@ def test_a_script_gets_no_blanks_at_the_end_of_a_line(run, answer):
         assert [line for line in lines if line != line.rstrip()] == []
 
 
-def test_a_batch_expires_in_the_thirty_days_that_are_promised(run, answer):
+def test_batch_expires_in_thirty_days(run, answer):
     answer("prune", "ghosts", "--yes")
     assert "in 30 d" in run("trash", "list").out

@@ -27,7 +27,7 @@ def way(request) -> str:
     return request.param
 
 
-def configured(asked: dict[str, Any]) -> dict[str, Any]:
+def build_configuration(asked: dict[str, Any]) -> dict[str, Any]:
     """Return what a person writes down of a server, as most clients want it."""
     if asked["way"] == "stdio":
         return {name: asked[name] for name in ("command", "args", "env")}
@@ -40,7 +40,7 @@ def inspect(inspector: Path, home: Path, way: str, tmp_path: Path):
     """Ask the Inspector, and return its exit code with what it has said."""
     with open_connection(home, way) as asked:
         file = tmp_path / "servers.json"
-        file.write_text(json.dumps({"mcpServers": {"sessions": configured(asked)}}))
+        file.write_text(json.dumps({"mcpServers": {"sessions": build_configuration(asked)}}))
         line = [find_node(), inspector, "--cli", "--config", file, "--server", "sessions"]
 
         def run(method: str, *more: str) -> tuple[int, Any]:
@@ -62,21 +62,21 @@ ERAS = ("legacy", "modern")
 
 @pytest.mark.requirement("server:inspector")
 @pytest.mark.parametrize("era", ERAS)
-def test_the_schemas_of_the_tools_pass_strictly(inspect, era):
+def test_inspector_accepts_tool_schemas(inspect, era):
     code, said = inspect("tools/list", "--strict", "--protocol-era", era)
     assert (code, len(said["result"]["tools"])) == (0, 11), said
 
 
 @pytest.mark.requirement("server:inspector")
 @pytest.mark.parametrize("era", ERAS)
-def test_a_call_answers_what_its_schema_says(inspect, era):
+def test_call_answer_matches_schema(inspect, era):
     given = ["--tool-name", "sessions_list", "--tool-arg", "limit=2", "--protocol-era", era]
     code, said = inspect("tools/call", *given)
     assert (code, len(said["result"]["structuredContent"]["sessions"])) == (0, 2), said
 
 
 @pytest.mark.requirement("server:inspector")
-def test_an_error_of_a_tool_is_told_from_a_failure(inspect):
+def test_tool_error_differs_from_failure(inspect):
     code, said = inspect(
         "tools/call", "--tool-name", "sessions_read", "--tool-arg", "session=nowhere"
     )
@@ -100,7 +100,7 @@ def test_templates_are_listed(inspect):
 
 
 @pytest.mark.requirement("server:inspector")
-def test_prompts_are_listed_and_taken(inspect):
+def test_prompts_are_listed_and_fetched(inspect):
     code, said = inspect("prompts/list")
     names = [each["name"] for each in said["result"]["prompts"]]
     assert (code, names) == (0, ["catch_up", "tidy_up", "compress_session"]), said

@@ -94,11 +94,11 @@ def run(clients: dict[str, Path], own: dict[str, str], tmp_path: Path) -> Run:
     return run
 
 
-def bearer(asked: dict[str, Any]) -> str:
+def format_bearer_header(asked: dict[str, Any]) -> str:
     return f"Authorization: Bearer {asked['token']}"
 
 
-def written(path: Path, what: dict[str, Any]) -> None:
+def write_configuration(path: Path, what: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(what), encoding="utf-8")
 
@@ -115,7 +115,7 @@ def ours(own: dict[str, str], home: Path, tmp_path: Path) -> Run:
     return ours
 
 
-def entry_of(name: str, user: Path, project: Path | None = None) -> dict[str, Any]:
+def read_server_entry(name: str, user: Path, project: Path | None = None) -> dict[str, Any]:
     """Return what stands in the file of a client for the server."""
     client = next(each for each in CLIENTS if each.name == NAMES.get(name, name))
     path = client.find_file(UserEnvironment(user, "linux", {}), project)
@@ -124,32 +124,32 @@ def entry_of(name: str, user: Path, project: Path | None = None) -> dict[str, An
     return found
 
 
-def words_of(entry: dict[str, Any]) -> list[str]:
+def read_command_line(entry: dict[str, Any]) -> list[str]:
     return files.get_command_line(entry)
 
 
 @pytest.mark.requirement("terminal:clients")
 @pytest.mark.parametrize("name", OWN)
-def test_install_writes_what_the_command_of_the_client_writes(run, ours, tmp_path, name):
+def test_install_matches_client_command(run, ours, tmp_path, name):
     user = tmp_path / "user"
     ours("install", name)
-    by_us = entry_of(name, user)
+    by_us = read_server_entry(name, user)
     ours("uninstall", name)
-    run(name, *(part.format(scope="user") for part in OWN[name]), *words_of(by_us))
-    assert entry_of(name, user) == by_us
+    run(name, *(part.format(scope="user") for part in OWN[name]), *read_command_line(by_us))
+    assert read_server_entry(name, user) == by_us
 
 
 @pytest.mark.requirement("terminal:clients")
 @pytest.mark.parametrize("name", ["claude", "gemini", "qwen"])
-def test_install_for_a_project_writes_what_the_client_writes_there(run, ours, tmp_path, name):
+def test_project_install_matches_client_command(run, ours, tmp_path, name):
     user, project = tmp_path / "user", tmp_path / "user" / "shop"
     project.mkdir()
     ours("install", name, "--project", within="shop")
-    by_us = entry_of(name, user, project)
+    by_us = read_server_entry(name, user, project)
     ours("uninstall", name, "--project", within="shop")
     adding = [part.format(scope="project") for part in OWN[name]]
-    run(name, *adding, *words_of(by_us), within="shop")
-    assert entry_of(name, user, project) == by_us
+    run(name, *adding, *read_command_line(by_us), within="shop")
+    assert read_server_entry(name, user, project) == by_us
 
 
 @pytest.mark.requirement("terminal:clients")
@@ -163,10 +163,10 @@ def test_install_for_a_project_writes_what_the_client_writes_there(run, ours, tm
         ("copilot", "sessions"),
     ],
 )
-def test_a_client_finds_what_install_has_told_it_until_uninstall(run, ours, tmp_path, name, said):
+def test_client_finds_server_until_uninstall(run, ours, tmp_path, name, said):
     trusting = {"security": {"folderTrust": {"enabled": False}}}
     if name in ("gemini", "qwen"):
-        written(tmp_path / "user" / f".{name}" / "settings.json", trusting)
+        write_configuration(tmp_path / "user" / f".{name}" / "settings.json", trusting)
     ours("install", name)
     assert said in run(name, "mcp", "list")
     ours("uninstall", name)
@@ -179,7 +179,7 @@ def test_claude_connects_over_each_transport(run, ways):
     run("claude", "mcp", "add", "stdio", "--", server["command"], *server["args"])
     for way in ("http", "sse"):
         asked = ways[way]
-        given = ["--transport", way, way, asked["address"], "--header", bearer(asked)]
+        given = ["--transport", way, way, asked["address"], "--header", format_bearer_header(asked)]
         run("claude", "mcp", "add", *given)
     said = run("claude", "mcp", "list")
     assert said.count("Connected") == 3, said
@@ -195,7 +195,7 @@ def test_gemini_connects_over_each_transport(run, ways, tmp_path):
     for way in ("http", "sse"):
         asked[way]["headers"] = {"Authorization": f"Bearer {ways[way]['token']}"}
     settings = {"security": {"folderTrust": {"enabled": False}}, "mcpServers": asked}
-    written(tmp_path / "user" / ".gemini" / "settings.json", settings)
+    write_configuration(tmp_path / "user" / ".gemini" / "settings.json", settings)
     said = run("gemini", "mcp", "list")
     assert said.count("- Connected") == 3, said
 
@@ -207,7 +207,7 @@ def test_opencode_connects_over_each_transport(run, ways, tmp_path):
     for way in ("http", "sse"):
         headers = {"Authorization": f"Bearer {ways[way]['token']}"}
         asked[way] = {"type": "remote", "url": ways[way]["address"], "headers": headers}
-    written(tmp_path / "user" / "opencode.json", {"mcp": asked})
+    write_configuration(tmp_path / "user" / "opencode.json", {"mcp": asked})
     said = run("opencode", "mcp", "list")
     assert said.count("connected") == 3, said
 

@@ -105,7 +105,7 @@ SEEN = {
 @pytest.mark.requirement("server:sdks")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("client", [*CANCELLING, "python 1"])
-def test_a_client_plays_the_whole_course(clients, client, way, home):
+def test_sdk_client_completes_course(clients, client, way, home):
     with open_connection(home, way) as asked:
         seen = play(clients[client](asked), home)
     assert seen == SEEN | ({"cancelled": True} if client in CANCELLING else {})

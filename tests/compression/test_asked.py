@@ -14,7 +14,7 @@ from tests.homes import connect
 
 
 @pytest.mark.requirement("compression:callables")
-def test_a_function_is_given_the_brief_and_the_messages_in_short(chat: Chat) -> None:
+def test_summarizer_receives_brief_and_messages(chat: Chat) -> None:
     given: list[Any] = []
 
     def note(request: Any) -> str:
@@ -29,7 +29,7 @@ def test_a_function_is_given_the_brief_and_the_messages_in_short(chat: Chat) -> 
 
 
 @pytest.mark.requirement("compression:callables")
-def test_an_earlier_summary_is_beside_the_messages_and_not_among_them(chat: Chat) -> None:
+def test_summarizer_receives_earlier_summary_separately(chat: Chat) -> None:
     chat.compressor().compress(chat.session_id, lambda _: "first: port 5432", keep_last=LAST)
     say_more(chat)
     given: list[Any] = []
@@ -43,7 +43,7 @@ def test_an_earlier_summary_is_beside_the_messages_and_not_among_them(chat: Chat
 
 
 @pytest.mark.requirement("compression:callables")
-def test_an_async_function_is_awaited(chat: Chat) -> None:
+def test_async_summarizer_is_awaited(chat: Chat) -> None:
     async def summarize(_: object) -> str:
         return "what a coroutine says"
 
@@ -52,7 +52,7 @@ def test_an_async_function_is_awaited(chat: Chat) -> None:
 
 
 @pytest.mark.requirement("compression:callables")
-def test_a_function_that_fails_is_made_good_without_a_model(chat: Chat) -> None:
+def test_failed_summarizer_falls_back_to_extractive(chat: Chat) -> None:
     def fail(_: object) -> str:
         raise ValueError("bad")
 
@@ -65,7 +65,7 @@ def test_a_function_that_fails_is_made_good_without_a_model(chat: Chat) -> None:
 
 
 @pytest.mark.requirement("compression:callables")
-def test_a_function_without_network_leaves_the_session_as_it_is(chat: Chat) -> None:
+def test_network_failure_leaves_session_unchanged(chat: Chat) -> None:
     def fail(_: object) -> str:
         raise ConnectionError("refused")
 
@@ -79,7 +79,7 @@ def test_a_function_without_network_leaves_the_session_as_it_is(chat: Chat) -> N
 
 
 @pytest.mark.requirement("compression:callables")
-def test_the_streak_of_failures_goes_on_in_continuations(chat: Chat) -> None:
+def test_failure_streak_continues_in_continuations(chat: Chat) -> None:
     def fail(_: object) -> str:
         raise ValueError("bad")
 
@@ -103,7 +103,7 @@ def test_the_streak_of_failures_goes_on_in_continuations(chat: Chat) -> None:
     assert not row["compression_fallback_streak"]
 
 
-def test_a_cool_down_is_decided_before_anything_is_planned(chat: Chat) -> None:
+def test_cooldown_refuses_before_planning(chat: Chat) -> None:
     def fail(_: object) -> str:
         raise ConnectionError("refused")
 
@@ -115,14 +115,14 @@ def test_a_cool_down_is_decided_before_anything_is_planned(chat: Chat) -> None:
 
 
 @pytest.mark.parametrize("summary", ["[REDACTED]", "long " * 100_000])
-def test_a_refused_compression_leaves_no_plan_behind(chat: Chat, summary: str) -> None:
+def test_refused_compression_leaves_no_plan(chat: Chat, summary: str) -> None:
     with pytest.raises(NotCompressed):
         chat.compressor().compress(chat.session_id, lambda _: summary, keep_last=LAST)
     assert list_plan_states(chat) == ["closed"]
 
 
 @pytest.mark.requirement("compression:callables")
-def test_a_cool_down_survives_a_restart_and_ends(chat: Chat) -> None:
+def test_cooldown_survives_restart_and_ends(chat: Chat) -> None:
     def fail(_: object) -> str:
         raise ConnectionError("refused")
 
@@ -138,7 +138,7 @@ def test_a_cool_down_survives_a_restart_and_ends(chat: Chat) -> None:
 
 @pytest.mark.requirement("compression:callables")
 @pytest.mark.anyio
-async def test_an_async_function_runs_on_the_loop_of_who_awaits(chat: Chat) -> None:
+async def test_async_summarizer_runs_on_callers_loop(chat: Chat) -> None:
     loop, said = asyncio.get_running_loop(), asyncio.Queue[str]()
 
     async def summarize(_: object) -> str:

@@ -25,7 +25,7 @@ TALK: list[dict[str, Any]] = [
 ]
 
 
-def test_the_summary_stands_in_the_place_of_the_range() -> None:
+def test_summary_replaces_range() -> None:
     done = rebuild_messages(TALK, 1, 6, "went")
     assert isinstance(done, RebuiltMessages)
     said = {"role": "user", "content": f"{SUMMARY_PREFIX}\nwent\n\n{SUMMARY_END}"}
@@ -37,7 +37,7 @@ def test_the_summary_stands_in_the_place_of_the_range() -> None:
     assert done.tokens_after == sum(map(chat_messages.estimate_tokens, done.messages))
 
 
-def test_markers_are_no_neighbours() -> None:
+def test_markers_are_not_neighbours() -> None:
     marker = {"role": "session_meta", "content": None}
     done = rebuild_messages([TALK[1], marker, *TALK[2:6], marker, *TALK[6:]], 2, 6, "went")
     assert isinstance(done, RebuiltMessages)
@@ -45,20 +45,20 @@ def test_markers_are_no_neighbours() -> None:
 
 
 @pytest.mark.parametrize(("start", "end"), [(1, 3), (1, 4), (3, 6), (4, 6)])
-def test_a_range_that_parts_a_call_from_its_results_is_refused(start: int, end: int) -> None:
+def test_range_splitting_call_is_refused(start: int, end: int) -> None:
     refused = rebuild_messages(TALK, start, end, "went")
     assert isinstance(refused, Refusal)
     assert refused.code == "split_pair"
 
 
-def test_a_summary_that_is_not_smaller_is_refused() -> None:
+def test_larger_summary_is_refused() -> None:
     refused = rebuild_messages(TALK, 1, 2, "go " * 200)
     assert isinstance(refused, Refusal)
     assert refused.code == "not_smaller"
     assert isinstance(rebuild_messages(TALK, 1, 2, "go " * 150), RebuiltMessages)
 
 
-def test_smaller_is_what_the_given_estimate_says() -> None:
+def test_size_uses_given_estimate() -> None:
     def one_each(_message: Mapping[str, Any]) -> int:
         return 1
 
@@ -72,19 +72,19 @@ def test_smaller_is_what_the_given_estimate_says() -> None:
     ("text", "code"),
     [(" ", "empty_summary"), ("key: [REDACTED]", "redacted_summary")],
 )
-def test_a_text_that_is_no_summary_is_refused(text: str, code: str) -> None:
+def test_unusable_summary_text_is_refused(text: str, code: str) -> None:
     refused = rebuild_messages(TALK, 1, 6, text)
     assert isinstance(refused, Refusal)
     assert refused.code == code
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 3), (3, 3), (4, 2), (0, 9)])
-def test_what_is_no_range_is_an_error(start: int, end: int) -> None:
+def test_invalid_range_raises(start: int, end: int) -> None:
     with pytest.raises(InvalidInput, match="no range of 8 messages"):
         rebuild_messages(TALK, start, end, "went")
 
 
-def test_results_of_nobody_are_kept_where_they_were() -> None:
+def test_orphan_results_keep_their_place() -> None:
     stray = {"role": "tool", "tool_call_id": "gone", "content": "x"}
     talk = [stray, *TALK, stray]
     done = rebuild_messages(talk, 2, 7, "went")

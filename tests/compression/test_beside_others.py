@@ -67,7 +67,7 @@ def run_speaker(chat: Chat, what: str) -> Any:
 
 
 @pytest.mark.requirement("compression:others")
-def test_what_another_says_during_two_hundred_compressions_is_there_once(chat: Chat) -> None:
+def test_concurrent_messages_survive_many_compressions(chat: Chat) -> None:
     before = chat.db.get_messages(chat.session_id, include_inactive=True)
     compressor, batches = chat.compressor(), []
     with run_speaker(chat, "speaks") as speaker:
@@ -134,7 +134,7 @@ def assert_counters_match(chat: Chat) -> None:
 
 @pytest.mark.requirement("compression:others")
 @pytest.mark.parametrize("shape", ["in_place", "continuation"])
-def test_of_two_compressors_at_once_one_is_refused(chat: Chat, shape: Any) -> None:
+def test_compressor_is_refused_during_another(chat: Chat, shape: Any) -> None:
     session_id, both, asked = chat.session_id, threading.Barrier(2), []
     chat.clock.now += 7200  # so that a second connection is nobody at work
 
@@ -168,7 +168,7 @@ def test_of_two_compressors_at_once_one_is_refused(chat: Chat, shape: Any) -> No
 
 
 @pytest.mark.requirement("compression:others")
-def test_beside_a_holder_of_an_active_session_there_is_never_a_continuation(chat: Chat) -> None:
+def test_no_continuation_while_session_is_held(chat: Chat) -> None:
     chat.clock.now = time.time()
     compressor = chat.compressor()
     planned = compressor.plan(chat.session_id, shape="continuation", keep_last=LAST)
@@ -203,7 +203,7 @@ def gateway(chat: Chat) -> Any:
 
 
 @pytest.mark.requirement("compression:others")
-def test_beside_a_live_gateway_there_is_never_a_continuation(chat: Chat, gateway: Any) -> None:
+def test_no_continuation_while_gateway_runs(chat: Chat, gateway: Any) -> None:
     compressor, session_id = chat.compressor(), chat.session_id
     planned = compressor.plan(session_id, shape="continuation", keep_last=LAST)
     pid, before, route = gateway(), chat.whole(), chat.entry.to_dict()
@@ -220,7 +220,7 @@ def test_beside_a_live_gateway_there_is_never_a_continuation(chat: Chat, gateway
 
 
 @pytest.mark.requirement("compression:others")
-def test_beside_a_live_gateway_a_continuation_is_not_taken_back(chat: Chat, gateway: Any) -> None:
+def test_continuation_undo_refused_while_gateway_runs(chat: Chat, gateway: Any) -> None:
     compressor, session_id = chat.compressor(), chat.session_id
     done = compressor.compress(session_id, shape="continuation", keep_last=LAST)
     pid, before = gateway(), chat.whole()
@@ -234,7 +234,7 @@ def test_beside_a_live_gateway_a_continuation_is_not_taken_back(chat: Chat, gate
 
 
 @pytest.mark.requirement("compression:others")
-def test_a_compressor_that_is_killed_over_its_summary_has_changed_nothing(chat: Chat) -> None:
+def test_killed_compressor_leaves_home_unchanged(chat: Chat) -> None:
     """And the next one need not wait until the lock of the dead one has run out."""
     before = chat.whole()
     chat.clock.now = time.time()
@@ -249,7 +249,7 @@ def test_a_compressor_that_is_killed_over_its_summary_has_changed_nothing(chat: 
 
 
 @pytest.mark.requirement("compression:others")
-def test_the_lock_of_another_kind_of_compressor_that_died_runs_out(chat: Chat) -> None:
+def test_foreign_lock_of_dead_compressor_expires(chat: Chat) -> None:
     holder = "pid=1:tid=1:agent=another:nonce=1"
     assert chat.db.try_acquire_compression_lock(chat.session_id, holder)
     with pytest.raises(NotCompressed, match=r"pid 1\b") as refused:

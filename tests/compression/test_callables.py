@@ -17,7 +17,7 @@ from session_core.event_loops import AsyncioLoop
 BRIEF = object()
 
 
-def test_a_function_is_given_the_brief_and_its_text_is_returned() -> None:
+def test_summarizer_receives_brief_and_returns_text() -> None:
     given: list[object] = []
 
     def summarizer(brief: object) -> str:
@@ -33,11 +33,11 @@ async def _slow(brief: object) -> str:
     return "text"
 
 
-def test_an_async_function_is_called_without_a_loop() -> None:
+def test_async_summarizer_runs_without_loop() -> None:
     assert summarizers.call_summarizer(_slow, BRIEF, 10) == "text"
 
 
-def test_an_async_function_is_called_inside_of_a_loop() -> None:
+def test_async_summarizer_runs_inside_loop() -> None:
     async def main() -> str | SummaryFailure:
         return await asyncio.to_thread(summarizers.call_summarizer, _slow, BRIEF, 10)
 
@@ -48,7 +48,7 @@ def test_an_async_function_is_called_inside_of_a_loop() -> None:
     assert asyncio.run(blocking()) == "text"
 
 
-def test_an_async_function_runs_on_the_loop_that_is_given() -> None:
+def test_async_summarizer_runs_on_given_loop() -> None:
     async def main() -> str | SummaryFailure:
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[str]()
 
@@ -67,7 +67,7 @@ def test_an_async_function_runs_on_the_loop_that_is_given() -> None:
     assert asyncio.run(main()) == "text"
 
 
-def test_a_function_that_hangs_is_left_behind() -> None:
+def test_hanging_summarizer_times_out() -> None:
     release = threading.Event()
     try:
         failure = summarizers.call_summarizer(lambda _: str(release.wait(60)), BRIEF, 0.05)
@@ -76,7 +76,7 @@ def test_a_function_that_hangs_is_left_behind() -> None:
     assert failure == SummaryFailure("timeout", "no summary within 0.05 s")
 
 
-def test_an_async_function_that_hangs_is_cancelled() -> None:
+def test_hanging_async_summarizer_is_cancelled() -> None:
     cancelled = threading.Event()
 
     async def hang(brief: object) -> str:
@@ -94,7 +94,7 @@ def test_an_async_function_that_hangs_is_cancelled() -> None:
 
 
 @pytest.mark.parametrize("result", [None, "", " \n", 7, ["text"]])
-def test_what_is_no_text_is_a_failure(result: Any) -> None:
+def test_non_text_summary_is_failure(result: Any) -> None:
     failure = summarizers.call_summarizer(lambda _: result, BRIEF, 10)
     assert failure == SummaryFailure("other", "the summarizer returned no text")
 
@@ -139,9 +139,7 @@ class StatusError(Exception):
         (SystemExit(2), "other"),
     ],
 )
-def test_an_error_is_told_by_its_type_its_status_and_its_words(
-    error: BaseException, kind: str
-) -> None:
+def test_error_kind_from_type_status_or_message(error: BaseException, kind: str) -> None:
     def summarizer(brief: object) -> str:
         raise error
 
@@ -151,7 +149,7 @@ def test_an_error_is_told_by_its_type_its_status_and_its_words(
     assert failure.is_aborting == (kind in ("authentication", "quota", "network"))
 
 
-def test_a_failure_does_not_repeat_a_key() -> None:
+def test_failure_message_hides_keys() -> None:
     def summarizer(brief: object) -> str:
         raise ValueError("bad key sk-abcdefghijklmnopqrstuvwxyz012345, sorry\nand more")
 
@@ -172,15 +170,13 @@ def test_a_failure_does_not_repeat_a_key() -> None:
         ("other", 60),
     ],
 )
-def test_each_kind_of_failure_has_its_cooldown(
-    kind: summarizers.FailureKind, seconds: float
-) -> None:
+def test_failure_kinds_have_own_cooldowns(kind: summarizers.FailureKind, seconds: float) -> None:
     state = summarizers.record_failure(FailureState(streak=1), SummaryFailure(kind, "m"), 1000.0)
     assert state.cooldown_until == 1000.0 + seconds
     assert state.streak == 1
 
 
-def test_timeouts_in_a_row_cool_down_longer_and_others_begin_anew() -> None:
+def test_consecutive_timeouts_lengthen_cooldown() -> None:
     timeout = SummaryFailure("timeout", "m")
     state = FailureState()
     waits = []
@@ -192,7 +188,7 @@ def test_timeouts_in_a_row_cool_down_longer_and_others_begin_anew() -> None:
     assert summarizers.record_failure(other, timeout, 0.0).cooldown_until == 60.0
 
 
-def test_a_cooldown_refuses_until_it_is_over() -> None:
+def test_cooldown_refuses_until_expired() -> None:
     state = FailureState(1060.0, "stream: x")
     assert summarizers.check_cooldown(state, 1000.0) == Refusal(
         "cooldown", "summaries failed (stream: x); wait 60 s, or force it"
@@ -200,18 +196,18 @@ def test_a_cooldown_refuses_until_it_is_over() -> None:
     assert summarizers.check_cooldown(state, 1060.0) is None
 
 
-def test_two_fallbacks_in_a_row_refuse_without_an_end() -> None:
+def test_two_consecutive_fallbacks_refuse_forever() -> None:
     assert summarizers.check_cooldown(FailureState(streak=1), 0.0) is None
     refused = summarizers.check_cooldown(FailureState(streak=2), 0.0)
     assert refused is not None
     assert refused.code == "ineffective"
 
 
-def test_who_insists_is_never_refused() -> None:
+def test_force_ignores_cooldown() -> None:
     assert summarizers.check_cooldown(FailureState(2000.0, "x", 5), 0.0, force=True) is None
 
 
-def test_a_state_is_what_stands_in_the_row() -> None:
+def test_failure_state_round_trips_through_row() -> None:
     state = FailureState(12.5, "other: x", 1)
     assert FailureState.from_row(state.to_columns()) == state
     assert FailureState.from_row({}) == FailureState()

@@ -32,7 +32,7 @@ SHAPES = ("in_place", "continuation")
 
 
 @pytest.mark.requirement("compression:plan")
-def test_a_plan_says_what_a_summary_of_it_has_to_hold(chat: Chat) -> None:
+def test_plan_lists_required_facts(chat: Chat) -> None:
     planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
     brief = planned.brief
     rows = chat.db.get_messages(chat.session_id)
@@ -45,24 +45,24 @@ def test_a_plan_says_what_a_summary_of_it_has_to_hold(chat: Chat) -> None:
 
 
 @pytest.mark.requirement("compression:plan")
-def test_planning_changes_nothing_in_the_home(chat: Chat) -> None:
+def test_plan_leaves_home_unchanged(chat: Chat) -> None:
     before = chat.whole()
     chat.compressor().plan(chat.session_id, keep_last=LAST)
     assert chat.whole() == before
 
 
-def test_a_plan_of_an_unknown_session_is_not_found(chat: Chat) -> None:
+def test_plan_of_unknown_session_raises(chat: Chat) -> None:
     with pytest.raises(NotFound):
         chat.compressor().plan("nobody")
 
 
-def test_a_plan_of_something_else_is_not_applied(chat: Chat) -> None:
+def test_apply_refuses_other_plans(chat: Chat) -> None:
     plan = chat.ledger.add_plan("prune", [], None)
     with pytest.raises(InvalidInput, match="prune"):
         chat.compressor().apply(plan.handle)
 
 
-def test_a_summary_that_is_no_text_is_refused(chat: Chat) -> None:
+def test_apply_refuses_non_text_summary(chat: Chat) -> None:
     before, plan = chat.whole(), chat.compressor().plan(chat.session_id, keep_last=LAST).plan
     summary: Any = b"They looked."
     with pytest.raises(InvalidInput, match="text"):
@@ -71,7 +71,7 @@ def test_a_summary_that_is_no_text_is_refused(chat: Chat) -> None:
 
 
 @pytest.mark.requirement("compression:plan")
-def test_a_plan_runs_out_after_a_day(chat: Chat) -> None:
+def test_plan_expires_after_day(chat: Chat) -> None:
     planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
     chat.clock.now += 86_401
     before = chat.whole()
@@ -85,7 +85,7 @@ def test_a_plan_runs_out_after_a_day(chat: Chat) -> None:
 
 @pytest.mark.requirement("compression:commit")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_head_summary_and_tail_are_what_is_sent_afterwards(chat: Chat, shape: Any) -> None:
+def test_compression_keeps_head_summary_and_tail(chat: Chat, shape: Any) -> None:
     old = chat.session_id
     rows = chat.db.get_messages_as_conversation(old)
     planned = chat.compressor().plan(old, shape=shape, keep_last=LAST)
@@ -102,7 +102,7 @@ def test_head_summary_and_tail_are_what_is_sent_afterwards(chat: Chat, shape: An
 
 @pytest.mark.requirement("compression:commit")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_answer_is_true(chat: Chat, shape: Any) -> None:
+def test_result_matches_database(chat: Chat, shape: Any) -> None:
     old, before = chat.session_id, chat.db.get_revision(chat.session_id)
     done = chat.compressor().compress(old, short, shape=shape, keep_last=LAST)
     assert (done.shape, done.old_session_id) == (shape, old)
@@ -114,7 +114,7 @@ def test_the_answer_is_true(chat: Chat, shape: Any) -> None:
 
 @pytest.mark.requirement("compression:commit")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_counters_titles_and_search_agree_afterwards(chat: Chat, shape: Any) -> None:
+def test_compression_keeps_counters_titles_and_search(chat: Chat, shape: Any) -> None:
     chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
     assert chat.db.find_drifted_sessions() == []
     assert chat.db.check_integrity(deep=True) == []
@@ -125,7 +125,7 @@ def test_counters_titles_and_search_agree_afterwards(chat: Chat, shape: Any) -> 
 
 
 @pytest.mark.requirement("compression:continuation")
-def test_a_continuation_carries_the_chat_over(chat: Chat) -> None:
+def test_continuation_moves_chat(chat: Chat) -> None:
     old = chat.session_id
     chat.db.update_session(old, cwd="/src/shop", git_branch="main", system_prompt="be kind")
     done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
@@ -146,7 +146,7 @@ def test_a_continuation_carries_the_chat_over(chat: Chat) -> None:
 
 @pytest.mark.requirement("compression:continuation")
 @pytest.mark.parametrize("marker", ["_branched_from", "_delegate_from"])
-def test_what_continues_a_branch_is_a_continuation(chat: Chat, marker: str) -> None:
+def test_branch_is_compressed_as_continuation(chat: Chat, marker: str) -> None:
     old = chat.session_id
     chat.db.update_session(old, model_config={marker: "x", "temperature": 1})
     done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
@@ -157,7 +157,7 @@ def test_what_continues_a_branch_is_a_continuation(chat: Chat, marker: str) -> N
 
 
 @pytest.mark.requirement("compression:continuation")
-def test_the_mirror_follows_a_continuation_before_it_returns(chat: Chat) -> None:
+def test_mirror_follows_continuation_before_return(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     folder = chat.db.folder
     assert folder is not None
@@ -166,7 +166,7 @@ def test_the_mirror_follows_a_continuation_before_it_returns(chat: Chat) -> None
 
 @pytest.mark.requirement("compression:commit")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_hooks_are_told_before_and_after(chat: Chat, shape: Any) -> None:
+def test_hooks_run_before_and_after(chat: Chat, shape: Any) -> None:
     old = chat.session_id
     done = chat.compressor().compress(old, short, shape=shape, keep_last=LAST)
     in_place = shape == "in_place"
@@ -177,7 +177,7 @@ def test_hooks_are_told_before_and_after(chat: Chat, shape: Any) -> None:
 
 
 @pytest.mark.requirement("compression:commit")
-def test_running_it_twice_is_the_same_as_once(chat: Chat) -> None:
+def test_second_compression_is_refused(chat: Chat) -> None:
     compressor = chat.compressor()
     compressor.compress(chat.session_id, short, keep_last=LAST)
     once = chat.whole()
@@ -187,7 +187,7 @@ def test_running_it_twice_is_the_same_as_once(chat: Chat) -> None:
 
 
 @pytest.mark.requirement("compression:plan")
-def test_a_plan_that_was_applied_answers_what_it_came_to(chat: Chat) -> None:
+def test_applied_plan_returns_stored_result(chat: Chat) -> None:
     planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
     done = chat.compressor().apply(planned.plan, "what was said")
     once = chat.whole()
@@ -195,7 +195,7 @@ def test_a_plan_that_was_applied_answers_what_it_came_to(chat: Chat) -> None:
     assert chat.whole() == once
 
 
-def test_a_compression_parent_is_compressed_at_its_tip(chat: Chat) -> None:
+def test_compressed_parent_is_compressed_at_tip(chat: Chat) -> None:
     old = chat.session_id
     tip = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST).session_id
     for number in range(30):
@@ -204,7 +204,7 @@ def test_a_compression_parent_is_compressed_at_its_tip(chat: Chat) -> None:
 
 
 @pytest.mark.requirement("compression:commit")
-def test_an_earlier_summary_is_replaced_by_one_that_updates_it(chat: Chat) -> None:
+def test_earlier_summary_is_replaced_by_update(chat: Chat) -> None:
     chat.compressor().compress(chat.session_id, lambda _: "first: ABC-1", keep_last=LAST)
     for number in range(30):
         chat.say(f"and then {number} " + "again " * 50)
@@ -220,7 +220,7 @@ def test_an_earlier_summary_is_replaced_by_one_that_updates_it(chat: Chat) -> No
 
 @pytest.mark.requirement("compression:guard")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_was_said_since_the_plan_joins_the_tail(chat: Chat, shape: Any) -> None:
+def test_messages_after_plan_join_tail(chat: Chat, shape: Any) -> None:
     planned = chat.compressor().plan(chat.session_id, shape=shape, keep_last=LAST)
     chat.say("said meanwhile")
     done = chat.compressor().apply(planned.plan, "what was said")
@@ -229,7 +229,7 @@ def test_what_was_said_since_the_plan_joins_the_tail(chat: Chat, shape: Any) -> 
 
 @pytest.mark.requirement("compression:guard")
 @pytest.mark.parametrize("change", ["rewind", "edit", "replace", "compact"])
-def test_a_range_that_was_changed_is_planned_again(chat: Chat, change: str) -> None:
+def test_changed_range_needs_new_plan(chat: Chat, change: str) -> None:
     planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
     rows = chat.db.get_messages(chat.session_id)
     if change == "rewind":
@@ -249,9 +249,7 @@ def test_a_range_that_was_changed_is_planned_again(chat: Chat, change: str) -> N
 
 @pytest.mark.requirement("compression:guard")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_range_that_changes_while_it_is_summarised_is_summarised_again(
-    chat: Chat, shape: Any
-) -> None:
+def test_range_changed_during_summary_is_retried(chat: Chat, shape: Any) -> None:
     calls = []
 
     def slow(request: Any) -> str:
@@ -266,7 +264,7 @@ def test_a_range_that_changes_while_it_is_summarised_is_summarised_again(
 
 
 @pytest.mark.requirement("compression:guard")
-def test_one_that_changes_again_and_again_is_left_alone(chat: Chat) -> None:
+def test_constantly_changing_range_is_given_up(chat: Chat) -> None:
     def restless(_: object) -> str:
         sql = "UPDATE messages SET content = content || '!' WHERE role = 'user'"
         chat.db._write(lambda handle: handle.run_change(sql))
@@ -278,7 +276,7 @@ def test_one_that_changes_again_and_again_is_left_alone(chat: Chat) -> None:
 
 
 @pytest.mark.requirement("compression:guard")
-def test_a_second_compressor_is_refused_while_one_is_at_work(chat: Chat) -> None:
+def test_second_compressor_is_refused_during_first(chat: Chat) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def slow(_: object) -> str:
@@ -305,7 +303,7 @@ def test_a_second_compressor_is_refused_while_one_is_at_work(chat: Chat) -> None
 
 
 @pytest.mark.requirement("compression:guard")
-def test_a_lock_that_was_lost_while_a_summary_was_written_commits_nothing(chat: Chat) -> None:
+def test_lost_lock_prevents_commit(chat: Chat) -> None:
     def too_slow(_: object) -> str:
         chat.clock.now += 1000
         assert chat.db.try_acquire_compression_lock(chat.session_id, "another")
@@ -319,9 +317,7 @@ def test_a_lock_that_was_lost_while_a_summary_was_written_commits_nothing(chat: 
 
 
 @pytest.mark.requirement("compression:guard")
-def test_what_was_said_since_the_plan_may_be_too_much_for_its_shape(
-    chat: Chat, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_after_plan_can_exceed_shape(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
     touched = planned.brief.messages + 2 * LAST
     say_more(chat)
@@ -333,7 +329,7 @@ def test_what_was_said_since_the_plan_may_be_too_much_for_its_shape(
     assert chat.whole() == before
 
 
-def test_what_is_said_while_a_summary_is_written_may_change_the_shape(
+def test_messages_during_summary_can_change_shape(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slow(request: Any) -> str:
@@ -349,7 +345,7 @@ def test_what_is_said_while_a_summary_is_written_may_change_the_shape(
 
 
 @pytest.mark.requirement("compression:plan")
-def test_one_plan_that_several_apply_at_once_is_applied_once(chat: Chat) -> None:
+def test_concurrent_apply_happens_once(chat: Chat) -> None:
     planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
     begin = threading.Barrier(4)
 
@@ -368,14 +364,14 @@ def test_one_plan_that_several_apply_at_once_is_applied_once(chat: Chat) -> None
 
 
 @pytest.mark.requirement("compression:refusals")
-def test_an_ended_session_is_refused(chat: Chat) -> None:
+def test_ended_session_is_refused(chat: Chat) -> None:
     chat.db.end_session(chat.session_id, "user_exit")
     with refused("ended"):
         chat.compressor().plan(chat.session_id)
 
 
 @pytest.mark.requirement("compression:refusals")
-def test_a_short_conversation_is_refused(chat: Chat) -> None:
+def test_short_conversation_is_refused(chat: Chat) -> None:
     chat.db.append_message("short", "user", "hello", create={"source": "cli"})
     with refused("nothing_to_win"):
         chat.compressor().plan("short")
@@ -391,9 +387,7 @@ def test_a_short_conversation_is_refused(chat: Chat) -> None:
         ("long " * 100_000, "not_smaller"),
     ],
 )
-def test_a_summary_that_is_none_or_no_shorter_is_refused(
-    chat: Chat, summary: str, code: str
-) -> None:
+def test_empty_or_longer_summary_is_refused(chat: Chat, summary: str, code: str) -> None:
     planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
     before = chat.whole()
     with refused(code):
@@ -402,14 +396,14 @@ def test_a_summary_that_is_none_or_no_shorter_is_refused(
     assert chat.compressor().apply(planned.plan, "a better one").session_id == chat.session_id
 
 
-def test_a_shape_that_there_is_not_is_an_argument_that_is_wrong(chat: Chat) -> None:
+def test_unknown_shape_is_invalid_input(chat: Chat) -> None:
     for attempt in (chat.compressor().plan, chat.compressor().compress):
         with pytest.raises(InvalidInput, match="in_place"):
             attempt(chat.session_id, shape="weird")
 
 
 @pytest.mark.requirement("compression:refusals")
-def test_a_ledger_of_another_home_is_refused(chat: Chat, tmp_path: Path) -> None:
+def test_foreign_ledger_is_refused(chat: Chat, tmp_path: Path) -> None:
     (tmp_path / "another").mkdir()
     with (
         Ledger(StateFolder(tmp_path / "another" / "state.db")) as ledger,
@@ -427,18 +421,18 @@ def test_a_ledger_of_another_home_is_refused(chat: Chat, tmp_path: Path) -> None
         ("long " * 100_000, r"write at most [\d,]+ characters"),
     ],
 )
-def test_a_refusal_says_what_to_do(chat: Chat, summary: str, what: str) -> None:
+def test_refusal_names_next_step(chat: Chat, summary: str, what: str) -> None:
     planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
     with pytest.raises(NotCompressed, match=what):
         chat.compressor().apply(planned.plan, summary)
 
 
-def test_where_nothing_is_to_be_won_it_is_said_how_there_would_be(chat: Chat) -> None:
+def test_refusal_hints_at_keep_last(chat: Chat) -> None:
     with pytest.raises(NotCompressed, match="keep_last"):
         chat.compressor().plan(chat.session_id, keep_last=1000)
 
 
-def test_a_summary_in_a_script_with_a_token_a_character_is_as_much_shorter(chat: Chat) -> None:
+def test_dense_script_shortens_target_length(chat: Chat) -> None:
     for turn in range(60):
         text = f"请看一下第{turn}个文件的配置。我们需要仔细检查数据库的结构并且决定下一步怎么做。"
         chat.db.append_message("cjk", "user", text * 3, create={"source": "cli"})
@@ -451,7 +445,7 @@ def test_a_summary_in_a_script_with_a_token_a_character_is_as_much_shorter(chat:
 
 
 @pytest.mark.anyio
-async def test_the_async_face_does_the_same(chat: Chat) -> None:
+async def test_async_compressor_matches_sync(chat: Chat) -> None:
     compressor = AsyncCompressor(chat.compressor())
     planned = await compressor.plan(chat.session_id, keep_last=LAST)
     done = await compressor.apply(planned.plan, "what was said")

@@ -25,7 +25,7 @@ def condense_results(shape: Shape, *results: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("shape", ["openai", "anthropic"])
-def test_a_long_result_is_a_line_and_a_repeated_one_a_reference(shape: Shape) -> None:
+def test_long_and_repeated_results_are_shortened(shape: Shape) -> None:
     call = "read_file(path=src/app.py)"
     assert condense_results(shape, LONG, "short", LONG) == [
         f"[{call}: 1,000 characters, beginning: first line]",
@@ -34,19 +34,19 @@ def test_a_long_result_is_a_line_and_a_repeated_one_a_reference(shape: Shape) ->
     ]
 
 
-def test_a_result_of_200_characters_is_whole_and_one_of_201_is_not() -> None:
+def test_results_over_200_characters_are_shortened() -> None:
     assert condense_results("openai", "x" * 200) == ["x" * 200]
     assert condense_results("openai", "x" * 201)[0].startswith(
         "[read_file(path=src/app.py): 201 characters"
     )
 
 
-def test_a_result_shorter_than_the_line_for_it_is_whole() -> None:
+def test_result_shorter_than_description_is_kept() -> None:
     messages = [called("openai", ["a"], None, "p" * 90), *answered("openai", [("a", "x" * 210)])]
     assert condense_messages(messages)[1]["content"] == "x" * 210
 
 
-def test_a_result_of_nobody_is_named_by_its_tool() -> None:
+def test_orphan_result_is_named_by_tool() -> None:
     stray = {"role": "tool", "tool_call_id": None, "tool_name": "grep", "content": LONG}
     nameless = {"role": "tool", "content": "y" + LONG}
     lines = [message["content"] for message in condense_messages([stray, nameless])]
@@ -56,7 +56,7 @@ def test_a_result_of_nobody_is_named_by_its_tool() -> None:
     ]
 
 
-def test_images_are_a_word() -> None:
+def test_images_become_placeholder() -> None:
     user = {"role": "user", "content": [{"type": "text", "text": "see"}, IMAGE]}
     tool = {"role": "tool", "content": [{"type": "text", "text": LONG}, IMAGE]}
     small = {"role": "tool", "content": [IMAGE]}
@@ -67,13 +67,13 @@ def test_images_are_a_word() -> None:
     assert read_small["content"] == [word]
 
 
-def test_other_parts_without_text_are_their_kind() -> None:
+def test_parts_without_text_become_kind() -> None:
     parts = [{"type": "document", "source": "x" * 9000}, "text", {}]
     (copy,) = condense_messages([{"role": "user", "content": parts}])
     assert copy["content"] == [{"type": "text", "text": "[document]"}, "text", {}]
 
 
-def test_long_arguments_are_trimmed_and_stay_json() -> None:
+def test_long_arguments_stay_json() -> None:
     given = {"path": "src/app.py", "content": "x" * 5000, "mode": 7}
     message = called("openai", ["a"], None)
     message["tool_calls"][0]["function"]["arguments"] = json.dumps(given)
@@ -85,7 +85,7 @@ def test_long_arguments_are_trimmed_and_stay_json() -> None:
     }
 
 
-def test_long_arguments_of_a_tool_use_stay_a_mapping() -> None:
+def test_long_tool_use_arguments_stay_mapping() -> None:
     message = called("anthropic", ["a"], "so", path="x" * 5000)
     (copy,) = condense_messages([message])
     use = copy["content"][1]
@@ -102,14 +102,14 @@ def test_long_arguments_of_a_tool_use_stay_a_mapping() -> None:
         json.dumps("x" * 5000),
     ],
 )
-def test_any_long_arguments_become_short(given: str) -> None:
+def test_long_arguments_are_shortened(given: str) -> None:
     message = called("openai", ["a"], None)
     message["tool_calls"][0]["function"]["arguments"] = given
     (copy,) = condense_messages([message])
     assert len(copy["tool_calls"][0]["function"]["arguments"]) < 600
 
 
-def test_arguments_nested_deep_are_cut_as_text() -> None:
+def test_deeply_nested_arguments_are_cut() -> None:
     deep = {"a": {"b": {"c": {"d": {"e": "x" * 5000}}}}}
     (copy,) = condense_messages(
         [{"role": "assistant", "tool_calls": [{"id": "a", "arguments": deep}]}]
@@ -118,13 +118,13 @@ def test_arguments_nested_deep_are_cut_as_text() -> None:
     assert copy["tool_calls"][0]["arguments"] == {"a": {"b": {"c": {"d": text}}}}
 
 
-def test_words_are_whole_and_what_nobody_reads_is_left_out() -> None:
+def test_condense_keeps_words_and_drops_fields() -> None:
     said = {"id": 4, "role": "assistant", "content": "x" * 9000, "timestamp": 1.5}
     row = {**said, "reasoning": "y" * 9000, "active": 1, "tool_calls": None}
     assert condense_messages([row]) == [said]
 
 
-def test_a_call_is_described_in_short() -> None:
+def test_call_description_is_short() -> None:
     long = json.dumps({"command": "make\n  test", "env": {"A": "b"}, "text": "x" * 500})
     assert describe_call(MessageToolCall((), "run", long)) == (
         'run(command=make test, env={"A": "b"}, text=' + "x" * 60 + "…)"

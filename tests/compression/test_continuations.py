@@ -31,7 +31,7 @@ def read_row(chat: Chat, session_id: str) -> dict[str, Any]:
     return {**(chat.db.get_session(session_id) or {})}
 
 
-def test_all_chats_that_are_in_the_session_go_over(chat: Chat) -> None:
+def test_continuation_moves_every_chat(chat: Chat) -> None:
     old, other = chat.session_id, chat.store.get_or_create_session(OTHER).session_key
     chat.store.switch_session(other, old)
     before = chat.whole()
@@ -41,7 +41,7 @@ def test_all_chats_that_are_in_the_session_go_over(chat: Chat) -> None:
     assert chat.whole() == before
 
 
-def test_a_chat_that_comes_meanwhile_is_not_left_behind(chat: Chat) -> None:
+def test_continuation_moves_chat_joining_meanwhile(chat: Chat) -> None:
     other = chat.store.get_or_create_session(OTHER).session_key
 
     class Guest:
@@ -58,9 +58,7 @@ def test_a_chat_that_comes_meanwhile_is_not_left_behind(chat: Chat) -> None:
 
 
 @pytest.mark.parametrize("kind", ["hermes, without table"], indirect=True)
-def test_routes_in_a_file_alone_are_led_on_once_the_continuation_is_there(
-    chat: Chat, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_routes_move_after_continuation(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file is no part of a transaction: a crash would leave it at a session that never was."""
     old, before, led_to = chat.session_id, chat.whole(), list[str]()
     mark = chat.db.set_meta
@@ -77,7 +75,7 @@ def test_routes_in_a_file_alone_are_led_on_once_the_continuation_is_there(
     assert (chat.whole(), chat.session_id) == (before, old)
 
 
-def test_every_column_goes_over_but_what_is_a_session_s_own(chat: Chat) -> None:
+def test_continuation_copies_shared_columns(chat: Chat) -> None:
     old = chat.session_id
     given = {
         "archived": 1,
@@ -100,7 +98,7 @@ def test_every_column_goes_over_but_what_is_a_session_s_own(chat: Chat) -> None:
     assert {name: read_row(chat, old)[name] for name in given} == given
 
 
-def test_a_goal_goes_over_and_comes_back(chat: Chat) -> None:
+def test_goal_follows_continuation_and_undo(chat: Chat) -> None:
     old = chat.session_id
     chat.db.set_meta(f"goal:{old}", '{"goal": "ship"}')
     before = chat.whole()
@@ -111,7 +109,7 @@ def test_a_goal_goes_over_and_comes_back(chat: Chat) -> None:
     assert chat.whole() == before
 
 
-def test_a_session_of_a_tool_gets_no_continuation(chat: Chat) -> None:
+def test_tool_session_gets_no_continuation(chat: Chat) -> None:
     chat.db.put_session_fields(chat.session_id, {"source": "tool"})
     with pytest.raises(NotCompressed, match="use in_place") as refused:
         compress_to_continuation(chat)
@@ -120,7 +118,7 @@ def test_a_session_of_a_tool_gets_no_continuation(chat: Chat) -> None:
     assert done.shape == "in_place"
 
 
-def test_where_another_session_would_be_taken_for_it_there_is_none(chat: Chat) -> None:
+def test_no_continuation_with_ambiguous_tip(chat: Chat) -> None:
     old = chat.session_id
     chat.db.create_session("sibling", "telegram", parent_session_id=old)
     chat.db.append_message("sibling", "user", "later", timestamp=4_000_000_000.0)
@@ -134,7 +132,7 @@ def test_where_another_session_would_be_taken_for_it_there_is_none(chat: Chat) -
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("place", [0, 20])
 @pytest.mark.parametrize("again", [4000, 1])
-def test_a_row_that_changes_just_before_is_noticed(
+def test_row_changed_before_commit_is_noticed(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, shape: Any, place: int, again: int
 ) -> None:
     for module in (commit, commit):
@@ -157,7 +155,7 @@ def test_a_row_that_changes_just_before_is_noticed(
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_rows_that_a_home_does_not_allow_twice_are_said_to_be(chat: Chat, shape: Any) -> None:
+def test_unique_constraint_violation_is_reported(chat: Chat, shape: Any) -> None:
     table = "messages" if shape == "in_place" else "sessions"
     chat.change(f"ALTER TABLE {table} ADD COLUMN uid")
     chat.change(f"CREATE UNIQUE INDEX uids ON {table} (uid)")

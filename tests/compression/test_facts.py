@@ -27,7 +27,7 @@ def find_texts(text: str, kind: str) -> list[str]:
         "Решили оставить старый формат.",
     ],
 )
-def test_a_decision_is_found_with_its_whole_sentence(sentence: str) -> None:
+def test_decision_includes_whole_sentence(sentence: str) -> None:
     assert find_texts(sentence, "decision") == [sentence]
 
 
@@ -44,7 +44,7 @@ def test_a_decision_is_found_with_its_whole_sentence(sentence: str) -> None:
         "次のステップ\uff1a負荷試験を回す。",
     ],
 )
-def test_an_open_task_is_found_with_its_whole_sentence(sentence: str) -> None:
+def test_task_includes_whole_sentence(sentence: str) -> None:
     assert find_texts(sentence, "task") == [sentence]
 
 
@@ -61,9 +61,7 @@ def test_an_open_task_is_found_with_its_whole_sentence(sentence: str) -> None:
     ],
 )
 @pytest.mark.parametrize("mark", ["- ", "* ", "1. ", "2) ", "- [ ] "])
-def test_the_items_of_a_list_are_what_the_line_before_it_says(
-    lead: str, kind: str, mark: str
-) -> None:
+def test_list_items_take_kind_of_heading(lead: str, kind: str, mark: str) -> None:
     text = f"{lead}\n\n{mark}bolt the relay\n{mark}mail Jean-Luc\n\nThe lamp is blue.\n{mark}a cat"
     said = [
         fact for fact in facts.find_facts(text, prose=True) if fact.kind in ("decision", "task")
@@ -76,17 +74,17 @@ def test_the_items_of_a_list_are_what_the_line_before_it_says(
     assert all(text[fact.position : fact.end] == fact.text for fact in said)
 
 
-def test_of_what_a_tool_brings_no_list_is_one_of_tasks() -> None:
+def test_tool_lists_are_not_tasks() -> None:
     assert find_texts("Next steps:\n- bolt the relay", "task") == ["Next steps:"]
 
 
-def test_an_item_of_a_list_that_is_done_is_none() -> None:
+def test_completed_list_item_is_no_task() -> None:
     text = "Next steps:\n- [x] bolt the relay\n- mail Jean-Luc"
     tasks = [fact.text for fact in facts.find_facts(text, prose=True) if fact.kind == "task"]
     assert tasks == ["Next steps:", "mail Jean-Luc"]
 
 
-def test_a_decision_ends_where_its_sentence_does() -> None:
+def test_decision_ends_with_sentence() -> None:
     text = "I looked around. We decided to ship v2.1 to eu-west-1 first. Nothing else happened."
     assert find_texts(text, "decision") == ["We decided to ship v2.1 to eu-west-1 first."]
 
@@ -107,7 +105,7 @@ def test_a_decision_ends_where_its_sentence_does() -> None:
         ("the route is app/[team]/page.tsx", "app/[team]/page.tsx"),
     ],
 )
-def test_a_path_is_found_without_what_surrounds_it(text: str, path: str) -> None:
+def test_path_excludes_surrounding_text(text: str, path: str) -> None:
     assert find_texts(text, "path") == [path]
 
 
@@ -124,16 +122,14 @@ def test_a_path_is_found_without_what_surrounds_it(text: str, path: str) -> None
         ("PGHOST=db7 psql -c 'select 1'", "PGHOST=db7 psql -c 'select 1'"),
     ],
 )
-def test_a_command_is_found_behind_a_prompt_in_a_block_and_in_prose(
-    text: str, command: str
-) -> None:
+def test_command_found_after_prompt_and_in_prose(text: str, command: str) -> None:
     assert command in find_texts(text, "command")
 
 
 @pytest.mark.parametrize(
     "text", ["make sure that it works", "go to the next page", "git is a tool that I like a lot"]
 )
-def test_a_word_that_names_a_program_too_is_no_command(text: str) -> None:
+def test_program_name_as_word_is_no_command(text: str) -> None:
     assert find_texts(text, "command") == []
 
 
@@ -147,7 +143,7 @@ def test_a_word_that_names_a_program_too_is_no_command(text: str) -> None:
         ("参照https://wiki.example/ok。", "https://wiki.example/ok"),
     ],
 )
-def test_an_address_is_found_without_its_punctuation(text: str, url: str) -> None:
+def test_url_excludes_punctuation(text: str, url: str) -> None:
     assert find_texts(text, "url") == [url]
 
 
@@ -174,16 +170,16 @@ def test_an_address_is_found_without_its_punctuation(text: str, url: str) -> Non
         "--no-verify",
     ],
 )
-def test_an_identifier_is_found_whole(name: str) -> None:
+def test_identifier_is_found_whole(name: str) -> None:
     assert find_texts(f"it was {name}, as I said", "identifier") == [name]
 
 
 @pytest.mark.parametrize("text", ["and/or", "e.g. this", "it isn't", "a well-known thing", "I/O"])
-def test_ordinary_words_are_no_identifiers(text: str) -> None:
+def test_ordinary_words_are_not_identifiers(text: str) -> None:
     assert facts.find_facts(text) == []
 
 
-def test_a_date_with_slashes_is_no_path() -> None:
+def test_date_with_slashes_is_no_path() -> None:
     assert find_texts("it was on 12/25/2024", "path") == []
 
 
@@ -200,7 +196,7 @@ def test_a_date_with_slashes_is_no_path() -> None:
         ("since 2025-11-03T08:15:00Z", "2025-11-03T08:15:00Z"),
     ],
 )
-def test_a_number_is_found_with_its_unit(text: str, number: str) -> None:
+def test_number_includes_unit(text: str, number: str) -> None:
     assert find_texts(text, "number") == [number]
 
 
@@ -218,21 +214,21 @@ def test_a_number_is_found_with_its_unit(text: str, number: str) -> None:
         ("错误\uff1a连接被拒绝", "错误\uff1a连接被拒绝"),
     ],
 )
-def test_an_error_is_found_from_where_it_begins(text: str, error: str) -> None:
+def test_error_starts_at_error_name(text: str, error: str) -> None:
     assert find_texts(text, "error") == [error]
 
 
-def test_a_line_without_an_error_is_none() -> None:
+def test_line_without_error_has_no_errors() -> None:
     assert (
         find_texts("0 errors, all tests passed, error handling is done in errors.py", "error") == []
     )
 
 
-def test_the_time_at_the_beginning_of_a_line_of_a_log_is_no_fact() -> None:
+def test_log_timestamp_is_no_fact() -> None:
     assert facts.find_facts("2026-02-01T10:00:00.123Z all is well") == []
 
 
-def test_facts_lie_in_each_other() -> None:
+def test_facts_can_be_nested() -> None:
     text = "We decided to read /etc/relay.conf once."
     assert facts.find_facts(text) == [
         Fact("decision", text, 0),
@@ -241,7 +237,7 @@ def test_facts_lie_in_each_other() -> None:
 
 
 @given(st.text(max_size=300))
-def test_every_fact_stands_where_it_says(text: str) -> None:
+def test_fact_positions_match_text(text: str) -> None:
     for fact in facts.find_facts(text):
         assert text[fact.position : fact.end] == fact.text
         assert fact.text.strip()
@@ -251,7 +247,7 @@ ALPHABET = "a1 ./\\:-_=@$`\"'#()[]<>|,\n决定。"
 
 
 @given(st.text(alphabet=ALPHABET, max_size=400))
-def test_facts_made_of_signs_stand_where_they_say(text: str) -> None:
+def test_symbol_fact_positions_match_text(text: str) -> None:
     assert all(text[fact.position : fact.end] == fact.text for fact in facts.find_facts(text))
 
 
@@ -273,7 +269,7 @@ def test_facts_made_of_signs_stand_where_they_say(text: str) -> None:
         "_",
     ],
 )
-def test_the_pieces_of_a_line_without_end_are_short_and_few(unit: str) -> None:
+def test_endless_line_gives_few_short_pieces(unit: str) -> None:
     text = unit * (1_000_000 // len(unit))
     pieces = [line for _, line in facts.split_lines(text)]
     assert sum(map(len, pieces)) <= facts.MAX_TEXT_CHARS
@@ -281,13 +277,13 @@ def test_the_pieces_of_a_line_without_end_are_short_and_few(unit: str) -> None:
     assert len(pieces) <= 2 * facts.MAX_TEXT_CHARS / facts.MAX_PIECE_CHARS + 2
 
 
-def test_a_very_long_text_is_read_at_both_ends() -> None:
+def test_long_text_is_read_at_both_ends() -> None:
     text = "first-marker-1\n" + "some filler words here\n" * 60_000 + "last-marker-2"
     assert len(text) > facts.MAX_TEXT_CHARS
     assert find_texts(text, "identifier") == ["first-marker-1", "last-marker-2"]
 
 
-def test_a_sentence_is_not_cut_inside_of_code_nor_behind_an_abbreviation() -> None:
+def test_sentence_survives_code_and_abbreviations() -> None:
     line = "Use `a. B` here, e.g. Tuesday, or z.B. Montag. Then stop! 好。行。"
     parts = [line[begin:end] for begin, end in tokenize.find_sentence_spans(line)]
     assert parts == ["Use `a. B` here, e.g. Tuesday, or z.B. Montag.", "Then stop!", "好。", "行。"]
@@ -302,7 +298,7 @@ def test_a_sentence_is_not_cut_inside_of_code_nor_behind_an_abbreviation() -> No
         ("`.github/workflows/roof.yml` runs", ".github/workflows/roof.yml"),
     ],
 )
-def test_a_path_has_its_first_folder_too(text: str, path: str) -> None:
+def test_path_includes_first_folder(text: str, path: str) -> None:
     assert find_texts(text, "path") == [path]
 
 
@@ -313,12 +309,12 @@ def test_a_path_has_its_first_folder_too(text: str, path: str) -> None:
         ("it is on lena/roof-deck since noon", "lena/roof-deck"),
     ],
 )
-def test_addresses_in_brackets_and_branches_are_names(text: str, name: str) -> None:
+def test_bracketed_addresses_and_branches_are_names(text: str, name: str) -> None:
     assert find_texts(text, "identifier") == [name]
 
 
 @pytest.mark.parametrize("text", ["read and/or write", "TCP/IP is fine", "[12:30]:45 was the time"])
-def test_alternatives_and_times_are_no_names(text: str) -> None:
+def test_alternatives_and_times_are_not_names(text: str) -> None:
     assert find_texts(text, "identifier") == []
 
 
@@ -330,11 +326,11 @@ def test_alternatives_and_times_are_no_names(text: str) -> None:
         ("export RETRIES_MAX=3", "RETRIES_MAX=3"),
     ],
 )
-def test_a_constant_is_found_with_its_value(text: str, setting: str) -> None:
+def test_constant_includes_value(text: str, setting: str) -> None:
     assert setting in find_texts(text, "number")
 
 
-def test_a_constant_that_may_be_a_secret_is_none() -> None:
+def test_secret_constant_is_no_fact() -> None:
     assert find_texts('API_KEY_OLD = "hunter2hunter2"', "number") == []
 
 
@@ -345,20 +341,20 @@ def test_a_constant_that_may_be_a_secret_is_none() -> None:
         '{"status": "pending", "title": "paint the roof"},',
     ],
 )
-def test_an_open_item_of_an_agents_list_is_its_text_alone(line: str) -> None:
+def test_open_json_item_is_text_only(line: str) -> None:
     assert [(fact.kind, fact.text) for fact in facts.find_facts(line)] == [
         ("task", "paint the roof")
     ]
 
 
-def test_what_stands_beside_an_open_item_is_found_where_there_is_much_of_it() -> None:
+def test_long_text_next_to_item_is_read() -> None:
     line = '{"title": "paint it", "state": "open", "html_url": "https://roof.test/issues/41", '
     line += '"body": "see lib/roof/deck.rs:14 and the note of the builder of the second house"}'
     assert find_texts(line, "task") == ["paint it"]
     assert find_texts(line, "url") == ["https://roof.test/issues/41"]
 
 
-def test_an_item_that_is_done_is_no_task() -> None:
+def test_completed_item_is_no_task() -> None:
     assert find_texts('{"content": "paint the roof", "status": "completed"}', "task") == []
 
 
@@ -376,11 +372,11 @@ def test_an_item_that_is_done_is_no_task() -> None:
         ('{"level":"fatal","svc":"roof","msg":"gave up on the deck"}', "gave up on the deck"),
     ],
 )
-def test_an_error_that_is_cited_ends_where_its_citation_does(text: str, error: str) -> None:
+def test_quoted_error_ends_with_quotation(text: str, error: str) -> None:
     assert find_texts(text, "error") == [error]
 
 
-def test_in_prose_each_sentence_has_its_own_error() -> None:
+def test_prose_errors_are_found_per_sentence() -> None:
     text = 'It says "unexpected token in a.json". Later it says "disk full on the roof". Odd.'
     errors = [fact.text for fact in facts.find_facts(text, prose=True) if fact.kind == "error"]
     assert errors == ["unexpected token in a.json", "disk full on the roof"]
@@ -394,6 +390,6 @@ def test_in_prose_each_sentence_has_its_own_error() -> None:
         ("Ask A. Lovelace about it.", "Ask A. Lovelace about it."),
     ],
 )
-def test_a_unit_ends_a_sentence_and_an_initial_does_not(text: str, first: str) -> None:
+def test_unit_ends_sentence_but_initial_not(text: str, first: str) -> None:
     at, end = tokenize.find_sentence_spans(text)[0]
     assert text[at:end] == first

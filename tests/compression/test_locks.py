@@ -28,7 +28,7 @@ def make_holder(pid: int, start: object = "", agent: str = "mcp-sessions", host:
 
 
 @pytest.fixture
-def dead() -> int:
+def dead_pid() -> int:
     """The pid of a process that is not there any more."""
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         pass
@@ -49,9 +49,7 @@ def wait_for_expiry(expected: float, chat: Chat) -> None:
 
 
 @pytest.mark.requirement("compression:lock")
-def test_a_lock_is_refreshed_for_as_long_as_a_summary_is_written(
-    chat: Chat, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lock_is_refreshed_during_summary(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "REFRESH_S", 0.005)
 
     def slow(_: object) -> str:
@@ -66,12 +64,12 @@ def test_a_lock_is_refreshed_for_as_long_as_a_summary_is_written(
 
 
 @pytest.mark.requirement("compression:lock")
-def test_the_lock_of_a_process_of_ours_that_has_died_is_taken_over(chat: Chat, dead: int) -> None:
-    assert chat.db.try_acquire_compression_lock(chat.session_id, make_holder(dead))
+def test_lock_of_dead_process_is_taken_over(chat: Chat, dead_pid: int) -> None:
+    assert chat.db.try_acquire_compression_lock(chat.session_id, make_holder(dead_pid))
     assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
 
 
-def test_a_pid_that_somebody_else_has_by_now_holds_nothing(chat: Chat) -> None:
+def test_lock_ignores_reused_pid(chat: Chat) -> None:
     start = (processes.get_start_time(os.getpid()) or 1e9) - 1000
     assert chat.db.try_acquire_compression_lock(chat.session_id, make_holder(os.getpid(), start))
     assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
@@ -79,15 +77,13 @@ def test_a_pid_that_somebody_else_has_by_now_holds_nothing(chat: Chat) -> None:
 
 @pytest.mark.requirement("compression:lock")
 @pytest.mark.parametrize("of", [{"agent": "hermes"}, {"host": "elsewhere"}])
-def test_the_lock_of_one_that_cannot_be_looked_at_is_waited_for(
-    chat: Chat, dead: int, of: Any
-) -> None:
-    assert chat.db.try_acquire_compression_lock(chat.session_id, make_holder(dead, **of))
+def test_lock_of_unverifiable_holder_is_respected(chat: Chat, dead_pid: int, of: Any) -> None:
+    assert chat.db.try_acquire_compression_lock(chat.session_id, make_holder(dead_pid, **of))
     with refused("locked"):
         chat.compressor().compress(chat.session_id, short, keep_last=LAST)
 
 
-def test_a_lock_says_in_words_whose_it_is(chat: Chat) -> None:
+def test_lock_error_describes_holder(chat: Chat) -> None:
     chat.db.try_acquire_compression_lock(chat.session_id, "pid=1:tid=2:agent=hermes:nonce=3")
     with pytest.raises(NotCompressed, match=r"by hermes \(pid 1\); wait"):
         chat.compressor().compress(chat.session_id, short, keep_last=LAST)
@@ -102,7 +98,7 @@ def test_a_lock_says_in_words_whose_it_is(chat: Chat) -> None:
     assert "another thread of this process" in error[0]
 
 
-def test_a_lock_that_cannot_be_given_back_does_not_undo_what_was_done(
+def test_failed_lock_release_keeps_result(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def busy(*_: object) -> None:
@@ -114,7 +110,7 @@ def test_a_lock_that_cannot_be_given_back_does_not_undo_what_was_done(
     assert "runs out" in caplog.text
 
 
-def test_a_lock_of_the_future_holds_nobody(chat: Chat) -> None:
+def test_lock_from_far_future_is_ignored(chat: Chat) -> None:
     assert chat.db.try_acquire_compression_lock(chat.session_id, "before the clock was set back")
     chat.clock.now -= 200
     with refused("locked"):
@@ -123,12 +119,12 @@ def test_a_lock_of_the_future_holds_nobody(chat: Chat) -> None:
     assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
 
 
-def test_a_lock_is_not_taken_in_a_transaction_that_would_wait_for_it(chat: Chat) -> None:
+def test_lock_is_refused_inside_transaction(chat: Chat) -> None:
     with chat.db.transaction(), pytest.raises(InvalidInput, match="end the one that is open"):
         chat.compressor().compress(chat.session_id, short, keep_last=LAST)
 
 
-def test_one_that_is_refused_gives_back_what_it_took_before(chat: Chat) -> None:
+def test_refused_lock_releases_earlier_locks(chat: Chat) -> None:
     assert chat.db.try_acquire_compression_lock("second", "somebody")
     with refused("locked"):
         CompressionLocks(chat.db).run_locked(["first", "second"], list)
@@ -136,7 +132,7 @@ def test_one_that_is_refused_gives_back_what_it_took_before(chat: Chat) -> None:
     assert chat.db.get_compression_lock_holder("second") == "somebody"
 
 
-def test_an_interrupt_at_any_place_leaves_no_lock_behind(chat: Chat) -> None:
+def test_interrupt_leaves_no_lock(chat: Chat) -> None:
     held, seen = CompressionLocks(chat.db), []
     places = (locks.__file__, threading.__file__)
 

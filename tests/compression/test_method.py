@@ -10,7 +10,7 @@ from tests.compression.homes import LAST, Chat, say_more
 SECRET = "Zx9Qw3Rt7Yp1"
 
 
-def test_a_plan_for_a_summary_is_not_applied_without_one(chat: Chat) -> None:
+def test_summary_plan_requires_summary(chat: Chat) -> None:
     compressor, before = chat.compressor(), chat.texts()
     planned = compressor.plan(chat.session_id, keep_last=LAST, method="summary")
     for refuse in (compressor.check, compressor.apply):
@@ -20,7 +20,7 @@ def test_a_plan_for_a_summary_is_not_applied_without_one(chat: Chat) -> None:
     assert compressor.apply(planned.plan, "Ports were decided.").rows
 
 
-def test_a_plan_without_a_model_takes_no_summary(chat: Chat) -> None:
+def test_extractive_plan_refuses_summary(chat: Chat) -> None:
     compressor = chat.compressor()
     planned = compressor.plan(chat.session_id, keep_last=LAST, method="extractive")
     with pytest.raises(InvalidInput, match="is made without a model"):
@@ -31,18 +31,18 @@ def test_a_plan_without_a_model_takes_no_summary(chat: Chat) -> None:
 
 
 @pytest.mark.parametrize("summary", [None, "Ports were decided."])
-def test_a_plan_that_names_no_method_takes_either(chat: Chat, summary: str | None) -> None:
+def test_plan_without_method_accepts_both(chat: Chat, summary: str | None) -> None:
     compressor = chat.compressor()
     planned = compressor.plan(chat.session_id, keep_last=LAST)
     assert compressor.apply(planned.plan, summary).rows
 
 
-def test_a_method_that_is_none_names_those_that_there_are(chat: Chat) -> None:
+def test_unknown_method_error_lists_methods(chat: Chat) -> None:
     with pytest.raises(InvalidInput, match="'model'; one of summary, extractive"):
         chat.compressor().plan(chat.session_id, method="model")  # type: ignore[arg-type]
 
 
-def test_who_stops_it_before_the_commit_has_changed_nothing_and_may_apply_it_again(
+def test_stop_before_commit_keeps_plan_open(
     chat: Chat,
 ) -> None:
     compressor, before = chat.compressor(), chat.whole()
@@ -54,7 +54,7 @@ def test_who_stops_it_before_the_commit_has_changed_nothing_and_may_apply_it_aga
     assert compressor.apply(planned.plan, stop=lambda: False).rows
 
 
-def test_what_is_not_to_be_said_again_is_in_no_brief_and_no_summary_of_ours(chat: Chat) -> None:
+def test_cleaned_text_is_absent_from_summary(chat: Chat) -> None:
     for number in range(10):
         chat.say(f"ticket XY-{number} uses {SECRET}{number} on port {7000 + number}")
     say_more(chat)
@@ -75,7 +75,7 @@ def test_what_is_not_to_be_said_again_is_in_no_brief_and_no_summary_of_ours(chat
     assert set(seen) == {planned.brief.messages}
 
 
-def test_without_that_a_summary_says_what_the_messages_say(chat: Chat) -> None:
+def test_summary_without_cleaner_is_verbatim(chat: Chat) -> None:
     chat.say(f"we decided to use port 7001 and ticket XY-{SECRET}")
     say_more(chat)
     say_more(chat)
@@ -86,7 +86,7 @@ def test_without_that_a_summary_says_what_the_messages_say(chat: Chat) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_plan_is_checked_for_coroutines_too(chat: Chat) -> None:
+async def test_async_compressor_checks_plan(chat: Chat) -> None:
     compressor = AsyncCompressor(chat.compressor())
     planned = await compressor.plan(chat.session_id, keep_last=LAST, method="summary")
     with pytest.raises(InvalidInput):

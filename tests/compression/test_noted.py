@@ -41,7 +41,7 @@ class FullLedger(Ledger):
 
 @pytest.mark.requirement("compression:noted")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_compression_that_cannot_be_noted_is_done_and_noted_later(
+def test_full_ledger_records_compression_later(
     chat: Chat, shape: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with FullLedger(StateFolder(chat.db.path), clock=chat.clock) as chat.ledger:
@@ -57,7 +57,7 @@ def test_a_compression_that_cannot_be_noted_is_done_and_noted_later(
 
 
 @pytest.mark.requirement("compression:noted")
-def test_a_compression_that_was_killed_after_its_commit_is_audited_once_it_is_taken_up(
+def test_killed_compression_is_audited_on_resume(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compressor = chat.compressor()
@@ -77,7 +77,7 @@ def test_a_compression_that_was_killed_after_its_commit_is_audited_once_it_is_ta
     assert line.plan == planned.plan
 
 
-def test_an_undo_that_was_planned_is_audited_with_its_plan(chat: Chat) -> None:
+def test_planned_undo_is_audited_with_plan(chat: Chat) -> None:
     compressor = chat.compressor()
     done = compressor.compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     chat.say("said since")
@@ -88,7 +88,7 @@ def test_an_undo_that_was_planned_is_audited_with_its_plan(chat: Chat) -> None:
 
 
 @pytest.mark.requirement("compression:noted")
-def test_without_a_store_that_of_the_home_is_taken_as_it_is_configured(chat: Chat) -> None:
+def test_compressor_opens_configured_store(chat: Chat) -> None:
     folder = chat.db.folder
     assert folder is not None
     chat.store.close()
@@ -107,7 +107,7 @@ def test_without_a_store_that_of_the_home_is_taken_as_it_is_configured(chat: Cha
 
 @pytest.mark.requirement("compression:noted")
 @pytest.mark.parametrize("how", ["compress", "apply"])
-def test_two_runs_in_vain_are_enough_also_after_a_restart(chat: Chat, how: str) -> None:
+def test_two_ineffective_runs_refuse_after_restart(chat: Chat, how: str) -> None:
     limits = CompressionLimits(context_tokens=50, keep_last=LAST)
     for _ in range(2):
         compressor = chat.compressor(limits=limits)
@@ -124,7 +124,7 @@ def test_two_runs_in_vain_are_enough_also_after_a_restart(chat: Chat, how: str) 
     assert compressor.compress(chat.session_id, short, force=True)
 
 
-def test_a_run_in_vain_that_was_undone_does_not_count(chat: Chat) -> None:
+def test_undone_ineffective_run_is_not_counted(chat: Chat) -> None:
     compressor = chat.compressor(limits=CompressionLimits(context_tokens=50, keep_last=LAST))
     for _ in range(3):
         compressor.undo(compressor.compress(chat.session_id, short).batch)

@@ -65,9 +65,7 @@ def open_compressor(path: Path, chat: Chat) -> Iterator[Compressor]:
 
 
 @pytest.mark.requirement("compression:other-home")
-def test_a_plan_for_one_home_is_not_applied_to_another(
-    chat: Chat, swapped: Callable[[str], Path]
-) -> None:
+def test_plan_is_refused_in_another_home(chat: Chat, swapped: Callable[[str], Path]) -> None:
     planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
     path = swapped(planned.session_id)
     before = tables(path)
@@ -78,7 +76,7 @@ def test_a_plan_for_one_home_is_not_applied_to_another(
 
 @pytest.mark.requirement("compression:other-home")
 @pytest.mark.parametrize("shape", ["in_place", "continuation"])
-def test_a_compression_of_one_home_is_not_undone_in_another(
+def test_undo_is_refused_in_another_home(
     chat: Chat, swapped: Callable[[str], Path], shape: Any
 ) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
@@ -91,9 +89,7 @@ def test_a_compression_of_one_home_is_not_undone_in_another(
 
 @pytest.mark.requirement("compression:other-home")
 @pytest.mark.parametrize("kind", ["own"], indirect=True)
-def test_a_home_of_our_own_is_told_from_another_by_its_name(
-    chat: Chat, swapped: Callable[[str], Path]
-) -> None:
+def test_own_home_is_recognised_by_name(chat: Chat, swapped: Callable[[str], Path]) -> None:
     done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
     with open_compressor(swapped(done.session_id), chat) as compressor:
         with pytest.raises(NotFound, match="no batch"):

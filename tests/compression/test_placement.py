@@ -55,14 +55,12 @@ def age_messages(chat: Chat) -> None:
 
 
 @pytest.mark.requirement("compression:shape")
-def test_a_small_range_is_compressed_in_place(chat: Chat) -> None:
+def test_small_range_is_compressed_in_place(chat: Chat) -> None:
     assert get_shape(chat) == "in_place"
 
 
 @pytest.mark.requirement("compression:shape")
-def test_what_would_hold_the_lock_too_long_goes_on_in_another_session(
-    chat: Chat, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_range_becomes_continuation(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compression_shape, "MAX_LOCK_S", 0.0001)
     assert get_shape(chat) == "continuation"
     with pytest.raises(NotCompressed) as refused:
@@ -72,9 +70,7 @@ def test_what_would_hold_the_lock_too_long_goes_on_in_another_session(
 
 @pytest.mark.requirement("compression:shape")
 @pytest.mark.parametrize("shape", ["auto", "in_place"])
-def test_beside_another_process_a_session_at_work_is_compressed_in_place(
-    chat: Chat, holder: Any, shape: Any
-) -> None:
+def test_active_session_is_compressed_in_place(chat: Chat, holder: Any, shape: Any) -> None:
     chat.clock.now = chat.db.list_sessions().items[0].last_active_at + 60
     assert get_shape(chat, shape=shape) == "in_place"
     with pytest.raises(NotCompressed, match="within the hour") as refused:
@@ -84,7 +80,7 @@ def test_beside_another_process_a_session_at_work_is_compressed_in_place(
 
 
 @pytest.mark.requirement("compression:shape")
-def test_beside_another_process_a_session_at_work_is_compressed_in_place_or_not_at_all(
+def test_active_session_never_becomes_continuation(
     chat: Chat, holder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chat.clock.now = chat.db.list_sessions().items[0].last_active_at + 60
@@ -94,14 +90,12 @@ def test_beside_another_process_a_session_at_work_is_compressed_in_place_or_not_
     assert refused.value.code == "live"
 
 
-def test_beside_another_process_a_session_at_rest_may_go_on_in_another(
-    chat: Chat, holder: Any
-) -> None:
+def test_idle_session_can_become_continuation(chat: Chat, holder: Any) -> None:
     age_messages(chat)
     assert get_shape(chat, shape="continuation") == "continuation"
 
 
-def test_a_time_that_is_none_is_passed_over(chat: Chat, holder: Any) -> None:
+def test_invalid_timestamp_is_ignored(chat: Chat, holder: Any) -> None:
     def stamp(count: int) -> None:
         ids = [row["id"] for row in chat.db.get_messages(chat.session_id)][-count:]
         sql = "UPDATE messages SET timestamp = '2026-01-01T00:00:00' WHERE id >= ?"
@@ -116,7 +110,7 @@ def test_a_time_that_is_none_is_passed_over(chat: Chat, holder: Any) -> None:
 
 
 @pytest.mark.requirement("compression:shape")
-def test_a_session_that_a_program_has_open_is_at_work(chat: Chat, holder: Any) -> None:
+def test_open_session_counts_as_active(chat: Chat, holder: Any) -> None:
     age_messages(chat)
     folder = _runtime(chat)
     entry = {"session_id": chat.session_id, "pid": holder.pid, "surface": "tui"}
@@ -126,7 +120,7 @@ def test_a_session_that_a_program_has_open_is_at_work(chat: Chat, holder: Any) -
 
 
 @pytest.mark.requirement("compression:shape")
-def test_a_session_with_the_chat_of_a_live_gateway_is_at_work(chat: Chat) -> None:
+def test_gateway_chat_counts_as_active(chat: Chat) -> None:
     age_messages(chat)
     code = "import sys; sys.stdin.read()"
     gateway = subprocess.Popen(
@@ -148,13 +142,13 @@ def test_a_session_with_the_chat_of_a_live_gateway_is_at_work(chat: Chat) -> Non
         gateway.communicate()
 
 
-def test_nobody_else_means_either_shape(chat: Chat) -> None:
+def test_inactive_session_allows_both_shapes(chat: Chat) -> None:
     assert os.getpid() not in {holder.pid for holder in chat.db.list_holders()}
     for shape in ("in_place", "continuation"):
         assert get_shape(chat, shape=shape) == shape
 
 
-def test_a_process_that_is_gone_when_asked_again_is_nobody(
+def test_exited_process_is_not_active(
     chat: Chat, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that was just being started, with all that was open in its parent."""

@@ -53,9 +53,7 @@ def find_last(messages: Messages, role: str) -> int | None:
 
 @MANY
 @given(conversations(), limits())
-def test_a_call_and_its_results_are_kept_or_summarised_together(
-    messages: Messages, within: CompressionLimits
-) -> None:
+def test_calls_and_results_stay_together(messages: Messages, within: CompressionLimits) -> None:
     chosen = choose_range(messages, within)
     if isinstance(chosen, Refusal):
         return
@@ -67,7 +65,7 @@ def test_a_call_and_its_results_are_kept_or_summarised_together(
 
 @MANY
 @given(conversations(), limits())
-def test_the_last_words_of_user_and_assistant_are_kept(
+def test_last_user_and_assistant_messages_stay(
     messages: Messages, within: CompressionLimits
 ) -> None:
     chosen = choose_range(messages, within)
@@ -79,9 +77,7 @@ def test_the_last_words_of_user_and_assistant_are_kept(
 
 @MANY
 @given(tidy(), limits())
-def test_a_conversation_that_providers_take_is_one_that_they_take(
-    messages: Messages, within: CompressionLimits
-) -> None:
+def test_valid_conversation_stays_valid(messages: Messages, within: CompressionLimits) -> None:
     assert faults(messages) == []
     found = compress(messages, within)
     if found is not None:
@@ -90,9 +86,7 @@ def test_a_conversation_that_providers_take_is_one_that_they_take(
 
 @MANY
 @given(conversations(), limits())
-def test_no_fault_is_added_to_one_that_has_faults(
-    messages: Messages, within: CompressionLimits
-) -> None:
+def test_compression_adds_no_faults(messages: Messages, within: CompressionLimits) -> None:
     found = compress(messages, within)
     if found is None:
         return
@@ -107,7 +101,7 @@ def test_no_fault_is_added_to_one_that_has_faults(
 
 @MANY
 @given(conversations(), limits())
-def test_what_is_kept_is_kept_word_for_word(messages: Messages, within: CompressionLimits) -> None:
+def test_kept_messages_are_verbatim(messages: Messages, within: CompressionLimits) -> None:
     before = deepcopy(messages)
     found = compress(messages, within)
     assert messages == before
@@ -121,7 +115,7 @@ def test_what_is_kept_is_kept_word_for_word(messages: Messages, within: Compress
 
 @MANY
 @given(conversations(), limits())
-def test_the_result_is_smaller(messages: Messages, within: CompressionLimits) -> None:
+def test_compression_reduces_tokens(messages: Messages, within: CompressionLimits) -> None:
     found = compress(messages, within)
     if found is None:
         return
@@ -133,9 +127,7 @@ def test_the_result_is_smaller(messages: Messages, within: CompressionLimits) ->
 
 @MANY
 @given(conversations(), limits())
-def test_running_it_twice_is_the_same_as_once(
-    messages: Messages, within: CompressionLimits
-) -> None:
+def test_repeated_compression_is_idempotent(messages: Messages, within: CompressionLimits) -> None:
     found = compress(messages, within)
     if found is not None:
         again = choose_range(found[1].messages, within)
@@ -145,15 +137,13 @@ def test_running_it_twice_is_the_same_as_once(
 
 @MANY
 @given(conversations(), limits())
-def test_the_same_conversation_has_the_same_result(
-    messages: Messages, within: CompressionLimits
-) -> None:
+def test_compression_is_deterministic(messages: Messages, within: CompressionLimits) -> None:
     assert compress(messages, within) == compress(deepcopy(messages), within)
 
 
 @MANY
 @given(tidy(shape="openai"), tidy(shape="openai"), limits(), TEXTS)
-def test_a_later_run_updates_the_summary_and_keeps_the_list_valid(
+def test_later_compression_updates_summary(
     messages: Messages, more: Messages, within: CompressionLimits, text: str
 ) -> None:
     found = compress(messages, within)
@@ -172,7 +162,7 @@ def test_a_later_run_updates_the_summary_and_keeps_the_list_valid(
 
 @MANY
 @given(conversations())
-def test_what_a_summariser_reads_is_a_copy_and_no_longer(messages: Messages) -> None:
+def test_condensed_messages_are_shorter_copies(messages: Messages) -> None:
     before = deepcopy(messages)
     read = condense_messages(messages)
     assert messages == before
@@ -184,7 +174,7 @@ def test_what_a_summariser_reads_is_a_copy_and_no_longer(messages: Messages) -> 
 
 @MANY
 @given(st.text(max_size=200), st.sampled_from((None, "user", "assistant", "tool")))
-def test_a_summary_reads_as_it_was_written(text: str, beside: Any) -> None:
+def test_summary_round_trips_through_message(text: str, beside: Any) -> None:
     if summary_message.find_fault(text):
         return
     built = summary_message.build_messages(text, None, beside)

@@ -15,14 +15,14 @@ def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def test_each_distinct_fact_counts_once_by_its_kind() -> None:
+def test_distinct_facts_count_once_per_kind() -> None:
     said = [user("see OPS-1 and OPS-2"), user("OPS-1 is in /etc/relay.conf")]
     assert retention.measure_retention(said, "OPS-1 is done") == RetentionReport(
         3, 1, {"path": (1, 0), "identifier": (2, 1)}
     )
 
 
-def test_a_fact_that_stands_in_what_stays_is_kept() -> None:
+def test_fact_in_remaining_messages_is_kept() -> None:
     stays: list[dict[str, Any]] = [
         {"role": "assistant", "tool_calls": [{"id": "a", "function": {"arguments": "OPS-1"}}]},
         {"role": "tool", "tool_call_id": "a", "content": "OPS-2"},
@@ -30,12 +30,12 @@ def test_a_fact_that_stands_in_what_stays_is_kept() -> None:
     assert retention.measure_retention([user("OPS-1 OPS-2 OPS-3")], "", stays).kept == 2
 
 
-def test_a_fact_that_is_a_part_of_a_longer_name_is_not_kept() -> None:
+def test_part_of_longer_name_is_lost() -> None:
     assert retention.measure_retention([user("see OPS-1")], "OPS-12 and DEVOPS-1").kept == 0
     assert retention.measure_retention([user("see OPS-1")], "OPS-12, (OPS-1)").kept == 1
 
 
-def test_facts_of_scripts_without_spaces_are_looked_for_too() -> None:
+def test_unspaced_script_facts_are_found() -> None:
     said = [user("我们决定采用v2.1。")]
     assert retention.measure_retention(said, "然后我们决定采用v2.1。好").by_kind == {
         "decision": (1, 1),
@@ -43,7 +43,7 @@ def test_facts_of_scripts_without_spaces_are_looked_for_too() -> None:
     }
 
 
-def test_another_wording_is_not_verbatim() -> None:
+def test_paraphrased_fact_is_lost() -> None:
     said = [user("We decided to keep the relay.")]
     assert retention.measure_retention(said, "It was decided that the relay stays.").by_kind == {
         "decision": (1, 0)
@@ -54,16 +54,16 @@ def select_facts(said: list[dict[str, Any]], limit: int) -> tuple[str, ...]:
     return scoring.select_best_facts(scoring.score_passages(passages.read_passages(said)), limit)
 
 
-def test_nothing_found_is_nothing_kept() -> None:
+def test_empty_range_has_no_facts() -> None:
     assert retention.measure_retention([], "some text OPS-1") == RetentionReport(0, 0, {})
 
 
-def test_a_report_survives_json() -> None:
+def test_retention_report_round_trips_through_json() -> None:
     report = retention.measure_retention([user("see OPS-1")], "OPS-1")
     assert RetentionReport.from_json(json.loads(json.dumps(asdict(report)))) == report
 
 
-def test_what_an_earlier_summary_says_counts_too() -> None:
+def test_earlier_summary_facts_are_counted() -> None:
     said = [
         *summary_message.build_messages("- see OPS-1\n- see OPS-2", None, "user"),
         user("OPS-3"),
@@ -72,7 +72,7 @@ def test_what_an_earlier_summary_says_counts_too() -> None:
     assert select_facts(said, 1) == ("OPS-1",)
 
 
-def test_what_must_survive_is_what_is_worth_most() -> None:
+def test_best_facts_must_survive() -> None:
     noise = "\n".join(f"src/a/b{number}.py" for number in range(50))
     said = [
         {"role": "tool", "tool_call_id": "a", "content": noise},

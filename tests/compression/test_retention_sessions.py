@@ -40,11 +40,11 @@ def session(request: pytest.FixtureRequest, fixture: formats.FixtureName) -> wor
     return one(request.param, fixture)
 
 
-def test_the_same_number_gives_the_same_session(session, fixture):
+def test_same_seed_gives_same_session(session, fixture):
     assert work.make_session(session.number, fixture) == session
 
 
-def test_each_number_gives_another_session():
+def test_different_seeds_give_different_sessions():
     openings = {
         json.dumps(session.zone[:4])
         for fixture in ("working", "held out")
@@ -53,7 +53,7 @@ def test_each_number_gives_another_session():
     assert len(openings) == 2 * len(TURNS)
 
 
-def test_a_summary_has_a_fifth_of_the_zone_and_the_facts_are_half_of_it(session):
+def test_facts_fill_half_of_summary_budget(session):
     written = (
         len(_join_text(session.zone)) - sum(1 for m in session.zone for _ in talk.list_texts(m)) + 1
     )
@@ -63,34 +63,34 @@ def test_a_summary_has_a_fifth_of_the_zone_and_the_facts_are_half_of_it(session)
     )
 
 
-def test_each_fact_stands_word_for_word_in_a_text_of_the_zone(session):
+def test_zone_contains_facts_verbatim(session):
     texts = [text for message in session.zone for text in talk.list_texts(message)]
     for fact in session.facts:
         assert sum(text.count(fact.text) for text in texts) >= len(fact.places)
 
 
-def test_no_fact_stands_outside_of_the_zone(session):
+def test_facts_are_absent_outside_zone(session):
     outside = _join_text(session.messages[: session.start] + session.messages[session.end :])
     assert [fact.text for fact in session.facts if fact.text in outside] == []
 
 
-def test_no_fact_is_kept_because_another_one_is(session):
+def test_facts_do_not_contain_other_facts(session):
     found = [fact.text for fact in session.facts]
     assert [text for text in found if sum(text in other for other in found) > 1] == []
 
 
-def test_no_fact_is_so_short_that_it_stands_somewhere_by_chance(session):
+def test_facts_are_long_enough(session):
     assert min(len(fact.text) for fact in session.facts) >= 6
 
 
-def test_the_zone_is_what_is_chosen_to_be_compressed(session):
+def test_zone_matches_chosen_range(session):
     limits = ranges.CompressionLimits(protect_first=work.HEAD - 1, keep_last=work.TAIL)
     chosen = ranges.choose_range(session.messages, limits)
     assert isinstance(chosen, ranges.MessageRange)
     assert (chosen.start, chosen.end) == (session.start, session.end)
 
 
-def test_each_call_is_answered_right_behind_it_and_each_answer_was_called_for(session):
+def test_calls_and_results_are_adjacent_pairs(session):
     waiting: list[tuple[str, str]] = []
     for message in session.messages:
         if message["role"] == "tool":
@@ -102,28 +102,28 @@ def test_each_call_is_answered_right_behind_it_and_each_answer_was_called_for(se
     assert waiting == []
 
 
-def test_each_call_has_an_id_of_its_own(session):
+def test_call_ids_are_unique(session):
     calls = [call for message in session.messages for call in message.get("tool_calls", [])]
     assert len({call["id"] for call in calls}) == len(calls)
 
 
-def test_arguments_are_json(session):
+def test_call_arguments_are_json(session):
     for message in session.messages:
         for call in message.get("tool_calls", []):
             assert isinstance(json.loads(call["function"]["arguments"]), dict)
 
 
-def test_nobody_speaks_twice_in_a_row(session):
+def test_speakers_alternate(session):
     roles = [message["role"] for message in session.messages]
     assert all(one != other or one == "tool" for one, other in pairwise(roles))
 
 
-def test_most_of_the_zone_is_answers_of_tools(session):
+def test_zone_is_mostly_tool_results(session):
     answers = sum(len(m["content"]) for m in session.zone if m["role"] == "tool")
     assert 0.6 < answers / talk.count_characters(session.zone) < 0.9
 
 
-def test_every_kind_is_said_by_both_sides_and_by_tools(fixture):
+def test_fact_kinds_come_from_every_speaker(fixture):
     facts = [fact for session in _make_sessions(fixture) for fact in session.facts]
     assert {fact.kind for fact in facts} == set(work.FACT_KINDS)
     assert {fact.language for fact in facts} == {"en", "de", "zh", "ja"}
@@ -132,12 +132,12 @@ def test_every_kind_is_said_by_both_sides_and_by_tools(fixture):
         assert {"user", "assistant"} < where
 
 
-def test_some_facts_are_said_again_and_most_only_once(fixture):
+def test_few_facts_are_repeated(fixture):
     places = [len(fact.places) for session in _make_sessions(fixture) for fact in session.facts]
     assert 0.05 < sum(count > 1 for count in places) / len(places) < 0.3
 
 
-def test_files_are_read_again(fixture):
+def test_sessions_reread_files(fixture):
     again = 0
     for session in _make_sessions(fixture):
         read = [m["content"] for m in session.zone if m.get("tool_name") == "read_file"]
@@ -145,21 +145,21 @@ def test_files_are_read_again(fixture):
     assert again >= len(TURNS)
 
 
-def test_the_zone_holds_more_paths_than_the_facts_are(session):
+def test_zone_has_more_paths_than_facts(session):
     files = {word for word in _join_text(session.zone).split() if "/" in word and "." in word}
     facts = {fact.text for fact in session.facts}
     assert len(files - facts) > len(facts)
 
 
 @pytest.mark.parametrize("section", WORDS)
-def test_the_held_out_sessions_have_words_of_their_own(section):
+def test_held_out_sessions_use_own_words(section):
     seen, unseen = (formats.load_sections(fixture)[section] for fixture in ("working", "held out"))
     assert seen
     assert unseen
     assert not set(seen) & set(unseen)
 
 
-def test_the_held_out_sessions_share_no_fact_with_the_others():
+def test_held_out_sessions_share_no_facts():
     seen, unseen = (
         {fact.text for session in _make_sessions(fixture) for fact in session.facts}
         for fixture in ("working", "held out")
@@ -167,7 +167,7 @@ def test_the_held_out_sessions_share_no_fact_with_the_others():
     assert not seen & unseen
 
 
-def test_every_slot_of_every_format_can_be_filled(fixture):
+def test_format_slots_can_be_filled(fixture):
     sections = formats.load_sections(fixture)
     filler = formats.TemplateFiller(random.Random(1), fixture)
     for name, lines in sections.items():

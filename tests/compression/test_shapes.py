@@ -35,7 +35,7 @@ def test_results_are_read_in_both_shapes() -> None:
         ]
 
 
-def test_a_user_message_of_results_and_words_is_one_of_the_user() -> None:
+def test_user_message_with_results_stays_user_turn() -> None:
     (message,) = answered("anthropic", [("a", "one")])
     message["content"].append({"type": "text", "text": "and now the tests"})
     assert chat_messages.get_turn(message) == "user"
@@ -53,16 +53,16 @@ def test_a_user_message_of_results_and_words_is_one_of_the_user() -> None:
         (["user"], "other"),
     ],
 )
-def test_roles_are_turns(role: Any, turn: str) -> None:
+def test_roles_map_to_turns(role: Any, turn: str) -> None:
     assert chat_messages.get_turn({"role": role, "content": "x"}) == turn
 
 
 @pytest.mark.parametrize("content", [None, "", [], "text", {}, 7])
-def test_a_user_message_without_results_is_one_of_the_user(content: Any) -> None:
+def test_user_message_is_user_turn(content: Any) -> None:
     assert chat_messages.get_turn({"role": "user", "content": content}) == "user"
 
 
-def test_a_call_may_have_two_ids() -> None:
+def test_call_can_have_two_ids() -> None:
     call = {"id": "fc_1", "call_id": "call_1", "function": {"name": "f", "arguments": "{"}}
     message = {"role": "assistant", "tool_calls": [call]}
     assert chat_messages.list_calls(message) == [MessageToolCall(("call_1", "fc_1"), "f", "{")]
@@ -71,23 +71,23 @@ def test_a_call_may_have_two_ids() -> None:
 @pytest.mark.parametrize(
     "tool_calls", [None, "text", 7, [None, "x"], [[]], {}, [{"id": None}], [{"function": 3}]]
 )
-def test_rubbish_calls_have_no_ids(tool_calls: Any) -> None:
+def test_malformed_calls_have_no_ids(tool_calls: Any) -> None:
     message = {"role": "assistant", "content": None, "tool_calls": tool_calls}
     assert [call.ids for call in chat_messages.list_calls(message) if call.ids] == []
 
 
-def test_only_the_assistant_calls() -> None:
+def test_calls_belong_to_assistant_only() -> None:
     message = {**called("openai", ["a"], None), "role": "user"}
     assert chat_messages.list_calls(message) == []
 
 
-def test_arguments_that_are_no_json_text_are_made_one() -> None:
+def test_arguments_become_json_text() -> None:
     call = {"id": "a", "function": {"name": "f", "arguments": {"path": "ä"}}}
     message = {"role": "assistant", "tool_calls": [call]}
     assert chat_messages.list_calls(message)[0].arguments == '{"path": "ä"}'
 
 
-def test_a_result_may_say_nothing_of_its_call() -> None:
+def test_result_can_lack_call_id() -> None:
     assert chat_messages.list_results({"role": "tool", "content": None}) == [
         MessageToolResult(None, None, "")
     ]
@@ -96,19 +96,19 @@ def test_a_result_may_say_nothing_of_its_call() -> None:
     ]
 
 
-def test_images_are_counted_in_results_too() -> None:
+def test_images_in_results_are_counted() -> None:
     result = {"type": "tool_result", "tool_use_id": "a", "content": [IMAGE, {"type": ["x"]}]}
     assert chat_messages.count_images({"role": "user", "content": [IMAGE, result, "text"]}) == 2
     assert chat_messages.count_images({"role": "user", "content": "text"}) == 0
 
 
-def test_a_circle_is_written_somehow() -> None:
+def test_circular_arguments_become_text() -> None:
     circle: list[Any] = []
     circle.append(circle)
     assert chat_messages.to_json_text(circle) == "[[...]]"
 
 
-def test_what_is_nested_too_deep_says_nothing() -> None:
+def test_deeply_nested_content_has_no_text() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]

@@ -40,33 +40,33 @@ def get_chance(line: str, beside: list[str]) -> float:
         "物置の鍵は田中さんが持っています。",
     ],
 )
-def test_a_sentence_among_rows_is_wanted_more_than_a_heading_among_them(settled: str) -> None:
+def test_sentence_among_rows_outscores_heading(settled: str) -> None:
     assert get_chance(settled, ROWS) > 2 * get_chance("Boilers, yards, schools, cellars", ROWS)
 
 
-def test_a_sentence_is_wanted_more_among_rows_than_among_prose() -> None:
+def test_sentence_scores_higher_among_rows() -> None:
     assert get_chance(SETTLED, ROWS) > 1.2 * get_chance(SETTLED, PROSE)
 
 
-def test_a_whole_sentence_is_wanted_more_than_a_piece_of_one() -> None:
+def test_whole_sentence_outscores_fragment() -> None:
     assert get_chance(SETTLED, ROWS) > get_chance(SETTLED[4:-1], ROWS)
 
 
-def test_what_is_to_do_is_wanted_more_than_what_is_decided() -> None:
+def test_task_outscores_decision() -> None:
     assert get_chance("waiting for the smith", ROWS) > get_chance("decided by the smith", ROWS)
 
 
-def test_a_sentence_among_rows_wins_over_a_shorter_heading() -> None:
+def test_sentence_wins_over_shorter_heading() -> None:
     lines = [*ROWS[:4], "Boilers and yards", *ROWS[4:8], SETTLED, *ROWS[8:]]
     assert SETTLED in summarize([result(lines)], len(SETTLED) + 10)
 
 
-def test_a_line_with_a_name_keeps_the_odds_that_its_name_gives_it() -> None:
+def test_named_line_keeps_odds_of_name() -> None:
     read = passages.read_passages([result(["wrote /srv/hall/pump.csv for the school."])])
     assert list(scoring.adjust_statement_odds(read.passages, [0.7])) == [0.7]
 
 
-def test_a_line_that_says_a_decision_about_a_name_is_a_statement() -> None:
+def test_decision_about_name_is_statement() -> None:
     lines = ["We decided to keep /srv/hall/pump.csv for the school.", "valve-07 open"]
     settled, _ = passages.read_passages([result(lines)]).passages
     row = Passage("valve-07 open", [], "result", 0)
@@ -78,13 +78,13 @@ LISTING = [
 ]
 
 
-def test_what_stands_in_a_file_is_wanted_less_than_a_constant_or_a_task_in_it() -> None:
+def test_file_line_scores_below_constant_or_task() -> None:
     plain = get_chance("40|    return deck.roof_level", LISTING)
     assert get_chance("40|ROOF_LEVEL_MAX = 40", LISTING) > 1.3 * plain
     assert get_chance("40|    # TODO(lena): paint the deck", LISTING) > 1.3 * plain
 
 
-def test_a_summary_leaves_out_the_time_and_the_program_before_a_line_of_a_log() -> None:
+def test_summary_omits_log_line_prefix() -> None:
     lines = [
         *(f"2026-05-02 10:00:0{n},1 INFO roof.deck beat {n}" for n in range(9)),
         "May 02 10:00:09 house-1 roofd[77]: gave up on lib/roof/deck.rs:14",
@@ -97,5 +97,5 @@ def test_a_summary_leaves_out_the_time_and_the_program_before_a_line_of_a_log() 
     assert "roof-1" not in said
 
 
-def test_a_table_keeps_its_first_column() -> None:
+def test_table_keeps_first_column() -> None:
     assert "roof-7 | lib/roof/deck.rs" in summarize([result(["roof-7 | lib/roof/deck.rs"])], 200)

@@ -31,7 +31,7 @@ OURS = f"{SUMMARY_PREFIX}\n{BODY}\n\n{SUMMARY_END}"
         (MERGED, Summary("what was", before="what was asked")),
     ],
 )
-def test_every_form_of_a_summary_is_read(text: str, summary: Summary) -> None:
+def test_summary_forms_are_recognised(text: str, summary: Summary) -> None:
     assert summary_message.parse_summary({"role": "user", "content": text}) == summary
     parts = [{"type": "text", "text": text}]
     assert summary_message.parse_summary({"role": "assistant", "content": parts}) == summary
@@ -40,11 +40,11 @@ def test_every_form_of_a_summary_is_read(text: str, summary: Summary) -> None:
 @pytest.mark.parametrize(
     "text", ["", "hello", f"he wrote {SUMMARY_PREFIX} here", SUMMARY_END, SUMMARY_NOTE, None]
 )
-def test_other_messages_hold_no_summary(text: str | None) -> None:
+def test_other_messages_are_not_summaries(text: str | None) -> None:
     assert summary_message.parse_summary({"role": "user", "content": text}) is None
 
 
-def test_what_a_tool_has_read_is_no_summary() -> None:
+def test_tool_output_is_no_summary() -> None:
     result = {"type": "tool_result", "tool_use_id": "a", "content": OURS}
     assert (
         summary_message.parse_summary({"role": "tool", "tool_call_id": "a", "content": OURS})
@@ -53,7 +53,7 @@ def test_what_a_tool_has_read_is_no_summary() -> None:
     assert summary_message.parse_summary({"role": "user", "content": [result]}) is None
 
 
-def test_a_message_is_a_summary_only_where_it_is_nothing_else() -> None:
+def test_mixed_message_is_not_pure_summary() -> None:
     assert summary_message.is_summary({"role": "user", "content": OURS})
     assert summary_message.is_summary({"role": "assistant", "content": SUMMARY_NOTE})
     assert not summary_message.is_summary({"role": "user", "content": MERGED})
@@ -64,7 +64,7 @@ def test_a_message_is_a_summary_only_where_it_is_nothing_else() -> None:
     assert not summary_message.is_summary({"role": "user", "content": "hello"})
 
 
-def test_earlier_summaries_are_found_oldest_first() -> None:
+def test_earlier_summaries_are_listed_oldest_first() -> None:
     messages = [
         {"role": "user", "content": MERGED},
         {"role": "assistant", "content": "yes"},
@@ -89,7 +89,7 @@ def test_earlier_summaries_are_found_oldest_first() -> None:
         ("assistant", "tool", ["user", "assistant"]),
     ],
 )
-def test_the_roles_fit_the_neighbours(before: Any, after: Any, roles: list[str]) -> None:
+def test_summary_roles_fit_neighbours(before: Any, after: Any, roles: list[str]) -> None:
     built = summary_message.build_messages(BODY, before, after)
     assert [message["role"] for message in built] == roles
     assert sorted(message["content"] for message in built) == sorted(
@@ -108,16 +108,16 @@ def test_the_roles_fit_the_neighbours(before: Any, after: Any, roles: list[str])
         f"[CONTEXT {SUMMARY_PREFIX}SUMMARY]: {BODY}",
     ],
 )
-def test_marks_that_a_model_repeats_are_not_doubled(text: str) -> None:
+def test_repeated_marks_are_removed(text: str) -> None:
     assert summary_message.clean_summary(text) == BODY
 
 
-def test_words_around_a_summary_that_a_model_repeats_are_kept() -> None:
+def test_words_around_repeated_summary_are_kept() -> None:
     assert summary_message.clean_summary(f"{OURS}\nand more") == f"{BODY}\n\nand more"
 
 
 @pytest.mark.parametrize("text", ["", "  \n", SUMMARY_PREFIX, f"{SUMMARY_PREFIX}\n\n{SUMMARY_END}"])
-def test_an_empty_summary_is_none(text: str) -> None:
+def test_empty_summary_is_refused(text: str) -> None:
     assert summary_message.find_fault(text) == "empty_summary"
 
 
@@ -136,10 +136,10 @@ def test_an_empty_summary_is_none(text: str) -> None:
         "<redacted>",
     ],
 )
-def test_a_summary_with_a_redaction_mark_is_refused(mark: str) -> None:
+def test_summary_with_redaction_mark_is_refused(mark: str) -> None:
     assert summary_message.find_fault(f"the key is {mark}, in .env") == "redacted_summary"
 
 
 @pytest.mark.parametrize("text", [BODY, "what was redacted", "type redacted_thinking", "*** a ***"])
-def test_words_about_redaction_are_no_mark(text: str) -> None:
+def test_words_about_redaction_are_accepted(text: str) -> None:
     assert summary_message.find_fault(text) is None

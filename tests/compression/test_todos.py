@@ -36,13 +36,13 @@ def list_below_heading(summary: str, heading: str) -> list[str]:
     return found.get(heading, [])
 
 
-def test_what_is_open_in_a_list_stands_under_open_and_nothing_else_does() -> None:
+def test_open_todos_are_listed_under_open() -> None:
     items = ("rotate the key", "pending"), ("mail Jean", "in progress"), ("write it", "completed")
     summary = summarize([user("set up the relay"), *make_todo_calls(1, *items)], 800)
     assert list_below_heading(summary, "Open:") == ["[ ] rotate the key", "[ ] mail Jean"]
 
 
-def test_what_a_later_list_ticks_off_makes_room_first() -> None:
+def test_completed_todos_are_dropped_first() -> None:
     first = make_todo_calls(1, ("rotate the key", "pending"), ("mail Jean-Luc", "pending"))
     later = make_todo_calls(2, ("rotate the key", "completed"), ("mail Jean-Luc", "pending"))
     summary = summarize([user("go on"), *first, *later], 45)
@@ -50,7 +50,7 @@ def test_what_a_later_list_ticks_off_makes_room_first() -> None:
     assert "[ ] rotate the key" not in summary
 
 
-def test_what_was_ticked_off_and_opened_again_is_open() -> None:
+def test_reopened_todo_is_open() -> None:
     states = ("pending", "completed", "pending")
     lists = [
         each

@@ -30,20 +30,20 @@ from tests.compression.conversations import IMAGE, answered, called
         ("abcd你好", 3),
     ],
 )
-def test_text_counts_by_its_script(text: str, count: int) -> None:
+def test_text_tokens_depend_on_script(text: str, count: int) -> None:
     assert chat_messages.estimate_text_tokens(text) == count
 
 
-def test_half_a_character_is_counted() -> None:
+def test_lone_surrogate_is_counted() -> None:
     assert chat_messages.estimate_text_tokens("\ud83d") == 1
 
 
 @pytest.mark.parametrize("content", [None, "", []])
-def test_an_empty_message_costs_something(content: Any) -> None:
+def test_empty_message_has_minimum_cost(content: Any) -> None:
     assert estimate_tokens({"role": "user", "content": content}) == MESSAGE_TOKENS
 
 
-def test_parts_are_added_and_an_image_is_a_flat_amount() -> None:
+def test_images_cost_flat_amount() -> None:
     content = [{"type": "text", "text": "a" * 40}, IMAGE, "a" * 40, {"type": "text", "text": 7}]
     assert estimate_tokens({"role": "user", "content": content[:3]}) == (
         MESSAGE_TOKENS + 10 + IMAGE_TOKENS + 10
@@ -53,7 +53,7 @@ def test_parts_are_added_and_an_image_is_a_flat_amount() -> None:
     )
 
 
-def test_calls_cost_their_arguments_in_both_shapes() -> None:
+def test_calls_cost_arguments_in_both_shapes() -> None:
     short, long = "a" * 10, "a" * 4010
     for shape in ("openai", "anthropic"):
         less, more = (estimate_tokens(called(shape, ["a"], None, path)) for path in (short, long))
@@ -61,19 +61,19 @@ def test_calls_cost_their_arguments_in_both_shapes() -> None:
         assert more - less == 1000
 
 
-def test_results_cost_their_text_in_both_shapes() -> None:
+def test_results_cost_text_in_both_shapes() -> None:
     (openai,) = answered("openai", [("a", "x" * 4000)])
     (anthropic,) = answered("anthropic", [("a", "x" * 4000)])
     assert estimate_tokens(openai) == MESSAGE_TOKENS + 1000
     assert estimate_tokens(anthropic) == MESSAGE_TOKENS + CALL_TOKENS + 1000
 
 
-def test_what_was_sent_in_place_of_the_content_is_counted() -> None:
+def test_replacement_content_is_counted() -> None:
     message = {"role": "user", "content": "short", "api_content": "x" * 4000}
     assert estimate_tokens(message) == MESSAGE_TOKENS + 1000
 
 
-def test_thoughts_that_are_sent_again_are_counted_once() -> None:
+def test_replayed_reasoning_is_counted_once() -> None:
     thought = "x" * 400
     message = {"role": "assistant", "content": "", "reasoning": thought}
     assert estimate_tokens(message) == MESSAGE_TOKENS + 100
@@ -95,5 +95,5 @@ def test_thoughts_that_are_sent_again_are_counted_once() -> None:
         {"tool_calls": [None, {}, {"function": None}, {"function": {"arguments": {"a": 1}}}]},
     ],
 )
-def test_rubbish_is_estimated(message: dict[str, Any]) -> None:
+def test_malformed_message_is_estimated(message: dict[str, Any]) -> None:
     assert estimate_tokens(message) >= MESSAGE_TOKENS

@@ -15,7 +15,7 @@ SHAPES = ("in_place", "continuation")
 
 @pytest.mark.requirement("compression:undo")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_everything_is_as_it_was(chat: Chat, shape: Any) -> None:
+def test_undo_restores_previous_state(chat: Chat, shape: Any) -> None:
     before = chat.whole()
     chat.clock.now += 5
     done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
@@ -30,7 +30,7 @@ def test_everything_is_as_it_was(chat: Chat, shape: Any) -> None:
 
 
 @pytest.mark.requirement("compression:undo")
-def test_in_place_what_was_said_since_stays(chat: Chat) -> None:
+def test_in_place_undo_keeps_later_messages(chat: Chat) -> None:
     texts, row = chat.texts(), chat.db.get_session(chat.session_id)
     done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
     chat.say("said since")
@@ -45,7 +45,7 @@ def test_in_place_what_was_said_since_stays(chat: Chat) -> None:
 @pytest.mark.requirement("compression:undo")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("counters", [(7, 3), (None, None)])
-def test_counters_that_had_drifted_or_are_none_are_as_they_were(
+def test_undo_restores_drifted_or_missing_counters(
     chat: Chat, shape: Any, counters: tuple[Any, Any]
 ) -> None:
     names = ("message_count", "tool_call_count")
@@ -59,7 +59,7 @@ def test_counters_that_had_drifted_or_are_none_are_as_they_were(
 @pytest.mark.parametrize("kind", ["hermes, null flags"], indirect=True)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("flags", ["active = NULL", "compacted = 1"])
-def test_odd_flags_are_as_they_were(chat: Chat, shape: Any, flags: str) -> None:
+def test_undo_restores_odd_flags(chat: Chat, shape: Any, flags: str) -> None:
     chat.change(f"UPDATE messages SET {flags} WHERE id % 2")  # noqa: S608 -- of this test
     before = chat.whole()
     done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
@@ -68,7 +68,7 @@ def test_odd_flags_are_as_they_were(chat: Chat, shape: Any, flags: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_columns_that_we_know_nothing_of_are_as_they_were(chat: Chat, shape: Any) -> None:
+def test_undo_restores_unknown_columns(chat: Chat, shape: Any) -> None:
     for table in ("messages", "sessions"):
         chat.change(f"ALTER TABLE {table} ADD COLUMN strange")
         chat.change(f"UPDATE {table} SET strange = x'00ff'")  # noqa: S608 -- of this test
@@ -84,7 +84,7 @@ def test_columns_that_we_know_nothing_of_are_as_they_were(chat: Chat, shape: Any
 
 
 @pytest.mark.requirement("compression:undo")
-def test_what_was_written_to_a_copy_goes_back_to_its_original(chat: Chat) -> None:
+def test_undo_moves_edits_to_originals(chat: Chat) -> None:
     originals = chat.db.get_messages(chat.session_id)
     done = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
     copy = chat.db.get_messages(chat.session_id)[-1]["id"]
@@ -95,7 +95,7 @@ def test_what_was_written_to_a_copy_goes_back_to_its_original(chat: Chat) -> Non
     assert chat.db.check_integrity(deep=True) == []
 
 
-def test_a_copy_that_is_edited_is_found_by_its_new_text_afterwards(chat: Chat) -> None:
+def test_edited_copy_is_searchable_after_undo(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
     copy = next(row for row in chat.db.get_messages(chat.session_id)[::-1] if row["role"] == "user")
     chat.db.search("bring the index up to date")
@@ -105,7 +105,7 @@ def test_a_copy_that_is_edited_is_found_by_its_new_text_afterwards(chat: Chat) -
     assert hit.message_id < copy["id"]
 
 
-def test_what_was_rewound_since_is_rewound_afterwards(chat: Chat) -> None:
+def test_undo_keeps_later_rewind(chat: Chat) -> None:
     texts = chat.texts()
     done = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
     users = [row for row in chat.db.get_messages(chat.session_id) if row["role"] == "user"]
@@ -116,7 +116,7 @@ def test_what_was_rewound_since_is_rewound_afterwards(chat: Chat) -> None:
     assert [(row["active"], row["compacted"]) for row in rows[-4:]] == [(0, 0)] * 4
 
 
-def test_where_the_summary_was_rewound_so_is_what_it_stands_for(chat: Chat) -> None:
+def test_undo_rewinds_originals_of_rewound_summary(chat: Chat) -> None:
     texts = chat.texts()
     done = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
     first = chat.db.get_messages(chat.session_id)[0]["id"]
@@ -127,7 +127,7 @@ def test_where_the_summary_was_rewound_so_is_what_it_stands_for(chat: Chat) -> N
     assert chat.texts() == texts
 
 
-def test_messages_that_were_replaced_since_do_not_come_back_twice(chat: Chat) -> None:
+def test_undo_does_not_duplicate_replaced_messages(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
     chat.db.replace_messages(chat.session_id, [{"role": "user", "content": "afresh"}])
     with pytest.raises(Conflict, match="were deleted since"):
@@ -135,7 +135,7 @@ def test_messages_that_were_replaced_since_do_not_come_back_twice(chat: Chat) ->
     assert chat.texts() == ["afresh"]
 
 
-def test_a_session_that_was_deleted_since_is_said_to_be(chat: Chat) -> None:
+def test_undo_reports_deleted_session(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
     chat.db.delete_session(done.session_id)
     with pytest.raises(Conflict, match="was deleted since"):
@@ -143,7 +143,7 @@ def test_a_session_that_was_deleted_since_is_said_to_be(chat: Chat) -> None:
 
 
 @pytest.mark.requirement("compression:undo")
-def test_of_two_compressions_in_place_the_later_is_undone_first(chat: Chat) -> None:
+def test_undo_requires_latest_compression_first(chat: Chat) -> None:
     before = chat.texts()
     first = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
     said = [f"and then {number} " + "again " * 50 for number in range(30)]
@@ -158,7 +158,7 @@ def test_of_two_compressions_in_place_the_later_is_undone_first(chat: Chat) -> N
 
 
 @pytest.mark.requirement("compression:undo")
-def test_nothing_is_undone_twice(chat: Chat) -> None:
+def test_undo_twice_is_refused(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
     chat.compressor().undo(done.batch)
     once = chat.whole()
@@ -167,28 +167,28 @@ def test_nothing_is_undone_twice(chat: Chat) -> None:
     assert chat.whole() == once
 
 
-def test_a_batch_that_is_no_compression_is_refused(chat: Chat) -> None:
+def test_undo_refuses_other_batches(chat: Chat) -> None:
     with pytest.raises(NotFound):
         chat.compressor().undo("b-nothing")
     with pytest.raises(InvalidInput, match="no compression"):
         chat.compressor().undo(chat.ledger.add_batch("prune").id)
 
 
-def test_after_an_undo_it_can_be_compressed_again(chat: Chat) -> None:
+def test_session_is_compressible_after_undo(chat: Chat) -> None:
     for shape in SHAPES:
         done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
         chat.compressor().undo(done.batch)
     assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
 
 
-def test_no_mark_stays_in_the_home(chat: Chat) -> None:
+def test_undo_leaves_no_marks(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
     chat.compressor().undo(done.batch)
     keys = chat.db._read(lambda handle: handle.fetch_tuples("SELECT key FROM state_meta"))
     assert [key for (key,) in keys if "done" in key] == []
 
 
-def test_every_change_is_audited(chat: Chat) -> None:
+def test_compression_and_undo_are_audited(chat: Chat) -> None:
     done = chat.compressor(client="someone").compress(chat.session_id, short, keep_last=LAST)
     chat.compressor().undo(done.batch)
     lines = chat.ledger.list_audit_entries().items
@@ -197,7 +197,7 @@ def test_every_change_is_audited(chat: Chat) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_while_somebody_compresses_a_session_nothing_is_undone_in_it(
+def test_undo_refused_during_compression(
     chat: Chat, shape: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(locks, "LOCK_TIMEOUT_S", 0.0)
@@ -213,7 +213,7 @@ def test_while_somebody_compresses_a_session_nothing_is_undone_in_it(
     assert isinstance(chat.compressor().undo(done.batch), UndoResult)
 
 
-def test_an_undo_that_somebody_else_is_at_names_the_batch(chat: Chat) -> None:
+def test_concurrent_undo_error_names_batch(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
     (step,) = chat.ledger.list_steps(done.batch)
     undoing = chat.ledger.add_batch("undo").id

@@ -49,7 +49,7 @@ def run_concurrently(chat: Chat, act: Callable[[Compressor], object]) -> list[ob
 
 @pytest.mark.requirement("compression:undo-at-once")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_of_two_who_undo_at_once_one_is_told_that_it_was_undone(chat: Chat, shape: Any) -> None:
+def test_second_concurrent_undo_reports_undone(chat: Chat, shape: Any) -> None:
     before = chat.whole()
     for _ in range(ROUNDS):
         done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
@@ -63,7 +63,7 @@ def test_of_two_who_undo_at_once_one_is_told_that_it_was_undone(chat: Chat, shap
 
 
 @pytest.mark.requirement("compression:undo-at-once")
-def test_two_who_apply_the_same_undo_at_once_hear_the_same(chat: Chat) -> None:
+def test_concurrent_undo_plan_returns_same_result(chat: Chat) -> None:
     for _ in range(ROUNDS):
         done = chat.compressor().compress(
             chat.session_id, short, shape="continuation", keep_last=LAST

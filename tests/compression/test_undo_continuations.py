@@ -23,7 +23,7 @@ from tests.compression.homes import CHAT, LAST, Chat, short
 from tests.homes import connect
 
 
-def test_a_continuation_that_has_gone_on_is_a_plan_that_says_what_it_drops(chat: Chat) -> None:
+def test_undo_of_grown_continuation_needs_plan(chat: Chat) -> None:
     before = chat.whole()
     done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     chat.say("one"), chat.say("two")
@@ -38,7 +38,7 @@ def test_a_continuation_that_has_gone_on_is_a_plan_that_says_what_it_drops(chat:
     assert chat.compressor().apply_undo(planned.plan) == undone
 
 
-def test_what_an_undo_drops_is_in_the_trash(chat: Chat) -> None:
+def test_undo_keeps_dropped_messages_in_trash(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     chat.say("not to be lost")
     planned = chat.compressor().undo(done.batch)
@@ -48,7 +48,7 @@ def test_what_an_undo_drops_is_in_the_trash(chat: Chat) -> None:
     assert texts[-1] == "not to be lost"
 
 
-def test_what_refers_to_what_an_undo_drops_is_in_the_trash_too(chat: Chat) -> None:
+def test_undo_keeps_related_rows_in_trash(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     chat.say("mind this")
     with connect(chat.db.path) as connection:
@@ -63,7 +63,7 @@ def test_what_refers_to_what_an_undo_drops_is_in_the_trash_too(chat: Chat) -> No
     assert ["+1" in str(each.value) for each in read_trash(chat) if each.what == "beside"] == [True]
 
 
-def test_an_undo_that_was_planned_sees_what_is_said_later(chat: Chat) -> None:
+def test_undo_plan_detects_later_messages(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     chat.say("one")
     planned = chat.compressor().undo(done.batch)
@@ -74,7 +74,7 @@ def test_an_undo_that_was_planned_sees_what_is_said_later(chat: Chat) -> None:
     assert chat.texts()[-1] == "two"
 
 
-def test_a_chain_of_continuations_goes_as_a_whole(chat: Chat) -> None:
+def test_undo_drops_whole_continuation_chain(chat: Chat) -> None:
     before, old = chat.whole(), chat.session_id
     first = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
     for number in range(30):
@@ -88,7 +88,7 @@ def test_a_chain_of_continuations_goes_as_a_whole(chat: Chat) -> None:
     assert chat.whole() == before
 
 
-def test_delegates_of_a_continuation_are_named_and_kept_in_the_trash(chat: Chat) -> None:
+def test_undo_names_and_trashes_delegates(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     marked = {"model_config": {"_delegate_from": done.session_id}}
     chat.db.create_session("helper", "cli", parent_session_id=done.session_id, **marked)
@@ -101,7 +101,7 @@ def test_delegates_of_a_continuation_are_named_and_kept_in_the_trash(chat: Chat)
 
 
 @pytest.mark.parametrize("how", ["ended", "reset"])
-def test_one_that_was_only_left_drops_nothing(chat: Chat, how: str) -> None:
+def test_undo_of_unchanged_continuation_is_lossless(chat: Chat, how: str) -> None:
     old, texts = chat.session_id, chat.texts()
     done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
     if how == "ended":
@@ -132,7 +132,7 @@ def test_one_that_was_only_left_drops_nothing(chat: Chat, how: str) -> None:
         ),
     ],
 )
-def test_whatever_became_of_it_is_planned_and_kept(
+def test_undo_plans_and_keeps_changed_continuation(
     chat: Chat, change: Callable[[Chat, str], object], named: str
 ) -> None:
     before = chat.whole()
@@ -148,7 +148,7 @@ def test_whatever_became_of_it_is_planned_and_kept(
     assert any(tokens.get(named, "'api_content': 'x'") in value for _, value in kept)
 
 
-def test_a_plan_sees_what_became_of_it_since(chat: Chat) -> None:
+def test_undo_plan_detects_later_changes(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     chat.say("one")
     planned = chat.compressor().undo(done.batch)
@@ -159,7 +159,7 @@ def test_a_plan_sees_what_became_of_it_since(chat: Chat) -> None:
     assert chat.db.get_session_title(done.session_id) == "My own"
 
 
-def test_sessions_that_lose_their_parent_are_named_and_kept(chat: Chat) -> None:
+def test_undo_names_and_keeps_detached_sessions(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     marked = {"model_config": {"_branched_from": done.session_id}}
     chat.db.create_session("branch", "cli", parent_session_id=done.session_id, **marked)
@@ -184,7 +184,7 @@ def read_trash(chat: Chat) -> list[TrashItem]:
 # -- who is there ----------------------------------------------------------------------------
 
 
-def test_no_session_is_deleted_under_somebody_who_has_it_open(chat: Chat) -> None:
+def test_undo_refuses_deleting_open_session(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     chat.lease(done.session_id)
     before = chat.whole()
@@ -194,7 +194,7 @@ def test_no_session_is_deleted_under_somebody_who_has_it_open(chat: Chat) -> Non
     assert chat.whole() == before
 
 
-def test_whoever_comes_while_the_trash_is_written_is_seen(chat: Chat) -> None:
+def test_undo_detects_activity_during_trash(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
 
     class Slow(Ledger):
@@ -215,7 +215,7 @@ def test_whoever_comes_while_the_trash_is_written_is_seen(chat: Chat) -> None:
     assert chat.whole() == before
 
 
-def test_a_turn_whose_session_is_undone_goes_on_where_its_chat_is(chat: Chat) -> None:
+def test_running_turn_follows_undone_session(chat: Chat) -> None:
     old = chat.session_id
     done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
 
@@ -233,7 +233,7 @@ def test_a_turn_whose_session_is_undone_goes_on_where_its_chat_is(chat: Chat) ->
 # -- what is not there any more --------------------------------------------------------------
 
 
-def test_where_it_was_deleted_its_parent_is_gone_on_with(chat: Chat) -> None:
+def test_undo_of_deleted_continuation_revives_parent(chat: Chat) -> None:
     old, before = chat.session_id, chat.whole()
     done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
     chat.db.delete_session(done.session_id)
@@ -242,7 +242,7 @@ def test_where_it_was_deleted_its_parent_is_gone_on_with(chat: Chat) -> None:
     assert chat.whole() == before
 
 
-def test_where_its_parent_was_deleted_there_is_no_plan(chat: Chat) -> None:
+def test_undo_without_parent_is_refused(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     chat.say("one")
     chat.db.delete_session(done.old_session_id)
@@ -250,7 +250,7 @@ def test_where_its_parent_was_deleted_there_is_no_plan(chat: Chat) -> None:
         chat.compressor().undo(done.batch)
 
 
-def test_a_title_that_another_has_by_now_is_told_and_left_there(chat: Chat) -> None:
+def test_undo_reports_taken_title(chat: Chat) -> None:
     old = chat.session_id
     done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
     chat.db.put_session_fields(old, {"title": None})

@@ -89,7 +89,7 @@ def found(ran: dict[str, Scenario], server: str, revision: str) -> dict[str, Sce
 
 
 @pytest.mark.requirement("server:conformance")
-def test_every_listed_scenario_passes_all_its_checks(found, server, revision, capsys):
+def test_required_scenarios_pass_every_check(found, server, revision, capsys):
     passed = {name: scenario.passed for name, scenario in found.items()}
     with capsys.disabled():
         said = f"{len(passed)} scenarios, {sum(passed.values())} checks"
@@ -100,18 +100,18 @@ def test_every_listed_scenario_passes_all_its_checks(found, server, revision, ca
 
 
 @pytest.mark.requirement("server:conformance")
-def test_nothing_is_recommended_but_what_is_known(found, server, revision):
+def test_recommendations_are_known(found, server, revision):
     warned = {check for scenario in found.values() for check in scenario.warned}
     assert warned == WARNINGS.get((server, revision), set())
 
 
 @pytest.mark.requirement("server:conformance")
 @pytest.mark.parametrize("server", ["everything"], indirect=True)
-def test_nothing_runs_there_that_is_not_listed(ran, server, revision):
+def test_only_listed_scenarios_run(ran, server, revision):
     assert ran.keys() - list_required_scenarios(server, revision).keys() == set()
 
 
 @pytest.mark.requirement("server:conformance")
 @pytest.mark.parametrize("server", ["everything"], indirect=True)
-def test_what_the_revision_requires_is_listed(suite, server, revision):
+def test_required_scenarios_are_listed(suite, server, revision):
     assert suite.required(revision) - list_required_scenarios(server, revision).keys() == set()

@@ -88,49 +88,49 @@ FIELDS = [
 
 
 @pytest.fixture
-def filled(db: StateDatabase) -> StateDatabase:
+def filled_database(db: StateDatabase) -> StateDatabase:
     db.append_message("s", "user", "said", create={"source": "cli"})
     return db
 
 
-def everything(db: StateDatabase) -> Any:
+def read_everything(db: StateDatabase) -> Any:
     return db.get_session("s"), db.get_messages("s"), db.get_model_usage("s")
 
 
 @pytest.mark.requirement("sessions:arguments")
 @pytest.mark.parametrize(("call", "bad"), EACH)
-def test_an_argument_that_makes_no_sense_is_invalid_and_changes_nothing(
-    filled: StateDatabase, call: Call, bad: Any
+def test_invalid_argument_is_rejected_without_changes(
+    filled_database: StateDatabase, call: Call, bad: Any
 ) -> None:
-    before = everything(filled)
+    before = read_everything(filled_database)
     with pytest.raises(InvalidInput) as caught:
-        call(filled, bad)
+        call(filled_database, bad)
     assert len(str(caught.value)) < 300
-    assert everything(filled) == before
+    assert read_everything(filled_database) == before
 
 
 @pytest.mark.requirement("sessions:arguments")
 @pytest.mark.parametrize(("name", "bad"), FIELDS)
-def test_a_condition_that_makes_no_sense_is_invalid(
-    filled: StateDatabase, name: str, bad: Any
+def test_invalid_filter_condition_is_rejected(
+    filled_database: StateDatabase, name: str, bad: Any
 ) -> None:
     where = SessionFilter(**{name: bad})
-    for look in (filled.list_sessions, filled.find_sessions):
+    for look in (filled_database.list_sessions, filled_database.find_sessions):
         with pytest.raises(InvalidInput):
             look(where)
 
 
 @pytest.mark.requirement("sessions:arguments")
-def test_an_id_that_is_not_there_is_named_briefly(filled: StateDatabase) -> None:
+def test_unknown_id_error_shortens_id(filled_database: StateDatabase) -> None:
     for look in (
-        filled.summarize_session,
-        filled.get_revision,
-        filled.recount_session,
-        filled.read_window,
+        filled_database.summarize_session,
+        filled_database.get_revision,
+        filled_database.recount_session,
+        filled_database.read_window,
     ):
         with pytest.raises(NotFound) as caught:
             look("x" * 200_000)
         assert len(str(caught.value)) < 300
     with pytest.raises(NotFound) as caught:
-        filled.search("said", session="sx")
+        filled_database.search("said", session="sx")
     assert caught.value.nearest == ("s",)

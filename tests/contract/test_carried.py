@@ -18,7 +18,7 @@ Message = dict[str, Any]
 
 
 @pytest.fixture
-def said(db: StateDatabase) -> list[Message]:
+def spoken_messages(db: StateDatabase) -> list[Message]:
     """Eight messages that were said one by one."""
     shapes: list[Message] = [{"role": "user", "content": f"zebra {n}"} for n in range(6)]
     shapes[3] = {"role": "assistant", "content": "zebra 3 ", "tool_calls": CALL}
@@ -26,21 +26,21 @@ def said(db: StateDatabase) -> list[Message]:
     shapes += [{"role": "user", "content": "zebra yes"}, {"role": "assistant", "content": "Done."}]
     for shape in shapes:
         db.append_message("s", shape.pop("role"), create={"source": "cli"}, **shape)
-    return [untimed(row) for row in db.get_messages("s")]
+    return [drop_time(row) for row in db.get_messages("s")]
 
 
-def untimed(row: Any) -> Message:
+def drop_time(row: Any) -> Message:
     kept = ("role", "content", "tool_calls", "tool_call_id")
     shape = {name: row[name] for name in kept if row.get(name)}
     content = shape.get("content")
     return shape | {"content": content.strip() if isinstance(content, str) else content}
 
 
-def timed(db: StateDatabase) -> list[Message]:
-    return [untimed(row) | {"timestamp": row["timestamp"]} for row in db.get_messages("s")]
+def list_timed_messages(db: StateDatabase) -> list[Message]:
+    return [drop_time(row) | {"timestamp": row["timestamp"]} for row in db.get_messages("s")]
 
 
-def news(db: StateDatabase, cursor: str, **options: Any) -> list[str | None]:
+def read_feed_texts(db: StateDatabase, cursor: str, **options: Any) -> list[str | None]:
     return [event.text for event in db.read_changes(cursor, **options).events if event.message_id]
 
 
@@ -52,133 +52,145 @@ def hits(db: StateDatabase, query: str = "zebra") -> list[str]:
     )
 
 
-def texts(rows: Iterable[Any]) -> list[str]:
+def list_texts(rows: Iterable[Any]) -> list[str]:
     return [str(row["content"]).strip() for row in rows]
 
 
-def shapes(said: list[Message], old: list[Message]) -> list[list[Message]]:
+def shapes(spoken_messages: list[Message], old: list[Message]) -> list[list[Message]]:
     """Return what may stand for them, each with what is carried of them."""
     return [
-        [SUMMARY, *said[5:]],
-        [SUMMARY, *said[3:], NOTE],
-        [*said[:2], SUMMARY, *said[6:]],
-        [SUMMARY, *old[4:7], said[7]],
-        [*old[:2], SUMMARY, *old[4:6], *said[6:]],
-        [SUMMARY, said[3], {"role": "tool", "content": "cut short"}, *said[5:]],
+        [SUMMARY, *spoken_messages[5:]],
+        [SUMMARY, *spoken_messages[3:], NOTE],
+        [*spoken_messages[:2], SUMMARY, *spoken_messages[6:]],
+        [SUMMARY, *old[4:7], spoken_messages[7]],
+        [*old[:2], SUMMARY, *old[4:6], *spoken_messages[6:]],
+        [
+            SUMMARY,
+            spoken_messages[3],
+            {"role": "tool", "content": "cut short"},
+            *spoken_messages[5:],
+        ],
     ]
 
 
 @pytest.mark.requirement("compaction:carried")
 @pytest.mark.parametrize("shape", range(6))
-def test_what_is_carried_without_times_is_no_news_and_found_once(
-    db: StateDatabase, said: list[Message], shape: int
+def test_carried_messages_without_times_are_found_once(
+    db: StateDatabase, spoken_messages: list[Message], shape: int
 ) -> None:
     cursor = db.read_changes().cursor
-    put = shapes(said, timed(db))[shape]
+    put = shapes(spoken_messages, list_timed_messages(db))[shape]
     with require_column(db, "compacted"):
         db.archive_and_compact("s", put)
         db.append_message("s", "user", "zebra new")
-        made = [text for text in texts(put) if text not in texts(said)]
-        assert news(db, cursor) == [*made, "zebra new"]
-        assert news(db, cursor, limit=1) == made[:1]
-        carried = {text for text in texts(put) if "zebra" in text}
-        expected = [text + ("*" if text in carried else "") for text in texts(said)[:7]]
+        made = [text for text in list_texts(put) if text not in list_texts(spoken_messages)]
+        assert read_feed_texts(db, cursor) == [*made, "zebra new"]
+        assert read_feed_texts(db, cursor, limit=1) == made[:1]
+        carried = {text for text in list_texts(put) if "zebra" in text}
+        expected = [
+            text + ("*" if text in carried else "") for text in list_texts(spoken_messages)[:7]
+        ]
         assert hits(db) == sorted([*expected, "zebra new*"])
 
 
 @pytest.mark.parametrize("shape", range(4))
-def test_what_is_carried_again_and_again_is_found_once(
-    db: StateDatabase, said: list[Message], shape: int
+def test_repeatedly_carried_messages_are_found_once(
+    db: StateDatabase, spoken_messages: list[Message], shape: int
 ) -> None:
     with require_column(db, "compacted"):
-        db.archive_and_compact("s", shapes(said, timed(db))[shape])
+        db.archive_and_compact("s", shapes(spoken_messages, list_timed_messages(db))[shape])
         for number in range(3):
             db.append_message("s", "user", f"zebra later {number}")
             db.append_message("s", "assistant", "zebra well")
             cursor = db.read_changes().cursor
-            db.archive_and_compact("s", [SUMMARY, *map(untimed, db.get_messages("s")[-3:])])
-            assert news(db, cursor) == ["a summary"]
+            db.archive_and_compact("s", [SUMMARY, *map(drop_time, db.get_messages("s")[-3:])])
+            assert read_feed_texts(db, cursor) == ["a summary"]
         found = hits(db)
         assert [text for text in found if "well" not in text] == sorted(
-            [*texts(said)[:7], "zebra later 0", "zebra later 1", "zebra later 2*"]
+            [*list_texts(spoken_messages)[:7], "zebra later 0", "zebra later 1", "zebra later 2*"]
         )
         assert [text for text in found if "well" in text] == ["zebra well", *["zebra well*"] * 2]
 
 
 @pytest.mark.requirement("compaction:carried")
 @pytest.mark.parametrize("shape", range(6))
-def test_what_a_continuation_began_with_is_no_news_and_found_once(
-    db: StateDatabase, said: list[Message], shape: int
+def test_messages_carried_to_continuation_are_found_once(
+    db: StateDatabase, spoken_messages: list[Message], shape: int
 ) -> None:
     cursor = db.read_changes().cursor
-    put = shapes(said, timed(db))[shape]
+    put = shapes(spoken_messages, list_timed_messages(db))[shape]
     db.end_session("s", "compression")
     db.create_session("t", "cli", parent_session_id="s")
     db.replace_messages("t", put)
     db.append_message("t", "user", "zebra new")
-    made = [text for text in texts(put) if text not in texts(said)]
-    assert news(db, cursor) == [*made, "zebra new"]
-    assert hits(db) == sorted(f"{text}*" for text in [*texts(said)[:7], "zebra new"])
+    made = [text for text in list_texts(put) if text not in list_texts(spoken_messages)]
+    assert read_feed_texts(db, cursor) == [*made, "zebra new"]
+    assert hits(db) == sorted(
+        f"{text}*" for text in [*list_texts(spoken_messages)[:7], "zebra new"]
+    )
     whole = db.get_messages_as_conversation("t", include_ancestors=True)
-    assert texts(whole) == [*texts(said), *made, "zebra new"]
+    assert list_texts(whole) == [*list_texts(spoken_messages), *made, "zebra new"]
 
 
 @pytest.mark.requirement("compaction:carried")
-def test_what_is_said_again_after_a_compaction_is_news_and_found_twice(
-    db: StateDatabase, said: list[Message]
+def test_repeated_text_after_compaction_is_found_twice(
+    db: StateDatabase, spoken_messages: list[Message]
 ) -> None:
     with require_column(db, "compacted"):
         db.archive_and_compact("s", [SUMMARY])
         cursor = db.read_changes().cursor
         db.append_message("s", "user", "zebra yes")
         db.append_messages("s", [NOTE, {"role": "assistant", "content": "Done."}])
-        db.append_messages("s", said[6:])
+        db.append_messages("s", spoken_messages[6:])
         again = ["zebra yes", "a note", "Done.", "zebra yes", "Done."]
-        assert news(db, cursor) == again
+        assert read_feed_texts(db, cursor) == again
         assert hits(db, '"zebra yes"') == ["zebra yes", "zebra yes*", "zebra yes*"]
         assert hits(db, "done") == ["Done.", "Done.*", "Done.*"]
         db.archive_and_compact("s", [SUMMARY])
-        assert news(db, cursor) == [*again, "a summary"]
+        assert read_feed_texts(db, cursor) == [*again, "a summary"]
         assert hits(db, '"zebra yes"') == ["zebra yes"] * 3
         assert hits(db, "done") == ["Done."] * 3
 
 
-def test_what_was_carried_and_then_taken_back_is_found_as_it_was(
-    db: StateDatabase, said: list[Message]
+def test_restored_carried_messages_are_found_unchanged(
+    db: StateDatabase, spoken_messages: list[Message]
 ) -> None:
     with require_column(db, "compacted"):
-        ids = db.archive_and_compact("s", [SUMMARY, *said[6:]]).ids
+        ids = db.archive_and_compact("s", [SUMMARY, *spoken_messages[6:]]).ids
         assert hits(db, '"zebra yes"') == ["zebra yes*"]
         db.rewind_to_message("s", ids[1])
         assert hits(db, '"zebra yes"') == ["zebra yes"]
 
 
 @pytest.mark.requirement("compaction:carried")
-def test_the_same_answer_to_two_questions_is_found_twice(db: StateDatabase) -> None:
+def test_same_answer_to_two_questions_found_twice(db: StateDatabase) -> None:
     cursor = db.read_changes().cursor
     done = {"role": "assistant", "content": "Done."}
     for text in ("do this", "do that", "and that"):
         db.append_messages("s", [{"role": "user", "content": text}, done], create={})
     with require_column(db, "compacted"):
         db.archive_and_compact("s", [SUMMARY, {"role": "user", "content": "and that"}, done])
-        assert news(db, cursor)[-2:] == ["Done.", "a summary"]
+        assert read_feed_texts(db, cursor)[-2:] == ["Done.", "a summary"]
         assert hits(db, "done") == ["Done.", "Done.", "Done.*"]
         db.append_message("s", "user", "go on")
         db.archive_and_compact("s", [SUMMARY])
         assert hits(db, "done") == ["Done."] * 3
 
 
-def test_words_that_a_session_has_twice_at_one_time_are_both_told(db: StateDatabase) -> None:
+def test_duplicate_messages_at_same_time_are_reported(db: StateDatabase) -> None:
     yes = {"role": "user", "content": "yes", "timestamp": 5.0}
     db.append_messages("s", [yes, yes], create={})
-    assert texts(db.get_messages_as_conversation("s", include_ancestors=True)) == ["yes", "yes"]
+    assert list_texts(db.get_messages_as_conversation("s", include_ancestors=True)) == [
+        "yes",
+        "yes",
+    ]
 
 
-def test_one_row_is_known_as_carried_by_rows_with_times_beside_it(
-    db: StateDatabase, said: list[Message], strange: Callable[..., int]
+def test_carried_row_is_recognized_by_timed_neighbors(
+    db: StateDatabase, spoken_messages: list[Message], strange: Callable[..., int]
 ) -> None:
     cursor = db.read_changes().cursor
     with require_column(db, "compacted"):
-        db.archive_and_compact("s", [SUMMARY, {**NOTE, "timestamp": 1.0}, said[-1]])
+        db.archive_and_compact("s", [SUMMARY, {**NOTE, "timestamp": 1.0}, spoken_messages[-1]])
         strange("UPDATE messages SET active = 1, compacted = 0 WHERE content = 'zebra 0'")
-        assert news(db, cursor) == ["a summary", "a note"]
+        assert read_feed_texts(db, cursor) == ["a summary", "a note"]

@@ -15,7 +15,7 @@ CALLS = [{"id": "c1", "type": "function", "function": {"name": "look", "argument
 SUMMARY = {"role": "user", "content": "what was said", "timestamp": 3.5}
 
 
-def fill(db: StateDatabase) -> list[int]:
+def fill_session(db: StateDatabase) -> list[int]:
     """Six messages of every shape, the first of which is the head."""
     rows: list[dict[str, Any]] = [
         {"role": "user", "content": "head"},
@@ -29,52 +29,52 @@ def fill(db: StateDatabase) -> list[int]:
     return list(db.append_messages("s", timed, create={"source": "cli"}).ids)
 
 
-def rows_of(db: StateDatabase, session_id: str = "s") -> list[dict[str, Any]]:
+def list_rows(db: StateDatabase, session_id: str = "s") -> list[dict[str, Any]]:
     return [dict(row) for row in db.get_messages(session_id, include_inactive=True)]
 
 
-def without_ids(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def drop_ids(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if k not in ("id", "session_id")} for row in rows]
 
 
-def compact(db: StateDatabase) -> tuple[list[int], tuple[int, ...]]:
-    ids = fill(db)
+def compact_session(db: StateDatabase) -> tuple[list[int], tuple[int, ...]]:
+    ids = fill_session(db)
     return ids, db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:]).ids
 
 
 @pytest.mark.requirement("compaction:in-place")
-def test_a_summary_stands_in_the_place_of_what_it_replaces(db: StateDatabase) -> None:
+def test_compaction_puts_summary_at_replaced_position(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
-        compact(db)
+        compact_session(db)
         live = [row["content"] for row in db.get_messages("s")]
         assert live == ["head", "what was said", "tail", "last"]
 
 
 @pytest.mark.requirement("compaction:in-place")
-def test_what_is_carried_is_copied_with_every_column_but_the_id(db: StateDatabase) -> None:
+def test_compaction_copies_carried_messages_except_id(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
-        ids = fill(db)
-        before = rows_of(db)
+        ids = fill_session(db)
+        before = list_rows(db)
         made = db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:]).ids
-        after = {row["id"]: row for row in rows_of(db)}
+        after = {row["id"]: row for row in list_rows(db)}
         copies = [after[each] for each in made[1:]]
-        assert without_ids(copies) == without_ids(before[4:])
+        assert drop_ids(copies) == drop_ids(before[4:])
 
 
 @pytest.mark.requirement("compaction:in-place")
-def test_flagged_rows_are_compacted_and_otherwise_as_they_were(db: StateDatabase) -> None:
+def test_compaction_changes_only_flags_of_originals(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
-        ids = fill(db)
-        before = rows_of(db)
+        ids = fill_session(db)
+        before = list_rows(db)
         db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
         expected = [{**row, "active": 0, "compacted": 1} for row in before[1:]]
-        assert rows_of(db)[:6] == [before[0], *expected]
+        assert list_rows(db)[:6] == [before[0], *expected]
 
 
 @pytest.mark.requirement("compaction:in-place")
-def test_counters_and_revision_are_those_of_what_is_live(db: StateDatabase) -> None:
+def test_compaction_updates_counters_and_revision(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
-        ids = fill(db)
+        ids = fill_session(db)
         done = db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
         row = db.get_session("s") or {}
         assert (row["message_count"], row["tool_call_count"]) == (4, 1)
@@ -84,17 +84,17 @@ def test_counters_and_revision_are_those_of_what_is_live(db: StateDatabase) -> N
 
 
 @pytest.mark.requirement("compaction:in-place")
-def test_what_is_compacted_is_found_once(db: StateDatabase) -> None:
+def test_compacted_message_is_found_once(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
-        compact(db)
+        compact_session(db)
         for word in ("tail", "found"):
             assert len(db.search(word, per="message").hits) == 1
 
 
 @pytest.mark.requirement("compaction:in-place")
-def test_what_is_carried_is_no_news(db: StateDatabase) -> None:
+def test_carried_messages_are_not_reported(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
-        ids = fill(db)
+        ids = fill_session(db)
         cursor = db.read_changes().cursor
         db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
         assert [event.text for event in db.read_changes(cursor).events] == ["what was said"]
@@ -102,11 +102,11 @@ def test_what_is_carried_is_no_news(db: StateDatabase) -> None:
 
 @pytest.mark.requirement("compaction:in-place")
 @pytest.mark.parametrize("change", ["rewound", "compacted", "elsewhere", "unknown"])
-def test_a_message_that_is_not_live_any_more_is_a_conflict(db: StateDatabase, change: str) -> None:
+def test_compaction_of_inactive_message_conflicts(db: StateDatabase, change: str) -> None:
     with require_column(db, "compacted"):
         if not has_column(db, "compacted"):
             raise Unsupported
-        ids = fill(db)
+        ids = fill_session(db)
         if change == "rewound":
             db.rewind_to_message("s", ids[4])
         elif change == "compacted":
@@ -115,79 +115,79 @@ def test_a_message_that_is_not_live_any_more_is_a_conflict(db: StateDatabase, ch
             ids[4] = db.append_message("t", "user", "x", create={"source": "cli"})
         else:
             ids[4] = 10**6
-        before = rows_of(db)
+        before = list_rows(db)
         with pytest.raises(Conflict):
             db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
-        assert rows_of(db) == before
+        assert list_rows(db) == before
 
 
 @pytest.mark.requirement("compaction:undo")
-def test_what_was_compacted_comes_back_row_by_row(db: StateDatabase) -> None:
+def test_restore_compacted_brings_messages_back(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
-        ids = fill(db)
-        before, row = rows_of(db), db.get_session("s")
+        ids = fill_session(db)
+        before, row = list_rows(db), db.get_session("s")
         made = db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:]).ids
         done = db.restore_compacted("s", ids[1:], drop=made)
-        assert (rows_of(db), db.get_session("s")) == (before, row)
+        assert (list_rows(db), db.get_session("s")) == (before, row)
         assert done.after == db.get_revision("s")
         assert db.search("what was said", per="message").hits == []
         assert db.check_integrity(deep=True) == []
 
 
 @pytest.mark.requirement("compaction:undo")
-def test_what_was_said_since_stays_when_the_rest_comes_back(db: StateDatabase) -> None:
+def test_restore_compacted_keeps_later_messages(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
-        ids, made = compact(db)
+        ids, made = compact_session(db)
         db.append_message("s", "user", "since")
         db.restore_compacted("s", ids[1:], drop=made)
         live = [row["content"] for row in db.get_messages("s")]
         assert live == ["head", "", "found", PARTS, "tail", "last", "since"]
 
 
-def test_an_original_becomes_what_its_copy_is_by_now(db: StateDatabase) -> None:
+def test_restore_compacted_applies_changes_of_copy(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
-        ids, made = compact(db)
+        ids, made = compact_session(db)
         db.rewind_to_message("s", made[1])
         copies = dict(zip(ids[4:], made[1:], strict=True))
         db.restore_compacted("s", ids[1:], copies=copies, drop=made)
         assert [row["content"] for row in db.get_messages("s")] == ["head", "", "found", PARTS]
-        flags = [(row["id"], row["active"], row["compacted"]) for row in rows_of(db)[4:]]
+        flags = [(row["id"], row["active"], row["compacted"]) for row in list_rows(db)[4:]]
         assert flags == [(ids[4], 0, 0), (ids[5], 0, 0)]
         assert db.restore_rewound("s", ids[4]) == 2
         assert [hit.message_id for hit in db.search("tail", per="message").hits] == [ids[4]]
         assert db.check_integrity(deep=True) == []
 
 
-def test_flags_that_were_odd_are_odd_again(db: StateDatabase) -> None:
+def test_restore_compacted_restores_odd_flags(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
-        ids, made = compact(db)
+        ids, made = compact_session(db)
         db.restore_compacted("s", ids[1:], flags={ids[2]: (1, 1), ids[3]: (0, 0)}, drop=made)
-        flags = [(row["active"], row["compacted"]) for row in rows_of(db)]
+        flags = [(row["active"], row["compacted"]) for row in list_rows(db)]
         assert flags == [(1, 0), (1, 0), (1, 1), (0, 0), (1, 0), (1, 0)]
 
 
 @pytest.mark.requirement("compaction:undo")
 @pytest.mark.parametrize("gone", ["original", "stand-in"])
-def test_what_was_changed_since_does_not_come_back(db: StateDatabase, gone: str) -> None:
+def test_restore_compacted_conflicts_after_change(db: StateDatabase, gone: str) -> None:
     with require_column(db, "compacted"):
-        ids, made = compact(db)
+        ids, made = compact_session(db)
         if gone == "original":
             ids[1] = made[0]
-        before = rows_of(db)
+        before = list_rows(db)
         with pytest.raises(Conflict):
             db.restore_compacted(
                 "s", ids[1:], drop=[*made[1:], 10**6] if gone != "original" else []
             )
-        assert rows_of(db) == before
+        assert list_rows(db) == before
 
 
 @pytest.mark.requirement("compaction:copies")
-def test_messages_are_copied_to_another_session(db: StateDatabase) -> None:
-    ids = fill(db)
+def test_copy_messages_appends_to_target_session(db: StateDatabase) -> None:
+    ids = fill_session(db)
     db.create_session("child", "cli", parent_session_id="s")
     db.append_message("child", "user", "first")
     done = db.copy_messages("s", ids[3:], "child")
-    assert without_ids(rows_of(db, "child"))[1:] == without_ids(rows_of(db))[3:]
+    assert drop_ids(list_rows(db, "child"))[1:] == drop_ids(list_rows(db))[3:]
     row = db.get_session("child") or {}
     assert (row["message_count"], row["tool_call_count"]) == (4, 1)
     assert done.after == db.get_revision("child")
@@ -195,20 +195,20 @@ def test_messages_are_copied_to_another_session(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("compaction:copies")
-def test_a_copy_to_an_unknown_session_is_refused(db: StateDatabase) -> None:
-    ids = fill(db)
+def test_copy_messages_rejects_unknown_target(db: StateDatabase) -> None:
+    ids = fill_session(db)
     with pytest.raises(NotFound):
         db.copy_messages("s", ids, "nowhere")
     with pytest.raises(Conflict):
         db.copy_messages("s", [*ids, 10**6], "s")
-    assert len(rows_of(db)) == 6
+    assert len(list_rows(db)) == 6
 
 
 # -- the lock --------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("compaction:lock")
-def test_one_holder_has_the_lock_until_it_is_given_back(
+def test_compression_lock_is_exclusive_until_release(
     db: StateDatabase, other: StateDatabase
 ) -> None:
     db.create_session("s", "cli")
@@ -223,7 +223,7 @@ def test_one_holder_has_the_lock_until_it_is_given_back(
 
 
 @pytest.mark.requirement("compaction:lock")
-def test_a_lock_that_has_run_out_is_taken_over(db: StateDatabase, other: StateDatabase) -> None:
+def test_expired_compression_lock_can_be_taken(db: StateDatabase, other: StateDatabase) -> None:
     db.create_session("s", "cli")
     assert db.try_acquire_compression_lock("s", "one", -1.0)
     assert db.get_compression_lock_holder("s") is None
@@ -234,12 +234,12 @@ def test_a_lock_that_has_run_out_is_taken_over(db: StateDatabase, other: StateDa
 
 
 @pytest.mark.requirement("compaction:lock")
-def test_a_lock_belongs_to_one_session(db: StateDatabase) -> None:
+def test_compression_lock_covers_single_session(db: StateDatabase) -> None:
     assert db.try_acquire_compression_lock("s", "one")
     assert db.try_acquire_compression_lock("t", "two")
 
 
-def test_what_was_taken_back_changed_is_found_by_what_it_says_now(
+def test_search_finds_restored_message_by_changed_text(
     db: StateDatabase, strange: Callable[..., int], reopen: Callable[[], StateDatabase]
 ) -> None:
     db.create_session("s", "cli")
@@ -254,7 +254,7 @@ def test_what_was_taken_back_changed_is_found_by_what_it_says_now(
 
 
 @pytest.mark.parametrize("names", [("", "me"), ("s", "")])
-def test_lock_without_a_name_is_refused(db: StateDatabase, names: tuple[str, str]) -> None:
+def test_compression_lock_requires_holder_name(db: StateDatabase, names: tuple[str, str]) -> None:
     db.create_session("s", "cli")
     for take in (db.try_acquire_compression_lock, db.refresh_compression_lock):
         with pytest.raises(InvalidInput, match="must not be empty"):

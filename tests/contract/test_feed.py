@@ -18,18 +18,18 @@ Open = Callable[[], StateDatabase]
 Strange = Callable[..., int]
 
 
-def told(events: Iterable[SessionEvent]) -> list[tuple[str, str, str | None]]:
+def list_events(events: Iterable[SessionEvent]) -> list[tuple[str, str, str | None]]:
     return [(event.type, event.session_id, event.text) for event in events]
 
 
-def texts(db: StateDatabase, cursor: str, **query: Any) -> list[str | None]:
+def read_feed_texts(db: StateDatabase, cursor: str, **query: Any) -> list[str | None]:
     return [
         event.text for event in db.read_changes(cursor, **query).events if event.type == "message"
     ]
 
 
 @pytest.mark.requirement("feed:start")
-def test_without_a_cursor_it_starts_now_and_replays_nothing(db: StateDatabase) -> None:
+def test_feed_without_cursor_starts_now(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.append_message("s", "user", "history")
     db.end_session("s", "done")
@@ -39,14 +39,14 @@ def test_without_a_cursor_it_starts_now_and_replays_nothing(db: StateDatabase) -
     assert (again.events, again.gap) == ([], False)
 
 
-def test_a_session_its_messages_and_its_end_are_reported_once(db: StateDatabase) -> None:
+def test_feed_reports_session_messages_end_once(db: StateDatabase) -> None:
     cursor = db.read_changes().cursor
     db.create_session("s", "cli")
     db.append_message("s", "user", "hello")
     db.append_message("s", "assistant", "hi")
     db.end_session("s", "cli_close")
     found = db.read_changes(cursor)
-    assert told(found.events) == [
+    assert list_events(found.events) == [
         ("session_started", "s", None),
         ("message", "s", "hello"),
         ("message", "s", "hi"),
@@ -56,7 +56,7 @@ def test_a_session_its_messages_and_its_end_are_reported_once(db: StateDatabase)
     assert db.read_changes(found.cursor).events == []
 
 
-def test_an_event_says_when_who_and_why(db: StateDatabase) -> None:
+def test_feed_event_contains_time_role_reason(db: StateDatabase) -> None:
     cursor = db.read_changes().cursor
     db.create_session("s", "cli", started_at=5.0)
     db.set_session_title("s", "a title")
@@ -73,72 +73,72 @@ def test_an_event_says_when_who_and_why(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("feed:cursor")
-def test_a_cursor_survives_a_restart(db: StateDatabase, reopen: Open) -> None:
+def test_feed_cursor_survives_restart(db: StateDatabase, reopen: Open) -> None:
     cursor = db.read_changes().cursor
     db.append_message("s", "user", "before", create={"source": "cli"})
     cursor = db.read_changes(cursor).cursor
     db.append_message("s", "user", "after")
-    assert texts(reopen(), cursor) == ["after"]
+    assert read_feed_texts(reopen(), cursor) == ["after"]
 
 
-def test_what_another_process_commits_is_reported(db: StateDatabase, other: StateDatabase) -> None:
+def test_feed_reports_commits_of_different_process(db: StateDatabase, other: StateDatabase) -> None:
     cursor = db.read_changes().cursor
     other.append_message("s", "user", "theirs", create={"source": "cli"})
-    assert texts(db, cursor) == ["theirs"]
+    assert read_feed_texts(db, cursor) == ["theirs"]
 
 
-def test_what_is_not_committed_is_not_reported(db: StateDatabase) -> None:
+def test_feed_omits_uncommitted_changes(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     cursor = db.read_changes().cursor
     with db.transaction():
         db.append_message("s", "user", "not yet")
         assert db.read_changes(cursor).events == []
-    assert texts(db, cursor) == ["not yet"]
+    assert read_feed_texts(db, cursor) == ["not yet"]
 
 
-def test_a_page_goes_on_from_its_last_event(db: StateDatabase) -> None:
+def test_feed_page_continues_after_last_event(db: StateDatabase) -> None:
     cursor = db.read_changes().cursor
     for name in ("a", "b", "c"):
         db.create_session(name, "cli")
         db.append_messages(name, [{"role": "user", "content": f"{name}{n}"} for n in range(4)])
         db.end_session(name, "done")
-    whole = told(db.read_changes(cursor, limit=100).events)
+    whole = list_events(db.read_changes(cursor, limit=100).events)
     for limit in (1, 2, 3, 7):
         pages, following = [], cursor
         while page := db.read_changes(following, limit=limit).events:
             assert len(page) <= limit
-            pages += told(page)
+            pages += list_events(page)
             following = db.read_changes(following, limit=limit).cursor
         assert pages == whole
     assert len(whole) == 3 + 12 + 3
 
 
-def test_the_order_is_that_of_the_ids_whatever_the_times_say(db: StateDatabase) -> None:
+def test_feed_orders_messages_by_id(db: StateDatabase) -> None:
     cursor = db.read_changes().cursor
     db.create_session("s", "cli")
     for at, text in ((50.0, "first"), (5.0, "second"), (5.0, "third"), (20.0, "fourth")):
         db.append_message("s", "user", text, timestamp=at)
-    assert texts(db, cursor) == ["first", "second", "third", "fourth"]
+    assert read_feed_texts(db, cursor) == ["first", "second", "third", "fourth"]
 
 
-def test_an_old_time_does_not_hide_a_new_message(db: StateDatabase) -> None:
+def test_feed_reports_new_message_with_old_time(db: StateDatabase) -> None:
     db.append_message("s", "user", "late", timestamp=9e9, create={"source": "cli"})
     cursor = db.read_changes().cursor
     db.append_message("s", "user", "early", timestamp=5.0)
-    assert texts(db, cursor) == ["early"]
+    assert read_feed_texts(db, cursor) == ["early"]
 
 
-def test_rewound_messages_are_not_reported(db: StateDatabase) -> None:
+def test_feed_omits_rewound_messages(db: StateDatabase) -> None:
     cursor = db.read_changes().cursor
     db.append_message("s", "user", "kept", create={"source": "cli"})
     target = db.append_message("s", "user", "taken back")
     db.append_message("s", "assistant", "taken back too")
     db.rewind_to_message("s", target)
-    assert texts(db, cursor) == ["kept"]
+    assert read_feed_texts(db, cursor) == ["kept"]
 
 
 @pytest.mark.requirement("feed:copies")
-def test_copies_that_a_compaction_carried_are_not_reported(db: StateDatabase) -> None:
+def test_feed_omits_copies_carried_by_compaction(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     for text in ("old", "tail one", "tail two"):
         db.append_message("s", "user", text)
@@ -146,20 +146,20 @@ def test_copies_that_a_compaction_carried_are_not_reported(db: StateDatabase) ->
     carried = db.get_messages_as_conversation("s")[1:]
     with require_column(db, "compacted"):
         db.archive_and_compact("s", [{"role": "user", "content": "a summary"}, *carried])
-        assert texts(db, cursor) == ["a summary"]
+        assert read_feed_texts(db, cursor) == ["a summary"]
 
 
-def test_messages_compacted_before_anybody_looked_are_reported_once(db: StateDatabase) -> None:
+def test_feed_reports_early_compacted_messages_once(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     cursor = db.read_changes().cursor
     for text in ("one", "two"):
         db.append_message("s", "user", text)
     with require_column(db, "compacted"):
         db.archive_and_compact("s", db.get_messages_as_conversation("s")[1:])
-        assert texts(db, cursor) == ["one", "two"]
+        assert read_feed_texts(db, cursor) == ["one", "two"]
 
 
-def test_copies_that_a_continuation_carried_are_not_reported(db: StateDatabase) -> None:
+def test_feed_omits_copies_carried_by_continuation(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     for text in ("old", "tail"):
         db.append_message("s", "user", text)
@@ -169,35 +169,35 @@ def test_copies_that_a_continuation_carried_are_not_reported(db: StateDatabase) 
     db.create_session("t", "cli", parent_session_id="s")
     db.append_messages("t", [{"role": "user", "content": "a summary"}, *carried])
     db.append_message("t", "user", "new")
-    assert texts(db, cursor) == ["a summary", "new"]
+    assert read_feed_texts(db, cursor) == ["a summary", "new"]
 
 
-def test_the_same_words_said_again_are_reported(db: StateDatabase) -> None:
+def test_feed_reports_repeated_text(db: StateDatabase) -> None:
     db.append_message("s", "user", "yes", create={"source": "cli"})
     cursor = db.read_changes().cursor
     db.append_message("s", "user", "yes")
-    assert texts(db, cursor) == ["yes"]
+    assert read_feed_texts(db, cursor) == ["yes"]
 
 
-def test_a_branch_reports_what_it_took_along(db: StateDatabase) -> None:
+def test_feed_reports_messages_copied_to_branch(db: StateDatabase) -> None:
     db.append_message("s", "user", "shared", timestamp=5.0, create={"source": "cli"})
     cursor = db.read_changes().cursor
     db.end_session("s", "branched")
     db.create_session("b", "cli", parent_session_id="s")
     db.append_message("b", "user", "shared", timestamp=5.0)
-    assert texts(db, cursor) == ["shared"]
+    assert read_feed_texts(db, cursor) == ["shared"]
 
 
-def test_text_is_decoded_and_at_most_500_characters(db: StateDatabase) -> None:
+def test_feed_text_is_decoded_and_shortened(db: StateDatabase) -> None:
     cursor = db.read_changes().cursor
     db.create_session("s", "cli")
     db.append_message("s", "user", [{"type": "text", "text": "seen"}, {"type": "image_url"}])
     db.append_message("s", "user", "é" * 600)
     db.append_message("s", "assistant", None)
-    assert texts(db, cursor) == ["seen", "é" * 500, None]
+    assert read_feed_texts(db, cursor) == ["seen", "é" * 500, None]
 
 
-def test_a_session_may_be_followed_alone(db: StateDatabase) -> None:
+def test_feed_filters_by_session(db: StateDatabase) -> None:
     cursor = db.read_changes(session="s").cursor
     for name in ("other", "s"):
         db.create_session(name, "cli")
@@ -205,20 +205,20 @@ def test_a_session_may_be_followed_alone(db: StateDatabase) -> None:
         db.end_session(name, "done")
     expected = [("session_started", "s", None), ("message", "s", "s"), ("session_ended", "s", None)]
     found = db.read_changes(cursor, session="s")
-    assert told(found.events) == told(db.read_changes(cursor).events) == expected
+    assert list_events(found.events) == list_events(db.read_changes(cursor).events) == expected
     assert db.read_changes(found.cursor).events == []
 
 
-def test_one_message_among_thousands_of_others_is_found(db: StateDatabase) -> None:
+def test_feed_finds_message_among_thousands(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.create_session("other", "cli")
     cursor = db.read_changes(session="s").cursor
     db.append_messages("other", [{"role": "user", "content": "x"}] * 2000)
     db.append_message("s", "user", "mine")
-    assert texts(db, cursor, limit=1) == ["mine"]
+    assert read_feed_texts(db, cursor, limit=1) == ["mine"]
 
 
-def test_a_session_that_ends_again_is_reported_again(db: StateDatabase) -> None:
+def test_feed_reports_second_end_of_session(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     cursor = db.read_changes().cursor
     db.end_session("s", "first")
@@ -230,7 +230,7 @@ def test_a_session_that_ends_again_is_reported_again(db: StateDatabase) -> None:
     assert db.read_changes(found.cursor).events == []
 
 
-def test_an_end_that_was_committed_late_is_reported(db: StateDatabase, strange: Strange) -> None:
+def test_feed_reports_end_committed_late(db: StateDatabase, strange: Strange) -> None:
     for name in ("a", "b"):
         db.create_session(name, "cli")
     cursor = db.read_changes().cursor
@@ -243,9 +243,7 @@ def test_an_end_that_was_committed_late_is_reported(db: StateDatabase, strange: 
     assert db.read_changes(found.cursor).events == []
 
 
-def test_an_end_that_was_committed_after_the_first_cursor_is_reported(
-    db: StateDatabase, strange: Strange
-) -> None:
+def test_feed_reports_end_after_first_cursor(db: StateDatabase, strange: Strange) -> None:
     for name in ("a", "b"):
         db.create_session(name, "cli")
     everything, one = db.read_changes().cursor, db.read_changes(session="a").cursor
@@ -255,7 +253,7 @@ def test_an_end_that_was_committed_after_the_first_cursor_is_reported(
 
 
 @pytest.mark.parametrize("at", [-1.0, 1e9])
-def test_ends_before_the_first_cursor_are_not_replayed_however_many(
+def test_feed_omits_ends_before_first_cursor(
     db: StateDatabase, strange: Strange, at: float
 ) -> None:
     with db.transaction():
@@ -265,10 +263,10 @@ def test_ends_before_the_first_cursor_are_not_replayed_however_many(
     cursor = db.read_changes().cursor
     db.append_message("s5", "user", "x")
     found = db.read_changes(cursor)
-    assert told(found.events) == [("message", "s5", "x")]
+    assert list_events(found.events) == [("message", "s5", "x")]
 
 
-def test_an_end_in_the_future_hides_no_other(db: StateDatabase, strange: Strange) -> None:
+def test_feed_handles_end_in_future(db: StateDatabase, strange: Strange) -> None:
     for name in ("a", "b"):
         db.create_session(name, "cli")
     cursor = db.read_changes().cursor
@@ -279,9 +277,7 @@ def test_an_end_in_the_future_hides_no_other(db: StateDatabase, strange: Strange
     assert [event.session_id for event in found.events + following.events] == ["a", "b"]
 
 
-def test_hundreds_that_ended_at_the_same_moment_are_reported_once(
-    db: StateDatabase, strange: Strange
-) -> None:
+def test_feed_reports_simultaneous_ends_once(db: StateDatabase, strange: Strange) -> None:
     with db.transaction():
         for number in range(900):
             db.create_session(f"s{number:03}", "cli")
@@ -294,7 +290,7 @@ def test_hundreds_that_ended_at_the_same_moment_are_reported_once(
     assert seen == [f"s{number:03}" for number in range(900)]
 
 
-def test_a_deleted_message_makes_no_gap(db: StateDatabase, strange: Strange) -> None:
+def test_feed_has_no_gap_after_deleted_message(db: StateDatabase, strange: Strange) -> None:
     for text in ("one", "two"):
         db.append_message("s", "user", text, create={"source": "cli"})
     cursor = db.read_changes().cursor
@@ -304,16 +300,16 @@ def test_a_deleted_message_makes_no_gap(db: StateDatabase, strange: Strange) -> 
     assert ([event.text for event in found.events], found.gap) == (["three"], False)
 
 
-def test_a_deleted_session_neither_hides_nor_repeats_others(db: StateDatabase) -> None:
+def test_feed_ignores_deleted_session(db: StateDatabase) -> None:
     for name in ("a", "b", "c"):
         db.create_session(name, "cli")
     cursor = db.read_changes().cursor
     db.delete_sessions(["b", "c"])
     db.create_session("d", "cli")
-    assert told(db.read_changes(cursor).events) == [("session_started", "d", None)]
+    assert list_events(db.read_changes(cursor).events) == [("session_started", "d", None)]
 
 
-def test_all_sessions_may_be_deleted_meanwhile(db: StateDatabase) -> None:
+def test_feed_survives_deletion_of_every_session(db: StateDatabase) -> None:
     names = [f"s{number}" for number in range(10)]
     for name in names:
         db.create_session(name, "cli")
@@ -322,12 +318,10 @@ def test_all_sessions_may_be_deleted_meanwhile(db: StateDatabase) -> None:
     db.append_message("new", "user", "here", create={"source": "cli"})
     found = db.read_changes(cursor)
     assert [event.text for event in found.events if event.type == "message"] == ["here"]
-    assert found.gap or ("session_started", "new", None) in told(found.events)
+    assert found.gap or ("session_started", "new", None) in list_events(found.events)
 
 
-def test_a_cursor_from_later_than_the_database_is_a_gap_that_swallows_nothing(
-    db: StateDatabase, strange: Strange
-) -> None:
+def test_feed_reports_gap_for_future_cursor(db: StateDatabase, strange: Strange) -> None:
     for text in ("one", "two", "three"):
         db.append_message("s", "user", text, create={"source": "cli"})
     cursor = db.read_changes().cursor
@@ -340,7 +334,7 @@ def test_a_cursor_from_later_than_the_database_is_a_gap_that_swallows_nothing(
     assert ([event.text for event in following.events], following.gap) == (["other two"], False)
 
 
-def test_other_messages_under_the_same_ids_are_a_gap(db: StateDatabase, strange: Strange) -> None:
+def test_feed_reports_gap_for_reused_ids(db: StateDatabase, strange: Strange) -> None:
     for text in ("one", "two"):
         db.append_message("s", "user", text, create={"source": "cli"})
     cursor = db.read_changes().cursor
@@ -348,7 +342,7 @@ def test_other_messages_under_the_same_ids_are_a_gap(db: StateDatabase, strange:
     assert db.read_changes(cursor).gap
 
 
-def test_a_flag_that_flips_makes_no_gap(db: StateDatabase, strange: Strange) -> None:
+def test_feed_has_no_gap_after_flag_change(db: StateDatabase, strange: Strange) -> None:
     db.append_message("s", "user", "one", create={"source": "cli"})
     cursor = db.read_changes().cursor
     strange("UPDATE messages SET active = 0, token_count = 5")
@@ -356,12 +350,12 @@ def test_a_flag_that_flips_makes_no_gap(db: StateDatabase, strange: Strange) -> 
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "WyJ4IiwgMV0", "é", "A" * 20_000])
-def test_a_malformed_cursor_is_invalid_input(db: StateDatabase, cursor: str) -> None:
+def test_feed_rejects_malformed_cursor(db: StateDatabase, cursor: str) -> None:
     with pytest.raises(InvalidInput):
         db.read_changes(cursor)
 
 
-def test_a_cursor_of_a_list_is_invalid_input(db: StateDatabase) -> None:
+def test_feed_rejects_list_cursor(db: StateDatabase) -> None:
     with db.transaction():
         for name in ("a", "b"):
             db.append_message(name, "user", "x", create={"source": "cli"})
@@ -371,25 +365,25 @@ def test_a_cursor_of_a_list_is_invalid_input(db: StateDatabase) -> None:
         db.read_changes(cursor)
 
 
-def test_a_cursor_of_another_session_is_invalid_input(db: StateDatabase) -> None:
+def test_feed_rejects_cursor_of_different_session(db: StateDatabase) -> None:
     cursor = db.read_changes(session="a").cursor
     with pytest.raises(InvalidInput):
         db.read_changes(cursor, session="b")
 
 
-def test_a_limit_below_one_is_invalid_input(db: StateDatabase) -> None:
+def test_feed_rejects_limit_below_minimum(db: StateDatabase) -> None:
     with pytest.raises(InvalidInput):
         db.read_changes(limit=0)
 
 
-def test_waiting_ends_without_a_change(db: StateDatabase) -> None:
+def test_feed_wait_times_out_without_change(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     cursor = db.read_changes().cursor
     assert db.read_changes(cursor, timeout_s=0.06).events == []
 
 
 @pytest.mark.requirement("feed:waiting")
-def test_a_commit_before_the_wait_is_not_missed(db: StateDatabase, other: StateDatabase) -> None:
+def test_feed_wait_sees_earlier_commit(db: StateDatabase, other: StateDatabase) -> None:
     db.create_session("s", "cli")
     cursor = db.read_changes().cursor
     other.append_message("s", "user", "meanwhile")
@@ -399,9 +393,7 @@ def test_a_commit_before_the_wait_is_not_missed(db: StateDatabase, other: StateD
 
 
 @pytest.mark.requirement("feed:waiting")
-def test_a_commit_that_another_thread_has_heard_of_is_not_missed(
-    db: StateDatabase, other: StateDatabase
-) -> None:
+def test_feed_wait_sees_commit_of_different_thread(db: StateDatabase, other: StateDatabase) -> None:
     db.create_session("s", "cli")
     first, second = db.read_changes().cursor, db.read_changes(session="s").cursor
     other.append_message("s", "user", "for both")
@@ -413,7 +405,7 @@ def test_a_commit_that_another_thread_has_heard_of_is_not_missed(
 
 @pytest.mark.requirement("feed:waiting")
 @pytest.mark.parametrize("writer", ["other", "db"])
-def test_waiting_ends_with_a_commit_of_any_instance(
+def test_feed_wait_ends_with_any_commit(
     db: StateDatabase, other: StateDatabase, writer: str
 ) -> None:
     db.create_session("s", "cli")
@@ -430,9 +422,7 @@ def test_waiting_ends_with_a_commit_of_any_instance(
     assert [event.text for event in heard] == ["now"]
 
 
-def test_waiting_goes_on_over_a_commit_that_says_nothing_of_the_session(
-    db: StateDatabase, other: StateDatabase
-) -> None:
+def test_feed_wait_ignores_unrelated_commit(db: StateDatabase, other: StateDatabase) -> None:
     for name in ("s", "t"):
         db.create_session(name, "cli")
     ready, heard = _Looks(), []
@@ -452,7 +442,7 @@ def test_waiting_goes_on_over_a_commit_that_says_nothing_of_the_session(
     assert [event.text for event in heard] == ["here"]
 
 
-def test_waiting_stops_when_it_is_told(db: StateDatabase) -> None:
+def test_feed_wait_stops_on_signal(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     stop = threading.Event()
     stop.set()
@@ -460,9 +450,7 @@ def test_waiting_stops_when_it_is_told(db: StateDatabase) -> None:
     assert (found.events, found.gap) == ([], False)
 
 
-def test_waiting_on_a_home_without_a_database_hears_of_its_first_message(
-    db: StateDatabase, other: StateDatabase
-) -> None:
+def test_feed_wait_sees_first_message_of_home(db: StateDatabase, other: StateDatabase) -> None:
     cursor = db.read_changes().cursor
     assert db.read_changes(cursor).events == []
     other.append_message("s", "user", "first", create={"source": "cli"})
@@ -471,14 +459,12 @@ def test_waiting_on_a_home_without_a_database_hears_of_its_first_message(
 
 
 @pytest.mark.parametrize("timeout", [-1.0, float("nan")])
-def test_a_time_to_wait_that_makes_no_sense_is_invalid_input(
-    db: StateDatabase, timeout: float
-) -> None:
+def test_feed_rejects_invalid_timeout(db: StateDatabase, timeout: float) -> None:
     with pytest.raises(InvalidInput, match="timeout_s"):
         db.read_changes(timeout_s=timeout)
 
 
-def test_nobody_waits_inside_of_a_transaction(db: StateDatabase) -> None:
+def test_feed_wait_inside_transaction_is_refused(db: StateDatabase) -> None:
     with db.transaction():
         db.create_session("s", "cli")
         with pytest.raises(InvalidInput, match="transaction"):
@@ -486,7 +472,7 @@ def test_nobody_waits_inside_of_a_transaction(db: StateDatabase) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_hundred_coroutines_wait_at_once_and_keep_nobody_out(
+async def test_hundred_waiting_coroutines_block_no_caller(
     db: StateDatabase, other: StateDatabase
 ) -> None:
     face = AsyncSessionDB(db)
@@ -506,7 +492,7 @@ async def test_a_hundred_coroutines_wait_at_once_and_keep_nobody_out(
 
 
 @pytest.mark.anyio
-async def test_a_coroutine_that_waits_is_cancelled_at_once(db: StateDatabase) -> None:
+async def test_waiting_coroutine_is_cancelled_immediately(db: StateDatabase) -> None:
     face = AsyncSessionDB(db)
     with anyio.move_on_after(0.1) as scope:
         await face.read_changes(timeout_s=float("inf"))
@@ -526,9 +512,7 @@ class _Looks(threading.Event):
 
 
 @pytest.mark.parametrize("same", [False, True])
-def test_no_session_is_lost_where_the_newest_known_one_is_stored_anew(
-    db: StateDatabase, same: bool
-) -> None:
+def test_feed_survives_newest_session_stored_again(db: StateDatabase, same: bool) -> None:
     for number in range(1, 6):
         db.create_session(f"s{number}", "cli", started_at=float(number))
     cursor = db.read_changes().cursor
@@ -536,20 +520,20 @@ def test_no_session_is_lost_where_the_newest_known_one_is_stored_anew(
     db.create_session("s6", "cli")
     db.create_session("s5", "cli", started_at=5.0 if same else 9.0)
     found = db.read_changes(cursor)
-    assert ("session_started", "s6", None) in told(found.events)
+    assert ("session_started", "s6", None) in list_events(found.events)
     assert not found.gap
 
 
-def test_another_session_under_the_same_id_is_told(db: StateDatabase) -> None:
+def test_feed_reports_new_session_with_reused_id(db: StateDatabase) -> None:
     for number in range(1, 6):
         db.create_session(f"s{number}", "cli", started_at=float(number))
     cursor = db.read_changes().cursor
     db.delete_session("s5")
     db.create_session("s5", "cli", started_at=9.0)
-    assert told(db.read_changes(cursor).events) == [("session_started", "s5", None)]
+    assert list_events(db.read_changes(cursor).events) == [("session_started", "s5", None)]
 
 
-def test_it_is_a_gap_where_all_of_the_newest_known_sessions_were_deleted(
+def test_feed_reports_gap_after_newest_sessions_deleted(
     db: StateDatabase,
 ) -> None:
     names = [f"s{number}" for number in range(10)]
@@ -561,4 +545,4 @@ def test_it_is_a_gap_where_all_of_the_newest_known_sessions_were_deleted(
     found = db.read_changes(cursor)
     assert (found.events, found.gap) == ([], True)
     db.create_session("newer", "cli")
-    assert told(db.read_changes(found.cursor).events) == [("session_started", "newer", None)]
+    assert list_events(db.read_changes(found.cursor).events) == [("session_started", "newer", None)]

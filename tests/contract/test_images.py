@@ -13,7 +13,7 @@ from session_core.types import PutResult, RawText, Revision, RowImages
 NOTHING = PutResult()
 
 
-def fill(db: StateDatabase, session_id: str = "s", messages: int = 5) -> list[int]:
+def fill_session(db: StateDatabase, session_id: str = "s", messages: int = 5) -> list[int]:
     db.create_session(session_id, "cli", model="m", started_at=5.0)
     rows = [{"role": "user", "content": f"needle {n} of {session_id}"} for n in range(messages)]
     db.append_messages(session_id, rows)
@@ -21,13 +21,13 @@ def fill(db: StateDatabase, session_id: str = "s", messages: int = 5) -> list[in
     return [row["id"] for row in db.get_messages(session_id)]
 
 
-def messages_of(db: StateDatabase, session_id: str = "s") -> RowImages:
+def read_all_messages(db: StateDatabase, session_id: str = "s") -> RowImages:
     return db.read_message_images(session_id, 0, 1_000_000)[0]
 
 
-def remove(db: StateDatabase, session_id: str = "s") -> list[RowImages]:
+def remove_session(db: StateDatabase, session_id: str = "s") -> list[RowImages]:
     """Remove a session and all that it has; return its images."""
-    pages, rest = messages_of(db, session_id), db.read_session_images(session_id)
+    pages, rest = read_all_messages(db, session_id), db.read_session_images(session_id)
     ids = [row[pages.columns.index("id")] for row in pages.rows]
     with db.transaction():
         db.remove_messages({session_id: (ids, db.get_revision(session_id))})
@@ -44,11 +44,9 @@ def pages(db: StateDatabase, room: int) -> Iterator[RowImages]:
 
 
 @pytest.mark.parametrize("room", [0, 1, 1000, 100_000])
-def test_messages_are_imaged_once_in_their_order_at_least_one_at_a_time(
-    db: StateDatabase, room: int
-) -> None:
-    ids = fill(db, messages=30)
-    fill(db, "other")
+def test_message_images_return_ordered_pages(db: StateDatabase, room: int) -> None:
+    ids = fill_session(db, messages=30)
+    fill_session(db, "other")
     found = list(pages(db, room))
     place = found[0].columns.index("id")
     assert [row[place] for image in found for row in image.rows] == ids
@@ -60,16 +58,16 @@ def test_messages_are_imaged_once_in_their_order_at_least_one_at_a_time(
 
 
 @pytest.mark.requirement("maintenance:images")
-def test_what_is_removed_is_put_back(db: StateDatabase) -> None:
-    fill(db)
-    fill(db, "other")
+def test_put_images_restores_removed_rows(db: StateDatabase) -> None:
+    fill_session(db)
+    fill_session(db, "other")
     before = (
         db.get_session("s"),
         db.get_messages("s"),
         db.get_model_usage("s"),
         db.get_revision("s"),
     )
-    removed = remove(db)
+    removed = remove_session(db)
     assert (db.get_session("s"), db.get_messages("s"), db.get_model_usage("s")) == (None, [], [])
     assert [hit.session_id for hit in db.search("needle").hits] == ["other"]
     report = db.put_images(removed)
@@ -83,18 +81,18 @@ def test_what_is_removed_is_put_back(db: StateDatabase) -> None:
     assert db.check_integrity(deep=True) == []
 
 
-def test_what_is_there_is_present(db: StateDatabase) -> None:
-    fill(db)
-    images = [*db.read_session_images("s"), messages_of(db)]
+def test_put_images_reports_present_rows(db: StateDatabase) -> None:
+    fill_session(db)
+    images = [*db.read_session_images("s"), read_all_messages(db)]
     count = sum(len(image.rows) for image in images)
     assert db.put_images(images) == PutResult(present=count)
     assert db.put_images([]) == NOTHING
 
 
-def test_some_messages_are_removed_and_the_rest_stays_as_it_is(db: StateDatabase) -> None:
-    ids = fill(db)
+def test_remove_messages_keeps_remaining_messages(db: StateDatabase) -> None:
+    ids = fill_session(db)
     db.rewind_to_message("s", ids[3])
-    row, images = db.get_session("s"), messages_of(db)
+    row, images = db.get_session("s"), read_all_messages(db)
     after = db.remove_messages({"s": ([ids[0], ids[4]], db.get_revision("s"))})
     assert after == {"s": db.get_revision("s")}
     assert after["s"]._replace(ended_at=None) == Revision(ids[3], 2, 0, 1, None)
@@ -103,14 +101,14 @@ def test_some_messages_are_removed_and_the_rest_stays_as_it_is(db: StateDatabase
     assert db.check_integrity(deep=True) == []
     assert db.put_images([images]) == PutResult(inserted=2, present=3)
     assert db.get_session("s") == row
-    assert messages_of(db) == images
+    assert read_all_messages(db) == images
     assert db.check_integrity(deep=True) == []
 
 
-def test_nothing_is_removed_of_a_session_at_another_revision(
+def test_remove_messages_requires_expected_revision(
     db: StateDatabase, other: StateDatabase
 ) -> None:
-    ids, others = fill(db), fill(db, "t")
+    ids, others = fill_session(db), fill_session(db, "t")
     old = db.get_revision("t")
     other.append_message("t", "user", "later")
     with pytest.raises(Changed):
@@ -127,29 +125,29 @@ def test_nothing_is_removed_of_a_session_at_another_revision(
 @pytest.mark.requirement("maintenance:images")
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "after another change"])
 @pytest.mark.parametrize("by", ["itself", "another"])
-def test_a_message_that_is_not_as_in_its_image_stays_and_so_do_all(
+def test_remove_rows_refuses_changed_message(
     db: StateDatabase, other: StateDatabase, by: str, late: bool
 ) -> None:
-    ids = fill(db)
+    ids = fill_session(db)
     if late:
         other.create_session("later", "cli")
         db.create_session("latest", "cli")
-    texts = messages_of(db)
+    texts = read_all_messages(db)
     who = db if by == "itself" else other
     who.change_row("messages", {"id": ids[2]}, {}, {"content": "edited"})
     with pytest.raises(Changed):
         db.remove_messages({"s": (ids, db.get_revision("s"))}, [texts])
     assert db.message_count("s") == 5
-    db.remove_messages({"s": (ids, db.get_revision("s"))}, [messages_of(db)])
+    db.remove_messages({"s": (ids, db.get_revision("s"))}, [read_all_messages(db)])
     assert db.message_count("s") == 0
 
 
-def test_a_message_that_changes_in_the_very_transaction_is_not_as_in_its_image(
+def test_remove_rows_refuses_message_changed_in_transaction(
     db: StateDatabase,
 ) -> None:
-    ids = fill(db)
+    ids = fill_session(db)
     with db.transaction():
-        texts = messages_of(db)
+        texts = read_all_messages(db)
         db.change_row("messages", {"id": ids[2]}, {}, {"content": "edited"})
         with pytest.raises(Changed):
             db.remove_messages({"s": (ids, db.get_revision("s"))}, [texts])
@@ -157,10 +155,10 @@ def test_a_message_that_changes_in_the_very_transaction_is_not_as_in_its_image(
 
 
 @pytest.mark.requirement("maintenance:images")
-def test_a_session_stays_where_more_belongs_to_it_than_was_imaged(
+def test_remove_rows_refuses_incomplete_session_images(
     db: StateDatabase, other: StateDatabase
 ) -> None:
-    ids = fill(db)
+    ids = fill_session(db)
     rows = db.read_session_images("s")
     other.record_auxiliary_usage("s", "vision", input_tokens=7)
     if db.read_session_images("s") == rows:
@@ -174,9 +172,9 @@ def test_a_session_stays_where_more_belongs_to_it_than_was_imaged(
 
 
 @pytest.mark.requirement("maintenance:images")
-def test_a_row_that_is_not_as_in_its_image_stays_and_so_does_all(db: StateDatabase) -> None:
-    fill(db)
-    rows, texts = db.read_session_images("s"), messages_of(db)
+def test_remove_rows_refuses_changed_row(db: StateDatabase) -> None:
+    fill_session(db)
+    rows, texts = db.read_session_images("s"), read_all_messages(db)
     db.set_session_title("s", "Later")
     with pytest.raises(Changed):
         db.remove_rows([*rows, texts])
@@ -189,24 +187,24 @@ def test_a_row_that_is_not_as_in_its_image_stays_and_so_does_all(db: StateDataba
         db.remove_rows([texts])
 
 
-def test_messages_are_removed_by_their_images_only_as_they_were(
+def test_remove_messages_refuses_changed_images(
     db: StateDatabase, strange: Callable[..., int]
 ) -> None:
-    fill(db)
-    images = messages_of(db)
+    fill_session(db)
+    images = read_all_messages(db)
     strange("UPDATE messages SET content = 'edited' WHERE id = (SELECT min(id) FROM messages)")
     with pytest.raises(Changed):
         db.remove_rows([images])
-    db.remove_rows([messages_of(db)])
+    db.remove_rows([read_all_messages(db)])
     assert db.message_count("s") == 0
     assert db.check_integrity(deep=True) == []
 
 
-def test_a_child_keeps_its_parent_from_being_removed(db: StateDatabase) -> None:
-    fill(db)
+def test_remove_rows_refuses_parent_with_child(db: StateDatabase) -> None:
+    fill_session(db)
     db.create_session("child", "cli", parent_session_id="s")
     images = db.read_session_images("s")
-    texts = messages_of(db)
+    texts = read_all_messages(db)
     with pytest.raises(Changed):
         db.remove_rows([texts, *images])
     db.change_row(
@@ -220,8 +218,8 @@ def test_a_child_keeps_its_parent_from_being_removed(db: StateDatabase) -> None:
     assert [child["id"] for child in db.list_children("s")] == ["child"]
 
 
-def test_a_row_is_changed_only_where_it_is_as_it_was(db: StateDatabase) -> None:
-    fill(db)
+def test_change_row_requires_unchanged_columns(db: StateDatabase) -> None:
+    fill_session(db)
     key = {"id": "s"}
     db.change_row("sessions", key, {"title": None, "ended_at": None}, {"ended_at": 7.5})
     assert db.get_revision("s").ended_at == 7.5
@@ -236,8 +234,8 @@ def test_a_row_is_changed_only_where_it_is_as_it_was(db: StateDatabase) -> None:
     assert db.get_session_title("s") is None
 
 
-def test_a_changed_message_is_found_by_what_it_says_now(db: StateDatabase) -> None:
-    first, *_ = fill(db)
+def test_search_finds_changed_message_by_new_text(db: StateDatabase) -> None:
+    first, *_ = fill_session(db)
     text = "needle 0 of s"
     db.change_row("messages", {"id": first}, {"content": text}, {"content": "haystack"})
     assert [hit.message_id for hit in db.search("haystack", per="message").hits] == [first]
@@ -245,8 +243,8 @@ def test_a_changed_message_is_found_by_what_it_says_now(db: StateDatabase) -> No
     assert db.check_integrity(deep=True) == []
 
 
-def test_rows_are_imaged_by_their_values(db: StateDatabase) -> None:
-    fill(db)
+def test_row_images_select_by_values(db: StateDatabase) -> None:
+    fill_session(db)
     (image,) = [one for one in db.read_session_images("s") if one.table == "sessions"]
     assert db.read_row_images("sessions", {"source": "cli", "title": None}) == image
     assert db.read_row_images("sessions", {"source": "tui"}).rows == ()
@@ -256,9 +254,9 @@ def test_rows_are_imaged_by_their_values(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("maintenance:images")
-def test_nobody_is_overwritten_who_has_the_id_by_now(db: StateDatabase) -> None:
-    fill(db)
-    removed = remove(db)
+def test_put_images_never_overwrites_reused_id(db: StateDatabase) -> None:
+    fill_session(db)
+    removed = remove_session(db)
     db.create_session("s", "tui")
     report = db.put_images([one for one in removed if one.table == "sessions"])
     assert [(one.table, one.key) for one in report.refused] == [("sessions", ("s",))]
@@ -266,10 +264,10 @@ def test_nobody_is_overwritten_who_has_the_id_by_now(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("maintenance:images")
-def test_a_title_that_was_taken_is_left_out_and_told(db: StateDatabase) -> None:
-    fill(db)
+def test_put_images_omits_taken_title(db: StateDatabase) -> None:
+    fill_session(db)
     db.set_session_title("s", "Trip")
-    removed = remove(db)
+    removed = remove_session(db)
     db.create_session("later", "cli")
     db.set_session_title("later", "Trip")
     report = db.put_images(removed)
@@ -279,11 +277,11 @@ def test_a_title_that_was_taken_is_left_out_and_told(db: StateDatabase) -> None:
     assert db.get_session_by_title("Trip") == db.get_session("later")
 
 
-def test_a_parent_that_is_gone_is_left_out_and_told(db: StateDatabase) -> None:
+def test_put_images_omits_missing_parent(db: StateDatabase) -> None:
     db.create_session("parent", "cli")
-    fill(db)
+    fill_session(db)
     db.change_row("sessions", {"id": "s"}, {}, {"parent_session_id": "parent"})
-    removed = remove(db)
+    removed = remove_session(db)
     db.delete_session("parent")
     report = db.put_images(removed)
     assert [(one.key, one.column) for one in report.emptied] == [(("s",), "parent_session_id")]
@@ -291,16 +289,16 @@ def test_a_parent_that_is_gone_is_left_out_and_told(db: StateDatabase) -> None:
     assert db.message_count("s") == 5
 
 
-def test_messages_whose_session_is_gone_are_refused(db: StateDatabase) -> None:
-    fill(db)
-    texts = remove(db)[0]
+def test_put_images_refuses_messages_without_session(db: StateDatabase) -> None:
+    fill_session(db)
+    texts = remove_session(db)[0]
     report = db.put_images([texts])
     assert (report.inserted, len(report.refused)) == (0, 5)
     assert db.message_count() == 0
     assert db.check_integrity(deep=True) == []
 
 
-def test_parents_come_back_with_their_children_in_any_order(db: StateDatabase) -> None:
+def test_put_images_restores_parents_in_any_order(db: StateDatabase) -> None:
     for name, parent in (("a", None), ("b", "a"), ("c", "b")):
         db.create_session(name, "cli", parent_session_id=parent)
     db.change_row("sessions", {"id": "a"}, {}, {"parent_session_id": "c"})  # a circle
@@ -314,12 +312,10 @@ def test_parents_come_back_with_their_children_in_any_order(db: StateDatabase) -
     assert [one for name in "abc" for one in db.read_session_images(name)] == images
 
 
-def test_a_list_that_was_read_before_has_what_came_back(
-    db: StateDatabase, other: StateDatabase
-) -> None:
-    ids = fill(db)
-    fill(db, "newer")
-    texts = messages_of(db)
+def test_list_shows_sessions_restored_from_images(db: StateDatabase, other: StateDatabase) -> None:
+    ids = fill_session(db)
+    fill_session(db, "newer")
+    texts = read_all_messages(db)
     db.remove_messages({"s": (ids, db.get_revision("s"))})
     other.append_message("newer", "user", "now")
     assert [line.id for line in other.list_sessions(limit=9).items] == ["newer", "s"]
@@ -328,7 +324,7 @@ def test_a_list_that_was_read_before_has_what_came_back(
     assert other.list_sessions(limit=9).items[-1].last_active_at > shown
 
 
-def image_of(
+def make_image(
     *row: Any, columns: Any = ("id", "session_id"), table: Any = "messages"
 ) -> list[RowImages]:
     return [RowImages(table, columns, (row,))]
@@ -341,35 +337,35 @@ def image_of(
         [("sessions", (), ())],
         "x",
         5,
-        image_of("s", columns=("session_id",)),
-        image_of(99, columns=("id",)),
-        image_of(99, 98, "s", columns=("id", "id", "session_id")),
-        image_of(99),
-        image_of("x", "s"),
-        image_of(None, "s"),
-        image_of("s", columns=("source",), table="sessions"),
-        image_of(99, "s", table=5),
-        image_of(99, "s", columns=5),
+        make_image("s", columns=("session_id",)),
+        make_image(99, columns=("id",)),
+        make_image(99, 98, "s", columns=("id", "id", "session_id")),
+        make_image(99),
+        make_image("x", "s"),
+        make_image(None, "s"),
+        make_image("s", columns=("source",), table="sessions"),
+        make_image(99, "s", table=5),
+        make_image(99, "s", columns=5),
         [RowImages("messages", ("id", "session_id"), 5)],  # type: ignore[arg-type]
         [RowImages("messages", ("id", "session_id"), (5,))],  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_image_is_invalid(db: StateDatabase, given: Any) -> None:
+def test_put_images_rejects_invalid_images(db: StateDatabase, given: Any) -> None:
     for verb in (db.put_images, db.remove_rows):
         with pytest.raises(InvalidInput):
             verb(given)
 
 
-def test_images_are_packed_and_unpacked() -> None:
+def test_images_survive_packing() -> None:
     rows = ((RawText(b"\xff"), 1, b"x", None), ("text", 1.5, {}, ""))
     image = RowImages("t", ("a", "b", "c", "d"), rows[:1], shared=True)
     assert RowImages.unpack(image.pack()) == image
 
 
 @pytest.mark.requirement("maintenance:merging")
-def test_merging_changes_no_answer_and_comes_to_an_end(db: StateDatabase) -> None:
+def test_index_merge_finishes_without_changing_results(db: StateDatabase) -> None:
     for number in range(30):
-        fill(db, f"s{number}", 3)
+        fill_session(db, f"s{number}", 3)
     db.delete_sessions([f"s{number}" for number in range(10)])
     before = db.search("needle", per="message", limit=100).hits
     while db.optimize_step():
@@ -380,9 +376,9 @@ def test_merging_changes_no_answer_and_comes_to_an_end(db: StateDatabase) -> Non
 
 
 @pytest.mark.requirement("maintenance:merging")
-def test_a_vacuum_changes_nothing_but_the_room_that_is_taken(db: StateDatabase) -> None:
+def test_vacuum_changes_only_file_size(db: StateDatabase) -> None:
     for number in range(20):
-        fill(db, f"s{number}", 30)
+        fill_session(db, f"s{number}", 30)
     db.delete_sessions([f"s{number}" for number in range(19)])
     before = db.get_session("s19"), db.get_messages("s19"), db.search("needle").hits
     won = db.vacuum()
@@ -394,13 +390,13 @@ def test_a_vacuum_changes_nothing_but_the_room_that_is_taken(db: StateDatabase) 
     assert db.check_integrity(deep=True) == []
 
 
-def test_no_vacuum_inside_of_a_transaction(db: StateDatabase) -> None:
-    fill(db)
+def test_vacuum_inside_transaction_is_refused(db: StateDatabase) -> None:
+    fill_session(db)
     with db.transaction(), pytest.raises(InvalidInput):
         db.vacuum()
 
 
-def test_nothing_is_reclaimed_where_there_is_no_home_yet(db: StateDatabase, home_path: Any) -> None:
+def test_vacuum_of_missing_home_reclaims_no_bytes(db: StateDatabase, home_path: Any) -> None:
     there = (home_path / "state.db").exists()
     while db.optimize_step():
         pass
@@ -409,26 +405,26 @@ def test_nothing_is_reclaimed_where_there_is_no_home_yet(db: StateDatabase, home
 
 
 @pytest.mark.requirement("maintenance:images")
-def test_orphans_are_put_back_in_a_transaction_that_is_not_linked(
+def test_unlinked_transaction_restores_orphaned_rows(
     db: StateDatabase, strange: Callable[..., int]
 ) -> None:
-    fill(db)
-    fill(db, "child")
+    fill_session(db)
+    fill_session(db, "child")
     strange("DELETE FROM sessions WHERE id = 's'")
     strange("UPDATE sessions SET parent_session_id = 'nobody' WHERE id = 'child'")
-    orphans = [*db.read_session_images("s"), messages_of(db)]
+    orphans = [*db.read_session_images("s"), read_all_messages(db)]
     db.remove_rows(orphans)
-    images = orphans + remove(db, "child")
+    images = orphans + remove_session(db, "child")
     with db.transaction(linked=False):
         report = db.put_images(images)
     assert (report.refused, report.emptied) == ((), ())
-    assert [*db.read_session_images("s"), messages_of(db)] == orphans
+    assert [*db.read_session_images("s"), read_all_messages(db)] == orphans
     assert (db.get_session("child") or {})["parent_session_id"] == "nobody"
     with pytest.raises(NotFound):
         db.create_session("later", "cli", parent_session_id="nobody")
 
 
-def test_a_linked_transaction_stays_so(db: StateDatabase) -> None:
+def test_nested_unlinked_transaction_stays_linked(db: StateDatabase) -> None:
     with db.transaction():
         db.create_session("s", "cli")
         with pytest.raises(InvalidInput), db.transaction(linked=False):

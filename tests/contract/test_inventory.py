@@ -17,11 +17,11 @@ DELEGATE = {"_delegate_from": "somebody"}
 BRANCH = {"_branched_from": "somebody"}
 
 
-def by_id(found: StateDatabase) -> dict[str, Any]:
+def index_by_id(found: StateDatabase) -> dict[str, Any]:
     return {each.id: each for each in found.list_inventory()}
 
 
-def test_an_empty_home_has_nothing(db: StateDatabase) -> None:
+def test_inventory_of_empty_home_is_empty(db: StateDatabase) -> None:
     assert db.list_inventory() == []
     found = db.read_health_facts()
     assert (found.orphans, found.claims, set(found.weeks), found.cost) == ((), (), {0}, 0.0)
@@ -29,7 +29,7 @@ def test_an_empty_home_has_nothing(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("maintenance:inventory")
-def test_a_session_is_there_with_what_decides_about_it(db: StateDatabase, strange: Strange) -> None:
+def test_inventory_lists_session_with_protection_facts(db: StateDatabase, strange: Strange) -> None:
     db.create_session("root", "cli", started_at=100.0)
     db.end_session("root", "compression")
     db.create_session("s", "telegram", parent_session_id="root", started_at=200.0)
@@ -37,20 +37,20 @@ def test_a_session_is_there_with_what_decides_about_it(db: StateDatabase, strang
     db.append_message("s", "assistant", "two", timestamp=205.0)
     db.set_session_title("s", "The schema")
     db.update_token_counts("s", api_call_count=2)
-    found = by_id(db)["s"]
+    found = index_by_id(db)["s"]
     assert (found.source, found.title, found.parent_id) == ("telegram", "The schema", "root")
     assert (found.link, found.started_at, found.last_active_at) == ("continuation", 200.0, 210.0)
     assert (found.ended_at, found.end_reason, found.archived) == (None, None, False)
     assert (found.live, found.rows, found.counted, found.api_calls) == (2, 2, 2, 2)
-    assert by_id(db)["root"].last_active_at == 100.0
+    assert index_by_id(db)["root"].last_active_at == 100.0
     assert strange("UPDATE sessions SET message_count = 9 WHERE id = 's'") == 1
-    assert (by_id(db)["s"].live, by_id(db)["s"].counted) == (2, 9)
+    assert (index_by_id(db)["s"].live, index_by_id(db)["s"].counted) == (2, 9)
 
 
 @pytest.mark.requirement("maintenance:inventory")
-def test_revisions_and_links_are_those_of_each_session(db: StateDatabase) -> None:
-    made = tell(db)
-    found = by_id(db)
+def test_inventory_reports_revision_and_link_kind(db: StateDatabase) -> None:
+    made = fill_home(db)
+    found = index_by_id(db)
     assert set(found) == set(made)
     for name in made:
         assert found[name].revision == db.get_revision(name)
@@ -59,15 +59,15 @@ def test_revisions_and_links_are_those_of_each_session(db: StateDatabase) -> Non
 
 
 @pytest.mark.parametrize("flag", [2, -1, "abc"])
-def test_a_revision_has_the_last_message_whatever_its_flag(
+def test_inventory_revision_includes_inactive_last_message(
     db: StateDatabase, strange: Strange, flag: Any
 ) -> None:
     ids = [db.append_message("s", "user", "one", create={"source": "cli"}) for _ in range(3)]
     strange("UPDATE messages SET active = ? WHERE id = ?", flag, ids[-1])
-    assert db.get_revision("s").last_id == by_id(db)["s"].revision.last_id == ids[-1]
+    assert db.get_revision("s").last_id == index_by_id(db)["s"].revision.last_id == ids[-1]
 
 
-def tell(db: StateDatabase) -> list[str]:
+def fill_home(db: StateDatabase) -> list[str]:
     """Make sessions of every kind, with rows that are live, compacted and rewound."""
     names = ["root", "next", "branch", "worker", "tool"]
     db.create_session("root", "cli", started_at=1.0)
@@ -85,27 +85,27 @@ def tell(db: StateDatabase) -> list[str]:
 
 
 @pytest.mark.parametrize("time", ["soon", float("inf"), b"x"])
-def test_a_time_that_is_none_is_nobodys(db: StateDatabase, strange: Strange, time: Any) -> None:
+def test_inventory_ignores_invalid_times(db: StateDatabase, strange: Strange, time: Any) -> None:
     db.append_message("s", "user", "x", timestamp=50.0, create={"source": "cli"})
     db.append_message("s", "user", "y", timestamp=60.0)
     strange("UPDATE messages SET timestamp = ? WHERE timestamp = 60", time)
-    assert by_id(db)["s"].last_active_at == (None if isinstance(time, float) else 50.0)
+    assert index_by_id(db)["s"].last_active_at == (None if isinstance(time, float) else 50.0)
     strange("UPDATE messages SET timestamp = ?", time)
     strange("UPDATE sessions SET started_at = ?", time)
-    found = by_id(db)["s"]
+    found = index_by_id(db)["s"]
     assert (found.started_at, found.last_active_at) == (0.0, None)
 
 
-def test_a_row_nobody_can_ask_for_is_left_out(db: StateDatabase, strange: Strange) -> None:
+def test_inventory_omits_unusable_session_ids(db: StateDatabase, strange: Strange) -> None:
     db.create_session("s", "cli")
     sql = "INSERT INTO sessions (id, source, started_at) VALUES (CAST(x'ff61' AS TEXT), 'cli', 1)"
     assert strange(sql) == 1
     assert strange("INSERT INTO sessions (id, source, started_at) VALUES (x'00', 'cli', 1)") == 1
-    assert list(by_id(db)) == ["s"]
+    assert list(index_by_id(db)) == ["s"]
 
 
 @pytest.mark.requirement("maintenance:inventory")
-def test_rows_without_their_session_are_told_by_table(db: StateDatabase, strange: Strange) -> None:
+def test_health_facts_count_rows_without_session(db: StateDatabase, strange: Strange) -> None:
     for name in ("gone", "there"):
         for number in range(3):
             at = 100.0 + number
@@ -120,7 +120,7 @@ def test_rows_without_their_session_are_told_by_table(db: StateDatabase, strange
     )
 
 
-def test_tokens_and_cost_are_added_up(db: StateDatabase) -> None:
+def test_inventory_sums_tokens_and_cost(db: StateDatabase) -> None:
     for name in ("a", "b"):
         db.create_session(name, "cli")
         db.update_token_counts(name, input_tokens=5, output_tokens=2, estimated_cost_usd=0.5)

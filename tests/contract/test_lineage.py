@@ -13,19 +13,19 @@ from session_core import InvalidInput, StateDatabase
 Strange = Callable[..., int]
 
 
-def child(db: StateDatabase, parent: str, session_id: str, **fields: Any) -> str:
+def add_child(db: StateDatabase, parent: str, session_id: str, **fields: Any) -> str:
     return db.create_session(
         session_id, fields.pop("source", "cli"), parent_session_id=parent, **fields
     )
 
 
-def continued(db: StateDatabase, *ids: str) -> None:
+def add_chain(db: StateDatabase, *ids: str) -> None:
     """Make a chain of continuations in which each session began after the one before."""
     with db.transaction():
         db.create_session(ids[0], "cli", started_at=1.0)
         for place, (parent, session_id) in enumerate(pairwise(ids)):
             db.end_session(parent, "compression")
-            child(db, parent, session_id, started_at=place + 2.0)
+            add_child(db, parent, session_id, started_at=place + 2.0)
 
 
 @pytest.mark.requirement("lineage:kinds")
@@ -54,13 +54,13 @@ def continued(db: StateDatabase, *ids: str) -> None:
         ("session_reset", {}, "other"),
     ],
 )
-def test_a_link_is_told_by_its_parents_end_and_its_marks(
+def test_link_kind_depends_on_end_and_marks(
     db: StateDatabase, reason: str | None, fields: dict[str, Any], kind: str
 ) -> None:
     db.create_session("p", "cli")
     if reason is not None:
         db.end_session("p", reason)
-    child(db, "p", "c", **fields)
+    add_child(db, "p", "c", **fields)
     assert db.get_link_kind("c") == kind
     assert db.get_link_kind("p") is None
     same = kind == "continuation"
@@ -69,7 +69,7 @@ def test_a_link_is_told_by_its_parents_end_and_its_marks(
     assert db.get_compression_lineage("c") == (["p", "c"] if same else ["c"])
 
 
-def test_a_session_without_relatives_is_its_own_root_and_tip(db: StateDatabase) -> None:
+def test_single_session_is_own_root_and_tip(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     assert db.get_link_kind("s") is None
     assert db.get_compression_tip("s") == db.get_conversation_root("s") == "s"
@@ -77,7 +77,7 @@ def test_a_session_without_relatives_is_its_own_root_and_tip(db: StateDatabase) 
     assert db.list_children("s") == []
 
 
-def test_an_unknown_session_is_nothing_to_anybody(db: StateDatabase) -> None:
+def test_unknown_session_has_no_relatives(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     assert db.get_link_kind("nobody") is None
     assert db.get_compression_tip("nobody") == db.get_conversation_root("nobody") == "nobody"
@@ -85,18 +85,18 @@ def test_an_unknown_session_is_nothing_to_anybody(db: StateDatabase) -> None:
     assert db.list_children("nobody") == []
 
 
-def test_children_of_every_kind_come_oldest_first(db: StateDatabase) -> None:
+def test_children_are_listed_oldest_first(db: StateDatabase) -> None:
     db.create_session("p", "cli")
-    child(db, "p", "b", started_at=2.0)
-    child(db, "p", "a", started_at=2.0, model_config={"_delegate_from": "p"})
-    child(db, "p", "c", started_at=1.0, model_config={"_branched_from": "p"})
+    add_child(db, "p", "b", started_at=2.0)
+    add_child(db, "p", "a", started_at=2.0, model_config={"_delegate_from": "p"})
+    add_child(db, "p", "c", started_at=1.0, model_config={"_branched_from": "p"})
     assert [row["id"] for row in db.list_children("p")] == ["c", "a", "b"]
 
 
 @pytest.mark.requirement("lineage:tip")
-def test_a_chain_of_120_has_one_root_and_one_tip(db: StateDatabase) -> None:
+def test_long_chain_has_single_root_and_tip(db: StateDatabase) -> None:
     ids = [f"s{number:03}" for number in range(120)]
-    continued(db, *ids)
+    add_chain(db, *ids)
     for session_id in (ids[0], ids[60], ids[-1]):
         assert db.get_compression_tip(session_id) == ids[-1]
         assert db.get_conversation_root(session_id) == ids[0]
@@ -118,13 +118,13 @@ def test_a_chain_of_120_has_one_root_and_one_tip(db: StateDatabase) -> None:
         ("the last message where both ended", ["ended at 90", "ended at 80"], 0),
     ],
 )
-def test_of_several_continuations_the_tip_is(
+def test_tip_is_chosen_among_several_continuations(
     db: StateDatabase, name: str, states: list[str], tip: int
 ) -> None:
-    continued(db, "root", "last")
+    add_chain(db, "root", "last")
     db.end_session("last", "compression")
     for place, state in enumerate(states):
-        session_id = child(db, "last", f"c{place}", started_at=10.0 + place)
+        session_id = add_child(db, "last", f"c{place}", started_at=10.0 + place)
         what, _, at = state.partition(" at ")
         if at:
             db.append_message(session_id, "user", "x", timestamp=float(at))
@@ -135,27 +135,27 @@ def test_of_several_continuations_the_tip_is(
     assert [line.id for line in db.list_sessions().items] == [f"c{tip}"]
 
 
-def test_a_fork_that_was_not_gone_on_with_has_its_own_chain(db: StateDatabase) -> None:
-    continued(db, "root", "tip")
-    child(db, "root", "fork", started_at=0.5)
+def test_abandoned_fork_has_own_chain(db: StateDatabase) -> None:
+    add_chain(db, "root", "tip")
+    add_child(db, "root", "fork", started_at=0.5)
     assert db.get_compression_tip("root") == "tip"
     assert db.get_compression_tip("fork") == "fork"
     assert db.get_compression_lineage("fork") == ["root", "fork"]
 
 
-def test_a_delegate_that_started_first_is_no_continuation(db: StateDatabase) -> None:
+def test_early_delegate_is_no_continuation(db: StateDatabase) -> None:
     db.create_session("p", "cli")
     db.end_session("p", "compression")
-    child(db, "p", "helper", started_at=1.0, model_config={"_delegate_from": "p"})
-    child(db, "p", "next", started_at=9.0)
+    add_child(db, "p", "helper", started_at=1.0, model_config={"_delegate_from": "p"})
+    add_child(db, "p", "next", started_at=9.0)
     assert db.get_compression_tip("p") == "next"
 
 
 @pytest.mark.requirement("lineage:delegates")
 @pytest.mark.parametrize("mark", ["p", "__orphaned__", "", 0, False, None])
-def test_a_delegate_is_one_to_lists_and_to_a_delete_alike(db: StateDatabase, mark: Any) -> None:
+def test_delegate_is_recognized_by_lists_and_delete(db: StateDatabase, mark: Any) -> None:
     db.create_session("p", "cli")
-    child(db, "p", "c", model_config={"_delegate_from": mark})
+    add_child(db, "p", "c", model_config={"_delegate_from": mark})
     db.append_message("c", "user", "hello")
     is_delegate = db.get_link_kind("c") == "delegate"
     assert is_delegate == ("c" not in [line.id for line in db.list_sessions().items])
@@ -166,7 +166,7 @@ def test_a_delegate_is_one_to_lists_and_to_a_delete_alike(db: StateDatabase, mar
 # -- parents that would close a circle --------------------------------------------------------
 
 
-def refused(db: StateDatabase, change: Callable[[], Any]) -> bool:
+def is_refused(db: StateDatabase, change: Callable[[], Any]) -> bool:
     """Whether a change is refused, and leaves every session as it was."""
     before = [db.get_session(session_id) for session_id in ("a", "b", "c", "lone")]
     try:
@@ -179,49 +179,51 @@ def refused(db: StateDatabase, change: Callable[[], Any]) -> bool:
 
 @pytest.mark.requirement("lineage:circles")
 @pytest.mark.parametrize("parent", ["a", "b", "c"])
-def test_no_session_becomes_its_own_ancestor(db: StateDatabase, parent: str) -> None:
-    continued(db, "a", "b", "c")
-    assert refused(db, lambda: db.create_session("a", "cli", parent_session_id=parent, model="m"))
-    assert refused(db, lambda: db.update_session("a", parent_session_id=parent, model="m"))
+def test_session_cannot_become_own_ancestor(db: StateDatabase, parent: str) -> None:
+    add_chain(db, "a", "b", "c")
+    assert is_refused(
+        db, lambda: db.create_session("a", "cli", parent_session_id=parent, model="m")
+    )
+    assert is_refused(db, lambda: db.update_session("a", parent_session_id=parent, model="m"))
     assert db.get_compression_lineage("c") == ["a", "b", "c"]
 
 
 @pytest.mark.requirement("lineage:circles")
-def test_a_session_that_is_new_is_not_its_own_parent(db: StateDatabase) -> None:
+def test_new_session_cannot_be_own_parent(db: StateDatabase) -> None:
     create = {"source": "cli", "parent_session_id": "new"}
-    assert refused(db, lambda: db.create_session("new", **create))
-    assert refused(db, lambda: db.append_message("new", "user", "hello", create=create))
+    assert is_refused(db, lambda: db.create_session("new", **create))
+    assert is_refused(db, lambda: db.append_message("new", "user", "hello", create=create))
     assert db.get_session("new") is None
 
 
-def test_one_that_came_from_nowhere_may_get_any_parent_that_is_not_below_it(
+def test_root_session_accepts_any_non_descendant_parent(
     db: StateDatabase,
 ) -> None:
-    continued(db, "a", "b", "c")
+    add_chain(db, "a", "b", "c")
     db.create_session("lone", "cli")
-    assert not refused(db, lambda: db.create_session("lone", "cli", parent_session_id="c"))
-    assert not refused(db, lambda: db.update_session("lone", parent_session_id="a"))
-    assert not refused(db, lambda: db.update_session("c", parent_session_id="lone"))
-    assert not refused(db, lambda: db.update_session("b", parent_session_id=None))
+    assert not is_refused(db, lambda: db.create_session("lone", "cli", parent_session_id="c"))
+    assert not is_refused(db, lambda: db.update_session("lone", parent_session_id="a"))
+    assert not is_refused(db, lambda: db.update_session("c", parent_session_id="lone"))
+    assert not is_refused(db, lambda: db.update_session("b", parent_session_id=None))
 
 
 @pytest.mark.requirement("lineage:circles")
-def test_a_circle_that_is_there_hinders_nobody(db: StateDatabase, strange: Strange) -> None:
-    continued(db, "a", "b", "c")
+def test_existing_cycle_blocks_no_other_session(db: StateDatabase, strange: Strange) -> None:
+    add_chain(db, "a", "b", "c")
     strange("UPDATE sessions SET parent_session_id = 'b' WHERE id = 'a'")
     db.create_session("lone", "cli")
-    assert not refused(db, lambda: db.create_session("a", "cli", parent_session_id="b"))
-    assert not refused(db, lambda: db.update_session("a", parent_session_id="b"))
-    assert not refused(db, lambda: db.update_session("lone", parent_session_id="a"))
-    assert refused(db, lambda: db.update_session("a", parent_session_id="c"))
-    assert not refused(db, lambda: db.update_session("a", parent_session_id=None))
+    assert not is_refused(db, lambda: db.create_session("a", "cli", parent_session_id="b"))
+    assert not is_refused(db, lambda: db.update_session("a", parent_session_id="b"))
+    assert not is_refused(db, lambda: db.update_session("lone", parent_session_id="a"))
+    assert is_refused(db, lambda: db.update_session("a", parent_session_id="c"))
+    assert not is_refused(db, lambda: db.update_session("a", parent_session_id=None))
     assert db.get_compression_lineage("c") == ["a", "b", "c"]
 
 
 # -- damage ----------------------------------------------------------------------------------
 
 
-def everything(db: StateDatabase, *ids: str) -> None:
+def query_lineage(db: StateDatabase, *ids: str) -> None:
     """Ask every question of the lineage about sessions whose links are damaged."""
     for session_id in ids:
         assert db.get_compression_tip(session_id) in ids
@@ -243,7 +245,7 @@ def everything(db: StateDatabase, *ids: str) -> None:
 @pytest.mark.requirement("lineage:damage")
 @pytest.mark.parametrize("length", [1, 2, 3])
 @pytest.mark.parametrize("reason", [None, "compression"])
-def test_a_cycle_of_parents_is_survived(
+def test_parent_cycle_is_tolerated(
     db: StateDatabase, strange: Strange, length: int, reason: str | None
 ) -> None:
     ids = [f"s{number}" for number in range(length)]
@@ -254,40 +256,38 @@ def test_a_cycle_of_parents_is_survived(
     for place, session_id in enumerate(ids):
         parent = ids[place - 1]
         strange("UPDATE sessions SET parent_session_id = ? WHERE id = ?", parent, session_id)
-    everything(db, *ids)
+    query_lineage(db, *ids)
 
 
-def test_a_chain_that_ends_in_a_cycle_is_survived(db: StateDatabase, strange: Strange) -> None:
-    continued(db, "a", "b", "c")
+def test_chain_ending_in_cycle_is_tolerated(db: StateDatabase, strange: Strange) -> None:
+    add_chain(db, "a", "b", "c")
     db.end_session("c", "compression")
     strange("UPDATE sessions SET parent_session_id = 'c' WHERE id = 'b'")
-    everything(db, "b", "c")
+    query_lineage(db, "b", "c")
     assert db.get_conversation_root("a") == "a"
 
 
 @pytest.mark.requirement("lineage:damage")
-def test_a_link_to_a_session_that_is_gone_is_an_end(db: StateDatabase, strange: Strange) -> None:
-    continued(db, "a", "b", "c")
+def test_lineage_ends_at_missing_parent(db: StateDatabase, strange: Strange) -> None:
+    add_chain(db, "a", "b", "c")
     strange("DELETE FROM sessions WHERE id = 'a'")
     assert db.get_compression_lineage("c") == ["b", "c"]
     assert db.get_conversation_root("c") == "b"
     assert db.get_link_kind("b") == "other"
-    everything(db, "b", "c")
+    query_lineage(db, "b", "c")
 
 
-def test_a_damaged_model_config_is_no_mark(db: StateDatabase, strange: Strange) -> None:
-    continued(db, "a", "b")
+def test_damaged_model_config_is_no_delegate_mark(db: StateDatabase, strange: Strange) -> None:
+    add_chain(db, "a", "b")
     for broken in ("{", "[]", "5", '"_delegate_from"', "", b"\xff"):
         strange("UPDATE sessions SET model_config = ? WHERE id = 'b'", broken)
         assert db.get_link_kind("b") == "continuation"
 
 
-def test_a_lineage_is_read_anew_after_a_foreign_change(
-    db: StateDatabase, other: StateDatabase
-) -> None:
-    continued(db, "a", "b")
+def test_lineage_is_reread_after_foreign_change(db: StateDatabase, other: StateDatabase) -> None:
+    add_chain(db, "a", "b")
     assert db.get_compression_tip("a") == "b"
     other.end_session("b", "compression")
-    child(other, "b", "c")
+    add_child(other, "b", "c")
     assert db.get_compression_tip("a") == "c"
     assert db.get_compression_lineage("b") == ["a", "b", "c"]

@@ -19,7 +19,7 @@ ORDERS = ("recent", "started", "size")
 # -- one line ------------------------------------------------------------------------------
 
 
-def test_an_empty_home_lists_nothing(db: StateDatabase) -> None:
+def test_list_of_empty_home_is_empty(db: StateDatabase) -> None:
     for order in ORDERS:
         page = db.list_sessions(order=order)  # type: ignore[arg-type]
         assert (page.items, page.next_cursor) == ([], None)
@@ -27,7 +27,7 @@ def test_an_empty_home_lists_nothing(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("lists:lines")
-def test_a_line_says_what_a_conversation_is(db: StateDatabase) -> None:
+def test_summary_describes_conversation(db: StateDatabase) -> None:
     add_session_at(db, "a", 10.0, 30.0, 20.0, started_at=5.0, cwd="/srv/app", source="tui")
     db.set_session_title("a", "Trip")
     expected = SessionSummary(
@@ -50,7 +50,7 @@ def test_a_line_says_what_a_conversation_is(db: StateDatabase) -> None:
     assert db.summarize_session("a") == expected
 
 
-def test_a_line_tells_its_status(db: StateDatabase) -> None:
+def test_summary_reports_status(db: StateDatabase) -> None:
     add_session_at(db, "a", 1.0)
     db.end_session("a", "cli_close")
     line = db.summarize_session("a")
@@ -59,28 +59,26 @@ def test_a_line_tells_its_status(db: StateDatabase) -> None:
     assert db.summarize_session("a").status == "archived"
 
 
-def test_a_pin_shows_where_there_is_a_column(db: StateDatabase) -> None:
+def test_summary_shows_pin_if_column_exists(db: StateDatabase) -> None:
     add_session_at(db, "a", 1.0)
     with require_column(db, "pinned"):
         db.update_session("a", pinned=1)
         assert db.summarize_session("a").pinned
 
 
-def test_the_project_is_the_repository_before_the_folder(db: StateDatabase) -> None:
+def test_summary_project_prefers_repository_to_folder(db: StateDatabase) -> None:
     add_session_at(db, "a", 1.0, cwd="/srv/app/sub", git_repo_root="/srv/app")
     expected = "/srv/app" if has_column(db, "git_repo_root") else "/srv/app/sub"
     assert db.summarize_session("a").project == expected
 
 
-def test_a_session_without_messages_is_as_active_as_its_start(db: StateDatabase) -> None:
+def test_empty_session_uses_start_as_activity(db: StateDatabase) -> None:
     add_session_at(db, "a", started_at=7.0)
     line = db.summarize_session("a")
     assert (line.last_active_at, line.messages, line.preview) == (7.0, 0, "")
 
 
-def test_messages_are_counted_live_whatever_the_counter_says(
-    db: StateDatabase, strange: Strange
-) -> None:
+def test_summary_counts_live_messages_despite_counter(db: StateDatabase, strange: Strange) -> None:
     add_session_at(db, "a", 1.0, 2.0, 3.0)
     db.rewind_to_message("a", db.get_messages("a")[1]["id"])
     strange("UPDATE sessions SET message_count = 99")
@@ -103,7 +101,7 @@ def test_messages_are_counted_live_whatever_the_counter_says(
         (None, "second"),
     ],
 )
-def test_the_preview_is_the_beginning_of_what_the_user_said_first(
+def test_preview_is_start_of_first_user_message(
     db: StateDatabase, content: Any, preview: str
 ) -> None:
     db.create_session("a", "cli")
@@ -115,7 +113,7 @@ def test_the_preview_is_the_beginning_of_what_the_user_said_first(
 
 
 @pytest.mark.requirement("lists:preview")
-def test_the_preview_is_of_the_message_that_was_stored_first_whatever_its_time(
+def test_preview_uses_first_stored_message(
     db: StateDatabase,
 ) -> None:
     rows = [{"role": "user", "content": f"number {n}", "timestamp": 900.0 - n} for n in range(300)]
@@ -123,27 +121,27 @@ def test_the_preview_is_of_the_message_that_was_stored_first_whatever_its_time(
     assert db.summarize_session("a").preview == "number 0"
 
 
-def test_the_preview_shows_no_rewound_message(db: StateDatabase) -> None:
+def test_preview_omits_rewound_message(db: StateDatabase) -> None:
     add_session_at(db, "a", 1.0)
     db.rewind_to_message("a", db.get_messages("a")[0]["id"])
     db.append_message("a", "user", "instead", timestamp=2.0)
     assert db.summarize_session("a").preview == "instead"
 
 
-def test_the_preview_of_a_compacted_session_is_still_its_first_message(db: StateDatabase) -> None:
+def test_preview_survives_compaction(db: StateDatabase) -> None:
     add_session_at(db, "a", 1.0)
     with require_column(db, "compacted"):
         db.archive_and_compact("a", [{"role": "user", "content": "summary", "timestamp": 2.0}])
         assert db.summarize_session("a").preview == "at 1.0"
 
 
-def test_an_unknown_session_has_no_line(db: StateDatabase) -> None:
+def test_summary_of_unknown_session_raises_not_found(db: StateDatabase) -> None:
     with pytest.raises(NotFound):
         db.summarize_session("nobody")
 
 
 @pytest.mark.requirement("lists:lines")
-def test_a_conversation_is_one_line(db: StateDatabase) -> None:
+def test_list_shows_conversation_once(db: StateDatabase) -> None:
     add_session_at(db, "root", 1.0, started_at=1.0)
     db.end_session("root", "compression")
     add_session_at(db, "tip", 9.0, started_at=8.0, parent_session_id="root")
@@ -162,7 +160,7 @@ def test_a_conversation_is_one_line(db: StateDatabase) -> None:
     assert lines["branch"].root_id == "branch"
 
 
-def test_a_compression_parent_without_a_child_stays_listed(db: StateDatabase) -> None:
+def test_compression_parent_without_child_stays_listed(db: StateDatabase) -> None:
     add_session_at(db, "a", 1.0)
     db.end_session("a", "compression")
     assert list_session_ids(db) == ["a"]
@@ -172,7 +170,7 @@ def test_a_compression_parent_without_a_child_stays_listed(db: StateDatabase) ->
 
 
 @pytest.fixture
-def seven(db: StateDatabase) -> StateDatabase:
+def seven_conversations(db: StateDatabase) -> StateDatabase:
     """Seven conversations whose orders differ, with ties."""
     with db.transaction():
         add_session_at(db, "a", 10.0, started_at=7.0)
@@ -190,16 +188,19 @@ def seven(db: StateDatabase) -> StateDatabase:
     ("order", "expected"), [("recent", "dbcafeg"), ("started", "gabcdfe"), ("size", "cfbgdae")]
 )
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8])
-def test_an_order_is_walked_page_by_page(
-    seven: StateDatabase, order: str, expected: str, limit: int
+def test_list_pages_follow_order(
+    seven_conversations: StateDatabase, order: str, expected: str, limit: int
 ) -> None:
-    assert "".join(list_session_ids(seven, order=order, limit=limit)) == expected
+    assert "".join(list_session_ids(seven_conversations, order=order, limit=limit)) == expected
     everything = SessionFilter(status="all")
-    assert "".join(list_session_ids(seven, everything, order=order, limit=limit)) == expected
+    assert (
+        "".join(list_session_ids(seven_conversations, everything, order=order, limit=limit))
+        == expected
+    )
 
 
 @pytest.mark.requirement("lists:lines")
-def test_the_start_of_a_conversation_orders_it(db: StateDatabase) -> None:
+def test_list_orders_by_conversation_start(db: StateDatabase) -> None:
     add_session_at(db, "root", 1.0, started_at=1.0)
     db.end_session("root", "compression")
     add_session_at(db, "tip", 2.0, started_at=100.0, parent_session_id="root")
@@ -210,26 +211,26 @@ def test_the_start_of_a_conversation_orders_it(db: StateDatabase) -> None:
 
 @pytest.mark.requirement("lists:cursors")
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_walk_is_complete_and_shows_none_twice_while_others_write(
-    seven: StateDatabase, other: StateDatabase, order: Any
+def test_list_pages_are_complete_during_writes(
+    seven_conversations: StateDatabase, other: StateDatabase, order: Any
 ) -> None:
-    page = seven.list_sessions(order=order, limit=2)
+    page = seven_conversations.list_sessions(order=order, limit=2)
     shown = [line.id for line in page.items]
     still = set("abcdefg") - set(shown)
     while page.next_cursor is not None:
         for session_id in shown:
             other.append_message(session_id, "user", "more", timestamp=99.0)
         add_session_at(other, f"new{len(shown)}", 98.0, started_at=98.0)
-        page = seven.list_sessions(order=order, limit=2, cursor=page.next_cursor)
+        page = seven_conversations.list_sessions(order=order, limit=2, cursor=page.next_cursor)
         shown += [line.id for line in page.items]
     assert len(set(shown)) == len(shown)
     assert still <= set(shown)
 
 
-def test_a_cursor_survives_a_restart(
-    seven: StateDatabase, reopen: Callable[[], StateDatabase]
+def test_list_cursor_survives_restart(
+    seven_conversations: StateDatabase, reopen: Callable[[], StateDatabase]
 ) -> None:
-    cursor = seven.list_sessions(limit=3).next_cursor
+    cursor = seven_conversations.list_sessions(limit=3).next_cursor
     rest = reopen().list_sessions(limit=10, cursor=cursor).items
     assert "".join(line.id for line in rest) == "afeg"
 
@@ -244,21 +245,25 @@ def test_a_cursor_survives_a_restart(
         {"where": SessionFilter(status="all")},
     ],
 )
-def test_a_cursor_of_another_list_is_invalid(seven: StateDatabase, arguments: Any) -> None:
-    cursor = seven.list_sessions(limit=3).next_cursor
+def test_list_rejects_cursor_of_different_list(
+    seven_conversations: StateDatabase, arguments: Any
+) -> None:
+    cursor = seven_conversations.list_sessions(limit=3).next_cursor
     with pytest.raises(InvalidInput):
-        seven.list_sessions(limit=3, cursor=cursor, **arguments)
-    foreign = seven.list_sessions(limit=3, **arguments).next_cursor
+        seven_conversations.list_sessions(limit=3, cursor=cursor, **arguments)
+    foreign = seven_conversations.list_sessions(limit=3, **arguments).next_cursor
     with pytest.raises(InvalidInput):
-        seven.list_sessions(limit=3, cursor=foreign)
+        seven_conversations.list_sessions(limit=3, cursor=foreign)
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("position", [None, 5, [], [1.0], ["a", "b"], [1.0, 2], [1.0, "a", 3]])
-def test_a_forged_cursor_is_invalid(seven: StateDatabase, order: Any, position: Any) -> None:
+def test_list_rejects_forged_cursor(
+    seven_conversations: StateDatabase, order: Any, position: Any
+) -> None:
     cursor = cursors.encode_cursor("list", [order, repr(SessionFilter())], position)
     with pytest.raises(InvalidInput):
-        seven.list_sessions(order=order, cursor=cursor)
+        seven_conversations.list_sessions(order=order, cursor=cursor)
 
 
 @pytest.mark.parametrize(
@@ -278,16 +283,16 @@ def test_a_forged_cursor_is_invalid(seven: StateDatabase, order: Any, position: 
         {"where": SessionFilter(words="a " * 1500)},
     ],
 )
-def test_a_list_that_makes_no_sense_is_invalid(seven: StateDatabase, arguments: Any) -> None:
+def test_list_rejects_invalid_arguments(seven_conversations: StateDatabase, arguments: Any) -> None:
     with pytest.raises(InvalidInput):
-        seven.list_sessions(**arguments)
+        seven_conversations.list_sessions(**arguments)
 
 
 # -- filters ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def many(db: StateDatabase) -> StateDatabase:
+def varied_conversations(db: StateDatabase) -> StateDatabase:
     """Conversations that differ in everything that a filter looks at."""
     with db.transaction():
         add_session_at(
@@ -371,14 +376,16 @@ def many(db: StateDatabase) -> StateDatabase:
         ({"source": ("cli",), "project": "/srv", "status": "ended"}, "app"),
     ],
 )
-def test_a_filter_selects_and_is_taken_literally(
-    many: StateDatabase, where: dict[str, Any], expected: str
+def test_list_filter_matches_literally(
+    varied_conversations: StateDatabase, where: dict[str, Any], expected: str
 ) -> None:
     selected = SessionFilter(**where)
-    assert list_session_ids(many, selected, limit=2) == expected.split()
+    assert list_session_ids(varied_conversations, selected, limit=2) == expected.split()
     for order in ORDERS:
-        assert sorted(list_session_ids(many, selected, order=order)) == sorted(expected.split())
-    assert sorted(many.find_sessions(selected)) == sorted(expected.split())
+        assert sorted(list_session_ids(varied_conversations, selected, order=order)) == sorted(
+            expected.split()
+        )
+    assert sorted(varied_conversations.find_sessions(selected)) == sorted(expected.split())
 
 
 @pytest.mark.requirement("lists:filters")
@@ -393,7 +400,7 @@ def test_a_filter_selects_and_is_taken_literally(
         ({"started_after": 1.0, "started_before": 60.0}, "a3 b"),
     ],
 )
-def test_a_list_is_of_what_began_then_as_its_lines_say(
+def test_list_filters_by_displayed_start(
     db: StateDatabase, order: Any, where: dict[str, float], lines: str
 ) -> None:
     add_session_at(db, "a1", 10.0, started_at=1.0)
@@ -417,7 +424,7 @@ def test_a_list_is_of_what_began_then_as_its_lines_say(
         ({"words": "ann"}, "display_name"),
     ],
 )
-def test_a_filter_on_a_column_that_is_not_here_selects_nothing(
+def test_list_filter_on_missing_column_is_empty(
     db: StateDatabase, where: dict[str, Any], column: str
 ) -> None:
     add_session_at(
@@ -434,14 +441,14 @@ def test_a_filter_on_a_column_that_is_not_here_selects_nothing(
     assert list_session_ids(db, SessionFilter(**where)) == (["a"] if has_column(db, column) else [])
 
 
-def test_a_filter_takes_more_ids_than_a_statement_has_variables(db: StateDatabase) -> None:
+def test_list_filter_accepts_thousands_of_ids(db: StateDatabase) -> None:
     add_session_at(db, "a", 1.0)
     wanted = tuple(f"nobody{number}" for number in range(70_000))
     assert list_session_ids(db, SessionFilter(ids=(*wanted, "a"))) == ["a"]
     assert db.find_sessions(SessionFilter(ids=wanted)) == []
 
 
-def test_rows_of_every_kind_are_found_oldest_start_first(db: StateDatabase) -> None:
+def test_find_sessions_returns_every_kind_oldest_first(db: StateDatabase) -> None:
     add_session_at(db, "root", 1.0, started_at=3.0)
     db.end_session("root", "compression")
     add_session_at(db, "tip", 9.0, started_at=2.0, parent_session_id="root")
@@ -450,7 +457,7 @@ def test_rows_of_every_kind_are_found_oldest_start_first(db: StateDatabase) -> N
     assert db.find_sessions(SessionFilter(min_messages=2)) == []
 
 
-def test_a_filter_looks_at_the_tip(db: StateDatabase) -> None:
+def test_list_filter_uses_conversation_tip(db: StateDatabase) -> None:
     add_session_at(db, "root", 1.0, source="cli")
     db.end_session("root", "compression")
     add_session_at(db, "tip", 9.0, source="tui", parent_session_id="root")
@@ -459,12 +466,12 @@ def test_a_filter_looks_at_the_tip(db: StateDatabase) -> None:
     assert list_session_ids(db, SessionFilter(status="ended")) == []
 
 
-def test_a_cursor_survives_a_filter_that_means_the_same(seven: StateDatabase) -> None:
+def test_list_cursor_accepts_equivalent_filter(seven_conversations: StateDatabase) -> None:
     names = ["cli", "tui", "cron"]
-    first = seven.list_sessions(SessionFilter(source=tuple(names)), limit=2)
+    first = seven_conversations.list_sessions(SessionFilter(source=tuple(names)), limit=2)
     spelled: list[Any] = [set(names), names[::-1], (name for name in names), [*names, "cli"]]
     for source in spelled:
         where = SessionFilter(source=source)
         for _ in range(2):
-            page = seven.list_sessions(where, limit=2, cursor=first.next_cursor)
+            page = seven_conversations.list_sessions(where, limit=2, cursor=first.next_cursor)
             assert len(page.items) == 2

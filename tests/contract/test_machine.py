@@ -35,7 +35,7 @@ NAMES = st.sampled_from([f"s{number}" for number in range(6)])
 WAYS = ("ours", "other", "reopened", "killed after", "killed inside")
 
 
-def victim(name: str, home: str, step: Step, way: str, answer: Connection) -> None:
+def run_killed_step(name: str, home: str, step: Step, way: str, answer: Connection) -> None:
     """Take a step in a process of its own, which is killed once it is done, or just before."""
     db = ENGINES[name](Path(home))
     if way == "killed after":
@@ -96,7 +96,7 @@ class Machine(RuleBasedStateMachine):
         self._close()
         ours, theirs = PROCESSES.Pipe()
         arguments = (self.engine.name, str(self.home), step, way, theirs)
-        process = PROCESSES.Process(target=victim, args=arguments)
+        process = PROCESSES.Process(target=run_killed_step, args=arguments)
         process.start()
         theirs.close()
         done = ours.recv() if way == "killed after" else None
@@ -266,9 +266,9 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def both_instances_show_what_the_model_has(self) -> None:
         """Compare everything that can be observed."""
-        expected = expected_state(self.model)
-        assert observed_state(self.db) == expected
-        assert observed_list(self.other) == expected["listed"]
+        expected = expect_state(self.model)
+        assert observe_state(self.db) == expected
+        assert observe_list(self.other) == expected["listed"]
 
     @invariant()
     def a_writer_knows_the_revisions_that_a_reader_counts(self) -> None:
@@ -279,19 +279,19 @@ class Machine(RuleBasedStateMachine):
             assert {name: self.db.get_revision(name) for name in names} == self.revisions
 
 
-def observed_state(db: StateDatabase) -> dict[str, Any]:
+def observe_state(db: StateDatabase) -> dict[str, Any]:
     everything = sorted(db.find_sessions(SessionFilter(status="all")))
     return {
-        "listed": observed_list(db),
-        **{name: observed_session(db, name) for name in everything},
+        "listed": observe_list(db),
+        **{name: observe_session(db, name) for name in everything},
     }
 
 
-def observed_list(db: StateDatabase) -> list[tuple[str, str, int]]:
+def observe_list(db: StateDatabase) -> list[tuple[str, str, int]]:
     return [(line.id, line.root_id, line.messages) for line in db.list_sessions(limit=99).items]
 
 
-def observed_session(db: StateDatabase, name: str) -> dict[str, Any]:
+def observe_session(db: StateDatabase, name: str) -> dict[str, Any]:
     row = db.get_session(name)
     assert row is not None
     messages = [
@@ -312,7 +312,7 @@ def observed_session(db: StateDatabase, name: str) -> dict[str, Any]:
     }
 
 
-def expected_state(model: Model) -> dict[str, Any]:
+def expect_state(model: Model) -> dict[str, Any]:
     lines = [
         (max((m.at for m in s.messages), default=s.started_at), name)
         for name, s in model.sessions.items()
@@ -328,11 +328,11 @@ def expected_state(model: Model) -> dict[str, Any]:
     ]
     return {
         "listed": listed,
-        **{name: expected_session(model, name, s) for name, s in model.sessions.items()},
+        **{name: expect_session(model, name, s) for name, s in model.sessions.items()},
     }
 
 
-def expected_session(model: Model, name: str, session: Session) -> dict[str, Any]:
+def expect_session(model: Model, name: str, session: Session) -> dict[str, Any]:
     live = [message.id for message in session.in_state("live")]
     compacted = len(session.in_state("compacted"))
     last = max((message.id for message in session.messages), default=0)
@@ -348,7 +348,7 @@ def expected_session(model: Model, name: str, session: Session) -> dict[str, Any
         ),
         "ended": reason is not None,
         "counter": session.counter,
-        "messages": [expected_message(message) for message in session.messages],
+        "messages": [expect_message(message) for message in session.messages],
         "revision": (last, len(live), compacted, session.rewinds),
         "window": (live[-3:], len(live) > 3, False),
         "tip": (model.list_family(name)[len(model.list_ancestors(name)) + 1 :] or [name])[-1],
@@ -356,14 +356,14 @@ def expected_session(model: Model, name: str, session: Session) -> dict[str, Any
     }
 
 
-def expected_message(message: Message) -> tuple[Any, ...]:
+def expect_message(message: Message) -> tuple[Any, ...]:
     flags = {"live": (1, 0), "rewound": (0, 0), "compacted": (0, 1)}[message.state]
     return (message.id, message.role, message.content, message.at, *flags)
 
 
 @pytest.mark.requirement("machine:any")
 @pytest.mark.timeout(300)
-def test_any_course_of_steps_leaves_what_the_model_says(engine: Engine) -> None:
+def test_database_matches_model_after_random_steps(engine: Engine) -> None:
     machine = type("MachineOf", (Machine,), {"engine": engine})
     run_state_machine_as_test(
         machine,

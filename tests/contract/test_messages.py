@@ -31,15 +31,15 @@ def session(db: StateDatabase) -> str:
     return db.create_session("s", "cli")
 
 
-def contents(db: StateDatabase, *, everything: bool = False) -> list[Any]:
+def list_contents(db: StateDatabase, *, everything: bool = False) -> list[Any]:
     return [message["content"] for message in db.get_messages("s", include_inactive=everything)]
 
 
-def append(db: StateDatabase, *texts: str, role: str = "user") -> list[int]:
+def append_text(db: StateDatabase, *texts: str, role: str = "user") -> list[int]:
     return [db.append_message("s", role, text) for text in texts]
 
 
-def flags(db: StateDatabase) -> list[tuple[Any, int, int]]:
+def list_flags(db: StateDatabase) -> list[tuple[Any, int, int]]:
     """Return the text and the two flags of every row, in order."""
     rows = db.get_messages("s", include_inactive=True)
     return [(row["content"], row["active"], row.get("compacted", 0)) for row in rows]
@@ -51,7 +51,7 @@ def get(db: StateDatabase, message_id: int) -> MessageRow:
     return message
 
 
-def counters(db: StateDatabase) -> tuple[int, int]:
+def read_counters(db: StateDatabase) -> tuple[int, int]:
     row = db.get_session("s")
     assert row is not None
     return row["message_count"], row["tool_call_count"]
@@ -88,19 +88,19 @@ def counters(db: StateDatabase) -> tuple[int, int]:
         ("x" * 1_000_000, "x" * 1_000_000),
     ],
 )
-def test_content_reads_as_it_was_given(
+def test_append_preserves_message_content(
     db: StateDatabase, reopen: Open, session: str, given: Any, read: Any
 ) -> None:
     message_id = db.append_message(session, "user", given)
     again = reopen()
     assert get(again, message_id)["content"] == read
     assert type(get(again, message_id)["content"]) is type(read)
-    assert contents(again) == [read]
+    assert list_contents(again) == [read]
     assert [row["content"] for row in again.read_window(session).messages] == [read]
 
 
 @pytest.mark.requirement("messages:columns")
-def test_every_column_reads_as_it_was_given(db: StateDatabase, session: str) -> None:
+def test_append_preserves_every_message_column(db: StateDatabase, session: str) -> None:
     given: dict[str, Any] = {
         "tool_call_id": "c0",
         "tool_name": "read",
@@ -131,7 +131,7 @@ OPENAI: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "content": "12 f
 
 @pytest.mark.requirement("messages:columns")
 @pytest.mark.parametrize("role", ["tool", "function"])
-def test_openai_name_is_the_tool_name(db: StateDatabase, session: str, role: str) -> None:
+def test_append_stores_openai_name_as_tool_name(db: StateDatabase, session: str, role: str) -> None:
     given = {**OPENAI, "role": role, "name": "list_files"}
     both = {**given, "tool_name": "list_files"}
     several = db.append_messages(session, [given, both])
@@ -143,7 +143,7 @@ def test_openai_name_is_the_tool_name(db: StateDatabase, session: str, role: str
     assert [hit.message_id for hit in db.search("list_files").hits]
 
 
-def test_empty_annotations_are_ignored(db: StateDatabase, session: str) -> None:
+def test_append_ignores_empty_annotations(db: StateDatabase, session: str) -> None:
     message = {"role": "assistant", "content": "x", "refusal": None, "annotations": []}
     db.append_messages(session, [message])
     assert db.get_messages(session)[0]["content"] == "x"
@@ -152,7 +152,7 @@ def test_empty_annotations_are_ignored(db: StateDatabase, session: str) -> None:
 
 
 @pytest.mark.requirement("messages:columns")
-def test_private_keys_are_ignored(db: StateDatabase, session: str) -> None:
+def test_append_ignores_private_keys(db: StateDatabase, session: str) -> None:
     markers = {"_flushed": True, "_at": datetime.now(timezone.utc), "_of": {"a": 1}, "__": "x"}
     message = get(db, db.append_messages(session, [{**OPENAI, **markers}]).ids[0])
     assert message["content"] == "12 files"
@@ -169,50 +169,50 @@ def test_private_keys_are_ignored(db: StateDatabase, session: str) -> None:
         ({"name": 5}, "name must be the name of a tool, got 5"),
     ],
 )
-def test_unknown_keys_are_refused_by_name(
+def test_append_rejects_unknown_keys_by_name(
     db: StateDatabase, session: str, wrong: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(InvalidInput, match=why):
         db.append_messages(session, [{**OPENAI, **wrong}])
-    assert contents(db) == []
+    assert list_contents(db) == []
 
 
-def test_a_json_column_is_taken_as_text_too(db: StateDatabase, session: str) -> None:
+def test_append_accepts_json_column_as_text(db: StateDatabase, session: str) -> None:
     message = get(db, db.append_message(session, "assistant", "x", tool_calls=json.dumps(CALLS)))
     assert message["tool_calls"] == CALLS
-    assert counters(db) == (1, 1)
+    assert read_counters(db) == (1, 1)
 
 
 @pytest.mark.parametrize("nothing", [None, [], "", {}])
-def test_no_tool_calls_are_none(db: StateDatabase, session: str, nothing: Any) -> None:
+def test_append_stores_empty_tool_calls_as_null(
+    db: StateDatabase, session: str, nothing: Any
+) -> None:
     message = get(db, db.append_message(session, "assistant", "x", tool_calls=nothing))
     assert not message["tool_calls"]
-    assert counters(db) == (1, 0)
+    assert read_counters(db) == (1, 0)
 
 
 @pytest.mark.parametrize(
     ("given", "count"), [("5", 0), ('"abc"', 0), ("[{", 0), (7, 0), (CALLS[0], 1), (CALLS * 3, 3)]
 )
-def test_tool_calls_of_any_shape_are_counted_as_a_recount_does(
+def test_append_counts_tool_calls_of_any_shape(
     db: StateDatabase, session: str, given: Any, count: int
 ) -> None:
     db.append_message(session, "assistant", "x", tool_calls=given)
-    assert counters(db) == (1, count)
+    assert read_counters(db) == (1, count)
     assert db.recount_session(session) is False
 
 
 @pytest.mark.requirement("messages:counters")
 @pytest.mark.parametrize("role", ["user", "tool", "system", "invented"])
-def test_tool_calls_of_any_role_are_counted_as_a_recount_does(
-    db: StateDatabase, session: str, role: str
-) -> None:
+def test_append_counts_tool_calls_of_any_role(db: StateDatabase, session: str, role: str) -> None:
     db.append_message(session, role, "x", tool_calls=CALLS)
-    assert counters(db) == (1, len(CALLS))
+    assert read_counters(db) == (1, len(CALLS))
     assert db.recount_session(session) is False
 
 
 @pytest.mark.requirement("messages:columns")
-def test_empty_reasoning_is_not_no_reasoning(db: StateDatabase, session: str) -> None:
+def test_append_preserves_empty_reasoning(db: StateDatabase, session: str) -> None:
     empty = db.append_message(session, "assistant", "x", reasoning_content="")
     none = db.append_message(session, "assistant", "x", reasoning_content=None)
     assert get(db, empty)["reasoning_content"] == ""
@@ -222,14 +222,14 @@ def test_empty_reasoning_is_not_no_reasoning(db: StateDatabase, session: str) ->
 
 
 @pytest.mark.requirement("messages:counters")
-def test_rows_of_any_role_are_kept(db: StateDatabase, session: str) -> None:
+def test_append_stores_messages_of_any_role(db: StateDatabase, session: str) -> None:
     for role in ("user", "assistant", "tool", "system", "session_meta", "invented"):
         db.append_message(session, role)
     assert [row["role"] for row in db.get_messages(session)][-2:] == ["session_meta", "invented"]
-    assert counters(db) == (6, 0)
+    assert read_counters(db) == (6, 0)
 
 
-def test_a_row_that_was_read_can_be_appended_elsewhere(db: StateDatabase, session: str) -> None:
+def test_append_accepts_row_of_different_session(db: StateDatabase, session: str) -> None:
     parts = [{"type": "text", "text": "x"}]
     db.append_message(session, "assistant", parts, tool_calls=CALLS, timestamp=5.0)
     db.create_session("t", "cli")
@@ -253,20 +253,20 @@ def test_a_row_that_was_read_can_be_appended_elsewhere(db: StateDatabase, sessio
         ("2001-09-09T01:46:40+00:00", 1e9),
     ],
 )
-def test_a_time_may_be_seconds_a_datetime_or_iso(
+def test_append_accepts_seconds_datetime_or_iso_time(
     db: StateDatabase, session: str, given: Any, stored: float
 ) -> None:
     message = get(db, db.append_message(session, "user", "x", timestamp=given))
     assert message["timestamp"] == stored
 
 
-def test_a_time_that_is_not_given_is_now(db: StateDatabase, session: str) -> None:
+def test_append_defaults_timestamp_to_now(db: StateDatabase, session: str) -> None:
     before = time.time()
     message = get(db, db.append_message(session, "user", "x"))
     assert before <= message["timestamp"] <= time.time()
 
 
-def test_messages_of_one_batch_stand_in_order_of_time_too(db: StateDatabase, session: str) -> None:
+def test_append_batch_assigns_increasing_timestamps(db: StateDatabase, session: str) -> None:
     db.append_messages(session, [{"role": "user", "content": str(n)} for n in range(50)])
     times = [row["timestamp"] for row in db.get_messages(session)]
     assert times == sorted(set(times))
@@ -303,31 +303,31 @@ def test_messages_of_one_batch_stand_in_order_of_time_too(db: StateDatabase, ses
         {"role": "user", "tool_calls": [object()]},
     ],
 )
-def test_a_message_that_makes_no_sense_is_invalid_and_changes_nothing(
+def test_append_rejects_invalid_message_without_changes(
     db: StateDatabase, session: str, message: Any
 ) -> None:
     before = db.get_revision(session)
     with pytest.raises(InvalidInput):
         db.append_messages(session, [{"role": "user", "content": "good"}, message])
     assert db.get_revision(session) == before
-    assert (contents(db), counters(db)) == ([], (0, 0))
+    assert (list_contents(db), read_counters(db)) == ([], (0, 0))
 
 
-def test_columns_of_the_verbs_are_not_set_by_a_message(db: StateDatabase, session: str) -> None:
+def test_append_rejects_columns_of_dedicated_methods(db: StateDatabase, session: str) -> None:
     first = db.append_message(session, "user", "x")
     forged: dict[str, Any] = {"id": first, "active": 0, "compacted": 1}
     message = get(db, db.append_message(session, "user", "y", **forged))
     assert message["id"] != first
     assert message["active"] == 1
-    assert counters(db) == (2, 0)
+    assert read_counters(db) == (2, 0)
 
 
 @pytest.mark.requirement("messages:content")
-def test_half_characters_inside_parts_break_nothing_later(db: StateDatabase, session: str) -> None:
+def test_append_replaces_surrogates_inside_content_parts(db: StateDatabase, session: str) -> None:
     parts = [{"type": "text", "text": "half \ud83d"}]
     db.append_messages(session, [{"role": "user", "content": parts}] * 3000)
     db.append_message(session, "user", "after")
-    assert contents(db)[-1] == "after"
+    assert list_contents(db)[-1] == "after"
     assert db.list_sessions().items[0].preview.startswith("half")
 
 
@@ -335,7 +335,7 @@ def test_half_characters_inside_parts_break_nothing_later(db: StateDatabase, ses
 
 
 @pytest.mark.requirement("messages:counters")
-def test_an_append_is_its_id_with_the_revisions(db: StateDatabase, session: str) -> None:
+def test_append_returns_id_with_revisions(db: StateDatabase, session: str) -> None:
     first = db.append_message(session, "user", "x")
     second = db.append_message(session, "assistant", "y", tool_calls=CALLS * 3)
     assert isinstance(first, AppendResult)
@@ -343,17 +343,17 @@ def test_an_append_is_its_id_with_the_revisions(db: StateDatabase, session: str)
     assert first.before == Revision(0, 0, 0, 0, None)
     assert first.after == second.before == Revision(int(first), 1, 0, 0, None)
     assert second.after == Revision(int(second), 2, 0, 0, None) == db.get_revision(session)
-    assert counters(db) == (2, 3)
+    assert read_counters(db) == (2, 3)
 
 
-def test_many_are_appended_in_one_step(db: StateDatabase, session: str) -> None:
+def test_append_messages_adds_batch_in_single_step(db: StateDatabase, session: str) -> None:
     done = db.append_messages(session, ({"role": "user", "content": str(n)} for n in range(5)))
     assert list(done.ids) == sorted(set(done.ids))
     assert [row["id"] for row in db.get_messages(session)] == list(done.ids)
     assert done.after == db.get_revision(session) == Revision(done.ids[-1], 5, 0, 0, None)
 
 
-def test_none_are_appended_without_a_change(db: StateDatabase, session: str) -> None:
+def test_append_messages_accepts_empty_batch(db: StateDatabase, session: str) -> None:
     done = db.append_messages(session, [])
     assert (done.ids, done.before, done.after) == (
         (),
@@ -363,7 +363,7 @@ def test_none_are_appended_without_a_change(db: StateDatabase, session: str) -> 
 
 
 @pytest.mark.requirement("messages:chain")
-def test_an_append_chain_is_continuous_across_instances(
+def test_append_revisions_chain_across_instances(
     db: StateDatabase, other: StateDatabase, session: str
 ) -> None:
     last = db.get_revision(session)
@@ -376,9 +376,7 @@ def test_an_append_chain_is_continuous_across_instances(
     assert db.get_revision(session) == other.get_revision(session) == last
 
 
-def test_an_append_to_an_ended_session_says_that_it_has_ended(
-    db: StateDatabase, session: str
-) -> None:
+def test_append_reports_ended_session(db: StateDatabase, session: str) -> None:
     db.append_message(session, "user", "x")
     db.end_session(session, "cli_close")
     row = db.get_session(session)
@@ -387,7 +385,7 @@ def test_an_append_to_an_ended_session_says_that_it_has_ended(
     assert done.before.ended_at == done.after.ended_at == row["ended_at"]
 
 
-def test_an_append_with_the_expected_revision_succeeds(db: StateDatabase, session: str) -> None:
+def test_append_succeeds_at_expected_revision(db: StateDatabase, session: str) -> None:
     expected = db.append_message(session, "user", "x").after
     assert db.append_message(session, "user", "y", expect=expected).before == expected
     lazily = db.append_message(
@@ -397,19 +395,19 @@ def test_an_append_with_the_expected_revision_succeeds(db: StateDatabase, sessio
 
 
 @pytest.mark.requirement("messages:expect")
-def test_an_append_after_a_foreign_change_is_a_conflict(
+def test_append_conflicts_after_foreign_change(
     db: StateDatabase, other: StateDatabase, session: str
 ) -> None:
     expected = db.append_message(session, "user", "x").after
     other.append_message(session, "user", "foreign")
     with pytest.raises(Conflict):
         db.append_message(session, "user", "y", expect=expected)
-    assert contents(db) == ["x", "foreign"]
-    assert counters(db) == (2, 0)
+    assert list_contents(db) == ["x", "foreign"]
+    assert read_counters(db) == (2, 0)
 
 
 @pytest.mark.requirement("messages:platform")
-def test_a_platform_message_is_known_again(db: StateDatabase, session: str) -> None:
+def test_platform_message_id_is_recognized(db: StateDatabase, session: str) -> None:
     db.append_message(session, "user", "x", platform_message_id="p1")
     db.append_message(session, "user", "y", message_id="p2")
     assert db.has_platform_message_id(session, "p1")
@@ -421,23 +419,23 @@ def test_a_platform_message_is_known_again(db: StateDatabase, session: str) -> N
 
 
 @pytest.mark.requirement("messages:order")
-def test_rows_are_read_in_order_of_ids_and_in_parts(db: StateDatabase, session: str) -> None:
+def test_get_messages_orders_by_id_and_pages(db: StateDatabase, session: str) -> None:
     for number, at in enumerate((50.0, 10.0, 40.0, 20.0, 30.0)):
         db.append_message(session, "user", str(number), timestamp=at)
-    assert contents(db) == ["0", "1", "2", "3", "4"]
+    assert list_contents(db) == ["0", "1", "2", "3", "4"]
     part = db.get_messages(session, limit=2, offset=1)
     assert [row["content"] for row in part] == ["1", "2"]
     assert db.get_messages(session, limit=2, offset=9) == []
 
 
-def test_a_message_that_is_not_there_is_none(db: StateDatabase, session: str) -> None:
+def test_get_message_returns_none_for_missing_id(db: StateDatabase, session: str) -> None:
     assert db.get_message(1) is None
     assert db.get_messages("nobody") == []
     assert db.get_messages_as_conversation("nobody") == []
 
 
-def test_rows_are_counted_whatever_their_flags(db: StateDatabase, session: str) -> None:
-    ids = append(db, "a", "b", "c")
+def test_message_count_ignores_flags(db: StateDatabase, session: str) -> None:
+    ids = append_text(db, "a", "b", "c")
     db.create_session("t", "cli")
     db.append_message("t", "user", "x")
     db.rewind_to_message(session, ids[1])
@@ -449,25 +447,25 @@ def test_rows_are_counted_whatever_their_flags(db: StateDatabase, session: str) 
 
 
 @pytest.mark.requirement("messages:flags")
-def test_a_rewind_takes_back_a_message_and_all_after_it(db: StateDatabase, session: str) -> None:
-    ids = append(db, "a", "b", "c", "d")
+def test_rewind_deactivates_message_and_later_messages(db: StateDatabase, session: str) -> None:
+    ids = append_text(db, "a", "b", "c", "d")
     before = db.get_revision(session)
     done = db.rewind_to_message(session, ids[2])
     assert (done.target["id"], done.target["content"]) == (ids[2], "c")
     assert (done.rewound, done.last_id) == (2, ids[1])
-    assert flags(db) == [("a", 1, 0), ("b", 1, 0), ("c", 0, 0), ("d", 0, 0)]
+    assert list_flags(db) == [("a", 1, 0), ("b", 1, 0), ("c", 0, 0), ("d", 0, 0)]
     assert db.get_revision(session) == before._replace(live=2, rewinds=1)
-    assert counters(db) == (4, 0), "a rewind leaves the counter alone"
+    assert read_counters(db) == (4, 0), "a rewind leaves the counter alone"
 
 
-def test_a_rewind_of_all_leaves_no_last_message(db: StateDatabase, session: str) -> None:
-    ids = append(db, "a", "b")
+def test_rewind_to_first_message_clears_last_id(db: StateDatabase, session: str) -> None:
+    ids = append_text(db, "a", "b")
     assert db.rewind_to_message(session, ids[0]).last_id is None
 
 
-def test_only_a_message_of_the_user_is_rewound_to(db: StateDatabase, session: str) -> None:
-    (user,) = append(db, "a")
-    (assistant,) = append(db, "b", role="assistant")
+def test_rewind_requires_user_message(db: StateDatabase, session: str) -> None:
+    (user,) = append_text(db, "a")
+    (assistant,) = append_text(db, "b", role="assistant")
     before = db.get_revision(session)
     with pytest.raises(InvalidInput):
         db.rewind_to_message(session, assistant)
@@ -481,26 +479,24 @@ def test_only_a_message_of_the_user_is_rewound_to(db: StateDatabase, session: st
     assert db.get_revision(session).rewinds == 1
 
 
-def test_a_rewind_to_a_message_that_is_taken_back_takes_back_what_came_after_it(
+def test_rewind_to_rewound_message_deactivates_later_messages(
     db: StateDatabase, session: str
 ) -> None:
-    first, _ = append(db, "a", "b")
+    first, _ = append_text(db, "a", "b")
     db.rewind_to_message(session, first)
-    append(db, "c")
+    append_text(db, "c")
     assert db.rewind_to_message(session, first).rewound == 1
-    assert contents(db) == []
+    assert list_contents(db) == []
     assert db.rewind_to_message(session, first).rewound == 0
     assert db.get_revision(session).rewinds == 3
 
 
-def test_reasoning_is_kept_of_every_role_where_hermes_keeps_it_of_the_assistant_alone(
-    db: StateDatabase, session: str
-) -> None:
+def test_append_keeps_reasoning_of_every_role(db: StateDatabase, session: str) -> None:
     db.replace_messages(session, [{"role": "user", "content": "x", "reasoning": "because"}])
     assert db.get_messages(session)[0]["reasoning"] == "because"
 
 
-def test_the_last_activity_is_that_of_the_newest_message_of_a_batch(
+def test_append_batch_sets_last_activity_from_newest(
     db: StateDatabase, session: str, strange: Callable[..., int]
 ) -> None:
     if not has_column(db, "last_activity_at"):
@@ -510,53 +506,49 @@ def test_the_last_activity_is_that_of_the_newest_message_of_a_batch(
     assert dict(db.get_session(session) or {})["last_activity_at"] == 9.0
 
 
-def test_a_row_is_put_back_without_what_its_table_computes(
+def test_put_images_omits_generated_message_columns(
     db: StateDatabase, session: str, strange: Callable[..., int]
 ) -> None:
     strange("ALTER TABLE messages ADD COLUMN shout TEXT AS (upper(content)) VIRTUAL")
-    append(db, "a")
+    append_text(db, "a")
     db.replace_messages(session, db.get_messages(session))
     assert [dict(row)["shout"] for row in db.get_messages(session)] == ["A"]
 
 
-def test_what_was_rewound_comes_back(db: StateDatabase, session: str) -> None:
-    ids = append(db, "a", "b", "c")
+def test_restore_rewound_reactivates_messages(db: StateDatabase, session: str) -> None:
+    ids = append_text(db, "a", "b", "c")
     db.rewind_to_message(session, ids[1])
     rewound = db.get_revision(session)
     assert db.restore_rewound(session, ids[2]) == 1
     assert db.restore_rewound(session, ids[0]) == 1
     assert db.restore_rewound(session, ids[0]) == 0
-    assert contents(db) == ["a", "b", "c"]
+    assert list_contents(db) == ["a", "b", "c"]
     assert db.get_revision(session) == rewound._replace(live=3)
 
 
 @pytest.mark.requirement("messages:flags")
-def test_a_restore_after_a_compaction_leaves_compacted_rows_compacted(
+def test_restore_rewound_keeps_compacted_messages_compacted(
     db: StateDatabase, session: str
 ) -> None:
-    ids = append(db, "a", "b", "c")
+    ids = append_text(db, "a", "b", "c")
     db.rewind_to_message(session, ids[2])
     with require_column(db, "compacted"):
         db.archive_and_compact(session, [{"role": "user", "content": "summary"}])
         assert db.restore_rewound(session, ids[0]) == 1
-        assert flags(db) == [("a", 0, 1), ("b", 0, 1), ("c", 1, 0), ("summary", 1, 0)]
-        assert counters(db) == (2, 0)
+        assert list_flags(db) == [("a", 0, 1), ("b", 0, 1), ("c", 1, 0), ("summary", 1, 0)]
+        assert read_counters(db) == (2, 0)
 
 
-def test_a_part_of_what_was_rewound_leaves_the_counters_as_they_were(
-    db: StateDatabase, session: str
-) -> None:
-    ids = append(db, "a", "b", "c")
+def test_partial_restore_keeps_counters(db: StateDatabase, session: str) -> None:
+    ids = append_text(db, "a", "b", "c")
     db.rewind_to_message(session, ids[1])
     db.restore_rewound(session, ids[2])
-    assert counters(db) == (3, 0)
+    assert read_counters(db) == (3, 0)
 
 
 @pytest.mark.requirement("messages:flags")
-def test_a_compaction_flags_live_rows_and_appends_in_their_place(
-    db: StateDatabase, session: str
-) -> None:
-    ids = append(db, "a", "b", "c")
+def test_archive_and_compact_replaces_live_messages(db: StateDatabase, session: str) -> None:
+    ids = append_text(db, "a", "b", "c")
     db.rewind_to_message(session, ids[2])
     before = db.get_revision(session)
     with require_column(db, "compacted"):
@@ -567,57 +559,67 @@ def test_a_compaction_flags_live_rows_and_appends_in_their_place(
                 {"role": "assistant", "content": "", "tool_calls": CALLS},
             ],
         )
-        assert flags(db) == [("a", 0, 1), ("b", 0, 1), ("c", 0, 0), ("summary", 1, 0), ("", 1, 0)]
+        assert list_flags(db) == [
+            ("a", 0, 1),
+            ("b", 0, 1),
+            ("c", 0, 0),
+            ("summary", 1, 0),
+            ("", 1, 0),
+        ]
         assert min(done.ids) > max(ids)
         assert done.before == before
         assert done.after == db.get_revision(session) == Revision(done.ids[-1], 2, 2, 1, None)
-        assert counters(db) == (2, 1)
+        assert read_counters(db) == (2, 1)
 
 
-def test_compacting_twice_keeps_what_was_compacted_first(db: StateDatabase, session: str) -> None:
-    append(db, "a", "b")
+def test_second_compaction_keeps_earlier_compacted_messages(
+    db: StateDatabase, session: str
+) -> None:
+    append_text(db, "a", "b")
     with require_column(db, "compacted"):
         for summary in ("one", "two"):
             db.archive_and_compact(session, [{"role": "user", "content": summary}])
-        assert flags(db) == [("a", 0, 1), ("b", 0, 1), ("one", 0, 1), ("two", 1, 0)]
+        assert list_flags(db) == [("a", 0, 1), ("b", 0, 1), ("one", 0, 1), ("two", 1, 0)]
         assert db.get_revision(session)[1:3] == (1, 3)
 
 
-def test_a_refused_compaction_changes_nothing(db: StateDatabase, session: str) -> None:
-    append(db, "a", "b")
+def test_rejected_compaction_leaves_session_unchanged(db: StateDatabase, session: str) -> None:
+    append_text(db, "a", "b")
     before = db.get_revision(session)
     with pytest.raises(InvalidInput if has_column(db, "compacted") else Unsupported):
         db.archive_and_compact(session, [{"role": "user", "content": "s", "bogus": 1}])
-    assert (db.get_revision(session), contents(db)) == (before, ["a", "b"])
+    assert (db.get_revision(session), list_contents(db)) == (before, ["a", "b"])
 
 
 @pytest.mark.requirement("messages:replace")
-def test_replacing_deletes_every_row(db: StateDatabase, session: str) -> None:
-    ids = append(db, "a", "b", "c")
+def test_replace_messages_deletes_every_message(db: StateDatabase, session: str) -> None:
+    ids = append_text(db, "a", "b", "c")
     db.rewind_to_message(session, ids[1])
     done = db.replace_messages(session, [{"role": "user", "content": "new", "tool_calls": CALLS}])
-    assert flags(db) == [("new", 1, 0)]
+    assert list_flags(db) == [("new", 1, 0)]
     assert min(done.ids) > max(ids)
     assert done.before == Revision(ids[-1], 1, 0, 1, None)
     assert done.after == db.get_revision(session) == Revision(done.ids[0], 1, 0, 1, None)
-    assert counters(db) == (1, 1)
+    assert read_counters(db) == (1, 1)
 
 
 @pytest.mark.requirement("messages:replace")
-def test_replacing_live_rows_keeps_the_others(db: StateDatabase, session: str) -> None:
-    ids = append(db, "a", "b", "c")
+def test_replace_messages_active_only_keeps_inactive_messages(
+    db: StateDatabase, session: str
+) -> None:
+    ids = append_text(db, "a", "b", "c")
     db.rewind_to_message(session, ids[1])
     db.replace_messages(session, [{"role": "user", "content": "new"}], active_only=True)
-    assert flags(db) == [("b", 0, 0), ("c", 0, 0), ("new", 1, 0)]
-    assert counters(db) == (1, 0)
+    assert list_flags(db) == [("b", 0, 0), ("c", 0, 0), ("new", 1, 0)]
+    assert read_counters(db) == (1, 0)
 
 
-def test_replacing_by_the_same_rows_is_a_change(db: StateDatabase, session: str) -> None:
-    append(db, "a", "b")
+def test_replace_messages_with_same_rows_changes_revision(db: StateDatabase, session: str) -> None:
+    append_text(db, "a", "b")
     before = db.get_revision(session)
     rows = db.get_messages(session)
     db.replace_messages(session, rows)
-    assert contents(db) == ["a", "b"]
+    assert list_contents(db) == ["a", "b"]
     assert [row["timestamp"] for row in db.get_messages(session)] == [
         row["timestamp"] for row in rows
     ]
@@ -625,16 +627,16 @@ def test_replacing_by_the_same_rows_is_a_change(db: StateDatabase, session: str)
 
 
 @pytest.mark.requirement("messages:replace")
-def test_clearing_deletes_every_row(db: StateDatabase, session: str) -> None:
-    ids = append(db, "a", "b", "c")
+def test_clear_messages_deletes_every_message(db: StateDatabase, session: str) -> None:
+    ids = append_text(db, "a", "b", "c")
     db.rewind_to_message(session, ids[1])
     assert db.clear_messages(session) == 3
-    assert (flags(db), counters(db)) == ([], (0, 0))
+    assert (list_flags(db), read_counters(db)) == ([], (0, 0))
     assert db.get_revision(session) == Revision(0, 0, 0, 1, None)
     assert db.append_message(session, "user", "d") > ids[-1], "an id is never used twice"
 
 
-def test_messages_are_found_by_their_ids_those_that_are_there(db: StateDatabase) -> None:
+def test_find_messages_omits_missing_ids(db: StateDatabase) -> None:
     db.create_session("s", source="cli")
     first, *_, last = (db.append_message("s", "user", f"text {n}") for n in range(4))
     found = db.find_messages([last, 10**6, first, first, -1])

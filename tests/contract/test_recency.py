@@ -30,27 +30,29 @@ class Model:
         return sorted(last.items(), key=lambda entry: (entry[1], entry[0]), reverse=True)
 
 
-def fill(db: StateDatabase, model: Model, count: int) -> None:
+def fill_home(db: StateDatabase, model: Model, count: int) -> None:
     with db.transaction():
         for number in range(count):
-            begin(db, model, f"s{number:03}", float(number % 90))
+            start_session(db, model, f"s{number:03}", float(number % 90))
             if number % 3:
-                say(db, model, f"s{number:03}", float(number * 7 % 100))
+                add_messages(db, model, f"s{number:03}", float(number * 7 % 100))
 
 
-def begin(db: StateDatabase, model: Model, session_id: str, at: float) -> None:
+def start_session(db: StateDatabase, model: Model, session_id: str, at: float) -> None:
     db.create_session(session_id, "cli", started_at=at)
     model.started.setdefault(session_id, at)
     model.times.setdefault(session_id, [])
 
 
-def say(db: StateDatabase, model: Model, session_id: str, at: float, count: int = 1) -> None:
+def add_messages(
+    db: StateDatabase, model: Model, session_id: str, at: float, count: int = 1
+) -> None:
     message = {"role": "user", "content": "x", "timestamp": at}
     db.append_messages(session_id, [message] * count)
     model.times[session_id].append(at)
 
 
-def check(db: StateDatabase, model: Model, limit: int = 50) -> None:
+def check_list(db: StateDatabase, model: Model, limit: int = 50) -> None:
     lines = walk_list(db, limit=limit)
     assert [(line.id, line.last_active_at) for line in lines] == model.recent()
     page = db.list_sessions(limit=7).items
@@ -76,13 +78,13 @@ STEPS = st.builds(
 )
 
 
-def act(db: StateDatabase, model: Model, step: Step) -> None:
+def apply_step(db: StateDatabase, model: Model, step: Step) -> None:
     session_id = f"s{step.place:03}"
     known = session_id in model.times
     if step.what == "begin":
-        begin(db, model, f"n{step.place}", step.at)
+        start_session(db, model, f"n{step.place}", step.at)
     elif step.what == "say" and known:
-        say(db, model, session_id, step.at)
+        add_messages(db, model, session_id, step.at)
     elif step.what == "clear" and known:
         db.clear_messages(session_id)
         model.times[session_id].clear()
@@ -90,10 +92,10 @@ def act(db: StateDatabase, model: Model, step: Step) -> None:
         db.delete_session(session_id)
         del model.times[session_id]
     elif step.what == "abandon" and known:
-        abandon(db, step)
+        write_and_roll_back(db, step)
 
 
-def abandon(db: StateDatabase, step: Step) -> None:
+def write_and_roll_back(db: StateDatabase, step: Step) -> None:
     """Say something and look at the list in a transaction that is rolled back."""
     with roll_back_at_end(db):
         db.append_message(f"s{step.place:03}", "user", "x", timestamp=step.at)
@@ -104,7 +106,7 @@ def abandon(db: StateDatabase, step: Step) -> None:
 @pytest.mark.requirement("lists:stale")
 @settings(max_examples=15, deadline=None)
 @given(count=st.sampled_from([3, 198, 215]), steps=st.lists(STEPS, min_size=3, max_size=12))
-def test_the_list_is_what_a_look_at_every_session_would_say(
+def test_recent_list_matches_full_scan(
     engine: Engine,
     tmp_path_factory: pytest.TempPathFactory,
     count: int,
@@ -113,47 +115,49 @@ def test_the_list_is_what_a_look_at_every_session_would_say(
     home = tmp_path_factory.mktemp("list")
     db, other, model = engine(home), engine(home), Model()
     try:
-        fill(db, model, count)
-        check(db, model)
+        fill_home(db, model, count)
+        check_list(db, model)
         for step in steps:
-            act(other if step.foreign else db, model, replace(step, place=step.place % count))
-            check(db, model)
-        check(other, model)
+            apply_step(
+                other if step.foreign else db, model, replace(step, place=step.place % count)
+            )
+            check_list(db, model)
+        check_list(other, model)
     finally:
         other.close()
         db.close()
 
 
 @pytest.mark.parametrize("how", ["clear", "replace"])
-def test_a_session_that_loses_its_old_messages_is_listed_by_when_it_began(
+def test_recent_list_orders_cleared_session_by_start(
     db: StateDatabase, other: StateDatabase, how: str
 ) -> None:
     model = Model()
-    fill(db, model, 215)
-    begin(db, model, "imported", 150.0)
-    say(db, model, "imported", -5.0)
-    say(db, model, "s001", 99.0)
-    check(db, model)
+    fill_home(db, model, 215)
+    start_session(db, model, "imported", 150.0)
+    add_messages(db, model, "imported", -5.0)
+    add_messages(db, model, "s001", 99.0)
+    check_list(db, model)
     if how == "clear":
         other.clear_messages("imported")
     else:
         other.replace_messages("imported", [])
     model.times["imported"].clear()
-    check(db, model)
+    check_list(db, model)
 
 
-def test_the_list_is_true_after_thousands_of_foreign_messages(
+def test_recent_list_handles_thousands_of_foreign_messages(
     db: StateDatabase, other: StateDatabase
 ) -> None:
     model = Model()
-    fill(db, model, 215)
-    check(db, model)
-    say(other, model, "s001", 200.0, count=5200)
-    say(other, model, "s000", 300.0)
-    check(db, model)
+    fill_home(db, model, 215)
+    check_list(db, model)
+    add_messages(other, model, "s001", 200.0, count=5200)
+    add_messages(other, model, "s000", 300.0)
+    check_list(db, model)
 
 
-def test_a_list_inside_a_transaction_shows_its_own_changes(
+def test_recent_list_shows_changes_inside_transaction(
     db: StateDatabase, other: StateDatabase
 ) -> None:
     add_session_at(db, "a", 1.0)
@@ -167,23 +171,21 @@ def test_a_list_inside_a_transaction_shows_its_own_changes(
 
 
 @pytest.mark.parametrize("inner", [False, True])
-def test_a_list_inside_a_transaction_forgets_what_was_rolled_back(
-    db: StateDatabase, inner: bool
-) -> None:
+def test_recent_list_forgets_rolled_back_changes(db: StateDatabase, inner: bool) -> None:
     model = Model()
-    fill(db, model, 215)
+    fill_home(db, model, 215)
     oldest = model.recent()[-1][0]
     with db.transaction() if inner else nullcontext():
         with roll_back_at_end(db):
             db.append_message("s214", "user", "x", timestamp=400.0)
             db.list_sessions()
-        say(db, model, oldest, 500.0)
+        add_messages(db, model, oldest, 500.0)
         with db.transaction():
-            check(db, model)
+            check_list(db, model)
 
 
 @pytest.mark.requirement("lists:stale")
-def test_a_session_that_was_put_back_is_listed_again(
+def test_recent_list_shows_restored_session(
     db: StateDatabase, other: StateDatabase, strange: Strange
 ) -> None:
     add_session_at(db, "old", 50.0, started_at=1.0)
@@ -202,7 +204,7 @@ def test_a_session_that_was_put_back_is_listed_again(
 
 
 @pytest.mark.requirement("lists:stale")
-def test_a_change_of_anything_on_a_line_shows_at_once(
+def test_recent_list_shows_summary_changes_immediately(
     db: StateDatabase, other: StateDatabase
 ) -> None:
     add_session_at(db, "a", 1.0)

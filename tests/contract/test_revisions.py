@@ -16,7 +16,7 @@ def session(db: StateDatabase) -> str:
     return db.create_session("s", "cli")
 
 
-def append(db: StateDatabase, *texts: str) -> list[int]:
+def append_text(db: StateDatabase, *texts: str) -> list[int]:
     return [db.append_message("s", "user", text) for text in texts]
 
 
@@ -35,14 +35,14 @@ def append(db: StateDatabase, *texts: str) -> list[int]:
     ],
 )
 @pytest.mark.parametrize("foreign", [False, True])
-def test_every_kind_of_change_changes_the_revision(
+def test_revision_changes_with_every_conversation_change(
     db: StateDatabase,
     other: StateDatabase,
     session: str,
     change: Callable[[StateDatabase, list[int]], Any],
     foreign: bool,
 ) -> None:
-    ids = append(db, "a", "b", "c", "d")
+    ids = append_text(db, "a", "b", "c", "d")
     db.rewind_to_message(session, ids[3])
     before = db.get_revision(session)
     other.get_revision(session)
@@ -53,10 +53,10 @@ def test_every_kind_of_change_changes_the_revision(
     assert db.append_message(session, "user", "y").before == after
 
 
-def test_a_compaction_changes_the_revision_that_others_see(
+def test_revision_seen_by_instances_changes_after_compaction(
     db: StateDatabase, other: StateDatabase, session: str
 ) -> None:
-    append(db, "a", "b")
+    append_text(db, "a", "b")
     before = other.get_revision(session)
     with require_column(db, "compacted"):
         after = db.archive_and_compact(session, [{"role": "user", "content": "s"}]).after
@@ -73,20 +73,20 @@ def test_a_compaction_changes_the_revision_that_others_see(
         lambda db: db.append_message("t", "user", "x", create={"source": "cli"}),
     ],
 )
-def test_what_is_not_of_the_conversation_leaves_the_revision(
+def test_revision_ignores_changes_outside_conversation(
     db: StateDatabase, session: str, change: Callable[[StateDatabase], Any]
 ) -> None:
-    append(db, "a")
+    append_text(db, "a")
     before = db.get_revision(session)
     change(db)
     assert db.get_revision(session) == before
 
 
 @pytest.mark.requirement("messages:revision")
-def test_a_revision_sees_rows_of_strangers(
+def test_revision_includes_foreign_rows(
     db: StateDatabase, session: str, strange: Callable[..., int]
 ) -> None:
-    (first,) = append(db, "a")
+    (first,) = append_text(db, "a")
     insert = (
         "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s', 'user', ?, 1)"
     )

@@ -28,25 +28,25 @@ def get(db: StateDatabase, key: str) -> str | None:
     return db.get_gateway_routing_entry(key, scope=SCOPE)
 
 
-def test_a_home_has_routes(db: StateDatabase) -> None:
+def test_database_has_routing(db: StateDatabase) -> None:
     assert db.has_routing
 
 
-def test_a_route_is_returned_as_it_was_stored(db: StateDatabase) -> None:
+def test_route_is_returned_as_stored(db: StateDatabase) -> None:
     text = '{"ü": "旅行", "b" : 1}'
     put(db, "k", text)
     assert get(db, "k") == text
     assert db.load_gateway_routing_entries(scope=SCOPE) == {"k": text}
 
 
-def test_an_unknown_route_is_none(db: StateDatabase) -> None:
+def test_unknown_route_returns_none(db: StateDatabase) -> None:
     assert get(db, "k") is None
     assert db.load_gateway_routing_entries(scope=SCOPE) == {}
     assert db.list_gateway_routing_scopes() == {}
 
 
 @pytest.mark.requirement("routes:rows")
-def test_a_route_is_stored_over_what_was_read(db: StateDatabase) -> None:
+def test_route_save_replaces_expected_entry(db: StateDatabase) -> None:
     put(db, "k", "1")
     put(db, "k", "2", expect="1")
     assert get(db, "k") == "2"
@@ -54,21 +54,21 @@ def test_a_route_is_stored_over_what_was_read(db: StateDatabase) -> None:
 
 @pytest.mark.requirement("routes:rows")
 @pytest.mark.parametrize("expect", [None, "0", ""])
-def test_a_route_is_not_stored_over_anything_else(db: StateDatabase, expect: str | None) -> None:
+def test_route_save_conflicts_with_unexpected_entry(db: StateDatabase, expect: str | None) -> None:
     put(db, "k", "1")
     with pytest.raises(Conflict):
         put(db, "k", "2", expect=expect)
     assert get(db, "k") == "1"
 
 
-def test_a_route_that_was_deleted_is_not_stored_over(db: StateDatabase) -> None:
+def test_route_save_conflicts_with_deleted_entry(db: StateDatabase) -> None:
     with pytest.raises(Conflict):
         put(db, "k", "2", expect="1")
     assert get(db, "k") is None
 
 
 @pytest.mark.requirement("routes:rows")
-def test_a_route_of_another_instance_is_seen_and_not_stored_over(
+def test_route_save_conflicts_with_different_instance(
     db: StateDatabase, other: StateDatabase
 ) -> None:
     put(db, "k", "1")
@@ -79,7 +79,7 @@ def test_a_route_of_another_instance_is_seen_and_not_stored_over(
 
 
 @pytest.mark.requirement("routes:scopes")
-def test_scopes_do_not_see_each_other(db: StateDatabase) -> None:
+def test_route_scopes_are_isolated(db: StateDatabase) -> None:
     put(db, "k", "1")
     put(db, "k", "2", scope="elsewhere")
     put(db, "k", "3", scope="")
@@ -90,7 +90,7 @@ def test_scopes_do_not_see_each_other(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("routes:scopes")
-def test_scopes_are_counted_and_the_one_that_was_written_last_comes_first(
+def test_route_scopes_list_newest_first_with_counts(
     db: StateDatabase, strange: Callable[..., int]
 ) -> None:
     for scope, keys, at in (("old", "ab", 1.0), ("new", "a", 3.0), ("middle", "abc", 2.0)):
@@ -101,7 +101,7 @@ def test_scopes_are_counted_and_the_one_that_was_written_last_comes_first(
 
 
 @pytest.mark.requirement("routes:rows")
-def test_routes_are_deleted_that_are_as_they_were_read(db: StateDatabase) -> None:
+def test_route_delete_requires_unchanged_entry(db: StateDatabase) -> None:
     for key in "abc":
         put(db, key, "1")
     put(db, "b", "2", expect="1")
@@ -110,7 +110,7 @@ def test_routes_are_deleted_that_are_as_they_were_read(db: StateDatabase) -> Non
     assert db.load_gateway_routing_entries(scope=SCOPE) == {"b": "2", "c": "1"}
 
 
-def test_a_change_of_a_route_keeps_its_place(db: StateDatabase) -> None:
+def test_route_update_keeps_position(db: StateDatabase) -> None:
     for key in "cab":
         put(db, key, "1")
     put(db, "c", "2", expect="1")
@@ -118,7 +118,7 @@ def test_a_change_of_a_route_keeps_its_place(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("routes:rows")
-def test_routes_and_sessions_change_together_or_not_at_all(db: StateDatabase) -> None:
+def test_routes_and_sessions_change_atomically(db: StateDatabase) -> None:
     db.create_session("s1", "cli")
     put(db, "k", "1")
 
@@ -150,7 +150,7 @@ KEYS = (
 
 
 @pytest.mark.requirement("routes:dump")
-def test_routes_are_dumped_as_members_of_an_object(db: StateDatabase) -> None:
+def test_route_dump_returns_json_object_members(db: StateDatabase) -> None:
     for number, key in enumerate(KEYS):
         put(db, key, json.dumps({"number": number}))
     put(db, "broken", "{")
@@ -164,7 +164,7 @@ def test_routes_are_dumped_as_members_of_an_object(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("routes:dump")
-def test_routes_are_dumped_without_some(db: StateDatabase) -> None:
+def test_route_dump_omits_excluded_keys(db: StateDatabase) -> None:
     for key in KEYS:
         put(db, key)
     page = db.dump_gateway_routing_entries(scope=SCOPE, without=[*KEYS[::2], "unknown"])
@@ -172,7 +172,7 @@ def test_routes_are_dumped_without_some(db: StateDatabase) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 6, 7, 8])
-def test_routes_are_dumped_in_pages(db: StateDatabase, limit: int) -> None:
+def test_route_dump_returns_pages(db: StateDatabase, limit: int) -> None:
     for number in range(7):
         put(db, f"k{number}")
         put(db, f"k{number}", scope="elsewhere")
@@ -189,7 +189,7 @@ def test_routes_are_dumped_in_pages(db: StateDatabase, limit: int) -> None:
     assert members == [f'"k{number}": {{}}' for number in (0, 1, 4, 5, 6)]
 
 
-def test_a_cursor_of_another_dump_is_refused(db: StateDatabase) -> None:
+def test_route_dump_rejects_cursor_of_different_scope(db: StateDatabase) -> None:
     put(db, "k")
     cursor = db.dump_gateway_routing_entries(scope=SCOPE, limit=1).next_cursor
     with pytest.raises(InvalidInput):
@@ -215,7 +215,7 @@ def find(db: StateDatabase, **peer: Any) -> str | None:
 
 
 @pytest.mark.requirement("routes:peer")
-def test_the_session_of_a_chat_that_began_last_is_found(db: StateDatabase) -> None:
+def test_find_latest_session_returns_newest_start(db: StateDatabase) -> None:
     add(db, "newest", 30.0, "session_reset")
     add(db, "older", 20.0)
     add(db, "others", 40.0, session_key="another")
@@ -225,7 +225,7 @@ def test_the_session_of_a_chat_that_began_last_is_found(db: StateDatabase) -> No
 
 
 @pytest.mark.requirement("routes:peer")
-def test_a_session_without_messages_or_that_was_left_is_not_found(db: StateDatabase) -> None:
+def test_find_latest_session_skips_empty_or_abandoned(db: StateDatabase) -> None:
     add(db, "older", 20.0)
     add(db, "left", 30.0, "session_switch")
     add(db, "empty", 40.0, said=False)
@@ -233,7 +233,7 @@ def test_a_session_without_messages_or_that_was_left_is_not_found(db: StateDatab
 
 
 @pytest.mark.requirement("routes:peer")
-def test_a_chat_is_found_by_who_and_where_as_a_whole(db: StateDatabase) -> None:
+def test_find_latest_session_matches_complete_peer(db: StateDatabase) -> None:
     peer = {"user_id": "7", "chat_id": "-100", "chat_type": "group", "thread_id": "5"}
     add(db, "s1", 1.0, session_key="an older key", **peer)
     assert find(db, **peer) == "s1"
@@ -242,21 +242,21 @@ def test_a_chat_is_found_by_who_and_where_as_a_whole(db: StateDatabase) -> None:
     assert find(db, **(peer | {"thread_id": None})) is None
 
 
-def test_nobody_nowhere_is_no_chat(db: StateDatabase) -> None:
+def test_find_latest_session_rejects_empty_peer(db: StateDatabase) -> None:
     add(db, "s1", 1.0, session_key=None)
     assert find(db, session_key=None) is None
     assert find(db) is None
 
 
 @pytest.mark.requirement("routes:peer")
-def test_the_key_comes_before_who_and_where(db: StateDatabase) -> None:
+def test_find_latest_session_prefers_session_key(db: StateDatabase) -> None:
     add(db, "by_key", 1.0)
     add(db, "by_peer", 2.0, session_key="another", chat_id="42")
     assert find(db, chat_id="42") == "by_key"
 
 
 @pytest.mark.requirement("routes:peer")
-def test_the_sessions_of_a_chat_are_found_one_after_another(db: StateDatabase) -> None:
+def test_find_latest_session_walks_older_sessions(db: StateDatabase) -> None:
     for number in range(3):
         add(db, f"s{number}", 1.0)
     assert (find(db), find(db, older_than="s2"), find(db, older_than="s0")) == ("s2", "s1", None)
@@ -264,7 +264,7 @@ def test_the_sessions_of_a_chat_are_found_one_after_another(db: StateDatabase) -
 
 
 @pytest.mark.requirement("routes:peer")
-def test_a_session_is_found_that_lives_or_has_ended_so(db: StateDatabase) -> None:
+def test_find_latest_session_filters_by_end(db: StateDatabase) -> None:
     add(db, "lives", 1.0)
     add(db, "closed", 2.0, "agent_close")
     add(db, "idle", 3.0, "idle")

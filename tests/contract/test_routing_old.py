@@ -12,7 +12,7 @@ pytestmark = pytest.mark.parametrize("engine", WITHOUT, indirect=True)
 
 
 @pytest.mark.requirement("routes:none")
-def test_a_home_without_the_table_reads_no_routes_and_stores_none(db: StateDatabase) -> None:
+def test_home_without_routing_table_stores_no_routes(db: StateDatabase) -> None:
     assert not db.has_routing
     assert db.load_gateway_routing_entries() == db.list_gateway_routing_scopes() == {}
     assert db.dump_gateway_routing_entries() == Page([])
@@ -24,6 +24,6 @@ def test_a_home_without_the_table_reads_no_routes_and_stores_none(db: StateDatab
 
 
 @pytest.mark.requirement("routes:none")
-def test_sessions_that_know_no_chats_are_not_found_by_one(db: StateDatabase) -> None:
+def test_sessions_without_peer_columns_are_not_found(db: StateDatabase) -> None:
     db.append_message("s1", "user", "x", create={"source": "telegram", "session_key": "k"})
     assert db.find_latest_session_for_peer(source="telegram", session_key="k") is None

@@ -13,17 +13,17 @@ from session_core import Conflict, InvalidInput, NotFound, StateDatabase
 ENTRY = '{"session_key": "k", "session_id": "s"}'
 
 
-def fill(db: StateDatabase) -> None:
+def fill_session(db: StateDatabase) -> None:
     db.create_session("s", "cli", model="m", model_config={"a": 1}, cwd="/srv", started_at=5.0)
     db.append_message("s", "user", "hello")
     db.set_session_title("s", "Trip")
 
 
 @pytest.mark.requirement("compaction:rows")
-def test_a_session_is_copied_with_every_column_but_those_that_are_given(
+def test_copy_session_copies_columns_except_excluded(
     db: StateDatabase, strange: Callable[..., int]
 ) -> None:
-    fill(db)
+    fill_session(db)
     strange("ALTER TABLE sessions ADD COLUMN strange")
     strange("UPDATE sessions SET strange = x'00ff'")
     db.copy_session("s", "copy", without=("title", "message_count"), parent_session_id="s")
@@ -36,8 +36,8 @@ def test_a_session_is_copied_with_every_column_but_those_that_are_given(
 
 
 @pytest.mark.requirement("compaction:rows")
-def test_no_session_is_copied_over_another(db: StateDatabase) -> None:
-    fill(db)
+def test_copy_session_rejects_existing_target(db: StateDatabase) -> None:
+    fill_session(db)
     db.create_session("there", "cli")
     before = db.get_session("there")
     with pytest.raises(Conflict):
@@ -51,8 +51,8 @@ def test_no_session_is_copied_over_another(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("compaction:rows")
-def test_what_belongs_to_a_session_is_what_is_deleted_with_it(db: StateDatabase) -> None:
-    fill(db)
+def test_belongings_match_rows_deleted_with_session(db: StateDatabase) -> None:
+    fill_session(db)
     assert db.read_belongings("s") == {}
     db.update_token_counts("s", model="m", input_tokens=5)
     usage = db.get_model_usage("s")
@@ -62,7 +62,7 @@ def test_what_belongs_to_a_session_is_what_is_deleted_with_it(db: StateDatabase)
 
 
 @pytest.mark.requirement("compaction:rows")
-def test_routing_rows_are_put_back_as_they_were(db: StateDatabase) -> None:
+def test_routing_rows_are_restored_unchanged(db: StateDatabase) -> None:
     if not db.has_routing:
         assert db.list_routing_rows("s") == []
         return
@@ -79,7 +79,7 @@ def test_routing_rows_are_put_back_as_they_were(db: StateDatabase) -> None:
         db.put_routing_row({**rows[0], "no_such_column": 1})
 
 
-def test_where_routes_lead_is_seen_as_it_is_inside_of_a_transaction(db: StateDatabase) -> None:
+def test_routing_rows_show_changes_inside_transaction(db: StateDatabase) -> None:
     if not db.has_routing:
         return
     elsewhere = ENTRY.replace('"s"', '"t"')
@@ -101,8 +101,8 @@ def test_where_routes_lead_is_seen_as_it_is_inside_of_a_transaction(db: StateDat
 
 
 @pytest.mark.requirement("compaction:rows")
-def test_fields_are_put_back_to_what_they_were(db: StateDatabase) -> None:
-    fill(db)
+def test_put_session_fields_restores_values(db: StateDatabase) -> None:
+    fill_session(db)
     row = dict(db.get_session("s") or {})
     db.end_session("s", "compression")
     db.set_session_title("s", "Trip")
@@ -115,16 +115,16 @@ def test_fields_are_put_back_to_what_they_were(db: StateDatabase) -> None:
 
 @pytest.mark.requirement("compaction:rows")
 @pytest.mark.parametrize("name", ["id", "no_such_column", 'title" = 1 --'])
-def test_only_columns_of_a_session_are_put_back(db: StateDatabase, name: str) -> None:
-    fill(db)
+def test_put_session_fields_rejects_unknown_columns(db: StateDatabase, name: str) -> None:
+    fill_session(db)
     with pytest.raises(InvalidInput):
         db.put_session_fields("s", {name: "x"})
 
 
-def test_a_session_is_copied_and_put_back_without_what_its_table_computes(
+def test_session_copy_omits_generated_columns(
     db: StateDatabase, strange: Callable[..., int]
 ) -> None:
-    fill(db)
+    fill_session(db)
     strange("ALTER TABLE sessions ADD COLUMN shout TEXT AS (upper(source)) VIRTUAL")
     db.copy_session("s", "copy", without=("title",))
     row: dict[str, Any] = {**(db.get_session("copy") or {})}
@@ -135,10 +135,10 @@ def test_a_session_is_copied_and_put_back_without_what_its_table_computes(
     assert db.get_session("copy") == {**row, "shout": "CLI", "model": "other"}
 
 
-def test_a_column_may_have_a_quote_in_its_name(
+def test_session_copy_accepts_quoted_column_name(
     db: StateDatabase, strange: Callable[..., int]
 ) -> None:
-    fill(db)
+    fill_session(db)
     for table in ("sessions", "messages"):
         strange(f'ALTER TABLE {table} ADD COLUMN "we ird""q" TEXT DEFAULT \'d\'')
     db.copy_session("s", "copy", without=("title",))

@@ -54,7 +54,7 @@ CALL = [{"id": "c1", "type": "function", "function": {"name": "run_query"}}]
         ("Straße und Ärger", "ärger"),
     ],
 )
-def test_a_query_finds_the_text(db: StateDatabase, text: str, query: str) -> None:
+def test_search_finds_text_by_query(db: StateDatabase, text: str, query: str) -> None:
     message_id = add_message_text(db, "one", text)
     add_message_text(db, "two", "entirely different talk")
     found = db.search(query)
@@ -73,16 +73,14 @@ def test_a_query_finds_the_text(db: StateDatabase, text: str, query: str) -> Non
         ("abc def", '"abc de"'),
     ],
 )
-def test_a_query_that_means_what_it_says_finds_nothing_else(
-    db: StateDatabase, text: str, query: str
-) -> None:
+def test_search_syntax_query_finds_exact_matches(db: StateDatabase, text: str, query: str) -> None:
     add_message_text(db, "one", text)
     assert db.search(query if query != "cat" else '"cat"').hits == []
 
 
 @pytest.mark.requirement("search:parts")
 @pytest.mark.parametrize("query", ["大阪", "大", "tokyo", '"line two"', "two", "größe", "Привет"])
-def test_multi_part_content_is_found_by_what_it_says(db: StateDatabase, query: str) -> None:
+def test_search_finds_multi_part_content_by_text(db: StateDatabase, query: str) -> None:
     parts = [
         {"type": "text", "text": "plan for 大阪\nline\ntwo Größe, привет"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
@@ -96,7 +94,7 @@ def test_multi_part_content_is_found_by_what_it_says(db: StateDatabase, query: s
 
 @pytest.mark.requirement("search:parts")
 @pytest.mark.parametrize("query", ["image_url", "base64", "type", "json"])
-def test_how_content_is_stored_is_not_found(db: StateDatabase, query: str) -> None:
+def test_search_ignores_content_encoding(db: StateDatabase, query: str) -> None:
     parts = [
         {"type": "text", "text": "hello"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
@@ -105,21 +103,21 @@ def test_how_content_is_stored_is_not_found(db: StateDatabase, query: str) -> No
     assert db.search(f'"{query}"').hits == []
 
 
-def test_a_tool_result_is_found_by_the_name_of_its_tool(db: StateDatabase) -> None:
+def test_search_finds_tool_result_by_tool_name(db: StateDatabase) -> None:
     message_id = add_message_text(db, "one", "ok", "tool", tool_name="terminal_runner")
     assert list_message_ids(db.search("terminal_runner")) == [message_id]
 
 
 @pytest.mark.requirement("search:queries")
 @pytest.mark.parametrize("needle", ["gration of", "GRATION", "t_id=7", "r.b", "据库", "的", "(x)"])
-def test_a_substring_is_found_wherever_it_is(db: StateDatabase, needle: str) -> None:
+def test_search_finds_substring_anywhere(db: StateDatabase, needle: str) -> None:
     message_id = add_message_text(db, "one", "migration of user.baz where t_id=7 (x) 数据库的")
     add_message_text(db, "two", "nothing of the kind")
     found = db.search(needle, mode="substring")
     assert (list_message_ids(found), found.matched) == ([message_id], "substring")
 
 
-def test_wildcards_of_the_database_are_only_text(db: StateDatabase) -> None:
+def test_search_treats_sql_wildcards_as_text(db: StateDatabase) -> None:
     add_message_text(db, "one", "plain text")
     message_id = add_message_text(db, "two", "100% sure_thing")
     assert search_message_ids(db, "0% s", mode="substring") == {message_id}
@@ -128,7 +126,7 @@ def test_wildcards_of_the_database_are_only_text(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("search:questions")
-def test_all_words_come_before_prefixes_and_prefixes_before_any(db: StateDatabase) -> None:
+def test_search_ranks_full_matches_before_partial(db: StateDatabase) -> None:
     both = add_message_text(db, "one", "deploy the parser")
     begun = add_message_text(db, "two", "deployment of parsers")
     some = add_message_text(db, "three", "the parser alone")
@@ -140,7 +138,7 @@ def test_all_words_come_before_prefixes_and_prefixes_before_any(db: StateDatabas
     assert (set(list_message_ids(third)), third.matched) == ({both, begun, some}, "any")
 
 
-def test_of_any_words_more_are_better(db: StateDatabase) -> None:
+def test_search_ranks_more_matching_words_higher(db: StateDatabase) -> None:
     one = add_message_text(db, "one", "red apples are on the shelf over there")
     three = add_message_text(db, "two", "red apples and green pears are over there")
     two = add_message_text(db, "three", "red apples and green plums are over there")
@@ -149,7 +147,7 @@ def test_of_any_words_more_are_better(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("search:questions")
-def test_a_question_finds_its_answer_in_other_words(db: StateDatabase) -> None:
+def test_search_question_finds_answer_in_different_words(db: StateDatabase) -> None:
     answer = add_message_text(
         db, "one", "We decided that the orders schema keeps one row a line item."
     )
@@ -168,32 +166,32 @@ def test_a_question_finds_its_answer_in_other_words(db: StateDatabase) -> None:
      "+ledger", "col:ledger", "ledger:", "^ledger", "'ledger", 'le"dger" ledger', "ledger --",
      "* ledger"],
 )  # fmt: skip
-def test_bad_syntax_is_searched_as_text(db: StateDatabase, query: str) -> None:
+def test_search_treats_bad_syntax_as_text(db: StateDatabase, query: str) -> None:
     message_id = add_message_text(db, "one", "the ledger is here")
     assert list_message_ids(db.search(query)) == [message_id]
 
 
-def test_what_did_not_parse_is_said(db: StateDatabase) -> None:
+def test_search_reports_unparsed_query(db: StateDatabase) -> None:
     add_message_text(db, "one", "ledger and more")
     assert db.search("ledger AND").matched == "text"
 
 
 @pytest.mark.parametrize("query", ["->", "***", "…", "¯\\_(ツ)_/¯"])
-def test_signs_alone_are_searched_as_they_are(db: StateDatabase, query: str) -> None:
+def test_search_finds_punctuation_literally(db: StateDatabase, query: str) -> None:
     message_id = add_message_text(db, "one", f"before {query} after")
     add_message_text(db, "two", "none of them")
     assert list_message_ids(db.search(query)) == [message_id]
 
 
 @pytest.mark.parametrize("query", ["", "   ", "\x00", "\n\t"])
-def test_nothing_is_found_by_nothing(db: StateDatabase, query: str) -> None:
+def test_search_empty_query_finds_no_hits(db: StateDatabase, query: str) -> None:
     add_message_text(db, "one", "text")
     assert db.search(query).hits == []
     assert db.search(query, mode="substring").hits == []
 
 
 @pytest.mark.requirement("search:filters")
-def test_search_is_filtered_by_source_role_time_and_session(db: StateDatabase) -> None:
+def test_search_filters_by_source_role_time_session(db: StateDatabase) -> None:
     db.create_session("a", "cli")
     db.create_session("b", "telegram")
     first = add_message_text(db, "a", "common word", timestamp=100.0)
@@ -211,7 +209,7 @@ def test_search_is_filtered_by_source_role_time_and_session(db: StateDatabase) -
 
 
 @pytest.mark.requirement("search:filters")
-def test_search_is_filtered_by_project(db: StateDatabase) -> None:
+def test_search_filters_by_project(db: StateDatabase) -> None:
     for name, cwd in (("a", "/srv/app"), ("b", "/srv/app/lib"), ("c", "/srv/apples"), ("d", None)):
         db.create_session(name, "cli", cwd=cwd)
         add_message_text(db, name, "common word")
@@ -219,7 +217,7 @@ def test_search_is_filtered_by_project(db: StateDatabase) -> None:
     assert {hit.session_id for hit in found.hits} == {"a", "b"}
 
 
-def test_search_is_filtered_by_status(db: StateDatabase) -> None:
+def test_search_filters_by_status(db: StateDatabase) -> None:
     for name in ("open", "ended", "archived"):
         add_message_text(db, name, "common word")
     db.end_session("ended", "cli_close")
@@ -235,7 +233,7 @@ def test_search_is_filtered_by_status(db: StateDatabase) -> None:
     assert named("all") == {"open", "ended", "archived"}
 
 
-def test_a_conversation_is_open_as_its_tip_is(db: StateDatabase) -> None:
+def test_search_status_filter_uses_conversation_tip(db: StateDatabase) -> None:
     add_message_text(db, "root", "ledger first")
     db.end_session("root", "compression")
     db.create_session("tip", "cli", parent_session_id="root")
@@ -243,7 +241,7 @@ def test_a_conversation_is_open_as_its_tip_is(db: StateDatabase) -> None:
     assert db.search("ledger", status="ended").hits == []
 
 
-def test_a_conversation_has_one_hit_and_a_message_each(db: StateDatabase) -> None:
+def test_search_returns_single_hit_per_conversation(db: StateDatabase) -> None:
     root = add_message_text(db, "root", "ledger of old")
     db.end_session("root", "compression")
     db.create_session("tip", "cli", parent_session_id="root")
@@ -256,7 +254,7 @@ def test_a_conversation_has_one_hit_and_a_message_each(db: StateDatabase) -> Non
     assert branch in list_message_ids(db.search("ledger"))
 
 
-def test_a_hit_says_where_it_is_and_why(db: StateDatabase) -> None:
+def test_search_hit_reports_location_and_match(db: StateDatabase) -> None:
     db.create_session("a", "telegram")
     db.set_session_title("a", "Money")
     long = "filler words here " * 40
@@ -269,7 +267,7 @@ def test_a_hit_says_where_it_is_and_why(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("search:flags")
-def test_rewound_messages_are_never_found(db: StateDatabase) -> None:
+def test_search_never_finds_rewound_messages(db: StateDatabase) -> None:
     add_message_text(db, "a", "first")
     second = add_message_text(db, "a", "ledger 数据库 part")
     db.rewind_to_message("a", second)
@@ -281,7 +279,7 @@ def test_rewound_messages_are_never_found(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("search:flags")
-def test_compacted_messages_are_found_once(db: StateDatabase) -> None:
+def test_search_finds_compacted_messages_once(db: StateDatabase) -> None:
     old = add_message_text(db, "a", "ledger gone", timestamp=1.0)
     add_message_text(db, "a", "ledger carried", timestamp=2.0)
     carried = {"role": "user", "content": "ledger carried", "timestamp": 2.0}
@@ -295,7 +293,7 @@ def test_compacted_messages_are_found_once(db: StateDatabase) -> None:
         }
 
 
-def test_a_hit_of_a_conversation_is_the_live_copy(db: StateDatabase) -> None:
+def test_search_hit_prefers_live_copy(db: StateDatabase) -> None:
     carried = {"role": "user", "content": "ledger carried", "timestamp": 2.0}
     add_message_text(db, "a", "ledger carried", timestamp=2.0)
     with require_column(db, "compacted"):
@@ -304,14 +302,14 @@ def test_a_hit_of_a_conversation_is_the_live_copy(db: StateDatabase) -> None:
         assert (hit.message_id, hit.compacted) == (copy, False)
 
 
-def test_deleted_messages_are_not_found(db: StateDatabase) -> None:
+def test_search_ignores_deleted_messages(db: StateDatabase) -> None:
     add_message_text(db, "a", "ledger")
     kept = add_message_text(db, "b", "ledger")
     db.delete_session("a")
     assert search_message_ids(db, "ledger") == {kept}
 
 
-def test_what_another_instance_committed_is_found_at_once(
+def test_search_finds_commits_of_different_instance(
     db: StateDatabase, other: StateDatabase
 ) -> None:
     assert other.search("ledger").hits == []
@@ -321,7 +319,7 @@ def test_what_another_instance_committed_is_found_at_once(
     assert search_message_ids(other, "ledger") == {first, second}
 
 
-def test_what_a_transaction_wrote_is_found_inside_and_gone_when_it_fails(
+def test_search_inside_transaction_follows_rollback(
     db: StateDatabase,
 ) -> None:
     add_message_text(db, "a", "something")
@@ -340,7 +338,7 @@ def test_what_a_transaction_wrote_is_found_inside_and_gone_when_it_fails(
     assert search_message_ids(db, "cashbook") == {other}
 
 
-def test_newer_and_shorter_messages_come_first(db: StateDatabase) -> None:
+def test_search_ranks_newer_and_shorter_messages_first(db: StateDatabase) -> None:
     old = add_message_text(db, "a", "ledger", timestamp=1_000.0)
     new = add_message_text(db, "b", "ledger", timestamp=1_000_000_000.0)
     padded = add_message_text(
@@ -352,7 +350,7 @@ def test_newer_and_shorter_messages_come_first(db: StateDatabase) -> None:
 @pytest.mark.requirement("search:pages")
 @pytest.mark.parametrize("per", ["message", "conversation"])
 @pytest.mark.parametrize("mode", ["words", "substring"])
-def test_pages_hold_every_hit_once(db: StateDatabase, per: Any, mode: Any) -> None:
+def test_search_pages_contain_every_hit_once(db: StateDatabase, per: Any, mode: Any) -> None:
     expected: list[Any] = []
     for number in range(25):
         messages = [{"role": "user", "content": f"ledger {number} {turn}"} for turn in range(4)]
@@ -369,7 +367,7 @@ def test_pages_hold_every_hit_once(db: StateDatabase, per: Any, mode: Any) -> No
     assert sorted(seen) == sorted(expected)
 
 
-def test_what_comes_later_does_not_disturb_a_page(db: StateDatabase) -> None:
+def test_search_page_ignores_later_messages(db: StateDatabase) -> None:
     for number in range(10):
         add_message_text(db, f"s{number}", "ledger")
     first = db.search("ledger", limit=5)
@@ -381,7 +379,7 @@ def test_what_comes_later_does_not_disturb_a_page(db: StateDatabase) -> None:
 
 
 @pytest.mark.parametrize("change", [{"mode": "substring"}, {"per": "message"}, {"since": 1.0}])
-def test_a_cursor_of_another_search_is_invalid(db: StateDatabase, change: Any) -> None:
+def test_search_rejects_cursor_of_different_query(db: StateDatabase, change: Any) -> None:
     for number in range(3):
         add_message_text(db, f"s{number}", "ledger")
     cursor = db.search("ledger", limit=1).next_cursor
@@ -396,9 +394,7 @@ def test_a_cursor_of_another_search_is_invalid(db: StateDatabase, change: Any) -
 
 @pytest.mark.requirement("search:pages")
 @pytest.mark.parametrize("name", ["source", "roles"])
-def test_a_cursor_is_valid_for_the_same_filters_in_another_order(
-    db: StateDatabase, name: str
-) -> None:
+def test_search_cursor_ignores_filter_order(db: StateDatabase, name: str) -> None:
     message_ids = [add_message_text(db, f"s{number}", "ledger") for number in range(3)]
     values = ["cli", "user", "telegram"]
     first = db.search("ledger", limit=1, **{name: values})
@@ -411,12 +407,12 @@ def test_a_cursor_is_valid_for_the_same_filters_in_another_order(
 @pytest.mark.parametrize(
     "options", [{"mode": "fuzzy"}, {"per": "word"}, {"limit": 0}, {"status": "lost"}]
 )
-def test_an_unknown_option_is_invalid(db: StateDatabase, options: Any) -> None:
+def test_search_rejects_unknown_option(db: StateDatabase, options: Any) -> None:
     with pytest.raises(InvalidInput):
         db.search("ledger", **options)
 
 
-def test_an_unknown_session_is_not_found(db: StateDatabase) -> None:
+def test_search_of_unknown_session_raises_not_found(db: StateDatabase) -> None:
     with pytest.raises(NotFound):
         db.search("ledger", session="nobody")
 
@@ -435,7 +431,7 @@ TYPED = st.text(max_size=60) | st.lists(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(typed=TYPED)
-def test_nothing_that_can_be_typed_is_an_error(db: StateDatabase, typed: str) -> None:
+def test_search_accepts_any_query_text(db: StateDatabase, typed: str) -> None:
     if not db.message_count():
         add_message_text(db, "one", "a 数据 🚀 x שלום")
         add_message_text(db, "one", [{"type": "text", "text": "é 数据"}])
@@ -450,7 +446,7 @@ PRINTED = st.characters(exclude_categories=["Cc", "Cs"])
     max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(text=st.text(PRINTED, min_size=1, max_size=80), multi=st.booleans(), data=st.data())
-def test_a_word_of_a_message_finds_it(
+def test_search_finds_message_by_any_word(
     db: StateDatabase, text: str, multi: bool, data: st.DataObject
 ) -> None:
     words = [word for word in text.replace('"', " ").split() if any(map(str.isalnum, word))]
@@ -461,22 +457,22 @@ def test_a_word_of_a_message_finds_it(
         assert message_id in list_message_ids(found), found
 
 
-def strange_flags(strange: Callable[..., int], message_id: int) -> None:
+def flip_active_flag(strange: Callable[..., int], message_id: int) -> None:
     strange("UPDATE messages SET active = 0 WHERE id = ?", message_id)
 
 
-def test_a_flag_that_a_stranger_flipped_counts_at_once(
+def test_search_respects_foreign_flag_changes(
     db: StateDatabase, strange: Callable[..., int]
 ) -> None:
     message_id = add_message_text(db, "one", "ledger")
     assert search_message_ids(db, "ledger") == {message_id}
-    strange_flags(strange, message_id)
+    flip_active_flag(strange, message_id)
     assert db.search("ledger").hits == []
 
 
 @pytest.mark.requirement("search:pages")
 @pytest.mark.parametrize("odd", [0, -1, -4000, -(2**63), 2**62, 2**63 - 1])
-def test_a_message_of_any_id_is_found_on_every_page(
+def test_search_pages_support_extreme_message_ids(
     db: StateDatabase, strange: Callable[..., int], odd: int
 ) -> None:
     row = "INSERT INTO messages (id, session_id, role, content, timestamp)"
@@ -491,14 +487,14 @@ def test_a_message_of_any_id_is_found_on_every_page(
     assert list_message_ids(first) + list_message_ids(second) == sorted((odd, 77), reverse=True)
 
 
-def test_a_plain_string_is_no_list_of_sources_or_roles(db: StateDatabase) -> None:
+def test_search_rejects_string_as_filter_list(db: StateDatabase) -> None:
     with pytest.raises(InvalidInput):
         db.search("word", source="cli")
     with pytest.raises(InvalidInput):
         db.search("word", roles="user")
 
 
-def test_a_session_that_is_named_is_searched_though_it_is_archived(db: StateDatabase) -> None:
+def test_search_finds_messages_of_named_archived_session(db: StateDatabase) -> None:
     db.append_message("a", "user", "a wombat", create={"source": "cli"})
     db.set_session_archived("a", archived=True)
     assert db.search("wombat").hits == []

@@ -25,14 +25,14 @@ OTHER_IDS = dict.fromkeys(("id", "call_id", "response_item_id"), "call_other")
 
 @pytest.mark.requirement("search:calls")
 @pytest.mark.parametrize("query", ["run_query", "orders.sql", "大阪", "second"])
-def test_a_tool_call_is_found_by_its_name_and_its_arguments(db: StateDatabase, query: str) -> None:
+def test_search_finds_tool_call_by_name_arguments(db: StateDatabase, query: str) -> None:
     message_id = add_message_text(db, "one", None, "assistant", tool_calls=[CALLED])
     assert list_message_ids(db.search(query)) == [message_id]
 
 
 @pytest.mark.requirement("search:calls")
 @pytest.mark.parametrize("query", ["call_Qx7-Zt9", "CALL_qx7*", "Zt9", "fc_00aB", "look Qx7"])
-def test_a_tool_call_is_found_by_its_ids_which_are_not_shown(db: StateDatabase, query: str) -> None:
+def test_search_finds_tool_call_by_hidden_ids(db: StateDatabase, query: str) -> None:
     add_message_text(
         db, "other", "We look and call.", "assistant", tool_calls=[{**CALLED, **OTHER_IDS}]
     )
@@ -46,7 +46,7 @@ def test_a_tool_call_is_found_by_its_ids_which_are_not_shown(db: StateDatabase, 
 
 @pytest.mark.requirement("search:calls")
 @pytest.mark.parametrize("needle", ["l_Qx7-Z", "00ab", "c_0"])
-def test_a_piece_of_the_id_of_a_tool_call_is_found(db: StateDatabase, needle: str) -> None:
+def test_search_finds_part_of_tool_call_id(db: StateDatabase, needle: str) -> None:
     add_message_text(db, "other", "We look.", "assistant", tool_calls=[{**CALLED, **OTHER_IDS}])
     message_id = add_message_text(db, "one", "We look.", "assistant", tool_calls=[CALLED])
     assert search_message_ids(db, needle, mode="substring") == {message_id}
@@ -56,9 +56,7 @@ BROWSED = '{"ferry_deadline": true, "stops": [{"pier_number": 7}], "note": "book
 
 
 @pytest.mark.parametrize("query", ["ferry_deadline", '"ferry deadline"', "pier_number", "ferr*"])
-def test_a_tool_call_is_found_by_the_names_of_its_arguments_which_are_not_shown(
-    db: StateDatabase, query: str
-) -> None:
+def test_search_finds_tool_call_by_argument_names(db: StateDatabase, query: str) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "browse", "arguments": BROWSED}}
     message_id = add_message_text(db, "one", None, "assistant", tool_calls=[call])
     add_message_text(db, "other", None, "assistant", tool_calls=[CALLED])
@@ -68,7 +66,7 @@ def test_a_tool_call_is_found_by_the_names_of_its_arguments_which_are_not_shown(
 
 
 @pytest.mark.parametrize("query", ["book", "browse", "toolu_01Aq9", "ferry_deadline"])
-def test_a_tool_call_of_another_shape_shows_what_it_does(db: StateDatabase, query: str) -> None:
+def test_search_snippet_shows_unusual_tool_call(db: StateDatabase, query: str) -> None:
     done = {"note": "book it", "ferry_deadline": True}
     call = {"type": "tool_use", "id": "toolu_01Aq9", "name": "browse", "input": done}
     flat = {"type": "function_call", "call_id": "toolu_01Aq9", "name": "browse"}
@@ -79,29 +77,29 @@ def test_a_tool_call_of_another_shape_shows_what_it_does(db: StateDatabase, quer
     assert [hit.snippet for hit in hits] == ["browse book it"] * 2
 
 
-def nested(depth: int) -> Any:
+def make_nested(depth: int) -> Any:
     value: Any = "wombat"
     for _ in range(depth):
         value = {"type": "tool_result", "content": [value]}
     return value
 
 
-def calling(arguments: str) -> dict[str, Any]:
+def make_tool_calls(arguments: str) -> dict[str, Any]:
     return {"tool_calls": [{"id": "c1", "function": {"name": "x", "arguments": arguments}}]}
 
 
 ENDLESS = {
-    "content": {"content": nested(300)},
-    "list": {"content": [[nested(30)] * 2]},
-    "broken": calling('{"a":' + "[" * 1000),
-    "whole": calling("[" * 900 + "1" + "]" * 900),
+    "content": {"content": make_nested(300)},
+    "list": {"content": [[make_nested(30)] * 2]},
+    "broken": make_tool_calls('{"a":' + "[" * 1000),
+    "whole": make_tool_calls("[" * 900 + "1" + "]" * 900),
     "ids": {"tool_calls": '[{"id": ' + "[" * 900 + "]" * 900 + ', "name": "x"}]'},
-    "halves": calling("[" * 900 + r'"\ud83d"' + "]" * 900),
+    "halves": make_tool_calls("[" * 900 + r'"\ud83d"' + "]" * 900),
 }
 
 
 @pytest.mark.parametrize("kind", ENDLESS)
-def test_what_is_nested_without_an_end_hides_nothing(db: StateDatabase, kind: str) -> None:
+def test_search_finds_text_beside_deep_nesting(db: StateDatabase, kind: str) -> None:
     cursor = db.read_changes().cursor
     message_id = add_message_text(db, "one", "the wombat of Lisbon")
     deep = {
@@ -117,7 +115,9 @@ def test_what_is_nested_without_an_end_hides_nothing(db: StateDatabase, kind: st
 
 
 @pytest.mark.parametrize("mode", ["words", "substring"])
-def test_no_snippet_has_half_a_character(db: StateDatabase, mode: Any) -> None:
-    add_message_text(db, "one", None, "assistant", **calling(r'{"text": "ferry at noon \ud83d"}'))
+def test_search_snippet_contains_no_surrogates(db: StateDatabase, mode: Any) -> None:
+    add_message_text(
+        db, "one", None, "assistant", **make_tool_calls(r'{"text": "ferry at noon \ud83d"}')
+    )
     (hit,) = db.search("ferry", mode=mode).hits
     assert ascii(hit.snippet) == ascii("x ferry at noon \ufffd")

@@ -15,77 +15,77 @@ from tests.contract.engines import has_column, require_column
 Open = Callable[[], StateDatabase]
 
 
-def row(db: StateDatabase, session_id: str) -> dict[str, Any]:
+def read_row(db: StateDatabase, session_id: str) -> dict[str, Any]:
     found = db.get_session(session_id)
     assert found is not None
     return dict(found)
 
 
 @pytest.mark.requirement("sessions:mapping")
-def test_a_created_session_reads_as_a_mapping(db: StateDatabase) -> None:
+def test_created_session_reads_as_mapping(db: StateDatabase) -> None:
     before = time.time()
     assert db.create_session("s", "cli", model="m") == "s"
-    found = row(db, "s")
+    found = read_row(db, "s")
     assert (found["id"], found["source"], found["model"]) == ("s", "cli", "m")
     assert before <= found["started_at"] <= time.time()
     assert (found["ended_at"], found["end_reason"], found["title"]) == (None, None, None)
     assert (found["message_count"], found["tool_call_count"], found["archived"]) == (0, 0, 0)
 
 
-def test_names_and_positions_of_the_field_both_work(db: StateDatabase) -> None:
+def test_create_session_accepts_names_and_positions(db: StateDatabase) -> None:
     db.create_session("p", "cli")
     db.create_session(session_id="s", source="tui", model=None, parent_session_id="p")
-    assert row(db, "s")["parent_session_id"] == "p"
+    assert read_row(db, "s")["parent_session_id"] == "p"
 
 
-def test_a_session_that_is_not_there_is_none(db: StateDatabase) -> None:
+def test_get_session_returns_none_for_missing_id(db: StateDatabase) -> None:
     assert db.get_session("nobody") is None
     db.create_session("s", "cli")
     assert db.get_session("nobody") is None
 
 
 @pytest.mark.requirement("sessions:create")
-def test_a_second_create_fills_what_is_empty_and_changes_nothing_else(db: StateDatabase) -> None:
+def test_second_create_fills_only_empty_fields(db: StateDatabase) -> None:
     db.create_session("s", "cli", started_at=5.0, cwd="/a")
-    first = row(db, "s")
+    first = read_row(db, "s")
     db.create_session(
         "s", "tui", model="m", started_at=9.0, cwd="/b", system_prompt="be kind", user_id="u"
     )
-    assert row(db, "s") == {**first, "model": "m", "system_prompt": "be kind"}
+    assert read_row(db, "s") == {**first, "model": "m", "system_prompt": "be kind"}
 
 
 @pytest.mark.requirement("sessions:create")
-def test_a_second_create_never_sets_a_user(db: StateDatabase) -> None:
+def test_second_create_never_sets_user(db: StateDatabase) -> None:
     db.create_session("s", "cli", user_id="first")
     db.create_session("s", "cli", user_id="second")
-    assert row(db, "s")["user_id"] == "first"
+    assert read_row(db, "s")["user_id"] == "first"
 
 
-def test_a_second_create_neither_reopens_nor_renames(db: StateDatabase) -> None:
+def test_second_create_keeps_end_and_title(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.set_session_title("s", "Trip")
     db.end_session("s", "cli_close")
-    ended = row(db, "s")
+    ended = read_row(db, "s")
     db.create_session("s", "cli")
-    assert row(db, "s") == ended
+    assert read_row(db, "s") == ended
 
 
-def test_a_second_create_fills_the_parent(db: StateDatabase) -> None:
+def test_second_create_fills_parent(db: StateDatabase) -> None:
     db.create_session("p", "cli")
     db.create_session("s", "cli")
     db.create_session("s", "cli", parent_session_id="p")
-    assert row(db, "s")["parent_session_id"] == "p"
+    assert read_row(db, "s")["parent_session_id"] == "p"
 
 
-def test_a_mapping_is_stored_as_json(db: StateDatabase) -> None:
+def test_create_session_stores_mapping_as_json(db: StateDatabase) -> None:
     db.create_session("s", "cli", model_config={"_branched_from": "x"})
-    assert json.loads(row(db, "s")["model_config"]) == {"_branched_from": "x"}
+    assert json.loads(read_row(db, "s")["model_config"]) == {"_branched_from": "x"}
 
 
-def test_a_gateway_session_keeps_its_peer(db: StateDatabase) -> None:
+def test_create_session_stores_gateway_peer(db: StateDatabase) -> None:
     peer: dict[str, Any] = {"session_key": "k", "chat_id": "c", "chat_type": "dm", "thread_id": "t"}
     db.create_session("s", "telegram", user_id="u", **peer)
-    found = row(db, "s")
+    found = read_row(db, "s")
     expected = {name: value for name, value in peer.items() if name in found}
     assert {name: found[name] for name in expected} == expected
     assert found["user_id"] == "u"
@@ -93,7 +93,7 @@ def test_a_gateway_session_keeps_its_peer(db: StateDatabase) -> None:
 
 @pytest.mark.requirement("sessions:invalid")
 @pytest.mark.parametrize("session_id", ["", None, 5, "\ud800"])
-def test_an_id_that_cannot_be_one_is_invalid(db: StateDatabase, session_id: Any) -> None:
+def test_create_session_rejects_invalid_id(db: StateDatabase, session_id: Any) -> None:
     with pytest.raises(InvalidInput):
         db.create_session(session_id, "cli")
 
@@ -120,14 +120,14 @@ def test_an_id_that_cannot_be_one_is_invalid(db: StateDatabase, session_id: Any)
         {"user_id": 2**70},
     ],
 )
-def test_fields_that_make_no_sense_are_invalid(db: StateDatabase, fields: dict[str, Any]) -> None:
+def test_create_session_rejects_invalid_fields(db: StateDatabase, fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         db.create_session("s", **{"source": "cli", **fields})
     assert db.get_session("s") is None
 
 
 @pytest.mark.parametrize("create", ["cli", ["source", "cli"], 5, {"source": b"cli"}])
-def test_a_new_session_of_a_first_message_makes_sense(db: StateDatabase, create: Any) -> None:
+def test_lazy_creation_rejects_invalid_fields(db: StateDatabase, create: Any) -> None:
     with pytest.raises(InvalidInput):
         db.append_message("s", "user", "x", create=create)
     assert db.get_session("s") is None
@@ -142,39 +142,39 @@ def test_a_new_session_of_a_first_message_makes_sense(db: StateDatabase, create:
         {"compression_fallback_streak": "often"},
     ],
 )
-def test_an_update_that_does_not_fit_is_invalid_and_changes_nothing(
+def test_update_session_rejects_invalid_fields_without_changes(
     db: StateDatabase, fields: dict[str, Any]
 ) -> None:
     db.create_session("s", "cli")
-    before = row(db, "s")
+    before = read_row(db, "s")
     with pytest.raises(InvalidInput):
         db.update_session("s", **fields)
-    assert row(db, "s") == before
+    assert read_row(db, "s") == before
 
 
-def test_a_number_of_a_chat_reads_as_its_digits(db: StateDatabase) -> None:
+def test_numeric_chat_id_reads_as_text(db: StateDatabase) -> None:
     number: Any = -100_200_300
     db.create_session("s", "telegram", user_id=number)
-    assert row(db, "s")["user_id"] == "-100200300"
+    assert read_row(db, "s")["user_id"] == "-100200300"
 
 
 @pytest.mark.parametrize("reason", [b"cli_close", 5, ["x"]])
-def test_a_reason_that_is_no_text_is_invalid(db: StateDatabase, reason: Any) -> None:
+def test_end_session_rejects_non_text_reason(db: StateDatabase, reason: Any) -> None:
     db.create_session("s", "cli")
     for end in (db.end_session, db.promote_to_session_reset):
         with pytest.raises(InvalidInput):
             end("s", reason)
-    assert row(db, "s")["ended_at"] is None
+    assert read_row(db, "s")["ended_at"] is None
 
 
-def test_what_is_kept_beside_the_sessions_is_text(db: StateDatabase) -> None:
+def test_set_meta_accepts_only_text(db: StateDatabase) -> None:
     for key, value in ((b"k", "v"), ("k", b"v"), ("k", None), ("k", 5)):
         with pytest.raises(InvalidInput):
             db.set_meta(key, value)  # type: ignore[arg-type]
     assert db.get_meta("k") is None
 
 
-def test_an_unknown_parent_is_not_found_and_nothing_is_created(db: StateDatabase) -> None:
+def test_create_session_rejects_unknown_parent(db: StateDatabase) -> None:
     with pytest.raises(NotFound):
         db.create_session("s", "cli", parent_session_id="nobody")
     assert db.get_session("s") is None
@@ -183,36 +183,34 @@ def test_an_unknown_parent_is_not_found_and_nothing_is_created(db: StateDatabase
 @pytest.mark.parametrize(
     "session_id", ["_x", "a b", "é", "日本", "a'b", 'a"b', "a%b", "a_b", "..", "a\x00b", "😀" * 200]
 )
-def test_ids_are_opaque(db: StateDatabase, reopen: Open, session_id: str) -> None:
+def test_session_ids_are_opaque(db: StateDatabase, reopen: Open, session_id: str) -> None:
     db.create_session(session_id, "cli")
     db.append_message(session_id, "user", "x")
     again = reopen()
-    assert row(again, session_id)["id"] == session_id
+    assert read_row(again, session_id)["id"] == session_id
     assert again.message_count(session_id) == 1
     assert [line.id for line in again.list_sessions().items] == [session_id]
 
 
-def test_text_with_half_a_character_is_mended(db: StateDatabase) -> None:
+def test_session_text_replaces_surrogates(db: StateDatabase) -> None:
     db.create_session("s", "cli", cwd="/a\ud83d", display_name="b\ude00")
-    assert row(db, "s")["cwd"] == "/a\ufffd"
+    assert read_row(db, "s")["cwd"] == "/a\ufffd"
 
 
 # -- lazy creation ---------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("sessions:lazy")
-def test_the_first_message_creates_its_session_in_the_same_step(
-    db: StateDatabase, other: StateDatabase
-) -> None:
+def test_first_message_creates_session_atomically(db: StateDatabase, other: StateDatabase) -> None:
     assert other.list_sessions().items == []
     appended = db.append_message("s", "user", "x", create={"source": "cli", "model": "m"})
     assert appended.before == Revision(0, 0, 0, 0, None)
-    found = row(other, "s")
+    found = read_row(other, "s")
     assert (found["source"], found["model"], found["message_count"]) == ("cli", "m", 1)
 
 
 @pytest.mark.requirement("sessions:lazy")
-def test_a_message_that_is_refused_creates_no_session(db: StateDatabase) -> None:
+def test_rejected_message_creates_no_session(db: StateDatabase) -> None:
     with pytest.raises(InvalidInput):
         db.append_message("s", "user", "x", create={"source": "cli"}, bogus=1)
     with pytest.raises(InvalidInput):
@@ -221,22 +219,22 @@ def test_a_message_that_is_refused_creates_no_session(db: StateDatabase) -> None
 
 
 @pytest.mark.requirement("sessions:lazy")
-def test_no_messages_create_no_session(db: StateDatabase) -> None:
+def test_empty_message_batch_creates_no_session(db: StateDatabase) -> None:
     appended = db.append_messages("s", [], create={"source": "cli"})
     assert appended.ids == ()
     assert db.get_session("s") is None
 
 
-def test_a_session_that_is_there_is_not_created_again(db: StateDatabase) -> None:
+def test_lazy_creation_keeps_existing_session(db: StateDatabase) -> None:
     db.create_session("s", "cli")
-    first = row(db, "s")
+    first = read_row(db, "s")
     db.append_message("s", "user", "x", create={"source": "tui", "model": "m"})
-    assert row(db, "s") == {**first, "message_count": 1} | {
-        name: value for name, value in row(db, "s").items() if name == "last_activity_at"
+    assert read_row(db, "s") == {**first, "message_count": 1} | {
+        name: value for name, value in read_row(db, "s").items() if name == "last_activity_at"
     }
 
 
-def test_lazy_creation_refuses_an_unknown_parent(db: StateDatabase) -> None:
+def test_lazy_creation_rejects_unknown_parent(db: StateDatabase) -> None:
     with pytest.raises(NotFound):
         db.append_message("s", "user", "x", create={"source": "cli", "parent_session_id": "nobody"})
     assert db.get_session("s") is None
@@ -245,18 +243,18 @@ def test_lazy_creation_refuses_an_unknown_parent(db: StateDatabase) -> None:
 # -- update ----------------------------------------------------------------------------------
 
 
-def test_update_overwrites_and_says_whether_it_is_there(db: StateDatabase) -> None:
+def test_update_session_overwrites_and_reports_existence(db: StateDatabase) -> None:
     db.create_session("s", "cli", model="m", cwd="/a")
-    first = row(db, "s")
+    first = read_row(db, "s")
     assert db.update_session("s", model="n", cwd=None)
-    assert row(db, "s") == {**first, "model": "n", "cwd": None}
+    assert read_row(db, "s") == {**first, "model": "n", "cwd": None}
     assert not db.update_session("nobody", model="n")
     assert db.update_session("s")
     assert not db.update_session("nobody")
 
 
 @pytest.mark.parametrize("name", ["id", "source", "title", "ended_at", "message_count", "bogus"])
-def test_what_has_a_verb_of_its_own_is_not_updated(db: StateDatabase, name: str) -> None:
+def test_update_session_rejects_fields_with_own_method(db: StateDatabase, name: str) -> None:
     db.create_session("s", "cli")
     with pytest.raises(InvalidInput):
         db.update_session("s", **{name: "x"})
@@ -264,44 +262,44 @@ def test_what_has_a_verb_of_its_own_is_not_updated(db: StateDatabase, name: str)
 
 @pytest.mark.requirement("sessions:looking")
 @pytest.mark.parametrize("name", ["session_key", "display_name", "git_branch", "pinned"])
-def test_a_column_that_this_home_has_not_is_unsupported(db: StateDatabase, name: str) -> None:
+def test_update_session_rejects_missing_column_as_unsupported(db: StateDatabase, name: str) -> None:
     db.create_session("s", "cli")
     with require_column(db, name):
         assert db.update_session("s", **{name: 1})
-        assert row(db, "s")[name] in (1, "1")
+        assert read_row(db, "s")[name] in (1, "1")
 
 
 # -- end, reopen, promote --------------------------------------------------------------------
 
 
 @pytest.mark.requirement("sessions:end")
-def test_the_first_end_reason_wins(db: StateDatabase) -> None:
+def test_end_session_keeps_first_reason(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     before = time.time()
     assert db.end_session("s", "cli_close")
-    ended = row(db, "s")
+    ended = read_row(db, "s")
     assert ended["end_reason"] == "cli_close"
     assert before <= ended["ended_at"] <= time.time()
     assert not db.end_session("s", "session_reset")
-    assert row(db, "s") == ended
+    assert read_row(db, "s") == ended
 
 
 @pytest.mark.requirement("sessions:end")
-def test_a_session_may_end_without_a_reason(db: StateDatabase) -> None:
+def test_end_session_accepts_missing_reason(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     assert db.end_session("s", None)
-    assert row(db, "s")["ended_at"] is not None
+    assert read_row(db, "s")["ended_at"] is not None
     assert not db.end_session("s", "late")
-    assert row(db, "s")["end_reason"] is None
+    assert read_row(db, "s")["end_reason"] is None
 
 
 @pytest.mark.requirement("sessions:reopen")
-def test_reopening_forgets_the_end(db: StateDatabase) -> None:
+def test_reopen_session_clears_end(db: StateDatabase) -> None:
     db.create_session("s", "cli")
-    first = row(db, "s")
+    first = read_row(db, "s")
     db.end_session("s", "cli_close")
     assert db.reopen_session("s")
-    assert row(db, "s") == first
+    assert read_row(db, "s") == first
     assert db.end_session("s", "again")
 
 
@@ -316,23 +314,23 @@ def test_reopening_forgets_the_end(db: StateDatabase) -> None:
         ("compression", False),
     ],
 )
-def test_a_reset_promotes_only_what_lives_or_was_closed_by_its_agent(
+def test_reset_promotes_only_open_or_agent_closed(
     db: StateDatabase, reason: str | None, promoted: bool
 ) -> None:
     db.create_session("s", "cli")
     if reason is not None:
         db.end_session("s", reason)
     assert db.promote_to_session_reset("s") is promoted
-    assert row(db, "s")["end_reason"] == ("session_reset" if promoted else reason)
+    assert read_row(db, "s")["end_reason"] == ("session_reset" if promoted else reason)
 
 
-def test_a_promotion_takes_a_reason_of_its_own(db: StateDatabase) -> None:
+def test_reset_promotion_accepts_custom_reason(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.promote_to_session_reset("s", "daily")
-    assert row(db, "s")["end_reason"] == "daily"
+    assert read_row(db, "s")["end_reason"] == "daily"
 
 
-def test_a_session_that_ended_without_a_reason_is_not_promoted(db: StateDatabase) -> None:
+def test_reset_skips_session_ended_without_reason(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.end_session("s", None)
     assert not db.promote_to_session_reset("s")
@@ -341,7 +339,7 @@ def test_a_session_that_ended_without_a_reason_is_not_promoted(db: StateDatabase
 # -- archive ---------------------------------------------------------------------------------
 
 
-def chain(db: StateDatabase, *ids: str) -> None:
+def make_chain(db: StateDatabase, *ids: str) -> None:
     """Make a conversation that was compressed into a new session at each step."""
     for place, session_id in enumerate(ids):
         parent = ids[place - 1] if place else None
@@ -352,72 +350,74 @@ def chain(db: StateDatabase, *ids: str) -> None:
 
 @pytest.mark.requirement("sessions:archive")
 @pytest.mark.parametrize("named", ["a", "b", "c"])
-def test_archiving_reaches_the_whole_lineage_both_ways(db: StateDatabase, named: str) -> None:
-    chain(db, "a", "b", "c")
+def test_archive_session_covers_whole_lineage(db: StateDatabase, named: str) -> None:
+    make_chain(db, "a", "b", "c")
     db.create_session("branch", "cli", parent_session_id="c", model_config={"_branched_from": "c"})
     db.create_session("helper", "cli", parent_session_id="a", model_config={"_delegate_from": "a"})
     assert db.set_session_archived(named, archived=True) == 3
-    archived = [name for name in ("a", "b", "c", "branch", "helper") if row(db, name)["archived"]]
+    archived = [
+        name for name in ("a", "b", "c", "branch", "helper") if read_row(db, name)["archived"]
+    ]
     assert archived == ["a", "b", "c"]
     assert db.set_session_archived(named, archived=True) == 0
     assert db.set_session_archived(named, archived=False) == 3
-    assert not any(row(db, name)["archived"] for name in ("a", "b", "c"))
+    assert not any(read_row(db, name)["archived"] for name in ("a", "b", "c"))
 
 
-def test_archiving_reaches_a_continuation_that_was_not_gone_on_with(db: StateDatabase) -> None:
-    chain(db, "a", "b")
+def test_archive_session_covers_abandoned_continuation(db: StateDatabase) -> None:
+    make_chain(db, "a", "b")
     db.create_session("fork", "cli", parent_session_id="a")
     assert db.set_session_archived("b", archived=True) == 3
-    assert row(db, "fork")["archived"] == 1
+    assert read_row(db, "fork")["archived"] == 1
 
 
 # -- gateway fields --------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("sessions:expiry")
-def test_expiry_is_noted_where_there_is_a_column(db: StateDatabase) -> None:
+def test_expiry_finalized_requires_column(db: StateDatabase) -> None:
     db.create_session("s", "telegram")
     with require_column(db, "expiry_finalized"):
         assert db.set_expiry_finalized("s")
-        assert row(db, "s")["expiry_finalized"] == 1
+        assert read_row(db, "s")["expiry_finalized"] == 1
         assert db.set_expiry_finalized("s", finalized=False)
-        assert row(db, "s")["expiry_finalized"] == 0
+        assert read_row(db, "s")["expiry_finalized"] == 0
         assert not db.set_expiry_finalized("nobody")
 
 
 @pytest.mark.requirement("sessions:peer")
-def test_a_peer_is_overwritten_but_a_name_only_where_it_is_given(db: StateDatabase) -> None:
+def test_record_peer_keeps_name_unless_given(db: StateDatabase) -> None:
     db.create_session("s", "cli", user_id="old")
     full = {"session_key": "k", "chat_id": "c", "chat_type": "dm", "thread_id": "t"}
     named = {"display_name": "Ann", "origin_json": "{}"}
     assert db.record_gateway_session_peer("s", source="telegram", user_id="u", **full, **named)
-    first = row(db, "s")
+    first = read_row(db, "s")
     expected = {"source": "telegram", "user_id": "u", **full, **named}
     here = {name: value for name, value in expected.items() if name in first}
     assert {name: first[name] for name in here} == here
     assert db.record_gateway_session_peer("s", source="discord")
     emptied = {name: None for name in full if name in first}
-    assert row(db, "s") == {**first, "source": "discord", "user_id": None, **emptied}
+    assert read_row(db, "s") == {**first, "source": "discord", "user_id": None, **emptied}
 
 
-def test_a_peer_of_an_unknown_session_is_not_recorded(db: StateDatabase) -> None:
+def test_record_peer_ignores_unknown_session(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     assert not db.record_gateway_session_peer("nobody", source="telegram")
     assert db.get_session("nobody") is None
 
 
-def test_a_peer_needs_a_source_and_half_characters_are_mended(db: StateDatabase) -> None:
+def test_record_peer_requires_source_and_cleans_text(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     with pytest.raises(InvalidInput):
         db.record_gateway_session_peer("s", source="")
     assert db.record_gateway_session_peer("s", source="telegram", user_id="u\ud800")
-    assert row(db, "s")["user_id"] == "u\ufffd"
+    assert read_row(db, "s")["user_id"] == "u\ufffd"
 
 
 # -- unknown sessions, ids by prefix, meta ---------------------------------------------------
 
 
-def test_verbs_that_say_whether_they_did_say_no_for_an_unknown_session(db: StateDatabase) -> None:
+def test_boolean_methods_return_false_for_unknown_session(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     assert not db.end_session("nobody", "x")
     assert not db.reopen_session("nobody")
@@ -442,7 +442,7 @@ def test_verbs_that_say_whether_they_did_say_no_for_an_unknown_session(db: State
         lambda db: db.record_auxiliary_usage("20260102_nobody", "vision", input_tokens=1),
     ],
 )
-def test_an_unknown_session_is_not_found_and_its_nearest_are_named(
+def test_unknown_session_error_suggests_nearest_ids(
     db: StateDatabase, verb: Callable[[StateDatabase], Any]
 ) -> None:
     db.create_session("20260101_first", "cli")
@@ -453,7 +453,7 @@ def test_an_unknown_session_is_not_found_and_its_nearest_are_named(
     assert db.get_session("20260102_nobody") is None
 
 
-def test_half_a_character_in_an_id_is_invalid_everywhere(db: StateDatabase) -> None:
+def test_surrogate_in_session_id_is_rejected(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     for look in (
         db.get_session,
@@ -466,7 +466,7 @@ def test_half_a_character_in_an_id_is_invalid_everywhere(db: StateDatabase) -> N
             look("\ud800")
 
 
-def test_an_id_may_be_named_by_its_only_prefix(db: StateDatabase) -> None:
+def test_resolve_session_id_accepts_unique_prefix(db: StateDatabase) -> None:
     for session_id in ("20260101_aa", "20260101_ab", "2026", "x%_1", "x%_2", "\U0010ffff"):
         db.create_session(session_id, "cli")
     assert db.resolve_session_id("20260101_aa") == "20260101_aa"
@@ -479,14 +479,14 @@ def test_an_id_may_be_named_by_its_only_prefix(db: StateDatabase) -> None:
     assert db.resolve_session_id("nobody") is None
 
 
-def test_meta_values_are_kept(db: StateDatabase, reopen: Open) -> None:
+def test_set_meta_stores_value(db: StateDatabase, reopen: Open) -> None:
     assert db.get_meta("ours") is None
     db.set_meta("ours", "1")
     db.set_meta("ours", "2")
     assert reopen().get_meta("ours") == "2"
 
 
-def test_meta_values_are_forgotten(db: StateDatabase, reopen: Open) -> None:
+def test_delete_meta_removes_value(db: StateDatabase, reopen: Open) -> None:
     assert db.delete_meta("ours") is False
     db.set_meta("ours", "1")
     db.set_meta("ours, too", "1")
@@ -495,21 +495,21 @@ def test_meta_values_are_forgotten(db: StateDatabase, reopen: Open) -> None:
     assert (again.get_meta("ours"), again.get_meta("ours, too")) == (None, "1")
 
 
-def test_a_home_says_whose_it_is(db: StateDatabase) -> None:
+def test_home_reports_kind_and_id(db: StateDatabase) -> None:
     kind = db.kind
     assert kind in ("own", "hermes")
     db.create_session("s", "cli")
     assert db.kind == kind
 
 
-def test_a_home_is_looked_at_not_assumed(db: StateDatabase) -> None:
+def test_home_kind_is_read_from_file(db: StateDatabase) -> None:
     assert not has_column(db, "bogus")
     assert has_column(db, "archived")
     assert db.get_session("probe") is None
 
 
-def test_an_empty_model_config_is_none_and_is_filled_later(db: StateDatabase) -> None:
+def test_empty_model_config_is_filled_later(db: StateDatabase) -> None:
     db.create_session("s", "cli", model_config={})
-    assert row(db, "s")["model_config"] is None
+    assert read_row(db, "s")["model_config"] is None
     db.create_session("s", "cli", model_config={"a": 1})
-    assert json.loads(row(db, "s")["model_config"]) == {"a": 1}
+    assert json.loads(read_row(db, "s")["model_config"]) == {"a": 1}

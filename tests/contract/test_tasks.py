@@ -19,12 +19,12 @@ pytestmark = [
 ]
 
 
-def texts(db: StateDatabase) -> list[Any]:
+def list_texts(db: StateDatabase) -> list[Any]:
     return [row["content"] for row in db.get_messages("s")]
 
 
 @asynccontextmanager
-async def other_task_in_transaction(
+async def open_transaction_in_task(
     db: StateDatabase, *, fails: bool = False
 ) -> AsyncIterator[None]:
     """Let another task append within a transaction that it leaves after this block."""
@@ -47,30 +47,30 @@ async def other_task_in_transaction(
 
 @pytest.mark.requirement("transactions:tasks")
 @pytest.mark.parametrize("fails", [False, True])
-async def test_change_of_another_task_is_refused(db: StateDatabase, fails: bool) -> None:
-    async with other_task_in_transaction(db, fails=fails):
+async def test_change_by_second_task_is_refused(db: StateDatabase, fails: bool) -> None:
+    async with open_transaction_in_task(db, fails=fails):
         with pytest.raises(Busy, match=r"run\(step\)"):
             db.append_message("s", "user", "outside", create={"source": "cli"})
-    assert texts(db) == ([] if fails else ["inside"])
+    assert list_texts(db) == ([] if fails else ["inside"])
 
 
 @pytest.mark.requirement("transactions:tasks")
-async def test_transaction_of_another_task_is_refused(db: StateDatabase) -> None:
-    async with other_task_in_transaction(db):
+async def test_transaction_by_second_task_is_refused(db: StateDatabase) -> None:
+    async with open_transaction_in_task(db):
         with pytest.raises(Busy, match=r"run\(step\)"), db.transaction():
             db.append_message("s", "user", "outside")
-    assert texts(db) == ["inside"]
+    assert list_texts(db) == ["inside"]
 
 
 @pytest.mark.requirement("transactions:tasks")
-async def test_another_task_reads_committed_rows(db: StateDatabase) -> None:
-    async with other_task_in_transaction(db):
-        assert texts(db) == []
+async def test_second_task_reads_committed_rows(db: StateDatabase) -> None:
+    async with open_transaction_in_task(db):
+        assert list_texts(db) == []
         assert db.in_transaction is False
-    assert texts(db) == ["inside"]
+    assert list_texts(db) == ["inside"]
 
 
-async def test_child_task_is_another_task(db: StateDatabase) -> None:
+async def test_child_task_counts_as_separate_task(db: StateDatabase) -> None:
     refused: list[Exception] = []
 
     async def change() -> None:
@@ -89,20 +89,20 @@ async def test_child_task_is_another_task(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("transactions:tasks")
-async def test_change_in_another_thread_waits(db: StateDatabase) -> None:
+async def test_change_in_second_thread_waits(db: StateDatabase) -> None:
     adb = AsyncSessionDB(db)
-    async with anyio.create_task_group() as group, other_task_in_transaction(db, fails=True):
+    async with anyio.create_task_group() as group, open_transaction_in_task(db, fails=True):
         group.start_soon(adb.create_session, "waits", "cli")
         await anyio.wait_all_tasks_blocked()
         assert await adb.get_session("waits") is None
-    assert (texts(db), await adb.get_session("waits") is not None) == ([], True)
+    assert (list_texts(db), await adb.get_session("waits") is not None) == ([], True)
 
 
-async def test_close_by_another_task_is_refused(db: StateDatabase) -> None:
-    async with other_task_in_transaction(db):
+async def test_close_by_second_task_is_refused(db: StateDatabase) -> None:
+    async with open_transaction_in_task(db):
         with pytest.raises(Busy, match="another task"):
             db.close()
-    assert texts(db) == ["inside"]
+    assert list_texts(db) == ["inside"]
 
 
 async def test_transaction_of_own_task_joins_parts(db: StateDatabase) -> None:
@@ -112,5 +112,5 @@ async def test_transaction_of_own_task_joins_parts(db: StateDatabase) -> None:
         with db.transaction():
             db.append_message("s", "user", "inside")
         await anyio.lowlevel.checkpoint()
-        assert texts(db) == ["inside"]
-    assert texts(db) == ["inside"]
+        assert list_texts(db) == ["inside"]
+    assert list_texts(db) == ["inside"]

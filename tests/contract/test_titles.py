@@ -35,7 +35,7 @@ Open = Callable[[], StateDatabase]
         ("'; DROP TABLE sessions; --", "'; DROP TABLE sessions; --"),
     ],
 )
-def test_a_title_is_cleaned(
+def test_set_title_cleans_text(
     db: StateDatabase, reopen: Open, given: str | None, stored: str | None
 ) -> None:
     db.create_session("s", "cli")
@@ -46,7 +46,7 @@ def test_a_title_is_cleaned(
 
 
 @pytest.mark.requirement("titles:length")
-def test_a_title_of_101_characters_is_too_long(db: StateDatabase) -> None:
+def test_set_title_rejects_more_than_100_characters(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.set_session_title("s", "before")
     with pytest.raises(InvalidInput, match="101") as caught:
@@ -55,7 +55,7 @@ def test_a_title_of_101_characters_is_too_long(db: StateDatabase) -> None:
     assert db.get_session_title("s") == "before"
 
 
-def test_an_empty_title_clears(db: StateDatabase) -> None:
+def test_set_title_empty_clears_title(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.set_session_title("s", "Trip")
     assert db.set_session_title("s", "")
@@ -63,13 +63,13 @@ def test_an_empty_title_clears(db: StateDatabase) -> None:
     assert db.get_session_by_title("Trip") is None
 
 
-def test_two_sessions_without_a_title_are_no_duplicates(db: StateDatabase) -> None:
+def test_untitled_sessions_are_no_duplicates(db: StateDatabase) -> None:
     for session_id in ("a", "b"):
         db.create_session(session_id, "cli")
         assert db.set_session_title(session_id, "  ")
 
 
-def test_an_unknown_session_takes_no_title(db: StateDatabase) -> None:
+def test_set_title_reports_unknown_session(db: StateDatabase) -> None:
     assert not db.set_session_title("nobody", "Trip")
     assert not db.set_auto_title_if_empty("nobody", "Trip")
     assert db.get_session_title("nobody") is None
@@ -77,9 +77,7 @@ def test_an_unknown_session_takes_no_title(db: StateDatabase) -> None:
 
 @pytest.mark.requirement("titles:unique")
 @pytest.mark.parametrize("archived", [False, True])
-def test_a_title_is_unique_also_against_archived_sessions(
-    db: StateDatabase, archived: bool
-) -> None:
+def test_title_is_unique_across_archived_sessions(db: StateDatabase, archived: bool) -> None:
     db.create_session("a", "cli")
     db.create_session("b", "cli")
     db.set_session_title("a", "Trip")
@@ -92,19 +90,19 @@ def test_a_title_is_unique_also_against_archived_sessions(
 
 
 @pytest.mark.requirement("titles:unique")
-def test_a_title_is_compared_exactly(db: StateDatabase) -> None:
+def test_title_comparison_is_exact(db: StateDatabase) -> None:
     for session_id, title in (("a", "Trip"), ("b", "trip"), ("c", "Trip_"), ("d", "Tripx")):
         db.create_session(session_id, "cli")
         assert db.set_session_title(session_id, title)
 
 
-def test_a_session_may_take_its_own_title_again(db: StateDatabase) -> None:
+def test_session_can_set_own_title_again(db: StateDatabase) -> None:
     db.create_session("a", "cli")
     assert db.set_session_title("a", "Trip")
     assert db.set_session_title("a", "Trip")
 
 
-def test_a_title_that_was_given_up_is_free(db: StateDatabase) -> None:
+def test_released_title_is_free(db: StateDatabase) -> None:
     db.create_session("a", "cli")
     db.create_session("b", "cli")
     db.set_session_title("a", "Trip")
@@ -112,25 +110,25 @@ def test_a_title_that_was_given_up_is_free(db: StateDatabase) -> None:
     assert db.set_session_title("b", "Trip")
 
 
-def continued(db: StateDatabase, parent: str, child: str, **fields: Any) -> None:
+def continue_session(db: StateDatabase, parent: str, child: str, **fields: Any) -> None:
     db.end_session(parent, "compression")
     db.create_session(child, "cli", parent_session_id=parent, **fields)
 
 
 @pytest.mark.requirement("titles:moving")
-def test_a_title_moves_from_an_ancestor_of_the_conversation(db: StateDatabase) -> None:
+def test_title_moves_from_conversation_ancestor(db: StateDatabase) -> None:
     db.create_session("a", "cli")
     db.set_session_title("a", "Trip")
-    continued(db, "a", "b")
-    continued(db, "b", "c")
+    continue_session(db, "a", "b")
+    continue_session(db, "b", "c")
     assert db.set_session_title("c", "Trip")
     assert [db.get_session_title(name) for name in "abc"] == [None, None, "Trip"]
 
 
 @pytest.mark.requirement("titles:moving")
-def test_a_title_moves_not_from_a_descendant_nor_to_a_branch(db: StateDatabase) -> None:
+def test_title_stays_with_descendants_and_off_branches(db: StateDatabase) -> None:
     db.create_session("a", "cli")
-    continued(db, "a", "b")
+    continue_session(db, "a", "b")
     db.set_session_title("b", "Trip")
     with pytest.raises(TitleTaken):
         db.set_session_title("a", "Trip")
@@ -140,7 +138,7 @@ def test_a_title_moves_not_from_a_descendant_nor_to_a_branch(db: StateDatabase) 
         db.set_session_title("br", "Root")
 
 
-def test_an_automatic_title_is_set_only_where_there_is_none(db: StateDatabase) -> None:
+def test_auto_title_is_set_only_if_empty(db: StateDatabase) -> None:
     db.create_session("a", "cli")
     assert db.set_auto_title_if_empty("a", " Trip ")
     assert not db.set_auto_title_if_empty("a", "Other")
@@ -148,7 +146,7 @@ def test_an_automatic_title_is_set_only_where_there_is_none(db: StateDatabase) -
     assert db.get_session_title("a") == "Trip"
 
 
-def test_an_automatic_title_that_is_taken_says_so(db: StateDatabase) -> None:
+def test_auto_title_reports_duplicate(db: StateDatabase) -> None:
     db.create_session("a", "cli")
     db.create_session("b", "cli")
     db.set_session_title("a", "Trip")
@@ -156,7 +154,7 @@ def test_an_automatic_title_that_is_taken_says_so(db: StateDatabase) -> None:
         db.set_auto_title_if_empty("b", "Trip")
 
 
-def titled(db: StateDatabase, **titles: str) -> None:
+def set_titles(db: StateDatabase, **titles: str) -> None:
     for place, (session_id, title) in enumerate(titles.items()):
         db.create_session(session_id, "cli", started_at=place + 1.0)
         db.set_session_title(session_id, title)
@@ -180,15 +178,15 @@ def titled(db: StateDatabase, **titles: str) -> None:
         (["Trip"], "  Trip\t", "Trip #2"),
     ],
 )
-def test_the_next_title_of_a_lineage_is_numbered(
+def test_next_title_of_lineage_is_numbered(
     db: StateDatabase, taken: list[str], base: str, following: str
 ) -> None:
-    titled(db, **{f"s{place}": title for place, title in enumerate(taken)})
+    set_titles(db, **{f"s{place}": title for place, title in enumerate(taken)})
     assert db.get_next_title_in_lineage(base) == following
 
 
 @pytest.mark.requirement("titles:next")
-def test_the_next_title_is_free_even_where_it_had_to_be_cut(db: StateDatabase) -> None:
+def test_next_title_is_free_after_truncation(db: StateDatabase) -> None:
     for number in range(12):
         title = db.get_next_title_in_lineage("x" * 100)
         assert len(title) <= 100
@@ -196,15 +194,15 @@ def test_the_next_title_is_free_even_where_it_had_to_be_cut(db: StateDatabase) -
         assert db.set_session_title(f"s{number}", title)
 
 
-def test_a_lineage_needs_a_title(db: StateDatabase) -> None:
+def test_next_title_requires_base_title(db: StateDatabase) -> None:
     for nothing in ("", " \t", "\u200b"):
         with pytest.raises(InvalidInput):
             db.get_next_title_in_lineage(nothing)
 
 
 @pytest.mark.requirement("titles:resolve")
-def test_a_title_resolves_to_the_newest_of_its_lineage(db: StateDatabase) -> None:
-    titled(db, a="Trip", b="Trip #2", c="Trip #3", d="Trips", e="Other #9")
+def test_title_resolves_to_newest_of_lineage(db: StateDatabase) -> None:
+    set_titles(db, a="Trip", b="Trip #2", c="Trip #3", d="Trips", e="Other #9")
     assert db.resolve_session_by_title("Trip") == "c"
     assert db.resolve_session_by_title("Trip #2") == "b"
     assert db.resolve_session_by_title("Trips") == "d"
@@ -212,27 +210,27 @@ def test_a_title_resolves_to_the_newest_of_its_lineage(db: StateDatabase) -> Non
     assert db.resolve_session_by_title("Nothing") is None
 
 
-def test_a_title_that_was_cut_for_its_number_is_of_its_lineage(db: StateDatabase) -> None:
-    titled(db, a="x" * 100)
-    titled(db, b=db.get_next_title_in_lineage("x" * 100), c="x" * 98)
+def test_title_resolution_includes_truncated_numbered_titles(db: StateDatabase) -> None:
+    set_titles(db, a="x" * 100)
+    set_titles(db, b=db.get_next_title_in_lineage("x" * 100), c="x" * 98)
     assert db.resolve_session_by_title("x" * 100) == "b"
     assert db.resolve_session_by_title("x" * 98) == "b"
     assert db.resolve_session_by_title("x" * 97) == "b"
     assert db.resolve_session_by_title("x" * 96) is None
 
 
-def test_the_newest_of_a_lineage_is_by_start_not_by_number(db: StateDatabase) -> None:
-    titled(db, a="Trip #9", b="Trip #2", c="Trip")
+def test_title_resolution_orders_by_start_not_number(db: StateDatabase) -> None:
+    set_titles(db, a="Trip #9", b="Trip #2", c="Trip")
     assert db.resolve_session_by_title("Trip") == "b"
 
 
-def test_a_title_that_only_looks_like_a_lineage_is_no_member(db: StateDatabase) -> None:
-    titled(db, a="Trip", b="Trip #two")
+def test_title_resolution_ignores_similar_titles(db: StateDatabase) -> None:
+    set_titles(db, a="Trip", b="Trip #two")
     assert db.resolve_session_by_title("Trip") == "a"
 
 
-def test_a_session_is_found_by_exactly_its_title(db: StateDatabase) -> None:
-    titled(db, a="Trip", b="Trip #2")
+def test_get_session_by_title_matches_exactly(db: StateDatabase) -> None:
+    set_titles(db, a="Trip", b="Trip #2")
     assert (db.get_session_by_title("Trip") or {})["id"] == "a"
     assert db.get_session_by_title("trip") is None
     assert db.get_session_by_title("Tri%") is None

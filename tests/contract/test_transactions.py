@@ -31,11 +31,11 @@ WRITERS = 8
 EACH = 25
 
 
-def texts(db: StateDatabase, session_id: str = "s") -> list[Any]:
+def list_texts(db: StateDatabase, session_id: str = "s") -> list[Any]:
     return [row["content"] for row in db.get_messages(session_id)]
 
 
-def together(*steps: Callable[[], Any]) -> list[Any]:
+def run_concurrently(*steps: Callable[[], Any]) -> list[Any]:
     """Run the steps in a thread each, begun at one moment; return their results in order."""
     barrier = threading.Barrier(len(steps))
 
@@ -50,20 +50,20 @@ def together(*steps: Callable[[], Any]) -> list[Any]:
 # -- all or nothing --------------------------------------------------------------------------
 
 
-def test_a_transaction_is_seen_by_others_when_it_is_whole(
+def test_transaction_is_visible_after_commit_only(
     db: StateDatabase, other: StateDatabase, reopen: Open
 ) -> None:
     with db.transaction():
         db.create_session("s", "cli")
         db.append_message("s", "user", "a")
-        assert texts(db) == ["a"]
+        assert list_texts(db) == ["a"]
         assert other.get_session("s") is None
-    assert texts(other) == ["a"]
-    assert texts(reopen()) == ["a"]
+    assert list_texts(other) == ["a"]
+    assert list_texts(reopen()) == ["a"]
 
 
 @pytest.mark.requirement("transactions:whole")
-def test_an_error_undoes_all_of_a_transaction(db: StateDatabase, other: StateDatabase) -> None:
+def test_transaction_error_rolls_back_every_change(db: StateDatabase, other: StateDatabase) -> None:
     db.append_message("s", "user", "a", create={"source": "cli"})
     before = (db.get_session("s"), db.get_revision("s"), db.list_sessions())
     with roll_back_at_end(db):
@@ -83,7 +83,7 @@ def test_an_error_undoes_all_of_a_transaction(db: StateDatabase, other: StateDat
 
 
 @pytest.mark.requirement("transactions:whole")
-def test_an_inner_transaction_is_undone_alone(db: StateDatabase) -> None:
+def test_inner_transaction_rolls_back_alone(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     with db.transaction():
         db.append_message("s", "user", "a")
@@ -93,17 +93,17 @@ def test_an_inner_transaction_is_undone_alone(db: StateDatabase) -> None:
                 db.append_message("s", "user", "c")
         with db.transaction():
             db.append_message("s", "user", "d")
-    assert texts(db) == ["a", "d"]
+    assert list_texts(db) == ["a", "d"]
 
 
-def test_an_inner_transaction_goes_with_the_outer_one(db: StateDatabase) -> None:
+def test_inner_transaction_rolls_back_with_outer(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     with roll_back_at_end(db), db.transaction():
         db.append_message("s", "user", "a")
-    assert texts(db) == []
+    assert list_texts(db) == []
 
 
-def test_a_refused_change_inside_takes_nothing_with_it(db: StateDatabase) -> None:
+def test_refused_change_keeps_rest_of_transaction(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.create_session("t", "cli")
     db.set_session_title("t", "Trip")
@@ -120,14 +120,14 @@ def test_a_refused_change_inside_takes_nothing_with_it(db: StateDatabase) -> Non
         with pytest.raises(InvalidInput):
             db.append_message("s", "user", "x", token_count=2**70)
         db.append_message("s", "user", "b")
-    assert texts(db) == ["a", "b"]
+    assert list_texts(db) == ["a", "b"]
     row = db.get_session("s")
     assert row is not None
     assert row["message_count"] == 2
 
 
 @pytest.mark.requirement("transactions:whole")
-def test_revisions_are_right_after_a_rollback(db: StateDatabase) -> None:
+def test_revisions_are_correct_after_rollback(db: StateDatabase) -> None:
     first = db.append_message("s", "user", "a", create={"source": "cli"}).after
     with roll_back_at_end(db):
         assert db.append_message("s", "user", "b").before == first
@@ -139,7 +139,7 @@ def test_revisions_are_right_after_a_rollback(db: StateDatabase) -> None:
     assert db.get_revision("s") == Revision(first.last_id + 1, 2, 0, 0, None)
 
 
-def test_a_session_that_was_rolled_back_can_be_created(db: StateDatabase) -> None:
+def test_rolled_back_session_can_be_created(db: StateDatabase) -> None:
     with roll_back_at_end(db):
         db.append_message("s", "user", "a", create={"source": "cli"})
     with pytest.raises(NotFound):
@@ -149,7 +149,9 @@ def test_a_session_that_was_rolled_back_can_be_created(db: StateDatabase) -> Non
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit, KeyError])
-def test_any_way_out_but_the_end_undoes_it(db: StateDatabase, error: type[BaseException]) -> None:
+def test_transaction_rolls_back_on_early_exit(
+    db: StateDatabase, error: type[BaseException]
+) -> None:
     db.create_session("s", "cli")
 
     def leave() -> None:
@@ -159,11 +161,11 @@ def test_any_way_out_but_the_end_undoes_it(db: StateDatabase, error: type[BaseEx
 
     with pytest.raises(error):
         leave()
-    assert texts(db) == []
+    assert list_texts(db) == []
     assert db.append_message("s", "user", "b").after.live == 1
 
 
-def test_what_the_caller_raises_inside_comes_out_as_it_is(db: StateDatabase) -> None:
+def test_transaction_propagates_caller_exception(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     for error in (ValueError("mine"), OverflowError("mine"), UnicodeError("mine")):
         with pytest.raises(type(error), match="mine") as caught, db.transaction():
@@ -176,7 +178,7 @@ def test_what_the_caller_raises_inside_comes_out_as_it_is(db: StateDatabase) -> 
 
 @pytest.mark.requirement("transactions:threads")
 @pytest.mark.parametrize("instances", [1, 2])
-def test_of_many_writers_to_one_session_nothing_is_lost(
+def test_concurrent_writers_lose_no_messages(
     db: StateDatabase, other: StateDatabase, instances: int
 ) -> None:
     db.create_session("s", "cli")
@@ -190,9 +192,9 @@ def test_of_many_writers_to_one_session_nothing_is_lost(
                 mine.append_message("s", "user", f"{writer}.{turn}", tool_calls=calls)
             )
 
-    together(*(lambda writer=writer: write(writer) for writer in range(WRITERS)))
+    run_concurrently(*(lambda writer=writer: write(writer) for writer in range(WRITERS)))
     total = WRITERS * EACH
-    assert sorted(texts(db)) == sorted(f"{w}.{t}" for w in range(WRITERS) for t in range(EACH))
+    assert sorted(list_texts(db)) == sorted(f"{w}.{t}" for w in range(WRITERS) for t in range(EACH))
     row = db.get_session("s")
     assert row is not None
     assert (row["message_count"], row["tool_call_count"]) == (total, total)
@@ -201,19 +203,19 @@ def test_of_many_writers_to_one_session_nothing_is_lost(
     assert appended[-1].after == db.get_revision("s") == other.get_revision("s")
 
 
-def test_writers_to_sessions_of_their_own_create_them_lazily(db: StateDatabase) -> None:
+def test_concurrent_writers_create_own_sessions_lazily(db: StateDatabase) -> None:
     def write(writer: int) -> None:
         for turn in range(EACH):
             db.append_message(f"s{writer}", "user", str(turn), create={"source": "cli"})
 
-    together(*(lambda writer=writer: write(writer) for writer in range(WRITERS)))
+    run_concurrently(*(lambda writer=writer: write(writer) for writer in range(WRITERS)))
     for writer in range(WRITERS):
-        assert texts(db, f"s{writer}") == [str(turn) for turn in range(EACH)]
+        assert list_texts(db, f"s{writer}") == [str(turn) for turn in range(EACH)]
     assert len(db.find_sessions(SessionFilter(ids=tuple(f"s{n}" for n in range(WRITERS))))) == 8
 
 
 @pytest.mark.requirement("transactions:threads")
-def test_a_mistake_of_one_thread_takes_nothing_from_the_others(db: StateDatabase) -> None:
+def test_failed_thread_keeps_changes_of_other_threads(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.create_session("t", "cli")
     db.set_session_title("t", "Trip")
@@ -227,18 +229,18 @@ def test_a_mistake_of_one_thread_takes_nothing_from_the_others(db: StateDatabase
             with pytest.raises(error):
                 verb()
 
-    together(
+    run_concurrently(
         *(lambda writer=writer: good(writer) for writer in range(4)),
         lambda: bad(lambda: db.append_message("nobody", "user", "x"), NotFound),
         lambda: bad(lambda: db.set_session_title("s", "Trip"), TitleTaken),
         lambda: bad(lambda: db.append_message("s", "user", "x", bogus=1), InvalidInput),
         lambda: bad(lambda: db.create_session("u", "cli", parent_session_id="no"), NotFound),
     )
-    assert sorted(texts(db)) == sorted(f"{w}.{t}" for w in range(4) for t in range(EACH))
+    assert sorted(list_texts(db)) == sorted(f"{w}.{t}" for w in range(4) for t in range(EACH))
     assert db.get_revision("s").live == 4 * EACH
 
 
-def test_only_one_of_many_may_have_a_title(db: StateDatabase, other: StateDatabase) -> None:
+def test_concurrent_threads_get_unique_title(db: StateDatabase, other: StateDatabase) -> None:
     names = [f"s{number}" for number in range(WRITERS)]
     for name in names:
         db.create_session(name, "cli")
@@ -249,7 +251,7 @@ def test_only_one_of_many_may_have_a_title(db: StateDatabase, other: StateDataba
         except TitleTaken:
             return False
 
-    won = together(
+    won = run_concurrently(
         *(
             lambda name=name, place=place: claim(name, (db, other)[place % 2])
             for place, name in enumerate(names)
@@ -259,7 +261,7 @@ def test_only_one_of_many_may_have_a_title(db: StateDatabase, other: StateDataba
     assert (db.get_session_by_title("Trip") or {})["id"] == names[won.index(True)]
 
 
-def test_an_expected_revision_is_met_by_one_of_many(
+def test_expected_revision_succeeds_for_single_thread(
     db: StateDatabase, other: StateDatabase
 ) -> None:
     expected = db.append_message("s", "user", "a", create={"source": "cli"}).after
@@ -271,12 +273,12 @@ def test_an_expected_revision_is_met_by_one_of_many(
             return False
         return True
 
-    won = together(*(lambda n=n: attempt((db, other)[n % 2]) for n in range(WRITERS)))
+    won = run_concurrently(*(lambda n=n: attempt((db, other)[n % 2]) for n in range(WRITERS)))
     assert won.count(True) == 1
-    assert texts(db) == ["a", "b"]
+    assert list_texts(db) == ["a", "b"]
 
 
-def test_a_transaction_of_one_thread_is_not_that_of_another(db: StateDatabase) -> None:
+def test_transaction_belongs_to_single_thread(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     written, looked = threading.Event(), threading.Event()
 
@@ -288,18 +290,16 @@ def test_a_transaction_of_one_thread_is_not_that_of_another(db: StateDatabase) -
 
     def look() -> list[Any]:
         assert written.wait(10)
-        found = texts(db)
+        found = list_texts(db)
         looked.set()
         db.append_message("s", "user", "theirs")
         return found
 
-    assert together(hold, look)[1] == []
-    assert texts(db) == ["theirs"]
+    assert run_concurrently(hold, look)[1] == []
+    assert list_texts(db) == ["theirs"]
 
 
-def test_a_thread_that_waits_for_the_transaction_of_another_gives_up_in_time(
-    engine: Engine, home_path: Path
-) -> None:
+def test_waiting_thread_raises_busy_after_timeout(engine: Engine, home_path: Path) -> None:
     impatient = engine(home_path, patience_s=0.2)
     try:
         impatient.create_session("s", "cli")
@@ -310,20 +310,18 @@ def test_a_thread_that_waits_for_the_transaction_of_another_gives_up_in_time(
             with pytest.raises(Busy, match="this process"):
                 pool.submit(lambda: impatient.transaction().__enter__()).result(20)
         impatient.append_message("s", "user", "after it")
-        assert texts(impatient) == ["mine", "after it"]
+        assert list_texts(impatient) == ["mine", "after it"]
     finally:
         impatient.close()
 
 
 @pytest.mark.parametrize("patience", [-1.0, float("nan")])
-def test_a_patience_that_makes_no_sense_is_invalid_input(
-    engine: Engine, home_path: Path, patience: float
-) -> None:
+def test_invalid_lock_timeout_is_rejected(engine: Engine, home_path: Path, patience: float) -> None:
     with pytest.raises(InvalidInput, match="patience_s"):
         engine(home_path, patience_s=patience)
 
 
-def test_a_reader_sees_one_moment(db: StateDatabase, other: StateDatabase) -> None:
+def test_reader_sees_consistent_snapshot(db: StateDatabase, other: StateDatabase) -> None:
     db.create_session("s", "cli")
     done = threading.Event()
 
@@ -340,14 +338,14 @@ def test_a_reader_sees_one_moment(db: StateDatabase, other: StateDatabase) -> No
             assert db.get_revision("s").live % 2 == 0
             assert db.list_sessions().items[0].messages % 2 == 0
 
-    together(write, read, read)
+    run_concurrently(write, read, read)
 
 
 # -- closing ---------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("transactions:close")
-def test_a_closed_database_says_so(db: StateDatabase) -> None:
+def test_closed_database_raises_error(db: StateDatabase) -> None:
     db.append_message("s", "user", "x", create={"source": "cli"})
     db.close()
     db.close()
@@ -362,17 +360,17 @@ def test_a_closed_database_says_so(db: StateDatabase) -> None:
             verb()
 
 
-def test_a_database_is_not_closed_inside_its_own_transaction(db: StateDatabase) -> None:
+def test_close_inside_transaction_is_refused(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     with db.transaction():
         db.append_message("s", "user", "x")
         with pytest.raises(InvalidInput):
             db.close()
-    assert texts(db) == ["x"]
+    assert list_texts(db) == ["x"]
 
 
 @pytest.mark.requirement("transactions:close")
-def test_what_was_acknowledged_before_a_close_is_there(db: StateDatabase, reopen: Open) -> None:
+def test_committed_changes_survive_close(db: StateDatabase, reopen: Open) -> None:
     db.create_session("s", "cli")
     acknowledged: list[int] = []
     begun = threading.Event()
@@ -396,16 +394,16 @@ def test_what_was_acknowledged_before_a_close_is_there(db: StateDatabase, reopen
     assert stored == sorted(acknowledged)
 
 
-def test_a_database_that_was_never_used_closes(db: StateDatabase) -> None:
+def test_unused_database_can_be_closed(db: StateDatabase) -> None:
     db.close()
 
 
-def test_instances_are_independent(db: StateDatabase, other: StateDatabase) -> None:
+def test_database_instances_are_independent(db: StateDatabase, other: StateDatabase) -> None:
     db.append_message("s", "user", "x", create={"source": "cli"})
-    assert texts(other) == ["x"]
+    assert list_texts(other) == ["x"]
     db.close()
     other.append_message("s", "user", "y")
-    assert texts(other) == ["x", "y"]
+    assert list_texts(other) == ["x", "y"]
 
 
 FORK = """
@@ -438,7 +436,7 @@ print([row["content"] for row in db.get_messages("s")])
 
 @pytest.mark.requirement("transactions:fork")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_fork_may_not_use_what_was_opened_before_it(engine: Engine, home_path: Path) -> None:
+def test_forked_process_cannot_use_inherited_database(engine: Engine, home_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FORK, engine.name, str(home_path)],
         capture_output=True,
@@ -469,7 +467,7 @@ inside.wait(10)
 """
 
 
-def test_a_process_ends_though_a_daemon_thread_is_inside_a_transaction(
+def test_process_exits_despite_daemon_thread_in_transaction(
     engine: Engine, home_path: Path, open_again: Open
 ) -> None:
     done = subprocess.run(
@@ -480,12 +478,10 @@ def test_a_process_ends_though_a_daemon_thread_is_inside_a_transaction(
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert texts(open_again()) == ["kept"]
+    assert list_texts(open_again()) == ["kept"]
 
 
-def test_a_column_found_once_is_not_assumed_forever(
-    db: StateDatabase, strange: Callable[..., int]
-) -> None:
+def test_dropped_column_is_detected(db: StateDatabase, strange: Callable[..., int]) -> None:
     db.create_session("s", "cli")
     assert not has_column(db, "brand_new")
     if db.kind == "hermes":

@@ -83,7 +83,7 @@ ANSWERS = {f"{kind}-{name}": each for kind, table in TABLES.items() for name, ea
 
 
 @pytest.fixture
-def filled(db: StateDatabase) -> StateDatabase:
+def filled_database(db: StateDatabase) -> StateDatabase:
     db.append_message("s", "user", "said", create={"source": "cli"})
     return db
 
@@ -94,34 +94,34 @@ def is_untouched(db: StateDatabase) -> bool:
 
 @pytest.mark.requirement("errors:unknown-ids")
 @pytest.mark.parametrize(("call", "answer"), ANSWERS.values(), ids=ANSWERS)
-def test_an_id_that_is_not_there_is_answered(
-    filled: StateDatabase, call: Call, answer: Any
+def test_unknown_id_returns_documented_value(
+    filled_database: StateDatabase, call: Call, answer: Any
 ) -> None:
-    assert call(filled) == answer
-    assert is_untouched(filled)
+    assert call(filled_database) == answer
+    assert is_untouched(filled_database)
 
 
 @pytest.mark.requirement("errors:unknown-ids")
 @pytest.mark.parametrize("call", NOT_FOUND.values(), ids=NOT_FOUND)
-def test_an_id_that_has_to_be_there_is_not_found_and_named(
-    filled: StateDatabase, call: Call
-) -> None:
+def test_unknown_required_id_raises_not_found(filled_database: StateDatabase, call: Call) -> None:
     with pytest.raises(NotFound, match=r"'n'|99"):
-        call(filled)
-    assert is_untouched(filled)
+        call(filled_database)
+    assert is_untouched(filled_database)
 
 
 @pytest.mark.requirement("errors:unknown-ids")
 @pytest.mark.parametrize("call", COMPACTING.values(), ids=COMPACTING)
-def test_a_session_to_be_compacted_has_to_be_there(filled: StateDatabase, call: Call) -> None:
-    with require_column(filled, "compacted"), pytest.raises(NotFound):
-        call(filled)
+def test_compaction_of_unknown_session_raises_not_found(
+    filled_database: StateDatabase, call: Call
+) -> None:
+    with require_column(filled_database, "compacted"), pytest.raises(NotFound):
+        call(filled_database)
 
 
-def test_what_is_used_makes_the_session_that_used_it(filled: StateDatabase) -> None:
-    filled.update_token_counts("n", input_tokens=1)
-    assert (filled.get_session("n") or {})["source"] == "unknown"
+def test_usage_of_unknown_session_creates_session(filled_database: StateDatabase) -> None:
+    filled_database.update_token_counts("n", input_tokens=1)
+    assert (filled_database.get_session("n") or {})["source"] == "unknown"
 
 
-def test_no_fields_to_put_back_say_whether_the_session_is_there(filled: StateDatabase) -> None:
-    assert filled.put_session_fields("s", {})
+def test_put_session_fields_empty_reports_existence(filled_database: StateDatabase) -> None:
+    assert filled_database.put_session_fields("s", {})

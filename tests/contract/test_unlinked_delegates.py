@@ -12,46 +12,51 @@ from session_core import SessionFilter, StateDatabase
 Strange = Callable[..., int]
 
 
-def add(db: StateDatabase, session_id: str, **fields: Any) -> None:
+def add_session(db: StateDatabase, session_id: str, **fields: Any) -> None:
     db.create_session(session_id, "cli", **fields)
     db.append_message(session_id, "user", f"walrus said {session_id}")
 
 
-def delegate(db: StateDatabase, session_id: str, mark: str, **fields: Any) -> None:
-    add(db, session_id, model_config={"_delegate_from": mark}, **fields)
+def add_delegate(db: StateDatabase, session_id: str, mark: str, **fields: Any) -> None:
+    add_session(db, session_id, model_config={"_delegate_from": mark}, **fields)
 
 
 @pytest.fixture
-def home(db: StateDatabase) -> StateDatabase:
-    add(db, "boss")
-    add(db, "other")
-    delegate(db, "worker", "boss")
-    delegate(db, "helper", "worker")
-    delegate(db, "lost", "__orphaned__")
-    delegate(db, "of_nobody", "gone")
+def delegate_home(db: StateDatabase) -> StateDatabase:
+    add_session(db, "boss")
+    add_session(db, "other")
+    add_delegate(db, "worker", "boss")
+    add_delegate(db, "helper", "worker")
+    add_delegate(db, "lost", "__orphaned__")
+    add_delegate(db, "of_nobody", "gone")
     return db
 
 
 @pytest.mark.requirement("homes:unlinked-delegates")
 @pytest.mark.parametrize("order", ["recent", "started", "size"])
 @pytest.mark.parametrize("where", [SessionFilter(), SessionFilter(source=("cli",), status="all")])
-def test_unlinked_delegate_is_not_a_conversation(
-    home: StateDatabase, order: Any, where: SessionFilter
+def test_unlinked_delegate_is_no_conversation(
+    delegate_home: StateDatabase, order: Any, where: SessionFilter
 ) -> None:
-    assert {line.id for line in home.list_sessions(where, order=order).items} == {"boss", "other"}
-    assert home.get_link_kind("worker") == home.get_link_kind("lost") == "delegate"
+    assert {line.id for line in delegate_home.list_sessions(where, order=order).items} == {
+        "boss",
+        "other",
+    }
+    assert (
+        delegate_home.get_link_kind("worker") == delegate_home.get_link_kind("lost") == "delegate"
+    )
 
 
 @pytest.mark.requirement("homes:unlinked-delegates")
-def test_unlinked_delegate_is_read_and_found(home: StateDatabase) -> None:
-    assert len(home.get_messages("lost")) == 1
-    hits = home.search("walrus", per="message").hits
+def test_unlinked_delegate_is_readable_and_searchable(delegate_home: StateDatabase) -> None:
+    assert len(delegate_home.get_messages("lost")) == 1
+    hits = delegate_home.search("walrus", per="message").hits
     assert {hit.session_id for hit in hits} >= {"worker", "helper", "lost", "of_nobody"}
 
 
 @pytest.mark.requirement("homes:unlinked-delegates")
-def test_inventory_names_the_parent_of_the_mark(home: StateDatabase) -> None:
-    links = {stock.id: (stock.parent_id, stock.link) for stock in home.list_inventory()}
+def test_inventory_reports_parent_from_mark(delegate_home: StateDatabase) -> None:
+    links = {stock.id: (stock.parent_id, stock.link) for stock in delegate_home.list_inventory()}
     assert links == {
         "boss": (None, None),
         "other": (None, None),
@@ -63,18 +68,18 @@ def test_inventory_names_the_parent_of_the_mark(home: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("homes:unlinked-delegates")
-def test_deleted_parent_takes_its_unlinked_delegates(home: StateDatabase) -> None:
-    assert home.delete_session("boss")
-    assert {stock.id for stock in home.list_inventory()} == {"other", "lost", "of_nobody"}
-    assert home.delete_session("lost")
-    assert {stock.id for stock in home.list_inventory()} == {"other", "of_nobody"}
+def test_delete_parent_removes_unlinked_delegates(delegate_home: StateDatabase) -> None:
+    assert delegate_home.delete_session("boss")
+    assert {stock.id for stock in delegate_home.list_inventory()} == {"other", "lost", "of_nobody"}
+    assert delegate_home.delete_session("lost")
+    assert {stock.id for stock in delegate_home.list_inventory()} == {"other", "of_nobody"}
 
 
 @pytest.mark.requirement("homes:unlinked-delegates")
-def test_link_of_a_delegate_comes_before_its_mark(db: StateDatabase) -> None:
-    add(db, "boss")
-    add(db, "other")
-    delegate(db, "worker", "boss", parent_session_id="other")
+def test_delegate_link_overrides_mark(db: StateDatabase) -> None:
+    add_session(db, "boss")
+    add_session(db, "other")
+    add_delegate(db, "worker", "boss", parent_session_id="other")
     assert db.delete_session("boss")
     assert db.get_session("worker") is not None
     assert db.delete_session("other")
@@ -82,11 +87,11 @@ def test_link_of_a_delegate_comes_before_its_mark(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("homes:unlinked-delegates")
-def test_mark_that_closes_a_circle_is_no_link(db: StateDatabase) -> None:
-    delegate(db, "a", "b")
-    delegate(db, "b", "a")
-    delegate(db, "self", "self")
-    add(db, "child", parent_session_id="a")
+def test_delegate_mark_closing_cycle_is_ignored(db: StateDatabase) -> None:
+    add_delegate(db, "a", "b")
+    add_delegate(db, "b", "a")
+    add_delegate(db, "self", "self")
+    add_session(db, "child", parent_session_id="a")
     assert {stock.id: stock.parent_id for stock in db.list_inventory()} == {
         "a": "b",
         "b": None,
@@ -99,13 +104,13 @@ def test_mark_that_closes_a_circle_is_no_link(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("homes:unlinked-delegates")
-def test_odd_marks_are_survived(db: StateDatabase, strange: Strange) -> None:
-    add(db, "boss")
+def test_odd_delegate_marks_are_tolerated(db: StateDatabase, strange: Strange) -> None:
+    add_session(db, "boss")
     for number, config in enumerate(
         ('{"_delegate_from": 7}', '{"_delegate_from": ["boss"]}', "{x")
     ):
-        add(db, f"odd_{number}", model_config=config)
-    add(db, "bytes")
+        add_session(db, f"odd_{number}", model_config=config)
+    add_session(db, "bytes")
     strange(
         "UPDATE sessions SET model_config = x'7B5F64656C65676174655F66726F6D' WHERE id = 'bytes'"
     )

@@ -16,62 +16,60 @@ OLD = time.time() - 30 * 86_400
 Strange = Callable[..., int]
 
 
-def compressed(db: StateDatabase, session_id: str = "parent") -> str:
+def add_compressed(db: StateDatabase, session_id: str = "parent") -> str:
     db.create_session(session_id, "cli", started_at=OLD)
     db.append_message(session_id, "user", "before")
     db.end_session(session_id, "compression")
     return session_id
 
 
-def orphan(db: StateDatabase, session_id: str = "orphan", **fields: Any) -> str:
+def add_orphan(db: StateDatabase, session_id: str = "orphan", **fields: Any) -> str:
     fields = {"started_at": OLD, "parent_session_id": "parent", **fields}
     db.create_session(session_id, "cli", **fields)
     db.append_message(session_id, "user", "carried")
     return session_id
 
 
-def ghost(db: StateDatabase, session_id: str = "ghost", **fields: Any) -> str:
+def add_ghost(db: StateDatabase, session_id: str = "ghost", **fields: Any) -> str:
     db.create_session(session_id, "tui", **{"started_at": OLD, **fields})
     db.end_session(session_id, "tui_close")
     return session_id
 
 
-def delegate(db: StateDatabase, session_id: str, parent: str) -> str:
+def add_delegate(db: StateDatabase, session_id: str, parent: str) -> str:
     config = json.dumps({"_delegate_from": parent})
     db.create_session(session_id, "cli", parent_session_id=parent, model_config=config)
     db.append_message(session_id, "user", "do it")
     return session_id
 
 
-def ids(db: StateDatabase) -> set[str]:
+def list_ids(db: StateDatabase) -> set[str]:
     return set(db.find_sessions(SessionFilter(status="all")))
 
 
-def column(db: StateDatabase, session_id: str, name: str) -> Any:
+def read_column(db: StateDatabase, session_id: str, name: str) -> Any:
     found = db.get_session(session_id)
     assert found is not None
     return dict(found)[name]
 
 
 @pytest.mark.requirement("upkeep:orphans")
-def test_an_orphaned_continuation_is_ended_once(db: StateDatabase) -> None:
-    compressed(db)
-    orphan(db)
+def test_finalize_ends_orphaned_continuation_once(db: StateDatabase) -> None:
+    add_compressed(db)
+    add_orphan(db)
     before = time.time()
     assert db.finalize_orphaned_compression_sessions() == 1
-    assert column(db, "orphan", "end_reason") == "orphaned_compression"
-    assert before <= column(db, "orphan", "ended_at") <= time.time()
+    assert read_column(db, "orphan", "end_reason") == "orphaned_compression"
+    assert before <= read_column(db, "orphan", "ended_at") <= time.time()
     assert db.finalize_orphaned_compression_sessions() == 0
 
 
-def test_an_orphan_may_be_a_branch_archived_titled_or_just_written_to(
-    db: StateDatabase, strange: Strange
-) -> None:
-    compressed(db)
-    orphan(db, "branch", model_config=json.dumps({"_branched_from": "parent"}))
-    orphan(db, "archived")
-    orphan(db, "titled")
-    orphan(db, "rewound")
+def test_finalize_ends_orphans_of_every_kind(db: StateDatabase, strange: Strange) -> None:
+    add_compressed(db)
+    add_orphan(db, "branch", model_config=json.dumps({"_branched_from": "parent"}))
+    add_orphan(db, "archived")
+    add_orphan(db, "titled")
+    add_orphan(db, "rewound")
     db.set_session_title("titled", "a title")
     strange("UPDATE sessions SET archived = 1 WHERE id = 'archived'")
     strange("UPDATE messages SET active = 0 WHERE session_id = 'rewound'")
@@ -94,29 +92,29 @@ def test_an_orphan_may_be_a_branch_archived_titled_or_just_written_to(
         "DELETE FROM messages WHERE session_id = 'orphan'",
     ],
 )
-def test_what_is_no_orphan_is_left_open(db: StateDatabase, strange: Strange, damage: str) -> None:
-    compressed(db)
-    orphan(db)
+def test_finalize_leaves_non_orphans_open(db: StateDatabase, strange: Strange, damage: str) -> None:
+    add_compressed(db)
+    add_orphan(db)
     assert strange(damage) == 1
     assert db.finalize_orphaned_compression_sessions() == 0
-    assert column(db, "orphan", "end_reason") != "orphaned_compression"
+    assert read_column(db, "orphan", "end_reason") != "orphaned_compression"
 
 
-def test_an_empty_ghost_is_deleted(db: StateDatabase) -> None:
-    ghost(db)
-    ghost(db, "another")
+def test_prune_deletes_empty_ghost(db: StateDatabase) -> None:
+    add_ghost(db)
+    add_ghost(db, "another")
     assert db.prune_empty_ghost_sessions() == 2
-    assert ids(db) == set()
+    assert list_ids(db) == set()
     assert db.prune_empty_ghost_sessions() == 0
 
 
 @pytest.mark.requirement("upkeep:ghosts")
-def test_a_ghost_with_a_child_is_left_out_and_blocks_no_other(db: StateDatabase) -> None:
-    ghost(db, "with child")
+def test_prune_skips_ghost_with_child(db: StateDatabase) -> None:
+    add_ghost(db, "with child")
     db.create_session("child", "cli", parent_session_id="with child")
-    ghost(db)
+    add_ghost(db)
     assert db.prune_empty_ghost_sessions() == 1
-    assert ids(db) == {"with child", "child"}
+    assert list_ids(db) == {"with child", "child"}
 
 
 @pytest.mark.requirement("upkeep:ghosts")
@@ -133,151 +131,149 @@ def test_a_ghost_with_a_child_is_left_out_and_blocks_no_other(db: StateDatabase)
         ),
     ],
 )
-def test_what_is_no_ghost_is_kept(db: StateDatabase, strange: Strange, damage: str) -> None:
-    ghost(db)
+def test_prune_keeps_non_ghosts(db: StateDatabase, strange: Strange, damage: str) -> None:
+    add_ghost(db)
     assert strange(damage) == 1
     assert db.prune_empty_ghost_sessions() == 0
-    assert ids(db) == {"ghost"}
+    assert list_ids(db) == {"ghost"}
 
 
-def test_a_ghost_that_is_its_own_parent_is_kept(db: StateDatabase, strange: Strange) -> None:
-    ghost(db, "loop")
-    ghost(db)
+def test_prune_keeps_ghost_with_self_parent(db: StateDatabase, strange: Strange) -> None:
+    add_ghost(db, "loop")
+    add_ghost(db)
     strange("UPDATE sessions SET parent_session_id = 'loop' WHERE id = 'loop'")
     assert db.prune_empty_ghost_sessions() == 1
-    assert ids(db) == {"loop"}
+    assert list_ids(db) == {"loop"}
 
 
-def test_hundreds_of_ghosts_go_in_one_call(db: StateDatabase) -> None:
+def test_prune_deletes_hundreds_of_ghosts(db: StateDatabase) -> None:
     with db.transaction():
         for number in range(450):
-            ghost(db, f"g{number}")
+            add_ghost(db, f"g{number}")
     assert db.prune_empty_ghost_sessions() == 450
-    assert ids(db) == set()
+    assert list_ids(db) == set()
 
 
 @pytest.mark.requirement("upkeep:delete")
-def test_a_deleted_session_is_gone_with_its_messages(db: StateDatabase) -> None:
+def test_delete_session_removes_messages(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.append_messages("s", [{"role": "user", "content": f"word{n}"} for n in range(5)])
     db.create_session("kept", "cli")
     db.append_message("kept", "user", "word1 too")
     assert db.delete_session("s") is True
-    assert ids(db) == {"kept"}
+    assert list_ids(db) == {"kept"}
     assert db.message_count() == 1
     assert [hit.session_id for hit in db.search("word1").hits] == ["kept"]
     assert db.search("word3").hits == []
 
 
-def test_deleting_what_is_not_there_changes_nothing(db: StateDatabase) -> None:
+def test_delete_session_ignores_unknown_id(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     assert db.delete_session("nobody") is False
     assert db.delete_sessions([]) == 0
-    assert ids(db) == {"s"}
+    assert list_ids(db) == {"s"}
 
 
 @pytest.mark.requirement("upkeep:delete")
-def test_delegates_go_with_their_session_and_so_do_theirs(db: StateDatabase) -> None:
+def test_delete_session_removes_nested_delegates(db: StateDatabase) -> None:
     db.create_session("s", "cli")
-    delegate(db, "d", "s")
-    delegate(db, "dd", "d")
+    add_delegate(db, "d", "s")
+    add_delegate(db, "dd", "d")
     assert db.delete_session("s")
-    assert ids(db) == set()
+    assert list_ids(db) == set()
     assert db.message_count() == 0
 
 
 @pytest.mark.requirement("upkeep:delete")
-def test_other_children_lose_their_parent(db: StateDatabase) -> None:
-    compressed(db, "s")
+def test_delete_session_unlinks_other_children(db: StateDatabase) -> None:
+    add_compressed(db, "s")
     db.create_session("continued", "cli", parent_session_id="s")
-    delegate(db, "d", "s")
+    add_delegate(db, "d", "s")
     db.create_session("of d", "cli", parent_session_id="d")
     assert db.delete_session("s")
-    assert ids(db) == {"continued", "of d"}
-    assert column(db, "continued", "parent_session_id") is None
-    assert column(db, "of d", "parent_session_id") is None
+    assert list_ids(db) == {"continued", "of d"}
+    assert read_column(db, "continued", "parent_session_id") is None
+    assert read_column(db, "of d", "parent_session_id") is None
 
 
-def test_a_deleted_delegate_leaves_its_parent_and_its_siblings(db: StateDatabase) -> None:
+def test_delete_delegate_keeps_parent_and_siblings(db: StateDatabase) -> None:
     db.create_session("s", "cli")
-    delegate(db, "d", "s")
-    delegate(db, "e", "s")
+    add_delegate(db, "d", "s")
+    add_delegate(db, "e", "s")
     assert db.delete_session("d")
-    assert ids(db) == {"s", "e"}
+    assert list_ids(db) == {"s", "e"}
 
 
-def test_a_delete_never_climbs_to_an_ancestor_through_a_loop(
-    db: StateDatabase, strange: Strange
-) -> None:
+def test_delete_session_keeps_ancestors_in_cycle(db: StateDatabase, strange: Strange) -> None:
     db.create_session("a", "cli")
-    delegate(db, "b", "a")
-    delegate(db, "c", "b")
+    add_delegate(db, "b", "a")
+    add_delegate(db, "c", "b")
     config = json.dumps({"_delegate_from": "c"})
     strange("UPDATE sessions SET parent_session_id = 'c', model_config = ? WHERE id = 'a'", config)
     assert db.delete_session("c")
-    assert ids(db) == {"a", "b"}
-    assert column(db, "a", "parent_session_id") is None
+    assert list_ids(db) == {"a", "b"}
+    assert read_column(db, "a", "parent_session_id") is None
     assert db.delete_session("a")
-    assert ids(db) == set()
+    assert list_ids(db) == set()
 
 
-def test_a_session_that_is_its_own_parent_is_deleted(db: StateDatabase, strange: Strange) -> None:
+def test_delete_session_with_self_parent(db: StateDatabase, strange: Strange) -> None:
     db.create_session("s", "cli")
     strange("UPDATE sessions SET parent_session_id = 's' WHERE id = 's'")
     assert db.delete_session("s")
-    assert ids(db) == set()
+    assert list_ids(db) == set()
 
 
 @pytest.mark.parametrize(
     "config", ["{", "[1]", "null", '"_delegate_from"', '{"_delegate_from": null}', "\x00"]
 )
-def test_a_child_with_a_strange_model_config_is_kept(
+def test_delete_session_keeps_child_with_odd_config(
     db: StateDatabase, strange: Strange, config: str
 ) -> None:
     db.create_session("s", "cli")
     db.create_session("child", "cli", parent_session_id="s")
     strange("UPDATE sessions SET model_config = ? WHERE id = 'child'", config)
     assert db.delete_session("s")
-    assert ids(db) == {"child"}
+    assert list_ids(db) == {"child"}
 
 
-def test_a_large_session_is_deleted_whole(db: StateDatabase) -> None:
+def test_delete_session_removes_large_session(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.append_messages("s", [{"role": "user", "content": "x" * 400}] * 3000)
     db.create_session("kept", "cli")
     db.append_message("kept", "user", "here")
     assert db.delete_session("s")
-    assert ids(db) == {"kept"}
+    assert list_ids(db) == {"kept"}
     assert db.message_count() == 1
 
 
-def test_a_delete_in_a_transaction_that_fails_never_was(db: StateDatabase) -> None:
+def test_delete_session_rolls_back_with_transaction(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.append_message("s", "user", "here")
 
     def give_up() -> Iterator[None]:
         with db.transaction():
             assert db.delete_session("s")
-            assert ids(db) == set()
+            assert list_ids(db) == set()
             raise LookupError
         yield
 
     with pytest.raises(LookupError):
         next(give_up())
-    assert ids(db) == {"s"}
+    assert list_ids(db) == {"s"}
     assert db.message_count("s") == 1
 
 
-def test_several_are_deleted_and_those_that_were_there_counted(db: StateDatabase) -> None:
+def test_delete_sessions_returns_count_of_existing(db: StateDatabase) -> None:
     for name in ("a", "b", "c"):
         db.create_session(name, "cli")
         db.append_message(name, "user", "x")
-    delegate(db, "d", "a")
+    add_delegate(db, "d", "a")
     assert db.delete_sessions(["a", "d", "nobody", "b", "b"]) == 3
-    assert ids(db) == {"c"}
+    assert list_ids(db) == {"c"}
 
 
-def test_usage_goes_with_its_session(db: StateDatabase) -> None:
+def test_delete_session_removes_usage(db: StateDatabase) -> None:
     db.create_session("s", "cli", model="m")
     db.update_token_counts("s", input_tokens=5, model="m")
     db.delete_session("s")
@@ -286,7 +282,7 @@ def test_usage_goes_with_its_session(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("upkeep:recount")
-def test_a_recount_says_what_the_rows_say(db: StateDatabase, strange: Strange) -> None:
+def test_recount_matches_message_rows(db: StateDatabase, strange: Strange) -> None:
     db.create_session("s", "cli")
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     db.append_message("s", "user", "x")
@@ -295,12 +291,15 @@ def test_a_recount_says_what_the_rows_say(db: StateDatabase, strange: Strange) -
     strange("UPDATE sessions SET message_count = 0, tool_call_count = 9")
     assert db.find_drifted_sessions() == ["s"]
     assert db.recount_session("s") is True
-    assert (column(db, "s", "message_count"), column(db, "s", "tool_call_count")) == (3, 2)
+    assert (read_column(db, "s", "message_count"), read_column(db, "s", "tool_call_count")) == (
+        3,
+        2,
+    )
     assert db.recount_session("s") is False
     assert db.find_drifted_sessions() == []
 
 
-def test_a_recount_leaves_out_rows_that_are_not_live(db: StateDatabase, strange: Strange) -> None:
+def test_recount_ignores_inactive_rows(db: StateDatabase, strange: Strange) -> None:
     db.create_session("s", "cli")
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     for text in ("a", "b", "c"):
@@ -309,15 +308,18 @@ def test_a_recount_leaves_out_rows_that_are_not_live(db: StateDatabase, strange:
     strange("UPDATE messages SET active = 0 WHERE content = 'a'")
     strange("UPDATE messages SET tool_calls = '[{' WHERE content = 'b'")
     assert db.recount_session("s")
-    assert (column(db, "s", "message_count"), column(db, "s", "tool_call_count")) == (3, 1)
+    assert (read_column(db, "s", "message_count"), read_column(db, "s", "tool_call_count")) == (
+        3,
+        1,
+    )
 
 
-def test_a_recount_of_nobody_is_not_found(db: StateDatabase) -> None:
+def test_recount_of_unknown_session_raises_not_found(db: StateDatabase) -> None:
     with pytest.raises(NotFound):
         db.recount_session("nobody")
 
 
-def test_a_bound_is_kept_on_drifted_sessions(db: StateDatabase, strange: Strange) -> None:
+def test_drifted_sessions_respects_limit(db: StateDatabase, strange: Strange) -> None:
     for number in range(5):
         db.create_session(f"s{number}", "cli")
     strange("UPDATE sessions SET message_count = 7")
@@ -325,7 +327,7 @@ def test_a_bound_is_kept_on_drifted_sessions(db: StateDatabase, strange: Strange
 
 
 @pytest.mark.requirement("upkeep:checks")
-def test_a_sound_database_has_no_findings(db: StateDatabase) -> None:
+def test_integrity_check_of_sound_database_is_empty(db: StateDatabase) -> None:
     assert db.check_integrity(deep=True) == []
     db.create_session("s", "cli")
     db.append_message("s", "user", "hello")
@@ -333,7 +335,9 @@ def test_a_sound_database_has_no_findings(db: StateDatabase) -> None:
     assert db.check_integrity(deep=True) == []
 
 
-def test_messages_without_a_session_are_found(db: StateDatabase, strange: Strange) -> None:
+def test_integrity_check_finds_messages_without_session(
+    db: StateDatabase, strange: Strange
+) -> None:
     db.create_session("s", "cli")
     db.append_messages("s", [{"role": "user", "content": "x"}] * 3)
     db.create_session("child", "cli", parent_session_id="s")
@@ -343,7 +347,7 @@ def test_messages_without_a_session_are_found(db: StateDatabase, strange: Strang
 
 
 @pytest.mark.requirement("upkeep:checks")
-def test_sizes_are_estimated_at_once_and_counted_on_demand(db: StateDatabase) -> None:
+def test_sizes_are_estimated_or_counted(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.append_messages("s", [{"role": "user", "content": f"some words {n}"} for n in range(2000)])
     estimated, exact = db.measure_sizes(), db.measure_sizes(exact=True)

@@ -15,7 +15,7 @@ Ids = list[int]
 
 
 @pytest.fixture
-def ten(db: StateDatabase) -> Ids:
+def ten_messages(db: StateDatabase) -> Ids:
     """The ids of ten messages of "s", by turns of user and assistant, another session between."""
     ids = []
     with db.transaction():
@@ -28,18 +28,18 @@ def ten(db: StateDatabase) -> Ids:
     return ids
 
 
-def seen(window: MessageWindow) -> tuple[str, bool, bool]:
+def describe_window(window: MessageWindow) -> tuple[str, bool, bool]:
     text = "".join(str(message["content"]) for message in window.messages)
     return text, window.more_before, window.more_after
 
 
-def test_without_an_edge_a_window_has_the_newest(db: StateDatabase, ten: Ids) -> None:
-    assert seen(db.read_window("s", limit=3)) == ("789", True, False)
-    assert seen(db.read_window("s", limit=10)) == ("0123456789", False, False)
-    assert seen(db.read_window("s")) == ("0123456789", False, False)
+def test_window_defaults_to_newest_messages(db: StateDatabase, ten_messages: Ids) -> None:
+    assert describe_window(db.read_window("s", limit=3)) == ("789", True, False)
+    assert describe_window(db.read_window("s", limit=10)) == ("0123456789", False, False)
+    assert describe_window(db.read_window("s")) == ("0123456789", False, False)
 
 
-def test_a_window_of_an_empty_session_is_empty(db: StateDatabase) -> None:
+def test_window_of_empty_session_is_empty(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     assert db.read_window("s") == MessageWindow([], more_before=False, more_after=False)
 
@@ -55,10 +55,10 @@ def test_a_window_of_an_empty_session_is_empty(db: StateDatabase) -> None:
         (9, 9, ("012345678", False, True)),
     ],
 )
-def test_before_excludes_its_edge(
-    db: StateDatabase, ten: Ids, place: int, limit: int, expected: tuple[str, bool, bool]
+def test_window_before_excludes_edge(
+    db: StateDatabase, ten_messages: Ids, place: int, limit: int, expected: tuple[str, bool, bool]
 ) -> None:
-    assert seen(db.read_window("s", before=ten[place], limit=limit)) == expected
+    assert describe_window(db.read_window("s", before=ten_messages[place], limit=limit)) == expected
 
 
 @pytest.mark.requirement("windows:edges")
@@ -72,10 +72,10 @@ def test_before_excludes_its_edge(
         (0, 9, ("123456789", True, False)),
     ],
 )
-def test_after_excludes_its_edge(
-    db: StateDatabase, ten: Ids, place: int, limit: int, expected: tuple[str, bool, bool]
+def test_window_after_excludes_edge(
+    db: StateDatabase, ten_messages: Ids, place: int, limit: int, expected: tuple[str, bool, bool]
 ) -> None:
-    assert seen(db.read_window("s", after=ten[place], limit=limit)) == expected
+    assert describe_window(db.read_window("s", after=ten_messages[place], limit=limit)) == expected
 
 
 @pytest.mark.requirement("windows:edges")
@@ -94,30 +94,32 @@ def test_after_excludes_its_edge(
         (8, 4, ("6789", True, False)),
     ],
 )
-def test_around_has_its_center_and_both_sides(
-    db: StateDatabase, ten: Ids, place: int, limit: int, expected: tuple[str, bool, bool]
+def test_window_around_contains_center_and_neighbors(
+    db: StateDatabase, ten_messages: Ids, place: int, limit: int, expected: tuple[str, bool, bool]
 ) -> None:
-    assert seen(db.read_window("s", around=ten[place], limit=limit)) == expected
+    assert describe_window(db.read_window("s", around=ten_messages[place], limit=limit)) == expected
 
 
-def test_edges_need_not_be_messages_of_the_session(db: StateDatabase, ten: Ids) -> None:
-    between = ten[4] + 1
-    assert seen(db.read_window("s", before=between, limit=2)) == ("34", True, True)
-    assert seen(db.read_window("s", after=between, limit=2)) == ("56", True, True)
-    assert seen(db.read_window("s", before=10**15, limit=2)) == ("89", True, False)
-    assert seen(db.read_window("s", after=10**15)) == ("", True, False)
-    assert seen(db.read_window("s", after=0, limit=2)) == ("01", False, True)
-    assert seen(db.read_window("s", before=0)) == ("", False, True)
-    assert seen(db.read_window("s", after=-5, limit=2)) == ("01", False, True)
+def test_window_edge_can_be_foreign_id(db: StateDatabase, ten_messages: Ids) -> None:
+    between = ten_messages[4] + 1
+    assert describe_window(db.read_window("s", before=between, limit=2)) == ("34", True, True)
+    assert describe_window(db.read_window("s", after=between, limit=2)) == ("56", True, True)
+    assert describe_window(db.read_window("s", before=10**15, limit=2)) == ("89", True, False)
+    assert describe_window(db.read_window("s", after=10**15)) == ("", True, False)
+    assert describe_window(db.read_window("s", after=0, limit=2)) == ("01", False, True)
+    assert describe_window(db.read_window("s", before=0)) == ("", False, True)
+    assert describe_window(db.read_window("s", after=-5, limit=2)) == ("01", False, True)
 
 
-def test_around_a_message_of_another_session_is_not_found(db: StateDatabase, ten: Ids) -> None:
-    for foreign in (ten[4] + 1, 10**15, 0, -1):
+def test_window_around_foreign_message_raises_not_found(
+    db: StateDatabase, ten_messages: Ids
+) -> None:
+    for foreign in (ten_messages[4] + 1, 10**15, 0, -1):
         with pytest.raises(NotFound):
             db.read_window("s", around=foreign)
 
 
-def test_an_unknown_session_has_no_window(db: StateDatabase, ten: Ids) -> None:
+def test_window_of_unknown_session_raises_not_found(db: StateDatabase, ten_messages: Ids) -> None:
     with pytest.raises(NotFound) as caught:
         db.read_window("sx")
     assert caught.value.nearest == ("s",)
@@ -139,8 +141,8 @@ def test_an_unknown_session_has_no_window(db: StateDatabase, ten: Ids) -> None:
         {"roles": "user"},
     ],
 )
-def test_a_window_that_makes_no_sense_is_invalid(
-    db: StateDatabase, ten: Ids, arguments: dict[str, Any]
+def test_window_rejects_invalid_arguments(
+    db: StateDatabase, ten_messages: Ids, arguments: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidInput):
         db.read_window("s", **arguments)
@@ -159,53 +161,65 @@ def test_a_window_that_makes_no_sense_is_invalid(
         ([], {}, ("", False, False)),
     ],
 )
-def test_a_window_may_be_of_some_roles(
+def test_window_filters_by_role(
     db: StateDatabase,
-    ten: Ids,
+    ten_messages: Ids,
     roles: Sequence[str],
     arguments: dict[str, int],
     expected: tuple[str, bool, bool],
 ) -> None:
-    places = {name: ten[place] for name, place in arguments.items() if name != "limit"}
+    places = {name: ten_messages[place] for name, place in arguments.items() if name != "limit"}
     options: dict[str, Any] = {**arguments, **places}
     window = db.read_window("s", roles=roles, **options)
-    assert seen(window) == expected
+    assert describe_window(window) == expected
 
 
-def test_a_rare_role_is_found_far_away(db: StateDatabase) -> None:
+def test_window_finds_distant_messages_of_rare_role(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.append_message("s", "system", "first")
     db.append_messages("s", [{"role": "user", "content": "x"}] * 700)
-    assert seen(db.read_window("s", roles=["system"], limit=1)) == ("first", False, False)
+    assert describe_window(db.read_window("s", roles=["system"], limit=1)) == (
+        "first",
+        False,
+        False,
+    )
 
 
 @pytest.mark.requirement("windows:view")
-def test_rewound_messages_are_in_no_window(db: StateDatabase, ten: Ids) -> None:
-    db.rewind_to_message("s", ten[6])
-    assert seen(db.read_window("s", limit=3)) == ("345", True, False)
-    assert seen(db.read_window("s", view="full", limit=3)) == ("345", True, False)
-    assert seen(db.read_window("s", after=ten[5])) == ("", True, False)
-    assert seen(db.read_window("s", around=ten[7], limit=3)) == ("345", True, False)
+def test_window_omits_rewound_messages(db: StateDatabase, ten_messages: Ids) -> None:
+    db.rewind_to_message("s", ten_messages[6])
+    assert describe_window(db.read_window("s", limit=3)) == ("345", True, False)
+    assert describe_window(db.read_window("s", view="full", limit=3)) == ("345", True, False)
+    assert describe_window(db.read_window("s", after=ten_messages[5])) == ("", True, False)
+    assert describe_window(db.read_window("s", around=ten_messages[7], limit=3)) == (
+        "345",
+        True,
+        False,
+    )
 
 
 @pytest.mark.requirement("windows:view")
-def test_a_full_view_merges_compacted_messages_in_order(db: StateDatabase, ten: Ids) -> None:
+def test_window_merges_compacted_messages_in_order(db: StateDatabase, ten_messages: Ids) -> None:
     with require_column(db, "compacted"):
-        db.rewind_to_message("s", ten[8])
+        db.rewind_to_message("s", ten_messages[8])
         db.archive_and_compact("s", [{"role": "user", "content": "S"}])
-        db.restore_rewound("s", ten[8])
-        assert seen(db.read_window("s")) == ("89S", False, False)
-        assert seen(db.read_window("s", view="full")) == ("0123456789S", False, False)
-        assert seen(db.read_window("s", view="full", limit=4)) == ("789S", True, False)
-        middle = db.read_window("s", view="full", around=ten[7], limit=4)
-        assert seen(middle) == ("6789", True, True)
-        after = db.read_window("s", view="full", after=ten[5], limit=3)
-        assert seen(after) == ("678", True, True)
-        assert seen(db.read_window("s", before=ten[8])) == ("", False, True)
-        assert seen(db.read_window("s", around=ten[2], limit=3)) == ("89S", False, False)
+        db.restore_rewound("s", ten_messages[8])
+        assert describe_window(db.read_window("s")) == ("89S", False, False)
+        assert describe_window(db.read_window("s", view="full")) == ("0123456789S", False, False)
+        assert describe_window(db.read_window("s", view="full", limit=4)) == ("789S", True, False)
+        middle = db.read_window("s", view="full", around=ten_messages[7], limit=4)
+        assert describe_window(middle) == ("6789", True, True)
+        after = db.read_window("s", view="full", after=ten_messages[5], limit=3)
+        assert describe_window(after) == ("678", True, True)
+        assert describe_window(db.read_window("s", before=ten_messages[8])) == ("", False, True)
+        assert describe_window(db.read_window("s", around=ten_messages[2], limit=3)) == (
+            "89S",
+            False,
+            False,
+        )
 
 
-def walk(db: StateDatabase, limit: int, *, forward: bool, **arguments: Any) -> Ids:
+def walk_pages(db: StateDatabase, limit: int, *, forward: bool, **arguments: Any) -> Ids:
     """Read page after page from one end to the other, and return the ids in order."""
     edge: dict[str, Any] = {"after": 0} if forward else {}
     ids: Ids = []
@@ -222,18 +236,18 @@ def walk(db: StateDatabase, limit: int, *, forward: bool, **arguments: Any) -> I
 @pytest.mark.requirement("windows:walk")
 @pytest.mark.parametrize("forward", [False, True])
 @pytest.mark.parametrize("limit", [1, 3, 4, 10, 11])
-def test_a_walk_through_the_pages_is_complete(
-    db: StateDatabase, ten: Ids, limit: int, forward: bool
+def test_window_pages_are_complete(
+    db: StateDatabase, ten_messages: Ids, limit: int, forward: bool
 ) -> None:
-    assert walk(db, limit, forward=forward) == ten
-    users = walk(db, limit, forward=forward, roles=["user"])
-    assert users == ten[::2]
+    assert walk_pages(db, limit, forward=forward) == ten_messages
+    users = walk_pages(db, limit, forward=forward, roles=["user"])
+    assert users == ten_messages[::2]
 
 
 @pytest.mark.requirement("windows:walk")
 @pytest.mark.parametrize("forward", [False, True])
-def test_a_walk_is_complete_while_another_appends(
-    db: StateDatabase, other: StateDatabase, ten: Ids, forward: bool
+def test_window_pages_are_complete_during_appends(
+    db: StateDatabase, other: StateDatabase, ten_messages: Ids, forward: bool
 ) -> None:
     db.append_messages("s", [{"role": "user", "content": str(n)} for n in range(200)])
     before = [message["id"] for message in db.get_messages("s")]
@@ -246,7 +260,7 @@ def test_a_walk_is_complete_while_another_appends(
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        backwards = walk(db, 7, forward=False)
+        backwards = walk_pages(db, 7, forward=False)
         forwards: Ids = []
         while len(forwards) < len(before):
             edge = forwards[-1] if forwards else 0
@@ -266,7 +280,7 @@ def test_a_walk_is_complete_while_another_appends(
 
 
 @pytest.mark.requirement("windows:conversation")
-def test_a_conversation_is_what_a_model_is_sent(db: StateDatabase) -> None:
+def test_conversation_contains_model_fields(db: StateDatabase) -> None:
     calls = [{"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}]
     db.create_session("s", "cli")
     db.append_message("s", "user", [{"type": "text", "text": "look"}], timestamp=1.0)
@@ -302,19 +316,21 @@ def test_a_conversation_is_what_a_model_is_sent(db: StateDatabase) -> None:
     ]
 
 
-def texts(messages: list[dict[str, Any]]) -> list[Any]:
+def list_texts(messages: list[dict[str, Any]]) -> list[Any]:
     return [message["content"] for message in messages]
 
 
-def test_a_conversation_is_live_unless_all_is_asked_for(db: StateDatabase, ten: Ids) -> None:
-    db.rewind_to_message("s", ten[2])
-    assert texts(db.get_messages_as_conversation("s")) == ["0", "1"]
+def test_conversation_omits_inactive_messages_by_default(
+    db: StateDatabase, ten_messages: Ids
+) -> None:
+    db.rewind_to_message("s", ten_messages[2])
+    assert list_texts(db.get_messages_as_conversation("s")) == ["0", "1"]
     everything = db.get_messages_as_conversation("s", include_inactive=True)
-    assert texts(everything) == [str(number) for number in range(10)]
+    assert list_texts(everything) == [str(number) for number in range(10)]
 
 
 @pytest.mark.requirement("windows:conversation")
-def test_a_conversation_reaches_back_along_continuations_only(db: StateDatabase) -> None:
+def test_conversation_follows_continuations_only(db: StateDatabase) -> None:
     config = {"_branched_from": "s"}
     db.append_message("s", "user", "one", create={"source": "cli"}, timestamp=1.0)
     db.append_message("s", "assistant", "two", timestamp=2.0)
@@ -326,12 +342,12 @@ def test_a_conversation_reaches_back_along_continuations_only(db: StateDatabase)
     branch = {**later, "model_config": config}
     db.append_message("b", "user", "aside", create=branch, timestamp=5.0)
     told = db.get_messages_as_conversation("t", include_ancestors=True)
-    assert texts(told) == ["one", "two", "summary", "three"]
-    assert texts(db.get_messages_as_conversation("t")) == ["summary", "two", "three"]
-    assert texts(db.get_messages_as_conversation("b", include_ancestors=True)) == ["aside"]
+    assert list_texts(told) == ["one", "two", "summary", "three"]
+    assert list_texts(db.get_messages_as_conversation("t")) == ["summary", "two", "three"]
+    assert list_texts(db.get_messages_as_conversation("b", include_ancestors=True)) == ["aside"]
 
 
-def test_a_broken_json_column_does_not_break_the_conversation(
+def test_conversation_tolerates_broken_json_column(
     db: StateDatabase, strange: Callable[..., int]
 ) -> None:
     db.append_message("s", "assistant", "x", create={"source": "cli"})
@@ -344,7 +360,7 @@ def test_a_broken_json_column_does_not_break_the_conversation(
 REVIEW = "Review the conversation above and update the skill library. Be active."
 
 
-def test_a_model_is_not_told_again_what_was_recalled_for_it(db: StateDatabase) -> None:
+def test_conversation_omits_recalled_memory(db: StateDatabase) -> None:
     note = "[System note: The following is recalled memory context, NOT new user input. Treat as "
     said = {
         "<memory-context>a secret</memory-context> do it ": "do it",
@@ -359,7 +375,7 @@ def test_a_model_is_not_told_again_what_was_recalled_for_it(db: StateDatabase) -
     db.create_session("s", "cli")
     for role in ("user", "assistant", "tool"):
         db.append_messages("s", [{"role": role, "content": text} for text in said])
-    told = texts(db.get_messages_as_conversation("s"))
+    told = list_texts(db.get_messages_as_conversation("s"))
     assert told == [*said.values(), *said.values(), *said]
     assert [row["content"] for row in db.get_messages("s")] == [*said, *said, *said]
 
@@ -375,12 +391,12 @@ def test_a_model_is_not_told_again_what_was_recalled_for_it(db: StateDatabase) -
         ([f"user Please {REVIEW}", "assistant done"], [f"Please {REVIEW}", "done"]),
     ],
 )
-def test_a_model_is_not_told_again_to_review_a_conversation(
+def test_conversation_omits_review_prompts(
     db: StateDatabase, stored: list[str], sent: list[str]
 ) -> None:
     db.create_session("s", "cli")
     for message in stored:
         role, content = message.split(" ", 1)
         db.append_message("s", role, content)
-    assert texts(db.get_messages_as_conversation("s")) == sent
+    assert list_texts(db.get_messages_as_conversation("s")) == sent
     assert db.message_count("s") == len(stored)

@@ -13,44 +13,44 @@ from tests.docs.pages import DOCS, PAGES, find_code_blocks, format_page_name, re
 from tests.readme.parts import README, ROOT
 
 NAV = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
-_LINK = re.compile(r"\]\(([^)\s]+)\)")
-_EXAMPLE = re.compile(
+_LINK_PATTERN = re.compile(r"\]\(([^)\s]+)\)")
+_EXAMPLE_PATTERN = re.compile(
     r"^```python\n(.*?)^```$(?:[^`]*?^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
 )
 
 EXAMPLES = [
     pytest.param(code, output, id=f"{format_page_name(page)}-{number}")
     for page in PAGES
-    for number, (code, output) in enumerate(_EXAMPLE.findall(read_page(page)))
+    for number, (code, output) in enumerate(_EXAMPLE_PATTERN.findall(read_page(page)))
 ]
 
 
-def _entries(node):
+def _list_navigation(node):
     """Return the pages of the navigation in order."""
     if isinstance(node, str):
         return [node]
     children = node if isinstance(node, list) else node.values()
-    return [entry for child in children for entry in _entries(child)]
+    return [entry for child in children for entry in _list_navigation(child)]
 
 
-def _anchors(page):
+def _find_anchors(page):
     headings = re.findall(r"^#+ (.+)$", read_page(page), re.MULTILINE)
     return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", title.lower())) for title in headings}
 
 
 def test_navigation_has_every_page_once():
-    assert sorted(_entries(NAV)) == sorted(map(format_page_name, PAGES))
+    assert sorted(_list_navigation(NAV)) == sorted(map(format_page_name, PAGES))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=format_page_name)
 def test_links_lead_to_pages_and_headings(page):
-    for link in _LINK.findall(read_page(page)):
+    for link in _LINK_PATTERN.findall(read_page(page)):
         if link.startswith("https://"):
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
         assert target in PAGES, link
-        assert not anchor or anchor in _anchors(target), link
+        assert not anchor or anchor in _find_anchors(target), link
 
 
 def test_readme_links_to_the_overview():

@@ -35,13 +35,13 @@ def test_manual_change_of_a_part_is_detected():
 
 @pytest.mark.parametrize("tool", SPECS, ids=lambda spec: spec.name)
 def test_tools_page_lists_every_argument(tool):
-    section = _section("tools.md", tool.name)
+    section = _find_section("tools.md", tool.name)
     assert [name for name in tool.arguments.model_fields if f"| `{name}` |" not in section] == []
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_command_page_has_every_verb(verb):
-    assert "```text" in _section("command-line.md", verb)
+    assert "```text" in _find_section("command-line.md", verb)
 
 
 def test_library_page_has_every_public_name():
@@ -62,6 +62,6 @@ def test_configuration_page_lists_environment_variables():
     assert {name for name in variables if f"| `{name}` |" not in page} == set()
 
 
-def _section(page: str, heading: str) -> str:
+def _find_section(page: str, heading: str) -> str:
     text = read_page(DOCS / "reference" / page)
     return text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]

@@ -20,7 +20,7 @@ def labs():
 
 @pytest.mark.requirement("compression:faults")
 @pytest.mark.parametrize("name", COMPRESSION_MUTATIONS)
-def test_a_fault_leaves_the_conversation_before_or_after_and_it_can_be_undone(labs, folder, name):
+def test_fault_keeps_compression_atomic_and_undoable(labs, folder, name):
     outcomes = labs.run(COMPRESSION_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
@@ -28,7 +28,7 @@ def test_a_fault_leaves_the_conversation_before_or_after_and_it_can_be_undone(la
 
 @pytest.mark.requirement("compression:faults")
 @pytest.mark.parametrize("kind", ["own", "hermes"])
-def test_the_home_before_a_compression_is_small(tmp_path, kind):
+def test_compression_fault_home_is_small(tmp_path, kind):
     compression.build_home(
         tmp_path / "home", COMPRESSION_MUTATIONS[f"compressor.apply, in_place, {kind}"]
     )

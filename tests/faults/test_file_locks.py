@@ -22,7 +22,7 @@ pytestmark = [
 
 Locks = frozenset[tuple[str, ...]]
 
-CALLS: dict[str, Callable[[SessionDB], object]] = {
+READING_CALLS: dict[str, Callable[[SessionDB], object]] = {
     "kind": lambda db: db.kind,
     "path": lambda db: db.path,
     "home_id": lambda db: db.get_home_id(),
@@ -86,39 +86,37 @@ CALLS: dict[str, Callable[[SessionDB], object]] = {
 @pytest.mark.requirement("faults:own-locks")
 @pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize("kind", ["own", "hermes"])
-def test_the_locks_of_this_process_are_the_same_before_and_after_each_call(
-    tmp_path, kind, read_only
-):
+def test_reading_call_keeps_file_locks(tmp_path, kind, read_only):
     home = tmp_path / "home"
     template.build_home(home, kind)
     path = home / "state.db"
     with state.open_connection(path, "rw") as holder:
         holder.execute("BEGIN IMMEDIATE")
         holder.execute("INSERT INTO state_meta VALUES ('uncommitted', '')")
-        expected = _locks(home)
+        expected = _list_locks(home)
         assert expected
         db = SessionDB(path, read_only=read_only)
-        for name, call in CALLS.items():
+        for name, call in READING_CALLS.items():
             call(db)
-            assert (name, _locks(home, expected)) == (name, expected)
+            assert (name, _list_locks(home, expected)) == (name, expected)
         holder.execute("COMMIT")
 
 
-def test_asking_who_else_is_there_drops_no_lock(tmp_path):
+def test_listing_holders_keeps_file_locks(tmp_path):
     home = tmp_path / "home"
     template.build_home(home, "hermes")
     with state.open_connection(home / "state.db", "rw") as holder:
         holder.execute("BEGIN IMMEDIATE")
-        expected = _locks(home)
+        expected = _list_locks(home)
         presence.list_holders(home / "state.db")
-        assert _locks(home, expected) == expected
+        assert _list_locks(home, expected) == expected
 
 
-def test_every_reading_call_is_tried():
-    assert set(CALLS) == READING_METHODS
+def test_every_reading_call_is_covered():
+    assert set(READING_CALLS) == READING_METHODS
 
 
-def _locks(home: Path, expected: Locks = frozenset()) -> Locks:
+def _list_locks(home: Path, expected: Locks = frozenset()) -> Locks:
     """Return the locks of this process on the files of a home: kind, access, inode and range.
 
     The list of the system is not of one moment, so that it is read again where it is not as
@@ -126,13 +124,13 @@ def _locks(home: Path, expected: Locks = frozenset()) -> Locks:
     """
     files = {str(path.stat().st_ino) for path in home.iterdir()}
     for _ in range(5):
-        found = frozenset(_listed(files))
+        found = frozenset(_read_kernel_locks(files))
         if found == expected:
             break
     return found
 
 
-def _listed(files: set[str]) -> Iterator[tuple[str, ...]]:
+def _read_kernel_locks(files: set[str]) -> Iterator[tuple[str, ...]]:
     for line in Path("/proc/locks").read_text().splitlines():
         _, kind, _, access, pid, place, first, last = line.replace("-> ", "").split()[:8]
         inode = place.rsplit(":", 1)[1]

@@ -22,35 +22,35 @@ KINDS = ("own", "hermes")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_database_that_may_not_grow_refuses_and_goes_on_with_room(tmp_path, kind):
+def test_page_limit_refuses_until_room(tmp_path, kind):
     home = tmp_path / "home"
     template.build_home(home, kind)
     with open_home(home) as db:
         db.set_meta("opened", "yes")
-        _grow_at_most(db, pages=2)
+        _limit_growth(db, pages=2)
         before = state.digest_tables(home)
         with pytest.raises(StorageFull, match="free some space"):
             db.append_message("chat", "user", "needle " * 40_000)
         assert state.digest_tables(home) == before
 
-        _grow_at_most(db, pages=100_000)
+        _limit_growth(db, pages=100_000)
 
         assert db.append_message("chat", "user", "needle " * 40_000)
     assert state.find_damage(home) == []
 
 
-def test_a_change_that_does_not_fit_takes_nothing_from_those_that_do(tmp_path):
+def test_oversized_change_spares_fitting_changes(tmp_path):
     home = tmp_path / "home"
     template.build_home(home, "own")
     with open_home(home) as db, ThreadPoolExecutor(5) as pool:
         db.set_meta("opened", "yes")
-        _grow_at_most(db, pages=20)
+        _limit_growth(db, pages=20)
         with db.transaction():
             texts = ["small", "also small", "needle " * 40_000, "small too", "the last"]
             waiting = []
             for number, text in enumerate(texts):
                 waiting.append(pool.submit(db.append_message, "chat", "user", text))
-                _until_queued(db, number + 1)
+                _wait_until_queued(db, number + 1)
         outcomes = [type(future.exception(timeout=20)) for future in waiting]
         stored = [row["content"] for row in db.get_messages("chat")][-4:]
     assert outcomes == [type(None), type(None), StorageFull, type(None), type(None)]
@@ -58,16 +58,16 @@ def test_a_change_that_does_not_fit_takes_nothing_from_those_that_do(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["none", *KINDS])
-def test_a_file_that_may_not_grow_refuses_and_goes_on_with_room(tmp_path, kind):
+def test_file_size_limit_refuses_until_room(tmp_path, kind):
     home = tmp_path / "home"
     template.build_home(home, kind)
     with ChildProcess("filler", home, "limit") as filler:
-        _check(home, filler)
+        _check_filled_home(home, filler)
 
 
 @pytest.mark.requirement("faults:full")
 @pytest.mark.parametrize("kind", ["none", *KINDS])
-def test_a_full_disk_refuses_and_goes_on_with_room(tmp_path, kind):
+def test_full_disk_refuses_until_room(tmp_path, kind):
     built = tmp_path / "built"
     template.build_home(built, kind)
     disk = tmp_path / "disk"
@@ -78,12 +78,12 @@ def test_a_full_disk_refuses_and_goes_on_with_room(tmp_path, kind):
     try:
         home = Path(shutil.copytree(built, disk / "home"))
         with ChildProcess("filler", home, "disk") as filler:
-            _check(home, filler)
+            _check_filled_home(home, filler)
     finally:
         subprocess.run(["umount", str(disk)], check=True)  # noqa: S607 -- the one of the system
 
 
-def _check(home: Path, filler: ChildProcess) -> None:
+def _check_filled_home(home: Path, filler: ChildProcess) -> None:
     told = json.loads(filler.receive_notification())
     again = int(filler.receive_notification())
     filler.end()
@@ -96,14 +96,14 @@ def _check(home: Path, filler: ChildProcess) -> None:
     assert state.find_damage(home) == []
 
 
-def _grow_at_most(db, *, pages: int) -> None:
+def _limit_growth(db, *, pages: int) -> None:
     """Let the database grow by so many pages; the limit is one of the connection."""
     handle = db._open.writer._handle
     now = handle.value("PRAGMA page_count")
     handle.value(f"PRAGMA max_page_count={now + pages}")
 
 
-def _until_queued(db, count: int) -> None:
+def _wait_until_queued(db, count: int) -> None:
     pause = threading.Event()
     for _ in range(2000):
         if len(db._open.writer._turns.queue) >= count:

@@ -42,7 +42,7 @@ def file(shared):
 
 @pytest.mark.requirement("terminal:refused")
 @pytest.mark.parametrize(("folder", "mode"), [(0o755, 0o644), (0o755, 0o600), (0o700, 0o644)])
-def test_a_configuration_of_another_user_is_left_alone(came_to, file, folder, mode):
+def test_configuration_of_another_user_is_unchanged(came_to, file, folder, mode):
     file.chmod(mode)
     file.parent.chmod(folder)
     for code, said in came_to(*CHANGING):
@@ -54,7 +54,7 @@ def test_a_configuration_of_another_user_is_left_alone(came_to, file, folder, mo
 
 
 @pytest.mark.requirement("terminal:refused")
-def test_in_a_home_folder_of_another_user_no_folder_is_made(came_to, shared):
+def test_install_creates_no_folder_for_another_user(came_to, shared):
     code, said = came_to(CHANGING[0])[0]
     assert code == 1
     assert "Permission denied" in said
@@ -62,7 +62,7 @@ def test_in_a_home_folder_of_another_user_no_folder_is_made(came_to, shared):
 
 
 @pytest.mark.requirement("terminal:refused")
-def test_what_may_not_be_read_is_a_line_of_the_doctor_with_a_next_step(came_to, file, shared):
+def test_doctor_reports_unreadable_configuration(came_to, file, shared):
     file.parent.chmod(0o700)
     home = shared / "home"
     with SessionDB(home / "state.db") as db:

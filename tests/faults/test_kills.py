@@ -18,10 +18,10 @@ from tests.faults.process import ChildProcess
 
 pytestmark = pytest.mark.faults
 
-CYCLES = 75
+CYCLE_COUNT = 75
 """Of each of four kinds: 300 in all."""
 
-_COUNTERS = """
+_COUNTERS_SQL = """
     SELECT s.id FROM sessions s
     WHERE s.message_count <> (SELECT count(*) FROM messages m WHERE m.session_id = s.id)
        OR s.tool_call_count <> (
@@ -32,26 +32,26 @@ _COUNTERS = """
 @pytest.mark.requirement("faults:kill")
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("kind", ["none", "hermes"])
-def test_no_acknowledged_row_is_lost_to_a_kill(tmp_path, kind, threads):
+def test_acknowledged_rows_survive_kill(tmp_path, kind, threads):
     home = tmp_path / "home"
     template.build_home(home, kind)
     path = home / "state.db"
     if kind == "hermes":
-        _forget_drift(path)
+        _reset_counters(path)
     chance = random.Random(f"{find_commit_seed()} {kind} {threads}")
     acknowledged: set[int] = set()
     with ChildProcess("appender") as appender:
-        for _ in range(CYCLES):
+        for _ in range(CYCLE_COUNT):
             # Some die while they open the home, most while they write.
             writing = chance.random() < 0.7
             lives_s = chance.uniform(0.001, 0.02)
-            acknowledged |= _cycle(appender, path, threads, lives_s, writing=writing)
-            _check(home, acknowledged)
-    assert len(acknowledged) > CYCLES
+            acknowledged |= _run_cycle(appender, path, threads, lives_s, writing=writing)
+            _check_acknowledged(home, acknowledged)
+    assert len(acknowledged) > CYCLE_COUNT
     assert state.find_damage(home) == []
 
 
-def _cycle(
+def _run_cycle(
     appender: ChildProcess, path: Path, threads: int, lives_s: float, *, writing: bool
 ) -> set[int]:
     """Let a child append for a moment, kill it, and return what it acknowledged."""
@@ -68,7 +68,7 @@ def _cycle(
     return {int(line) for line in seen.split(b"\n")[:-2]}
 
 
-def _check(home: Path, acknowledged: set[int]) -> None:
+def _check_acknowledged(home: Path, acknowledged: set[int]) -> None:
     path = home / "state.db"
     if state.digest_tables(home) == state.EMPTY_STATE:
         assert not acknowledged
@@ -77,10 +77,10 @@ def _check(home: Path, acknowledged: set[int]) -> None:
         assert reader.execute("PRAGMA quick_check").fetchall() == [("ok",)]
         found = {number for (number,) in reader.execute("SELECT id FROM messages")}
         assert acknowledged <= found
-        assert reader.execute(_COUNTERS).fetchall() == []
+        assert reader.execute(_COUNTERS_SQL).fetchall() == []
 
 
-def _forget_drift(path: Path) -> None:
+def _reset_counters(path: Path) -> None:
     with state.open_connection(path, "rw") as opened:
         opened.execute("DELETE FROM messages")
         opened.execute("UPDATE sessions SET message_count = 0, tool_call_count = 0")

@@ -31,7 +31,7 @@ def home(request, shared):
 @pytest.mark.requirement("ledger:refused")
 @by_root
 @pytest.mark.parametrize("what", ["the root", "the folder", "the file"])
-def test_a_ledger_that_may_not_be_written_is_denied_and_nothing_is_removed(home, shared, what):
+def test_unwritable_ledger_prevents_removal(home, shared, what):
     root = shared / "state"
     root.mkdir(mode=0o700)
     if what != "the root":
@@ -42,7 +42,7 @@ def test_a_ledger_that_may_not_be_written_is_denied_and_nothing_is_removed(home,
         for path in (root, *root.iterdir()):
             shutil.chown(path, 65534)
     before = state.digest_tables(home)
-    came_to = _come_to(home, root, "nobody")
+    came_to = _run_guest(home, root, "nobody")
     assert came_to["step"][0] == "Denied", came_to
     assert str(root) in came_to["step"][1]
     assert came_to["there"] is True
@@ -50,17 +50,17 @@ def test_a_ledger_that_may_not_be_written_is_denied_and_nothing_is_removed(home,
 
 
 @by_root
-def test_somebody_without_privileges_removes_with_a_ledger_of_his_own(home, shared):
+def test_unprivileged_user_removes_with_own_ledger(home, shared):
     root = shared / "state"
     root.mkdir(mode=0o755)
     shutil.chown(root, 65534)
-    came_to = _come_to(home, root, "nobody")
+    came_to = _run_guest(home, root, "nobody")
     assert (came_to["read"], came_to["step"], came_to["there"]) == (0, 1, False)
 
 
 @pytest.mark.requirement("ledger:refused")
-def test_trash_that_does_not_fit_removes_nothing_and_goes_on_with_room(home, tmp_path):
-    came_to = _come_to(home, tmp_path / "state", "limit")
+def test_full_trash_prevents_removal_until_room(home, tmp_path):
+    came_to = _run_guest(home, tmp_path / "state", "limit")
     assert came_to["step"][0] in ("StorageFull", "StorageError"), came_to
     assert came_to["there"] is True
     assert came_to["resumed"] == 0
@@ -69,7 +69,7 @@ def test_trash_that_does_not_fit_removes_nothing_and_goes_on_with_room(home, tmp
     assert state.find_damage(home) == []
 
 
-def _come_to(home, root, who):
+def _run_guest(home, root, who):
     with ChildProcess("ledger_guest", home, root, who) as guest:
         came_to = json.loads(guest.receive_notification())
         guest.end()

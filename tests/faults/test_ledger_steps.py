@@ -20,13 +20,13 @@ def labs():
 
 @pytest.mark.requirement("ledger:faults")
 @pytest.mark.parametrize("name", LEDGER_MUTATIONS)
-def test_a_fault_leaves_a_step_done_and_undoable_or_never_begun(labs, folder, name):
+def test_fault_keeps_ledger_step_atomic(labs, folder, name):
     outcomes = labs.run(LEDGER_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 
 
-def test_every_change_of_the_ledger_is_of_a_home_that_is_small(tmp_path):
+def test_ledger_fault_homes_are_small(tmp_path):
     for number, mutation in enumerate(LEDGER_MUTATIONS.values()):
         ledger.build_home(tmp_path / str(number), mutation)
         opened = LedgerHome(tmp_path / str(number))

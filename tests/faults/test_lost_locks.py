@@ -40,42 +40,40 @@ def hermes(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("library", "ends"), ENDS)
 @pytest.mark.parametrize("does", DOES)
 @pytest.mark.parametrize("locks", DROPPED)
-def test_nothing_of_ours_loses_a_commit_of_a_holder(hermes, locks, does, ends, library):
+def test_own_calls_keep_commits_of_holder(hermes, locks, does, ends, library):
     with ChildProcess("holder", hermes / "state.db") as holder:
-        log, count = _start(holder, hermes, DROPPED[locks])
+        log, count = _start_holder(holder, hermes, DROPPED[locks])
 
         with ChildProcess("client", hermes, does, ends, library) as client:
             assert client.receive_notification() == "done"
-            assert _ended(client, ends) == 0
+            assert _end_client(client, ends) == 0
 
         expected = count + 2 if does == "writes" else count + 1
         assert (hermes / "state.db-wal").stat().st_ino == log
         assert int(holder.ask("commit")) == expected
-        assert _fresh_count(hermes) == expected
-    assert _fresh_count(hermes) == expected
+        assert _count_messages(hermes) == expected
+    assert _count_messages(hermes) == expected
     assert state.find_damage(hermes) == []
 
 
 @pytest.mark.parametrize("locks", DROPPED)
-def test_a_process_that_ends_with_a_thread_in_a_transaction_loses_nothing_and_does_not_wait(
-    hermes, locks
-):
+def test_exit_during_transaction_loses_no_commit(hermes, locks):
     with ChildProcess("holder", hermes / "state.db") as holder:
-        log, count = _start(holder, hermes, DROPPED[locks])
+        log, count = _start_holder(holder, hermes, DROPPED[locks])
 
         with ChildProcess("client", hermes, "is stuck", "return", "standard") as client:
             assert client.receive_notification() == "done"
-            assert _ended(client, "return") == 0
+            assert _end_client(client, "return") == 0
 
         assert (hermes / "state.db-wal").stat().st_ino == log
         assert int(holder.ask("commit")) == count + 1
-        assert _fresh_count(hermes) == count + 1
+        assert _count_messages(hermes) == count + 1
     assert state.find_damage(hermes) == []
 
 
-def test_a_careless_writer_does_unlink_the_log_of_such_a_holder(hermes):
+def test_careless_writer_unlinks_log_of_holder(hermes):
     with ChildProcess("holder", hermes / "state.db") as holder:
-        _start(holder, hermes, DROPPED["none at all"])
+        _start_holder(holder, hermes, DROPPED["none at all"])
 
         with ChildProcess("client", hermes, "careless", "close", "standard") as client:
             client.receive_notification()
@@ -84,14 +82,14 @@ def test_a_careless_writer_does_unlink_the_log_of_such_a_holder(hermes):
         assert not (hermes / "state.db-wal").exists()
 
 
-def _start(holder: ChildProcess, home: Path, dropped: tuple[str, ...]) -> tuple[int, int]:
+def _start_holder(holder: ChildProcess, home: Path, dropped: tuple[str, ...]) -> tuple[int, int]:
     assert holder.receive_notification() == "ready"
     for name in dropped:
         holder.ask(f"drop {name}")
     return (home / "state.db-wal").stat().st_ino, int(holder.ask("count"))
 
 
-def _ended(client: ChildProcess, how: str) -> int:
+def _end_client(client: ChildProcess, how: str) -> int:
     """End a client; return 0 if it went as it was told to."""
     if not how.startswith("SIG"):
         client.tell()
@@ -100,7 +98,7 @@ def _ended(client: ChildProcess, how: str) -> int:
     return client.end(number) + number
 
 
-def _fresh_count(home: Path) -> int:
+def _count_messages(home: Path) -> int:
     with state.open_connection(home / "state.db") as reader:
         (count,) = reader.execute("SELECT count(*) FROM messages").fetchone()
     return count

@@ -22,14 +22,14 @@ def labs():
 
 @pytest.mark.requirement("maintenance:faults")
 @pytest.mark.parametrize("name", MAINTENANCE_MUTATIONS)
-def test_after_a_fault_a_plan_is_gone_on_with_and_nothing_is_lost(labs, folder, name):
+def test_plan_continues_after_fault_without_loss(labs, folder, name):
     outcomes = labs.run(MAINTENANCE_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 
 
 @pytest.mark.skipif(find_spec("pysqlite3") is None, reason="it has no wheel here")
-def test_after_a_fault_of_the_bundled_sqlite_a_plan_is_gone_on_with_to_its_vacuum(folder):
+def test_plan_continues_after_bundled_sqlite_fault(folder):
     with MaintenanceSweep("bundled") as labs:
         outcomes = labs.run(MAINTENANCE_MUTATIONS["maintenance.apply, all, own"], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
@@ -37,7 +37,7 @@ def test_after_a_fault_of_the_bundled_sqlite_a_plan_is_gone_on_with_to_its_vacuu
 
 @pytest.mark.requirement("maintenance:faults")
 @pytest.mark.parametrize("kind", ["own", "hermes", "older"])
-def test_the_home_before_a_plan_is_small(tmp_path, kind):
+def test_maintenance_fault_homes_are_small(tmp_path, kind):
     change = next(one for one in MAINTENANCE_MUTATIONS.values() if one.kind == kind)
     maintenance.build_home(tmp_path / "home", change)
     assert state.count_rows(tmp_path / "home") <= 40

@@ -22,7 +22,9 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else"),
 ]
 
-SAY = "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('chat', 'user', '', 1)"
+APPEND_SQL = (
+    "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('chat', 'user', '', 1)"
+)
 READ = 5
 """The live messages of the conversation of the template."""
 
@@ -37,105 +39,105 @@ def home(request, shared):
 
 
 @pytest.mark.requirement("faults:permissions")
-def test_a_file_that_may_not_be_read_is_denied(home):
+def test_unreadable_file_is_denied(home):
     (home / "state.db").chmod(0o600)
-    came_to = _unchanged(home, "nobody")
-    assert _denied(came_to["read"])
-    assert _denied(came_to["write"])
+    came_to = _run_guest_unchanged(home, "nobody")
+    assert _is_denied(came_to["read"])
+    assert _is_denied(came_to["write"])
     assert came_to["close"] is None
 
 
-def test_a_folder_that_may_not_be_entered_is_denied_and_not_taken_for_empty(home):
+def test_inaccessible_folder_is_denied(home):
     home.chmod(0o700)
-    came_to = _unchanged(home, "nobody")
-    assert _denied(came_to["read"])
-    assert _denied(came_to["write"])
+    came_to = _run_guest_unchanged(home, "nobody")
+    assert _is_denied(came_to["read"])
+    assert _is_denied(came_to["write"])
 
 
-def test_a_file_that_may_not_be_written_is_read_beside_its_owner_and_denied_to_writers(home):
+def test_unwritable_file_is_readable_next_to_owner(home):
     with open_home(home) as db:
         db.set_meta("opened", "yes")
         db.get_messages("chat")
         for end in ("-wal", "-shm"):
             Path(f"{home / 'state.db'}{end}").chmod(0o644)
-        came_to = _unchanged(home, "nobody")
+        came_to = _run_guest_unchanged(home, "nobody")
     assert came_to["read"] == came_to["read again"] == READ
     assert came_to["immutable"] is False
-    assert _denied(came_to["write"])
+    assert _is_denied(came_to["write"])
     assert came_to["close"] is None
 
 
-def test_a_folder_that_may_not_be_written_is_denied_when_nobody_has_the_file_open(home):
-    came_to = _unchanged(home, "nobody")
-    assert _denied(came_to["read"])
-    assert _denied(came_to["write"])
+def test_unwritable_folder_is_denied_without_owner(home):
+    came_to = _run_guest_unchanged(home, "nobody")
+    assert _is_denied(came_to["read"])
+    assert _is_denied(came_to["write"])
 
 
-def test_a_folder_that_may_not_be_written_gets_no_home(shared):
+def test_unwritable_folder_gets_no_home(shared):
     path = shared / "folder"
     path.mkdir(mode=0o755)
-    came_to = _unchanged(path, "nobody")
+    came_to = _run_guest_unchanged(path, "nobody")
     assert came_to["read"] == 0
-    assert _denied(came_to["write"])
+    assert _is_denied(came_to["write"])
 
 
 @pytest.mark.requirement("faults:permissions")
 @pytest.mark.parametrize("who", ["nobody", "root"])
-def test_a_mount_that_nobody_can_write_is_read_as_one_that_cannot_change(home, who):
-    came_to = _unchanged(home, who, mounted=True)
+def test_read_only_mount_is_read_as_immutable(home, who):
+    came_to = _run_guest_unchanged(home, who, mounted=True)
     assert came_to["read"] == came_to["read again"] == READ
     assert came_to["immutable"] is True
-    assert _denied(came_to["write"])
+    assert _is_denied(came_to["write"])
     assert came_to["close"] is None
 
 
 @pytest.mark.parametrize("who", ["nobody", "root"])
-def test_a_log_on_a_mount_that_nobody_can_write_is_denied_rather_than_left_out(home, who):
+def test_log_on_read_only_mount_is_denied(home, who):
     with state.open_connection(home / "state.db", "ro") as other:
         other.execute("SELECT count(*) FROM sessions").fetchone()
-        _say(home)
+        _append_message(home)
     assert (home / "state.db-wal").stat().st_size > 0
     (home / "state.db-shm").unlink(missing_ok=True)
-    came_to = _unchanged(home, who, mounted=True)
-    assert _denied(came_to["read"])
-    assert _denied(came_to["write"])
+    came_to = _run_guest_unchanged(home, who, mounted=True)
+    assert _is_denied(came_to["read"])
+    assert _is_denied(came_to["write"])
 
 
-def test_what_is_read_as_a_file_that_cannot_change_is_read_anew_when_it_did(home):
-    with ChildProcess("onlooker", home / "state.db", before=_on_a_mount(home)) as onlooker:
+def test_changed_immutable_file_is_read_again(home):
+    with ChildProcess("onlooker", home / "state.db", before=_build_mount_command(home)) as onlooker:
         count, _, immutable = json.loads(onlooker.ask("look"))
         assert immutable is True
         for told in range(1, 4):
-            _say(home)  # on the other side of the mount, where it can be written
+            _append_message(home)  # on the other side of the mount, where it can be written
             assert json.loads(onlooker.ask("look")) == [count + told, 1, True]
 
 
-def test_a_log_that_came_to_a_file_that_cannot_change_is_not_left_out(home):
-    with ChildProcess("onlooker", home / "state.db", before=_on_a_mount(home)) as onlooker:
+def test_new_log_of_immutable_file_is_noticed(home):
+    with ChildProcess("onlooker", home / "state.db", before=_build_mount_command(home)) as onlooker:
         count, _, _ = json.loads(onlooker.ask("look"))
         with state.open_connection(home / "state.db", "rw") as writer:
-            writer.execute(SAY)
+            writer.execute(APPEND_SQL)
             assert json.loads(onlooker.ask("look")) == [count + 1, 1, False]
 
 
-def _say(home: Path) -> None:
+def _append_message(home: Path) -> None:
     with state.open_connection(home / "state.db", "rw") as writer:
-        writer.execute(SAY)
+        writer.execute(APPEND_SQL)
 
 
-def _unchanged(home: Path, who: str, *, mounted: bool = False) -> dict[str, object]:
+def _run_guest_unchanged(home: Path, who: str, *, mounted: bool = False) -> dict[str, object]:
     """Try a home as somebody; nothing may be changed or made. Return what it came to."""
-    before = _bytes(home)
+    before = _digest_files(home)
     with ChildProcess(
-        "guest", home / "state.db", who, before=_on_a_mount(home) if mounted else ()
+        "guest", home / "state.db", who, before=_build_mount_command(home) if mounted else ()
     ) as one:
         came_to = json.loads(one.receive_notification())
         one.end()
-    assert _bytes(home) == before
+    assert _digest_files(home) == before
     return came_to
 
 
-def _on_a_mount(home: Path) -> list[str]:
+def _build_mount_command(home: Path) -> list[str]:
     """Return what runs a program where the home cannot be written, or fail saying why not."""
     script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
     command = ["unshare", "-m", "sh", "-c", script, str(home)]
@@ -144,21 +146,21 @@ def _on_a_mount(home: Path) -> list[str]:
     return command
 
 
-def _bytes(home: Path) -> dict[str, str]:
+def _digest_files(home: Path) -> dict[str, str]:
     """Return a digest of every file, and of no database that this process has open."""
     digests = {}
     for path in sorted(home.iterdir()):
         if path.name.endswith("-shm"):
             continue
-        digests[path.name] = _digest(path)
+        digests[path.name] = _digest_file(path)
     return digests
 
 
-def _digest(path: Path) -> str:
+def _digest_file(path: Path) -> str:
     """Return what a file holds, read by another process: ours may have locks on it."""
     read = subprocess.run(["cat", str(path)], check=True, capture_output=True)  # noqa: S607
     return hashlib.sha256(read.stdout).hexdigest()
 
 
-def _denied(outcome: object) -> bool:
+def _is_denied(outcome: object) -> bool:
     return isinstance(outcome, list) and outcome[0] == "Denied" and os.sep in outcome[1]

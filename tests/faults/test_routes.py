@@ -29,7 +29,7 @@ def told_labs():
 
 @pytest.mark.requirement("routes:faults")
 @pytest.mark.parametrize("name", ROUTE_MUTATIONS)
-def test_a_fault_leaves_the_routes_before_or_after_and_the_next_start_heals(labs, folder, name):
+def test_fault_keeps_route_change_atomic(labs, folder, name):
     outcomes = labs.run(ROUTE_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
@@ -37,21 +37,21 @@ def test_a_fault_leaves_the_routes_before_or_after_and_the_next_start_heals(labs
 
 @pytest.mark.requirement("routes:told")
 @pytest.mark.parametrize("name", HOOK_MUTATIONS)
-def test_an_end_that_came_about_is_told_once_over_a_fault(told_labs, folder, name):
+def test_end_hook_is_called_once_after_fault(told_labs, folder, name):
     outcomes = told_labs.run(HOOK_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 
 
 @pytest.mark.parametrize("kind", ["own", "hermes", "older", "file"])
-def test_the_home_before_a_change_of_the_routes_is_small(tmp_path, kind):
+def test_route_fault_homes_are_small(tmp_path, kind):
     routes.build_home(tmp_path / "home", kind)
     assert state.count_rows(tmp_path / "home") <= 40
     assert len(routes.read_state(tmp_path / "home").file) == 4
 
 
 @pytest.mark.requirement("routes:faults")
-def test_every_change_of_the_routes_is_swept():
+def test_every_route_change_is_covered():
     public = {name for name in dir(SessionStore) if not name.startswith("_")}
     swept = {mutation.method for mutation in ROUTE_MUTATIONS.values()}
     assert public - READING_NAMES - swept == set()

@@ -19,9 +19,7 @@ pytestmark = [
 
 @pytest.mark.requirement("faults:interrupts")
 @pytest.mark.parametrize("threads", [0, 4])
-def test_a_storm_of_interrupts_loses_nothing_and_leaves_a_database_that_works(
-    tmp_path: Path, threads: int
-) -> None:
+def test_interrupt_storm_loses_no_write(tmp_path: Path, threads: int) -> None:
     with ChildProcess("storm", tmp_path / "state.db", str(threads)) as process:
         came_to = json.loads(process.receive_notification())
     assert came_to.pop("interrupts") > 50

@@ -32,7 +32,7 @@ def bundled_labs():
 
 @pytest.mark.requirement("faults:sweep")
 @pytest.mark.parametrize("name", DATABASE_MUTATIONS)
-def test_a_fault_leaves_the_state_before_or_after(labs, folder, name):
+def test_fault_keeps_mutation_atomic(labs, folder, name):
     outcomes = labs.run(DATABASE_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
@@ -54,26 +54,26 @@ def test_a_fault_leaves_the_state_before_or_after(labs, folder, name):
         "vacuum, hermes",
     ],
 )
-def test_a_fault_of_the_bundled_sqlite_leaves_the_state_before_or_after(bundled_labs, folder, name):
+def test_bundled_sqlite_fault_keeps_mutation_atomic(bundled_labs, folder, name):
     outcomes = bundled_labs.run(DATABASE_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
 
 
 @pytest.mark.parametrize("name", DATABASE_MUTATIONS)
-def test_the_home_before_a_mutation_is_small(tmp_path, name):
+def test_mutation_fault_homes_are_small(tmp_path, name):
     template.build_home(tmp_path / "home", DATABASE_MUTATIONS[name].kind)
     template.prepare_home(tmp_path / "home", DATABASE_MUTATIONS[name])
     assert state.count_rows(tmp_path / "home") <= 40
 
 
 @pytest.mark.parametrize("engine", [StateDatabase, SessionDB])
-def test_every_public_method_that_changes_anything_is_swept(engine):
+def test_every_mutating_method_is_covered(engine):
     public = {name for name in dir(engine) if not name.startswith("_")}
     swept = {mutation.method for mutation in DATABASE_MUTATIONS.values()}
     assert public - READING_METHODS - swept == set()
 
 
-def test_nothing_is_swept_that_is_not_there():
+def test_covered_methods_exist():
     swept = {mutation.method for mutation in DATABASE_MUTATIONS.values()}
     # `path` is an attribute of each object of SQLite, so the class does not have it.
     known = set(dir(SessionDB)) | set(dir(StateDatabase))
@@ -81,7 +81,7 @@ def test_nothing_is_swept_that_is_not_there():
     assert swept & READING_METHODS == set()
 
 
-def test_a_home_left_in_the_middle_of_a_change_is_taken_back_by_the_next_writer(tmp_path):
+def test_next_writer_rolls_back_interrupted_change(tmp_path):
     home = tmp_path / "home"
     template.build_home(home, "journal")
     with StraceLab() as lab:

@@ -41,7 +41,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield threads
 
 
-def test_a_first_write_is_read_by_those_who_have_read_before(tmp_path):
+def test_first_write_is_visible_to_earlier_readers(tmp_path):
     with SessionDB(tmp_path / "new" / "state.db") as db:
         assert db.get_messages("chat") == []
 
@@ -50,7 +50,7 @@ def test_a_first_write_is_read_by_those_who_have_read_before(tmp_path):
         assert [row["content"] for row in db.get_messages("chat")] == ["hello"]
 
 
-def test_a_file_in_the_place_of_the_one_that_is_open_is_read_and_not_missed_by_writes(home):
+def test_replaced_database_file_is_reopened(home):
     with SessionDB(home / "state.db") as db, SessionDB(home / "other.db") as other:
         db.set_meta("whose", "the old one")
         assert db.get_meta("whose") == "the old one"
@@ -63,7 +63,7 @@ def test_a_file_in_the_place_of_the_one_that_is_open_is_read_and_not_missed_by_w
             db.set_meta("lost", "in a file without a name")
 
 
-def test_a_file_that_is_gone_is_not_taken_for_an_empty_home(db, home):
+def test_deleted_database_is_not_read_as_empty(db, home):
     assert db.get_messages("chat")
     (home / "state.db").unlink()
     with pytest.raises(StorageError, match="is gone"):
@@ -80,10 +80,10 @@ def interrupts() -> Iterator[None]:
 
 @pytest.mark.requirement("faults:threads")
 @pytest.mark.usefixtures("interrupts")
-def test_a_caller_that_is_interrupted_while_it_waits_stops_nobody_else(db, pool):
-    with _held(db, pool):
+def test_interrupted_waiting_caller_stops_no_caller(db, pool):
+    with _hold_transaction(db, pool):
         main = threading.get_ident()
-        pool.submit(_when_queued, db, 1, lambda: signal.pthread_kill(main, signal.SIGINT))
+        pool.submit(_run_when_queued, db, 1, lambda: signal.pthread_kill(main, signal.SIGINT))
         with pytest.raises(KeyboardInterrupt):
             db.set_meta("interrupted", "yes")
     assert db.get_meta("interrupted") is None
@@ -93,7 +93,7 @@ def test_a_caller_that_is_interrupted_while_it_waits_stops_nobody_else(db, pool)
     assert db.get_meta("next") == "yes"
 
 
-def test_an_interrupted_step_is_rolled_back_and_the_next_one_works(db):
+def test_interrupted_step_is_rolled_back(db):
     def interrupted(handle) -> None:
         handle.run("DELETE FROM messages")
         raise KeyboardInterrupt
@@ -106,21 +106,21 @@ def test_an_interrupted_step_is_rolled_back_and_the_next_one_works(db):
     db.set_meta("next", "yes")
 
 
-def test_those_who_shared_a_commit_with_an_interrupted_one_lose_nothing_by_it(db, pool):
+def test_callers_sharing_interrupted_commit_lose_no_write(db, pool):
     def interrupted(_handle) -> None:
         raise KeyboardInterrupt
 
-    with _held(db, pool):
+    with _hold_transaction(db, pool):
         first = pool.submit(db._write, interrupted)
-        _until_queued(db, 1)
+        _wait_until_queued(db, 1)
         second = pool.submit(db.set_meta, "second", "yes")
-        _until_queued(db, 2)
+        _wait_until_queued(db, 2)
     assert isinstance(first.exception(timeout=WAIT_S), KeyboardInterrupt)
     assert second.exception(timeout=WAIT_S) is None
     assert db.get_meta("second") == "yes"
 
 
-def test_what_a_signal_handler_raises_in_the_main_thread_is_not_told_to_others(db, pool):
+def test_signal_error_reaches_only_main_thread(db, pool):
     main = threading.get_ident()
 
     def ring(*_: object) -> None:
@@ -133,9 +133,9 @@ def test_what_a_signal_handler_raises_in_the_main_thread_is_not_told_to_others(d
 
     before = signal.signal(signal.SIGUSR1, ring)
     try:
-        with _held(db, pool) as let_go:
-            theirs = pool.submit(_when_queued, db, 1, lambda: db._write(step))
-            pool.submit(_when_queued, db, 2, let_go)
+        with _hold_transaction(db, pool) as let_go:
+            theirs = pool.submit(_run_when_queued, db, 1, lambda: db._write(step))
+            pool.submit(_run_when_queued, db, 2, let_go)
             db.set_meta("mine", "yes")
         theirs.result(timeout=WAIT_S)
     finally:
@@ -143,7 +143,7 @@ def test_what_a_signal_handler_raises_in_the_main_thread_is_not_told_to_others(d
     assert (db.get_meta("mine"), db.get_meta("theirs")) == ("yes", "yes")
 
 
-def test_a_signal_handler_may_write_while_the_call_that_it_interrupts_waits(db, pool):
+def test_signal_handler_can_write_during_waiting_call(db, pool):
     outcomes = []
 
     def write(*_: object) -> None:
@@ -154,10 +154,10 @@ def test_a_signal_handler_may_write_while_the_call_that_it_interrupts_waits(db, 
 
     before = signal.signal(signal.SIGUSR1, write)
     try:
-        with _held(db, pool) as let_go:
+        with _hold_transaction(db, pool) as let_go:
             main = threading.get_ident()
-            pool.submit(_when_queued, db, 1, lambda: signal.pthread_kill(main, signal.SIGUSR1))
-            pool.submit(_when_queued, db, 2, let_go)
+            pool.submit(_run_when_queued, db, 1, lambda: signal.pthread_kill(main, signal.SIGUSR1))
+            pool.submit(_run_when_queued, db, 2, let_go)
             db.set_meta("interrupted", "yes")
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -165,7 +165,7 @@ def test_a_signal_handler_may_write_while_the_call_that_it_interrupts_waits(db, 
     assert (db.get_meta("from the handler"), db.get_meta("interrupted")) == ("yes", "yes")
 
 
-def test_a_transaction_whose_thread_has_ended_is_taken_over_from(db):
+def test_transaction_of_ended_thread_is_released(db):
     kept = []
 
     def begin() -> None:
@@ -180,7 +180,7 @@ def test_a_transaction_whose_thread_has_ended_is_taken_over_from(db):
     assert (db.get_meta("lost"), db.get_meta("next")) == (None, "yes")
 
 
-def test_a_change_in_a_transaction_that_sqlite_has_undone_is_refused(db):
+def test_change_after_sqlite_rollback_is_refused(db):
     transaction = db.transaction()
     transaction.__enter__()
     db.set_meta("first", "yes")
@@ -192,7 +192,7 @@ def test_a_change_in_a_transaction_that_sqlite_has_undone_is_refused(db):
     assert (db.get_meta("first"), db.get_meta("second")) == (None, None)
 
 
-def test_an_error_between_begin_and_the_step_leaves_no_transaction_open(db, monkeypatch):
+def test_error_after_begin_leaves_no_transaction(db, monkeypatch):
     db.set_meta("opened", "yes")
     handle = db._open.writer._handle
 
@@ -207,13 +207,13 @@ def test_an_error_between_begin_and_the_step_leaves_no_transaction_open(db, monk
     assert (db.get_meta("refused"), db.get_meta("next")) == (None, "yes")
 
 
-def test_closing_waits_for_the_write_that_is_under_way_and_refuses_later_ones(home, pool):
+def test_close_waits_for_running_write(home, pool):
     db = SessionDB(home / "state.db")
-    with _held(db, pool):
+    with _hold_transaction(db, pool):
         waiting = pool.submit(db.set_meta, "queued before", "yes")
-        _until_queued(db, 1)
+        _wait_until_queued(db, 1)
         closing = pool.submit(db.close)
-        _until_queued(db, 2)
+        _wait_until_queued(db, 2)
     closing.result(timeout=WAIT_S)
     assert waiting.result(timeout=WAIT_S) is None
     with pytest.raises(InvalidInput, match="closed"):
@@ -222,7 +222,7 @@ def test_closing_waits_for_the_write_that_is_under_way_and_refuses_later_ones(ho
         assert reader.get_meta("queued before") == "yes"
 
 
-def test_a_write_that_slips_in_behind_the_close_opens_no_connection_without_a_guard(home):
+def test_write_after_close_opens_no_unguarded_connection(home):
     db = SessionDB(home / "state.db")
     db.set_meta("opened", "yes")
     writer = db._open.writer
@@ -232,12 +232,12 @@ def test_a_write_that_slips_in_behind_the_close_opens_no_connection_without_a_gu
     assert writer._handle is None
 
 
-def test_threads_that_write_while_it_is_closed_get_their_answer_or_an_error(home, pool):
+def test_writers_during_close_get_answer_or_error(home, pool):
     db = SessionDB(home / "state.db")
     started = threading.Barrier(5)
     futures = [pool.submit(_append_until_closed, db, started) for _ in range(4)]
     started.wait(WAIT_S)
-    while not any(_count(home)):
+    while not any(_count_messages(home)):
         pass
     db.close()
     acknowledged = {number for future in futures for number in future.result(timeout=WAIT_S)}
@@ -246,7 +246,7 @@ def test_threads_that_write_while_it_is_closed_get_their_answer_or_an_error(home
         assert {number for (number,) in rows} == acknowledged
 
 
-def test_a_database_is_not_closed_inside_its_own_transaction(db):
+def test_close_inside_transaction_is_refused(db):
     with db.transaction():
         db.set_meta("inside", "yes")
         with pytest.raises(InvalidInput, match="transaction"):
@@ -254,7 +254,7 @@ def test_a_database_is_not_closed_inside_its_own_transaction(db):
     assert db.get_meta("inside") == "yes"
 
 
-def test_a_step_that_calls_a_public_method_goes_on_in_its_own_transaction(db):
+def test_nested_public_call_joins_transaction(db):
     def step(_handle) -> list[str | None]:
         db.set_meta("nested", "yes")
         return [db.get_meta("nested")]
@@ -262,7 +262,7 @@ def test_a_step_that_calls_a_public_method_goes_on_in_its_own_transaction(db):
     assert db._write(step) == ["yes"]
 
 
-def test_a_child_of_a_fork_neither_uses_nor_closes_what_its_parent_opened(home):
+def test_forked_child_ignores_connections_of_parent(home):
     with ChildProcess("forker", home / "state.db") as process:
         assert process.receive_notification() == Unsupported.__name__
         assert process.receive_notification() == "child ended with 0"
@@ -272,7 +272,7 @@ def test_a_child_of_a_fork_neither_uses_nor_closes_what_its_parent_opened(home):
 
 
 @pytest.mark.parametrize("kind", ["own", "hermes"])
-def test_short_lives_do_not_let_the_log_grow_for_ever(tmp_path, kind):
+def test_short_lived_connections_bound_log_size(tmp_path, kind):
     home = tmp_path / kind
     template.build_home(home, kind)
     big = "needle " * 40_000
@@ -284,7 +284,7 @@ def test_short_lives_do_not_let_the_log_grow_for_ever(tmp_path, kind):
     assert max(sizes) < 12 << 20
 
 
-def test_an_instance_that_is_dropped_leaves_no_file_open(home):
+def test_dropped_instance_leaves_no_file_open(home):
     def use() -> None:
         db = SessionDB(home / "state.db")
         db.append_message("chat", "user", "hello")
@@ -307,14 +307,14 @@ def _append_until_closed(db: SessionDB, started: threading.Barrier) -> list[int]
             return added
 
 
-def _count(home: Path) -> tuple[int, ...]:
+def _count_messages(home: Path) -> tuple[int, ...]:
     with state.open_connection(home / "state.db") as reader:
         sql = "SELECT count(*) FROM messages WHERE content = 'until closed'"
         return tuple(reader.execute(sql).fetchone())
 
 
 @contextmanager
-def _held(db: SessionDB, pool: ThreadPoolExecutor) -> Iterator[Callable[[], None]]:
+def _hold_transaction(db: SessionDB, pool: ThreadPoolExecutor) -> Iterator[Callable[[], None]]:
     """Another thread has a transaction open, so that whoever writes queues up."""
     begun, over = threading.Event(), threading.Event()
 
@@ -332,12 +332,12 @@ def _held(db: SessionDB, pool: ThreadPoolExecutor) -> Iterator[Callable[[], None
         holding.result(timeout=WAIT_S)
 
 
-def _when_queued(db: SessionDB, count: int, then: Callable[[], object]) -> None:
-    _until_queued(db, count)
+def _run_when_queued(db: SessionDB, count: int, then: Callable[[], object]) -> None:
+    _wait_until_queued(db, count)
     then()
 
 
-def _until_queued(db: SessionDB, count: int) -> None:
+def _wait_until_queued(db: SessionDB, count: int) -> None:
     pause = threading.Event()
     for _ in range(4000):
         if len(db._open.writer._turns.queue) >= count:

@@ -36,10 +36,10 @@ def holder(home):
 
 
 @pytest.mark.requirement("faults:busy")
-def test_a_write_waits_until_the_lock_is_given_back(home, holder):
+def test_write_waits_for_lock_release(home, holder):
     with SessionDB(home / "state.db") as db, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(db.append_message, "chat", "user", "patient")
-        _until_waiting(db)
+        _wait_until_refused(db)
         assert not waiting.done()
         holder.ask("unlock")
 
@@ -48,10 +48,10 @@ def test_a_write_waits_until_the_lock_is_given_back(home, holder):
         assert db.get_messages("chat")[-1]["id"] == added
 
 
-def test_many_threads_wait_together_until_the_lock_is_given_back(home, holder):
+def test_many_threads_wait_for_lock_release(home, holder):
     with SessionDB(home / "state.db") as db, ThreadPoolExecutor(THREADS) as pool:
         waiting = [pool.submit(db.append_message, "chat", "user", "all") for _ in range(THREADS)]
-        _until_waiting(db)
+        _wait_until_refused(db)
         holder.ask("unlock")
 
         added = {future.result(timeout=20) for future in waiting}
@@ -61,7 +61,7 @@ def test_many_threads_wait_together_until_the_lock_is_given_back(home, holder):
 
 
 @pytest.mark.requirement("faults:busy")
-def test_an_impatient_write_says_who_holds_the_lock_and_changes_nothing(home, holder):
+def test_timed_out_write_names_lock_holder(home, holder):
     before = state.digest_tables(home)
     with SessionDB(home / "state.db", patience_s=0.1) as db:
         with pytest.raises(Busy, match=f"pid {holder.pid}") as refused:
@@ -72,7 +72,7 @@ def test_an_impatient_write_says_who_holds_the_lock_and_changes_nothing(home, ho
     assert state.digest_tables(home) == before
 
 
-def test_impatient_threads_are_refused_together_not_one_after_another(home, holder):
+def test_timed_out_threads_are_refused_together(home, holder):
     before = state.digest_tables(home)
     asked: list[str] = []
     with SessionDB(home / "state.db", patience_s=1.0) as db, ThreadPoolExecutor(THREADS) as pool:
@@ -86,7 +86,7 @@ def test_impatient_threads_are_refused_together_not_one_after_another(home, hold
     assert state.digest_tables(home) == before
 
 
-def test_reading_does_not_wait_for_the_write_lock(home, holder):
+def test_read_ignores_write_lock(home, holder):
     with SessionDB(home / "state.db", patience_s=0.0) as db:
         assert db.get_messages("chat")
 
@@ -94,7 +94,7 @@ def test_reading_does_not_wait_for_the_write_lock(home, holder):
             db.append_message("chat", "user", "the lock is still held")
 
 
-def test_a_home_is_made_once_by_many_processes_that_come_at_once(tmp_path):
+def test_many_processes_create_home_once(tmp_path):
     home = tmp_path / "new"
     with ExitStack() as running:
         clients = [
@@ -107,22 +107,22 @@ def test_a_home_is_made_once_by_many_processes_that_come_at_once(tmp_path):
     assert state.find_damage(home) == []
 
 
-def test_a_home_is_made_once_by_many_threads_that_come_at_once(tmp_path):
+def test_many_threads_create_home_once(tmp_path):
     path = tmp_path / "new" / "state.db"
     with ThreadPoolExecutor(THREADS) as pool:
-        made = list(pool.map(lambda number: _first_write(path, number), range(THREADS)))
+        made = list(pool.map(lambda number: _append_first_message(path, number), range(THREADS)))
     with SessionDB(path, read_only=True) as db:
         assert db.kind == "own"
         assert sorted(row["id"] for row in db.get_messages("shared")) == sorted(made)
 
 
-def _first_write(path: Path, number: int) -> int:
+def _append_first_message(path: Path, number: int) -> int:
     """Append in a database object of its own, as another process would."""
     with SessionDB(path) as db:
         return int(db.append_message("shared", "user", str(number), create={"source": "cli"}))
 
 
-def _until_waiting(db: SessionDB) -> None:
+def _wait_until_refused(db: SessionDB) -> None:
     """Return when a thread has asked for the lock, and was refused once at least."""
     patient = threading.Event()
     deadline = time.monotonic() + 10

@@ -44,9 +44,11 @@ def append_until_told(path: str, extension: str) -> dict[str, float]:
     found = {
         "appended": count,
         "longest_wait_s": longest,
-        "stored": _value(connection, "SELECT count(*) FROM messages WHERE session_id = 'live'"),
-        "indexed": _matches(connection, "messages_fts"),
-        "indexed_cjk": _matches(connection, "messages_fts_cjk"),
+        "stored": _read_value(
+            connection, "SELECT count(*) FROM messages WHERE session_id = 'live'"
+        ),
+        "indexed": _count_matches(connection, "messages_fts"),
+        "indexed_cjk": _count_matches(connection, "messages_fts_cjk"),
     }
     check = "INSERT INTO messages_fts_cjk(messages_fts_cjk, rank) VALUES ('integrity-check', 1)"
     connection.execute(check)
@@ -54,11 +56,11 @@ def append_until_told(path: str, extension: str) -> dict[str, float]:
     return found
 
 
-def _matches(connection: _sqlite3.Connection, index: str) -> int:
-    return _value(connection, f"SELECT count(*) FROM {index} WHERE {index} MATCH 'serow'")  # noqa: S608
+def _count_matches(connection: _sqlite3.Connection, index: str) -> int:
+    return _read_value(connection, f"SELECT count(*) FROM {index} WHERE {index} MATCH 'serow'")  # noqa: S608
 
 
-def _value(connection: _sqlite3.Connection, sql: str) -> int:
+def _read_value(connection: _sqlite3.Connection, sql: str) -> int:
     return int(connection.execute(sql).fetchone()[0])
 
 

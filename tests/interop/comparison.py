@@ -205,7 +205,9 @@ class Comparison:
     def _passes_alone(self, session_id: str, options: Options) -> bool:
         """Whether a row passes filters as Hermes judges it: by its own columns alone."""
         row = self.sessions[session_id]
-        return _passes(options, row["source"], row["cwd"], row["message_count"], row["archived"])
+        return _is_selected(
+            options, row["source"], row["cwd"], row["message_count"], row["archived"]
+        )
 
     def _passes_inherited(self, session_id: str, options: Options) -> bool:
         """Whether a row passes filters as we judge it: by what it inherits, and live messages."""
@@ -216,7 +218,7 @@ class Comparison:
         folders = [one["cwd"] for one in above if one["cwd"]]
         source = sources[0] if sources else row["source"]
         folder = folders[0] if folders else None
-        return _passes(options, source, folder, self._count_live(session_id), row["archived"])
+        return _is_selected(options, source, folder, self._count_live(session_id), row["archived"])
 
     def _count_live(self, session_id: str) -> int:
         return sum(row[1] == session_id and bool(row[7]) for row in self.stored.by_id.values())
@@ -255,7 +257,7 @@ class Comparison:
             return CONVERSATION
         if {"min_messages", "max_messages"} & set(options) and self._has_drifted(session_id):
             return COUNTED
-        if any("_" in text or "%" in text for text in _patterns(options)):
+        if any("_" in text or "%" in text for text in _list_patterns(options)):
             return PATTERN
         return None
 
@@ -327,7 +329,7 @@ class Comparison:
         first = asked[0] if asked else None
         if first is None:
             return None
-        is_odd = _is_coded(first) or not first[7]
+        is_odd = _has_encoded_content(first) or not first[7]
         return PREVIEW if is_odd else None
 
     # -- search --------------------------------------------------------------------------------
@@ -390,9 +392,9 @@ class Comparison:
             return self._explain_theirs(row, query)
         if matched in ("prefix", "any"):
             return LADDER
-        if _is_coded(row) and not query.isascii():
+        if _has_encoded_content(row) and not query.isascii():
             return PARTS
-        if "NOT" in query and (_is_coded(row) or row[5]):
+        if "NOT" in query and (_has_encoded_content(row) or row[5]):
             return MARKUP
         if _CJK.search(query) and _SYNTAX.search(query):
             return OPERATORS
@@ -404,7 +406,7 @@ class Comparison:
         words = [word for word in query.split() if not _OPERATOR.fullmatch(word)]
         if _CJK.search(query) and len(words) > 1:
             return OPERATORS if _SYNTAX.search(query) else SHORT
-        if _is_coded(row) or row[5]:
+        if _has_encoded_content(row) or row[5]:
             return MARKUP
         return None
 
@@ -443,11 +445,13 @@ class Comparison:
         return shape.format(atom(), atom())
 
 
-def _patterns(options: Options) -> list[str]:
+def _list_patterns(options: Options) -> list[str]:
     return [value for name, value in options.items() if name.endswith("_like")]
 
 
-def _passes(options: Options, source: str, folder: str | None, count: int, archived: int) -> bool:
+def _is_selected(
+    options: Options, source: str, folder: str | None, count: int, archived: int
+) -> bool:
     prefix = options.get("cwd_prefix", "").rstrip("/")
     return (
         options.get("source", source) == source
@@ -459,5 +463,5 @@ def _passes(options: Options, source: str, folder: str | None, count: int, archi
     )
 
 
-def _is_coded(row: Any) -> bool:
+def _has_encoded_content(row: Any) -> bool:
     return isinstance(row[3], str) and row[3].startswith("\x00json:")

@@ -20,12 +20,12 @@ class Compression:
     def summary_in(self, session_id: str) -> list[Any]:
         """Return where it finds the newest summary of a conversation, and what that says."""
         messages = self.db.get_messages_as_conversation(session_id)
-        engine = _engine().__class__
+        engine = _make_engine().__class__
         return list(engine._find_latest_context_summary(messages, 0, len(messages)))
 
     def condense(self, session_id: str, summary: str, keep: int) -> dict[str, Any]:
         """Have it compress a conversation; return that, and what its model would have been told."""
-        engine = _engine()
+        engine = _make_engine()
         engine.tail_token_budget = 1
         engine.protect_last_n = keep
         told: dict[str, Any] = {}
@@ -73,7 +73,7 @@ class Compression:
         return said
 
 
-def _engine() -> Any:
+def _make_engine() -> Any:
     from agent.context_compressor import ContextCompressor  # noqa: PLC0415
 
     return ContextCompressor(model="none", config_context_length=200_000, quiet_mode=True)

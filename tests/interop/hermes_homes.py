@@ -28,24 +28,24 @@ SCRIPTS = (
 def build(db: Any, home: Path, *, damaged: bool = True) -> None:
     """Fill the home."""
     for fill in (
-        _terminal,
-        _gateway,
-        _chain,
-        _delegates,
-        _branches,
-        _compacted,
-        _rewound,
-        _contents,
-        _scripts,
-        _ghosts,
-        _orphans,
-        _titles,
-        _tokens,
+        _add_terminal_sessions,
+        _add_gateway_sessions,
+        _add_continued_conversation,
+        _add_delegates,
+        _add_branches,
+        _add_compacted_session,
+        _add_rewound_session,
+        _add_content_kinds,
+        _add_scripts,
+        _add_ghosts,
+        _add_orphans,
+        _add_titles,
+        _add_token_counts,
     ):
         fill(db)
     if damaged:
-        _damage(db)
-    _routes(home)
+        _add_damage(db)
+    _add_routes(home)
 
 
 def run(db: Any, statements: list[list[Any]]) -> list[list[Any]]:
@@ -91,7 +91,7 @@ def end(db: Any, session_id: str, reason: str | None, age: float) -> None:
     run(db, [["UPDATE sessions SET ended_at = ? WHERE id = ?", time.time() - age, session_id]])
 
 
-def _terminal(db: Any) -> None:
+def _add_terminal_sessions(db: Any) -> None:
     session(db, "cli_work", model="some-model", system_prompt="be brief", cwd="/srv/app", age=DAY)
     db.set_session_title("cli_work", "Deploy the app")
     db.append_message("cli_work", "system", "you are helpful")
@@ -121,7 +121,7 @@ def _terminal(db: Any) -> None:
     say(db, "_underscore", "ids that begin with an underscore are real")
 
 
-def _gateway(db: Any) -> None:
+def _add_gateway_sessions(db: Any) -> None:
     for number, source in enumerate(("telegram", "discord", "slack", "whatsapp"), 1):
         key = f"agent:main:{source}:dm:{number}"
         chat = {"session_key": key, "chat_id": str(number), "chat_type": "dm"}
@@ -133,7 +133,7 @@ def _gateway(db: Any) -> None:
         assert ids
 
 
-def _chain(db: Any) -> None:
+def _add_continued_conversation(db: Any) -> None:
     """A conversation that went on twice, with a delegate that began before the continuation."""
     chat = {"session_key": "agent:main:telegram:dm:77", "chat_id": "77", "chat_type": "dm"}
     session(db, "chain_1", "telegram", user_id="u77", **chat, age=9 * DAY)
@@ -164,7 +164,7 @@ def _chain(db: Any) -> None:
     end(db, "no_child", "compression", 6 * DAY - 60)
 
 
-def _delegates(db: Any) -> None:
+def _add_delegates(db: Any) -> None:
     session(db, "boss", "cli", age=5 * DAY)
     say(db, "boss", "delegate the research", age=5 * DAY)
     for name, parent in (("helper", "boss"), ("helper_of_helper", "helper")):
@@ -183,7 +183,7 @@ def _delegates(db: Any) -> None:
     say(db, "of_unknown_kind", "nobody knows why this has a parent", age=5 * DAY)
 
 
-def _branches(db: Any) -> None:
+def _add_branches(db: Any) -> None:
     session(db, "trunk", "cli", age=4 * DAY)
     say(db, "trunk", "shall we use rust or go", "go", age=4 * DAY)
     session(
@@ -202,7 +202,7 @@ def _branches(db: Any) -> None:
     say(db, "branch_legacy", "spaces", age=3 * DAY)
 
 
-def _compacted(db: Any) -> None:
+def _add_compacted_session(db: Any) -> None:
     session(db, "compacted", "discord", age=6 * DAY)
     ids = say(
         db,
@@ -227,7 +227,7 @@ def _compacted(db: Any) -> None:
     db.restore_rewound("revived", ids[0])
 
 
-def _rewound(db: Any) -> None:
+def _add_rewound_session(db: Any) -> None:
     session(db, "rewound", "slack", age=DAY)
     ids = say(
         db,
@@ -247,7 +247,7 @@ def _rewound(db: Any) -> None:
     db.restore_rewound("restored", ids[2])
 
 
-def _contents(db: Any) -> None:
+def _add_content_kinds(db: Any) -> None:
     """Everything that a content can be."""
     session(db, "parts", "whatsapp", age=2 * DAY)
     text = [{"type": "text", "text": "what is on this wombat photo"}, IMAGE]
@@ -283,14 +283,14 @@ def _contents(db: Any) -> None:
     run(db, [[broken, "\x00json:[broken", unreadable]])
 
 
-def _scripts(db: Any) -> None:
+def _add_scripts(db: Any) -> None:
     for name, asked, answered in SCRIPTS:
         session(db, f"script_{name}", "telegram", age=DAY)
         say(db, f"script_{name}", asked, answered)
         db.set_session_title(f"script_{name}", f"{asked[:8]} {name}")
 
 
-def _ghosts(db: Any) -> None:
+def _add_ghosts(db: Any) -> None:
     for name, age, reason in (
         ("ghost", 2 * DAY, "tui_close"),
         ("ghost_parent", 2 * DAY, "compression"),
@@ -306,7 +306,7 @@ def _ghosts(db: Any) -> None:
     say(db, "ghost_child", "the child of a ghost")
 
 
-def _orphans(db: Any) -> None:
+def _add_orphans(db: Any) -> None:
     """Continuations that never ran, and those that only look like it."""
     old = 10 * DAY
     for name, age, columns in (
@@ -330,7 +330,7 @@ def _orphans(db: Any) -> None:
     say(db, "orphan_of_live_parent", "my parent lives", age=old)
 
 
-def _titles(db: Any) -> None:
+def _add_titles(db: Any) -> None:
     for number, title in enumerate(
         (
             "Trip",
@@ -350,7 +350,7 @@ def _titles(db: Any) -> None:
         db.set_session_title(f"titled_{number}", title)
 
 
-def _tokens(db: Any) -> None:
+def _add_token_counts(db: Any) -> None:
     session(db, "counted", "cli", model="m1", age=DAY)
     route = {"billing_provider": "openrouter", "billing_base_url": "https://x.test"}
     db.update_token_counts(
@@ -364,7 +364,7 @@ def _tokens(db: Any) -> None:
     say(db, "counted", "how much was it", "a quarter")
 
 
-def _damage(db: Any) -> None:
+def _add_damage(db: Any) -> None:
     session(db, "drifted", "cli", age=DAY)
     say(db, "drifted", "my counter is wrong", "so it is")
     session(db, "cycle_a", "cli", age=DAY)
@@ -389,7 +389,7 @@ def _damage(db: Any) -> None:
     )
 
 
-def _routes(home: Path) -> None:
+def _add_routes(home: Path) -> None:
     """Let the real session store route three chats."""
     from gateway.config import GatewayConfig, Platform  # noqa: PLC0415 -- only after its home is set
     from gateway.session import SessionSource, SessionStore  # noqa: PLC0415

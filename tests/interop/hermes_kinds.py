@@ -184,7 +184,7 @@ class Kinds:
             "archived": ({"status": "archived", "source": ["shelf"]}, {}),
         }
         for name, (where, given) in asked.items():
-            needed = {each for each in given if each not in _OF_THIS} | _columns_of(where)
+            needed = {each for each in given if each not in _OF_THIS} | _list_columns(where)
             if not needed <= self.columns:
                 continue
             source = given.get("source", where.get("source", ["cli"])[0])
@@ -303,7 +303,7 @@ class Kinds:
         old = self._chat(store, "old_chat", 130)
         waiting = self._chat(store, "waiting", 130)
         store.suspend_session(self.routes["waiting"])
-        store._entries[self.routes["waiting"]].updated_at = _ago(130)
+        store._entries[self.routes["waiting"]].updated_at = _format_time_ago(130)
         store._save()
         store._db.close()
         end(self.db, self.led["stale"], "session_reset", 40 * DAY)
@@ -331,7 +331,7 @@ class Kinds:
         say(store._db, entry.session_id, f"waltz of {name}", "waltz on", age=days * DAY)
         run(store._db, [["UPDATE sessions SET started_at = ? WHERE id = ?",
                          time.time() - days * DAY, entry.session_id]])  # fmt: skip
-        store._entries[entry.session_key].updated_at = _ago(days)
+        store._entries[entry.session_key].updated_at = _format_time_ago(days)
         store._save()
         self.routes[name] = entry.session_key
         self.led[name] = entry.session_id
@@ -355,7 +355,9 @@ class Kinds:
         gone = str(self.home.parent / "moved" / "sessions")
         entry = stored[self.routes["talking"]]
         for key, days in (("long_ago", 100), ("lately", 10)):
-            text = json.dumps({**entry, "session_key": key, "updated_at": _ago(days).isoformat()})
+            text = json.dumps(
+                {**entry, "session_key": key, "updated_at": _format_time_ago(days).isoformat()}
+            )
             self.sql(f"{insert} VALUES (?, ?, ?, 1.0)", gone, key, text)
         own = str((self.home / "sessions").resolve())
         self.sql(f"{insert} VALUES (?, 'broken', '{{\"session_id\": \"left', 1.0)", own)
@@ -431,11 +433,11 @@ _OF_THIS = ("begun", "days", "reason", "messages", "source")
 """What is no column of a session."""
 
 
-def _columns_of(where: dict[str, Any]) -> set[str]:
+def _list_columns(where: dict[str, Any]) -> set[str]:
     needs = {"chat_id": "chat_id", "chat_type": "chat_type", "branch_like": "git_branch"}
     return {column for name, column in needs.items() if name in where}
 
 
-def _ago(days: float) -> datetime:
+def _format_time_ago(days: float) -> datetime:
     """Return a time as entries have it: local, without its zone."""
     return datetime.now() - timedelta(days=days)  # noqa: DTZ005

@@ -47,7 +47,7 @@ class Routes:
 
     def arrive(self, source: dict[str, Any], force_new: bool = False) -> dict[str, Any]:
         """Let a message of a chat come in; return its entry."""
-        found = self.store.get_or_create_session(_source(source), force_new=force_new)
+        found = self.store.get_or_create_session(_build_source(source), force_new=force_new)
         return found.to_dict()
 
     def store_call(self, method: str, *, args: list[Any]) -> Any:
@@ -70,10 +70,10 @@ class Routes:
         """Return the key of each source."""
         from gateway.session import build_session_key  # noqa: PLC0415
 
-        return [build_session_key(_source(source), **options) for source in sources]
+        return [build_session_key(_build_source(source), **options) for source in sources]
 
 
-def _source(given: dict[str, Any]) -> Any:
+def _build_source(given: dict[str, Any]) -> Any:
     from gateway.session import SessionSource  # noqa: PLC0415
 
     return SessionSource.from_dict(given)

@@ -143,7 +143,7 @@ def test_changes_without_extension_are_refused(home, run, writer, tmp_path):
 
 
 @pytest.mark.requirement("homes:cjk-index")
-def test_unrelated_verbs_work_without_extension(home, run, writer):
+def test_verbs_without_index_work_without_extension(home, run, writer):
     home_shape = shape(home)
     assert "chamois" in run("search", "chamois").stdout
     assert "羚羊" in run("show", "long").stdout
@@ -161,7 +161,7 @@ def test_unrelated_verbs_work_without_extension(home, run, writer):
 
 
 @pytest.mark.requirement("homes:cjk-index")
-def test_doctor_and_stats_name_the_index(run):
+def test_doctor_and_stats_name_cjk_index(run):
     stats = json.loads(run("stats", "--json").stdout)
     (finding,) = [each for each in stats["findings"] if each["code"] == "blocked_index"]
     assert INDEX in finding["what"]
@@ -202,7 +202,7 @@ def test_changes_with_extension_lose_nothing(home, run, writer, tmp_path):
 
 
 @pytest.mark.requirement("homes:cjk-index")
-def test_commands_to_go_on_repeat_the_option(run):
+def test_suggested_commands_repeat_extension_option(run):
     planned = run("prune", LOAD, "--plan-only").stdout
     assert planned.rstrip().endswith(LOAD)
     done = run(*planned.split("\n")[-2].split()[1:][2:], "--yes").stdout
@@ -212,7 +212,7 @@ def test_commands_to_go_on_repeat_the_option(run):
 
 @pytest.mark.requirement("homes:cjk-index")
 @pytest.mark.parametrize("spoil", ["file", "folder"])
-def test_extension_that_others_write_is_not_loaded(home, run, spoil):
+def test_world_writable_extension_is_not_loaded(home, run, spoil):
     library = home / "lib" / "libfts5_cjk.so"
     (library if spoil == "file" else library.parent).chmod(0o777)
     before = rows(home, "sessions")
@@ -222,7 +222,7 @@ def test_extension_that_others_write_is_not_loaded(home, run, spoil):
 
 
 @pytest.mark.requirement("homes:cjk-index")
-def test_extension_of_another_system_is_not_loaded(home, run):
+def test_extension_of_other_system_is_not_loaded(home, run):
     (home / "lib" / "libfts5_cjk.so").write_bytes(b"\x7fELF")
     refused = run("prune", LOAD, "--yes", code=1)
     assert "cannot be loaded" in " ".join(refused.stderr.split())

@@ -29,7 +29,7 @@ def own(tmp_path):
 
 
 @pytest.mark.requirement("interop:beside")
-def test_reading_changes_nothing(theirs, home):
+def test_reading_live_hermes_home_changes_nothing(theirs, home):
     before = (shape(home), rows(home))
     with SessionDB(home / "state.db", read_only=True) as db:
         db.list_sessions()
@@ -41,13 +41,13 @@ def test_reading_changes_nothing(theirs, home):
 
 
 @pytest.mark.requirement("interop:beside")
-def test_two_processes_append_to_one_session_and_nothing_is_lost(theirs, ours):
+def test_concurrent_appends_with_hermes_lose_nothing(theirs, ours):
     before = len(ours.get_messages("cli_work"))
     their_ids: list[int] = []
     job = {"session_id": "cli_work", "seconds": SECONDS, "pause": PAUSE_S}
     their_turn = threading.Thread(target=lambda: their_ids.extend(theirs.job("append", **job)))
     their_turn.start()
-    our_ids = append_until(ours, time.monotonic() + SECONDS)
+    our_ids = append_messages_until(ours, time.monotonic() + SECONDS)
     their_turn.join()
 
     assert len(our_ids) > 20
@@ -62,7 +62,7 @@ def test_two_processes_append_to_one_session_and_nothing_is_lost(theirs, ours):
     assert theirs.call("get_messages", "cli_work") == stored
 
 
-def append_until(ours: SessionDB, deadline: float) -> list[int]:
+def append_messages_until(ours: SessionDB, deadline: float) -> list[int]:
     """Append messages until then; each goes on from the one before, be it ours or theirs."""
     ids: list[int] = []
     breath = threading.Event()
@@ -74,7 +74,7 @@ def append_until(ours: SessionDB, deadline: float) -> list[int]:
     return ids
 
 
-def test_what_they_commit_is_heard_and_told_once(theirs, ours):
+def test_hermes_commits_are_reported_once(theirs, ours):
     cursor = ours.changes().cursor
     theirs.call("create_session", "fresh", "telegram")
     message_id = theirs.call("append_message", "fresh", "user", "a word for the feed")
@@ -89,7 +89,7 @@ def test_what_they_commit_is_heard_and_told_once(theirs, ours):
     assert [(event.type, event.reason) for event in ended] == [("session_ended", "cli_close")]
 
 
-def test_what_a_compaction_carries_on_is_not_told_again(theirs, ours):
+def test_compaction_copies_are_not_reported_again(theirs, ours):
     if not theirs.has("archive_and_compact"):
         return
     cursor = ours.changes().cursor
@@ -99,7 +99,7 @@ def test_what_a_compaction_carries_on_is_not_told_again(theirs, ours):
     assert [event.text for event in ours.changes(cursor).events] == [summary["content"]]
 
 
-def test_a_killed_hermes_loses_nothing_that_it_acknowledged(version, theirs, ours):
+def test_killed_hermes_loses_no_acknowledged_message(version, theirs, ours):
     acknowledged = theirs.call("append_message", "cli_work", "user", "the last word")
     ours.append_message("cli_work", "user", "after it")
     theirs.kill()
@@ -110,7 +110,7 @@ def test_a_killed_hermes_loses_nothing_that_it_acknowledged(version, theirs, our
         assert again.sql("SELECT count(*) FROM messages WHERE id = ?", acknowledged) == [[1]]
 
 
-def test_hermes_opens_a_home_of_our_own_and_goes_on(version, own):
+def test_hermes_continues_own_home(version, own):
     with Hermes(version, own) as theirs:
         theirs.call("append_message", "mine", "user", "a word of theirs about the 穿山甲 pangolin")
         theirs.call("create_session", "made_by_them", "telegram")
@@ -123,7 +123,7 @@ def test_hermes_opens_a_home_of_our_own_and_goes_on(version, own):
     with SessionDB(own / "state.db") as db:
         assert db.kind == "own"
         assert [row["role"] for row in db.get_messages("mine")] == ["user", "assistant", "user"]
-        assert found_in(db, "echidna") == {"made_by_them"}
+        assert find_texts(db, "echidna") == {"made_by_them"}
         assert len(db.search("pangolin", per="message").hits) == 3
         assert len(db.search("穿山甲", per="message").hits) == 2
         db.append_message("made_by_them", "assistant", "our echidna")
@@ -131,7 +131,7 @@ def test_hermes_opens_a_home_of_our_own_and_goes_on(version, own):
         assert db.check_integrity(deep=True) == []
 
 
-def test_hermes_and_we_share_a_home_of_our_own(version, own):
+def test_hermes_and_library_share_own_home(version, own):
     with SessionDB(own / "state.db") as db, Hermes(version, own) as theirs:
         for number in range(5):
             db.append_message("mine", "user", f"ours {number} about wallabies")
@@ -146,5 +146,5 @@ def test_hermes_and_we_share_a_home_of_our_own(version, own):
         assert db.kind == "own"
 
 
-def found_in(db: SessionDB, query: str) -> set[str]:
+def find_texts(db: SessionDB, query: str) -> set[str]:
     return {hit.session_id for hit in db.search(query).hits}

@@ -48,7 +48,7 @@ def case(request, built, tmp_path):
 
 
 @pytest.mark.requirement("compression:hermes-reads")
-def test_they_list_one_line_which_is_the_tip(compressed):
+def test_hermes_lists_compressed_conversation_as_tip(compressed):
     (line,) = compressed.lines().values()
     tip = compressed.done.session_id
     assert (line["id"], line["ended_at"]) == (tip, None)
@@ -60,7 +60,7 @@ def test_they_list_one_line_which_is_the_tip(compressed):
 
 
 @pytest.mark.requirement("compression:hermes-reads")
-def test_they_find_the_tip_and_resume_there(compressed):
+def test_hermes_finds_tip_and_resumes(compressed):
     ask, old, tip = compressed.theirs.call, compressed.session_id, compressed.done.session_id
     assert ask("get_compression_tip", old) == tip
     assert ask("resolve_resume_session_id", old) == tip
@@ -72,7 +72,7 @@ def test_they_find_the_tip_and_resume_there(compressed):
 
 
 @pytest.mark.requirement("compression:hermes-reads")
-def test_they_know_it_by_its_title_and_count_on_from_there(compressed):
+def test_hermes_resolves_title_and_continues_numbering(compressed):
     ask, old, tip = compressed.theirs.call, compressed.session_id, compressed.done.session_id
     assert ask("resolve_session_by_title", TITLE) == tip
     assert ask("get_session_title", old) == TITLE
@@ -83,7 +83,7 @@ def test_they_know_it_by_its_title_and_count_on_from_there(compressed):
 
 
 @pytest.mark.requirement("compression:hermes-reads")
-def test_they_read_the_conversation_as_ours(compressed):
+def test_hermes_reads_compressed_conversation_alike(compressed):
     ask, db, tip = compressed.theirs.call, compressed.db, compressed.done.session_id
     told = ask("get_messages_as_conversation", tip)
     assert told == db.get_messages_as_conversation(tip)
@@ -92,12 +92,12 @@ def test_they_read_the_conversation_as_ours(compressed):
 
 
 @pytest.mark.requirement("compression:hermes-reads")
-def test_a_call_keeps_its_results_in_what_they_read(compressed):
+def test_tool_calls_keep_results_in_hermes(compressed):
     told = compressed.theirs.call("get_messages_as_conversation", compressed.done.session_id)
-    assert _pairs_are_whole(told)
+    assert _count_call_pairs(told)
 
 
-def _pairs_are_whole(told):
+def _count_call_pairs(told):
     """Check that results follow their calls, and calls have results; return how many."""
     open_calls, count = [], 0
     for message in told:
@@ -112,7 +112,7 @@ def _pairs_are_whole(told):
 
 
 @pytest.mark.requirement("compression:hermes-reads")
-def test_they_take_our_summary_for_one_of_theirs(compressed):
+def test_hermes_accepts_summary_as_native(compressed):
     tip = compressed.done.session_id
     place, text = compressed.theirs.job("summary_in", session_id=tip)
     (summary,) = (
@@ -125,7 +125,7 @@ def test_they_take_our_summary_for_one_of_theirs(compressed):
 
 
 @pytest.mark.requirement("compression:hermes-reads")
-def test_what_was_summarised_away_is_found_as_often_as_before(compressed):
+def test_compressed_messages_stay_searchable_in_hermes(compressed):
     """And by ours what was carried on is found once."""
     made = {row["id"] for row in compressed.db.get_messages(compressed.done.session_id)}
     for part in ("range", "parts", "tool", "cjk"):
@@ -145,7 +145,7 @@ def test_what_was_summarised_away_is_found_as_often_as_before(compressed):
 
 
 @pytest.mark.requirement("compression:hermes-goes-on")
-def test_the_next_message_of_the_chat_lands_where_the_conversation_goes_on(case):
+def test_next_message_lands_in_continuation(case):
     trip, shape = case
     tip = trip.compress(shape).session_id
     before = trip.texts(tip)
@@ -170,7 +170,7 @@ def test_the_next_message_of_the_chat_lands_where_the_conversation_goes_on(case)
 
 
 @pytest.mark.requirement("compression:hermes-goes-on")
-def test_they_update_our_summary_when_they_compress_again(case):
+def test_hermes_updates_summary_on_next_compression(case):
     trip, shape = case
     tip = trip.compress(shape).session_id
     _, ours = trip.theirs.job("summary_in", session_id=tip)
@@ -184,7 +184,7 @@ def test_they_update_our_summary_when_they_compress_again(case):
 
 
 @pytest.mark.requirement("compression:hermes-reads")
-def test_in_place_is_found_as_often_as_after_their_own_compaction(case, tmp_path, built):
+def test_in_place_search_matches_hermes_compaction(case, tmp_path, built):
     trip, shape = case
     if shape == "continuation":
         return
@@ -201,20 +201,20 @@ def test_in_place_is_found_as_often_as_after_their_own_compaction(case, tmp_path
 
 
 @pytest.mark.requirement("compression:hermes-undo")
-def test_after_undo_they_find_everything_as_it_was(case):
+def test_undo_restores_everything_in_hermes(case):
     trip, shape = case
-    before = _everything(trip)
+    before = _read_all_rows(trip)
     done = trip.compress(shape)
-    assert _everything(trip) != before
+    assert _read_all_rows(trip) != before
     trip.compressor.undo(done.batch)
-    assert differences(before["rows"], _everything(trip)["rows"]) == []
-    assert _everything(trip) == before
+    assert differences(before["rows"], _read_all_rows(trip)["rows"]) == []
+    assert _read_all_rows(trip) == before
     assert trip.db.check_integrity(deep=True) == []
     assert trip.arrive()["session_id"] == trip.session_id
 
 
 @pytest.mark.requirement("compression:hermes-undo")
-def test_in_place_undo_keeps_what_they_said_since(case):
+def test_in_place_undo_keeps_later_messages(case):
     trip, shape = case
     if shape == "continuation":
         return
@@ -229,11 +229,11 @@ def test_in_place_undo_keeps_what_they_said_since(case):
 
 
 @pytest.mark.requirement("compression:hermes-undo")
-def test_a_continuation_that_they_went_on_with_is_undone_by_a_plan(case):
+def test_continued_continuation_is_undone_by_plan(case):
     trip, shape = case
     if shape == "in_place":
         return
-    before = _everything(trip)
+    before = _read_all_rows(trip)
     done = trip.compress(shape)
     trip.arrive()
     trip.theirs.job("say", session_id=done.session_id, texts=["since"])
@@ -243,7 +243,7 @@ def test_a_continuation_that_they_went_on_with_is_undone_by_a_plan(case):
         trip.compressor.apply_undo(planned.plan)
     trip.now += 7200
     trip.compressor.apply_undo(planned.plan)
-    after = _everything(trip)
+    after = _read_all_rows(trip)
     for each in (before, after):
         each["route"] = each["route"]["session_id"]  # when it was used last is not undone
         each["rows"].pop("gateway_routing", None)
@@ -251,7 +251,7 @@ def test_a_continuation_that_they_went_on_with_is_undone_by_a_plan(case):
     assert trip.arrive()["session_id"] == trip.session_id
 
 
-def _everything(trip):
+def _read_all_rows(trip):
     """Return all rows, but when a route was written, and what theirs says of the conversation."""
     trip.store.close()
     found = rows(trip.home)
@@ -274,7 +274,7 @@ def _everything(trip):
 
 
 @pytest.mark.requirement("compression:hermes-locks")
-def test_the_locks_of_both_exclude_each_other(case):
+def test_compression_locks_exclude_hermes(case):
     trip, shape = case
     ask, session_id = trip.theirs.call, trip.session_id
     seen = []
@@ -297,21 +297,21 @@ def test_the_locks_of_both_exclude_each_other(case):
 
 
 @pytest.mark.requirement("compression:hermes-locks")
-def test_beside_them_an_active_session_gets_no_continuation(case):
+def test_active_session_refuses_continuation_next_to_hermes(case):
     trip, shape = case
     trip.read_more(trip.session_id, 1)
-    before = _everything(trip)
+    before = _read_all_rows(trip)
     if shape == "in_place":
         assert trip.compress("auto").shape == "in_place"
         return
     with pytest.raises(NotCompressed, match="within the hour") as refused:
         trip.compress("continuation")
     assert refused.value.code == "live"
-    assert _everything(trip) == before
+    assert _read_all_rows(trip) == before
 
 
 @pytest.mark.requirement("compression:hermes-locks")
-def test_a_home_that_cannot_flag_rows_is_not_compressed_in_place(built, tmp_path):
+def test_home_without_flags_refuses_in_place_compression(built, tmp_path):
     with Trip("0.17.0", hermes.copy(built("0.17.0"), tmp_path / "home")) as trip:
         trip.furnish()
         with pytest.raises(NotCompressed, match="older than compression in place"):
@@ -320,7 +320,7 @@ def test_a_home_that_cannot_flag_rows_is_not_compressed_in_place(built, tmp_path
 
 
 @pytest.mark.requirement("compression:hermes-goes-on")
-def test_what_they_say_meanwhile_is_there_once_and_whole(case):
+def test_hermes_messages_during_compression_are_kept(case):
     """They go on all the time while ours compresses in place again and again, and undoes."""
     trip, shape = case
     if shape == "continuation":
@@ -340,7 +340,7 @@ def test_what_they_say_meanwhile_is_there_once_and_whole(case):
     places = [said.index(text) for text in trip.texts(session_id) if text in said]
     assert places == sorted(set(places))
     assert places[-1] == len(said) - 1
-    _pairs_are_whole(told)
+    _count_call_pairs(told)
     for batch in reversed(batches):
         if trip.ledger.batch(batch).undone_at is None:
             trip.compressor.undo(batch)
@@ -371,7 +371,7 @@ def _compress_or_undo(trip, number):
 
 
 @pytest.mark.requirement("compression:hermes-goes-on")
-def test_what_they_compressed_is_planned_compressed_again_and_undone(case):
+def test_hermes_compression_is_recompressed_and_undone(case):
     trip, shape = case
     tip = trip.session_id
     if shape == "in_place":
@@ -382,7 +382,7 @@ def test_what_they_compressed_is_planned_compressed_again_and_undone(case):
         with_route = {"session_id": tip}
         trip.theirs.job("store_set", key=trip.key, fields=with_route)
     trip.read_more(tip, 16, age_s=5400.0)
-    before = _everything(trip)
+    before = _read_all_rows(trip)
     planned = trip.compressor.plan(trip.session_id, keep_last=KEEP, shape=shape)
     assert planned.session_id == tip
     assert "quay_17" in planned.brief.digest
@@ -397,7 +397,7 @@ def test_what_they_compressed_is_planned_compressed_again_and_undone(case):
     assert list(trip.lines()) == [done.session_id]
     assert trip.arrive()["session_id"] == done.session_id
     trip.compressor.undo(done.batch)
-    after = _everything(trip)
+    after = _read_all_rows(trip)
     for each in (before, after):
         each["route"] = each["route"]["session_id"]
         each["rows"].pop("gateway_routing", None)

@@ -26,7 +26,7 @@ def file(home: Path, theirs: Hermes, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def copied(version: str, file: Path, tmp_path: Path) -> Iterator[tuple[Hermes, Place]]:
+def imported_hermes(version: str, file: Path, tmp_path: Path) -> Iterator[tuple[Hermes, Place]]:
     """An empty home of theirs into which it was imported, beside them."""
     with Hermes(version, tmp_path / "empty") as other, place(tmp_path / "empty", "own") as there:
         done = there.importing.import_file(file)
@@ -42,31 +42,27 @@ def answers(hermes: Hermes, ids: list[str]) -> dict[str, Any]:
     return {name: hermes.each(name, ids) for name in asked if hermes.has(name)}
 
 
-def carried(value: Any) -> Any:
+def drop_chat_state(value: Any) -> Any:
     """Return answers without the chat state and the columns that the empty home has not."""
     if isinstance(value, dict):
         left = {"of_the_future", *CHAT_STATE}
-        return {key: carried(one) for key, one in value.items() if key not in left}
+        return {key: drop_chat_state(one) for key, one in value.items() if key not in left}
     if isinstance(value, list):
-        return [carried(one) for one in value]
+        return [drop_chat_state(one) for one in value]
     return f"{type(value).__name__}: {value}" if isinstance(value, Exception) else value
 
 
 @pytest.mark.requirement("maintenance:exports-and-hermes")
-def test_their_home_comes_back_equal_into_an_empty_one_of_theirs(
-    home: Path, copied: tuple[Hermes, Place]
-):
-    assert differences(rows(home / "state.db"), rows(copied[1].path)) == []
-    assert copied[1].db.check_integrity(deep=True) == []
+def test_hermes_export_imports_back_equal(home: Path, imported_hermes: tuple[Hermes, Place]):
+    assert differences(rows(home / "state.db"), rows(imported_hermes[1].path)) == []
+    assert imported_hermes[1].db.check_integrity(deep=True) == []
 
 
 @pytest.mark.requirement("maintenance:exports-and-hermes")
-def test_they_read_and_search_and_go_on_with_what_was_imported(
-    theirs: Hermes, copied: tuple[Hermes, Place]
-):
-    other, _ = copied
+def test_hermes_continues_imported_sessions(theirs: Hermes, imported_hermes: tuple[Hermes, Place]):
+    other, _ = imported_hermes
     ids = [row[0] for row in theirs.sql("SELECT id FROM sessions ORDER BY id")]
-    before, after = (carried(answers(each, ids)) for each in (theirs, other))
+    before, after = (drop_chat_state(answers(each, ids)) for each in (theirs, other))
     assert after == before
     for word in ("zebra", "deploy", "数据库", "marmot"):
         found = [
@@ -80,7 +76,7 @@ def test_they_read_and_search_and_go_on_with_what_was_imported(
 
 
 @pytest.mark.requirement("maintenance:exports-and-hermes")
-def test_what_they_export_comes_into_a_home_of_ours(theirs: Hermes, tmp_path: Path):
+def test_hermes_export_imports_into_own_home(theirs: Hermes, tmp_path: Path):
     ids = [row[0] for row in theirs.sql("SELECT id FROM sessions WHERE id <> 'odd'")]
     exported = theirs.each("export_session", ids)
     path = tmp_path / "theirs.jsonl"
@@ -89,11 +85,11 @@ def test_what_they_export_comes_into_a_home_of_ours(theirs: Hermes, tmp_path: Pa
         done = ours.importing.import_file(path)
         assert (done.sessions, done.broken, done.left_out) == (len(ids), (), ())
         for session_id in ids:
-            found = carried(_plain(ours.db, session_id, exported[session_id]))
-            assert found == carried(exported[session_id])
+            found = drop_chat_state(_strip_columns(ours.db, session_id, exported[session_id]))
+            assert found == drop_chat_state(exported[session_id])
 
 
-def _plain(db: SessionDB, session_id: str, like: dict[str, Any]) -> dict[str, Any]:
+def _strip_columns(db: SessionDB, session_id: str, like: dict[str, Any]) -> dict[str, Any]:
     """Return a session as they export it, with the columns that theirs has."""
     row: Any = db.get_session(session_id)
     names = list(like["messages"][0]) if like["messages"] else []

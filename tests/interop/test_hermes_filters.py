@@ -45,7 +45,7 @@ def filters(theirs):
 
 
 @pytest.mark.requirement("interop:filters")
-def test_each_filter_selects_what_theirs_selects(theirs, ours, filters):
+def test_list_filter_matches_hermes(theirs, ours, filters):
     if not theirs.has("list_prune_candidates"):
         return
     theirs.sql("UPDATE sessions SET ended_at = started_at + 60 WHERE ended_at IS NULL")
@@ -73,7 +73,7 @@ def test_each_filter_selects_what_theirs_selects(theirs, ours, filters):
     assert all(0 < count < total for given, count in selected.items() if given != "{}"), selected
 
 
-def test_a_part_of_a_title_is_no_pattern(ours):
+def test_title_filter_is_not_pattern(ours):
     """A correction: in theirs % and _ stand for anything."""
     assert ours.find_sessions(SessionFilter(title_like="50%", status="all")) == ["titled_4"]
     assert ours.find_sessions(SessionFilter(title_like="50_", status="all")) == ["titled_5"]

@@ -12,7 +12,7 @@ STEPS = 60
 WORDS = ("deploy", "数据库", "Миграция", "🚀 ship", "foo_bar.baz", "قاعدة", "zebra", "a" * 300)
 
 
-class Hour:
+class RandomHour:
     """Chooses what is done next; the state is read from our home, which is equal to theirs."""
 
     def __init__(self, twins: Twins, seed: str) -> None:
@@ -114,12 +114,12 @@ class Hour:
 
 @pytest.mark.requirement("interop:hours")
 @pytest.mark.parametrize("seed", range(3))
-def test_after_a_random_hour_both_homes_are_equal(version, built, tmp_path, seed):
+def test_random_hour_leaves_equal_homes(version, built, tmp_path, seed):
     twins = Twins(version, built(version), tmp_path)
     twins.theirs.sql("DELETE FROM table_of_the_future")
     twins.ours._write(lambda handle: handle.run_change("DELETE FROM table_of_the_future"))
     try:
-        hour = Hour(twins, f"{version} {seed}")
+        hour = RandomHour(twins, f"{version} {seed}")
         done = [hour.step() for _ in range(STEPS)]
         assert len(set(done)) > 5
         twins.assert_equal()

@@ -15,7 +15,7 @@ SHOP = SessionFilter(project="/srv/new_shop")
 
 
 @pytest.fixture
-def rotated(theirs: Hermes) -> Hermes:
+def rotated_session(theirs: Hermes) -> Hermes:
     """A conversation with a folder and a user that the compressor of Hermes has continued."""
     theirs.call("create_session", "shop_1", "telegram", cwd="/srv/new_shop", user_id="u_shop")
     for number in range(40):
@@ -26,8 +26,12 @@ def rotated(theirs: Hermes) -> Hermes:
 
 
 @pytest.mark.requirement("homes:lineage-of-hermes")
-def test_rotated_conversation_keeps_its_folder_and_owner(rotated: Hermes, ours: SessionDB) -> None:
-    assert rotated.sql("SELECT cwd, user_id FROM sessions WHERE id = 'shop_2'") == [[None, None]]
+def test_rotated_conversation_keeps_folder_and_owner(
+    rotated_session: Hermes, ours: SessionDB
+) -> None:
+    assert rotated_session.sql("SELECT cwd, user_id FROM sessions WHERE id = 'shop_2'") == [
+        [None, None]
+    ]
 
     for where in (SHOP, SessionFilter(cwd_prefix="/srv/new_shop"), SessionFilter(user_id="u_shop")):
         lines = ours.list_sessions(where).items
@@ -37,19 +41,21 @@ def test_rotated_conversation_keeps_its_folder_and_owner(rotated: Hermes, ours: 
 
 
 @pytest.mark.requirement("homes:lineage-of-hermes")
-def test_prune_plan_finds_a_rotated_conversation(
-    rotated: Hermes, ours: SessionDB, tmp_path
+def test_prune_plan_finds_rotated_conversation(
+    rotated_session: Hermes, ours: SessionDB, tmp_path
 ) -> None:
     for session_id in ("shop_1", "shop_2"):
-        rotated.sql("UPDATE sessions SET started_at = 1.0, ended_at = 2.0 WHERE id = ?", session_id)
-        rotated.sql("UPDATE messages SET timestamp = 1.5 WHERE session_id = ?", session_id)
+        rotated_session.sql(
+            "UPDATE sessions SET started_at = 1.0, ended_at = 2.0 WHERE id = ?", session_id
+        )
+        rotated_session.sql("UPDATE messages SET timestamp = 1.5 WHERE session_id = ?", session_id)
     ledger = Ledger(StateFolder(ours.path, root=tmp_path / "kept"))
     planned = Maintenance(ours, ledger).plan(PlanRequest("sessions", where=SHOP))
     assert [item.id for item in planned.items] == ["shop_1"]
 
 
 @pytest.mark.requirement("homes:lineage-of-hermes")
-def test_delegate_that_a_prune_unlinked_is_not_listed(theirs: Hermes, ours: SessionDB) -> None:
+def test_unlinked_delegate_is_not_listed(theirs: Hermes, ours: SessionDB) -> None:
     theirs.call("create_session", "boss_of_old", "cli")
     marked = {"_delegate_from": "boss_of_old"}
     theirs.call(
@@ -73,9 +79,7 @@ def test_delegate_that_a_prune_unlinked_is_not_listed(theirs: Hermes, ours: Sess
 
 
 @pytest.mark.requirement("homes:lineage-of-hermes")
-def test_unlinked_delegates_go_with_their_parent_as_in_theirs(
-    theirs: Hermes, ours: SessionDB
-) -> None:
+def test_unlinked_delegates_follow_parent_as_in_hermes(theirs: Hermes, ours: SessionDB) -> None:
     for name in ("theirs", "ours"):
         theirs.call("create_session", f"boss_{name}", "cli")
         for number in range(2):

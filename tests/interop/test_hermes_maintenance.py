@@ -38,7 +38,7 @@ CASES = [
 
 
 @dataclass
-class Applied:
+class AppliedHome:
     """A home of which a kind was applied, what is gone from it, and how it is taken back."""
 
     made: Made
@@ -57,7 +57,7 @@ class Applied:
 
 
 @pytest.fixture(params=CASES, ids=lambda case: "-".join(map(str, case)))
-def applied(make, request, tmp_path) -> Applied:
+def applied(make, request, tmp_path) -> AppliedHome:
     """A home to which a plan of each kind was applied; nobody has it open."""
     version, damaged, kind = request.param
     made: Made = make(version, damaged)
@@ -72,18 +72,18 @@ def applied(make, request, tmp_path) -> Applied:
         done = changed.apply(planned)
         assert (done.outcome, done.skipped, done.remaining) == ("applied", (), 0)
         left = sessions, changed.sessions()
-    return Applied(made, home, kind, tmp_path, before, done.batch, left)
+    return AppliedHome(made, home, kind, tmp_path, before, done.batch, left)
 
 
 @pytest.mark.requirement("maintenance:homes-of-hermes")
-def test_what_is_stated_goes_hermes_is_content_and_it_comes_back(applied: Applied) -> None:
+def test_plan_removes_stated_items_and_restores(applied: AppliedHome) -> None:
     """One test for all of it: making a home and applying to it takes longer than any look."""
-    _check_what_went(applied)
+    _check_removed(applied)
     with Hermes(applied.made.version, snapshot(applied.home, applied.folder / "checked")) as it:
-        _check_that_it_opens_and_lists(it, applied)
-        _check_that_it_searches_and_resumes(it, applied)
-        _check_its_routes(it, applied)
-        _check_that_it_prunes(it, applied)
+        _check_opening_and_lists(it, applied)
+        _check_search_and_resume(it, applied)
+        _check_routes(it, applied)
+        _check_pruning(it, applied)
     with maintained(applied.home, applied.made.at, applied.folder / "kept") as changed:
         back = changed.maintenance.restore(applied.batch)
         assert (back.outcome, back.unfit, back.remaining) == ("applied", (), 0)
@@ -95,7 +95,7 @@ def test_what_is_stated_goes_hermes_is_content_and_it_comes_back(applied: Applie
         assert codes <= ({"orphaned_messages", "orphaned_rows", "broken_parents"})
 
 
-def _check_what_went(applied: Applied) -> None:
+def _check_removed(applied: AppliedHome) -> None:
     """Exactly the sessions that are stated are gone; where they are only ended, none is."""
     chosen = {part: applied.made.chosen(part) for part in ("sessions", "ghosts")}
     parts = ("sessions", "ghosts") if applied.kind == "all" else (applied.kind,)
@@ -104,7 +104,7 @@ def _check_what_went(applied: Applied) -> None:
     }
 
 
-def _check_that_it_opens_and_lists(it: Hermes, applied: Applied) -> None:
+def _check_opening_and_lists(it: Hermes, applied: AppliedHome) -> None:
     assert it.sql("PRAGMA integrity_check") == [["ok"]]
     listed = {row["id"] for row in it.call("list_sessions_rich", limit=1000)}
     assert listed
@@ -119,7 +119,7 @@ def _check_that_it_opens_and_lists(it: Hermes, applied: Applied) -> None:
 _REASON = "abandoned"
 
 
-def _check_that_it_searches_and_resumes(it: Hermes, applied: Applied) -> None:
+def _check_search_and_resume(it: Hermes, applied: AppliedHome) -> None:
     it.sql("INSERT INTO messages_fts(messages_fts) VALUES ('integrity-check')")
     found = {row["session_id"] for row in it.call("search_messages", "waltz", limit=1000)}
     with_it = it.sql("SELECT DISTINCT session_id FROM messages WHERE content LIKE '%waltz%'")
@@ -133,7 +133,7 @@ def _check_that_it_searches_and_resumes(it: Hermes, applied: Applied) -> None:
             assert set(answers.values()) <= applied.sessions[1]
 
 
-def _check_its_routes(it: Hermes, applied: Applied) -> None:
+def _check_routes(it: Hermes, applied: AppliedHome) -> None:
     """What it loads is what it would have loaded before, but for what went."""
     with Hermes(it.version, snapshot(applied.made.home, applied.folder / "before")) as earlier:
         before = earlier.job("store_open")
@@ -148,7 +148,7 @@ _MARKED = ("fork_2", "job_2", "chain_1_helper")
 """Branches and delegates: theirs ends them as if they continued something, ours does not."""
 
 
-def _check_that_it_prunes(it: Hermes, applied: Applied) -> None:
+def _check_pruning(it: Hermes, applied: AppliedHome) -> None:
     old = it.call("prune_sessions", older_than_days=90)
     assert isinstance(old, int)
     if it.has("finalize_orphaned_compression_sessions"):
@@ -164,18 +164,18 @@ def _check_that_it_prunes(it: Hermes, applied: Applied) -> None:
 
 @pytest.mark.requirement("maintenance:homes-of-hermes")
 @pytest.mark.parametrize("version", ["0.17.0", NEWEST])
-def test_each_filter_chooses_what_is_stated(make, version: str, tmp_path) -> None:
+def test_maintenance_filter_chooses_stated_items(make, version: str, tmp_path) -> None:
     made = make(version, damaged=True)
     with made.copied(tmp_path) as changed:
-        chosen = {name: _chosen(changed, where) for name, (where, _) in _filters(made)}
-    assert chosen == {name: {stated} for name, (_, stated) in _filters(made)}
+        chosen = {name: _list_chosen(changed, where) for name, (where, _) in _list_filters(made)}
+    assert chosen == {name: {stated} for name, (_, stated) in _list_filters(made)}
 
 
-def _filters(made: Made) -> list[tuple[str, Any]]:
+def _list_filters(made: Made) -> list[tuple[str, Any]]:
     return list(made.stated["filters"].items())
 
 
-def _chosen(changed: Changing, where: dict[str, Any]) -> set[str]:
+def _list_chosen(changed: Changing, where: dict[str, Any]) -> set[str]:
     at = changed.home.clock.now
     days = {name: at - value * DAY for name, value in where.items() if name in _TIMES}
     planned = changed.plan(where=SessionFilter(**{**where, **days}))

@@ -79,7 +79,7 @@ def members(changed: Changing, planned: Any) -> set[str]:
     return {named(each) for each in found}
 
 
-def left(done: Any) -> dict[str, str]:
+def list_left_sessions(done: Any) -> dict[str, str]:
     return {each.id: each.why for each in done.skipped}
 
 
@@ -94,7 +94,7 @@ UNENDED = {"chief"}
 
 
 @pytest.mark.requirement("maintenance:beside-hermes")
-def test_routes_are_refused_as_long_as_it_lives_and_stay_away_once_it_is_gone(
+def test_route_changes_are_refused_while_gateway_lives(
     changed: Changing, made: Made, home: Path
 ) -> None:
     planned = changed.plan("routes")
@@ -107,21 +107,24 @@ def test_routes_are_refused_as_long_as_it_lives_and_stay_away_once_it_is_gone(
         assert set(again.protected) == {"live"}
         assert live.job("store_entries") == before
     done = changed.apply(planned)
-    assert set(left(done).values()) <= {"it is not there any more", "its chat was used since"}
+    assert set(list_left_sessions(done).values()) <= {
+        "it is not there any more",
+        "its chat was used since",
+    }
     if done.skipped:
         changed.plan_and_apply("routes")
     with Hermes(made.version, home) as later:
         assert not set(later.job("store_open")) & set(made.chosen("routes"))
-        later.job("arrive", source=_chat("talking", "slack"))
+        later.job("arrive", source=_make_chat("talking", "slack"))
         assert not set(later.job("store_open")) & set(made.chosen("routes"))
 
 
-def _chat(name: str, platform: str) -> dict[str, Any]:
+def _make_chat(name: str, platform: str) -> dict[str, Any]:
     return {"platform": platform, "chat_id": f"chat-{name}", "chat_type": "dm", "user_id": name}
 
 
 @pytest.mark.requirement("maintenance:beside-hermes")
-def test_no_chat_begins_afresh_beside_it(changed: Changing, live: Hermes) -> None:
+def test_no_session_reset_while_gateway_runs(changed: Changing, live: Hermes) -> None:
     before = live.job("store_entries")
     session_id = changed.home.session("mine_to_end", 20)
     planned = changed.plan("sessions", "finalize", ids=(session_id,), start_new=True)
@@ -133,9 +136,7 @@ def test_no_chat_begins_afresh_beside_it(changed: Changing, live: Hermes) -> Non
 
 
 @pytest.mark.requirement("maintenance:beside-hermes")
-def test_the_sessions_of_its_chats_are_left_to_it(
-    changed: Changing, made: Made, live: Hermes
-) -> None:
+def test_sessions_of_live_chats_are_kept(changed: Changing, made: Made, live: Hermes) -> None:
     entries = live.job("store_entries")
     led = {entry["session_id"] for entry in entries.values()}
     for what, verb in (("sessions", "prune"), ("ghosts", "prune"), ("abandoned", "finalize"),
@@ -148,9 +149,7 @@ def test_the_sessions_of_its_chats_are_left_to_it(
 
 
 @pytest.mark.requirement("maintenance:beside-hermes")
-def test_what_never_ended_is_ended_at_most_and_what_ended_waits_a_week(
-    changed: Changing, made: Made, live: Hermes
-) -> None:
+def test_unended_sessions_are_only_finalized(changed: Changing, made: Made, live: Hermes) -> None:
     planned = changed.plan()
     led = {entry["session_id"] for entry in live.job("store_entries").values()}
     dropped = {
@@ -175,7 +174,7 @@ def test_what_never_ended_is_ended_at_most_and_what_ended_waits_a_week(
 
 
 @pytest.mark.requirement("maintenance:beside-hermes")
-def test_what_comes_alive_between_plan_and_apply_is_left_and_said(
+def test_session_activated_after_plan_is_skipped(
     changed: Changing, made: Made, live: Hermes
 ) -> None:
     planned = changed.plan()
@@ -183,13 +182,13 @@ def test_what_comes_alive_between_plan_and_apply_is_left_and_said(
     live.call("append_message", "old", "user", "one more waltz")
     live.call("reopen_session", "old_titled")
     live.call("create_session", "sprout", "cli", parent_session_id="stem")
-    live.job("store_call", method="switch_session", args=[_key(made, "silent"), "long_3"])
+    live.job("store_call", method="switch_session", args=[_build_key(made, "silent"), "long_3"])
     woken = {"old", "old_titled", "stem", "long_1"}
     if live.has("try_acquire_compression_lock"):
         live.call("try_acquire_compression_lock", "old_drifted", "theirs", 600)
         woken.add("old_drifted")
     done = changed.apply(planned)
-    assert set(left(done)) == woken
+    assert set(list_left_sessions(done)) == woken
     assert done.removed == len(chosen - woken)
     assert live.call("get_session", "sprout")["parent_session_id"] == "stem"
     together = {each for name in woken for each in made.chosen("sessions")[name]}
@@ -198,7 +197,7 @@ def test_what_comes_alive_between_plan_and_apply_is_left_and_said(
         assert live.call("get_messages", session_id)
 
 
-def _key(made: Made, name: str) -> str:
+def _build_key(made: Made, name: str) -> str:
     return str(made.stated["chats"][name])
 
 
@@ -206,11 +205,11 @@ def _key(made: Made, name: str) -> str:
 
 
 @pytest.mark.requirement("maintenance:beside-hermes")
-def test_nothing_that_it_writes_is_lost_and_nothing_that_went_comes_back(
+def test_maintenance_next_to_gateway_loses_nothing(
     changed: Changing, made: Made, live: Hermes
 ) -> None:
     before = live.job("store_entries")
-    (talking,) = (e["session_id"] for k, e in before.items() if k == _key(made, "talking"))
+    (talking,) = (e["session_id"] for k, e in before.items() if k == _build_key(made, "talking"))
     ids: list[int] = []
     job = {"session_id": talking, "seconds": SECONDS, "pause": 0.002}
     said = threading.Thread(target=lambda: ids.extend(live.job("append", **job)))
@@ -226,7 +225,7 @@ def test_nothing_that_it_writes_is_lost_and_nothing_that_went_comes_back(
     assert len(ids) > 20
     stored = [row["id"] for row in changed.home.db.get_messages(talking)]
     assert set(ids) <= set(stored)
-    live.job("store_call", method="suspend_session", args=[_key(made, "talking")])
+    live.job("store_call", method="suspend_session", args=[_build_key(made, "talking")])
     after = live.job("store_entries")
     assert {k: e["session_id"] for k, e in after.items()} == {
         k: e["session_id"] for k, e in before.items()
@@ -237,7 +236,7 @@ def test_nothing_that_it_writes_is_lost_and_nothing_that_went_comes_back(
 
 
 @pytest.mark.requirement("maintenance:beside-hermes")
-def test_two_maintainers_in_processes_of_their_own_do_each_thing_once(
+def test_concurrent_maintainers_apply_every_item_once(
     changed: Changing, made: Made, live: Hermes, home: Path
 ) -> None:
     before = changed.read_everything()

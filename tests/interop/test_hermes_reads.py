@@ -17,7 +17,7 @@ def ids(theirs: Hermes) -> list[str]:
     return [row[0] for row in theirs.sql("SELECT id FROM sessions ORDER BY id")]
 
 
-def differences(
+def list_differences(
     keys: Iterable[Any], theirs: dict[Any, Any], ours: Callable[[Any], Any]
 ) -> dict[Any, Any]:
     """Return their answer and ours wherever they are not the same."""
@@ -26,17 +26,19 @@ def differences(
 
 
 @pytest.mark.requirement("interop:reads")
-def test_every_session_row_reads_as_theirs(theirs, ours, ids):
-    assert differences(ids, theirs.each("get_session", ids), ours.get_session) == {}
+def test_session_rows_match_hermes(theirs, ours, ids):
+    assert list_differences(ids, theirs.each("get_session", ids), ours.get_session) == {}
     assert ours.get_session("nobody") is None
 
 
 @pytest.mark.requirement("interop:reads")
 @pytest.mark.parametrize("inactive", [False, True])
-def test_every_message_row_reads_as_theirs(theirs, ours, ids, inactive):
+def test_message_rows_match_hermes(theirs, ours, ids, inactive):
     rows = theirs.each("get_messages", ids, include_inactive=inactive)
 
-    found = differences(ids, rows, lambda one: ours.get_messages(one, include_inactive=inactive))
+    found = list_differences(
+        ids, rows, lambda one: ours.get_messages(one, include_inactive=inactive)
+    )
 
     # Broken tool calls: theirs are an empty list, ours are none.
     assert set(found) == {"odd"}
@@ -44,29 +46,33 @@ def test_every_message_row_reads_as_theirs(theirs, ours, ids, inactive):
 
 
 @pytest.mark.parametrize("inactive", [False, True])
-def test_every_conversation_reads_as_theirs(version, theirs, ours, ids, inactive):
+def test_conversations_match_hermes(version, theirs, ours, ids, inactive):
     method = "get_messages_as_conversation"
     rows = theirs.each(method, ids, include_inactive=inactive)
 
     def ours_of(one):
-        return as_theirs(version, ours.get_messages_as_conversation(one, include_inactive=inactive))
+        return apply_corrections(
+            version, ours.get_messages_as_conversation(one, include_inactive=inactive)
+        )
 
-    assert differences(ids, rows, ours_of) == {}
+    assert list_differences(ids, rows, ours_of) == {}
 
 
-def test_a_conversation_with_its_ancestors_stays_in_the_conversation(version, theirs, ours, ids):
+def test_conversation_ancestors_stay_in_conversation(version, theirs, ours, ids):
     rows = theirs.each("get_messages_as_conversation", ids, include_ancestors=True)
 
     def ours_of(one):
-        return as_theirs(version, ours.get_messages_as_conversation(one, include_ancestors=True))
+        return apply_corrections(
+            version, ours.get_messages_as_conversation(one, include_ancestors=True)
+        )
 
-    found = differences(ids, rows, ours_of)
+    found = list_differences(ids, rows, ours_of)
     # Theirs follows every parent link; to a branch, a delegate or in a circle is another matter.
     assert {ours.get_link_kind(one) for one in found} <= {"branch", "delegate", "other"}
     assert len(ours_of("chain_3")) == 6
 
 
-def as_theirs(version: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def apply_corrections(version: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what theirs makes of a conversation; each is a correction of the reference."""
     if version == "0.17.0":  # by their times, which are not monotonic
         messages = sorted(messages, key=lambda message: message["timestamp"])
@@ -75,27 +81,31 @@ def as_theirs(version: str, messages: list[dict[str, Any]]) -> list[dict[str, An
     return [one | {"tool_calls": []} if one["content"] == broken else one for one in messages]
 
 
-def test_titles_resolve_as_theirs(theirs, ours, ids):
-    assert differences(ids, theirs.each("get_session_title", ids), ours.get_session_title) == {}
+def test_title_resolution_matches_hermes(theirs, ours, ids):
+    assert (
+        list_differences(ids, theirs.each("get_session_title", ids), ours.get_session_title) == {}
+    )
     rows = theirs.sql("SELECT title FROM sessions WHERE title IS NOT NULL")
     titles = [row[0] for row in rows if len(row[0]) < 90] + ["Nothing", "Tri%", "50_"]
     for method in ("get_session_by_title", "resolve_session_by_title", "get_next_title_in_lineage"):
-        assert differences(titles, theirs.each(method, titles), getattr(ours, method)) == {}, method
+        assert list_differences(titles, theirs.each(method, titles), getattr(ours, method)) == {}, (
+            method
+        )
 
 
-def test_the_next_title_of_a_long_one_is_short_enough_to_be_set(theirs, ours):
+def test_next_title_of_long_title_fits(theirs, ours):
     following = theirs.call("get_next_title_in_lineage", "x" * 100)
     with pytest.raises(Refused, match="too long"):
         theirs.call("set_session_title", "cli_work", following)
     assert ours.set_session_title("cli_work", ours.get_next_title_in_lineage("x" * 100))
 
 
-def test_titles_are_case_sensitive_also_where_their_pattern_is_not(theirs, ours):
+def test_title_lookup_is_case_sensitive(theirs, ours):
     assert theirs.call("resolve_session_by_title", "holiday") == "chain_3"
     assert ours.resolve_session_by_title("holiday") is None
 
 
-def test_titles_are_cleaned_as_theirs(theirs, ours):
+def test_title_cleaning_matches_hermes(theirs, ours):
     titles = [" a \t b\n", "zero\u200bwidth", "\u202eright", "👩\u200d👩\u200d👧", "\x00\x07bell"]
     titles += ["  ", "\u3000wide\u00a0space", "x" * 100, "x" * 101]
     cleaned = theirs.each("sanitize_title", titles)
@@ -107,53 +117,60 @@ def test_titles_are_cleaned_as_theirs(theirs, ours):
             assert ours.sanitize_title(title) == cleaned[title]
 
 
-def test_ids_resolve_from_a_prefix_as_theirs(theirs, ours, ids):
+def test_id_prefix_resolution_matches_hermes(theirs, ours, ids):
     prefixes = [*ids, *(one[:6] for one in ids), "cron_job", "_under", "%", "_", "nobody"]
     assert (
-        differences(prefixes, theirs.each("resolve_session_id", prefixes), ours.resolve_session_id)
+        list_differences(
+            prefixes, theirs.each("resolve_session_id", prefixes), ours.resolve_session_id
+        )
         == {}
     )
 
 
-def test_tips_are_theirs(theirs, ours, ids):
-    assert differences(ids, theirs.each("get_compression_tip", ids), ours.get_compression_tip) == {}
+def test_tips_match_hermes(theirs, ours, ids):
+    assert (
+        list_differences(ids, theirs.each("get_compression_tip", ids), ours.get_compression_tip)
+        == {}
+    )
     assert ours.get_compression_tip("chain_1") == "chain_3"
 
 
-def test_a_root_is_where_the_conversation_began(theirs, ours, ids):
+def test_root_is_start_of_conversation(theirs, ours, ids):
     assert ours.get_conversation_root("chain_3") == "chain_1"
     if not theirs.has("get_conversation_root"):
         return
-    found = differences(ids, theirs.each("get_conversation_root", ids), ours.get_conversation_root)
+    found = list_differences(
+        ids, theirs.each("get_conversation_root", ids), ours.get_conversation_root
+    )
     # Theirs walks every parent link, also those of branches and delegates and in circles.
     assert not [one for one in found if ours.get_link_kind(one) == "continuation"]
     assert {ours.get_conversation_root(one) for one in found} == set(found)
 
 
-def test_a_lineage_never_goes_through_a_delegate(theirs, ours, ids):
+def test_lineage_never_crosses_delegate(theirs, ours, ids):
     assert ours.get_compression_lineage("chain_2") == ["chain_1", "chain_2", "chain_3"]
     if not theirs.has("get_compression_lineage"):
         return
     answers = theirs.each("get_compression_lineage", ids)
-    found = differences(ids, answers, ours.get_compression_lineage)
+    found = list_differences(ids, answers, ours.get_compression_lineage)
     # Theirs takes the child that started first: a delegate, or a sibling that was given up.
     assert set(found) == {"chain_1", "chain_1_helper", "chain_2", "chain_3", "chain_3_stale"}
     assert answers["chain_1"] == ["chain_1", "chain_1_helper"]
 
 
-def test_counts_are_theirs(theirs, ours, ids):
-    assert differences(ids, theirs.each("message_count", ids), ours.message_count) == {}
+def test_counts_match_hermes(theirs, ours, ids):
+    assert list_differences(ids, theirs.each("message_count", ids), ours.message_count) == {}
     assert ours.message_count() == theirs.call("message_count")
 
 
-def test_platform_ids_are_found_as_theirs(theirs, ours):
+def test_platform_id_lookup_matches_hermes(theirs, ours):
     if theirs.has("has_platform_message_id"):
         assert theirs.call("has_platform_message_id", "telegram_1", "m1")
     assert ours.has_platform_message_id("telegram_1", "m1")
     assert not ours.has_platform_message_id("telegram_1", "m2")
 
 
-def test_usage_by_model_is_what_is_stored(theirs, ours, ids):
+def test_usage_by_model_matches_stored_rows(theirs, ours, ids):
     if not theirs.sql("SELECT 1 FROM sqlite_master WHERE name = 'session_model_usage'"):
         assert ours.get_model_usage("counted") == []
         return
@@ -165,7 +182,7 @@ def test_usage_by_model_is_what_is_stored(theirs, ours, ids):
         assert sorted(usage, key=repr) == sorted(stored, key=repr)
 
 
-def listed(db: SessionDB, where: SessionFilter | None = None) -> list[Any]:
+def list_all_lines(db: SessionDB, where: SessionFilter | None = None) -> list[Any]:
     """Return all lines of a list, page by page."""
     lines: list[Any] = []
     cursor = None
@@ -184,10 +201,10 @@ UNLISTED = CIRCLES | {"of_unknown_kind", "orphan_of_live_parent"}
 
 @pytest.mark.requirement("interop:reads")
 @pytest.mark.parametrize("archived", [False, True])
-def test_the_list_has_their_lines(theirs, ours, archived):
+def test_list_lines_match_hermes(theirs, ours, archived):
     only = {"archived_only": True} if archived else {}
     rows = theirs.call("list_sessions_rich", limit=500, order_by_last_active=True, **only)
-    lines = listed(ours, SessionFilter(status="archived") if archived else None)
+    lines = list_all_lines(ours, SessionFilter(status="archived") if archived else None)
 
     assert {line.id for line in lines} - UNLISTED == {row["id"] for row in rows}
     assert archived or {line.id for line in lines} >= UNLISTED
@@ -199,39 +216,39 @@ def test_the_list_has_their_lines(theirs, ours, archived):
         assert (line.ended_at, line.end_reason) == (row["ended_at"], row["end_reason"])
 
 
-def test_the_list_begins_with_what_was_said_last(theirs, ours):
+def test_list_starts_with_newest_message(theirs, ours):
     last = dict(theirs.sql("SELECT session_id, max(timestamp) FROM messages GROUP BY 1"))
     started = dict(theirs.sql("SELECT id, started_at FROM sessions"))
-    times = [last.get(line.id, started[line.id]) for line in listed(ours)]
+    times = [last.get(line.id, started[line.id]) for line in list_all_lines(ours)]
     assert times == sorted(times, reverse=True)
 
 
-def test_previews_are_theirs_and_those_of_parts_too(theirs, ours):
+def test_previews_match_hermes(theirs, ours):
     rows = theirs.call("list_sessions_rich", limit=500, order_by_last_active=True)
-    mine = {line.id: line.preview for line in listed(ours)}
+    mine = {line.id: line.preview for line in list_all_lines(ours)}
     found = {row["id"]: (row["preview"], mine[row["id"]]) for row in rows}
-    wrong = {one: pair for one, pair in found.items() if not same_preview(*pair)}
+    wrong = {one: pair for one, pair in found.items() if not is_same_preview(*pair)}
     # Theirs has nothing for content in parts, and trusts times, which say nothing of the order.
     assert set(wrong) == {"odd", "only_parts", "parts"}
     assert wrong["odd"] == ("an odd role follows", "")
     assert wrong["only_parts"][1].startswith("what is on this wombat photo")
 
 
-def same_preview(theirs: str, ours: str) -> bool:
+def is_same_preview(theirs: str, ours: str) -> bool:
     """Whether a preview is theirs; ours may be longer."""
     begin = theirs.removesuffix("...")
     return ours.startswith(begin) if begin else ours == ""
 
 
-def test_live_counts_in_the_list_are_rows_not_a_drifted_counter(theirs, ours):
+def test_list_counts_rows_not_drifted_counter(theirs, ours):
     rows = theirs.sql("SELECT session_id, count(*) FROM messages WHERE active = 1 GROUP BY 1")
     counted = dict(rows)
-    for line in listed(ours):
+    for line in list_all_lines(ours):
         assert line.messages == counted.get(line.id, 0)
     assert theirs.call("get_session", "drifted")["message_count"] == 0
 
 
-def test_what_no_model_is_told_again_is_left_out_as_in_theirs(version, theirs, ours):
+def test_conversation_hides_internal_prompts_like_hermes(version, theirs, ours):
     review = "Review the conversation above and {}"
     for place, text in enumerate(
         (
@@ -251,9 +268,11 @@ def test_what_no_model_is_told_again_is_left_out_as_in_theirs(version, theirs, o
     names = [row[0] for row in theirs.sql("SELECT id FROM sessions WHERE id LIKE 'told_%'")]
     rows = theirs.each("get_messages_as_conversation", names)
     if version == "0.19.0":
-        assert differences(names, rows, ours.get_messages_as_conversation) == {}
+        assert list_differences(names, rows, ours.get_messages_as_conversation) == {}
     else:  # before, a review was told again
-        assert {one[:6] for one in differences(names, rows, ours.get_messages_as_conversation)} <= {
+        assert {
+            one[:6] for one in list_differences(names, rows, ours.get_messages_as_conversation)
+        } <= {
             "told_0",
             "told_1",
         }

@@ -27,7 +27,7 @@ def chats(theirs, ours):
 
 
 @pytest.mark.requirement("routes:read")
-def test_what_their_store_wrote_is_read_with_nothing_lost(chats):
+def test_routes_written_by_hermes_are_read_whole(chats):
     chats.edit("ann", **LATER)
     chats.edit("slack", expiry_finalized=None, memory_flushed=True)
     stored = chats.table() or chats.file_entries()
@@ -43,7 +43,7 @@ def test_what_their_store_wrote_is_read_with_nothing_lost(chats):
     assert read == stored
 
 
-def test_every_state_of_an_entry_is_understood(chats):
+def test_every_hermes_entry_state_is_understood(chats):
     with chats.ours() as store:
         found = {name: store.get(key) for name, key in chats.keys.items()}
     assert found["thread"].suspended
@@ -67,7 +67,7 @@ def test_every_state_of_an_entry_is_understood(chats):
 
 
 @pytest.mark.requirement("routes:read")
-def test_what_was_added_by_hand_survives_our_changes(chats):
+def test_manual_additions_survive_route_changes(chats):
     chats.edit("ann", **LATER)
     chats.edit_file(_note={"kept": [1, 2]}, broken=True)
     with chats.ours() as store:
@@ -83,7 +83,7 @@ def test_what_was_added_by_hand_survives_our_changes(chats):
 
 @pytest.mark.requirement("routes:read")
 @pytest.mark.parametrize("copy", ["neither", "table", "file"])
-def test_their_store_loads_what_ours_wrote_field_by_field(chats, copy):
+def test_hermes_loads_every_written_field(chats, copy):
     if copy not in chats.copies_to_lose():
         return  # this version has but one copy
     with chats.ours(config={"sessions_dir": ""}) as store:
@@ -95,7 +95,7 @@ def test_their_store_loads_what_ours_wrote_field_by_field(chats, copy):
     loaded = chats.loaded_by_theirs()
     assert set(loaded) == set(written)
     for key, entry in loaded.items():
-        assert _without(entry, "origin") == {
+        assert _drop_fields(entry, "origin") == {
             name: written[key].get(name) for name in entry if name != "origin"
         }
         assert entry["origin"] == {name: written[key]["origin"][name] for name in entry["origin"]}
@@ -119,11 +119,11 @@ def _write_all_kinds(store, chats):
     store.set_model_override(chats.keys["slack"], {"model": "big", "api_key": "secret"})
 
 
-def _without(entry, name):
+def _drop_fields(entry, name):
     return {key: value for key, value in entry.items() if key != name}
 
 
-def test_a_file_that_we_write_for_a_version_without_a_table_is_loaded_by_it(chats):
+def test_route_file_for_tableless_hermes_is_loaded(chats):
     """Its oldest versions stop reading at a text: what explains the file is only kept for them."""
     if chats.has_table:
         return
@@ -134,7 +134,7 @@ def test_a_file_that_we_write_for_a_version_without_a_table_is_loaded_by_it(chat
     assert set(chats.keys.values()) <= set(chats.loaded_by_theirs())
 
 
-def test_their_changes_are_seen_while_our_store_is_open(chats):
+def test_hermes_changes_reach_open_store(chats):
     key = chats.keys["ann"]
     with chats.ours() as store:
         before = store.get(key)
@@ -148,7 +148,7 @@ def test_their_changes_are_seen_while_our_store_is_open(chats):
         assert store.lookup_by_session_id(new["session_id"]).session_key == new["session_key"]
 
 
-def test_the_table_comes_before_the_file_in_both(chats):
+def test_route_table_takes_precedence_over_file(chats):
     if not chats.has_table:
         return
     key = chats.keys["ann"]
@@ -165,7 +165,7 @@ def test_the_table_comes_before_the_file_in_both(chats):
 
 @pytest.mark.requirement("routes:read")
 @pytest.mark.parametrize("copy", ["neither", "table", "file"])
-def test_what_we_delete_does_not_come_back_in_theirs(chats, copy):
+def test_deleted_routes_stay_deleted_in_hermes(chats, copy):
     if copy not in chats.copies_to_lose():
         return
     gone, stays = chats.keys["ann"], chats.keys["matrix"]
@@ -179,7 +179,7 @@ def test_what_we_delete_does_not_come_back_in_theirs(chats, copy):
         assert store.get(gone) is None
 
 
-def test_an_old_file_that_is_turned_off_does_not_bring_back_what_we_delete(chats):
+def test_disabled_route_file_restores_no_deleted_routes(chats):
     gone = chats.keys["ann"]
     with chats.ours(config={"write_sessions_json": False}) as store:
         before = chats.file_path.read_bytes()
@@ -191,9 +191,9 @@ def test_an_old_file_that_is_turned_off_does_not_bring_back_what_we_delete(chats
 
 
 @pytest.mark.requirement("routes:read")
-def test_keys_are_built_as_theirs(theirs):
+def test_session_keys_match_hermes(theirs):
     chance = random.Random(3)
-    sources = [_some_source(chance) for _ in range(600)]
+    sources = [_make_random_source(chance) for _ in range(600)]
     for grouped in (True, False):
         for threaded in (True, False):
             for profile in (None, "", "default", "coder"):
@@ -206,7 +206,7 @@ def test_keys_are_built_as_theirs(theirs):
                 assert built == expected
 
 
-def _some_source(chance):
+def _make_random_source(chance):
     """Return a source of any shape that an adapter makes."""
     platforms = ("telegram", "discord", "slack", "whatsapp", "signal", "matrix", "email", "feishu")
     ids = ("", "42", "-100", "12-34@g.us", "+49170:3@s.whatsapp.net", "49170:12@s.whatsapp.net")
@@ -225,7 +225,7 @@ def _some_source(chance):
 
 
 @pytest.mark.requirement("routes:read")
-def test_beside_a_gateway_that_lives_our_changes_are_refused(chats, tmp_path):
+def test_route_changes_next_to_gateway_are_refused(chats, tmp_path):
     program = tmp_path / "gateway" / "run.py"
     program.parent.mkdir()
     program.write_text("import sys; print('up', flush=True); sys.stdin.read()")
@@ -254,7 +254,7 @@ def test_beside_a_gateway_that_lives_our_changes_are_refused(chats, tmp_path):
         assert store.suspend_session(key)
 
 
-def test_an_index_of_many_ages_is_pruned_by_both_alike(chats):
+def test_route_pruning_by_age_matches_hermes(chats):
     """What is old is told from the last message, and a suspended chat stays, in both."""
     old = (datetime.now() - timedelta(days=91)).isoformat()  # noqa: DTZ005 -- local, as stored
     for name in ("ann", "thread", "matrix"):

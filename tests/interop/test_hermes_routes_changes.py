@@ -30,18 +30,18 @@ def lost(request, chats):
     return request.param if request.param in chats.copies_to_lose() else "neither"
 
 
-def _arrives(chats, name):
+def _send_message(chats, name):
     """Start their gateway and let a message of a chat come in; return where it lands."""
     chats.loaded_by_theirs()
     entry = chats.theirs.job("arrive", source=SOURCES[name])
     return entry["session_id"]
 
 
-def _end_reason(chats, session_id):
+def _get_end_reason(chats, session_id):
     return chats.theirs.call("get_session", session_id)["end_reason"]
 
 
-def _rotate(chats, name, *, child="child_1", lost_ids=False):
+def _rotate_session(chats, name, *, child="child_1", lost_ids=False):
     """Compress a session as theirs does, up to where it would save the route."""
     parent = chats.loaded_by_theirs()[chats.keys[name]]["session_id"]
     chats.theirs.call("end_session", parent, "compression")
@@ -51,7 +51,7 @@ def _rotate(chats, name, *, child="child_1", lost_ids=False):
 
 
 @pytest.mark.requirement("routes:change")
-def test_a_reset_of_ours(chats, lost):
+def test_hermes_loads_reset(chats, lost):
     key = chats.keys["ann"]
     with chats.ours() as store:
         before = store.get(key).session_id
@@ -59,22 +59,22 @@ def test_a_reset_of_ours(chats, lost):
     chats.lose(lost)
     loaded = chats.loaded_by_theirs()[key]
     assert (loaded["session_id"], loaded["is_fresh_reset"]) == (new, True)
-    assert _arrives(chats, "ann") == new != before
-    assert _end_reason(chats, before) == "session_reset"
+    assert _send_message(chats, "ann") == new != before
+    assert _get_end_reason(chats, before) == "session_reset"
 
 
-def test_a_switch_of_ours(chats, lost):
+def test_hermes_loads_switch(chats, lost):
     key = chats.keys["ann"]
     with chats.ours() as store:
         before = store.get(key).session_id
         store.switch_session(key, "cron_job1_20250101")
     chats.lose(lost)
-    assert _arrives(chats, "ann") == "cron_job1_20250101"
-    assert _end_reason(chats, "cron_job1_20250101") is None
-    assert _end_reason(chats, before) == "session_switch"
+    assert _send_message(chats, "ann") == "cron_job1_20250101"
+    assert _get_end_reason(chats, "cron_job1_20250101") is None
+    assert _get_end_reason(chats, before) == "session_switch"
 
 
-def test_a_switch_to_an_older_session_outlives_a_stop_of_the_gateway(chats, lost):
+def test_switch_to_older_session_survives_gateway_stop(chats, lost):
     """The newest session of the chat is another one then; where the chat is, the route says."""
     key = chats.keys["ann"]
     with chats.ours() as store:
@@ -82,10 +82,10 @@ def test_a_switch_to_an_older_session_outlives_a_stop_of_the_gateway(chats, lost
         chats.theirs.call("end_session", "cron_job1_20250101", "agent_close")
         assert store.repair_routes() == [key]
     chats.lose(lost)
-    assert _arrives(chats, "ann") == "cron_job1_20250101"
+    assert _send_message(chats, "ann") == "cron_job1_20250101"
 
 
-def test_a_switch_of_ours_is_told_to_the_session_as_theirs(chats, version):
+def test_switch_updates_session_like_hermes(chats, version):
     """So it is found again where both copies are lost."""
     if version == "0.17.0":
         return  # it tells the session nothing
@@ -102,7 +102,7 @@ def test_a_switch_of_ours_is_told_to_the_session_as_theirs(chats, version):
     assert {n: ours[n] for n in told if n in ours} == {n: theirs[n] for n in told if n in theirs}
 
 
-def test_a_suspension_of_ours(chats, lost):
+def test_hermes_loads_suspension(chats, lost):
     key = chats.keys["ann"]
     with chats.ours() as store:
         before = store.get(key).session_id
@@ -110,20 +110,20 @@ def test_a_suspension_of_ours(chats, lost):
     chats.lose(lost)
     loaded = chats.loaded_by_theirs()[key]
     assert (loaded["session_id"], loaded["suspended"]) == (before, True)
-    assert _arrives(chats, "ann") != before
+    assert _send_message(chats, "ann") != before
 
 
 @pytest.mark.requirement("routes:change")
-def test_a_rotation_that_our_route_follows(chats, lost):
+def test_hermes_loads_followed_rotation(chats, lost):
     key = chats.keys["ann"]
-    parent, child = _rotate(chats, "ann")
+    parent, child = _rotate_session(chats, "ann")
     with chats.ours() as store:
         store.follow(key, parent, child)
         with pytest.raises(Conflict):
             store.follow(key, parent, "another")
     chats.lose(lost)
     assert chats.loaded_by_theirs()[key]["session_id"] == child
-    assert _arrives(chats, "ann") == child
+    assert _send_message(chats, "ann") == child
     row = chats.theirs.call("get_session", child)
     told = {"session_key": key, "chat_id": "42", "chat_type": "dm", "user_id": "42"}
     assert {name: row[name] for name in told if name in row} == {
@@ -131,19 +131,19 @@ def test_a_rotation_that_our_route_follows(chats, lost):
     }
 
 
-def test_a_rotation_is_found_again_where_both_copies_are_lost(chats, version):
+def test_rotation_is_recovered_without_route_copies(chats, version):
     if version == "0.17.0":
         return  # it finds nothing again
-    parent, child = _rotate(chats, "ann")
+    parent, child = _rotate_session(chats, "ann")
     with chats.ours() as store:
         store.follow(chats.keys["ann"], parent, child)
     chats.lose("table" if chats.has_table else "neither")
     chats.lose("file")
-    assert _arrives(chats, "ann") == child
+    assert _send_message(chats, "ann") == child
 
 
 @pytest.mark.requirement("routes:change")
-def test_a_pruning_of_ours(chats, lost):
+def test_hermes_loads_pruning(chats, lost):
     old = (datetime.now() - timedelta(days=91)).isoformat()  # noqa: DTZ005 -- local, as stored
     chats.edit("ann", updated_at=old)
     chats.edit("thread", updated_at=old)  # which is suspended
@@ -154,7 +154,7 @@ def test_a_pruning_of_ours(chats, lost):
     assert before - set(chats.loaded_by_theirs()) == {chats.keys["ann"]}
 
 
-def test_a_message_that_came_in_by_ours(chats, lost):
+def test_hermes_loads_new_chat(chats, lost):
     """What begins in our store goes on in theirs, with what was said."""
     begun = {}
     with chats.ours() as store:
@@ -173,37 +173,37 @@ def test_a_message_that_came_in_by_ours(chats, lost):
         assert chats.theirs.call("get_messages", session_id)[0]["content"] == "said here"
 
 
-def test_a_crash_between_rotation_and_route_loses_the_conversation_in_theirs(chats):
+def test_crash_after_rotation_loses_conversation_in_hermes(chats):
     """A correction: theirs drops the route, or stays in the session that has ended."""
-    _, child = _rotate(chats, "ann")
-    assert _arrives(chats, "ann") != child or not chats.theirs.has("archive_and_compact")
+    _, child = _rotate_session(chats, "ann")
+    assert _send_message(chats, "ann") != child or not chats.theirs.has("archive_and_compact")
 
 
 @pytest.mark.requirement("routes:change")
-def test_our_check_at_the_start_leads_the_chat_on_after_such_a_crash(chats, lost):
+def test_start_check_repairs_route_after_crash(chats, lost):
     key = chats.keys["ann"]
-    _, child = _rotate(chats, "ann")
+    _, child = _rotate_session(chats, "ann")
     with chats.ours() as store:
         assert key in store.repair_routes()
         assert store.get(key).session_id == child
         assert store.repair_routes() == []
     chats.lose(lost)
     assert chats.loaded_by_theirs()[key]["session_id"] == child
-    assert _arrives(chats, "ann") == child
-    assert _end_reason(chats, child) is None
+    assert _send_message(chats, "ann") == child
+    assert _get_end_reason(chats, child) is None
 
 
-def test_our_check_follows_a_chain_of_rotations_to_its_end(chats):
-    _, first = _rotate(chats, "ann")
+def test_start_check_follows_chain_of_rotations(chats):
+    _, first = _rotate_session(chats, "ann")
     chats.theirs.call("end_session", first, "compression")
     chats.theirs.call("create_session", "child_2", "telegram", parent_session_id=first)
     chats.theirs.call("append_message", "child_2", "user", "summary of the summary")
     with chats.ours() as store:
         store.repair_routes()
-    assert _arrives(chats, "ann") == "child_2"
+    assert _send_message(chats, "ann") == "child_2"
 
 
-def test_a_session_that_was_closed_with_its_agent_stays_routed_after_our_check(chats, lost):
+def test_closed_session_with_agent_stays_routed(chats, lost):
     """A correction: theirs reopens the session and drops its route all the same."""
     key = chats.keys["ann"]
     before = chats.loaded_by_theirs()[key]
@@ -212,10 +212,10 @@ def test_a_session_that_was_closed_with_its_agent_stays_routed_after_our_check(c
         assert key in store.repair_routes()
         assert store.get(key).session_id == before["session_id"]
     chats.lose(lost)
-    assert _arrives(chats, "ann") == before["session_id"]
+    assert _send_message(chats, "ann") == before["session_id"]
 
 
-def test_the_routes_of_a_home_of_our_own_are_loaded_by_theirs(version, tmp_path):
+def test_hermes_loads_routes_of_own_home(version, tmp_path):
     if version == "0.17.0":
         return  # it reads nothing of a file that begins with an explanation
     home = tmp_path / "own"

@@ -12,15 +12,15 @@ from tests.interop.twins import shape
 
 
 @pytest.mark.requirement("interop:schemas")
-def test_our_builder_makes_what_the_package_makes(version, tmp_path):
+def test_schema_builder_matches_hermes_package(version, tmp_path):
     with Hermes(version, tmp_path / "theirs"):
         pass
     make_hermes_database(tmp_path / "ours" / "state.db", VERSIONS[version])
 
-    assert bare(shape(tmp_path / "ours")) == bare(shape(tmp_path / "theirs"))
+    assert normalize_sql(shape(tmp_path / "ours")) == normalize_sql(shape(tmp_path / "theirs"))
 
 
-def bare(found):
+def normalize_sql(found):
     """Return the shape of a database without the blanks of its SQL."""
     schema = [tuple(re.sub(r"\s+", "", text) for text in row) for row in found["schema"]]
     return found | {"schema": sorted(schema)}

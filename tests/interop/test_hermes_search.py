@@ -37,7 +37,7 @@ def stored(theirs: Hermes) -> Rows:
 
 
 @pytest.mark.requirement("interop:search")
-def test_words_phrases_prefixes_and_operators_find_what_theirs_find(theirs, ours, stored):
+def test_query_syntax_results_match_hermes(theirs, ours, stored):
     wrong = {}
     for query in WORDS:
         found, expected = our_ids(ours, query), their_ids(theirs, query)
@@ -47,18 +47,18 @@ def test_words_phrases_prefixes_and_operators_find_what_theirs_find(theirs, ours
     assert len(WORDS) > 20
 
 
-def test_a_hundred_random_queries_find_what_theirs_find(theirs, ours, stored):
+def test_random_query_results_match_hermes(theirs, ours, stored):
     """Asked is what prose says; what JSON is written with would be words to theirs alone."""
     chance = random.Random(theirs.version)
     texts = [stored.text(row) for row in stored.by_id.values() if stored.is_prose(row)]
     for _ in range(100):
-        query = random_query(chance, texts)
+        query = make_random_query(chance, texts)
         found, expected = our_ids(ours, query), their_ids(theirs, query)
         if expected or ours.search(query, status="all").matched == "all":
             assert stored.said(found) == stored.said(expected), query
 
 
-def random_query(chance: random.Random, texts: list[str]) -> str:
+def make_random_query(chance: random.Random, texts: list[str]) -> str:
     """Return words, phrases and prefixes from the texts, some with an operator between."""
 
     def atom() -> str:
@@ -72,7 +72,7 @@ def random_query(chance: random.Random, texts: list[str]) -> str:
     )
 
 
-def test_every_script_finds_what_theirs_find(theirs, ours, stored):
+def test_every_script_search_matches_hermes(theirs, ours, stored):
     for query in SCRIPTS:
         expected = [one for one in their_ids(theirs, query) if stored.shown(one)]
         found = our_ids(ours, query)
@@ -80,9 +80,7 @@ def test_every_script_finds_what_theirs_find(theirs, ours, stored):
         assert stored.said(found) == stored.said(expected), query
 
 
-def test_one_and_two_characters_find_what_theirs_find_but_nothing_that_was_taken_back(
-    theirs, ours, stored
-):
+def test_short_query_results_match_hermes(theirs, ours, stored):
     for query in SHORT:
         words = query.split()
         found = our_ids(ours, query)
@@ -93,13 +91,13 @@ def test_one_and_two_characters_find_what_theirs_find_but_nothing_that_was_taken
             assert stored.said(shown) <= stored.said(found), query
 
 
-def test_a_rewound_message_is_found_by_them_and_never_by_us(theirs, ours, stored):
+def test_rewound_message_is_found_only_by_hermes(theirs, ours, stored):
     assert not all(stored.shown(one) for one in their_ids(theirs, "撤回"))
     for query in ("撤回", "撤回这个数据库问题", "take the marmot back"):
         assert all(stored.shown(one) for one in our_ids(ours, query))
 
 
-def test_text_in_parts_is_found_in_every_script(theirs, ours, stored):
+def test_multipart_text_is_found_in_every_script(theirs, ours, stored):
     assert stored.said(our_ids(ours, "wombat photo")) == stored.said(
         stored.with_all("wombat", "photo")
     )
@@ -110,7 +108,7 @@ def test_text_in_parts_is_found_in_every_script(theirs, ours, stored):
     assert our_ids(ours, "quokka") == stored.with_all("quokka")
 
 
-def test_a_compacted_message_is_found_once(theirs, ours, stored):
+def test_compacted_message_is_found_once(theirs, ours, stored):
     if not theirs.has("archive_and_compact"):
         return
     query = '"all zebra steps are done"'
@@ -120,11 +118,11 @@ def test_a_compacted_message_is_found_once(theirs, ours, stored):
     assert len(our_ids(ours, query)) == 1
 
 
-def test_a_query_that_is_no_query_is_searched_as_text(ours):
+def test_invalid_query_is_searched_as_text(ours):
     assert [query for query in BROKEN if not our_ids(ours, query)] == []
 
 
-def test_the_filters_find_what_theirs_find(theirs, ours, stored):
+def test_search_filters_match_hermes(theirs, ours, stored):
     for source in (["cli"], ["telegram", "slack"], ["nothing"]):
         expected = their_ids(theirs, "hello OR deploy OR marmot", source_filter=source)
         found = our_ids(ours, "hello OR deploy OR marmot", source=source)
@@ -135,7 +133,7 @@ def test_the_filters_find_what_theirs_find(theirs, ours, stored):
         assert stored.said(found) == stored.said(expected), roles
 
 
-def test_a_conversation_is_one_hit_with_its_tip(ours):
+def test_conversation_is_single_hit_with_tip(ours):
     hits = ours.search("Lisbon", per="conversation").hits
     assert [hit.session_id for hit in hits].count("chain_3") <= 1
     assert json.dumps([hit.title for hit in hits])

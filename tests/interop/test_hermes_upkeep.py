@@ -20,7 +20,7 @@ def twins(version, built, tmp_path):
 
 
 @pytest.mark.requirement("interop:upkeep")
-def test_orphaned_continuations_are_finalized_as_theirs(twins):
+def test_orphaned_continuations_finalize_as_in_hermes(twins):
     theirs = twins.theirs.call("finalize_orphaned_compression_sessions")
     assert twins.ours.finalize_orphaned_compression_sessions() == theirs
     twins.assert_equal()
@@ -31,7 +31,7 @@ def test_orphaned_continuations_are_finalized_as_theirs(twins):
     assert twins.ours.finalize_orphaned_compression_sessions() == 0
 
 
-def test_a_ghost_with_a_child_is_left_out_and_blocks_no_other(twins):
+def test_ghost_with_child_is_skipped(twins):
     """A correction: theirs fails on the child and deletes nothing, for ever."""
     with pytest.raises(Refused, match="FOREIGN KEY"):
         twins.theirs.call("prune_empty_ghost_sessions")
@@ -44,14 +44,14 @@ def test_a_ghost_with_a_child_is_left_out_and_blocks_no_other(twins):
     assert twins.ours.get_session("ghost") is None
 
 
-def test_drifted_counters_are_found_and_set_to_what_they_count(twins):
+def test_drifted_counters_are_found_and_corrected(twins):
     assert "drifted" in twins.ours.find_drifted_sessions()
     assert twins.ours.recount_session("drifted")
     assert not twins.ours.recount_session("drifted")
     assert twins.ours.get_session("drifted")["message_count"] == 2
 
 
-def test_the_file_and_its_index_are_sound_by_our_checks(twins):
+def test_integrity_checks_accept_hermes_home(twins):
     before = twins.before
     assert [finding.code for finding in twins.ours.check_integrity(deep=True)] == []
     twins.assert_equal()

@@ -64,7 +64,7 @@ def verbs(made, forks, tmp_path):
     return Verbs(forks, snapshot(made.home, tmp_path / "home"))
 
 
-def gone_of(made, kind):
+def list_gone(made, kind):
     """Return the sessions that are gone when a kind was applied."""
     kinds = ("sessions", "ghosts") if kind == "all" else {kind} & {"sessions", "ghosts"}
     return {each for one in kinds for ids in made.chosen(one).values() for each in ids}
@@ -72,7 +72,7 @@ def gone_of(made, kind):
 
 @pytest.mark.requirement("verbs:hermes")
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_hermes_states_goes_by_the_verb_and_comes_back(made, verbs, kind):
+def test_verb_removes_stated_sessions_and_restores(made, verbs, kind):
     before = verbs.theirs()
     planned = verbs.answer(KINDS[kind], kind, "--plan-only")
     if kind != "all":
@@ -80,13 +80,13 @@ def test_what_hermes_states_goes_by_the_verb_and_comes_back(made, verbs, kind):
     done = verbs.answer(KINDS[kind], "--plan", planned["plan"], "--yes")
     assert (done["outcome"], done["skipped"], done["remaining"]) == ("applied", [], 0)
     after = verbs.theirs()
-    assert before.keys() - after.keys() == gone_of(made, kind)
+    assert before.keys() - after.keys() == list_gone(made, kind)
     assert verbs.answer("restore", done["batch"], "--yes")["outcome"] == "applied"
     assert verbs.theirs() == before
 
 
 @pytest.mark.requirement("verbs:hermes")
-def test_hermes_reads_the_edits_and_a_named_end(verbs):
+def test_hermes_reads_edits_and_finalized_session(verbs):
     session = next(
         name for name, row in verbs.theirs().items() if row["ended_at"] is None and not row["title"]
     )
@@ -98,7 +98,7 @@ def test_hermes_reads_the_edits_and_a_named_end(verbs):
 
 
 @pytest.mark.requirement("verbs:hermes")
-def test_hermes_reads_what_is_compressed_and_what_comes_back(verbs):
+def test_hermes_reads_compression_and_undo(verbs):
     with Hermes(VERSION, verbs.home) as hermes:
         hermes.call("create_session", "long_one", "cli")
         for number in range(80):
@@ -116,7 +116,7 @@ def test_hermes_reads_what_is_compressed_and_what_comes_back(verbs):
 
 
 @pytest.mark.requirement("verbs:hermes")
-def test_hermes_reads_a_home_whose_index_was_merged_and_trash_emptied(made, verbs):
+def test_hermes_reads_home_after_vacuum(made, verbs):
     before = verbs.theirs()
     with connect(verbs.home / "state.db") as connection:  # so that a rewrite frees something
         connection.execute("CREATE TABLE filler AS SELECT zeroblob(4000000) AS data")
@@ -126,7 +126,7 @@ def test_hermes_reads_a_home_whose_index_was_merged_and_trash_emptied(made, verb
     done = verbs.answer("prune", "ghosts", "--yes")
     emptied = verbs.answer("trash", "empty", "--older-than", "0", "--yes")
     assert emptied["removed"] == 1
-    assert before.keys() - verbs.theirs().keys() == gone_of(made, "ghosts")
+    assert before.keys() - verbs.theirs().keys() == list_gone(made, "ghosts")
     assert verbs.run("restore", done["batch"]).code == 4
     assert [line["what"] for line in verbs.answer("log")["lines"]] == [
         "prune trash",
@@ -135,7 +135,7 @@ def test_hermes_reads_a_home_whose_index_was_merged_and_trash_emptied(made, verb
     ]
 
 
-def test_what_the_verbs_read_is_what_hermes_has(verbs, tmp_path):
+def test_read_verbs_match_hermes(verbs, tmp_path):
     with Hermes(VERSION, verbs.home) as hermes:
         theirs = {row[0] for row in hermes.sql("SELECT id FROM sessions")}
         listed = verbs.answer("list", "--status", "all", "--limit", "1000")["sessions"]
@@ -152,7 +152,7 @@ def test_what_the_verbs_read_is_what_hermes_has(verbs, tmp_path):
     assert {json.loads(line)["id"] for line in lines} == theirs
 
 
-def test_the_routes_that_are_shown_are_those_of_hermes(made, verbs):
+def test_routes_verb_matches_hermes(made, verbs):
     with Hermes(VERSION, verbs.home) as hermes:
         rows = hermes.sql("SELECT session_key, entry_json FROM gateway_routing")
     stored = {key: json.loads(entry)["session_id"] for key, entry in rows if key[0] != "_"}
@@ -161,14 +161,14 @@ def test_the_routes_that_are_shown_are_those_of_hermes(made, verbs):
     assert stored.items() <= {each["session_key"]: each["session_id"] for each in shown}.items()
 
 
-def test_the_doctor_is_content_with_a_home_of_hermes(verbs):
+def test_doctor_accepts_hermes_home(verbs):
     done = verbs.run("doctor", "--json")
     checks = json.loads(done.out)["checks"]
     assert [each for each in checks if each["state"] == "failure"] == []
     assert {"home", "sessions", "gateway"} <= {each["about"] for each in checks}
 
 
-def test_what_is_said_to_hermes_is_found_at_once(verbs):
+def test_hermes_messages_are_found_immediately(verbs):
     with Hermes(VERSION, verbs.home) as hermes:
         hermes.call("create_session", "said_now", "cli")
         hermes.call("append_message", "said_now", "user", "the heliotrope ledger is signed")

@@ -25,7 +25,7 @@ def twins(version, built, tmp_path):
     pair.close()
 
 
-def test_sessions_are_created_and_filled_as_theirs(twins, version):
+def test_created_sessions_match_hermes(twins, version):
     fields = {"model": "m", "model_config": {"a": 1}, "system_prompt": "be kind", "user_id": "u"}
     twins.both("create_session", "new", "telegram", **fields, parent_session_id="cli_work")
     twins.both("create_session", "new", "discord", model="another", user_id="another")
@@ -39,7 +39,7 @@ def test_sessions_are_created_and_filled_as_theirs(twins, version):
     twins.assert_equal()
 
 
-def test_messages_are_appended_as_theirs(twins):
+def test_appended_messages_match_hermes(twins):
     texts = [
         "plain",
         "",
@@ -61,7 +61,7 @@ def test_messages_are_appended_as_theirs(twins):
     twins.assert_equal()
 
 
-def test_sessions_end_and_reopen_as_theirs(twins):
+def test_session_end_and_reopen_match_hermes(twins):
     twins.both("end_session", "tui_open", "tui_close")
     twins.both("end_session", "tui_open", "too_late")
     twins.both("reopen_session", "cron_job1_20250101")
@@ -73,14 +73,14 @@ def test_sessions_end_and_reopen_as_theirs(twins):
     twins.assert_equal()
 
 
-def test_conversations_are_archived_as_theirs(twins):
+def test_archiving_matches_hermes(twins):
     twins.both("set_session_archived", "chain_2", archived=True)
     twins.both("set_session_archived", "put_away", archived=False)
     twins.both("set_session_archived", "trunk", archived=True)
     twins.assert_equal()
 
 
-def test_a_conversation_is_archived_whole_wherever_it_is_asked_for(twins):
+def test_archiving_covers_whole_conversation(twins):
     """A correction: from its tip theirs leaves out a continuation that was given up."""
     archived = "SELECT id FROM sessions WHERE archived AND id LIKE 'chain%' ORDER BY id"
     whole = ["chain_1", "chain_2", "chain_3", "chain_3_stale"]
@@ -92,7 +92,7 @@ def test_a_conversation_is_archived_whole_wherever_it_is_asked_for(twins):
         twins.ours.set_session_archived(one, archived=False)
 
 
-def test_titles_are_set_moved_and_refused_as_theirs(twins):
+def test_title_changes_match_hermes(twins):
     twins.both("set_session_title", "cli_work", "  A   new\u200b title ")
     twins.both("set_session_title", "chain_3", "Holiday")
     twins.both("set_session_title", "titled_0", "")
@@ -104,7 +104,7 @@ def test_titles_are_set_moved_and_refused_as_theirs(twins):
     twins.assert_equal()
 
 
-def test_messages_are_rewound_and_restored_as_theirs(twins):
+def test_rewind_and_restore_match_hermes(twins):
     ids = [row["id"] for row in twins.ours.get_messages("restored")]
     twins.both("rewind_to_message", "restored", ids[2])
     twins.assert_equal()
@@ -113,7 +113,7 @@ def test_messages_are_rewound_and_restored_as_theirs(twins):
     twins.assert_equal()
 
 
-def test_a_rewind_to_an_answer_is_refused_as_theirs(twins):
+def test_rewind_to_answer_is_refused_like_hermes(twins):
     ids = [row["id"] for row in twins.ours.get_messages("restored")]
     twins.both_refuse("rewind_to_message", "restored", ids[1])
     twins.both_refuse("rewind_to_message", "restored", 999_999)
@@ -129,7 +129,7 @@ def test_restoring_leaves_compacted_rows_compacted(twins):
     twins.assert_equal()
 
 
-def test_messages_are_replaced_as_theirs(twins, version):
+def test_replaced_messages_match_hermes(twins, version):
     twins.both("replace_messages", "cli_work", CONVERSATION)
     if version != "0.17.0":
         twins.both("replace_messages", "rewound", CONVERSATION, active_only=True)
@@ -138,14 +138,14 @@ def test_messages_are_replaced_as_theirs(twins, version):
     twins.assert_equal()
 
 
-def test_a_session_is_compacted_in_place_as_theirs(twins):
+def test_in_place_compaction_matches_hermes(twins):
     twins.both("archive_and_compact", "cli_work", CONVERSATION)
     twins.both("archive_and_compact", "rewound", CONVERSATION[:1])
     twins.both("append_message", "cli_work", "user", "go on", timestamp=NOW)
     twins.assert_equal()
 
 
-def test_tokens_are_counted_as_theirs(twins, version):
+def test_token_counts_match_hermes(twins, version):
     # Since 0.19 the model of the first call replaces the one that was asked for.
     model = "m9" if version == "0.19.0" else "some-model"
     route = {"billing_provider": "p", "billing_base_url": "https://b.test", "billing_mode": "api"}
@@ -163,7 +163,7 @@ def test_tokens_are_counted_as_theirs(twins, version):
     twins.assert_equal()
 
 
-def test_a_chat_is_recorded_as_theirs(twins, version):
+def test_recorded_chat_matches_hermes(twins, version):
     peer = {"source": "telegram", "user_id": "u5", "session_key": "agent:main:telegram:dm:5"}
     peer |= {"chat_id": "5", "chat_type": "dm", "thread_id": None}
     twins.both("record_gateway_session_peer", "tui_open", **peer)
@@ -174,20 +174,20 @@ def test_a_chat_is_recorded_as_theirs(twins, version):
     twins.assert_equal()
 
 
-def test_meta_values_are_stored_as_theirs(twins):
+def test_meta_values_match_hermes(twins):
     twins.both("set_meta", "some_key", "one")
     twins.both("set_meta", "some_key", "two")
     assert twins.ours.get_meta("some_key") == twins.theirs.call("get_meta", "some_key") == "two"
     twins.assert_equal()
 
 
-def test_a_session_is_deleted_with_its_delegates_as_theirs(twins):
+def test_deleting_with_delegates_matches_hermes(twins):
     for one in ("boss", "trunk", "chain_2", "counted"):
         twins.both("delete_session", one)
     twins.assert_equal()
 
 
-def test_a_deleted_session_leaves_nothing_behind(twins):
+def test_deleted_session_leaves_no_rows(twins):
     """A correction: the lock of a deleted session, and what unknown tables say of it, stay."""
     lock = "INSERT INTO compression_locks VALUES ('cli_work', 'somebody', 1, 2)"
     twins.theirs.sql(lock)
@@ -201,7 +201,7 @@ def test_a_deleted_session_leaves_nothing_behind(twins):
 
 
 @pytest.mark.requirement("interop:writes")
-def test_they_read_and_find_what_we_wrote(version, theirs, ours):
+def test_hermes_reads_and_finds_written_messages(version, theirs, ours):
     ours.append_message("cli_work", "user", "an aardvark in the deployment", timestamp=NOW)
     ours.append_message("cli_work", "user", "数据库里的土豚", timestamp=NOW)
     ours.append_messages("brand_new", CONVERSATION, create={"source": "cli", "model": "m"})
@@ -224,7 +224,7 @@ def test_they_read_and_find_what_we_wrote(version, theirs, ours):
 
 
 @pytest.mark.requirement("interop:writes")
-def test_they_go_on_where_we_stopped(theirs, ours):
+def test_hermes_continues_written_session(theirs, ours):
     mine = ours.append_message("cli_work", "user", "mine", timestamp=NOW)
     after = theirs.call("append_message", "cli_work", "assistant", "theirs")
     again = ours.append_message("cli_work", "user", "mine again")

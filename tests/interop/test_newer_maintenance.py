@@ -67,7 +67,7 @@ ROWS = {
 }
 
 
-def fill_strangely(path: Path) -> None:
+def fill_unknown_columns(path: Path) -> None:
     """Set every column and table that a newer Hermes has, and some that none has yet."""
     with connect(path) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")  # some rows are orphans
@@ -99,7 +99,7 @@ def changed(request, home_path: Path, tmp_path: Path) -> Iterator[Changing]:
         fill(home)
         home.session("long", 0.5, messages=60)
         home.store.close()
-        fill_strangely(home.db.path)
+        fill_unknown_columns(home.db.path)
         with changing(home, tmp_path / "kept") as made:
             yield made
 
@@ -123,7 +123,7 @@ def check_indexes(changed: Changing) -> None:
 
 @pytest.mark.requirement("homes:newer-maintenance")
 @pytest.mark.parametrize("what", ["sessions", "all"])
-def test_prune_is_restored_whole(changed: Changing, what: str) -> None:
+def test_prune_restores_newer_schema_whole(changed: Changing, what: str) -> None:
     before, home_shape = changed.read_everything(), shape(changed.home.folder)
     done = changed.plan_and_apply(what)
     assert done.removed > 5
@@ -136,7 +136,7 @@ def test_prune_is_restored_whole(changed: Changing, what: str) -> None:
 
 
 @pytest.mark.requirement("homes:newer-maintenance")
-def test_finalize_is_restored_whole(changed: Changing) -> None:
+def test_finalize_restores_newer_schema_whole(changed: Changing) -> None:
     before, home_shape = changed.read_everything(), shape(changed.home.folder)
     done = changed.plan_and_apply("abandoned", "finalize")
     assert done.finalized
@@ -147,7 +147,9 @@ def test_finalize_is_restored_whole(changed: Changing) -> None:
 
 @pytest.mark.requirement("homes:newer-maintenance")
 @pytest.mark.parametrize("kind", ["in_place", "continuation"])
-def test_compression_is_undone_whole(changed: Changing, compressor: Compressor, kind: Any) -> None:
+def test_compression_undo_restores_newer_schema_whole(
+    changed: Changing, compressor: Compressor, kind: Any
+) -> None:
     before, home_shape = changed.read_everything(), shape(changed.home.folder)
     done = compressor.compress("long", shape=kind)
     assert changed.home.db.search("summary", limit=1) is not None
@@ -161,7 +163,7 @@ def test_compression_is_undone_whole(changed: Changing, compressor: Compressor, 
 
 
 @pytest.mark.requirement("homes:newer-maintenance")
-def test_export_is_imported_whole(changed: Changing, tmp_path: Path) -> None:
+def test_export_import_keeps_newer_schema_whole(changed: Changing, tmp_path: Path) -> None:
     names = ("old", "old_titled", "chain_1")
     exported = tmp_path / "sessions.jsonl"
     changed.maintenance.export_sessions(exported, names)
@@ -177,17 +179,17 @@ def test_export_is_imported_whole(changed: Changing, tmp_path: Path) -> None:
     assert imported.sessions == 5
     assert imported.dropped_columns == {}
     assert set(imported.chat_state) == dropped
-    assert rows_of(changed.read_everything(), names) == rows_of(before, names)
+    assert select_rows(changed.read_everything(), names) == select_rows(before, names)
 
 
-def rows_of(everything: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
+def select_rows(everything: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
     tables = everything["rows"]
     rows = [*tables["sessions"], *tables["messages"]]
     return [row for row in rows if not set(names).isdisjoint(map(str, row))]
 
 
 @pytest.mark.requirement("homes:newer-maintenance")
-def test_vacuum_keeps_everything(changed: Changing) -> None:
+def test_vacuum_keeps_newer_schema_content(changed: Changing) -> None:
     changed.plan_and_apply("ghosts")
     before, home_shape = changed.read_everything(), shape(changed.home.folder)
     while changed.home.db.optimize_step():
@@ -220,7 +222,7 @@ def test_finding_names_no_blocked_index(changed: Changing) -> None:
 
 
 @pytest.mark.requirement("homes:newer-maintenance")
-def test_every_schema_is_one_of_the_fixture(tmp_path: Path) -> None:
+def test_every_fixture_schema_is_covered(tmp_path: Path) -> None:
     make_hermes_database(tmp_path / "state.db", 30)
     with connect(tmp_path / "state.db", "ro") as connection:
         for table, cells in CELLS.items():

@@ -54,7 +54,7 @@ def db(newer):
         yield opened
 
 
-def strange_cells(path):
+def read_unknown_cells(path):
     """Return what only a newer Hermes knows of the session."""
     with connect(path, "ro") as connection:
         names = {row[1] for row in connection.execute("PRAGMA table_info(sessions)")}
@@ -64,7 +64,7 @@ def strange_cells(path):
         return cells, {name: STRANGE[name] for name in STRANGE if name in names}
 
 
-def test_rows_read_as_they_are_stored(db, newer):
+def test_newer_schema_rows_read_as_stored(db, newer):
     with connect(newer, "ro") as connection:
         ids = [row[0] for row in connection.execute("SELECT id FROM sessions")]
         cursor = connection.execute("SELECT * FROM messages ORDER BY id")
@@ -85,7 +85,7 @@ def test_rows_read_as_they_are_stored(db, newer):
 
 
 @pytest.mark.requirement("interop:newer")
-def test_every_kind_of_write_keeps_the_file_and_what_we_do_not_know(db, newer):
+def test_writes_keep_unknown_columns_and_tables(db, newer):
     before = shape(newer.parent)
     first, *_ = db.get_messages("s")
     appended = db.append_message("s", "user", "a second ibex", reasoning="why", api_content="x")
@@ -103,7 +103,7 @@ def test_every_kind_of_write_keeps_the_file_and_what_we_do_not_know(db, newer):
     db.delete_session("job")
 
     assert shape(newer.parent) == before
-    cells, expected = strange_cells(newer)
+    cells, expected = read_unknown_cells(newer)
     assert list(cells) == list(expected.values())
     assert db.get_messages("s")[0] == first
     assert db.get_messages("s")[1]["of_the_future"] == "kept"
@@ -111,7 +111,7 @@ def test_every_kind_of_write_keeps_the_file_and_what_we_do_not_know(db, newer):
     assert db.check_integrity(deep=True) == []
 
 
-def test_the_triggers_of_the_home_index_what_we_write(db, newer):
+def test_home_triggers_index_written_messages(db, newer):
     message_id = db.append_message("s", "user", "a chamois joins, 羚羊也来了")
     db.delete_session("job")
     with connect(newer) as connection:
@@ -122,7 +122,7 @@ def test_the_triggers_of_the_home_index_what_we_write(db, newer):
             connection.execute(check)
 
 
-def test_search_finds_words_substrings_and_every_script(db):
+def test_search_covers_newer_schema_scripts(db):
     def found(query, **options):
         hits = db.search(query, per="message", **options).hits
         return {(hit.session_id, hit.role) for hit in hits}
@@ -137,7 +137,7 @@ def test_search_finds_words_substrings_and_every_script(db):
     assert len(db.search("foo_bar.baz", per="message", limit=50).hits) > 3
 
 
-def test_a_search_does_not_lag_behind_an_index_that_is_being_rebuilt(tmp_path):
+def test_search_skips_index_being_rebuilt(tmp_path):
     """The rows between progress and high water are not indexed yet."""
     path = tmp_path / "state.db"
     make_hermes_database(path, 30)
@@ -152,7 +152,7 @@ def test_a_search_does_not_lag_behind_an_index_that_is_being_rebuilt(tmp_path):
         assert [hit.message_id for hit in db.search("鬣羚").hits] == [message_id]
 
 
-def test_a_broken_model_config_breaks_no_list(tmp_path):
+def test_broken_model_config_breaks_no_list(tmp_path):
     path = tmp_path / "state.db"
     make_hermes_database(path, 22)
     with connect(path) as connection:

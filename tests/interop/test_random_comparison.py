@@ -14,7 +14,7 @@ QUESTIONS = 280
 
 
 @pytest.mark.requirement("homes:random-comparison")
-def test_each_difference_to_hermes_is_explained(version: str, tmp_path: Path) -> None:
+def test_every_difference_to_hermes_is_explained(version: str, tmp_path: Path) -> None:
     comparison = compare(version, 1000, QUESTIONS, tmp_path)
 
     assert comparison.unexplained == []
@@ -25,5 +25,5 @@ def test_each_difference_to_hermes_is_explained(version: str, tmp_path: Path) ->
 
 @pytest.mark.requirement("homes:random-comparison")
 @pytest.mark.parametrize("reason", REASONS)
-def test_each_reason_is_a_section_of_the_docs(reason: str) -> None:
+def test_every_reason_has_documentation_section(reason: str) -> None:
     assert f"## {reason}\n" in DIFFERENCES.read_text(encoding="utf-8")

@@ -64,7 +64,7 @@ class Trip:
     def furnish(self) -> None:
         """Have the real Hermes say everything, two hours ago, and begin children."""
         began = time.time() - _AGE_S
-        for number, (role, content, columns) in enumerate(_said()):
+        for number, (role, content, columns) in enumerate(_build_messages()):
             at = {"timestamp": began + number}
             self.theirs.call("append_message", self.session_id, role, content, **at, **columns)
         self.theirs.call("set_session_title", self.session_id, TITLE)
@@ -103,20 +103,20 @@ class Trip:
         return {row["id"]: row for row in rows if row["id"] in roots}
 
 
-def _said() -> list[tuple[str, Any, dict[str, Any]]]:
+def _build_messages() -> list[tuple[str, Any, dict[str, Any]]]:
     said: list[tuple[str, Any, dict[str, Any]]] = [
         ("user", f"plan the {WORDS['head']} trip.{_LOREM}", {}),
         ("assistant", f"gladly.{_LOREM}", {}),
     ]
     for number in range(12):
-        said += _turn(number)
+        said += _build_tool_turn(number)
     said += [
         ("user", f"we decided on the {WORDS['range']} hostel, port 8443.{_LOREM}", {}),
         ("assistant", f"noted in docs/trip_plan.md.{_LOREM}", {"reasoning": "because"}),
         ("user", [{"type": "text", "text": f"a {WORDS['parts']} photo.{_LOREM}"}, IMAGE], {}),
         ("assistant", f"{WORDS['cjk']}。{_LOREM}", {}),
     ]
-    said += _turn(20)
+    said += _build_tool_turn(20)
     said += [
         ("user", f"and the {WORDS['tail']} tour?", {}),
         ("assistant", "it is booked.", {"finish_reason": "stop"}),
@@ -126,7 +126,7 @@ def _said() -> list[tuple[str, Any, dict[str, Any]]]:
     return said
 
 
-def _turn(number: int) -> list[tuple[str, Any, dict[str, Any]]]:
+def _build_tool_turn(number: int) -> list[tuple[str, Any, dict[str, Any]]]:
     """Return a question that takes two calls at once."""
     names = [f"call_{number}_{part}" for part in "ab"]
     function = {"name": "terminal", "arguments": json.dumps({"command": f"make step_{number}"})}

@@ -45,7 +45,7 @@ def make_large_trash(seed: int = 1, count: int = 40) -> Iterable[TrashItem]:
 
 
 @pytest.mark.requirement("ledger:trash")
-def test_a_batch_has_its_steps_in_order_and_they_their_trash(ledger: Ledger) -> None:
+def test_batch_keeps_steps_and_trash_in_order(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     first = prepare_trash(ledger, batch, members=["a", "b"])
     second = prepare_trash(ledger, batch, [])
@@ -59,7 +59,7 @@ def test_a_batch_has_its_steps_in_order_and_they_their_trash(ledger: Ledger) -> 
     assert ledger.get_batch(batch).count == 4
 
 
-def test_a_step_of_which_an_undo_has_left_something_stays_open_to_another(ledger: Ledger) -> None:
+def test_partly_undone_step_allows_another_undo(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     step = prepare_trash(ledger, batch)
     for left in ({"rows": 1}, None):
@@ -76,9 +76,7 @@ def test_a_step_of_which_an_undo_has_left_something_stays_open_to_another(ledger
         ledger.prepare_step(make_step_id(), ledger.add_batch("restore").id, [], undoes=step)
 
 
-def test_the_last_batch_that_can_bring_a_session_back_is_known(
-    ledger: Ledger, clock: Clock
-) -> None:
+def test_last_batch_of_session_is_found(ledger: Ledger, clock: Clock) -> None:
     batches = [ledger.add_batch("prune sessions").id for _ in range(2)]
     for batch in batches:
         step = make_step_id()
@@ -92,7 +90,7 @@ def test_the_last_batch_that_can_bring_a_session_back_is_known(
     assert ledger.find_batch_of_session("b") is None
 
 
-def test_trash_is_read_a_piece_at_a_time(ledger: Ledger) -> None:
+def test_trash_is_read_in_pieces(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     step = prepare_trash(ledger, batch, make_large_trash(), members=["a"])
     assert ledger.get_step(step).chunks > 2
@@ -102,7 +100,7 @@ def test_trash_is_read_a_piece_at_a_time(ledger: Ledger) -> None:
     assert next(found).value["number"] == 1
 
 
-def test_the_bytes_of_the_trash_are_counted(ledger: Ledger) -> None:
+def test_trash_bytes_are_counted(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     prepare_trash(ledger, batch, make_large_trash())
     prepare_trash(ledger, ledger.add_batch("sessions_edit").id)
@@ -110,7 +108,7 @@ def test_the_bytes_of_the_trash_are_counted(ledger: Ledger) -> None:
     assert ledger.get_batch(batch).bytes < ledger.count_trash_bytes() < 6_000_000
 
 
-def test_batches_are_listed_newest_first_and_paged(ledger: Ledger, clock: Clock) -> None:
+def test_batches_are_paged_newest_first(ledger: Ledger, clock: Clock) -> None:
     made = []
     for number in range(5):
         clock.now = START - number
@@ -130,7 +128,7 @@ def test_batches_are_listed_newest_first_and_paged(ledger: Ledger, clock: Clock)
     assert ledger.list_batches(5).next_cursor is None
 
 
-def test_a_cursor_of_another_list_and_a_limit_of_none_are_refused(ledger: Ledger) -> None:
+def test_foreign_cursor_and_bad_limit_are_refused(ledger: Ledger) -> None:
     for _ in range(2):
         prepare_trash(ledger, ledger.add_batch("sessions_edit").id)
     cursor = ledger.list_batches(1).next_cursor
@@ -143,14 +141,14 @@ def test_a_cursor_of_another_list_and_a_limit_of_none_are_refused(ledger: Ledger
             ask(0)
 
 
-def test_what_changed_nothing_is_not_listed(ledger: Ledger) -> None:
+def test_empty_batch_is_not_listed(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     ledger.prepare_step(make_step_id(), batch, ROWS)
     assert ledger.list_batches().items == []
     assert ledger.get_batch(batch).count == 0
 
 
-def test_an_unknown_batch_or_step_is_not_found(ledger: Ledger) -> None:
+def test_unknown_batch_or_step_raises(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     near = batch[:-1] + ("2" if batch[-1] != "2" else "3")
     with pytest.raises(NotFound) as caught:
@@ -165,7 +163,7 @@ def test_an_unknown_batch_or_step_is_not_found(ledger: Ledger) -> None:
 
 
 @pytest.mark.requirement("ledger:trash")
-def test_a_batch_cannot_be_undone_twice(ledger: Ledger, clock: Clock) -> None:
+def test_second_undo_of_batch_is_refused(ledger: Ledger, clock: Clock) -> None:
     batch = ledger.add_batch("sessions_prune").id
     steps = [prepare_trash(ledger, batch), prepare_trash(ledger, batch)]
     undo = ledger.add_batch("sessions_restore").id
@@ -181,7 +179,7 @@ def test_a_batch_cannot_be_undone_twice(ledger: Ledger, clock: Clock) -> None:
         prepare_trash(ledger, undo, [], undoes=steps[0])
 
 
-def test_two_cannot_undo_the_same_step_at_once(ledger: Ledger) -> None:
+def test_concurrent_undo_of_step_is_refused(ledger: Ledger) -> None:
     step = prepare_trash(ledger, ledger.add_batch("sessions_prune").id)
     first, second = make_step_id(), make_step_id()
     batch = ledger.add_batch("sessions_restore").id
@@ -192,7 +190,7 @@ def test_two_cannot_undo_the_same_step_at_once(ledger: Ledger) -> None:
     ledger.prepare_step(second, batch, [], undoes=step)
 
 
-def test_a_batch_that_is_undone_in_part_takes_no_more_steps(ledger: Ledger) -> None:
+def test_partly_undone_batch_refuses_steps(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_prune").id
     steps = [prepare_trash(ledger, batch), prepare_trash(ledger, batch)]
     prepare_trash(ledger, ledger.add_batch("sessions_restore").id, [], undoes=steps[1])
@@ -200,7 +198,7 @@ def test_a_batch_that_is_undone_in_part_takes_no_more_steps(ledger: Ledger) -> N
         prepare_trash(ledger, batch)
 
 
-def test_a_step_that_was_not_done_cannot_be_undone(ledger: Ledger) -> None:
+def test_unfinished_step_cannot_be_undone(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_prune").id
     step = make_step_id()
     ledger.prepare_step(step, batch, ROWS)
@@ -229,7 +227,7 @@ def test_trash_expires_after_thirty_days(ledger: Ledger, clock: Clock) -> None:
 
 
 @pytest.mark.requirement("ledger:trash")
-def test_trash_of_an_age_is_emptied_on_purpose(ledger: Ledger, clock: Clock) -> None:
+def test_trash_of_given_age_is_emptied(ledger: Ledger, clock: Clock) -> None:
     old = ledger.add_batch("old").id
     prepare_trash(ledger, old)
     clock.now += 100
@@ -244,7 +242,7 @@ def test_trash_of_an_age_is_emptied_on_purpose(ledger: Ledger, clock: Clock) -> 
             ledger.empty_trash(age)
 
 
-def test_what_is_under_way_is_not_emptied(ledger: Ledger) -> None:
+def test_running_batch_is_not_emptied(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_prune").id
     prepare_trash(ledger, batch)
     step = make_step_id()
@@ -256,7 +254,7 @@ def test_what_is_under_way_is_not_emptied(ledger: Ledger) -> None:
         prepare_trash(ledger, batch)
 
 
-def test_an_emptied_trash_gives_its_room_back(ledger: Ledger, folder: StateFolder) -> None:
+def test_emptied_trash_frees_disk_space(ledger: Ledger, folder: StateFolder) -> None:
     prepare_trash(ledger, ledger.add_batch("sessions_prune").id, make_large_trash(count=80))
     made = folder.find()
     assert made is not None
@@ -272,7 +270,7 @@ def undo_step(ledger: Ledger, step: str) -> None:
     ledger.finish_step(back, {})
 
 
-def test_restored_batch_gives_its_room_back(ledger: Ledger, folder: StateFolder) -> None:
+def test_restored_batch_frees_disk_space(ledger: Ledger, folder: StateFolder) -> None:
     restored, other = (ledger.add_batch("sessions_prune").id for _ in range(2))
     step = prepare_trash(ledger, restored, make_large_trash(count=80))
     kept = prepare_trash(ledger, other)
@@ -290,7 +288,7 @@ def test_restored_batch_gives_its_room_back(ledger: Ledger, folder: StateFolder)
     assert ledger.get_undoable_batch(other).id == other
 
 
-def test_batch_undone_in_part_keeps_its_trash(ledger: Ledger) -> None:
+def test_partly_undone_batch_keeps_trash(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_prune").id
     steps = [prepare_trash(ledger, batch), prepare_trash(ledger, batch)]
     undo_step(ledger, steps[0])
@@ -312,7 +310,7 @@ def test_restored_trash_elsewhere_is_deleted(
     assert sum(file.stat().st_size for file in disk.iterdir()) < 400_000
 
 
-def test_reader_of_deleted_trash_is_told(
+def test_reading_deleted_trash_raises_conflict(
     open_ledger: Callable[..., Ledger],
 ) -> None:
     ledger, other = open_ledger(), open_ledger()
@@ -325,7 +323,7 @@ def test_reader_of_deleted_trash_is_told(
         list(reading)
 
 
-def test_named_batches_alone_are_emptied(ledger: Ledger) -> None:
+def test_empty_deletes_only_named_batches(ledger: Ledger) -> None:
     first, second, third = (ledger.add_batch("sessions_prune").id for _ in range(3))
     for batch in (first, second, third):
         prepare_trash(ledger, batch)
@@ -337,14 +335,14 @@ def test_named_batches_alone_are_emptied(ledger: Ledger) -> None:
     assert ledger.get_undoable_batch(second).bytes > 0
 
 
-def test_writing_much_leaves_no_long_log(ledger: Ledger, folder: StateFolder) -> None:
+def test_large_write_leaves_short_log(ledger: Ledger, folder: StateFolder) -> None:
     prepare_trash(ledger, ledger.add_batch("sessions_prune").id, make_large_trash(count=160))
     made = folder.find()
     assert made is not None
     assert (made / "ledger.db-wal").stat().st_size < 8_000_000
 
 
-def test_a_trash_that_is_not_whole_is_said(ledger: Ledger, folder: StateFolder) -> None:
+def test_incomplete_trash_is_reported(ledger: Ledger, folder: StateFolder) -> None:
     step = prepare_trash(ledger, ledger.add_batch("sessions_prune").id, make_large_trash())
     made = folder.find()
     assert made is not None
@@ -366,7 +364,7 @@ def disk(tmp_path: Path) -> Path:
 
 
 @pytest.mark.requirement("ledger:trash")
-def test_trash_goes_to_another_disk_and_is_found_there_by_anybody(
+def test_trash_on_other_disk_is_found(
     open_ledger: Callable[..., Ledger], disk: Path, folder: StateFolder
 ) -> None:
     aside = open_ledger(trash_dir=disk)
@@ -384,9 +382,7 @@ def test_trash_goes_to_another_disk_and_is_found_there_by_anybody(
     assert sum(file.stat().st_size for file in disk.iterdir()) < 400_000
 
 
-def test_a_disk_that_is_not_mounted_is_named_and_nothing_is_begun(
-    open_ledger: Callable[..., Ledger], disk: Path
-) -> None:
+def test_unmounted_disk_refuses_step(open_ledger: Callable[..., Ledger], disk: Path) -> None:
     ledger = open_ledger(trash_dir=disk / "not there")
     batch = ledger.add_batch("sessions_prune").id
     with pytest.raises(NotFound, match="mount its disk"):
@@ -395,7 +391,7 @@ def test_a_disk_that_is_not_mounted_is_named_and_nothing_is_begun(
     assert not (disk / "not there").exists()
 
 
-def test_a_disk_that_is_gone_for_a_while_loses_nothing(
+def test_temporarily_missing_disk_loses_no_trash(
     open_ledger: Callable[..., Ledger], disk: Path
 ) -> None:
     ledger = open_ledger(trash_dir=disk)
@@ -411,7 +407,7 @@ def test_a_disk_that_is_gone_for_a_while_loses_nothing(
 
 
 @pytest.mark.parametrize("kept", [ROWS, list(make_large_trash())], ids=["one piece", "several"])
-def test_trash_that_somebody_has_changed_is_not_given_out(
+def test_modified_trash_is_refused(
     open_ledger: Callable[..., Ledger], disk: Path, kept: list[TrashItem]
 ) -> None:
     ledger = open_ledger(trash_dir=disk)
@@ -429,7 +425,7 @@ def test_trash_that_somebody_has_changed_is_not_given_out(
 
 @on_posix
 @pytest.mark.parametrize("loose", [0o666, 0o620, 0o602])
-def test_a_file_that_others_may_write_is_no_place_for_trash(
+def test_writable_file_is_refused_for_trash(
     open_ledger: Callable[..., Ledger], disk: Path, folder: StateFolder, loose: int
 ) -> None:
     ledger = open_ledger(trash_dir=disk)
@@ -445,7 +441,7 @@ def test_a_file_that_others_may_write_is_no_place_for_trash(
 
 
 @on_posix
-def test_a_file_of_somebody_else_is_no_place_for_trash(
+def test_foreign_file_is_refused_for_trash(
     open_ledger: Callable[..., Ledger],
     disk: Path,
     folder: StateFolder,
@@ -468,9 +464,7 @@ def test_a_file_of_somebody_else_is_no_place_for_trash(
         prepare_trash(ledger, batch)
 
 
-def test_trash_in_the_home_is_refused(
-    open_ledger: Callable[..., Ledger], folder: StateFolder
-) -> None:
+def test_trash_in_home_is_refused(open_ledger: Callable[..., Ledger], folder: StateFolder) -> None:
     inside = folder.db_path.parent / "trash"
     inside.mkdir()
     ledger = open_ledger(trash_dir=inside)

@@ -28,7 +28,7 @@ def db_path(home_path: Path) -> Path:
 
 
 @on_linux
-def test_it_is_in_the_state_folder_of_the_platform(tmp_path: Path) -> None:
+def test_folder_is_in_platform_state_directory(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path)}
     assert find_state_root(environ) == tmp_path / ".local" / "state" / "mcp-sessions"
     environ["XDG_STATE_HOME"] = "relative"
@@ -37,12 +37,12 @@ def test_it_is_in_the_state_folder_of_the_platform(tmp_path: Path) -> None:
     assert find_state_root(environ) == tmp_path / "state" / "mcp-sessions"
 
 
-def test_a_variable_of_ours_names_it(tmp_path: Path) -> None:
+def test_environment_variable_names_folder(tmp_path: Path) -> None:
     environ = {"HOME": "/elsewhere", "MCP_SESSIONS_STATE": str(tmp_path / "mine")}
     assert find_state_root(environ) == tmp_path / "mine"
 
 
-def test_it_is_not_in_the_home_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_is_outside_own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for platform in ("darwin", "win32"):
         monkeypatch.setattr(sys, "platform", platform)
         environ = {"HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path / "local")}
@@ -50,7 +50,7 @@ def test_it_is_not_in_the_home_of_our_own(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.requirement("ledger:folder")
-def test_looking_makes_nothing(db_path: Path, tmp_path: Path) -> None:
+def test_find_creates_no_folder(db_path: Path, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     assert StateFolder(db_path).find() is None
     assert list_bindings() == []
@@ -60,14 +60,14 @@ def test_looking_makes_nothing(db_path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.requirement("ledger:folder")
 @on_posix
-def test_it_is_its_owners_alone_and_outside_the_home(db_path: Path) -> None:
+def test_folder_is_private_and_outside_home(db_path: Path) -> None:
     folder = StateFolder(db_path).make()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
     assert not folder.is_relative_to(db_path.parent)
 
 
-def test_nothing_is_kept_in_a_home_of_hermes_that_is_the_users_own(
+def test_folder_in_users_hermes_home_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "data"
@@ -86,7 +86,7 @@ def test_nothing_is_kept_in_a_home_of_hermes_that_is_the_users_own(
 
 
 @on_posix
-def test_a_way_into_the_home_over_a_link_is_seen(db_path: Path, tmp_path: Path) -> None:
+def test_link_into_home_is_refused(db_path: Path, tmp_path: Path) -> None:
     (tmp_path / "way").symlink_to(db_path.parent)
     for path, root in (
         (db_path, tmp_path / "way"),
@@ -96,7 +96,7 @@ def test_a_way_into_the_home_over_a_link_is_seen(db_path: Path, tmp_path: Path) 
             StateFolder(path, root=root / "state")
 
 
-def test_a_database_of_ours_may_lie_in_the_users_folder(
+def test_own_database_in_user_folder_is_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -104,7 +104,7 @@ def test_a_database_of_ours_may_lie_in_the_users_folder(
     assert StateFolder(tmp_path / "state.db").make().is_dir()
 
 
-def test_a_home_below_the_users_folder_has_its_state_beside_it(
+def test_home_below_user_folder_keeps_state_adjacent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -114,7 +114,7 @@ def test_a_home_below_the_users_folder_has_its_state_beside_it(
 
 
 @on_posix
-def test_a_folder_that_others_may_read_is_closed_to_them(db_path: Path) -> None:
+def test_readable_folder_becomes_private(db_path: Path) -> None:
     folder = StateFolder(db_path).make()
     folder.chmod(0o755)
     StateFolder(db_path).make()
@@ -122,7 +122,7 @@ def test_a_folder_that_others_may_read_is_closed_to_them(db_path: Path) -> None:
 
 
 @on_posix
-def test_the_modes_of_a_root_that_was_given_are_left_alone(db_path: Path, tmp_path: Path) -> None:
+def test_given_root_keeps_mode(db_path: Path, tmp_path: Path) -> None:
     root = tmp_path / "shared"
     root.mkdir()
     root.chmod(0o755)
@@ -130,20 +130,20 @@ def test_the_modes_of_a_root_that_was_given_are_left_alone(db_path: Path, tmp_pa
     assert stat.S_IMODE(root.stat().st_mode) == 0o755
 
 
-def test_it_is_found_again(db_path: Path) -> None:
+def test_folder_is_found_again(db_path: Path) -> None:
     made = StateFolder(db_path).make()
     assert StateFolder(db_path).find() == made
     assert StateFolder(db_path).make() == made
 
 
-def test_two_homes_have_two(db_path: Path, tmp_path: Path) -> None:
+def test_two_homes_have_separate_folders(db_path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other" / "state.db"
     make_hermes_database(other)
     assert StateFolder(db_path).make() != StateFolder(other).make()
 
 
 @pytest.mark.requirement("ledger:folder")
-def test_a_home_that_moved_is_found_again(db_path: Path, tmp_path: Path) -> None:
+def test_moved_home_finds_folder(db_path: Path, tmp_path: Path) -> None:
     made = StateFolder(db_path).make()
     moved = db_path.parent.rename(tmp_path / "moved") / "state.db"
     assert StateFolder(moved).find() == made
@@ -152,14 +152,14 @@ def test_a_home_that_moved_is_found_again(db_path: Path, tmp_path: Path) -> None
     assert [(bound.db_path, bound.is_present) for bound in list_bindings()] == [(moved, True)]
 
 
-def test_a_home_by_another_name_is_the_same(db_path: Path, tmp_path: Path) -> None:
+def test_linked_home_has_same_folder(db_path: Path, tmp_path: Path) -> None:
     made = StateFolder(db_path).make()
     (tmp_path / "link").symlink_to(db_path.parent)
     assert StateFolder(tmp_path / "link" / "state.db").find() == made
 
 
 @pytest.mark.requirement("ledger:folder")
-def test_another_database_in_its_place_is_another_home(db_path: Path, tmp_path: Path) -> None:
+def test_replaced_database_gets_new_folder(db_path: Path, tmp_path: Path) -> None:
     made = StateFolder(db_path).make()
     db_path.rename(tmp_path / "put away")
     make_hermes_database(db_path)
@@ -173,7 +173,7 @@ def test_another_database_in_its_place_is_another_home(db_path: Path, tmp_path: 
     assert StateFolder(tmp_path / "put away").find() == made
 
 
-def test_a_device_with_another_number_after_a_restart_is_the_same(db_path: Path) -> None:
+def test_changed_device_number_keeps_folder(db_path: Path) -> None:
     made = StateFolder(db_path).make()
     binding = made / "home.json"
     device = db_path.stat().st_dev
@@ -183,7 +183,7 @@ def test_a_device_with_another_number_after_a_restart_is_the_same(db_path: Path)
     assert list_bindings()[0].device == device
 
 
-def test_a_home_without_a_database_has_one_that_stays_when_the_database_comes(
+def test_folder_stays_when_database_is_created(
     home_path: Path,
 ) -> None:
     path = home_path / "state.db"
@@ -195,7 +195,7 @@ def test_a_home_without_a_database_has_one_that_stays_when_the_database_comes(
     assert list_bindings(made.parent)[0].inode == path.stat().st_ino
 
 
-def test_a_making_that_was_cut_short_is_finished_by_the_next(db_path: Path) -> None:
+def test_interrupted_creation_is_finished(db_path: Path) -> None:
     made = StateFolder(db_path).make()
     (made / "home.json").unlink()
     assert StateFolder(db_path).find() is None
@@ -204,14 +204,14 @@ def test_a_making_that_was_cut_short_is_finished_by_the_next(db_path: Path) -> N
     assert StateFolder(db_path).find() == made
 
 
-def test_a_binding_that_is_damaged_binds_nothing(db_path: Path) -> None:
+def test_damaged_binding_is_ignored(db_path: Path) -> None:
     made = StateFolder(db_path).make()
     for text in ("", "[]", "{}", "\0"):
         (made / "home.json").write_text(text)
         assert list_bindings() == []
 
 
-def test_one_that_was_removed_is_made_again(db_path: Path) -> None:
+def test_removed_folder_is_created_again(db_path: Path) -> None:
     folder = StateFolder(db_path)
     made = folder.make()
     (made / "home.json").unlink()
@@ -221,7 +221,7 @@ def test_one_that_was_removed_is_made_again(db_path: Path) -> None:
     assert made.is_dir()
 
 
-def test_many_at_once_make_one(db_path: Path) -> None:
+def test_concurrent_make_creates_single_folder(db_path: Path) -> None:
     barrier = threading.Barrier(8)
 
     def make() -> Path:
@@ -233,7 +233,7 @@ def test_many_at_once_make_one(db_path: Path) -> None:
     assert len(made) == len(list_bindings()) == 1
 
 
-def test_a_home_with_a_long_or_strange_name_has_one(tmp_path: Path) -> None:
+def test_long_or_odd_home_name_works(tmp_path: Path) -> None:
     for name in ("x" * 250, ".", "…" * 80, os.fsdecode(b"\xff\xfe")):
         path = tmp_path / "homes" / name / "state.db"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -242,16 +242,14 @@ def test_a_home_with_a_long_or_strange_name_has_one(tmp_path: Path) -> None:
         assert StateFolder(path).find() == made
 
 
-def test_a_file_in_its_place_is_said(db_path: Path, tmp_path: Path) -> None:
+def test_file_in_place_of_folder_is_reported(db_path: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a file")
     with pytest.raises(StorageError, match="file"):
         StateFolder(db_path, root=tmp_path / "file" / "state").make()
     assert StateFolder(db_path, root=tmp_path / "file" / "state").find() is None
 
 
-def test_a_home_that_takes_the_place_of_another_is_not_taken_for_it_by_one_who_was_there_before(
-    db_path: Path, tmp_path: Path
-) -> None:
+def test_replaced_home_is_noticed_by_old_instance(db_path: Path, tmp_path: Path) -> None:
     folder = StateFolder(db_path)
     first = folder.make()
     db_path.rename(tmp_path / "aside.db")
@@ -260,7 +258,7 @@ def test_a_home_that_takes_the_place_of_another_is_not_taken_for_it_by_one_who_w
     assert folder.make() != first
 
 
-def test_another_home_with_the_inode_of_one_that_is_gone_has_a_folder_of_its_own(
+def test_reused_inode_gets_own_folder(
     db_path: Path,
 ) -> None:
     one, other = (StateFolder(db_path) for _ in range(2))
@@ -272,7 +270,7 @@ def test_another_home_with_the_inode_of_one_that_is_gone_has_a_folder_of_its_own
     assert (one.find(), other.find()) == (made, other.make())
 
 
-def test_a_folder_that_was_made_before_anybody_asked_the_home_is_that_of_the_home(
+def test_early_folder_belongs_to_home(
     home_path: Path,
 ) -> None:
     path = home_path / "state.db"
@@ -286,7 +284,7 @@ def test_a_folder_that_was_made_before_anybody_asked_the_home_is_that_of_the_hom
     assert other.find() is None
 
 
-def test_several_who_make_the_folder_of_a_home_of_hermes_at_once_make_one(
+def test_concurrent_make_shares_hermes_folder(
     db_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = StateFolder(db_path), StateFolder(db_path)
@@ -304,9 +302,7 @@ def test_several_who_make_the_folder_of_a_home_of_hermes_at_once_make_one(
     assert len(list_bindings()) == 1
 
 
-def test_what_is_in_the_way_of_the_folder_is_said_with_what_to_do(
-    db_path: Path, tmp_path: Path
-) -> None:
+def test_obstructed_folder_error_names_remedy(db_path: Path, tmp_path: Path) -> None:
     root = tmp_path / "a-file"
     root.write_text("x")
     with pytest.raises(StorageError, match=r"a-file could not be used: .*; check what it is"):

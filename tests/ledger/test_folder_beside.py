@@ -66,7 +66,7 @@ def test_first_write_keeps_folder_and_database_together(home_path: Path) -> None
     assert not find_state_root().exists()
 
 
-def test_reading_makes_nothing(path: Path, tmp_path: Path) -> None:
+def test_reading_creates_no_folder(path: Path, tmp_path: Path) -> None:
     with connect(path) as connection:
         add_session(connection, "s")
     before = files(tmp_path)
@@ -102,7 +102,7 @@ def test_link_to_database_has_same_folder(path: Path, tmp_path: Path) -> None:
     assert files(link.parent) == ["linked.db"]
 
 
-def test_folder_before_database_becomes_its_own(home_path: Path) -> None:
+def test_folder_before_database_is_adopted(home_path: Path) -> None:
     path = home_path / "state.db"
     made = StateFolder(path).make()
     assert made == home_path / ".mcp-sessions" / "state.db"
@@ -110,7 +110,7 @@ def test_folder_before_database_becomes_its_own(home_path: Path) -> None:
     assert StateFolder(path).find() == StateFolder(path).make() == made
 
 
-def test_hermes_database_in_its_place_has_another(home_path: Path) -> None:
+def test_replacing_hermes_database_gets_new_folder(home_path: Path) -> None:
     path = home_path / "state.db"
     make_own_database(path)
     beside = StateFolder(path).make()
@@ -130,7 +130,7 @@ def test_application_config_moves_no_folder(path: Path) -> None:
 
 
 @pytest.mark.requirement("ledger:folder-beside")
-def test_copied_home_keeps_its_undo(path: Path, tmp_path: Path) -> None:
+def test_copied_home_keeps_undo(path: Path, tmp_path: Path) -> None:
     with SessionDB(path) as db, Ledger.open(db) as ledger, Maintenance(db, ledger) as maintenance:
         db.create_session("s", "app")
         batch = maintenance.edit("s", title="A title").batch
@@ -144,7 +144,7 @@ def test_copied_home_keeps_its_undo(path: Path, tmp_path: Path) -> None:
             assert (db.get_session("s") or {})["title"] is None
 
 
-def test_renamed_database_keeps_its_folder(path: Path) -> None:
+def test_renamed_database_keeps_folder(path: Path) -> None:
     made = StateFolder(path).make()
     renamed = path.rename(path.with_name("renamed.db"))
     assert StateFolder(renamed).find() == StateFolder(renamed).make() == made
@@ -158,7 +158,7 @@ def test_copied_database_shares_no_folder(path: Path) -> None:
 
 
 @pytest.mark.requirement("ledger:folder-beside")
-def test_other_home_at_its_path_gets_another(path: Path) -> None:
+def test_new_home_at_path_gets_new_folder(path: Path) -> None:
     made = StateFolder(path).make()
     shutil.move(path, path.with_name("put-away.db"))
     make_own_database(path)
@@ -170,7 +170,7 @@ def test_other_home_at_its_path_gets_another(path: Path) -> None:
     assert StateFolder(path).find() == other
 
 
-def test_other_home_with_its_inode_gets_another(path: Path, tmp_path: Path) -> None:
+def test_new_home_with_inode_gets_new_folder(path: Path, tmp_path: Path) -> None:
     folder = StateFolder(path)
     made = folder.make()
     make_own_database(tmp_path / "other.db")
@@ -181,7 +181,7 @@ def test_other_home_with_its_inode_gets_another(path: Path, tmp_path: Path) -> N
     assert StateFolder(path).make() != made
 
 
-def test_damaged_database_keeps_its_folder(path: Path) -> None:
+def test_damaged_database_keeps_folder(path: Path) -> None:
     made = StateFolder(path).make()
     path.write_bytes(b"no database at all" * 100)
     assert StateFolder(path).find() == made
@@ -243,7 +243,7 @@ def hermes(home_path: Path) -> Path:
     return home_path / "state.db"
 
 
-def test_root_in_hermes_home_is_refused_at_once(hermes: Path) -> None:
+def test_root_in_hermes_home_is_refused(hermes: Path) -> None:
     with pytest.raises(Denied, match=r"is in the home .* another root"):
         StateFolder(hermes, root=hermes.parent / "state")
 
@@ -287,7 +287,7 @@ def test_trash_in_home_is_refused_at_construction(
                     part(db, ledger)
 
 
-def test_own_home_takes_a_root_inside(path: Path) -> None:
+def test_own_home_accepts_root_inside(path: Path) -> None:
     with SessionDB(path) as db, Ledger(StateFolder(path, root=path.parent / "kept")) as ledger:
         db.create_session("s", "app")
         with Maintenance(db, ledger) as maintenance:
@@ -295,7 +295,7 @@ def test_own_home_takes_a_root_inside(path: Path) -> None:
     assert list((path.parent / "kept").glob("*/ledger.db"))
 
 
-def test_homes_share_a_folder_for_trash(tmp_path: Path) -> None:
+def test_homes_can_share_trash_folder(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     for name in ("one", "other"):
         (tmp_path / name).mkdir()

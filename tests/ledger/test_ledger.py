@@ -46,9 +46,7 @@ def get_ledger_path(folder: StateFolder) -> Path:
     return folder.make() / "ledger.db"
 
 
-def test_it_is_made_with_the_first_write_and_is_its_owners_alone(
-    ledger: Ledger, folder: StateFolder
-) -> None:
+def test_first_write_creates_private_ledger(ledger: Ledger, folder: StateFolder) -> None:
     ledger.list_audit_entries()
     assert folder.find() is None
     ledger.add_audit_entry("a client", "sessions_edit", None, {})
@@ -59,7 +57,7 @@ def test_it_is_made_with_the_first_write_and_is_its_owners_alone(
         assert connection.execute("PRAGMA auto_vacuum").fetchone() == (1,)
 
 
-def test_of_a_plan_each_client_has_one_line_which_says_how_far_it_came(ledger: Ledger) -> None:
+def test_audit_has_single_line_per_client(ledger: Ledger) -> None:
     plan = ledger.add_plan("prune", [Member("a")], None).handle
     ledger.add_audit_entry("cli", "prune, begun", plan, {})
     ledger.add_audit_entry("server", "prune, in part", plan, {"removed": 1})
@@ -75,7 +73,7 @@ def test_of_a_plan_each_client_has_one_line_which_says_how_far_it_came(ledger: L
     ]
 
 
-def test_what_was_written_is_there_when_it_is_opened_again(
+def test_reopened_ledger_keeps_records(
     ledger: Ledger, open_ledger: Callable[..., Ledger], clock: Clock
 ) -> None:
     ledger.add_audit_entry("claude-code", "sessions_prune", "p-abc", {"removed": 3})
@@ -89,7 +87,7 @@ def test_what_was_written_is_there_when_it_is_opened_again(
     ]
 
 
-def test_a_plan_is_noted_once_whoever_takes_it_up(ledger: Ledger) -> None:
+def test_resumed_plan_is_audited_once(ledger: Ledger) -> None:
     for _ in range(2):
         ledger.add_audit_entry("cli", "compress a", "p-abc", {"rows": 3})
     ledger.add_audit_entry("cli", "compress b", "p-abc", {"rows": 4})
@@ -97,7 +95,7 @@ def test_a_plan_is_noted_once_whoever_takes_it_up(ledger: Ledger) -> None:
 
 
 @pytest.mark.requirement("ledger:file")
-def test_the_audit_log_is_paged(ledger: Ledger) -> None:
+def test_audit_log_is_paged(ledger: Ledger) -> None:
     for number in range(5):
         ledger.add_audit_entry("cli", "sessions_edit", None, {"number": number})
     page = ledger.list_audit_entries(3)
@@ -106,7 +104,7 @@ def test_the_audit_log_is_paged(ledger: Ledger) -> None:
     assert rest.next_cursor is None
 
 
-def test_a_closed_ledger_says_so(ledger: Ledger) -> None:
+def test_closed_ledger_refuses_use(ledger: Ledger) -> None:
     ledger.close()
     for ask in (ledger.list_batches, lambda: ledger.add_batch("x")):
         with pytest.raises(InvalidInput, match="closed"):
@@ -115,7 +113,7 @@ def test_a_closed_ledger_says_so(ledger: Ledger) -> None:
 
 @pytest.mark.requirement("ledger:file")
 @pytest.mark.parametrize("harm", ["noise", "header", "middle"])
-def test_a_damaged_file_is_corrupt_and_says_what_to_do(
+def test_damaged_file_raises_corrupt(
     open_ledger: Callable[..., Ledger], folder: StateFolder, harm: str
 ) -> None:
     with open_ledger() as ledger:
@@ -136,7 +134,7 @@ def test_a_damaged_file_is_corrupt_and_says_what_to_do(
     assert open_ledger().add_batch("works again")
 
 
-def test_a_database_of_somebody_else_is_no_ledger(
+def test_foreign_database_is_refused(
     open_ledger: Callable[..., Ledger], folder: StateFolder
 ) -> None:
     with connect(get_ledger_path(folder), mode="rwc") as connection:
@@ -147,7 +145,7 @@ def test_a_database_of_somebody_else_is_no_ledger(
 
 
 @pytest.mark.requirement("ledger:file")
-def test_a_newer_schema_is_unsupported_and_left_alone(
+def test_newer_schema_is_unsupported(
     open_ledger: Callable[..., Ledger], folder: StateFolder
 ) -> None:
     ledger = open_ledger()
@@ -167,7 +165,7 @@ def test_a_newer_schema_is_unsupported_and_left_alone(
         assert _read_content(connection) == before
 
 
-def test_a_ledger_from_before_the_release_is_refused_and_says_what_to_do(
+def test_prerelease_ledger_is_refused(
     open_ledger: Callable[..., Ledger], folder: StateFolder
 ) -> None:
     open_ledger().add_batch("before")
@@ -184,7 +182,7 @@ def _read_content(connection: _sqlite3.Connection) -> list[object]:
     return [connection.execute(ask).fetchall() for ask in asks]
 
 
-def test_a_making_that_was_cut_short_is_finished_by_the_next_write(
+def test_interrupted_creation_is_finished_by_write(
     open_ledger: Callable[..., Ledger], folder: StateFolder
 ) -> None:
     for sql in (None, "PRAGMA user_version = 0"):
@@ -200,9 +198,7 @@ def test_a_making_that_was_cut_short_is_finished_by_the_next_write(
         ledger.close()
 
 
-def test_a_folder_that_was_removed_meanwhile_is_made_again(
-    ledger: Ledger, folder: StateFolder
-) -> None:
+def test_removed_folder_is_recreated(ledger: Ledger, folder: StateFolder) -> None:
     ledger.add_batch("lost with its folder")
     made = get_ledger_path(folder).parent
     for file in made.iterdir():
@@ -215,7 +211,7 @@ def test_a_folder_that_was_removed_meanwhile_is_made_again(
         assert connection.execute("SELECT what FROM batches").fetchall() == [("kept",)]
 
 
-def test_threads_share_a_ledger(ledger: Ledger) -> None:
+def test_threads_share_ledger(ledger: Ledger) -> None:
     plan = ledger.add_plan("sessions", [Member(str(number)) for number in range(40)], None)
     batch = ledger.begin_plan(plan.handle).id
     barrier = threading.Barrier(4)
@@ -235,7 +231,7 @@ def test_threads_share_a_ledger(ledger: Ledger) -> None:
     assert sorted(step.result for step in ledger.list_steps(batch)) == list(range(40))
 
 
-def test_of_many_who_want_a_member_one_has_it(
+def test_concurrent_claims_have_single_winner(
     open_ledger: Callable[..., Ledger], ledger: Ledger
 ) -> None:
     batch = ledger.begin_plan(ledger.add_plan("sessions", [Member("a")], None).handle).id
@@ -255,7 +251,7 @@ def test_of_many_who_want_a_member_one_has_it(
 
 
 @pytest.mark.requirement("ledger:file")
-def test_processes_share_a_ledger(folder: StateFolder) -> None:
+def test_processes_share_ledger(folder: StateFolder) -> None:
     command = [sys.executable, "-c", WRITER, str(folder.db_path)]
     running = [
         subprocess.Popen(
@@ -276,7 +272,7 @@ def test_processes_share_a_ledger(folder: StateFolder) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_ledger_is_not_used_across_a_fork(ledger: Ledger) -> None:
+def test_ledger_is_refused_after_fork(ledger: Ledger) -> None:
     batch = ledger.add_batch("x").id
     read, write = os.pipe()
     child = os.fork()
@@ -294,7 +290,7 @@ def test_a_ledger_is_not_used_across_a_fork(ledger: Ledger) -> None:
     assert ledger.get_batch(batch).what == "x"
 
 
-def test_it_is_opened_by_the_driver_that_was_chosen_and_synced_at_every_commit(
+def test_ledger_uses_chosen_driver_and_sync(
     ledger: Ledger,
 ) -> None:
     ledger.add_batch("x")

@@ -32,7 +32,7 @@ CALLS: dict[str, Callable[[Ledger], object]] = {
 
 @pytest.mark.requirement("ledger:interrupts")
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_an_interrupt_at_any_place_leaves_a_ledger_that_works(
+def test_interrupted_ledger_still_works(
     folder: StateFolder, open_ledger: Callable[..., Ledger], call: Callable[[Ledger], object]
 ) -> None:
     ledger, other = (open_ledger(patience_s=0.0) for _ in range(2))

@@ -31,7 +31,7 @@ VALUES = st.recursive(
 
 @pytest.mark.requirement("ledger:packing")
 @given(st.lists(st.builds(TrashItem, st.text(), VALUES), max_size=6))
-def test_what_is_kept_comes_back_as_it_was(kept: list[TrashItem]) -> None:
+def test_trash_round_trips(kept: list[TrashItem]) -> None:
     found = list(unpack_trash(list(pack_trash(kept))))
     assert found == kept
     assert repr(found) == repr(kept)
@@ -39,7 +39,7 @@ def test_what_is_kept_comes_back_as_it_was(kept: list[TrashItem]) -> None:
 
 @pytest.mark.requirement("ledger:packing")
 @pytest.mark.parametrize("at", [50_000, 300_001, 650_002])
-def test_what_is_damaged_is_never_returned(at: int) -> None:
+def test_damaged_trash_is_never_returned(at: int) -> None:
     kept = [TrashItem("row", random.Random(number).randbytes(100_000)) for number in range(24)]
     first, *rest = pack_trash(kept)
     damaged = first[:at] + bytes([first[at] ^ 255]) + first[at + 1 :]
@@ -49,12 +49,12 @@ def test_what_is_damaged_is_never_returned(at: int) -> None:
     assert found == kept[: len(found)]
 
 
-def test_nothing_has_no_pieces() -> None:
+def test_empty_trash_has_no_pieces() -> None:
     assert list(pack_trash([])) == []
     assert list(unpack_trash([])) == []
 
 
-def test_much_comes_in_pieces_and_one_by_one() -> None:
+def test_large_trash_is_packed_in_pieces() -> None:
     noise = random.Random(1)
     seen: list[int] = []
 
@@ -71,7 +71,7 @@ def test_much_comes_in_pieces_and_one_by_one() -> None:
     assert [one.value["number"] for one in found] == list(range(64))
 
 
-def test_one_thing_may_be_larger_than_a_piece() -> None:
+def test_item_can_exceed_piece_size() -> None:
     large = [
         TrashItem("row", {"text": random.Random(2).randbytes(5 << 20)}),
         TrashItem("row", "x" * (9 << 20)),
@@ -82,7 +82,7 @@ def test_one_thing_may_be_larger_than_a_piece() -> None:
 
 
 @pytest.mark.parametrize("harm", ["cut", "missing", "flipped", "foreign"])
-def test_damage_is_said(harm: str) -> None:
+def test_damage_raises_corrupt(harm: str) -> None:
     pieces = list(
         pack_trash(TrashItem("row", random.Random(n).randbytes(300_000)) for n in range(9))
     )

@@ -33,7 +33,7 @@ def prepare(ledger: Ledger, batch: str, *members: str) -> str:
 
 
 @pytest.mark.requirement("ledger:plans")
-def test_a_plan_is_what_was_recorded(ledger: Ledger, open_ledger: Callable[..., Ledger]) -> None:
+def test_plan_matches_record(ledger: Ledger, open_ledger: Callable[..., Ledger]) -> None:
     made = make_plan(ledger)
     expected = StoredPlan(
         made.handle, "sessions", "planned", MEMBERS, ABOUT, 1.7e9, START, START + PLAN_VALID_S
@@ -43,7 +43,7 @@ def test_a_plan_is_what_was_recorded(ledger: Ledger, open_ledger: Callable[..., 
     assert made.remaining == MEMBERS
 
 
-def test_what_the_last_plans_came_to_is_told_but_not_what_was_undone(ledger: Ledger) -> None:
+def test_last_results_exclude_undone_plans(ledger: Ledger) -> None:
     for number in range(4):
         plan = ledger.add_plan("compress", [Member(f"s{number % 2}")], None)
         step = prepare(ledger, ledger.begin_plan(plan.handle).id, f"s{number % 2}")
@@ -59,7 +59,7 @@ def test_what_the_last_plans_came_to_is_told_but_not_what_was_undone(ledger: Led
     assert ledger.list_results("compress", ["s1"], 3) == [1]
 
 
-def test_a_handle_is_short_and_cannot_be_guessed(ledger: Ledger) -> None:
+def test_plan_handle_is_short_and_random(ledger: Ledger) -> None:
     handles = [make_plan(ledger).handle for _ in range(50)]
     assert len(set(handles)) == 50
     assert all(len(handle) == 10 and handle.startswith("p-") for handle in handles)
@@ -67,7 +67,7 @@ def test_a_handle_is_short_and_cannot_be_guessed(ledger: Ledger) -> None:
     assert handles != sorted(handles)
 
 
-def test_an_unknown_plan_is_not_found_and_its_nearest_is_named(ledger: Ledger) -> None:
+def test_unknown_plan_error_names_nearest(ledger: Ledger) -> None:
     handle = make_plan(ledger).handle
     wrong = handle[:-1] + ("2" if handle[-1] != "2" else "3")
     for ask in (ledger.get_plan, ledger.begin_plan, ledger.close_plan):
@@ -76,7 +76,7 @@ def test_an_unknown_plan_is_not_found_and_its_nearest_is_named(ledger: Ledger) -
         assert caught.value.nearest == (handle,)
 
 
-def test_nothing_is_made_by_asking(ledger: Ledger, folder: StateFolder) -> None:
+def test_plan_lookup_creates_no_files(ledger: Ledger, folder: StateFolder) -> None:
     for ask in (ledger.get_plan, ledger.get_batch, ledger.get_step, ledger.get_undoable_batch):
         with pytest.raises(NotFound):
             ask("p-22222222")
@@ -90,7 +90,7 @@ def test_nothing_is_made_by_asking(ledger: Ledger, folder: StateFolder) -> None:
     assert (folder.find(), list_bindings()) == (None, [])
 
 
-def test_what_cannot_be_recorded_is_refused(ledger: Ledger) -> None:
+def test_unrecordable_plan_is_refused(ledger: Ledger) -> None:
     with pytest.raises(InvalidInput, match="once"):
         ledger.add_plan("sessions", [Member("a"), Member("a")], None)
     with pytest.raises(InvalidInput, match="JSON"):
@@ -100,7 +100,7 @@ def test_what_cannot_be_recorded_is_refused(ledger: Ledger) -> None:
 
 
 @pytest.mark.requirement("ledger:plans")
-def test_a_plan_that_has_run_out_says_so(ledger: Ledger, clock: Clock) -> None:
+def test_expired_plan_is_reported(ledger: Ledger, clock: Clock) -> None:
     handle = make_plan(ledger).handle
     clock.now = START + PLAN_VALID_S - 1
     assert ledger.get_plan(handle).state == "planned"
@@ -110,9 +110,7 @@ def test_a_plan_that_has_run_out_says_so(ledger: Ledger, clock: Clock) -> None:
             ask(handle)
 
 
-def test_a_plan_that_runs_out_while_it_is_applied_says_what_undoes_it(
-    ledger: Ledger, clock: Clock
-) -> None:
+def test_expired_running_plan_names_undo_batch(ledger: Ledger, clock: Clock) -> None:
     handle = make_plan(ledger).handle
     batch = ledger.begin_plan(handle)
     clock.now = START + PLAN_VALID_S
@@ -120,7 +118,7 @@ def test_a_plan_that_runs_out_while_it_is_applied_says_what_undoes_it(
         ledger.begin_plan(handle)
 
 
-def test_a_plan_is_applied_in_one_batch_however_often_it_is_begun(ledger: Ledger) -> None:
+def test_repeated_begin_uses_same_batch(ledger: Ledger) -> None:
     handle = make_plan(ledger).handle
     batch = ledger.begin_plan(handle)
     assert ledger.begin_plan(handle) == batch
@@ -130,9 +128,7 @@ def test_a_plan_is_applied_in_one_batch_however_often_it_is_begun(ledger: Ledger
 
 
 @pytest.mark.requirement("ledger:plans")
-def test_a_finished_plan_answers_its_result_and_cannot_be_begun(
-    ledger: Ledger, clock: Clock
-) -> None:
+def test_finished_plan_keeps_result(ledger: Ledger, clock: Clock) -> None:
     handle = make_plan(ledger).handle
     ledger.begin_plan(handle)
     ledger.finish_plan(handle, {"removed": 2})
@@ -146,7 +142,7 @@ def test_a_finished_plan_answers_its_result_and_cannot_be_begun(
             ask(handle)
 
 
-def test_a_closed_plan_is_not_applied(ledger: Ledger) -> None:
+def test_closed_plan_is_not_applied(ledger: Ledger) -> None:
     handle = make_plan(ledger).handle
     ledger.close_plan(handle)
     assert ledger.get_plan(handle).state == "closed"
@@ -156,7 +152,7 @@ def test_a_closed_plan_is_not_applied(ledger: Ledger) -> None:
         ledger.finish_plan(handle, {})
 
 
-def test_a_plan_that_is_closed_while_it_is_applied_takes_no_more_steps(ledger: Ledger) -> None:
+def test_closed_running_plan_refuses_steps(ledger: Ledger) -> None:
     handle = make_plan(ledger).handle
     batch = ledger.begin_plan(handle)
     ledger.close_plan(handle)
@@ -164,7 +160,7 @@ def test_a_plan_that_is_closed_while_it_is_applied_takes_no_more_steps(ledger: L
         prepare(ledger, batch.id, "a")
 
 
-def test_the_members_say_what_became_of_them(ledger: Ledger) -> None:
+def test_members_report_outcome(ledger: Ledger) -> None:
     handle = make_plan(ledger).handle
     batch = ledger.begin_plan(handle)
     step = prepare(ledger, batch.id, "a")
@@ -176,7 +172,7 @@ def test_the_members_say_what_became_of_them(ledger: Ledger) -> None:
 
 
 @pytest.mark.requirement("ledger:plans")
-def test_a_member_belongs_to_one_step(ledger: Ledger) -> None:
+def test_member_belongs_to_single_step(ledger: Ledger) -> None:
     batch = ledger.begin_plan(make_plan(ledger).handle).id
     prepare(ledger, batch, "a")
     with pytest.raises(Conflict, match="somebody else"):
@@ -185,7 +181,7 @@ def test_a_member_belongs_to_one_step(ledger: Ledger) -> None:
 
 
 @pytest.mark.requirement("ledger:plans")
-def test_nothing_outside_of_a_plan_is_given_to_a_step(ledger: Ledger) -> None:
+def test_step_refuses_members_outside_plan(ledger: Ledger) -> None:
     batch = ledger.begin_plan(make_plan(ledger).handle).id
     for members in (("stranger",), ("a", "stranger"), ("a", "a")):
         with pytest.raises(InvalidInput, match="only what that names"):
@@ -193,7 +189,7 @@ def test_nothing_outside_of_a_plan_is_given_to_a_step(ledger: Ledger) -> None:
     assert ledger.list_unsettled_steps() == []
 
 
-def test_a_step_that_is_given_up_gives_its_members_back(ledger: Ledger) -> None:
+def test_aborted_step_releases_members(ledger: Ledger) -> None:
     handle = make_plan(ledger).handle
     batch = ledger.begin_plan(handle).id
     ledger.abort_step(prepare(ledger, batch, "a"))
@@ -202,7 +198,7 @@ def test_a_step_that_is_given_up_gives_its_members_back(ledger: Ledger) -> None:
     assert ledger.get_plan(handle).members[0].skipped == "it was changed"
 
 
-def test_plans_of_long_ago_are_forgotten(ledger: Ledger, clock: Clock) -> None:
+def test_old_plans_are_deleted(ledger: Ledger, clock: Clock) -> None:
     old = make_plan(ledger).handle
     clock.now = START + 32 * PLAN_VALID_S
     new = make_plan(ledger).handle
@@ -211,7 +207,7 @@ def test_plans_of_long_ago_are_forgotten(ledger: Ledger, clock: Clock) -> None:
     assert ledger.get_plan(new).members == MEMBERS
 
 
-def test_a_plan_may_have_many_members(ledger: Ledger) -> None:
+def test_plan_can_have_many_members(ledger: Ledger) -> None:
     members = [Member(f"s{number:06}", number) for number in range(20_000)]
     handle = ledger.add_plan("sessions", members, None).handle
     batch = ledger.begin_plan(handle).id

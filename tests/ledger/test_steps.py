@@ -50,7 +50,7 @@ def is_there(db: StateDatabase) -> bool:
     return db.get_session("a") is not None
 
 
-def test_a_step_keeps_changes_and_answers(db: SessionDB, ledger: Ledger) -> None:
+def test_step_keeps_changes_and_returns_result(db: SessionDB, ledger: Ledger) -> None:
     batch = begin_batch(ledger)
     kept = list(keep(db))
     result = run_step(db, ledger, batch, before=keep, change=remove_session, members=["a"])
@@ -63,7 +63,7 @@ def test_a_step_keeps_changes_and_answers(db: SessionDB, ledger: Ledger) -> None
 
 
 @pytest.mark.requirement("ledger:steps")
-def test_the_trash_is_durable_before_the_change_begins(
+def test_trash_is_durable_before_change(
     db: SessionDB, ledger: Ledger, open_ledger: Callable[..., Ledger]
 ) -> None:
     batch = ledger.add_batch("sessions_edit").id
@@ -78,9 +78,7 @@ def test_the_trash_is_durable_before_the_change_begins(
     assert seen == ["prepared", kept, True]
 
 
-def test_the_mark_of_a_step_goes_with_the_next_one_or_at_the_end(
-    db: SessionDB, ledger: Ledger
-) -> None:
+def test_mark_is_deleted_by_next_step(db: SessionDB, ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     for number in range(3):
         run_step(db, ledger, batch, before=keep, change=lambda _, n=number: n)
@@ -91,7 +89,7 @@ def test_the_mark_of_a_step_goes_with_the_next_one_or_at_the_end(
     assert ledger.list_stale_marks() == []
 
 
-def test_a_mark_stays_until_it_is_durable_that_its_step_was_done(ledger: Ledger) -> None:
+def test_mark_stays_until_step_is_durable(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     kept = [TrashItem("row", 1)]
     assert [ledger.prepare_step(step, batch, kept) for step in ("s-1", "s-2")] == [[], []]
@@ -103,7 +101,7 @@ def test_a_mark_stays_until_it_is_durable_that_its_step_was_done(ledger: Ledger)
 
 
 @pytest.mark.requirement("ledger:steps")
-def test_what_was_changed_since_is_skipped(db: SessionDB, ledger: Ledger) -> None:
+def test_changed_members_are_skipped(db: SessionDB, ledger: Ledger) -> None:
     batch = begin_batch(ledger)
 
     def change(db: StateDatabase) -> None:
@@ -121,9 +119,7 @@ def test_what_was_changed_since_is_skipped(db: SessionDB, ledger: Ledger) -> Non
 
 
 @pytest.mark.parametrize("error", [ValueError("a fault"), KeyboardInterrupt(), StorageFull("full")])
-def test_a_change_that_fails_leaves_nothing_and_may_be_tried_again(
-    db: SessionDB, ledger: Ledger, error: BaseException
-) -> None:
+def test_failed_change_can_be_retried(db: SessionDB, ledger: Ledger, error: BaseException) -> None:
     batch = begin_batch(ledger)
 
     def change(db: StateDatabase) -> None:
@@ -143,7 +139,7 @@ def test_a_change_that_fails_leaves_nothing_and_may_be_tried_again(
     assert not is_there(db)
 
 
-def test_reading_that_fails_begins_nothing(db: SessionDB, ledger: Ledger) -> None:
+def test_failed_read_begins_no_step(db: SessionDB, ledger: Ledger) -> None:
     batch = begin_batch(ledger)
 
     def before(db: StateDatabase) -> Iterator[TrashItem]:
@@ -157,14 +153,14 @@ def test_reading_that_fails_begins_nothing(db: SessionDB, ledger: Ledger) -> Non
     assert len(find_plan(ledger, batch).remaining) == 3
 
 
-def test_a_result_that_is_no_json_changes_nothing(db: SessionDB, ledger: Ledger) -> None:
+def test_unserializable_result_is_refused(db: SessionDB, ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     with pytest.raises(InvalidInput, match="JSON"):
         run_step(db, ledger, batch, before=keep, change=lambda _: {1, 2})
     assert ledger.list_unsettled_steps() == []
 
 
-def test_a_step_is_a_transaction_of_its_own(db: SessionDB, ledger: Ledger) -> None:
+def test_step_refuses_open_transaction(db: SessionDB, ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     with db.transaction(), pytest.raises(InvalidInput, match="of its own"):
         run_step(db, ledger, batch, before=keep, change=remove_session)
@@ -172,7 +168,7 @@ def test_a_step_is_a_transaction_of_its_own(db: SessionDB, ledger: Ledger) -> No
 
 
 @pytest.mark.parametrize("kind", ["hermes"], indirect=True)
-def test_a_home_without_a_table_for_marks_takes_no_steps(db: SessionDB, ledger: Ledger) -> None:
+def test_home_without_state_meta_is_refused(db: SessionDB, ledger: Ledger) -> None:
     batch = begin_batch(ledger)
     with connect(db.path) as connection:
         connection.execute("DROP TABLE state_meta")
@@ -183,7 +179,7 @@ def test_a_home_without_a_table_for_marks_takes_no_steps(db: SessionDB, ledger: 
     assert resume_steps(db, ledger) == []
 
 
-def test_steps_of_two_threads_are_done_one_after_another(db: SessionDB, ledger: Ledger) -> None:
+def test_concurrent_steps_run_in_sequence(db: SessionDB, ledger: Ledger) -> None:
     batch = begin_batch(ledger)
     barrier = threading.Barrier(3)
 
@@ -208,9 +204,7 @@ def test_steps_of_two_threads_are_done_one_after_another(db: SessionDB, ledger: 
 
 
 @pytest.mark.requirement("ledger:steps")
-def test_a_route_and_its_session_are_one_step(
-    db: SessionDB, ledger: Ledger, home_path: Path
-) -> None:
+def test_route_and_session_share_step(db: SessionDB, ledger: Ledger, home_path: Path) -> None:
     source = SessionSource("telegram", "7", user_id="u")
     with SessionStore(home_path / "sessions", config=GatewayConfig(), db=db) as store:
         entry = store.get_or_create_session(source)
@@ -245,7 +239,7 @@ def test_a_route_and_its_session_are_one_step(
     assert len(ledger.list_steps(batch)) == 1
 
 
-def test_what_fails_after_the_commit_leaves_the_step_done(
+def test_failure_after_commit_keeps_step_done(
     db: SessionDB, ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
     batch = begin_batch(ledger)
@@ -266,9 +260,7 @@ def test_what_fails_after_the_commit_leaves_the_step_done(
     assert ledger.list_unsettled_steps() == []
 
 
-def test_a_step_that_was_interrupted_after_the_commit_is_done(
-    db: SessionDB, ledger: Ledger
-) -> None:
+def test_interrupt_after_commit_keeps_step_done(db: SessionDB, ledger: Ledger) -> None:
     batch = begin_batch(ledger)
 
     @contextmanager
@@ -296,7 +288,7 @@ class FullLedger(Ledger):
         super().finish_step(step_id, result, cleared=cleared)
 
 
-def test_a_ledger_that_cannot_note_a_step_loses_it_neither_for_the_caller_nor_for_later(
+def test_full_ledger_loses_no_step(
     db: SessionDB, folder: StateFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     with FullLedger(folder) as ledger:
@@ -311,7 +303,7 @@ def test_a_ledger_that_cannot_note_a_step_loses_it_neither_for_the_caller_nor_fo
         assert list_marks(db) == []
 
 
-def test_marks_that_cannot_be_cleared_now_are_cleared_later(
+def test_uncleared_marks_are_cleared_later(
     db: SessionDB, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = begin_batch(ledger)
@@ -341,18 +333,14 @@ def another(tmp_path: Path) -> Iterator[SessionDB]:
         yield db
 
 
-def test_a_step_of_one_home_is_not_run_with_the_ledger_of_another(
-    db: SessionDB, ledger: Ledger, another: SessionDB
-) -> None:
+def test_step_refuses_foreign_ledger(db: SessionDB, ledger: Ledger, another: SessionDB) -> None:
     batch = begin_batch(ledger)
     with pytest.raises(InvalidInput, match="another home"):
         run_step(another, ledger, batch, before=keep, change=remove_session)
     assert ledger.list_unsettled_steps() == []
 
 
-def test_steps_of_one_home_are_not_decided_by_another(
-    db: SessionDB, ledger: Ledger, another: SessionDB
-) -> None:
+def test_resume_refuses_foreign_ledger(db: SessionDB, ledger: Ledger, another: SessionDB) -> None:
     batch = begin_batch(ledger)
     run_and_kill(db, batch, "committed")
     with pytest.raises(InvalidInput, match="another home"):
@@ -360,7 +348,7 @@ def test_steps_of_one_home_are_not_decided_by_another(
     assert len(resume_steps(db, ledger)) == 1
 
 
-def test_a_home_is_known_by_a_link_to_it(db: SessionDB, ledger: Ledger, tmp_path: Path) -> None:
+def test_linked_home_accepts_ledger(db: SessionDB, ledger: Ledger, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(db.path.parent)
     with SessionDB(tmp_path / "link" / db.path.name) as linked:
         assert resume_steps(linked, ledger) == []
@@ -383,9 +371,7 @@ def run_and_kill(db: SessionDB, batch: str, stage: str) -> None:
 
 @pytest.mark.requirement("ledger:steps")
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_step_that_was_killed_was_done_or_never_was(
-    db: SessionDB, ledger: Ledger, stage: str
-) -> None:
+def test_killed_step_is_done_or_absent(db: SessionDB, ledger: Ledger, stage: str) -> None:
     batch = begin_batch(ledger)
     kept = list(keep(db))
     run_and_kill(db, batch, stage)
@@ -407,7 +393,7 @@ def test_a_step_that_was_killed_was_done_or_never_was(
     assert resume_steps(db, ledger) == []
 
 
-def test_a_step_that_a_living_process_runs_is_left_to_it(
+def test_resume_leaves_step_of_running_thread(
     db: SessionDB, ledger: Ledger, open_ledger: Callable[..., Ledger]
 ) -> None:
     batch = begin_batch(ledger)
@@ -431,9 +417,7 @@ def test_a_step_that_a_living_process_runs_is_left_to_it(
     assert len(ledger.list_steps(batch)) == 1
 
 
-def test_a_step_that_another_living_process_runs_is_left_to_it(
-    db: SessionDB, ledger: Ledger
-) -> None:
+def test_resume_leaves_step_of_other_process(db: SessionDB, ledger: Ledger) -> None:
     batch = begin_batch(ledger)
     command = [sys.executable, "-m", "tests.ledger.worker", str(db.path), batch, "writing"]
     with subprocess.Popen(
@@ -461,7 +445,7 @@ def _make_slow_change(
 
 
 @pytest.mark.requirement("ledger:steps")
-def test_a_step_that_was_given_up_is_not_done_by_a_process_that_wakes(
+def test_aborted_step_is_refused_on_wake(
     db: SessionDB, ledger: Ledger, open_ledger: Callable[..., Ledger], clock: Clock
 ) -> None:
     batch = begin_batch(ledger)
@@ -494,7 +478,7 @@ def test_a_step_that_was_given_up_is_not_done_by_a_process_that_wakes(
     )
 
 
-def test_a_process_that_sleeps_while_it_writes_its_trash_is_refused_as_well(
+def test_step_aborted_during_trash_is_refused(
     db: SessionDB, ledger: Ledger, open_ledger: Callable[..., Ledger]
 ) -> None:
     batch = begin_batch(ledger)
@@ -514,7 +498,7 @@ def test_a_process_that_sleeps_while_it_writes_its_trash_is_refused_as_well(
         assert connection.execute("SELECT count(*) FROM trash").fetchone() == (0,)
 
 
-def test_a_step_is_undone_by_a_step_once(db: SessionDB, ledger: Ledger) -> None:
+def test_step_is_undone_once(db: SessionDB, ledger: Ledger) -> None:
     batch = begin_batch(ledger)
     run_step(db, ledger, batch, before=keep, change=remove_session, members=["a"])
     (step,) = ledger.list_steps(batch)

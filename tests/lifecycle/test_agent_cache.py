@@ -14,7 +14,7 @@ from tests.lifecycle.agents import Agent, Factory, how
 KEY = "agent:main:telegram:dm:42"
 
 
-def get(cache: AgentCache[Agent], factory: Factory, session_id: str = "s1") -> Agent:
+def get_agent(cache: AgentCache[Agent], factory: Factory, session_id: str = "s1") -> Agent:
     return cache.get_or_build(KEY, "sig", session_id, factory)
 
 
@@ -22,16 +22,16 @@ def get(cache: AgentCache[Agent], factory: Factory, session_id: str = "s1") -> A
 
 
 @pytest.mark.requirement("cache:table")
-def test_an_unchanged_session_reuses_its_agent(cache: AgentCache[Agent], factory: Factory) -> None:
-    assert get(cache, factory) is get(cache, factory)
+def test_agent_cache_reuses_unchanged_session(cache: AgentCache[Agent], factory: Factory) -> None:
+    assert get_agent(cache, factory) is get_agent(cache, factory)
     assert len(factory.built) == 1
 
 
 @pytest.mark.requirement("cache:table")
-def test_another_signature_rebuilds_and_replaces(
+def test_agent_cache_rebuilds_for_changed_signature(
     cache: AgentCache[Agent], factory: Factory
 ) -> None:
-    old = get(cache, factory)
+    old = get_agent(cache, factory)
     with cache.claim(KEY, "another model", "s1") as turn:
         assert (turn.agent, turn.how) == (None, "signature")
         new = turn.keep_agent(factory())
@@ -41,16 +41,16 @@ def test_another_signature_rebuilds_and_replaces(
 
 
 @pytest.mark.requirement("cache:table")
-def test_a_switch_of_the_session_under_one_key_reuses(
+def test_agent_cache_reuses_agent_on_session_switch(
     db: SessionDB, cache: AgentCache[Agent], factory: Factory
 ) -> None:
     db.append_message("s2", "user", "elsewhere", create={"source": "telegram"})
-    agent = get(cache, factory)
+    agent = get_agent(cache, factory)
     with cache.claim(KEY, "sig", "s2") as turn:
         assert (turn.agent, turn.how) == (agent, "switched")
 
 
-def test_after_a_switch_a_foreign_write_to_the_new_session_rebuilds(
+def test_agent_cache_rebuilds_after_switch_and_write(
     db: SessionDB, other: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     db.append_message("s2", "user", "elsewhere", create={"source": "telegram"})
@@ -62,10 +62,10 @@ def test_after_a_switch_a_foreign_write_to_the_new_session_rebuilds(
 
 
 @pytest.mark.requirement("cache:table")
-def test_a_switch_from_a_session_that_has_ended_drops_and_rebuilds(
+def test_agent_cache_rebuilds_on_switch_from_ended(
     other: SessionDB, cache: AgentCache[Agent], factory: Factory
 ) -> None:
-    old = get(cache, factory)
+    old = get_agent(cache, factory)
     other.end_session("s1", "session_reset")
     with cache.claim(KEY, "sig", "s2") as turn:
         assert (turn.agent, turn.how) == (None, "ended")
@@ -73,14 +73,14 @@ def test_a_switch_from_a_session_that_has_ended_drops_and_rebuilds(
     assert old.closed.wait(5)
 
 
-def test_a_switch_from_a_session_that_never_got_a_row_reuses(
+def test_agent_cache_reuses_on_switch_from_rowless(
     cache: AgentCache[Agent], factory: Factory
 ) -> None:
-    agent = get(cache, factory, "never stored")
-    assert get(cache, factory, "s1") is agent
+    agent = get_agent(cache, factory, "never stored")
+    assert get_agent(cache, factory, "s1") is agent
 
 
-def test_a_switch_from_a_session_that_was_deleted_drops_and_rebuilds(
+def test_agent_cache_rebuilds_on_switch_from_deleted(
     other: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     how(cache, KEY, "sig", "s1")
@@ -92,7 +92,7 @@ def append(other: SessionDB, _: int) -> None:
     other.append_message("s1", "user", "from outside")
 
 
-def rewind(other: SessionDB, first: int) -> None:
+def rewind_session(other: SessionDB, first: int) -> None:
     other.rewind_to_message("s1", first)
 
 
@@ -105,7 +105,7 @@ def replace(other: SessionDB, _: int) -> None:
     other.replace_messages("s1", [{"role": "user", "content": "another"}])
 
 
-def compact(other: SessionDB, _: int) -> None:
+def compact_session(other: SessionDB, _: int) -> None:
     other.archive_and_compact("s1", [{"role": "user", "content": "a summary"}])
 
 
@@ -123,9 +123,10 @@ def delete(other: SessionDB, _: int) -> None:
 
 @pytest.mark.requirement("cache:table")
 @pytest.mark.parametrize(
-    "change", [append, rewind, rewind_and_restore, replace, compact, clear, end, delete]
+    "change",
+    [append, rewind_session, rewind_and_restore, replace, compact_session, clear, end, delete],
 )
-def test_a_foreign_change_of_the_same_session_rebuilds(
+def test_agent_cache_rebuilds_after_foreign_change(
     db: SessionDB,
     other: SessionDB,
     cache: AgentCache[Agent],
@@ -138,14 +139,16 @@ def test_a_foreign_change_of_the_same_session_rebuilds(
     assert how(cache, KEY, "sig", "s1") == "reused"
 
 
-def test_a_write_to_another_session_reuses(other: SessionDB, cache: AgentCache[Agent]) -> None:
+def test_agent_cache_ignores_write_to_other_session(
+    other: SessionDB, cache: AgentCache[Agent]
+) -> None:
     how(cache, KEY, "sig", "s1")
     other.append_message("s2", "user", "elsewhere", create={"source": "cli"})
     other.set_session_title("s1", "A title")
     assert how(cache, KEY, "sig", "s1") == "reused"
 
 
-def test_what_was_written_while_the_agent_was_built_rebuilds(
+def test_agent_cache_rebuilds_after_write_during_build(
     other: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     def build() -> Agent:
@@ -156,7 +159,7 @@ def test_what_was_written_while_the_agent_was_built_rebuilds(
     assert how(cache, KEY, "sig", "s1") == "foreign"
 
 
-def test_keys_do_not_touch_each_other(other: SessionDB, cache: AgentCache[Agent]) -> None:
+def test_agent_cache_keys_are_independent(other: SessionDB, cache: AgentCache[Agent]) -> None:
     other.append_message("s2", "user", "elsewhere", create={"source": "cli"})
     how(cache, "a", "sig", "s1")
     how(cache, "b", "sig", "s2")
@@ -168,7 +171,7 @@ def test_keys_do_not_touch_each_other(other: SessionDB, cache: AgentCache[Agent]
 # -- what is unknown ---------------------------------------------------------------------------
 
 
-def test_without_a_database_an_agent_is_reused_for_any_session() -> None:
+def test_agent_cache_without_database_always_reuses() -> None:
     cache: AgentCache[Agent] = AgentCache()
     assert [how(cache, KEY, "sig", session) for session in ("s1", "s1", "s2", None)] == [
         "new",
@@ -178,7 +181,7 @@ def test_without_a_database_an_agent_is_reused_for_any_session() -> None:
     ]
 
 
-class Failing:
+class FailingDatabase:
     """A database that cannot be asked, as long as it has an error to raise."""
 
     def __init__(self, db: SessionDB) -> None:
@@ -193,11 +196,11 @@ class Failing:
 
 @pytest.mark.requirement("cache:table")
 @pytest.mark.parametrize("error", [Busy("held by another process"), RuntimeError("broken")])
-def test_a_database_that_cannot_be_asked_reuses_and_is_reported(
+def test_agent_cache_reuses_and_reports_database_failure(
     db: SessionDB, other: SessionDB, error: Exception
 ) -> None:
     told = []
-    failing: Any = Failing(db)
+    failing: Any = FailingDatabase(db)
     cache: AgentCache[Agent] = AgentCache(failing, report=lambda _, error: told.append(error))
     how(cache, KEY, "sig", "s1")
     failing.error = error
@@ -208,9 +211,9 @@ def test_a_database_that_cannot_be_asked_reuses_and_is_reported(
 
 
 @pytest.fixture
-def unguarded(db: SessionDB) -> AgentCache[Agent]:
+def unguarded_cache(db: SessionDB) -> AgentCache[Agent]:
     """A cache with an agent of `s1` that was built while the database could not be asked."""
-    failing: Any = Failing(db)
+    failing: Any = FailingDatabase(db)
     failing.error = Busy("held by another process")
     cache: AgentCache[Agent] = AgentCache(failing, report=lambda *_: None)
     how(cache, KEY, "sig", "s1")
@@ -218,29 +221,29 @@ def unguarded(db: SessionDB) -> AgentCache[Agent]:
     return cache
 
 
-def test_an_agent_that_was_built_without_a_revision_is_guarded_from_its_first_own_append(
-    db: SessionDB, other: SessionDB, unguarded: AgentCache[Agent]
+def test_agent_cache_guards_agent_after_own_append(
+    db: SessionDB, other: SessionDB, unguarded_cache: AgentCache[Agent]
 ) -> None:
-    with unguarded.begin_turn(KEY) as turn:
+    with unguarded_cache.begin_turn(KEY) as turn:
         turn.note_appended("s1", db.append_message("s1", "user", "ours"))
-    assert how(unguarded, KEY, "sig", "s1") == "reused"
+    assert how(unguarded_cache, KEY, "sig", "s1") == "reused"
     other.append_message("s1", "user", "from outside")
-    assert how(unguarded, KEY, "sig", "s1") == "foreign"
+    assert how(unguarded_cache, KEY, "sig", "s1") == "foreign"
 
 
-def test_an_agent_that_was_built_without_a_revision_is_guarded_from_its_next_use(
-    other: SessionDB, unguarded: AgentCache[Agent]
+def test_agent_cache_guards_agent_after_next_use(
+    other: SessionDB, unguarded_cache: AgentCache[Agent]
 ) -> None:
-    assert how(unguarded, KEY, "sig", "s1") == "reused"
+    assert how(unguarded_cache, KEY, "sig", "s1") == "reused"
     other.append_message("s1", "user", "from outside")
-    assert how(unguarded, KEY, "sig", "s1") == "foreign"
+    assert how(unguarded_cache, KEY, "sig", "s1") == "foreign"
 
 
 # -- alone -------------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("cache:table")
-def test_an_agent_that_is_to_be_alone_is_not_the_one_of_a_turn_under_way(
+def test_agent_cache_gives_exclusive_turn_separate_agent(
     cache: AgentCache[Agent],
 ) -> None:
     with cache.claim(KEY, "sig", "s1", alone=True) as first:
@@ -255,7 +258,7 @@ def test_an_agent_that_is_to_be_alone_is_not_the_one_of_a_turn_under_way(
         assert (third.agent, third.how) == (new, "reused")
 
 
-def test_turns_that_do_not_ask_to_be_alone_share_their_agent(cache: AgentCache[Agent]) -> None:
+def test_agent_cache_turns_share_agent_by_default(cache: AgentCache[Agent]) -> None:
     with cache.claim(KEY, "sig", "s1") as first:
         agent = first.keep_agent(Agent(1))
         with cache.claim(KEY, "sig", "s1") as second:
@@ -266,7 +269,7 @@ def test_turns_that_do_not_ask_to_be_alone_share_their_agent(cache: AgentCache[A
 
 
 @pytest.mark.requirement("cache:table")
-def test_our_own_turn_rebaselines_and_reuses(
+def test_agent_cache_rebaselines_after_own_turn(
     db: SessionDB, cache: AgentCache[Agent], factory: Factory
 ) -> None:
     for number in range(3):
@@ -280,7 +283,7 @@ def test_our_own_turn_rebaselines_and_reuses(
     assert len(factory.built) == 1
 
 
-def test_our_own_first_message_creates_the_session_and_reuses(
+def test_agent_cache_reuses_after_first_own_message(
     db: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     with cache.claim(KEY, "sig", "lazy") as turn:
@@ -290,7 +293,7 @@ def test_our_own_first_message_creates_the_session_and_reuses(
     assert how(cache, KEY, "sig", "lazy") == "reused"
 
 
-def test_our_own_compaction_in_place_reuses(db: SessionDB, cache: AgentCache[Agent]) -> None:
+def test_agent_cache_reuses_after_own_compaction(db: SessionDB, cache: AgentCache[Agent]) -> None:
     how(cache, KEY, "sig", "s1")
     with cache.begin_turn(KEY) as turn:
         summary = [{"role": "user", "content": "a summary"}]
@@ -299,7 +302,7 @@ def test_our_own_compaction_in_place_reuses(db: SessionDB, cache: AgentCache[Age
     assert how(cache, KEY, "sig", "s1") == "reused"
 
 
-def test_a_foreign_write_before_our_own_rebuilds(
+def test_agent_cache_rebuilds_after_write_before_own(
     db: SessionDB, other: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     how(cache, KEY, "sig", "s1")
@@ -310,7 +313,7 @@ def test_a_foreign_write_before_our_own_rebuilds(
 
 
 @pytest.mark.requirement("cache:table")
-def test_a_foreign_write_in_the_middle_of_our_turn_rebuilds(
+def test_agent_cache_rebuilds_after_write_during_turn(
     db: SessionDB, other: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     how(cache, KEY, "sig", "s1")
@@ -321,7 +324,7 @@ def test_a_foreign_write_in_the_middle_of_our_turn_rebuilds(
     assert how(cache, KEY, "sig", "s1") == "foreign"
 
 
-def test_a_foreign_write_that_was_taken_back_rebuilds_all_the_same(
+def test_agent_cache_rebuilds_after_reverted_foreign_write(
     db: SessionDB, other: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     how(cache, KEY, "sig", "s1")
@@ -333,7 +336,7 @@ def test_a_foreign_write_that_was_taken_back_rebuilds_all_the_same(
     assert how(cache, KEY, "sig", "s1") == "foreign"
 
 
-def test_a_foreign_write_in_our_turn_rebuilds_even_where_all_is_as_it_was_before(
+def test_agent_cache_notices_reverted_write_during_turn(
     db: SessionDB, other: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     how(cache, KEY, "sig", "lazy")
@@ -344,7 +347,7 @@ def test_a_foreign_write_in_our_turn_rebuilds_even_where_all_is_as_it_was_before
     assert how(cache, KEY, "sig", "lazy") == "foreign"
 
 
-def test_own_appends_may_be_noted_in_any_order(db: SessionDB, cache: AgentCache[Agent]) -> None:
+def test_agent_cache_accepts_own_appends_unordered(db: SessionDB, cache: AgentCache[Agent]) -> None:
     how(cache, KEY, "sig", "s1")
     with cache.begin_turn(KEY) as turn:
         appended = [db.append_message("s1", "tool", str(number)) for number in range(4)]
@@ -353,22 +356,22 @@ def test_own_appends_may_be_noted_in_any_order(db: SessionDB, cache: AgentCache[
     assert how(cache, KEY, "sig", "s1") == "reused"
 
 
-def test_an_append_that_the_agent_was_built_after_is_known_already(
-    db: SessionDB, cache: AgentCache[Agent]
-) -> None:
+def test_agent_cache_ignores_append_before_build(db: SessionDB, cache: AgentCache[Agent]) -> None:
     ours = db.append_message("s1", "user", "before the build")
     how(cache, KEY, "sig", "s1")
     cache.note_appended(KEY, "s1", ours.before, ours.after)
     assert how(cache, KEY, "sig", "s1") == "reused"
 
 
-def test_own_appends_that_nobody_notes_rebuild(db: SessionDB, cache: AgentCache[Agent]) -> None:
+def test_agent_cache_rebuilds_after_unnoted_own_append(
+    db: SessionDB, cache: AgentCache[Agent]
+) -> None:
     how(cache, KEY, "sig", "s1")
     db.append_message("s1", "user", "not noted")
     assert how(cache, KEY, "sig", "s1") == "foreign"
 
 
-def test_an_append_to_another_session_does_not_rebaseline(
+def test_agent_cache_append_elsewhere_keeps_baseline(
     db: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     how(cache, KEY, "sig", "s1")
@@ -379,7 +382,7 @@ def test_an_append_to_another_session_does_not_rebaseline(
     assert how(cache, KEY, "sig", "s1") == "reused"
 
 
-def test_an_append_without_an_entry_is_nothing(db: SessionDB, cache: AgentCache[Agent]) -> None:
+def test_agent_cache_ignores_append_without_entry(db: SessionDB, cache: AgentCache[Agent]) -> None:
     ours = db.append_message("s1", "user", "ours")
     cache.note_appended(KEY, "s1", ours.before, ours.after)
     cache.note_moved(KEY, "s1", "s2")
@@ -390,10 +393,10 @@ def test_an_append_without_an_entry_is_nothing(db: SessionDB, cache: AgentCache[
     assert KEY not in cache
 
 
-def test_an_append_of_an_older_turn_does_not_touch_the_agent_that_replaced_its_own(
+def test_agent_cache_ignores_append_of_replaced_turn(
     db: SessionDB, cache: AgentCache[Agent], factory: Factory
 ) -> None:
-    old = get(cache, factory)
+    old = get_agent(cache, factory)
     with cache.begin_turn(KEY) as turn:
         new = cache.get_or_build(KEY, "another model", "s1", factory)
         turn.note_appended("s1", db.append_message("s1", "user", "of the older turn"))
@@ -406,29 +409,29 @@ def test_an_append_of_an_older_turn_does_not_touch_the_agent_that_replaced_its_o
 # -- a rotated id ------------------------------------------------------------------------------
 
 
-def rotate(db: SessionDB, old: str, new: str) -> Revision:
+def rotate_session(db: SessionDB, old: str, new: str) -> Revision:
     db.end_session(old, "compression")
     created = {"source": "telegram", "parent_session_id": old}
     return db.append_message(new, "user", "a summary", create=created).after
 
 
-def test_our_own_rotation_is_followed_and_reuses(
+def test_agent_cache_follows_own_rotation(
     db: SessionDB, cache: AgentCache[Agent], factory: Factory
 ) -> None:
-    agent = get(cache, factory)
+    agent = get_agent(cache, factory)
     with cache.begin_turn(KEY) as turn:
-        turn.note_moved("s1", "s2", rotate(db, "s1", "s2"))
+        turn.note_moved("s1", "s2", rotate_session(db, "s1", "s2"))
         turn.note_appended("s2", db.append_message("s2", "assistant", "an answer"))
     with cache.claim(KEY, "sig", "s2") as turn:
         assert (turn.agent, turn.how) == (agent, "reused")
 
 
-def test_our_own_rotation_without_a_revision_takes_the_one_of_that_moment(
+def test_agent_cache_rotation_defaults_to_current_revision(
     db: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     how(cache, KEY, "sig", "s1")
     with cache.begin_turn(KEY) as turn:
-        rotate(db, "s1", "s2")
+        rotate_session(db, "s1", "s2")
         turn.note_moved("s1", "s2")
         turn.note_appended("s2", db.append_message("s2", "assistant", "an answer"))
     assert how(cache, KEY, "sig", "s2") == "reused"
@@ -437,12 +440,12 @@ def test_our_own_rotation_without_a_revision_takes_the_one_of_that_moment(
 @pytest.mark.requirement("cache:table")
 @pytest.mark.parametrize("then_ours", [False, True], ids=["no append follows", "ours follows"])
 @pytest.mark.parametrize("by", ["turn", "cache"])
-def test_a_foreign_write_after_our_own_rotation_rebuilds(
+def test_agent_cache_rebuilds_after_write_following_rotation(
     db: SessionDB, other: SessionDB, cache: AgentCache[Agent], by: str, then_ours: bool
 ) -> None:
     how(cache, KEY, "sig", "s1")
     with cache.begin_turn(KEY) as turn:
-        rotate(db, "s1", "s2")
+        rotate_session(db, "s1", "s2")
         if by == "turn":
             turn.note_moved("s1", "s2")
         else:
@@ -453,22 +456,22 @@ def test_a_foreign_write_after_our_own_rotation_rebuilds(
     assert how(cache, KEY, "sig", "s2") == "foreign"
 
 
-def test_a_rotation_that_nobody_followed_drops_and_rebuilds(
+def test_agent_cache_rebuilds_after_unfollowed_rotation(
     db: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     how(cache, KEY, "sig", "s1")
-    rotate(db, "s1", "s2")
+    rotate_session(db, "s1", "s2")
     assert how(cache, KEY, "sig", "s2") == "ended"
 
 
-def test_a_rotation_of_another_session_changes_nothing(cache: AgentCache[Agent]) -> None:
+def test_agent_cache_ignores_rotation_of_other_session(cache: AgentCache[Agent]) -> None:
     how(cache, KEY, "sig", "s1")
     before = cache[KEY]
     cache.note_moved(KEY, "sX", "s2")
     assert cache[KEY] == before
 
 
-def test_the_database_says_not_found_and_the_cache_takes_that_for_no_messages(
+def test_agent_cache_treats_missing_session_as_empty(
     db: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     with pytest.raises(NotFound):

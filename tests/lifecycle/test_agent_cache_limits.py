@@ -13,12 +13,12 @@ from session_core.lifecycle.agent_cache import AgentCache
 from tests.lifecycle.agents import Agent, Monotonic, how
 
 
-def fill(cache: AgentCache[Agent], *keys: str) -> list[Agent]:
+def fill_cache(cache: AgentCache[Agent], *keys: str) -> list[Agent]:
     return [cache.get_or_build(key, "sig", None, Agent) for key in keys]
 
 
 @pytest.mark.parametrize("limits", [{"max_entries": -1}, {"max_entries": "3"}])
-def test_cache_refuses_limits_that_make_no_sense(limits: Any) -> None:
+def test_agent_cache_refuses_invalid_limits(limits: Any) -> None:
     with pytest.raises(InvalidInput, match="must be a number >= 0, got"):
         AgentCache[Agent](**limits)
 
@@ -27,39 +27,39 @@ def test_cache_refuses_limits_that_make_no_sense(limits: Any) -> None:
 
 
 @pytest.mark.requirement("cache:limits")
-def test_the_agent_that_was_used_longest_ago_is_evicted_and_closed() -> None:
+def test_agent_cache_evicts_and_closes_oldest_agent() -> None:
     cache: AgentCache[Agent] = AgentCache(max_entries=2)
-    first, _ = fill(cache, "a", "b")
-    fill(cache, "c")
+    first, _ = fill_cache(cache, "a", "b")
+    fill_cache(cache, "c")
     assert list(cache) == ["b", "c"]
     assert first.closed.wait(5)
 
 
-def test_a_look_up_is_a_use() -> None:
+def test_agent_cache_lookup_counts_as_use() -> None:
     cache: AgentCache[Agent] = AgentCache(max_entries=2)
-    fill(cache, "a", "b", "a", "c")
+    fill_cache(cache, "a", "b", "a", "c")
     assert list(cache) == ["a", "c"]
 
 
-def test_the_bound_is_128_by_default_and_an_hour() -> None:
+def test_agent_cache_default_limits() -> None:
     cache: AgentCache[Agent] = AgentCache()
-    fill(cache, *map(str, range(130)))
+    fill_cache(cache, *map(str, range(130)))
     assert (len(cache), cache.idle_s) == (128, 3600.0)
 
 
 @pytest.mark.requirement("cache:limits")
-def test_an_agent_in_a_turn_is_never_evicted() -> None:
+def test_agent_cache_keeps_agent_in_turn() -> None:
     cache: AgentCache[Agent] = AgentCache(max_entries=1, idle_s=-1.0)
     with cache.claim("a", "sig", None) as turn:
         running = turn.keep_agent(Agent())
-        fill(cache, "b", "c")
+        fill_cache(cache, "b", "c")
         assert list(cache) == ["a", "c"]
         assert cache.sweep() == ["c"]
         assert turn.agent is running
     assert not running.closed.is_set()
 
 
-def test_agents_that_run_may_be_more_than_the_bound_until_they_end() -> None:
+def test_agent_cache_exceeds_bound_while_agents_run() -> None:
     cache: AgentCache[Agent] = AgentCache(max_entries=1)
     with cache.claim("a", "sig", None) as first:
         agent = first.keep_agent(Agent())
@@ -74,18 +74,18 @@ def test_agents_that_run_may_be_more_than_the_bound_until_they_end() -> None:
 
 @pytest.mark.requirement("cache:limits")
 @pytest.mark.parametrize("kind", ["set", "question"])
-def test_agents_that_are_said_to_run_are_never_evicted(kind: str) -> None:
+def test_agent_cache_keeps_running_agents(kind: str) -> None:
     at_work = {"a", "b"}
     running: Any = at_work if kind == "set" else at_work.__contains__
     cache: AgentCache[Agent] = AgentCache(max_entries=1, idle_s=-1.0, running=running)
-    fill(cache, "a", "b", "c")
+    fill_cache(cache, "a", "b", "c")
     assert sorted(cache) == ["a", "b", "c"]
     assert cache.sweep() == ["c"]
     at_work.clear()
     assert sorted(cache.sweep()) == ["a", "b"]
 
 
-def test_where_it_cannot_be_asked_an_agent_counts_as_running() -> None:
+def test_agent_cache_failed_running_check_means_running() -> None:
     told = []
 
     def running(key: str) -> bool:
@@ -94,14 +94,14 @@ def test_where_it_cannot_be_asked_an_agent_counts_as_running() -> None:
     cache: AgentCache[Agent] = AgentCache(
         max_entries=1, running=running, report=lambda what, _: told.append(what)
     )
-    fill(cache, "a", "b")
+    fill_cache(cache, "a", "b")
     assert (sorted(cache), set(told)) == (
         ["a", "b"],
         {"whether the agent of a runs could not be asked"},
     )
 
 
-def test_an_agent_that_is_taken_into_a_turn_while_it_is_asked_for_is_not_evicted() -> None:
+def test_agent_entering_turn_during_check_is_kept() -> None:
     turns: list[Any] = []
 
     def running(key: str) -> bool:
@@ -110,13 +110,13 @@ def test_an_agent_that_is_taken_into_a_turn_while_it_is_asked_for_is_not_evicted
         return False
 
     cache: AgentCache[Agent] = AgentCache(idle_s=-1.0, running=running)
-    fill(cache, "a")
+    fill_cache(cache, "a")
     assert cache.sweep() == []
     assert len(turns) == 1
     turns[0].__exit__(None, None, None)
 
 
-def test_an_agent_that_was_used_while_it_was_asked_for_is_not_evicted() -> None:
+def test_agent_cache_keeps_agent_used_during_check() -> None:
     clock = Monotonic(1000.0)
 
     def running(key: str) -> bool:
@@ -125,7 +125,7 @@ def test_an_agent_that_was_used_while_it_was_asked_for_is_not_evicted() -> None:
         return False
 
     cache: AgentCache[Agent] = AgentCache(idle_s=-1.0, running=running, clock=clock)
-    fill(cache, "a")
+    fill_cache(cache, "a")
     assert cache.sweep() == []
 
 
@@ -133,20 +133,20 @@ def test_an_agent_that_was_used_while_it_was_asked_for_is_not_evicted() -> None:
 
 
 @pytest.mark.requirement("cache:limits")
-def test_a_sweep_evicts_what_was_idle_for_longer_than_the_limit() -> None:
+def test_agent_cache_sweep_evicts_idle_agents() -> None:
     clock = Monotonic(1000.0)
     cache: AgentCache[Agent] = AgentCache(idle_s=3600, clock=clock)
-    old, _ = fill(cache, "old", "new")
+    old, _ = fill_cache(cache, "old", "new")
     clock.now += 3600
     assert cache.sweep() == []
-    fill(cache, "new")
+    fill_cache(cache, "new")
     clock.now += 1
     assert cache.sweep() == ["old"]
     assert old.closed.is_set()
     assert list(cache) == ["new"]
 
 
-def test_the_end_of_a_turn_is_a_use() -> None:
+def test_agent_cache_turn_end_counts_as_use() -> None:
     clock = Monotonic(1000.0)
     cache: AgentCache[Agent] = AgentCache(idle_s=3600, clock=clock)
     with cache.claim("a", "sig", None) as turn:
@@ -155,20 +155,20 @@ def test_the_end_of_a_turn_is_a_use() -> None:
     assert cache.sweep() == []
 
 
-def test_a_sweep_spares_whom_it_is_told_to_keep() -> None:
+def test_agent_cache_sweep_spares_kept_keys() -> None:
     cache: AgentCache[Agent] = AgentCache(idle_s=-1.0)
-    fill(cache, "a", "b")
+    fill_cache(cache, "a", "b")
     assert cache.sweep(keep=lambda key: key == "a") == ["b"]
 
 
-def test_a_sweep_that_cannot_ask_whom_to_keep_evicts_nobody() -> None:
+def test_sweep_with_failing_keep_evicts_nothing() -> None:
     def keep(key: str) -> bool:
         if key == "b":
             raise LookupError
         return False
 
     cache: AgentCache[Agent] = AgentCache(idle_s=-1.0)
-    agents = fill(cache, "a", "b")
+    agents = fill_cache(cache, "a", "b")
     with pytest.raises(LookupError):
         cache.sweep(keep)
     assert list(cache) == ["a", "b"]
@@ -178,25 +178,25 @@ def test_a_sweep_that_cannot_ask_whom_to_keep_evicts_nobody() -> None:
 # -- clean-up ----------------------------------------------------------------------------------
 
 
-def test_evict_closes_the_agent_and_says_whether_there_was_one() -> None:
+def test_agent_cache_evict_closes_and_reports_presence() -> None:
     cache: AgentCache[Agent] = AgentCache()
-    (agent,) = fill(cache, "a")
+    (agent,) = fill_cache(cache, "a")
     assert cache.evict("a")
     assert agent.closed.is_set()
     assert not cache.evict("a")
 
 
-def test_clear_closes_every_agent() -> None:
+def test_agent_cache_clear_closes_every_agent() -> None:
     cache: AgentCache[Agent] = AgentCache()
-    agents = fill(cache, "a", "b", "c")
+    agents = fill_cache(cache, "a", "b", "c")
     cache.clear()
     assert all(agent.closed.is_set() for agent in agents)
     assert len(cache) == 0
 
 
-def test_an_agent_that_is_evicted_in_its_turn_is_closed_after_it() -> None:
+def test_agent_cache_closes_evicted_agent_after_turn() -> None:
     cache: AgentCache[Agent] = AgentCache()
-    (agent,) = fill(cache, "a")
+    (agent,) = fill_cache(cache, "a")
     with cache.begin_turn("a") as turn:
         assert cache.evict("a")
         assert "a" not in cache
@@ -205,7 +205,7 @@ def test_an_agent_that_is_evicted_in_its_turn_is_closed_after_it() -> None:
     assert agent.closed.wait(5)
 
 
-def test_an_agent_is_closed_whose_turn_ends_while_others_are_asked_for() -> None:
+def test_agent_cache_closes_agent_ending_during_check() -> None:
     at_work: list[Any] = []
 
     def running(_: str) -> bool:
@@ -214,17 +214,17 @@ def test_an_agent_is_closed_whose_turn_ends_while_others_are_asked_for() -> None
         return False
 
     cache: AgentCache[Agent] = AgentCache(running=running)
-    agent, other = fill(cache, "a", "b")
+    agent, other = fill_cache(cache, "a", "b")
     turn = cache.begin_turn("a")
     turn.__enter__()
-    fill(cache, "b")
+    fill_cache(cache, "b")
     at_work.append(turn)
     cache.clear()
     assert other.closed.is_set()
     assert agent.closed.wait(5)
 
 
-def test_evict_spares_an_agent_of_the_session_that_it_is_told() -> None:
+def test_agent_cache_evict_spares_given_session() -> None:
     cache: AgentCache[Agent] = AgentCache()
     agent = cache.get_or_build("a", "sig", "s1", Agent)
     assert not cache.evict("a", unless="s1")
@@ -232,10 +232,10 @@ def test_evict_spares_an_agent_of_the_session_that_it_is_told() -> None:
     assert agent.closed.is_set()
 
 
-def test_an_agent_that_is_replaced_while_it_is_said_to_run_is_closed_after_it() -> None:
+def test_agent_cache_closes_replaced_running_agent_later() -> None:
     at_work = {"a"}
     cache: AgentCache[Agent] = AgentCache(running=at_work)
-    (old,) = fill(cache, "a")
+    (old,) = fill_cache(cache, "a")
     assert how(cache, "a", "another model", None) == "signature"
     cache.sweep()
     assert not old.closed.is_set()
@@ -244,7 +244,7 @@ def test_an_agent_that_is_replaced_while_it_is_said_to_run_is_closed_after_it() 
     assert old.closed.is_set()
 
 
-def test_a_clean_up_that_raises_is_reported_and_harms_nothing() -> None:
+def test_agent_cache_reports_failing_clean_up() -> None:
     told: list[tuple[str, BaseException | None]] = []
 
     def clean_up(key: str, agent: Any) -> None:
@@ -255,7 +255,7 @@ def test_a_clean_up_that_raises_is_reported_and_harms_nothing() -> None:
     cache: AgentCache[Agent] = AgentCache(
         clean_up=clean_up, report=lambda what, error: told.append((what, error))
     )
-    _, second = fill(cache, "a", "b")
+    _, second = fill_cache(cache, "a", "b")
     cache.clear()
     assert len(cache) == 0
     assert second.closed.is_set()
@@ -264,36 +264,36 @@ def test_a_clean_up_that_raises_is_reported_and_harms_nothing() -> None:
     ]
 
 
-def test_a_clean_up_that_hangs_is_left_behind_and_reported(gate: threading.Event) -> None:
+def test_agent_cache_reports_hanging_clean_up(gate: threading.Event) -> None:
     told = []
     cache: AgentCache[Agent] = AgentCache(
         clean_up=lambda *_: gate.wait(),
         clean_up_s=0.05,
         report=lambda what, _: told.append(what),
     )
-    fill(cache, "a")
+    fill_cache(cache, "a")
     assert cache.evict("a")
     assert told == ["the clean-up of an agent hangs and was left behind"]
 
 
-def test_a_look_up_does_not_wait_for_a_clean_up(gate: threading.Event) -> None:
+def test_agent_cache_lookup_ignores_running_clean_up(gate: threading.Event) -> None:
     cache: AgentCache[Agent] = AgentCache(max_entries=1, clean_up=lambda *_: gate.wait())
-    fill(cache, "a", "b", "c")
+    fill_cache(cache, "a", "b", "c")
     assert how(cache, "c", "another model", None) == "signature"
 
 
 @pytest.mark.requirement("cache:limits")
-def test_a_clean_up_may_use_the_cache_since_it_runs_outside_its_lock() -> None:
+def test_agent_cache_clean_up_may_use_cache() -> None:
     def clean_up(key: str, agent: object) -> None:
         how(cache, f"successor of {key}", "sig", None)
 
     cache: AgentCache[Agent] = AgentCache(clean_up=clean_up)
-    fill(cache, "a")
+    fill_cache(cache, "a")
     cache.evict("a")
     assert list(cache) == ["successor of a"]
 
 
-def test_an_agent_with_an_async_close_is_closed() -> None:
+def test_agent_cache_awaits_async_close() -> None:
     class AsyncAgent:
         closed = False
 
@@ -307,7 +307,7 @@ def test_an_agent_with_an_async_close_is_closed() -> None:
     assert agent.closed
 
 
-def test_an_agent_without_a_close_needs_none() -> None:
+def test_agent_cache_accepts_agent_without_close() -> None:
     told = []
     cache: AgentCache[object] = AgentCache(report=lambda what, _: told.append(what))
     cache.get_or_build("a", "sig", None, object)

@@ -19,7 +19,7 @@ from tests.lifecycle.agents import Agent, Factory, how
 THREADS = 32
 
 
-def at_once(work: Callable[[int], None], count: int = THREADS) -> None:
+def run_concurrently(work: Callable[[int], None], count: int = THREADS) -> None:
     """Run `work` in so many threads that begin together; an error of one is raised here."""
     barrier = threading.Barrier(count)
     errors: list[BaseException] = []
@@ -44,15 +44,15 @@ def at_once(work: Callable[[int], None], count: int = THREADS) -> None:
 
 
 @pytest.mark.requirement("cache:threads")
-def test_threads_at_once_build_one_agent(db: SessionDB) -> None:
+def test_concurrent_threads_build_single_agent(db: SessionDB) -> None:
     cache: AgentCache[Agent] = AgentCache(db)
     factory = Factory()
     found: list[Agent] = []
-    at_once(lambda _: found.append(cache.get_or_build("k", "sig", "s1", factory)))
+    run_concurrently(lambda _: found.append(cache.get_or_build("k", "sig", "s1", factory)))
     assert (len(factory.built), set(found)) == (1, {factory.built[0]})
 
 
-def test_a_build_that_fails_leaves_nothing_pending_and_the_others_try_themselves(
+def test_failed_build_lets_other_threads_retry(
     db: SessionDB,
 ) -> None:
     cache: AgentCache[Agent] = AgentCache(db)
@@ -71,7 +71,7 @@ def test_a_build_that_fails_leaves_nothing_pending_and_the_others_try_themselves
         except ConnectionError:
             failed.append(number)
 
-    at_once(turn)
+    run_concurrently(turn)
     assert (len(tried), len(failed), len(cache)) == (5, 4, 1)
     cache.evict("k")
     with pytest.raises(ZeroDivisionError):
@@ -79,7 +79,7 @@ def test_a_build_that_fails_leaves_nothing_pending_and_the_others_try_themselves
     assert "k" not in cache
 
 
-def test_a_build_that_does_not_end_is_busy_for_the_others() -> None:
+def test_hanging_build_is_busy_for_other_threads() -> None:
     cache: AgentCache[Agent] = AgentCache(build_s=0.05)
     with cache.claim("k", "sig", None) as turn:
         assert cache["k"] == (PENDING, "sig", None, None)
@@ -89,7 +89,7 @@ def test_a_build_that_does_not_end_is_busy_for_the_others() -> None:
     assert how(cache, "k", "sig", None) == "reused"
 
 
-def test_a_build_of_older_code_is_waited_for() -> None:
+def test_pending_tuple_build_is_awaited() -> None:
     cache: AgentCache[Agent] = AgentCache()
     agent = Agent()
     cache["k"] = (PENDING, "sig")
@@ -103,7 +103,7 @@ def test_a_build_of_older_code_is_waited_for() -> None:
     assert found == [agent]
 
 
-def test_a_turn_that_builds_nothing_keeps_nothing() -> None:
+def test_turn_without_build_caches_nothing() -> None:
     cache: AgentCache[Agent] = AgentCache()
     with cache.claim("k", "sig", None) as turn:
         turn.keep_agent(Agent())
@@ -114,14 +114,14 @@ def test_a_turn_that_builds_nothing_keeps_nothing() -> None:
     assert len(cache) == 1
 
 
-def test_nothing_that_was_built_is_not_kept() -> None:
+def test_none_agent_is_not_cached() -> None:
     cache: AgentCache[None] = AgentCache()
     with pytest.raises(InvalidInput, match="no agent to keep"):
         cache.get_or_build("k", "sig", None, lambda: None)
     assert "k" not in cache
 
 
-def test_what_older_code_stored_during_a_build_is_replaced_and_closed() -> None:
+def test_tuple_stored_during_build_is_replaced() -> None:
     cache: AgentCache[Agent] = AgentCache()
     stored, built = Agent(1), Agent(2)
     with cache.claim("k", "sig", None) as turn:
@@ -134,7 +134,7 @@ def test_what_older_code_stored_during_a_build_is_replaced_and_closed() -> None:
 # -- a verdict is checked again ----------------------------------------------------------------
 
 
-class Interrupting:
+class InterruptingDatabase:
     """A database that lets things happen between an answer and its arrival."""
 
     def __init__(self, db: SessionDB) -> None:
@@ -150,10 +150,8 @@ class Interrupting:
         return answer
 
 
-def test_the_database_is_asked_outside_the_lock_and_the_verdict_is_checked_again(
-    db: SessionDB, other: SessionDB
-) -> None:
-    interrupting: Any = Interrupting(db)
+def test_database_read_outside_lock_is_rechecked(db: SessionDB, other: SessionDB) -> None:
+    interrupting: Any = InterruptingDatabase(db)
     cache: AgentCache[Agent] = AgentCache(interrupting)
     how(cache, "k", "sig", "s1")
     other.append_message("s1", "user", "from outside")
@@ -162,8 +160,8 @@ def test_the_database_is_asked_outside_the_lock_and_the_verdict_is_checked_again
     assert cache.get_or_build("k", "sig", "s1", Agent) is newer
 
 
-def test_an_entry_that_is_evicted_while_it_is_judged_is_built_anew(db: SessionDB) -> None:
-    interrupting: Any = Interrupting(db)
+def test_entry_evicted_during_check_is_rebuilt(db: SessionDB) -> None:
+    interrupting: Any = InterruptingDatabase(db)
     cache: AgentCache[Agent] = AgentCache(interrupting)
     factory = Factory()
     cache.get_or_build("k", "sig", "s1", factory)
@@ -171,10 +169,10 @@ def test_an_entry_that_is_evicted_while_it_is_judged_is_built_anew(db: SessionDB
     assert cache.get_or_build("k", "sig", "s1", factory).number == 2
 
 
-def test_an_append_that_is_noted_while_the_entry_is_judged_is_no_foreign_write(
+def test_append_noted_during_check_is_own(
     db: SessionDB,
 ) -> None:
-    interrupting: Any = Interrupting(db)
+    interrupting: Any = InterruptingDatabase(db)
     cache: AgentCache[Agent] = AgentCache(interrupting)
     how(cache, "k", "sig", "s1")
     ours = db.append_message("s1", "user", "ours")
@@ -184,9 +182,9 @@ def test_an_append_that_is_noted_while_the_entry_is_judged_is_no_foreign_write(
     assert interrupting.meanwhile == []
 
 
-def test_a_switch_that_was_made_while_it_is_judged_is_not_made_twice(db: SessionDB) -> None:
+def test_switch_during_check_happens_once(db: SessionDB) -> None:
     db.append_message("s2", "user", "elsewhere", create={"source": "telegram"})
-    interrupting: Any = Interrupting(db)
+    interrupting: Any = InterruptingDatabase(db)
     cache: AgentCache[Agent] = AgentCache(interrupting)
     how(cache, "k", "sig", "s1")
 
@@ -203,7 +201,7 @@ def test_a_switch_that_was_made_while_it_is_judged_is_not_made_twice(db: Session
 # -- everything at once ------------------------------------------------------------------------
 
 
-class Member(Agent):
+class OwnedAgent(Agent):
     """An agent that knows whose it is, and that cries where it is closed at work."""
 
     def __init__(self, key: str) -> None:
@@ -217,7 +215,7 @@ class Member(Agent):
         super().close()
 
 
-class Storm:
+class ThreadStorm:
     """What the threads do, and what each of them must see."""
 
     def __init__(self, db: SessionDB, other: SessionDB) -> None:
@@ -226,9 +224,9 @@ class Storm:
         for session_id in self.sessions.values():
             db.append_message(session_id, "user", "hello", create={"source": "cli"})
         self.told: list[Any] = []
-        self.built: list[Member] = []
+        self.built: list[OwnedAgent] = []
         self.lock = threading.Lock()
-        self.cache: AgentCache[Member] = AgentCache(
+        self.cache: AgentCache[OwnedAgent] = AgentCache(
             db, max_entries=4, idle_s=-1.0, report=lambda *what: self.told.append(what)
         )
 
@@ -255,9 +253,9 @@ class Storm:
             with self.lock:
                 agent.at_work -= 1
 
-    def build(self, key: str) -> Member:
+    def build(self, key: str) -> OwnedAgent:
         """Build the agent of a key."""
-        self.built.append(Member(key))
+        self.built.append(OwnedAgent(key))
         return self.built[-1]
 
     def write(self, key: str) -> None:
@@ -283,9 +281,9 @@ class Storm:
 
 
 @pytest.mark.requirement("cache:threads")
-def test_32_threads_leave_no_torn_entry(db: SessionDB, other: SessionDB) -> None:
-    storm = Storm(db, other)
-    at_once(storm.work)
+def test_agent_cache_survives_32_threads(db: SessionDB, other: SessionDB) -> None:
+    storm = ThreadStorm(db, other)
+    run_concurrently(storm.work)
     assert len(storm.cache) <= 4
     assert not any(storm.cache.get(key, (None,))[0] is PENDING for key in storm.sessions)
     storm.cache.clear()
@@ -294,9 +292,7 @@ def test_32_threads_leave_no_torn_entry(db: SessionDB, other: SessionDB) -> None
 
 
 @pytest.mark.requirement("cache:threads")
-def test_turns_of_one_key_one_after_another_never_miss_a_foreign_write(
-    db: SessionDB, other: SessionDB
-) -> None:
+def test_sequential_turns_notice_every_foreign_write(db: SessionDB, other: SessionDB) -> None:
     """Whatever the interleaving, an agent that is reused knows every row that is there."""
     cache: AgentCache[set[int]] = AgentCache(db, clean_up=lambda *_: None)
     one_turn = threading.Lock()
@@ -316,7 +312,7 @@ def test_turns_of_one_key_one_after_another_never_miss_a_foreign_write(
                 known.add(int(ours))
                 turn.note_appended("s1", ours)
 
-    at_once(work, 16)
+    run_concurrently(work, 16)
     known = cache.get_or_build("k", "sig", "s1", ids)
     assert known == ids()
 
@@ -325,7 +321,7 @@ def test_turns_of_one_key_one_after_another_never_miss_a_foreign_write(
 
 
 @pytest.mark.anyio
-async def test_an_async_claim_waits_for_a_build_without_blocking_the_loop(db: SessionDB) -> None:
+async def test_async_claim_waits_without_blocking_loop(db: SessionDB) -> None:
     cache: AgentCache[Agent] = AgentCache(db)
     order: list[str] = []
     agents: list[Agent] = []
@@ -348,7 +344,7 @@ async def test_an_async_claim_waits_for_a_build_without_blocking_the_loop(db: Se
 
 
 @pytest.mark.anyio
-async def test_a_claim_that_is_cancelled_leaves_nothing_pending(db: SessionDB) -> None:
+async def test_cancelled_claim_leaves_no_pending_build(db: SessionDB) -> None:
     cache: AgentCache[Agent] = AgentCache(db)
     held = anyio.Event()
 
@@ -367,9 +363,9 @@ async def test_a_claim_that_is_cancelled_leaves_nothing_pending(db: SessionDB) -
 
 
 @pytest.mark.anyio
-async def test_a_claim_whose_task_is_gone_before_it_was_had_is_given_up(db: SessionDB) -> None:
+async def test_claim_of_ended_task_is_released(db: SessionDB) -> None:
     asked, answer = threading.Event(), threading.Event()
-    interrupting: Any = Interrupting(db)
+    interrupting: Any = InterruptingDatabase(db)
     cache: AgentCache[Agent] = AgentCache(interrupting, idle_s=-1.0)
     how(cache, "k", "sig", "s1")
 

@@ -14,7 +14,7 @@ from tests.lifecycle.runtimes import beside
 MOMENT_S = 0.05
 
 
-def recorded(hooks: Hooks) -> list[tuple[str, dict[str, Any]]]:
+def record_calls(hooks: Hooks) -> list[tuple[str, dict[str, Any]]]:
     """Return a list to which each call of a hook is added."""
     seen: list[tuple[str, dict[str, Any]]] = []
     for hook in ("on_session_start", FINALIZE, RESET):
@@ -23,8 +23,8 @@ def recorded(hooks: Hooks) -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.requirement("hooks:boundary")
-def test_a_new_session_finalizes_the_old_id_before_it_resets_to_the_new(hooks: Hooks) -> None:
-    seen = recorded(hooks)
+def test_new_session_finalizes_before_reset(hooks: Hooks) -> None:
+    seen = record_calls(hooks)
     hooks.call_boundary("old", "new", "telegram", "new_session")
     both = {
         "platform": "telegram",
@@ -39,15 +39,15 @@ def test_a_new_session_finalizes_the_old_id_before_it_resets_to_the_new(hooks: H
 
 
 @pytest.mark.requirement("hooks:boundary")
-def test_an_expiry_finalizes_with_its_reason_and_without_a_new_id(hooks: Hooks) -> None:
-    seen = recorded(hooks)
+def test_expiry_finalizes_with_reason_only(hooks: Hooks) -> None:
+    seen = record_calls(hooks)
     report = hooks.call_boundary("s", None, "telegram", "session_expired")
     given = {"session_id": "s", "platform": "telegram", "reason": "session_expired"}
     assert seen == [(FINALIZE, given)]
     assert report.reset is None
 
 
-def test_what_is_finalized_is_the_old_id_and_what_is_reset_to_the_new_for_those_that_ask(
+def test_boundary_hooks_get_old_and_new_id(
     hooks: Hooks,
 ) -> None:
     seen: list[Any] = []
@@ -61,29 +61,29 @@ def test_what_is_finalized_is_the_old_id_and_what_is_reset_to_the_new_for_those_
     assert seen == [("old", None), (None, "new")]
 
 
-def test_a_finalize_without_a_reason_tells_none(hooks: Hooks) -> None:
-    seen = recorded(hooks)
+def test_finalize_without_reason_passes_none(hooks: Hooks) -> None:
+    seen = record_calls(hooks)
     hooks.call_boundary("s", None, "tui")
     assert seen == [(FINALIZE, {"session_id": "s", "platform": "tui"})]
 
 
-def test_a_first_session_has_nothing_to_finalize(hooks: Hooks) -> None:
-    seen = recorded(hooks)
+def test_first_session_finalizes_nothing(hooks: Hooks) -> None:
+    seen = record_calls(hooks)
     report = hooks.call_boundary(None, "new", "cli")
     assert seen == [(RESET, {"session_id": "new", "platform": "cli"})]
     assert report.finalize is None
 
 
-def test_a_failing_finalize_does_not_keep_the_reset_from_coming(hooks: Hooks) -> None:
-    seen = recorded(hooks)
+def test_failing_finalize_does_not_prevent_reset(hooks: Hooks) -> None:
+    seen = record_calls(hooks)
     hooks.add(FINALIZE, lambda: 1 / 0)
     report = hooks.call_boundary("old", "new", "cli")
     assert [hook for hook, _ in seen] == [FINALIZE, RESET]
     assert [fault.how for fault in report.failed] == ["raised"]
 
 
-def test_a_boundary_is_passed_once(hooks: Hooks) -> None:
-    seen = recorded(hooks)
+def test_boundary_fires_once(hooks: Hooks) -> None:
+    seen = record_calls(hooks)
     hooks.call_boundary("old", None, "cli", "session_expired")
     report = hooks.call_boundary("old", "new", "cli", "new_session")
     assert [(hook, given["reason"]) for hook, given in seen] == [
@@ -95,8 +95,8 @@ def test_a_boundary_is_passed_once(hooks: Hooks) -> None:
 
 
 @pytest.mark.parametrize("beginning", ["start", "reset", "reopened"])
-def test_a_session_that_began_again_is_finalized_again(hooks: Hooks, beginning: str) -> None:
-    seen = recorded(hooks)
+def test_reopened_session_is_finalized_again(hooks: Hooks, beginning: str) -> None:
+    seen = record_calls(hooks)
     hooks.call_boundary("s", None, "cli")
     if beginning == "start":
         hooks.call_once("on_session_start", session_id="s", platform="cli")
@@ -109,8 +109,8 @@ def test_a_session_that_began_again_is_finalized_again(hooks: Hooks, beginning: 
     assert finalized == [FINALIZE, FINALIZE]
 
 
-def test_switching_there_and_back_passes_each_boundary(hooks: Hooks) -> None:
-    seen = recorded(hooks)
+def test_switching_back_and_forth_fires_every_boundary(hooks: Hooks) -> None:
+    seen = record_calls(hooks)
     for old, new in (("a", "b"), ("b", "a"), ("a", "b")):
         hooks.call_boundary(old, new, "cli")
     assert [(hook, given["session_id"]) for hook, given in seen] == [
@@ -123,15 +123,15 @@ def test_switching_there_and_back_passes_each_boundary(hooks: Hooks) -> None:
     ]
 
 
-def test_a_session_starts_once_until_it_is_finalized(hooks: Hooks) -> None:
-    seen = recorded(hooks)
+def test_session_start_fires_once_until_finalized(hooks: Hooks) -> None:
+    seen = record_calls(hooks)
     for _ in range(2):
         hooks.call_once("on_session_start", session_id="s", platform="cli", model="m")
     assert seen == [("on_session_start", {"session_id": "s", "platform": "cli", "model": "m"})]
 
 
 @pytest.mark.requirement("hooks:boundary")
-def test_paths_that_race_pass_a_boundary_once_and_reset_only_after_finalize(hooks: Hooks) -> None:
+def test_racing_boundaries_fire_once_in_order(hooks: Hooks) -> None:
     order: list[str] = []
     barrier = threading.Barrier(16)
     slow = threading.Event()
@@ -156,7 +156,7 @@ def test_paths_that_race_pass_a_boundary_once_and_reset_only_after_finalize(hook
 
 
 @pytest.mark.requirement("hooks:boundary")
-def test_what_is_being_told_is_not_forgotten_however_much_is_told_meanwhile(
+def test_running_boundary_call_is_never_forgotten(
     hooks: Hooks, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatch, "_MAX_REMEMBERED", 0)
@@ -178,16 +178,14 @@ def test_what_is_being_told_is_not_forgotten_however_much_is_told_meanwhile(
     assert begun == ["old"]
 
 
-def test_what_was_told_is_forgotten_after_very_much_else(
-    hooks: Hooks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_fired_boundaries_are_forgotten(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "_MAX_REMEMBERED", 10)
     for number in range(100):
         hooks.call_boundary(str(number), None, "cli")
     assert len(hooks._boundaries._fired) == 10
 
 
-def test_of_what_was_told_that_is_forgotten_which_nobody_has_asked_for_the_longest(
+def test_least_recently_asked_boundary_is_forgotten_first(
     hooks: Hooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatch, "_MAX_REMEMBERED", 2)
@@ -196,7 +194,7 @@ def test_of_what_was_told_that_is_forgotten_which_nobody_has_asked_for_the_longe
     assert list(hooks._boundaries._fired) == ["first", "third"]
 
 
-def test_hooks_of_compression_observe_and_what_they_return_is_ignored(hooks: Hooks) -> None:
+def test_compression_hook_results_are_ignored(hooks: Hooks) -> None:
     seen: list[Any] = []
 
     def before(session_id, message_count, in_place):

@@ -35,7 +35,7 @@ def compressor(world: World, tmp_path: Path) -> Iterator[Compressor]:
         yield Compressor(world.db, ledger, store=world.store, hooks=world.hooks)
 
 
-def compressing(compressor: Compressor, shape: Any) -> Any:
+def CompressingAgent(compressor: Compressor, shape: Any) -> Any:
     """An agent that compresses its session in the middle of a turn, and goes on."""
 
     def agent(run: AgentTurn, message: Any) -> str:
@@ -47,7 +47,7 @@ def compressing(compressor: Compressor, shape: Any) -> Any:
     return agent
 
 
-def talk(world: World) -> str:
+def fill_long_chat(world: World) -> str:
     """Let a chat become long; return its session."""
     for _ in range(6):
         world.say(LONG)
@@ -55,11 +55,11 @@ def talk(world: World) -> str:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_all_agree_on_the_session_after_a_turn_that_compressed(
+def test_compressing_turn_leaves_consistent_session(
     world: World, compressor: Compressor, shape: Any
 ) -> None:
-    old = talk(world)
-    world.agent = compressing(compressor, shape)
+    old = fill_long_chat(world)
+    world.agent = CompressingAgent(compressor, shape)
     reply = world.say("and now?")
     assert (reply.text, reply.superseded) == ("short of it", False)
     assert (reply.session_id == old) is (shape == "in_place")
@@ -70,11 +70,11 @@ def test_all_agree_on_the_session_after_a_turn_that_compressed(
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_agent_that_compressed_is_reused_by_the_next_turn(
+def test_compressing_agent_is_reused_next_turn(
     world: World, compressor: Compressor, shape: Any
 ) -> None:
-    talk(world)
-    world.agent = compressing(compressor, shape)
+    fill_long_chat(world)
+    world.agent = CompressingAgent(compressor, shape)
     world.say("and now?")
     world.agent = echo
     built = len(world.built)
@@ -82,10 +82,8 @@ def test_the_agent_that_compressed_is_reused_by_the_next_turn(
     assert len(world.built) == built
 
 
-def test_an_agent_is_built_anew_where_somebody_else_wrote_during_the_compression(
-    world: World, compressor: Compressor
-) -> None:
-    talk(world)
+def test_agent_rebuilt_after_write_during_compression(world: World, compressor: Compressor) -> None:
+    fill_long_chat(world)
 
     def agent(run: AgentTurn, message: Any) -> str:
         run.append("user", message)
@@ -105,8 +103,8 @@ def test_an_agent_is_built_anew_where_somebody_else_wrote_during_the_compression
     assert len(world.built) == built + 1
 
 
-def test_a_run_that_was_superseded_compresses_nothing(world: World, compressor: Compressor) -> None:
-    talk(world)
+def test_superseded_run_compresses_nothing(world: World, compressor: Compressor) -> None:
+    fill_long_chat(world)
     before = world.db.get_revision(world.agree())
 
     def agent(run: AgentTurn, message: Any) -> str:
@@ -120,10 +118,8 @@ def test_a_run_that_was_superseded_compresses_nothing(world: World, compressor: 
     assert world.db.get_revision(world.agree()) == before
 
 
-def test_a_run_goes_on_where_its_session_does_also_where_the_compressor_raises(
-    world: World, compressor: Compressor
-) -> None:
-    old = talk(world)
+def test_run_follows_session_after_compressor_error(world: World, compressor: Compressor) -> None:
+    old = fill_long_chat(world)
 
     class Raising(Compressor):
         def compress(self, *args: Any, **options: Any) -> Any:
@@ -148,10 +144,10 @@ def test_a_run_goes_on_where_its_session_does_also_where_the_compressor_raises(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("face", [AsyncCompressor, lambda compressor: compressor])
-async def test_the_loop_goes_on_while_an_async_agent_compresses(
+async def test_async_agent_compression_does_not_block_loop(
     world: World, compressor: Compressor, face: Any
 ) -> None:
-    await to_thread.run_sync(talk, world)
+    await to_thread.run_sync(fill_long_chat, world)
     loop, said = asyncio.get_running_loop(), asyncio.Queue[str]()
 
     async def summarize(_: object) -> str:
@@ -171,10 +167,8 @@ async def test_the_loop_goes_on_while_an_async_agent_compresses(
     assert any("what the loop says" in text for text in texts)
 
 
-def test_an_async_compressor_is_not_called_by_a_run_that_does_not_wait(
-    world: World, compressor: Compressor
-) -> None:
-    talk(world)
+def test_sync_run_refuses_async_compressor(world: World, compressor: Compressor) -> None:
+    fill_long_chat(world)
 
     def agent(run: AgentTurn, message: Any) -> str:
         with pytest.raises(InvalidInput, match="acompress"):
@@ -185,10 +179,10 @@ def test_an_async_compressor_is_not_called_by_a_run_that_does_not_wait(
     assert world.say("and now?").text == "left alone"
 
 
-def test_the_next_message_after_an_undo_is_in_the_session_of_before(
+def test_message_after_undo_returns_to_original_session(
     world: World, compressor: Compressor
 ) -> None:
-    old = talk(world)
+    old = fill_long_chat(world)
     done = compressor.compress(old, lambda _: "short", shape="continuation", keep_last=2)
     assert world.store.peek_session_id(KEY) == done.session_id
     compressor.undo(done.batch)
@@ -197,10 +191,10 @@ def test_the_next_message_after_an_undo_is_in_the_session_of_before(
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_bare_compressor_has_the_hooks_of_its_runtime(
+def test_bare_compressor_uses_runtime_hooks(
     world: World, tmp_path: Path, shape: Any, kind: str
 ) -> None:
-    old = talk(world)
+    old = fill_long_chat(world)
     called: list[dict[str, Any]] = []
     world.hooks.add("after_compression", lambda **given: called.append(given))
     with Ledger(StateFolder(world.db.path, root=tmp_path / "state")) as ledger:
@@ -211,7 +205,7 @@ def test_bare_compressor_has_the_hooks_of_its_runtime(
             await run.acompress(bare, lambda _: "what was said", shape=shape, keep_last=2)
             return "short of it"
 
-        world.agent = acompress if kind == "async" else compressing(bare, shape)
+        world.agent = acompress if kind == "async" else CompressingAgent(bare, shape)
         reply = world.say("and now?")
         bare.close()
     (given,) = called
@@ -220,8 +214,8 @@ def test_bare_compressor_has_the_hooks_of_its_runtime(
     assert world.agree() == reply.session_id
 
 
-def test_compressor_with_a_store_has_its_hooks(world: World, tmp_path: Path) -> None:
-    old = talk(world)
+def test_compressor_with_store_uses_store_hooks(world: World, tmp_path: Path) -> None:
+    old = fill_long_chat(world)
     called: list[dict[str, Any]] = []
     world.hooks.add("after_compression", lambda **given: called.append(given))
     with Ledger(StateFolder(world.db.path, root=tmp_path / "state")) as ledger:

@@ -29,7 +29,7 @@ ID = "HERMES_SESSION_ID"
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _clear_session(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No variable is set, in this context or in the process."""
     for name in VARIABLE_NAMES.values():
         monkeypatch.delenv(name, raising=False)
@@ -40,12 +40,12 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.requirement("current:session")
-def test_the_current_session_is_set_in_the_context_and_in_the_environment() -> None:
+def test_current_session_sets_context_and_environment() -> None:
     set_current_session_id("s1")
     assert (get_session_env(ID), os.environ[ID], get_current_session_id()) == ("s1", "s1", "s1")
 
 
-def test_no_session_is_cleared_in_both() -> None:
+def test_clearing_session_clears_context_and_environment() -> None:
     set_current_session_id("s1")
     set_current_session_id(None)
     assert (get_session_env(ID, "default"), os.environ.get(ID)) == ("", None)
@@ -53,25 +53,25 @@ def test_no_session_is_cleared_in_both() -> None:
 
 
 @pytest.mark.requirement("current:session")
-def test_an_unset_variable_falls_back_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unset_variable_falls_back_to_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERMES_SESSION_CHAT_ID", "42")
     assert get_session_env("HERMES_SESSION_CHAT_ID", "default") == "42"
 
 
-def test_an_unset_variable_that_is_nowhere_is_the_default() -> None:
+def test_unset_variable_returns_default() -> None:
     assert get_session_env("HERMES_SESSION_CHAT_ID") == ""
     assert get_session_env("HERMES_SESSION_CHAT_ID", "default") == "default"
 
 
 @pytest.mark.requirement("current:session")
-def test_a_cleared_variable_does_not_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cleared_variable_ignores_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERMES_SESSION_CHAT_ID", "42")
     for cleared in ("", None):
         with session_context(chat_id=cleared):
             assert get_session_env("HERMES_SESSION_CHAT_ID", "default") == ""
 
 
-def test_a_context_sets_what_it_names_and_restores_what_was_there() -> None:
+def test_session_context_sets_and_restores_variables() -> None:
     with session_context(session_id="outer", platform=Platform.TELEGRAM, chat_id=42):
         with session_context(session_id="inner", HERMES_UI_SESSION_ID="tab"):
             inner = [
@@ -87,13 +87,13 @@ def test_a_context_sets_what_it_names_and_restores_what_was_there() -> None:
     assert "HERMES_SESSION_ID" not in context._variables.get()
 
 
-def test_a_context_restores_after_an_error() -> None:
+def test_session_context_restores_after_error() -> None:
     with pytest.raises(ZeroDivisionError), session_context(platform="cli"):
         _ = 1 / 0
     assert get_session_env("HERMES_SESSION_PLATFORM") == ""
 
 
-def test_a_context_that_inherits_nothing_takes_nothing_from_another_turn(
+def test_session_context_without_inherit_starts_empty(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HERMES_SESSION_USER_ID", "of the process")
@@ -106,13 +106,13 @@ def test_a_context_that_inherits_nothing_takes_nothing_from_another_turn(
         assert get_session_env("HERMES_SESSION_USER_ID", "default") == ""
 
 
-def test_an_unknown_variable_is_refused_and_nothing_is_set() -> None:
+def test_session_context_refuses_unknown_variable() -> None:
     with pytest.raises(InvalidInput, match="no session variable 'chatid'"):
         session_context(session_id="s", chatid=1).__enter__()
     assert get_session_env(ID, "none") == "none"
 
 
-def test_a_child_gets_the_variables_of_the_context_and_the_rest_of_the_environment(
+def test_child_env_adds_context_to_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SOMETHING_ELSE", "kept")
@@ -130,7 +130,7 @@ def test_a_child_gets_the_variables_of_the_context_and_the_rest_of_the_environme
 
 
 @pytest.mark.requirement("current:session")
-def test_a_real_child_sees_the_session_of_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_process_sees_session_of_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     set_current_session_id("of the process")
     with session_context(session_id="of the turn"):
         code = f"import os; print(os.environ[{ID!r}])"
@@ -146,7 +146,7 @@ def test_a_real_child_sees_the_session_of_its_turn(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.requirement("current:session")
 @pytest.mark.parametrize(("name", "seen"), [("Ann\ud83d", "Ann?"), ("An\0n", "Ann"), ("Åñ", "Åñ")])
-def test_a_child_begins_whatever_somebody_calls_himself(name: str, seen: str) -> None:
+def test_child_env_cleans_invalid_characters(name: str, seen: str) -> None:
     code = "import os; print(ascii(os.environ['HERMES_SESSION_USER_NAME']))"
     with session_context(session_id="s1", user_name=name):
         child = [sys.executable, "-c", code]
@@ -158,14 +158,14 @@ def test_a_child_begins_whatever_somebody_calls_himself(name: str, seen: str) ->
 
 @pytest.mark.requirement("current:session")
 @pytest.mark.parametrize("session_id", ["a\0b", "a\ud83d", 5])
-def test_what_no_environment_holds_is_no_current_session(session_id: Any) -> None:
+def test_unstorable_session_id_is_not_current(session_id: Any) -> None:
     set_current_session_id("s1")
     with pytest.raises(InvalidInput):
         set_current_session_id(session_id)
     assert (get_current_session_id(), os.environ[ID]) == ("s1", "s1")
 
 
-def test_a_child_of_nobody_does_not_get_the_session_that_another_turn_left_behind() -> None:
+def test_child_env_drops_stale_session() -> None:
     def turn() -> None:
         with session_context(platform="telegram"):
             set_current_session_id("of another turn")
@@ -176,7 +176,7 @@ def test_a_child_of_nobody_does_not_get_the_session_that_another_turn_left_behin
 
 
 @pytest.mark.requirement("current:session")
-def test_a_thread_of_nobody_is_not_in_the_session_that_another_turn_left_behind() -> None:
+def test_new_thread_ignores_stale_session() -> None:
     def turn() -> None:
         with session_context(platform="telegram"):
             set_current_session_id("of another turn")
@@ -194,12 +194,12 @@ def test_a_thread_of_nobody_is_not_in_the_session_that_another_turn_left_behind(
     assert os.environ[ID] == "of another turn"
 
 
-def test_a_program_without_contexts_passes_its_one_session_on() -> None:
+def test_program_without_contexts_passes_session_on() -> None:
     copy_context().run(set_current_session_id, "the one")
     assert build_child_env()[ID] == get_current_session_id() == "the one"
 
 
-def test_a_session_that_the_process_was_started_with_is_passed_on(
+def test_inherited_environment_session_is_passed_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(ID, "given from outside")
@@ -208,7 +208,7 @@ def test_a_session_that_the_process_was_started_with_is_passed_on(
 
 
 @pytest.mark.requirement("current:session")
-def test_threads_at_once_each_see_their_own() -> None:
+def test_concurrent_threads_see_own_session() -> None:
     barrier = threading.Barrier(32)
     seen: dict[int, list[str]] = {}
 
@@ -235,7 +235,7 @@ def test_threads_at_once_each_see_their_own() -> None:
 
 @pytest.mark.requirement("current:session")
 @pytest.mark.anyio
-async def test_tasks_at_once_each_see_their_own_in_worker_threads_too() -> None:
+async def test_concurrent_tasks_see_own_session() -> None:
     seen: dict[int, list[str | None]] = {}
     everybody = anyio.Event()
     begun = []

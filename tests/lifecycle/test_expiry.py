@@ -24,7 +24,7 @@ from tests.routing.chats import KEY, chat
 
 
 @pytest.mark.requirement("watcher:once")
-def test_what_has_expired_is_finalized_once_and_marked_in_both_places(expiring: World) -> None:
+def test_expired_session_is_finalized_and_marked_once(expiring: World) -> None:
     session_id = expiring.say().session_id
     expiring.clock.advance(hours=2)
     watch = watcher(expiring)
@@ -42,7 +42,7 @@ def test_what_has_expired_is_finalized_once_and_marked_in_both_places(expiring: 
 
 
 @pytest.mark.requirement("watcher:once")
-def test_the_next_message_resets_what_was_finalized_and_finalizes_it_not_again(
+def test_message_after_expiry_resets_without_second_finalize(
     expiring: World,
 ) -> None:
     old = expiring.say().session_id
@@ -55,7 +55,7 @@ def test_the_next_message_resets_what_was_finalized_and_finalizes_it_not_again(
     assert not entry.expiry_finalized
 
 
-def test_nor_after_a_start(expiring: World, home_path: Path) -> None:
+def test_restart_does_not_finalize_again(expiring: World, home_path: Path) -> None:
     expiring.say()
     expiring.clock.advance(hours=2)
     watcher(expiring).tick()
@@ -68,7 +68,7 @@ def test_nor_after_a_start(expiring: World, home_path: Path) -> None:
     again.close()
 
 
-def test_what_has_not_expired_is_left_alone(expiring: World) -> None:
+def test_unexpired_session_is_left_alone(expiring: World) -> None:
     expiring.say()
     expiring.clock.advance(minutes=60)
     before = expiring.store.get(KEY)
@@ -76,7 +76,7 @@ def test_what_has_not_expired_is_left_alone(expiring: World) -> None:
     assert expiring.store.get(KEY) == before
 
 
-def test_where_nothing_ever_resets_nothing_is_finalized(home_path: Path) -> None:
+def test_policy_none_finalizes_nothing(home_path: Path) -> None:
     world = World(home_path)
     world.say()
     world.clock.advance(days=80)
@@ -84,7 +84,7 @@ def test_where_nothing_ever_resets_nothing_is_finalized(home_path: Path) -> None
     world.close()
 
 
-def test_a_chat_with_a_process_at_work_is_not_finalized(expiring: World) -> None:
+def test_chat_with_active_process_is_not_finalized(expiring: World) -> None:
     expiring.say()
     expiring.clock.advance(hours=2)
     expiring.store._has_active_processes = lambda _: True
@@ -92,7 +92,7 @@ def test_a_chat_with_a_process_at_work_is_not_finalized(expiring: World) -> None
 
 
 @pytest.mark.requirement("watcher:once")
-def test_a_chat_in_the_middle_of_a_turn_is_not_finalized(expiring: World) -> None:
+def test_chat_in_turn_is_not_finalized(expiring: World) -> None:
     gate = Gate()
     expiring.agent = gate
     with beside(expiring.say):
@@ -105,9 +105,7 @@ def test_a_chat_in_the_middle_of_a_turn_is_not_finalized(expiring: World) -> Non
 
 
 @pytest.mark.requirement("watcher:once")
-def test_a_chat_in_the_middle_of_a_turn_of_another_process_is_not_finalized(
-    expiring: World, home_path: Path
-) -> None:
+def test_chat_in_foreign_turn_is_not_finalized(expiring: World, home_path: Path) -> None:
     other = World(home_path, config=IDLE)
     other.clock = other.store._now = expiring.clock
     watch = watcher(other)
@@ -129,9 +127,7 @@ def test_a_chat_in_the_middle_of_a_turn_of_another_process_is_not_finalized(
 
 
 @pytest.mark.parametrize("outcome", ["raises", "is cancelled"])
-def test_a_turn_that_is_cut_off_keeps_no_session_from_its_end(
-    expiring: World, outcome: str
-) -> None:
+def test_interrupted_turn_does_not_prevent_finalize(expiring: World, outcome: str) -> None:
     if outcome == "raises":
         expiring.agent = lambda *_: 1 / 0
         with pytest.raises(ZeroDivisionError):
@@ -150,7 +146,7 @@ def test_a_turn_that_is_cut_off_keeps_no_session_from_its_end(
 
 
 @pytest.mark.requirement("watcher:once")
-def test_watchers_of_several_processes_tell_an_end_once(expiring: World, home_path: Path) -> None:
+def test_concurrent_watchers_finalize_once(expiring: World, home_path: Path) -> None:
     session_id = expiring.say().session_id
     expiring.clock.advance(hours=2)
     others = [World(home_path, config=IDLE) for _ in range(4)]
@@ -171,9 +167,7 @@ def test_watchers_of_several_processes_tell_an_end_once(expiring: World, home_pa
 
 
 @pytest.mark.requirement("watcher:once")
-def test_what_a_process_has_claimed_and_died_of_is_told_by_the_next(
-    expiring: World, home_path: Path
-) -> None:
+def test_claim_of_dead_process_is_taken_over(expiring: World, home_path: Path) -> None:
     session_id = expiring.say().session_id
     expiring.clock.advance(hours=2)
     code = """
@@ -202,7 +196,7 @@ ExpiryWatcher(world.runtime).tick()
 
 
 @pytest.mark.requirement("watcher:once")
-def test_a_session_that_comes_back_to_life_while_its_end_is_told_is_not_marked(
+def test_session_revived_during_finalize_is_unmarked(
     expiring: World,
 ) -> None:
     session_id = expiring.say().session_id
@@ -222,7 +216,7 @@ def test_a_session_that_comes_back_to_life_while_its_end_is_told_is_not_marked(
     assert expiring.boundaries == [("finalize", session_id)] * 2
 
 
-def test_a_session_that_gives_way_while_others_are_finalized_is_told_once(
+def test_session_replaced_during_tick_is_finalized_once(
     expiring: World,
 ) -> None:
     first = expiring.say(chat_id="a").session_id
@@ -245,7 +239,7 @@ def test_a_session_that_gives_way_while_others_are_finalized_is_told_once(
 # What goes wrong
 
 
-def test_a_broken_hook_is_no_failure(expiring: World) -> None:
+def test_broken_hook_does_not_fail_finalize(expiring: World) -> None:
     session_id = expiring.say().session_id
     expiring.clock.advance(hours=2)
     expiring.hooks.add("on_session_finalize", lambda: 1 / 0)
@@ -253,7 +247,7 @@ def test_a_broken_hook_is_no_failure(expiring: World) -> None:
 
 
 @pytest.mark.requirement("watcher:tries")
-def test_a_failing_finalize_is_tried_three_times_and_then_marked_with_its_model(
+def test_failing_finalize_is_marked_after_three_tries(
     expiring: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session_id = expiring.say().session_id
@@ -275,7 +269,7 @@ def test_a_failing_finalize_is_tried_three_times_and_then_marked_with_its_model(
     assert expiring.names("finalize") == [("finalize", session_id)]
 
 
-def test_a_finalize_that_works_the_second_time_forgets_the_first(
+def test_successful_retry_clears_failure_count(
     expiring: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session_id = expiring.say().session_id
@@ -289,7 +283,7 @@ def test_a_finalize_that_works_the_second_time_forgets_the_first(
 
 
 @pytest.mark.requirement("watcher:tries")
-def test_an_entry_that_cannot_be_marked_keeps_no_other_from_its_end(
+def test_unmarkable_entry_does_not_block_other_chats(
     expiring: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expiring.say(chat_id="bad")
@@ -311,7 +305,7 @@ def test_an_entry_that_cannot_be_marked_keeps_no_other_from_its_end(
 
 
 @pytest.mark.requirement("watcher:tries")
-def test_an_entry_that_cannot_be_read_keeps_no_other_from_its_end(
+def test_unreadable_entry_does_not_block_other_chats(
     expiring: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expiring.say(chat_id="bad")
@@ -332,17 +326,17 @@ def test_an_entry_that_cannot_be_read_keeps_no_other_from_its_end(
 # Idle agents
 
 
-def cached(home: Path, monotonic: Monotonic, config: GatewayConfig | None = IDLE) -> World:
+def list_cached_keys(
+    home: Path, monotonic: Monotonic, config: GatewayConfig | None = IDLE
+) -> World:
     world = World(home, config=config)
     world.runtime.cache = AgentCache(world.db, idle_s=3600, clock=monotonic)
     return world
 
 
 @pytest.mark.requirement("watcher:idle")
-def test_an_idle_agent_of_a_session_that_never_expires_is_evicted(
-    home_path: Path, monotonic: Monotonic
-) -> None:
-    world = cached(home_path, monotonic, None)
+def test_idle_agent_of_unexpiring_session_is_evicted(home_path: Path, monotonic: Monotonic) -> None:
+    world = list_cached_keys(home_path, monotonic, None)
     world.say()
     monotonic.now = 3601
     watcher(world).tick()
@@ -352,10 +346,8 @@ def test_an_idle_agent_of_a_session_that_never_expires_is_evicted(
 
 
 @pytest.mark.requirement("watcher:idle")
-def test_an_idle_agent_of_a_session_that_will_expire_stays_until_then(
-    home_path: Path, monotonic: Monotonic
-) -> None:
-    world = cached(home_path, monotonic)
+def test_idle_agent_of_expiring_session_stays(home_path: Path, monotonic: Monotonic) -> None:
+    world = list_cached_keys(home_path, monotonic)
     session_id = world.say().session_id
     monotonic.now = 3601
     watch = watcher(world)
@@ -367,10 +359,8 @@ def test_an_idle_agent_of_a_session_that_will_expire_stays_until_then(
     world.close()
 
 
-def test_an_idle_agent_of_a_chat_without_a_route_is_evicted(
-    home_path: Path, monotonic: Monotonic
-) -> None:
-    world = cached(home_path, monotonic)
+def test_idle_agent_without_route_is_evicted(home_path: Path, monotonic: Monotonic) -> None:
+    world = list_cached_keys(home_path, monotonic)
     world.say()
     world.store.remove(world.store.load_entries())
     monotonic.now = 3601
@@ -383,7 +373,7 @@ def test_an_idle_agent_of_a_chat_without_a_route_is_evicted(
 
 
 @pytest.mark.requirement("watcher:prune")
-def test_the_first_tick_prunes_and_then_one_an_hour(expiring: World, monotonic: Monotonic) -> None:
+def test_watcher_prunes_first_and_then_hourly(expiring: World, monotonic: Monotonic) -> None:
     def grow_old(name: str) -> None:
         expiring.say(chat_id=name)
         expiring.clock.advance(days=91)
@@ -398,7 +388,7 @@ def test_the_first_tick_prunes_and_then_one_an_hour(expiring: World, monotonic: 
     assert left == [[], ["b"], []]
 
 
-def test_a_failure_whose_session_its_chat_has_left_keeps_no_prune_from_coming(
+def test_failure_of_left_session_allows_prune(
     expiring: World, monotonic: Monotonic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = watcher(expiring, clock=monotonic)
@@ -419,7 +409,7 @@ def test_a_failure_whose_session_its_chat_has_left_keeps_no_prune_from_coming(
     assert list(expiring.store.load_entries()) == [KEY]
 
 
-def test_a_prune_keeps_the_sessions(expiring: World) -> None:
+def test_prune_of_routes_keeps_sessions(expiring: World) -> None:
     session_id = expiring.say().session_id
     expiring.clock.advance(days=91)
     watcher(expiring).tick()
@@ -428,7 +418,7 @@ def test_a_prune_keeps_the_sessions(expiring: World) -> None:
 
 
 @pytest.mark.parametrize("days", [0, -1])
-def test_a_prune_that_is_turned_off_removes_nothing(home_path: Path, days: int) -> None:
+def test_disabled_prune_removes_nothing(home_path: Path, days: int) -> None:
     world = World(home_path, config=GatewayConfig(session_store_max_age_days=days))
     world.say()
     world.clock.advance(days=9999)
@@ -438,7 +428,7 @@ def test_a_prune_that_is_turned_off_removes_nothing(home_path: Path, days: int) 
 
 
 @pytest.mark.requirement("watcher:hermes")
-def test_on_a_hermes_home_nothing_is_removed_marked_or_ended(home_path: Path) -> None:
+def test_watcher_changes_nothing_in_hermes_home(home_path: Path) -> None:
     make_hermes_database(home_path / "state.db")
     world = World(home_path, config=IDLE)
     session_id = world.say().session_id
@@ -456,6 +446,6 @@ def test_on_a_hermes_home_nothing_is_removed_marked_or_ended(home_path: Path) ->
 
 
 @pytest.mark.parametrize("times", [{"interval_s": -1}, {"start_delay_s": float("nan")}])
-def test_watcher_refuses_times_that_make_no_sense(world: World, times: dict[str, Any]) -> None:
+def test_watcher_refuses_invalid_times(world: World, times: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="must be a number >= 0, got"):
         ExpiryWatcher(world.runtime, **times)

@@ -12,7 +12,7 @@ from tests.lifecycle.runtimes import World, of, rotate
 from tests.routing.chats import KEY
 
 
-def tells(world: World, session_id: Any) -> str:
+def follow_told_session(world: World, session_id: Any) -> str:
     """Let an agent tell that it went on in a session; return in which the chat is then."""
     world.agent = lambda *_: {"final_response": "x", "session_id": session_id}
     assert world.say().text == "x"
@@ -21,22 +21,20 @@ def tells(world: World, session_id: Any) -> str:
 
 @pytest.mark.requirement("runtime:followed")
 @pytest.mark.parametrize("told", ["never_there", "../x", 5])
-def test_a_session_that_cannot_be_one_is_not_followed_and_that_is_reported(
-    world: World, told: Any
-) -> None:
+def test_invalid_session_is_reported_not_followed(world: World, told: Any) -> None:
     first = world.say().session_id
-    assert tells(world, told) == first
+    assert follow_told_session(world, told) == first
     assert any("does not follow" in what for what in world.reported)
 
 
 @pytest.mark.requirement("runtime:followed")
-def test_the_session_of_another_chat_is_not_followed(world: World) -> None:
+def test_session_of_other_chat_is_not_followed(world: World) -> None:
     first, other = world.say().session_id, world.say(chat_id=43).session_id
-    assert tells(world, other) == first
+    assert follow_told_session(world, other) == first
 
 
 @pytest.mark.requirement("runtime:followed")
-def test_nor_one_without_a_key_in_which_another_chat_is(world: World) -> None:
+def test_keyless_session_of_other_chat_is_refused(world: World) -> None:
     first = world.say().session_id
     world.say(chat_id=43)
     world.db.create_session("bare", "telegram")
@@ -44,13 +42,13 @@ def test_nor_one_without_a_key_in_which_another_chat_is(world: World) -> None:
     assert entry is not None
     entry.session_id = "bare"
     world.store.save(entry)
-    assert tells(world, "bare") == first
+    assert follow_told_session(world, "bare") == first
 
 
 @pytest.mark.requirement("runtime:followed")
-def test_a_turn_whose_agent_told_what_is_not_followed_ends_all_the_same(world: World) -> None:
+def test_turn_with_refused_session_still_ends(world: World) -> None:
     world.say()
-    tells(world, "never_there")
+    follow_told_session(world, "never_there")
     entry = world.store.get(KEY)
     assert entry is not None
     assert not world.store.has_active_turn(entry)
@@ -59,15 +57,15 @@ def test_a_turn_whose_agent_told_what_is_not_followed_ends_all_the_same(world: W
 
 
 @pytest.mark.requirement("runtime:followed")
-def test_a_session_of_no_chat_and_one_of_this_chat_are_followed(world: World) -> None:
+def test_unrouted_session_and_own_session_are_followed(world: World) -> None:
     first = world.say().session_id
     world.db.create_session("fresh", "telegram")
-    assert tells(world, "fresh") == "fresh"
-    assert tells(world, first) == first
+    assert follow_told_session(world, "fresh") == "fresh"
+    assert follow_told_session(world, first) == first
 
 
 @pytest.mark.requirement("runtime:followed")
-def test_a_child_is_followed_over_several_compressions_at_once(world: World) -> None:
+def test_chain_of_compressions_is_followed(world: World) -> None:
     def agent(run: AgentTurn, message: Any) -> Any:
         run.append("user", message)
         rotate(run, "child")
@@ -84,7 +82,7 @@ def test_a_child_is_followed_over_several_compressions_at_once(world: World) -> 
 @pytest.mark.parametrize(
     ("session_id", "error"), [("never_there", NotFound), ("../x", InvalidInput)]
 )
-def test_an_agent_that_follows_what_is_none_is_told_so(
+def test_agent_following_invalid_session_gets_error(
     world: World, session_id: str, error: type[SessionError]
 ) -> None:
     def agent(run: AgentTurn, message: Any) -> str:
@@ -98,7 +96,7 @@ def test_an_agent_that_follows_what_is_none_is_told_so(
 
 
 @pytest.mark.anyio
-async def test_a_watcher_runs_once(world: World) -> None:
+async def test_watcher_refuses_second_run(world: World) -> None:
     watch = ExpiryWatcher(world.runtime)
     watch.stop()
     await watch.run()

@@ -25,7 +25,7 @@ SHORT_S = 0.05
 
 
 @pytest.mark.requirement("hooks:arguments")
-def test_an_implementation_may_take_only_session_id_and_platform(hooks: Hooks) -> None:
+def test_hook_may_take_two_arguments(hooks: Hooks) -> None:
     seen = []
     hooks.add(FINALIZE, lambda session_id, platform: seen.append((session_id, platform)))
     report = hooks.call(FINALIZE, session_id="s", platform="cli", reason="shutdown")
@@ -33,7 +33,7 @@ def test_an_implementation_may_take_only_session_id_and_platform(hooks: Hooks) -
     assert (len(report.called), report.failed) == (1, ())
 
 
-def test_an_implementation_with_kwargs_gets_all_that_is_given(hooks: Hooks) -> None:
+def test_hook_with_kwargs_gets_every_argument(hooks: Hooks) -> None:
     seen: list[dict[str, Any]] = []
     hooks.add(FINALIZE, lambda **given: seen.append(given))
     hooks.call(FINALIZE, session_id="s", platform="cli", extra=1)
@@ -41,7 +41,7 @@ def test_an_implementation_with_kwargs_gets_all_that_is_given(hooks: Hooks) -> N
 
 
 @pytest.mark.requirement("hooks:arguments")
-def test_reason_and_both_ids_are_there_for_those_that_ask(hooks: Hooks) -> None:
+def test_hook_gets_reason_and_both_ids(hooks: Hooks) -> None:
     seen = []
 
     def implementation(reason, new_session_id, old_session_id, session_id, **rest):
@@ -53,14 +53,14 @@ def test_reason_and_both_ids_are_there_for_those_that_ask(hooks: Hooks) -> None:
     assert seen[0][:4] == ("old", "new_session", "old", "new")
 
 
-def test_what_is_not_known_at_this_moment_is_none(hooks: Hooks) -> None:
+def test_hook_gets_none_for_unknown_values(hooks: Hooks) -> None:
     seen = []
     hooks.add("on_session_end", lambda task_id, completed=True: seen.append((task_id, completed)))
     hooks.call("on_session_end", session_id="s", platform="cli")
     assert seen == [(None, True)]
 
 
-def test_positional_only_and_partial_functions_are_called(hooks: Hooks) -> None:
+def test_hook_accepts_positional_and_partial_functions(hooks: Hooks) -> None:
     seen = []
 
     def implementation(mark, session_id, /, *, platform):
@@ -71,7 +71,7 @@ def test_positional_only_and_partial_functions_are_called(hooks: Hooks) -> None:
     assert seen == [("mark", "s", "tui")]
 
 
-def test_a_platform_is_given_as_its_string(hooks: Hooks) -> None:
+def test_hook_gets_platform_as_string(hooks: Hooks) -> None:
     seen: list[Any] = []
     hooks.add(RESET, lambda platform, **_: seen.append(platform))
     hooks.call(RESET, session_id="s", platform=Platform.TELEGRAM)
@@ -79,13 +79,13 @@ def test_a_platform_is_given_as_its_string(hooks: Hooks) -> None:
     assert type(seen[0]) is str
 
 
-def test_an_argument_that_no_hook_has_is_refused(hooks: Hooks) -> None:
+def test_hook_call_with_unknown_argument_is_refused(hooks: Hooks) -> None:
     with pytest.raises(InvalidInput, match="no argument 'user_id'"):
         hooks.add(RESET, lambda user_id: user_id)
     assert hooks.list_names() == []
 
 
-def test_a_hook_that_is_not_there_is_refused(hooks: Hooks) -> None:
+def test_unknown_hook_name_is_refused(hooks: Hooks) -> None:
     with pytest.raises(InvalidInput, match="no hook 'on_session_stop'"):
         hooks.add("on_session_stop", lambda: None)
 
@@ -110,7 +110,7 @@ class Marked:
         self.seen.append((FINALIZE, session_id, platform))
 
 
-class Named:
+class NamedPlugin:
     """A plugin that only has functions of the right names."""
 
     seen: list[str] = []  # noqa: RUF012 -- shared on purpose, to be looked at
@@ -124,21 +124,21 @@ class Named:
         raise AssertionError
 
 
-def test_a_plugin_with_marked_functions_is_called(hooks: Hooks) -> None:
+def test_plugin_with_marked_functions_is_called(hooks: Hooks) -> None:
     plugin = Marked()
     assert hooks.register(plugin) == "Marked"
     hooks.call_boundary("old", "new", "cli")
     assert plugin.seen == [(FINALIZE, "old", "cli"), (RESET, "new")]
 
 
-def test_a_plugin_with_named_functions_needs_no_marks(hooks: Hooks) -> None:
-    Named.seen.clear()
-    hooks.register(Named)
+def test_plugin_with_hook_names_needs_no_marks(hooks: Hooks) -> None:
+    NamedPlugin.seen.clear()
+    hooks.register(NamedPlugin)
     hooks.call("on_session_start", session_id="s", platform="cli")
-    assert Named.seen == ["s"]
+    assert NamedPlugin.seen == ["s"]
 
 
-def test_a_function_named_like_its_hook_registers_as_it_is(hooks: Hooks) -> None:
+def test_function_named_like_hook_registers_directly(hooks: Hooks) -> None:
     seen = []
 
     @hooks.register
@@ -149,13 +149,13 @@ def test_a_function_named_like_its_hook_registers_as_it_is(hooks: Hooks) -> None
     assert seen == ["s"]
 
 
-def test_a_plugin_without_hooks_is_refused(hooks: Hooks) -> None:
+def test_plugin_without_hooks_is_refused(hooks: Hooks) -> None:
     with pytest.raises(InvalidInput, match="has no hook"):
         hooks.register(object())
     assert hooks.list_names() == []
 
 
-def test_a_plugin_that_asks_for_what_there_is_not_is_refused_whole(hooks: Hooks) -> None:
+def test_plugin_with_unknown_argument_is_refused_whole(hooks: Hooks) -> None:
     class Wrong:
         @hookimpl
         def on_session_reset(self, session_id):
@@ -171,7 +171,7 @@ def test_a_plugin_that_asks_for_what_there_is_not_is_refused_whole(hooks: Hooks)
     assert hooks.call(RESET, session_id="s", platform="cli").called == ()
 
 
-def test_a_misspelt_mark_is_refused(hooks: Hooks) -> None:
+def test_plugin_with_misspelt_mark_is_refused(hooks: Hooks) -> None:
     class Misspelt:
         @hookimpl
         def on_session_finalise(self, session_id):
@@ -181,7 +181,7 @@ def test_a_misspelt_mark_is_refused(hooks: Hooks) -> None:
         hooks.register(Misspelt())
 
 
-def test_a_wrapper_is_refused_since_hooks_observe(hooks: Hooks) -> None:
+def test_hook_wrapper_is_refused(hooks: Hooks) -> None:
     class Wrapper:
         @hookimpl(wrapper=True)
         def on_session_reset(self):
@@ -192,7 +192,7 @@ def test_a_wrapper_is_refused_since_hooks_observe(hooks: Hooks) -> None:
     assert hooks.list_names() == []
 
 
-def test_the_same_plugin_is_registered_once(hooks: Hooks) -> None:
+def test_plugin_registers_once(hooks: Hooks) -> None:
     plugin = Marked()
     hooks.register(plugin)
     with pytest.raises(InvalidInput):
@@ -201,10 +201,10 @@ def test_the_same_plugin_is_registered_once(hooks: Hooks) -> None:
     assert plugin.seen == [(RESET, "s")]
 
 
-def test_what_is_removed_is_not_called_any_more(hooks: Hooks) -> None:
+def test_removed_plugin_is_not_called(hooks: Hooks) -> None:
     seen: list[str] = []
     names = [hooks.add(RESET, noting(seen)) for _ in range(2)]
-    names.append(hooks.register(Named))
+    names.append(hooks.register(NamedPlugin))
     assert len(set(names)) == 3
     assert [hooks.remove(name) for name in names] == [True, True, True]
     assert not hooks.remove(names[0])
@@ -216,7 +216,7 @@ def entry_points(*found: metadata.EntryPoint) -> Callable[..., metadata.EntryPoi
     return lambda *, group: metadata.EntryPoints(found).select(group=group)
 
 
-def test_installed_plugins_are_called_and_a_broken_one_is_reported_once(
+def test_broken_installed_plugin_is_reported_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     module = type(sys)("a_plugin_module")
@@ -236,7 +236,7 @@ def test_installed_plugins_are_called_and_a_broken_one_is_reported_once(
     assert hooks.call(RESET, session_id="t", platform="cli").failed == ()
 
 
-class Slow(metadata.EntryPoint):
+class SlowPlugin(metadata.EntryPoint):
     """A plugin whose import hangs until the test opens the gate."""
 
     gate: threading.Event
@@ -248,11 +248,11 @@ class Slow(metadata.EntryPoint):
 
 
 @pytest.mark.requirement("hooks:imports")
-def test_a_plugin_whose_import_hangs_is_reported_and_there_once_it_is_imported(
+def test_hanging_plugin_import_is_reported_then_registered(
     monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:
-    Slow.gate = gate
-    slow = Slow("slow", "somewhere", "mcp_sessions")
+    SlowPlugin.gate = gate
+    slow = SlowPlugin("slow", "somewhere", "mcp_sessions")
     monkeypatch.setattr(metadata, "entry_points", entry_points(slow))
     hooks = Hooks(timeout_s=SHORT_S, report=lambda *_: None)
     report = hooks.call(RESET, session_id="s", platform="cli")
@@ -264,5 +264,5 @@ def test_a_plugin_whose_import_hangs_is_reported_and_there_once_it_is_imported(
     assert hooks.call(RESET, session_id="t", platform="cli").called == ("slow",)
 
 
-def test_the_entry_point_group_of_this_environment_is_read_without_a_fault() -> None:
+def test_installed_entry_points_load_without_fault() -> None:
     assert Hooks().call(RESET, session_id="s", platform="cli").failed == ()

@@ -45,7 +45,7 @@ LATE = [f"{FAULT} did not end in time and was left behind"] + [
 TOLD = [f"told {number}" for number in range(4)]
 
 
-def lines(code: str, ended_as: int = 0) -> list[str]:
+def run_hook_process(code: str, ended_as: int = 0) -> list[str]:
     """Return what a process says whose hooks are behind, and that then does something."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", BEHIND + code],
@@ -74,23 +74,23 @@ def lines(code: str, ended_as: int = 0) -> list[str]:
         pytest.param("del hooks", 0, id="and nobody has the hooks any more"),
     ],
 )
-def test_what_is_behind_as_a_process_ends_is_told(end: str, ended_as: int) -> None:
-    assert lines(f"opened.set(); {end}", ended_as) == LATE + TOLD
+def test_pending_hook_calls_run_at_process_exit(end: str, ended_as: int) -> None:
+    assert run_hook_process(f"opened.set(); {end}", ended_as) == LATE + TOLD
 
 
 @pytest.mark.requirement("hooks:end")
-def test_what_hangs_as_a_process_ends_is_reported_and_does_not_hold_it() -> None:
+def test_hanging_hook_is_reported_at_process_exit() -> None:
     lost = f"{FAULT} was not told to its end, for which there is no more time"
-    assert lines("dispatch.DRAIN_S = 0.1") == LATE + [lost] * 4
+    assert run_hook_process("dispatch.DRAIN_S = 0.1") == LATE + [lost] * 4
 
 
 @pytest.mark.requirement("hooks:end")
-def test_what_is_behind_is_not_told_where_a_signal_ends_the_process() -> None:
+def test_pending_hook_calls_are_skipped_on_signal() -> None:
     """Nothing runs then; what is stored is told by the next."""
-    assert lines("signal.raise_signal(signal.SIGTERM)", -signal.SIGTERM) == LATE
+    assert run_hook_process("signal.raise_signal(signal.SIGTERM)", -signal.SIGTERM) == LATE
 
 
-def test_a_child_that_is_forked_does_not_wait_for_calls_of_its_parent() -> None:
+def test_forked_child_ignores_parent_hook_calls() -> None:
     code = """
 child = os.fork()
 if not child:
@@ -98,11 +98,11 @@ if not child:
 say(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 opened.set()
 """
-    assert lines(code) == [*LATE, "5", *TOLD]
+    assert run_hook_process(code) == [*LATE, "5", *TOLD]
 
 
 @pytest.mark.requirement("hooks:end")
-def test_async_hooks_that_are_behind_are_told_too() -> None:
+def test_pending_async_hook_calls_run_at_exit() -> None:
     code = """
 async def later(session_id):
     opened.wait()
@@ -113,11 +113,11 @@ for number in range(2):
     hooks.call("on_session_finalize", session_id=str(number), platform="cli")
 opened.set()
 """
-    told = lines(code)
+    told = run_hook_process(code)
     assert [line for line in told if line.startswith("later")] == ["later 0", "later 1"]
 
 
-def test_a_drain_waits_for_all_in_their_order_and_reports_nothing(gate: threading.Event) -> None:
+def test_drain_waits_for_hook_calls_in_order(gate: threading.Event) -> None:
     hooks = Hooks(group=None, timeout_s=0.01, report=lambda *_: None)
     seen: list[str] = []
     note = noting(seen)
@@ -130,7 +130,7 @@ def test_a_drain_waits_for_all_in_their_order_and_reports_nothing(gate: threadin
     assert seen == ["0", "1", "2"]
 
 
-def test_a_drain_waits_for_what_is_told_meanwhile(gate: threading.Event) -> None:
+def test_drain_waits_for_calls_queued_meanwhile(gate: threading.Event) -> None:
     """The reset of a boundary follows when its finalize has ended."""
     hooks = Hooks(group=None, timeout_s=30, report=lambda *_: None)
     order: list[str] = []
@@ -149,16 +149,14 @@ def test_a_drain_waits_for_what_is_told_meanwhile(gate: threading.Event) -> None
         until(lambda: hooks.drain(60) == () and order == [FINALIZE, RESET])
 
 
-def test_a_hook_that_drains_does_not_wait_for_itself() -> None:
+def test_drain_inside_hook_does_not_deadlock() -> None:
     hooks = Hooks(group=None, timeout_s=30, report=lambda *_: None)
     hooks.add(RESET, lambda: hooks.drain(60) and None)
     assert hooks.call(RESET, session_id="s", platform="cli").failed == ()
 
 
 @pytest.mark.requirement("hooks:end")
-def test_a_runtime_that_is_closed_gives_what_is_behind_a_moment(
-    world: World, gate: threading.Event
-) -> None:
+def test_runtime_close_waits_briefly_for_hooks(world: World, gate: threading.Event) -> None:
     seen: list[str] = []
     note = noting(seen)
     world.hooks.timeout_s = 0.01

@@ -25,7 +25,7 @@ in_worker = WorkerThreads(1).run
 
 
 @pytest.fixture
-def impatient() -> Hooks:
+def impatient_hooks() -> Hooks:
     """Hooks that wait for a moment only."""
     return Hooks(group=None, timeout_s=SHORT_S, report=lambda *_: None)
 
@@ -35,7 +35,7 @@ def impatient() -> Hooks:
 
 @pytest.mark.requirement("hooks:harm")
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), asyncio.CancelledError()])
-def test_one_that_raises_keeps_no_other_from_being_called(
+def test_raising_hook_does_not_stop_other_hooks(
     hooks: Hooks, told: list[Any], error: BaseException
 ) -> None:
     seen = []
@@ -56,29 +56,29 @@ def test_one_that_raises_keeps_no_other_from_being_called(
 
 
 @pytest.mark.requirement("hooks:harm")
-def test_one_that_hangs_is_left_behind_and_reported(
-    impatient: Hooks, gate: threading.Event
+def test_hanging_hook_is_abandoned_and_reported(
+    impatient_hooks: Hooks, gate: threading.Event
 ) -> None:
     seen: list[str] = []
     ended: list[str] = []
     note = noting(ended)
-    impatient.add(RESET, noting(seen))
-    impatient.add(RESET, lambda session_id: gate.wait() and note(session_id))
-    impatient.add(RESET, noting(seen))
-    report = impatient.call(RESET, session_id="s", platform="cli")
+    impatient_hooks.add(RESET, noting(seen))
+    impatient_hooks.add(RESET, lambda session_id: gate.wait() and note(session_id))
+    impatient_hooks.add(RESET, noting(seen))
+    report = impatient_hooks.call(RESET, session_id="s", platform="cli")
     assert (seen, ended) == (["s", "s"], [])
     assert [fault.how for fault in report.failed] == ["timed_out"]
 
 
-def tried(hooks: Hooks, session_id: str) -> str:
+def call_single_hook(hooks: Hooks, session_id: str) -> str:
     """Return how a call of the one implementation went."""
     report = hooks.call(RESET, session_id=session_id, platform="cli")
     return report.failed[0].how if report.failed else "called"
 
 
 @pytest.mark.requirement("hooks:order")
-def test_a_slow_one_is_told_all_in_order_and_waited_for_once(
-    impatient: Hooks, gate: threading.Event
+def test_slow_hook_keeps_order_and_waits_once(
+    impatient_hooks: Hooks, gate: threading.Event
 ) -> None:
     seen: list[str] = []
     done = threading.Event()
@@ -89,8 +89,8 @@ def test_a_slow_one_is_told_all_in_order_and_waited_for_once(
         if session_id == "7":
             done.set()
 
-    impatient.add(RESET, slow)
-    hows = [tried(impatient, str(number)) for number in range(8)]
+    impatient_hooks.add(RESET, slow)
+    hows = [call_single_hook(impatient_hooks, str(number)) for number in range(8)]
     assert hows == ["timed_out"] + ["behind"] * 7
     gate.set()
     assert done.wait(5)
@@ -98,7 +98,7 @@ def test_a_slow_one_is_told_all_in_order_and_waited_for_once(
 
 
 @pytest.mark.requirement("hooks:order")
-def test_one_is_never_called_twice_at_once(hooks: Hooks) -> None:
+def test_hook_is_never_called_concurrently(hooks: Hooks) -> None:
     at_once: list[int] = []
     inside = threading.Semaphore(1)
 
@@ -117,23 +117,23 @@ def test_one_is_never_called_twice_at_once(hooks: Hooks) -> None:
 
 
 @pytest.mark.requirement("hooks:order")
-def test_one_that_is_too_far_behind_is_left_out_until_it_has_caught_up(
-    impatient: Hooks, gate: threading.Event
+def test_lagging_hook_is_skipped_until_caught_up(
+    impatient_hooks: Hooks, gate: threading.Event
 ) -> None:
     seen: list[str] = []
     note = noting(seen)
-    impatient.add(RESET, lambda session_id: gate.wait() and note(session_id))
-    hows = [tried(impatient, str(number)) for number in range(_MAX_WAITING + 1)]
+    impatient_hooks.add(RESET, lambda session_id: gate.wait() and note(session_id))
+    hows = [call_single_hook(impatient_hooks, str(number)) for number in range(_MAX_WAITING + 1)]
     assert hows == ["timed_out"] + ["behind"] * (_MAX_WAITING - 1) + ["left_out"]
     gate.set()
     deadline = time.monotonic() + 5
     while len(seen) < _MAX_WAITING and time.monotonic() < deadline:
         threading.Event().wait(0.001)
     assert seen == [str(number) for number in range(_MAX_WAITING)]
-    assert tried(impatient, "s") == "called"
+    assert call_single_hook(impatient_hooks, "s") == "called"
 
 
-def test_one_that_calls_its_own_hook_is_not_waited_for_by_itself() -> None:
+def test_recursive_hook_call_does_not_wait() -> None:
     hooks = Hooks(group=None, timeout_s=60, report=lambda *_: None)
     seen: list[str] = []
     hows: list[str] = []
@@ -142,19 +142,17 @@ def test_one_that_calls_its_own_hook_is_not_waited_for_by_itself() -> None:
     def implementation(session_id: str) -> None:
         seen.append(session_id)
         if session_id == "outer":
-            hows.append(tried(hooks, "inner"))
+            hows.append(call_single_hook(hooks, "inner"))
         else:
             done.set()
 
     hooks.add(RESET, implementation)
-    assert tried(hooks, "outer") == "called"
+    assert call_single_hook(hooks, "outer") == "called"
     assert done.wait(5)
     assert (seen, hows) == (["outer", "inner"], ["behind"])
 
 
-def test_a_hook_is_called_with_the_context_of_its_caller_and_cannot_change_it(
-    hooks: Hooks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hook_context_is_isolated_copy(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERMES_SESSION_ID", "of the process")
     seen = []
 
@@ -168,7 +166,7 @@ def test_a_hook_is_called_with_the_context_of_its_caller_and_cannot_change_it(
         assert (seen, get_current_session_id()) == (["mine"], "mine")
 
 
-def test_an_async_one_is_run_to_its_end_by_a_sync_call(hooks: Hooks) -> None:
+def test_async_hook_completes_in_sync_call(hooks: Hooks) -> None:
     seen = []
 
     async def implementation(session_id: str, **_: Any) -> None:
@@ -181,7 +179,7 @@ def test_an_async_one_is_run_to_its_end_by_a_sync_call(hooks: Hooks) -> None:
 
 
 @pytest.mark.requirement("hooks:harm")
-def test_an_async_one_that_raises_or_hangs_is_reported(impatient: Hooks) -> None:
+def test_failing_async_hook_is_reported(impatient_hooks: Hooks) -> None:
     ended = []
 
     async def raises() -> None:
@@ -193,9 +191,9 @@ def test_an_async_one_that_raises_or_hangs_is_reported(impatient: Hooks) -> None
         finally:
             ended.append(True)
 
-    impatient.add(RESET, raises)
-    impatient.add(RESET, hangs)
-    report = impatient.call(RESET, session_id="s", platform="cli")
+    impatient_hooks.add(RESET, raises)
+    impatient_hooks.add(RESET, hangs)
+    report = impatient_hooks.call(RESET, session_id="s", platform="cli")
     assert sorted(fault.how for fault in report.failed) == ["raised", "timed_out"]
     deadline = time.monotonic() + 5
     while not ended and time.monotonic() < deadline:
@@ -204,9 +202,7 @@ def test_an_async_one_that_raises_or_hangs_is_reported(impatient: Hooks) -> None
 
 
 @pytest.mark.requirement("hooks:harm")
-def test_a_broken_plugin_manager_is_reported_and_harms_nothing(
-    hooks: Hooks, told: list[Any]
-) -> None:
+def test_broken_plugin_manager_is_reported(hooks: Hooks, told: list[Any]) -> None:
     hooks._manager = None  # type: ignore[assignment]
     report = hooks.call_boundary("old", "new", "cli", "new_session")
     assert [fault.how for fault in report.failed] == ["dispatcher", "dispatcher"]
@@ -214,14 +210,12 @@ def test_a_broken_plugin_manager_is_reported_and_harms_nothing(
     assert len(told) == 2
 
 
-def test_an_unknown_hook_is_reported_and_not_raised(hooks: Hooks) -> None:
+def test_call_of_unknown_hook_is_reported(hooks: Hooks) -> None:
     report = hooks.call("on_session_stop", session_id="s")
     assert [fault.how for fault in report.failed] == ["dispatcher"]
 
 
-def test_a_thread_that_is_not_to_be_had_is_reported(
-    hooks: Hooks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_hook_thread_is_reported(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(thread: threading.Thread) -> None:
         raise RuntimeError
 
@@ -231,7 +225,7 @@ def test_a_thread_that_is_not_to_be_had_is_reported(
     assert [fault.how for fault in report.failed] == ["raised"]
 
 
-def test_a_report_that_fails_harms_nothing() -> None:
+def test_failing_hook_report_is_harmless() -> None:
     def report(what: str, error: BaseException | None) -> None:
         raise OSError
 
@@ -240,7 +234,7 @@ def test_a_report_that_fails_harms_nothing() -> None:
     assert [fault.how for fault in hooks.call(RESET, session_id="s").failed] == ["raised"]
 
 
-def test_a_fault_goes_to_the_log_by_default(caplog: pytest.LogCaptureFixture) -> None:
+def test_hook_fault_is_logged_by_default(caplog: pytest.LogCaptureFixture) -> None:
     hooks = Hooks(group=None)
     name = hooks.add(RESET, lambda: 1 / 0)
     with caplog.at_level(logging.WARNING, "session_core"):
@@ -254,7 +248,7 @@ def test_a_fault_goes_to_the_log_by_default(caplog: pytest.LogCaptureFixture) ->
 
 
 @pytest.mark.anyio
-async def test_an_async_one_runs_on_the_loop_of_its_caller(hooks: Hooks) -> None:
+async def test_async_hook_runs_on_caller_loop(hooks: Hooks) -> None:
     loops = []
     called = anyio.Event()
 
@@ -271,7 +265,7 @@ async def test_an_async_one_runs_on_the_loop_of_its_caller(hooks: Hooks) -> None
 
 @pytest.mark.requirement("hooks:harm")
 @pytest.mark.anyio
-async def test_a_slow_one_never_blocks_the_loop(gate: threading.Event) -> None:
+async def test_slow_hook_never_blocks_loop(gate: threading.Event) -> None:
     hooks = Hooks(group=None, report=lambda *_: None)
     hooks.add(RESET, gate.wait)
     reports = []
@@ -288,8 +282,8 @@ async def test_a_slow_one_never_blocks_the_loop(gate: threading.Event) -> None:
 
 
 @pytest.mark.anyio
-async def test_an_async_one_that_hangs_on_the_loop_of_its_caller_is_cancelled(
-    impatient: Hooks,
+async def test_hanging_async_hook_is_cancelled(
+    impatient_hooks: Hooks,
 ) -> None:
     cancelled = asyncio.Event()
 
@@ -299,15 +293,17 @@ async def test_an_async_one_that_hangs_on_the_loop_of_its_caller_is_cancelled(
         finally:
             cancelled.set()
 
-    impatient.add(RESET, hangs)
+    impatient_hooks.add(RESET, hangs)
     with anyio.fail_after(5):
-        report = await in_worker(partial(impatient.call, RESET, session_id="s", platform="cli"))
+        report = await in_worker(
+            partial(impatient_hooks.call, RESET, session_id="s", platform="cli")
+        )
         await cancelled.wait()
     assert [fault.how for fault in report.failed] == ["timed_out"]
 
 
 @pytest.mark.anyio
-async def test_an_async_one_that_will_not_be_cancelled_is_left_behind(impatient: Hooks) -> None:
+async def test_uncancellable_async_hook_is_abandoned(impatient_hooks: Hooks) -> None:
     let_go = asyncio.Event()
     ended = asyncio.Event()
 
@@ -319,9 +315,11 @@ async def test_an_async_one_that_will_not_be_cancelled_is_left_behind(impatient:
                 continue
         ended.set()
 
-    impatient.add(RESET, stubborn)
+    impatient_hooks.add(RESET, stubborn)
     with anyio.fail_after(5):
-        report = await in_worker(partial(impatient.call, RESET, session_id="s", platform="cli"))
+        report = await in_worker(
+            partial(impatient_hooks.call, RESET, session_id="s", platform="cli")
+        )
         assert [fault.how for fault in report.failed] == ["timed_out"]
         let_go.set()
         await ended.wait()
@@ -329,9 +327,7 @@ async def test_an_async_one_that_will_not_be_cancelled_is_left_behind(impatient:
 
 @pytest.mark.requirement("hooks:harm")
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-def test_an_async_one_that_ends_the_process_does_not_end_the_loop_of_its_caller(
-    hooks: Hooks, error: BaseException
-) -> None:
+def test_exiting_async_hook_spares_caller_loop(hooks: Hooks, error: BaseException) -> None:
     async def ends() -> None:
         await asyncio.sleep(0)
         raise error
@@ -345,7 +341,7 @@ def test_an_async_one_that_ends_the_process_does_not_end_the_loop_of_its_caller(
 
 
 @pytest.mark.anyio
-async def test_faults_of_an_awaited_call_are_reported_too(hooks: Hooks) -> None:
+async def test_awaited_hook_call_reports_faults(hooks: Hooks) -> None:
     async def raises() -> None:
         raise ValueError
 
@@ -359,7 +355,7 @@ async def test_faults_of_an_awaited_call_are_reported_too(hooks: Hooks) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_cancelled_caller_leaves_at_once_and_the_boundary_is_finished(
+async def test_cancelled_caller_leaves_boundary_to_finish(
     hooks: Hooks, gate: threading.Event
 ) -> None:
     order: list[str] = []

@@ -18,7 +18,7 @@ CHATS, TURNS = 12, 4
 
 
 @pytest.fixture
-def rotating(world: World) -> Iterator[Callable[[int, int, Any], None]]:
+def rotating_world(world: World) -> Iterator[Callable[[int, int, Any], None]]:
     """A world whose agents rotate in each turn; the value checks that all agree after one."""
     wrong: list[Any] = []
 
@@ -45,12 +45,12 @@ def rotating(world: World) -> Iterator[Callable[[int, int, Any], None]]:
 
 
 @pytest.mark.requirement("runtime:many")
-def test_many_threads_whose_sessions_rotate_agree_everywhere_each_time(
-    world: World, rotating: Callable[[int, int, Any], None]
+def test_rotating_threads_stay_consistent(
+    world: World, rotating_world: Callable[[int, int, Any], None]
 ) -> None:
     def work(name: int) -> None:
         for turn in range(TURNS):
-            rotating(name, turn, world.say(turn, name))
+            rotating_world(name, turn, world.say(turn, name))
 
     with beside(*(lambda name=name: work(name) for name in range(CHATS))) as results:
         pass
@@ -58,12 +58,12 @@ def test_many_threads_whose_sessions_rotate_agree_everywhere_each_time(
 
 
 @pytest.mark.requirement("runtime:many")
-def test_many_tasks_whose_sessions_rotate_agree_everywhere_each_time(
-    world: World, rotating: Callable[[int, int, Any], None]
+def test_rotating_tasks_stay_consistent(
+    world: World, rotating_world: Callable[[int, int, Any], None]
 ) -> None:
     async def task(name: int) -> None:
         for turn in range(TURNS):
-            rotating(name, turn, await world.runtime.ahandle(chat(name), turn))
+            rotating_world(name, turn, await world.runtime.ahandle(chat(name), turn))
 
     async def all_of_them() -> None:
         async with anyio.create_task_group() as group:
@@ -73,7 +73,7 @@ def test_many_tasks_whose_sessions_rotate_agree_everywhere_each_time(
     anyio.run(all_of_them)
 
 
-def test_each_of_many_turns_sees_its_own_session(world: World) -> None:
+def test_concurrent_turns_see_own_session(world: World) -> None:
     barrier = threading.Barrier(8)
     wrong = []
 
@@ -94,7 +94,7 @@ def test_each_of_many_turns_sees_its_own_session(world: World) -> None:
 
 
 @pytest.mark.requirement("runtime:many")
-def test_messages_and_resets_of_one_chat_at_once_tell_each_boundary_once(world: World) -> None:
+def test_concurrent_messages_and_resets_fire_boundaries_once(world: World) -> None:
     world.say()
     calls_ = [world.say] * 6 + [lambda: world.runtime.reset(KEY)] * 6
     with beside(*calls_) as results:

@@ -22,17 +22,17 @@ def start(request: pytest.FixtureRequest, home_path: Path) -> Iterator[Start]:
     """Starts a process with a runtime on one home."""
     if request.param == "hermes":
         make_hermes_database(home_path / "state.db")
-    yield from starting(home_path)
+    yield from make_starter(home_path)
 
 
 @pytest.fixture
 def start_hermes(home_path: Path) -> Iterator[Start]:
     """Starts a process with a runtime on one Hermes home."""
     make_hermes_database(home_path / "state.db")
-    yield from starting(home_path)
+    yield from make_starter(home_path)
 
 
-def starting(home: Path) -> Iterator[Start]:
+def make_starter(home: Path) -> Iterator[Start]:
     started: list[World] = []
 
     def start() -> World:
@@ -48,7 +48,7 @@ def tick(world: World) -> list[str]:
     return ExpiryWatcher(world.runtime, report=lambda what, _: world.reported.append(what)).tick()
 
 
-def finalized(*worlds: World) -> list[str]:
+def list_finalized(*worlds: World) -> list[str]:
     """Return the sessions whose end these were told."""
     return [session_id for world in worlds for _, session_id in world.names("finalize")]
 
@@ -59,7 +59,7 @@ def kept(world: World) -> PersistentMarks:
     return marks
 
 
-def busy(*_: Any, **__: Any) -> Any:
+def raise_busy(*_: Any, **__: Any) -> Any:
     raise Busy("the write lock is held")
 
 
@@ -68,9 +68,7 @@ def busy(*_: Any, **__: Any) -> Any:
 
 @pytest.mark.requirement("runtime:told-once")
 @pytest.mark.parametrize("then", ["a tick", "a message", "a close", "a reset"])
-def test_an_end_that_a_shutdown_has_told_is_not_told_after_a_restart(
-    start: Start, then: str
-) -> None:
+def test_shutdown_end_is_not_delivered_after_restart(start: Start, then: str) -> None:
     first = start()
     session_id = first.say().session_id
     first.agent = gate = Gate()
@@ -87,14 +85,14 @@ def test_an_end_that_a_shutdown_has_told_is_not_told_after_a_restart(
         "a reset": lambda: second.runtime.reset(KEY),
     }
     ways[then]()
-    assert finalized(first) == [session_id]
-    assert session_id not in finalized(second) or then == "a tick"
-    assert finalized(second) == []
+    assert list_finalized(first) == [session_id]
+    assert session_id not in list_finalized(second) or then == "a tick"
+    assert list_finalized(second) == []
 
 
 @pytest.mark.requirement("runtime:told-once")
 @pytest.mark.parametrize("by", ["reset", "finalize"])
-def test_a_close_that_another_process_is_faster_than_tells_nothing(
+def test_close_beaten_by_other_process_calls_nothing(
     start: Start, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = start(), start()
@@ -109,11 +107,11 @@ def test_a_close_that_another_process_is_faster_than_tells_nothing(
 
     monkeypatch.setattr(one.db, "get_session", get_session)
     one.runtime.finalize(KEY)
-    assert (finalized(one), finalized(other)) == ([], [session_id])
+    assert (list_finalized(one), list_finalized(other)) == ([], [session_id])
 
 
 @pytest.mark.requirement("runtime:told-once")
-def test_an_end_that_was_told_is_known_where_the_home_was_moved(
+def test_delivered_end_is_known_after_home_move(
     start: Start, home_path: Path, tmp_path: Path
 ) -> None:
     first = start()
@@ -129,7 +127,7 @@ def test_an_end_that_was_told_is_known_where_the_home_was_moved(
 
 
 @pytest.mark.requirement("runtime:told-once")
-def test_a_session_that_was_closed_is_told_once_though_a_turn_writes_after_it(
+def test_closed_session_finalizes_once_despite_late_write(
     start_hermes: Start,
 ) -> None:
     world = start_hermes()
@@ -141,10 +139,10 @@ def test_a_session_that_was_closed_is_told_once_though_a_turn_writes_after_it(
     assert entry is not None
     assert world.store.is_end_delivered(entry)
     world.runtime.reset(KEY)
-    assert finalized(world) == [session_id]
+    assert list_finalized(world) == [session_id]
 
 
-def test_eight_chats_that_share_a_session_have_marks_of_their_own(start_hermes: Start) -> None:
+def test_eight_chats_sharing_session_have_separate_marks(start_hermes: Start) -> None:
     world = start_hermes()
     session_id = world.say().session_id
     chats = range(43, 51)
@@ -168,9 +166,7 @@ def test_eight_chats_that_share_a_session_have_marks_of_their_own(start_hermes: 
 @pytest.mark.parametrize(
     "noted", ["x", "[]", "null", '{"told": 3}', '{"told": null}', '{"told": [3]}']
 )
-def test_a_mark_that_cannot_be_read_says_nothing_and_is_written_anew(
-    start_hermes: Start, noted: str
-) -> None:
+def test_unreadable_mark_is_ignored_and_rewritten(start_hermes: Start, noted: str) -> None:
     world = start_hermes()
     session_id = world.say().session_id
     world.clock.advance(hours=2)
@@ -186,7 +182,7 @@ def test_a_mark_that_cannot_be_read_says_nothing_and_is_written_anew(
     assert any("cannot be read" in what for what in other.reported)
 
 
-def test_a_file_of_marks_that_is_damaged_is_said_to_be_one(start_hermes: Start) -> None:
+def test_damaged_mark_file_is_reported(start_hermes: Start) -> None:
     world = start_hermes()
     world.say()
     world.clock.advance(hours=2)
@@ -204,14 +200,14 @@ def test_a_file_of_marks_that_is_damaged_is_said_to_be_one(start_hermes: Start) 
 
 
 @pytest.mark.requirement("runtime:marks")
-def test_a_mark_that_failed_once_hides_none_that_is_written_later(
+def test_failed_mark_does_not_hide_later_marks(
     start_hermes: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = start_hermes()
     session_id = world.say().session_id
     world.clock.advance(hours=2)
     with monkeypatch.context() as patch:
-        patch.setattr(kept(world)._file, "write", busy)
+        patch.setattr(kept(world)._file, "write", raise_busy)
         assert tick(world) == [session_id]
     other = start_hermes()
     other.clock.advance(hours=2)
@@ -223,12 +219,12 @@ def test_a_mark_that_failed_once_hides_none_that_is_written_later(
 
 
 @pytest.mark.requirement("runtime:marks")
-def test_what_could_not_be_written_is_with_the_next_mark(
+def test_unwritten_mark_is_saved_with_next_mark(
     start_hermes: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks = kept(start_hermes())
     with monkeypatch.context() as patch:
-        patch.setattr(marks._file, "write", busy)
+        patch.setattr(marks._file, "write", raise_busy)
         marks.change("s", lambda noted: {**noted, "told": ["a"]})
     assert marks.get("s") == {"told": ["a"]}
     marks.change("s", lambda noted: {**noted, "told": [*noted["told"], "b"]})
@@ -238,11 +234,11 @@ def test_what_could_not_be_written_is_with_the_next_mark(
     assert marks.get("s") == {"told": ["c"]}
 
 
-def test_what_a_process_alone_knows_is_forgotten_with_the_rest(
+def test_marks_in_memory_are_forgotten_with_stored(
     start_hermes: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks = kept(start_hermes())
-    monkeypatch.setattr(marks._file, "write", busy)
+    monkeypatch.setattr(marks._file, "write", raise_busy)
     for session_id in ("gone", "other", "kept"):
         marks.change(session_id, lambda _: {"told": ["a"]})
     marks.forget("gone")
@@ -252,7 +248,7 @@ def test_what_a_process_alone_knows_is_forgotten_with_the_rest(
 
 
 @pytest.mark.requirement("runtime:marks")
-def test_a_state_folder_that_the_system_refuses_keeps_no_verb_from_its_end(
+def test_refused_state_folder_does_not_fail_verbs(
     start_hermes: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = start_hermes()
@@ -272,11 +268,11 @@ def test_a_state_folder_that_the_system_refuses_keeps_no_verb_from_its_end(
         assert tick(world) == [first]
         world.runtime.finalize(KEY)
         world.runtime.shutdown()
-    assert finalized(world) == [first, second, first]
+    assert list_finalized(world) == [first, second, first]
 
 
 @pytest.mark.requirement("runtime:marks")
-def test_what_fails_after_a_change_keeps_nothing_else_that_follows_it(
+def test_failure_after_change_does_not_stop_rest(
     start_hermes: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = start_hermes()
@@ -294,7 +290,7 @@ def test_what_fails_after_a_change_keeps_nothing_else_that_follows_it(
     assert any("what follows a change" in what for what in world.reported)
 
 
-def test_the_watcher_forgets_marks_of_sessions_in_which_no_chat_is(start_hermes: Start) -> None:
+def test_watcher_forgets_marks_without_chat(start_hermes: Start) -> None:
     world = start_hermes()
     told = world.say().session_id
     world.runtime.reset(KEY)
@@ -306,11 +302,11 @@ def test_the_watcher_forgets_marks_of_sessions_in_which_no_chat_is(start_hermes:
 
 
 @pytest.mark.requirement("runtime:told-once")
-def test_the_end_of_a_session_that_was_closed_by_its_id_is_not_told_by_the_reset_of_its_chat(
+def test_reset_skips_end_of_closed_session(
     start: Start,
 ) -> None:
     world = start()
     session_id = world.say().session_id
     world.runtime.finalize(session_id)
     world.runtime.reset(KEY)
-    assert finalized(world) == [session_id]
+    assert list_finalized(world) == [session_id]

@@ -23,12 +23,12 @@ def told(world: World, hook: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.requirement("hooks:moments")
-def test_the_first_turn_of_a_new_session_starts_it(world: World) -> None:
+def test_first_turn_starts_session(world: World) -> None:
     ids = [world.say().session_id for _ in range(2)]
     assert told(world, "start") == [{"session_id": ids[0], "platform": "telegram"}]
 
 
-def test_start_is_told_by_the_append_that_creates(world: World, home_path: Path) -> None:
+def test_creating_append_fires_session_start(world: World, home_path: Path) -> None:
     other = World(home_path)
     begun: list[str] = []
 
@@ -47,7 +47,7 @@ def test_start_is_told_by_the_append_that_creates(world: World, home_path: Path)
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_start_waits_for_the_commit(world: World, kept: bool) -> None:
+def test_session_start_waits_for_commit(world: World, kept: bool) -> None:
     def agent(run: AgentTurn, message: Any) -> str:
         with suppress(ZeroDivisionError), world.db.transaction():
             run.append("user", message)
@@ -62,7 +62,7 @@ def test_start_waits_for_the_commit(world: World, kept: bool) -> None:
     assert world.names() == [(hook, session_id) for hook in hooks]
 
 
-def test_append_many_tells_the_start(world: World) -> None:
+def test_append_many_fires_session_start(world: World) -> None:
     def agent(run: AgentTurn, message: Any) -> str:
         told_before = len(told(world, "start"))
         run.append_many([])
@@ -75,7 +75,7 @@ def test_append_many_tells_the_start(world: World) -> None:
     assert not world.say().failed
 
 
-def test_a_start_tells_the_model_where_the_chat_has_asked_for_one(world: World) -> None:
+def test_session_start_includes_requested_model(world: World) -> None:
     world.say()
     world.runtime.reset(KEY)
     world.store.set_model_override(KEY, {"model": "opus"})
@@ -88,7 +88,7 @@ def test_a_start_tells_the_model_where_the_chat_has_asked_for_one(world: World) 
 
 
 @pytest.mark.requirement("hooks:moments")
-def test_the_end_of_each_turn_tells_its_ids_and_model_where_the_agent_does(world: World) -> None:
+def test_turn_end_includes_ids_and_model(world: World) -> None:
     named = {"task_id": "t1", "turn_id": "u1", "model": "opus"}
     results: list[Any] = ["fine", {"final_response": "fine", **named}]
     world.agent = lambda *_: results.pop(0)
@@ -99,7 +99,7 @@ def test_the_end_of_each_turn_tells_its_ids_and_model_where_the_agent_does(world
 
 
 @pytest.mark.requirement("hooks:moments")
-def test_a_close_at_work_ends_the_turn_as_interrupted_and_then_finalizes(world: World) -> None:
+def test_close_during_turn_interrupts_then_finalizes(world: World) -> None:
     gate = Gate()
     world.agent = gate
     with beside(world.say) as replies:
@@ -114,14 +114,14 @@ def test_a_close_at_work_ends_the_turn_as_interrupted_and_then_finalizes(world: 
 
 
 @pytest.mark.requirement("hooks:moments")
-def test_a_close_between_turns_ends_no_turn_unlike_in_hermes(world: World) -> None:
+def test_close_between_turns_ends_no_turn(world: World) -> None:
     world.say()
     world.runtime.finalize(KEY)
     assert [name for name, _ in world.names()] == ["start", "end", "finalize"]
 
 
 @pytest.mark.requirement("hooks:moments")
-def test_a_reset_finalizes_the_old_id_and_then_resets_to_the_new(world: World) -> None:
+def test_runtime_reset_finalizes_before_reset(world: World) -> None:
     old = world.say().session_id
     seen = []
     world.hooks.add("on_session_finalize", lambda: seen.append(world.store.peek_session_id(KEY)))
@@ -135,7 +135,7 @@ def test_a_reset_finalizes_the_old_id_and_then_resets_to_the_new(world: World) -
 
 
 @pytest.mark.requirement("hooks:moments")
-def test_an_expiry_finalizes_with_its_reason(expiring: World) -> None:
+def test_watcher_expiry_finalizes_with_reason(expiring: World) -> None:
     session_id = expiring.say().session_id
     expiring.clock.advance(hours=2)
     ExpiryWatcher(expiring.runtime).tick()
@@ -145,7 +145,7 @@ def test_an_expiry_finalizes_with_its_reason(expiring: World) -> None:
 
 
 @pytest.mark.requirement("hooks:moments")
-def test_a_shutdown_finalizes_each_agent_at_work_with_the_platform_of_its_chat_unlike_hermes(
+def test_shutdown_finalizes_with_platform_of_chat(
     world: World,
 ) -> None:
     gates = {"a": Gate(), "b": Gate()}
@@ -169,7 +169,7 @@ def test_a_shutdown_finalizes_each_agent_at_work_with_the_platform_of_its_chat_u
 
 @pytest.mark.requirement("hooks:moments")
 @pytest.mark.parametrize("reason", ["session_boundary", "shutdown"])
-def test_a_command_line_finalizes_with_the_reason_it_gives(world: World, reason: str) -> None:
+def test_cli_close_finalizes_with_given_reason(world: World, reason: str) -> None:
     world.db.create_session("s1", "cli")
     world.runtime.finalize("s1", reason)
     given = {"session_id": "s1", "platform": "cli", "reason": reason}
@@ -177,13 +177,13 @@ def test_a_command_line_finalizes_with_the_reason_it_gives(world: World, reason:
 
 
 @pytest.mark.requirement("hooks:moments")
-def test_a_tui_that_closes_finalizes_with_a_reason_unlike_in_hermes(world: World) -> None:
+def test_tui_close_finalizes_with_reason(world: World) -> None:
     world.db.create_session("s1", "tui")
     world.runtime.finalize("s1", viewer=True)
     assert told(world, "finalize") == [{"session_id": "s1", "platform": "tui", "reason": "closed"}]
 
 
-def test_an_implementation_that_takes_only_two_arguments_is_called_at_each_moment(
+def test_two_argument_hook_is_called_every_time(
     world: World,
 ) -> None:
     seen: list[tuple[str, str, str]] = []

@@ -9,12 +9,12 @@ import pytest
 from session_core.lifecycle.replies import normalize_empty_agent_response
 
 
-def reply(response: str | None = "", history_len: int = 0, **agent_result: Any) -> str:
+def build_reply(response: str | None = "", history_len: int = 0, **agent_result: Any) -> str:
     return normalize_empty_agent_response(agent_result, response, history_len=history_len)
 
 
-def failure(error: Any, history_len: int = 0) -> str:
-    return reply(failed=True, error=error, history_len=history_len)
+def build_failure_reply(error: Any, history_len: int = 0) -> str:
+    return build_reply(failed=True, error=error, history_len=history_len)
 
 
 def is_too_large(text: str) -> bool:
@@ -26,8 +26,8 @@ def is_too_large(text: str) -> bool:
 
 @pytest.mark.requirement("replies:table")
 @pytest.mark.parametrize("result", [{}, {"failed": True, "error": "token"}, {"interrupted": True}])
-def test_what_the_agent_said_is_not_changed(result: dict[str, Any]) -> None:
-    assert reply("an answer", **result) == "an answer"
+def test_reply_keeps_agent_text(result: dict[str, Any]) -> None:
+    assert build_reply("an answer", **result) == "an answer"
 
 
 # 2. the session is too large
@@ -46,51 +46,51 @@ def test_what_the_agent_said_is_not_changed(result: dict[str, Any]) -> None:
         "context_length_exceeded",
     ],
 )
-def test_an_error_of_size_says_what_makes_the_session_smaller(error: str) -> None:
-    assert is_too_large(failure(error))
+def test_size_error_reply_suggests_compacting(error: str) -> None:
+    assert is_too_large(build_failure_reply(error))
 
 
-def test_an_error_of_size_is_one_in_any_case() -> None:
-    assert is_too_large(failure("CONTEXT LENGTH EXCEEDED"))
+def test_size_error_is_detected_in_any_case() -> None:
+    assert is_too_large(build_failure_reply("CONTEXT LENGTH EXCEEDED"))
 
 
 @pytest.mark.requirement("replies:table")
-def test_a_bad_request_with_a_long_history_is_one_of_size() -> None:
-    assert is_too_large(failure("Error code: 400", history_len=51))
+def test_bad_request_after_long_history_means_size() -> None:
+    assert is_too_large(build_failure_reply("Error code: 400", history_len=51))
 
 
-def test_a_bad_request_with_a_short_history_is_a_failure() -> None:
-    assert "Error code: 400" in failure("Error code: 400", history_len=50)
+def test_bad_request_after_short_history_is_failure() -> None:
+    assert "Error code: 400" in build_failure_reply("Error code: 400", history_len=50)
 
 
-def test_a_number_that_only_contains_that_of_a_bad_request_is_none() -> None:
-    assert "took 4000 ms" in failure("took 4000 ms", history_len=51)
+def test_number_containing_400_is_not_bad_request() -> None:
+    assert "took 4000 ms" in build_failure_reply("took 4000 ms", history_len=51)
 
 
 # 3. another failure
 
 
 @pytest.mark.requirement("replies:table")
-def test_another_failure_says_what_it_was_and_how_to_go_on() -> None:
-    text = failure("the provider is down")
+def test_other_failure_reply_shows_error() -> None:
+    text = build_failure_reply("the provider is down")
     assert "the provider is down" in text
     assert "/reset" in text
     assert not is_too_large(text)
 
 
-def test_a_long_error_is_cut() -> None:
-    text = failure("x" * 301)
+def test_long_error_is_truncated() -> None:
+    text = build_failure_reply("x" * 301)
     assert "x" * 300 in text
     assert "x" * 301 not in text
 
 
 @pytest.mark.parametrize("result", [{}, {"error": None}, {"error": ""}])
-def test_a_failure_without_an_error_is_one_too(result: dict[str, Any]) -> None:
-    assert "unknown error" in reply(failed=True, **result)
+def test_failure_without_error_gets_reply(result: dict[str, Any]) -> None:
+    assert "unknown error" in build_reply(failed=True, **result)
 
 
-def test_an_error_may_be_an_exception() -> None:
-    assert "no route" in failure(OSError("no route"))
+def test_failure_error_may_be_exception() -> None:
+    assert "no route" in build_failure_reply(OSError("no route"))
 
 
 @pytest.mark.parametrize(
@@ -108,16 +108,20 @@ def test_an_error_may_be_an_exception() -> None:
         "SSL context is broken",
     ],
 )
-def test_an_error_that_only_sounds_like_size_says_what_it_was(error: str) -> None:
-    assert error in failure(error, history_len=51)
+def test_unrelated_error_is_not_size_error(error: str) -> None:
+    assert error in build_failure_reply(error, history_len=51)
 
 
-def test_an_error_of_size_is_one_beside_a_limit_of_rate() -> None:
-    assert is_too_large(failure("429 Request too large on tokens per minute: limit 30000"))
+def test_size_error_wins_over_rate_limit() -> None:
+    assert is_too_large(
+        build_failure_reply("429 Request too large on tokens per minute: limit 30000")
+    )
 
 
-def test_a_failure_comes_before_an_interruption() -> None:
-    assert "boom" in reply(failed=True, error="boom", interrupted=True, api_calls=1, partial=True)
+def test_failure_takes_precedence_over_interruption() -> None:
+    assert "boom" in build_reply(
+        failed=True, error="boom", interrupted=True, api_calls=1, partial=True
+    )
 
 
 # 4. and 5. interrupted
@@ -125,14 +129,14 @@ def test_a_failure_comes_before_an_interruption() -> None:
 
 @pytest.mark.requirement("replies:table")
 @pytest.mark.parametrize("calls", [{}, {"api_calls": 0}, {"api_calls": None}])
-def test_an_interruption_before_the_work_asks_for_the_message_again(calls: dict[str, Any]) -> None:
-    assert "Send it again" in reply(interrupted=True, **calls)
+def test_interruption_before_work_asks_to_resend(calls: dict[str, Any]) -> None:
+    assert "Send it again" in build_reply(interrupted=True, **calls)
 
 
 @pytest.mark.requirement("replies:table")
 @pytest.mark.parametrize("response", ["", None])
-def test_an_interruption_at_work_is_silent(response: str | None) -> None:
-    assert reply(response, interrupted=True, api_calls=3, partial=True, error="boom") == ""
+def test_interruption_during_work_is_silent(response: str | None) -> None:
+    assert build_reply(response, interrupted=True, api_calls=3, partial=True, error="boom") == ""
 
 
 # 6. only thought
@@ -142,46 +146,46 @@ HIDDEN = "Response remained incomplete after 3 continuation attempts"
 
 @pytest.mark.requirement("replies:table")
 @pytest.mark.parametrize("said", [{}, {"final_response": None}, {"final_response": HIDDEN}])
-def test_a_turn_that_only_thought_is_silent(said: dict[str, Any]) -> None:
-    assert reply(api_calls=3, partial=True, error=HIDDEN, **said) == ""
+def test_reasoning_only_turn_is_silent(said: dict[str, Any]) -> None:
+    assert build_reply(api_calls=3, partial=True, error=HIDDEN, **said) == ""
 
 
-def test_a_turn_that_said_something_else_did_not_only_think() -> None:
-    assert HIDDEN in reply(api_calls=3, partial=True, error=HIDDEN, final_response="hi")
+def test_turn_with_other_text_is_not_silent() -> None:
+    assert HIDDEN in build_reply(api_calls=3, partial=True, error=HIDDEN, final_response="hi")
 
 
 # 7. stopped at work
 
 
 @pytest.mark.requirement("replies:table")
-def test_a_turn_that_stopped_says_why() -> None:
-    text = reply(api_calls=1, partial=True, error="the tool is gone")
+def test_stopped_turn_reply_shows_reason() -> None:
+    text = build_reply(api_calls=1, partial=True, error="the tool is gone")
     assert "the tool is gone" in text
     assert "Try again" in text
 
 
-def test_a_long_reason_is_cut() -> None:
-    text = reply(api_calls=1, partial=True, error="x" * 201)
+def test_long_stop_reason_is_truncated() -> None:
+    text = build_reply(api_calls=1, partial=True, error="x" * 201)
     assert "x" * 200 in text
     assert "x" * 201 not in text
 
 
-def test_a_turn_that_stopped_without_a_reason_says_that() -> None:
-    assert "stopped" in reply(api_calls=1, partial=True)
+def test_stopped_turn_without_reason_gets_reply() -> None:
+    assert "stopped" in build_reply(api_calls=1, partial=True)
 
 
 # 8. work without an answer
 
 
 @pytest.mark.requirement("replies:table")
-def test_work_without_an_answer_asks_for_the_message_again() -> None:
-    text = reply(api_calls=2)
+def test_work_without_answer_asks_to_resend() -> None:
+    text = build_reply(api_calls=2)
     assert "no answer" in text
     assert "again" in text
 
 
-def test_calls_are_counted_whatever_they_are() -> None:
-    assert reply(api_calls="2") == reply(api_calls=2) != reply(api_calls="many")
+def test_call_count_accepts_any_value() -> None:
+    assert build_reply(api_calls="2") == build_reply(api_calls=2) != build_reply(api_calls="many")
 
 
 # 9. and 10. no work
@@ -189,13 +193,13 @@ def test_calls_are_counted_whatever_they_are() -> None:
 
 @pytest.mark.requirement("replies:table")
 @pytest.mark.parametrize("calls", [{}, {"api_calls": 0}, {"api_calls": None}])
-def test_a_message_that_was_not_processed_is_asked_for_again(calls: dict[str, Any]) -> None:
-    text = reply(None, **calls)
+def test_unprocessed_message_asks_to_resend(calls: dict[str, Any]) -> None:
+    text = build_reply(None, **calls)
     assert "not processed" in text
     assert "Send it again" in text
 
 
 @pytest.mark.requirement("replies:table")
 @pytest.mark.parametrize("response", ["", None])
-def test_a_part_of_no_work_is_silent(response: str | None) -> None:
-    assert reply(response, api_calls=0, partial=True) == ""
+def test_partial_turn_without_work_is_silent(response: str | None) -> None:
+    assert build_reply(response, api_calls=0, partial=True) == ""

@@ -18,7 +18,7 @@ def said(world: World, session_id: str) -> list[Any]:
     return [row["content"] for row in world.db.get_messages(session_id)]
 
 
-def compressed_by_another(home: Path, session_id: str, child: str = "child") -> None:
+def compress_elsewhere(home: Path, session_id: str, child: str = "child") -> None:
     """Let another process compress a session."""
     with SessionDB(home / "state.db") as other:
         other.end_session(session_id, "compression")
@@ -31,9 +31,7 @@ def compressed_by_another(home: Path, session_id: str, child: str = "child") -> 
 
 @pytest.mark.requirement("runtime:foreign")
 @pytest.mark.parametrize("by", ["result", "follow"])
-def test_a_foreign_write_after_a_rotation_is_noticed_by_the_next_turn(
-    world: World, home_path: Path, by: str
-) -> None:
+def test_foreign_write_after_rotation_is_noticed(world: World, home_path: Path, by: str) -> None:
     def agent(run: AgentTurn, _: Any) -> Any:
         child = rotate(run, "child")
         if by == "follow":
@@ -52,9 +50,7 @@ def test_a_foreign_write_after_a_rotation_is_noticed_by_the_next_turn(
 
 
 @pytest.mark.requirement("runtime:foreign")
-def test_a_foreign_write_between_a_rotation_and_the_first_append_is_noticed(
-    world: World, home_path: Path
-) -> None:
+def test_foreign_write_before_first_append_is_noticed(world: World, home_path: Path) -> None:
     def agent(run: AgentTurn, _: Any) -> str:
         run.follow(rotate(run, "child"))
         with SessionDB(home_path / "state.db") as other:
@@ -74,7 +70,7 @@ def test_a_foreign_write_between_a_rotation_and_the_first_append_is_noticed(
 
 
 @pytest.mark.requirement("runtime:elsewhere")
-def test_a_later_message_of_a_chat_that_is_rotated_meanwhile_is_in_what_goes_on(
+def test_later_message_follows_concurrent_rotation(
     world: World,
 ) -> None:
     first, later = Gate(), Gate()
@@ -93,7 +89,7 @@ def test_a_later_message_of_a_chat_that_is_rotated_meanwhile_is_in_what_goes_on(
 
 
 @pytest.mark.requirement("runtime:elsewhere")
-def test_what_a_superseded_run_still_appends_goes_where_the_conversation_does(
+def test_superseded_run_appends_to_continuation(
     world: World,
 ) -> None:
     first = Gate()
@@ -114,12 +110,10 @@ def test_what_a_superseded_run_still_appends_goes_where_the_conversation_does(
 
 
 @pytest.mark.requirement("runtime:elsewhere")
-def test_a_turn_whose_session_another_process_compresses_goes_on_in_what_that_came_to(
-    world: World, home_path: Path
-) -> None:
+def test_turn_follows_compression_by_other_process(world: World, home_path: Path) -> None:
     def agent(run: AgentTurn, message: Any) -> str:
         run.append("user", message)
-        compressed_by_another(home_path, run.session_id)
+        compress_elsewhere(home_path, run.session_id)
         run.append("assistant", "answer")
         return f"{run.session_id} {get_current_session_id()}"
 
@@ -135,13 +129,13 @@ def test_a_turn_whose_session_another_process_compresses_goes_on_in_what_that_ca
 
 @pytest.mark.requirement("runtime:elsewhere")
 @pytest.mark.parametrize("told", [False, True], ids=["by text", "by the id of before"])
-def test_the_end_of_a_turn_leads_the_route_where_another_process_has_compressed_to(
+def test_turn_end_moves_route_to_foreign_continuation(
     world: World, home_path: Path, told: bool
 ) -> None:
     def agent(run: AgentTurn, message: Any) -> Any:
         run.append("user", message)
         old = run.session_id
-        compressed_by_another(home_path, old)
+        compress_elsewhere(home_path, old)
         return {"final_response": "x", "session_id": old} if told else "x"
 
     world.agent = agent
@@ -153,7 +147,7 @@ def test_the_end_of_a_turn_leads_the_route_where_another_process_has_compressed_
 
 
 @pytest.mark.requirement("runtime:alone")
-def test_an_agent_is_in_one_turn_at_a_time(home_path: Path) -> None:
+def test_agent_serves_single_turn_at_a_time(home_path: Path) -> None:
     gate = Gate()
     world = World(home_path)
     agents: list[Any] = []

@@ -38,7 +38,7 @@ with connect(sys.argv[1]) as connection:
 
 
 @contextmanager
-def locked_elsewhere(world: World) -> Iterator[subprocess.Popen[str]]:
+def hold_lock_elsewhere(world: World) -> Iterator[subprocess.Popen[str]]:
     """Let another process hold the write lock until it is given a line, or the block ends."""
     world.db.set_meta("made", "yes")  # there is no file before the first change
     holder = subprocess.Popen(
@@ -56,26 +56,26 @@ def locked_elsewhere(world: World) -> Iterator[subprocess.Popen[str]]:
         holder.communicate("\n", timeout=60)
 
 
-def release(holder: subprocess.Popen[str]) -> None:
+def release_lock(holder: subprocess.Popen[str]) -> None:
     """Let the process end its transaction."""
     assert holder.stdin is not None
     holder.stdin.write("\n")
     holder.stdin.flush()
 
 
-def stored(world: World) -> int:
+def count_messages(world: World) -> int:
     """Return how many messages the sessions of all chats have."""
     sessions = [entry.session_id for entry in world.store.load_entries().values()]
     return sum(map(world.db.message_count, sessions))
 
 
-def workers() -> set[threading.Thread]:
+def list_workers() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "session_core worker"}
 
 
 @pytest.mark.requirement("turns:loop")
 @both_loops
-async def test_coroutines_of_a_run_read_and_append(world: World) -> None:
+async def test_run_coroutines_read_and_append(world: World) -> None:
     seen: list[Any] = []
 
     async def agent(run: AgentTurn, message: Any) -> str:
@@ -98,7 +98,7 @@ async def test_coroutines_of_a_run_read_and_append(world: World) -> None:
 
 @pytest.mark.requirement("turns:loop")
 @both_loops
-async def test_blocking_calls_warn_once(world: World) -> None:
+async def test_blocking_run_calls_warn_once(world: World) -> None:
     async def agent(run: AgentTurn, message: Any) -> str:
         run.append("user", message)
         run.append_many([{"role": "assistant", "content": "noted"}])
@@ -116,7 +116,7 @@ async def test_blocking_calls_warn_once(world: World) -> None:
 
 
 @both_loops
-async def test_append_within_own_transaction_is_refused(world: World) -> None:
+async def test_run_append_in_own_transaction_is_refused(world: World) -> None:
     async def agent(run: AgentTurn, message: Any) -> str:
         with world.db.transaction(), pytest.raises(InvalidInput, match=r"run\(step\)"):
             await run.aappend("user", message)
@@ -127,14 +127,14 @@ async def test_append_within_own_transaction_is_refused(world: World) -> None:
 
 
 @both_loops
-async def test_coroutines_of_a_run_warn_of_nothing(world: World) -> None:
+async def test_run_coroutines_emit_no_warning(world: World) -> None:
     world.agent = aecho
     assert (await world.runtime.ahandle(chat(), "hello")).text == "echo hello"
 
 
 @pytest.mark.requirement("turns:loop")
 @both_loops
-async def test_loop_runs_while_another_process_holds_the_lock(world: World) -> None:
+async def test_loop_runs_while_process_holds_lock(world: World) -> None:
     replies: list[str] = []
 
     async def turn(number: int) -> None:
@@ -142,21 +142,21 @@ async def test_loop_runs_while_another_process_holds_the_lock(world: World) -> N
         replies.append(reply.text)
 
     world.agent = aecho
-    with locked_elsewhere(world) as holder:
+    with hold_lock_elsewhere(world) as holder:
         async with anyio.create_task_group() as group:
             for number in range(CHATS):
                 group.start_soon(turn, number)
-            await becomes(lambda: bool(workers()))
+            await becomes(lambda: bool(list_workers()))
             for _ in range(TICKS):
                 await anyio.sleep(0.001)
             assert replies == []
-            release(holder)
+            release_lock(holder)
     assert replies == ["echo hello"] * CHATS
-    assert stored(world) == 2 * CHATS
+    assert count_messages(world) == 2 * CHATS
 
 
 @both_loops
-async def test_agents_stay_on_a_free_loop(world: World) -> None:
+async def test_agents_stay_on_free_loop(world: World) -> None:
     """The appends of agents that have begun block no loop either."""
     ready, go = [], anyio.Event()
 
@@ -173,36 +173,36 @@ async def test_agents_stay_on_a_free_loop(world: World) -> None:
         for number in range(CHATS):
             group.start_soon(turn, number)
         await becomes(lambda: len(ready) == CHATS)
-        with locked_elsewhere(world) as holder:
+        with hold_lock_elsewhere(world) as holder:
             go.set()
             for _ in range(TICKS):
                 await anyio.sleep(0.001)
-            assert stored(world) == 0
-            release(holder)
-    assert stored(world) == 2 * CHATS
+            assert count_messages(world) == 0
+            release_lock(holder)
+    assert count_messages(world) == 2 * CHATS
 
 
 @pytest.mark.requirement("turns:loop")
 @both_loops
-async def test_cancelled_turns_return_before_the_lock_is_free(world: World) -> None:
+async def test_cancelled_turns_return_before_lock_is_free(world: World) -> None:
     world.agent = aecho
-    before = workers()
-    with locked_elsewhere(world) as holder:
+    before = list_workers()
+    with hold_lock_elsewhere(world) as holder:
         for number in range(CHATS):
             with anyio.move_on_after(0):
                 await world.runtime.ahandle(chat(number), "hello")
         with anyio.move_on_after(0.01) as scope:
             await world.runtime.ahandle(chat("late"), "hello")
         assert scope.cancelled_caught
-        assert len(workers() - before) <= 32 + 16 + 8
-        release(holder)
+        assert len(list_workers() - before) <= 32 + 16 + 8
+        release_lock(holder)
     await becomes(lambda: not world.runtime.running)
     assert (await world.runtime.ahandle(chat(0), "hello")).text == "echo hello"
     assert world.reported == []
 
 
 @pytest.mark.requirement("turns:loop")
-async def test_timeouts_of_asyncio_leave_no_turn_open(world: World) -> None:
+async def test_asyncio_timeouts_leave_no_turn_open(world: World) -> None:
     begun: list[str] = []
 
     async def agent(run: AgentTurn, message: Any) -> str:
@@ -211,14 +211,14 @@ async def test_timeouts_of_asyncio_leave_no_turn_open(world: World) -> None:
         return "done"
 
     world.agent = agent
-    with locked_elsewhere(world) as holder:
+    with hold_lock_elsewhere(world) as holder:
         turns = [
             asyncio.wait_for(world.runtime.ahandle(chat(number), "hello"), 0.05)
             for number in range(20)
         ]
         results = await asyncio.gather(*turns, return_exceptions=True)
         assert {type(result) for result in results} == {asyncio.TimeoutError}
-        release(holder)
+        release_lock(holder)
     await becomes(lambda: not world.runtime.running)
     world.agent = aecho
     for number in range(20):
@@ -228,13 +228,13 @@ async def test_timeouts_of_asyncio_leave_no_turn_open(world: World) -> None:
         assert not world.store.has_active_turn(entry)
 
 
-async def test_cancelled_append_is_stored_and_the_agent_goes_on(world: World) -> None:
+async def test_cancelled_append_is_stored(world: World) -> None:
     async def agent(run: AgentTurn, message: Any) -> str:
-        with locked_elsewhere(world) as holder:
+        with hold_lock_elsewhere(world) as holder:
             with anyio.move_on_after(0.2) as scope:
                 await run.aappend("user", message)
             assert scope.cancelled_caught
-            release(holder)
+            release_lock(holder)
         await run.aappend("assistant", "late")
         return "late"
 
@@ -246,7 +246,7 @@ async def test_cancelled_append_is_stored_and_the_agent_goes_on(world: World) ->
 
 
 @pytest.mark.requirement("turns:loop")
-def test_loops_in_forty_threads_share_a_database(world: World) -> None:
+def test_loops_in_forty_threads_share_database(world: World) -> None:
     db = AsyncSessionDB(world.db)
     barrier = threading.Barrier(40)
     replies: list[str] = []
@@ -272,7 +272,7 @@ def test_loops_in_forty_threads_share_a_database(world: World) -> None:
     assert replies == ["5"] * 40
 
 
-def test_handle_in_a_trio_task_names_ahandle(world: World) -> None:
+def test_handle_in_trio_task_names_ahandle(world: World) -> None:
     world.agent = aecho
 
     async def turn() -> None:

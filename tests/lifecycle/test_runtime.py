@@ -35,7 +35,7 @@ from tests.lifecycle.runtimes import (
 from tests.routing.chats import KEY, chat, count_writes, pop_written_rows
 
 
-class Broken:
+class UnclosableAgent:
     """An agent that cannot be closed."""
 
     def __call__(self, run: AgentTurn, message: Any) -> str:
@@ -51,32 +51,30 @@ class Broken:
 
 
 @pytest.mark.requirement("runtime:turn")
-def test_an_empty_cache_that_was_given_is_used(world: World) -> None:
+def test_runtime_uses_given_empty_cache(world: World) -> None:
     cache: AgentCache[Any] = AgentCache(world.db)
     runtime = SessionRuntime(world.store, world.build, cache=cache)
     runtime.handle(chat(), "hello")
     assert len(cache) == 1
 
 
-def test_a_runtime_without_a_state_database_says_so(home_path: Path) -> None:
+def test_runtime_without_database_is_refused(home_path: Path) -> None:
     with pytest.raises(NotFound):
         SessionRuntime(SessionStore(home_path), echo)
 
 
-def test_a_store_in_a_file_may_have_its_state_database_beside_it(
-    home_path: Path, tmp_path: Path
-) -> None:
+def test_runtime_accepts_file_store_with_database(home_path: Path, tmp_path: Path) -> None:
     with SessionDB(home_path / "state.db") as db, SessionStore(tmp_path / "sessions") as store:
         runtime = SessionRuntime(store, lambda _: echo, db=db)
         reply = runtime.handle(chat(), "hello")
         assert db.message_count(reply.session_id) == 2
 
 
-def test_a_cache_and_hooks_of_its_own_report_where_the_runtime_does(home_path: Path) -> None:
+def test_runtime_cache_and_hooks_share_report(home_path: Path) -> None:
     told: list[str] = []
     with SessionDB(home_path / "state.db") as db, SessionStore(home_path, db=db) as store:
         runtime = SessionRuntime(
-            store, lambda _: Broken(), report=lambda what, _: told.append(what)
+            store, lambda _: UnclosableAgent(), report=lambda what, _: told.append(what)
         )
         runtime.hooks.add("on_session_end", lambda: 1 / 0, "broken")
         runtime.handle(chat(), "hello")
@@ -87,18 +85,18 @@ def test_a_cache_and_hooks_of_its_own_report_where_the_runtime_does(home_path: P
     ]
 
 
-def test_the_hooks_of_the_store_are_those_of_the_runtime(world: World) -> None:
+def test_runtime_uses_hooks_of_store(world: World) -> None:
     assert SessionRuntime(world.store, world.build).hooks is world.hooks
 
 
-def test_other_hooks_than_those_of_the_store_are_refused(world: World) -> None:
+def test_runtime_refuses_foreign_hooks(world: World) -> None:
     with pytest.raises(InvalidInput, match="hooks of its own"):
         SessionRuntime(world.store, world.build, hooks=Hooks(group=None))
     assert world.store.hooks is world.hooks
 
 
 @pytest.mark.requirement("runtime:check")
-def test_what_a_crash_has_left_is_healed_at_a_start(world: World, home_path: Path) -> None:
+def test_runtime_start_repairs_crash_leftovers(world: World, home_path: Path) -> None:
     old = world.say().session_id
     world.db.end_session(old, "compression")
     world.db.create_session("child", "telegram", parent_session_id=old)
@@ -109,7 +107,7 @@ def test_what_a_crash_has_left_is_healed_at_a_start(world: World, home_path: Pat
 
 
 @pytest.mark.requirement("runtime:check")
-def test_on_a_hermes_home_nothing_is_healed_at_a_start(home_path: Path) -> None:
+def test_runtime_start_repairs_nothing_in_hermes_home(home_path: Path) -> None:
     make_hermes_database(home_path / "state.db")
     world = World(home_path)
     old = world.say().session_id
@@ -121,7 +119,7 @@ def test_on_a_hermes_home_nothing_is_healed_at_a_start(home_path: Path) -> None:
 
 
 @pytest.mark.requirement("runtime:check")
-def test_a_start_whose_check_fails_is_reported_and_starts(
+def test_runtime_start_reports_failing_check(
     home_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def busy(_: Any) -> list[str]:
@@ -141,7 +139,7 @@ def test_a_start_whose_check_fails_is_reported_and_starts(
 @pytest.mark.parametrize("how", ["handle", "ahandle"])
 @pytest.mark.parametrize("agent", [echo, aecho], ids=["sync", "async"])
 @pytest.mark.parametrize("build_async", [False, True], ids=["built", "built async"])
-def test_a_message_is_answered(
+def test_runtime_answers_message(
     home_path: Path, how: str, agent: Callable[..., Any], build_async: bool
 ) -> None:
     def build(_: AgentTurn) -> Any:
@@ -162,13 +160,13 @@ def test_a_message_is_answered(
 
 
 @pytest.mark.requirement("runtime:turn")
-def test_an_agent_is_kept_for_the_next_turn(world: World) -> None:
+def test_runtime_keeps_agent_for_next_turn(world: World) -> None:
     for _ in range(3):
         world.say()
     assert len(world.built) == 1
 
 
-def test_an_agent_that_counts_as_nothing_is_kept_too(home_path: Path) -> None:
+def test_runtime_keeps_falsy_agent(home_path: Path) -> None:
     class Empty:
         def __len__(self) -> int:
             return 0
@@ -184,7 +182,7 @@ def test_an_agent_that_counts_as_nothing_is_kept_too(home_path: Path) -> None:
 
 
 @pytest.mark.requirement("runtime:turn")
-def test_an_agent_is_built_anew_where_somebody_else_wrote(world: World, home_path: Path) -> None:
+def test_runtime_rebuilds_agent_after_foreign_write(world: World, home_path: Path) -> None:
     session_id = world.say().session_id
     with SessionDB(home_path / "state.db") as other:
         other.append_message(session_id, "user", "from elsewhere")
@@ -192,7 +190,7 @@ def test_an_agent_is_built_anew_where_somebody_else_wrote(world: World, home_pat
     assert len(world.built) == 2
 
 
-def test_an_agent_is_built_anew_for_another_signature(home_path: Path) -> None:
+def test_runtime_rebuilds_agent_for_new_signature(home_path: Path) -> None:
     models = iter(["a", "a", "b"])
     world = World(home_path, signature=lambda _: next(models))
     for _ in range(3):
@@ -202,7 +200,7 @@ def test_an_agent_is_built_anew_for_another_signature(home_path: Path) -> None:
 
 
 @pytest.mark.requirement("runtime:model")
-def test_an_agent_is_built_anew_for_another_model(world: World) -> None:
+def test_runtime_rebuilds_agent_for_new_model(world: World) -> None:
     seen = []
     for override in (None, {"model": "opus"}, {"model": "opus"}, {"model": "haiku"}, None):
         world.say()
@@ -212,13 +210,13 @@ def test_an_agent_is_built_anew_for_another_model(world: World) -> None:
     assert seen == [1, 2, 2, 3, 4]
 
 
-def test_an_agent_reads_what_was_said_before(world: World) -> None:
+def test_agent_reads_earlier_messages(world: World) -> None:
     world.say("first")
     world.agent = lambda run, _: str(len(run.history()))
     assert world.say().text == "2"
 
 
-def test_what_is_appended_at_once_is_noted_too(world: World) -> None:
+def test_append_many_is_noted_by_cache(world: World) -> None:
     def agent(run: AgentTurn, message: Any) -> str:
         run.append_many([{"role": "user", "content": message}, {"role": "assistant"}])
         return "done"
@@ -229,7 +227,7 @@ def test_what_is_appended_at_once_is_noted_too(world: World) -> None:
     assert len(world.built) == 1
 
 
-def test_an_agent_that_changes_what_it_is_shown_changes_nothing(world: World) -> None:
+def test_history_returned_to_agent_is_copy(world: World) -> None:
     def agent(run: AgentTurn, message: Any) -> str:
         run.entry.origin = None
         run.entry.extra["mine"] = 1
@@ -245,7 +243,7 @@ def test_an_agent_that_changes_what_it_is_shown_changes_nothing(world: World) ->
     assert (row["chat_id"], entry.extra) == ("42", {})
 
 
-def test_an_agent_that_raises_leaves_everything_usable(world: World) -> None:
+def test_raising_agent_leaves_runtime_usable(world: World) -> None:
     def broken(run: AgentTurn, _: Any) -> str:
         run.append("user", "half")
         raise RuntimeError("broken")
@@ -260,7 +258,7 @@ def test_an_agent_that_raises_leaves_everything_usable(world: World) -> None:
     assert len(world.built) == 1
 
 
-def test_a_factory_that_raises_is_asked_again(home_path: Path) -> None:
+def test_raising_factory_is_called_again(home_path: Path) -> None:
     tries = []
 
     def build(_: AgentTurn) -> Any:
@@ -280,7 +278,7 @@ def test_a_factory_that_raises_is_asked_again(home_path: Path) -> None:
     ("made", "kind"), [(None, "None"), ("an agent", "type str"), (7, "type int")]
 )
 @pytest.mark.parametrize("how", ["handle", "ahandle"])
-def test_a_factory_that_returns_no_agent_is_refused_each_time_and_leaves_nothing_behind(
+def test_factory_returning_no_agent_is_refused(
     home_path: Path, made: Any, kind: str, how: str
 ) -> None:
     world = World(home_path, build=lambda _: made)
@@ -301,9 +299,7 @@ def test_a_factory_that_returns_no_agent_is_refused_each_time_and_leaves_nothing
     "result", [7, b"bytes", ["text"], {"final_response": 7}, {"final_response": ["text"]}]
 )
 @pytest.mark.parametrize("how", ["handle", "ahandle"])
-def test_an_agent_that_answers_with_what_is_no_answer_is_refused_and_changes_nothing(
-    world: World, result: Any, how: str
-) -> None:
+def test_invalid_agent_result_is_refused(world: World, result: Any, how: str) -> None:
     world.say()
     before = world.store.get(KEY)
     world.clock.advance(seconds=5)
@@ -325,7 +321,7 @@ def test_an_agent_that_answers_with_what_is_no_answer_is_refused_and_changes_not
 
 
 @pytest.mark.requirement("runtime:lazy")
-def test_nothing_is_stored_before_the_first_append(world: World) -> None:
+def test_session_is_stored_with_first_append(world: World) -> None:
     seen = []
 
     def agent(run: AgentTurn, message: Any) -> str:
@@ -342,7 +338,7 @@ def test_nothing_is_stored_before_the_first_append(world: World) -> None:
 
 
 @pytest.mark.requirement("runtime:lazy")
-def test_an_agent_that_never_appends_stores_no_session(world: World) -> None:
+def test_agent_without_append_stores_no_session(world: World) -> None:
     world.agent = lambda *_: "just talk"
     ids = {world.say().session_id for _ in range(3)}
     assert len(ids) == 1
@@ -356,9 +352,7 @@ def test_an_agent_that_never_appends_stores_no_session(world: World) -> None:
 @pytest.mark.requirement("runtime:current")
 @pytest.mark.parametrize("how", ["handle", "ahandle"])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_inside_a_turn_its_session_is_the_current_one(
-    world: World, how: str, is_async: bool
-) -> None:
+def test_turn_sets_current_session(world: World, how: str, is_async: bool) -> None:
     seen: list[Any] = []
 
     def agent(run: AgentTurn, _: Any) -> str:
@@ -379,7 +373,7 @@ def test_inside_a_turn_its_session_is_the_current_one(
 
 
 @pytest.mark.requirement("runtime:current")
-def test_the_context_is_that_of_the_message_and_not_of_the_first(world: World) -> None:
+def test_turn_uses_context_of_message(world: World) -> None:
     seen = []
     names = ("HERMES_SESSION_USER_ID", "HERMES_SESSION_USER_NAME", "HERMES_SESSION_MESSAGE_ID")
     world.agent = lambda *_: seen.append([get_session_env(name) for name in names]) or "ok"
@@ -396,7 +390,7 @@ def test_the_context_is_that_of_the_message_and_not_of_the_first(world: World) -
 @pytest.mark.parametrize("how", ["handle", "ahandle"])
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("by", ["result", "follow"])
-def test_a_rotated_session_is_followed_everywhere_before_the_turn_returns(
+def test_rotated_session_is_followed_before_return(
     world: World, how: str, is_async: bool, by: str
 ) -> None:
     seen = []
@@ -425,7 +419,7 @@ def test_a_rotated_session_is_followed_everywhere_before_the_turn_returns(
 
 
 @pytest.mark.requirement("runtime:rotation")
-def test_the_agent_is_kept_over_a_rotation(world: World) -> None:
+def test_agent_survives_rotation(world: World) -> None:
     world.say()
     world.agent = lambda run, _: {"session_id": rotate(run, "child"), "final_response": "x"}
     world.say()
@@ -435,7 +429,7 @@ def test_the_agent_is_kept_over_a_rotation(world: World) -> None:
 
 
 @pytest.mark.requirement("runtime:rotation")
-def test_an_unchanged_id_writes_that_the_turn_begins_and_ends_and_nothing_else(
+def test_unchanged_session_writes_only_turn_marks(
     world: World,
 ) -> None:
     world.say()
@@ -448,7 +442,7 @@ def test_an_unchanged_id_writes_that_the_turn_begins_and_ends_and_nothing_else(
     assert entry.extra == {}
 
 
-def test_the_end_of_a_turn_is_noted(world: World) -> None:
+def test_turn_end_is_recorded(world: World) -> None:
     world.runtime.store.config = IDLE
 
     def agent(run: AgentTurn, _: Any) -> Any:
@@ -462,7 +456,7 @@ def test_the_end_of_a_turn_is_noted(world: World) -> None:
     assert (entry.last_prompt_tokens, entry.updated_at) == (123, world.clock.time)
 
 
-def test_what_began_a_session_is_told_to_one_turn(world: World) -> None:
+def test_reset_reason_is_given_to_first_turn(world: World) -> None:
     world.say()
     world.store.suspend_session(KEY)
     seen = []
@@ -484,7 +478,7 @@ def test_what_began_a_session_is_told_to_one_turn(world: World) -> None:
         ({"interrupted": True, "api_calls": 1}, True),
     ],
 )
-def test_only_a_turn_that_succeeds_makes_an_interruption_good(
+def test_only_successful_turn_clears_interruption(
     world: World, result: dict[str, Any], pending: bool
 ) -> None:
     world.say()
@@ -529,9 +523,7 @@ def test_only_a_turn_that_succeeds_makes_an_interruption_good(
         "an empty text",
     ],
 )
-def test_an_empty_result_becomes_what_a_person_can_act_on(
-    world: World, result: Any, says: str
-) -> None:
+def test_empty_result_gets_actionable_reply(world: World, result: Any, says: str) -> None:
     world.agent = lambda *_: result
     text = world.say().text
     assert text == says if says in {"", "said"} else says in text
@@ -539,9 +531,7 @@ def test_an_empty_result_becomes_what_a_person_can_act_on(
 
 @pytest.mark.requirement("runtime:empty")
 @pytest.mark.parametrize(("said", "advises"), [(50, False), (51, True)])
-def test_a_refusal_of_a_long_history_is_taken_for_one_of_its_size(
-    world: World, said: int, advises: bool
-) -> None:
+def test_long_history_refusal_is_size_error(world: World, said: int, advises: bool) -> None:
     def agent(run: AgentTurn, _: Any) -> Any:
         run.append_many([{"role": "user", "content": "x"}] * said)
         return {"failed": True, "error": "Error code: 400"}
@@ -553,7 +543,7 @@ def test_a_refusal_of_a_long_history_is_taken_for_one_of_its_size(
 
 
 @pytest.mark.requirement("runtime:empty")
-def test_a_session_that_can_be_compressed_no_further_is_reset(world: World) -> None:
+def test_incompressible_session_is_reset(world: World) -> None:
     world.agent = lambda run, message: {
         "final_response": echo(run, message),
         "compression_exhausted": True,

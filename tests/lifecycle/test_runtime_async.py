@@ -20,7 +20,7 @@ from tests.routing.chats import KEY, chat
 
 
 @pytest.mark.requirement("runtime:loop")
-def test_a_loop_goes_on_while_a_sync_agent_works(world: World) -> None:
+def test_sync_agent_does_not_block_loop(world: World) -> None:
     gate = Gate()
     world.agent = gate
 
@@ -40,7 +40,7 @@ def test_a_loop_goes_on_while_a_sync_agent_works(world: World) -> None:
 
 
 @pytest.mark.requirement("hooks:loop")
-def test_an_async_hook_runs_on_the_loop_of_who_awaits(world: World) -> None:
+def test_async_hook_runs_on_awaiting_loop(world: World) -> None:
     loops: list[Any] = []
 
     async def hook() -> None:
@@ -59,7 +59,7 @@ def test_an_async_hook_runs_on_the_loop_of_who_awaits(world: World) -> None:
     assert world.reported == []
 
 
-def test_async_hooks_run_in_the_run_of_trio(world: World) -> None:
+def test_async_hooks_run_under_trio(world: World) -> None:
     runs: list[Any] = []
 
     async def hook() -> None:
@@ -80,7 +80,7 @@ def test_async_hooks_run_in_the_run_of_trio(world: World) -> None:
     assert world.reported == []
 
 
-def test_async_hook_that_hangs_under_trio_is_left(world: World) -> None:
+def test_hanging_async_hook_under_trio_is_abandoned(world: World) -> None:
     cancelled: list[bool] = []
 
     async def hook() -> None:
@@ -102,7 +102,7 @@ def test_async_hook_that_hangs_under_trio_is_left(world: World) -> None:
     assert len(world.reported) == 1
 
 
-def test_failing_hook_under_trio_breaks_nothing(world: World) -> None:
+def test_failing_hook_under_trio_is_harmless(world: World) -> None:
     async def hook() -> None:
         await trio.lowlevel.checkpoint()
         raise SystemExit
@@ -118,7 +118,7 @@ def test_failing_hook_under_trio_breaks_nothing(world: World) -> None:
 
 
 @pytest.mark.requirement("hooks:loop")
-def test_an_async_hook_of_a_verb_that_is_not_awaited_does_not_wait_for_its_loop(
+def test_sync_verb_does_not_await_async_hook(
     world: World,
 ) -> None:
     loops: list[Any] = []
@@ -141,7 +141,7 @@ def test_an_async_hook_of_a_verb_that_is_not_awaited_does_not_wait_for_its_loop(
     assert (len(loops), loop in loops, world.reported) == (1, False, [])
 
 
-def test_each_verb_that_waits_has_a_twin_for_coroutines(world: World) -> None:
+def test_every_blocking_verb_has_async_twin(world: World) -> None:
     world.db.create_session("other", "telegram")
 
     async def verbs() -> None:
@@ -156,7 +156,7 @@ def test_each_verb_that_waits_has_a_twin_for_coroutines(world: World) -> None:
     anyio.run(verbs)
 
 
-def test_a_turn_that_is_cancelled_is_at_work_no_more(world: World) -> None:
+def test_cancelled_turn_is_no_longer_active(world: World) -> None:
     async def cut() -> None:
         event = anyio.Event()
 
@@ -175,7 +175,7 @@ def test_a_turn_that_is_cancelled_is_at_work_no_more(world: World) -> None:
 
 
 @pytest.mark.requirement("runtime:loop")
-def test_a_sync_agent_whose_task_is_cancelled_is_at_work_until_it_has_ended(
+def test_cancelled_sync_agent_stays_active_until_end(
     home_path: Path,
 ) -> None:
     closed: list[bool] = []
@@ -211,7 +211,7 @@ def test_a_sync_agent_whose_task_is_cancelled_is_at_work_until_it_has_ended(
 @pytest.mark.requirement("runtime:loop")
 @pytest.mark.parametrize("natively", [True, False])
 @pytest.mark.parametrize("steps", range(0, 12, 2))
-def test_a_turn_that_is_cancelled_at_whatever_step_keeps_no_later_one_from_its_reply(
+def test_cancelled_turn_never_blocks_later_turn(
     home_path: Path, natively: bool, steps: int
 ) -> None:
     world = World(home_path, build=lambda _: aecho)
@@ -246,9 +246,7 @@ def test_a_turn_that_is_cancelled_at_whatever_step_keeps_no_later_one_from_its_r
 
 
 @pytest.mark.requirement("runtime:loop")
-def test_a_slow_hook_of_a_turn_that_fails_does_not_block_the_loop(
-    world: World, gate: threading.Event
-) -> None:
+def test_slow_hook_of_failed_turn_spares_loop(world: World, gate: threading.Event) -> None:
     entered = threading.Event()
 
     def slow() -> None:
@@ -274,7 +272,7 @@ def test_a_slow_hook_of_a_turn_that_fails_does_not_block_the_loop(
 
 
 @pytest.mark.requirement("runtime:loop")
-def test_many_messages_of_a_chat_wait_for_its_build_and_take_no_thread_from_it(
+def test_messages_waiting_for_build_use_no_thread(
     home_path: Path,
 ) -> None:
     gate = threading.Event()
@@ -297,7 +295,7 @@ def test_many_messages_of_a_chat_wait_for_its_build_and_take_no_thread_from_it(
     world.close()
 
 
-def test_a_sync_agent_that_raises_the_end_of_an_iteration_is_heard(world: World) -> None:
+def test_sync_agent_may_raise_stop_iteration(world: World) -> None:
     def broken(*_: Any) -> Any:
         return next(iter(()))
 
@@ -311,7 +309,7 @@ def test_a_sync_agent_that_raises_the_end_of_an_iteration_is_heard(world: World)
         anyio.run(turn)
 
 
-def test_handle_says_what_to_do_where_it_would_run_an_async_agent_inside_a_loop(
+def test_handle_in_loop_explains_async_agent_refusal(
     world: World,
 ) -> None:
     world.agent = as_async(echo)
@@ -324,7 +322,7 @@ def test_handle_says_what_to_do_where_it_would_run_an_async_agent_inside_a_loop(
         anyio.run(turn)
 
 
-def test_a_turn_whose_loop_is_gone_ends_without_a_word(world: World) -> None:
+def test_turn_of_closed_loop_ends_silently(world: World) -> None:
     loop = asyncio.new_event_loop()
     started = threading.Event()
 

@@ -17,14 +17,14 @@ from tests.lifecycle.runtimes import (
 from tests.routing.chats import KEY
 
 
-def test_a_title_is_set_at_once_where_the_session_is_there(world: World) -> None:
+def test_title_is_set_on_existing_session(world: World) -> None:
     session_id = world.say().session_id
     world.runtime.set_title(KEY, "Trip")
     assert world.db.get_session_title(session_id) == "Trip"
 
 
 @pytest.mark.requirement("runtime:titles")
-def test_a_title_waits_for_the_first_turn_that_succeeds(world: World) -> None:
+def test_title_waits_for_first_successful_turn(world: World) -> None:
     world.runtime.set_title(KEY, "Trip")
     world.agent = lambda run, _: run.append("user", "x") and {"failed": True, "error": "e"}
     session_id = world.say().session_id
@@ -34,7 +34,7 @@ def test_a_title_waits_for_the_first_turn_that_succeeds(world: World) -> None:
     assert world.db.get_session_title(session_id) == "Trip"
 
 
-def test_a_title_waits_while_there_is_no_row(world: World) -> None:
+def test_title_waits_while_session_has_no_row(world: World) -> None:
     world.runtime.set_title(KEY, "Trip")
     world.agent = lambda *_: "just talk"
     world.say()
@@ -45,7 +45,7 @@ def test_a_title_waits_while_there_is_no_row(world: World) -> None:
 
 @pytest.mark.requirement("runtime:titles")
 @pytest.mark.parametrize("title", ["taken", "x" * 101])
-def test_a_title_that_is_refused_is_dropped_and_reported(world: World, title: str) -> None:
+def test_refused_title_is_dropped_and_reported(world: World, title: str) -> None:
     world.db.create_session("other", "cli")
     world.db.set_session_title("other", "taken")
     world.runtime.set_title(KEY, title)
@@ -58,7 +58,7 @@ def test_a_title_that_is_refused_is_dropped_and_reported(world: World, title: st
 
 @pytest.mark.requirement("runtime:titles")
 @pytest.mark.parametrize("error", [Busy("the write lock is held"), RuntimeError("gone")])
-def test_a_title_that_meets_a_passing_fault_is_tried_at_the_next_turn(
+def test_title_is_retried_after_transient_fault(
     world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     world.runtime.set_title(KEY, "Trip")
@@ -78,7 +78,7 @@ def test_a_title_that_meets_a_passing_fault_is_tried_at_the_next_turn(
 
 @pytest.mark.requirement("runtime:titles")
 @pytest.mark.parametrize("verb", ["reset", "switch", "finalize"])
-def test_a_title_does_not_go_over_to_another_session(world: World, verb: str) -> None:
+def test_title_is_not_moved_to_other_session(world: World, verb: str) -> None:
     world.agent = lambda *_: "just talk"
     world.say()
     world.runtime.set_title(KEY, "Trip")
@@ -89,7 +89,7 @@ def test_a_title_does_not_go_over_to_another_session(world: World, verb: str) ->
     assert world.db.get_session_title(world.say().session_id) is None
 
 
-def test_a_title_goes_with_a_rotation(world: World) -> None:
+def test_title_follows_rotation(world: World) -> None:
     world.runtime.set_title(KEY, "Trip")
     world.agent = lambda run, _: {
         "final_response": "x",

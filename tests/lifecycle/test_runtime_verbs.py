@@ -19,13 +19,13 @@ from tests.routing.chats import KEY
 # Hooks of turns
 
 
-def test_a_session_starts_once_and_each_of_its_turns_ends_once(world: World) -> None:
+def test_session_starts_once_and_turns_end_once(world: World) -> None:
     session_id = world.say().session_id
     world.say()
     assert world.names() == [("start", session_id), ("end", session_id), ("end", session_id)]
 
 
-def test_a_session_that_is_there_already_does_not_start(world: World, home_path: Path) -> None:
+def test_existing_session_fires_no_start(world: World, home_path: Path) -> None:
     world.say()
     world.close()
     again = World(home_path)
@@ -42,7 +42,7 @@ def test_a_session_that_is_there_already_does_not_start(world: World, home_path:
         ({"interrupted": True}, False, True),
     ],
 )
-def test_the_end_of_a_turn_tells_how_it_went(
+def test_turn_end_reports_outcome(
     world: World, result: Any, completed: bool, interrupted: bool
 ) -> None:
     world.agent = lambda *_: result
@@ -54,7 +54,7 @@ def test_the_end_of_a_turn_tells_how_it_went(
     )
 
 
-def test_the_start_of_a_session_tells_whose_it_is(world: World) -> None:
+def test_session_start_names_chat(world: World) -> None:
     session_id = world.say().session_id
     assert world.told[0] == (
         "on_session_start",
@@ -66,7 +66,7 @@ def test_the_start_of_a_session_tells_whose_it_is(world: World) -> None:
 
 
 @pytest.mark.requirement("runtime:reset")
-def test_a_reset_tells_the_old_id_strictly_before_the_new(world: World) -> None:
+def test_reset_finalizes_old_id_before_new(world: World) -> None:
     old = world.say().session_id
     text = world.runtime.reset(KEY)
     new = world.agree()
@@ -83,28 +83,28 @@ def test_a_reset_tells_the_old_id_strictly_before_the_new(world: World) -> None:
 
 
 @pytest.mark.requirement("runtime:reset")
-def test_a_reset_of_a_chat_that_has_not_begun_says_new_session(world: World) -> None:
+def test_reset_of_new_chat_answers_new_session(world: World) -> None:
     assert "New session" in world.runtime.reset(KEY)
     assert world.told == []
 
 
-def raising(**_: Any) -> None:
+def raise_error(**_: Any) -> None:
     raise RuntimeError("broken")
 
 
-def exiting(**_: Any) -> None:
+def exit_process(**_: Any) -> None:
     raise SystemExit
 
 
-async def raising_later(**_: Any) -> None:
+async def raise_later(**_: Any) -> None:
     await asyncio.sleep(0)
     raise RuntimeError("broken")
 
 
 @pytest.mark.requirement("runtime:reset")
 @pytest.mark.parametrize("hook", ["on_session_finalize", "on_session_reset"])
-@pytest.mark.parametrize("broken", [raising, exiting, raising_later])
-def test_a_broken_hook_keeps_no_reset_from_its_answer(
+@pytest.mark.parametrize("broken", [raise_error, exit_process, raise_later])
+def test_broken_hook_does_not_delay_reset(
     world: World, hook: str, broken: Callable[..., Any]
 ) -> None:
     old = world.say().session_id
@@ -115,7 +115,7 @@ def test_a_broken_hook_keeps_no_reset_from_its_answer(
 
 
 @pytest.mark.requirement("runtime:reset")
-def test_a_slow_hook_keeps_no_reset_from_its_answer(world: World) -> None:
+def test_slow_hook_does_not_delay_reset(world: World) -> None:
     world.say()
     never = threading.Event()
     world.hooks.timeout_s = 0.02
@@ -127,7 +127,7 @@ def test_a_slow_hook_keeps_no_reset_from_its_answer(world: World) -> None:
 
 
 @pytest.mark.requirement("runtime:reset")
-def test_a_dispatcher_that_fails_keeps_no_reset_from_its_answer(
+def test_failing_dispatcher_does_not_delay_reset(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = world.say().session_id
@@ -141,7 +141,7 @@ def test_a_dispatcher_that_fails_keeps_no_reset_from_its_answer(
     assert any("dispatcher" in what for what in world.reported)
 
 
-def test_an_async_hook_is_waited_for(world: World) -> None:
+def test_reset_waits_for_async_hook(world: World) -> None:
     world.say()
     order: list[str] = []
 
@@ -155,7 +155,7 @@ def test_an_async_hook_is_waited_for(world: World) -> None:
     assert order == ["finalized", "reset"]
 
 
-def test_an_automatic_reset_tells_the_old_id_before_the_new_session_starts(
+def test_automatic_reset_finalizes_before_start(
     expiring: World,
 ) -> None:
     old = expiring.say().session_id
@@ -176,7 +176,7 @@ def test_an_automatic_reset_tells_the_old_id_before_the_new_session_starts(
 
 
 @pytest.mark.requirement("runtime:switch")
-def test_a_switch_goes_to_the_tip_with_an_agent_of_its_own(world: World) -> None:
+def test_switch_goes_to_tip_with_new_agent(world: World) -> None:
     old = world.say().session_id
     world.db.create_session("root", "cli")
     world.db.end_session("root", "compression")
@@ -191,7 +191,7 @@ def test_a_switch_goes_to_the_tip_with_an_agent_of_its_own(world: World) -> None
 
 
 @pytest.mark.requirement("runtime:switch")
-def test_a_switch_there_and_back_tells_each_boundary_once(world: World) -> None:
+def test_switch_back_and_forth_fires_boundaries_once(world: World) -> None:
     old = world.say().session_id
     world.db.create_session("other", "cli")
     for target in ("other", old):
@@ -205,7 +205,7 @@ def test_a_switch_there_and_back_tells_each_boundary_once(world: World) -> None:
     ]
 
 
-def test_a_switch_to_nowhere_or_of_nobody_is_not_found(world: World) -> None:
+def test_switch_to_unknown_session_is_not_found(world: World) -> None:
     world.db.create_session("other", "cli")
     with pytest.raises(NotFound):
         world.runtime.switch(KEY, "other")
@@ -222,7 +222,7 @@ def test_a_switch_to_nowhere_or_of_nobody_is_not_found(world: World) -> None:
 @pytest.mark.parametrize(
     "named", ["the_trip_of_may", "the_trip", "Trip"], ids=["id", "prefix", "title"]
 )
-def test_a_resume_goes_on_in_a_session_that_is_named(world: World, named: str) -> None:
+def test_resume_continues_named_session(world: World, named: str) -> None:
     old = world.say().session_id
     world.db.create_session("the_trip_of_may", "cli")
     world.db.set_session_title("the_trip_of_may", "Trip")
@@ -234,7 +234,7 @@ def test_a_resume_goes_on_in_a_session_that_is_named(world: World, named: str) -
 
 
 @pytest.mark.requirement("runtime:resume")
-def test_a_resume_of_what_nobody_knows_is_not_found(world: World) -> None:
+def test_resume_of_unknown_name_is_not_found(world: World) -> None:
     world.say()
     with pytest.raises(NotFound, match="its id or its title"):
         world.runtime.resume(KEY, "nowhere")
@@ -242,7 +242,7 @@ def test_a_resume_of_what_nobody_knows_is_not_found(world: World) -> None:
 
 
 @pytest.mark.parametrize("named", ["", "  ", None, 7])
-def test_a_resume_of_nothing_says_how_a_session_is_named(world: World, named: Any) -> None:
+def test_resume_without_name_explains_names(world: World, named: Any) -> None:
     old = world.say().session_id
     with pytest.raises(InvalidInput, match="name the session"):
         world.runtime.resume(KEY, named)
@@ -253,9 +253,7 @@ def test_a_resume_of_nothing_says_how_a_session_is_named(world: World, named: An
 
 
 @pytest.mark.requirement("runtime:once")
-def test_what_another_process_has_finalized_is_not_told_again(
-    world: World, home_path: Path
-) -> None:
+def test_finalize_by_other_process_is_not_repeated(world: World, home_path: Path) -> None:
     session_id = world.say().session_id
     world.runtime.finalize(KEY)
     other = World(home_path)
@@ -264,14 +262,14 @@ def test_what_another_process_has_finalized_is_not_told_again(
     other.close()
 
 
-def test_a_session_whose_agent_alone_was_closed_is_finalized(world: World) -> None:
+def test_session_with_closed_agent_is_finalized(world: World) -> None:
     session_id = world.say().session_id
     world.db.end_session(session_id, "agent_close")
     world.runtime.finalize(KEY)
     assert world.boundaries == [("finalize", session_id)]
 
 
-def test_a_finalize_of_a_route_that_missed_a_compression_aims_at_its_tip(world: World) -> None:
+def test_finalize_uses_tip_of_missed_compression(world: World) -> None:
     old = world.say().session_id
     world.db.end_session(old, "compression")
     world.db.create_session("child", "telegram", parent_session_id=old)
@@ -280,7 +278,7 @@ def test_a_finalize_of_a_route_that_missed_a_compression_aims_at_its_tip(world: 
 
 
 @pytest.mark.requirement("runtime:finalize")
-def test_a_finalize_ends_the_session_of_a_chat_once(world: World) -> None:
+def test_finalize_ends_session_once(world: World) -> None:
     session_id = world.say().session_id
     for _ in range(2):
         assert world.runtime.finalize(KEY, "closed") == session_id
@@ -291,7 +289,7 @@ def test_a_finalize_ends_the_session_of_a_chat_once(world: World) -> None:
     assert len(world.runtime.cache) == 0
 
 
-def test_after_a_finalize_the_next_message_begins_afresh_and_finalizes_nothing_again(
+def test_message_after_finalize_starts_new_session(
     world: World,
 ) -> None:
     old = world.say().session_id
@@ -303,7 +301,7 @@ def test_after_a_finalize_the_next_message_begins_afresh_and_finalizes_nothing_a
 
 @pytest.mark.requirement("runtime:once")
 @pytest.mark.parametrize("then", ["a tick", "a message", "a reset"])
-def test_what_was_finalized_is_not_told_again_after_a_start(
+def test_finalized_session_is_not_repeated_after_start(
     expiring: World, home_path: Path, then: str
 ) -> None:
     old = expiring.say().session_id
@@ -321,7 +319,7 @@ def test_what_was_finalized_is_not_told_again_after_a_start(
     again.close()
 
 
-def test_on_a_hermes_home_a_finalize_marks_no_route(home_path: Path) -> None:
+def test_finalize_in_hermes_home_marks_no_route(home_path: Path) -> None:
     make_hermes_database(home_path / "state.db")
     world = World(home_path)
     session_id = world.say().session_id
@@ -332,7 +330,7 @@ def test_on_a_hermes_home_a_finalize_marks_no_route(home_path: Path) -> None:
 
 
 @pytest.mark.requirement("runtime:once")
-def test_a_session_that_goes_on_after_a_finalize_is_finalized_again(world: World) -> None:
+def test_session_continued_after_finalize_finalizes_again(world: World) -> None:
     session_id = world.say().session_id
     world.runtime.finalize(KEY, "agent_close")
     assert world.say().session_id == session_id
@@ -340,7 +338,7 @@ def test_a_session_that_goes_on_after_a_finalize_is_finalized_again(world: World
     assert world.names("finalize") == [("finalize", session_id)] * 2
 
 
-def test_a_finalize_whose_mark_fails_is_reported_and_has_ended_the_session(
+def test_finalize_with_failing_mark_is_reported(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def busy(*_: Any) -> None:
@@ -354,7 +352,7 @@ def test_a_finalize_whose_mark_fails_is_reported_and_has_ended_the_session(
 
 
 @pytest.mark.requirement("runtime:once")
-def test_a_close_in_the_middle_of_a_turn_tells_its_end_and_then_finalizes(world: World) -> None:
+def test_close_during_turn_ends_turn_then_session(world: World) -> None:
     gate = Gate()
     world.agent = gate
     with beside(world.say) as replies:
@@ -370,7 +368,7 @@ def test_a_close_in_the_middle_of_a_turn_tells_its_end_and_then_finalizes(world:
 
 
 @pytest.mark.requirement("runtime:finalize")
-def test_a_finalize_aims_at_the_session_in_which_the_agent_is_by_now(world: World) -> None:
+def test_finalize_uses_current_session_of_agent(world: World) -> None:
     gate = Gate()
 
     def agent(run: AgentTurn, message: Any) -> Any:
@@ -386,7 +384,7 @@ def test_a_finalize_aims_at_the_session_in_which_the_agent_is_by_now(world: Worl
     assert world.ended("child") == "closed"
 
 
-def test_a_run_whose_session_was_finalized_meanwhile_writes_nothing_back(world: World) -> None:
+def test_run_of_finalized_session_writes_nothing_back(world: World) -> None:
     world.say()
     gate = Gate(lambda run, _: {"final_response": "late", "session_id": rotate(run, "child")})
     world.agent = gate
@@ -401,7 +399,7 @@ def test_a_run_whose_session_was_finalized_meanwhile_writes_nothing_back(world: 
 
 
 @pytest.mark.requirement("runtime:finalize")
-def test_a_finalize_without_an_agent_or_a_route_falls_back_to_the_key(world: World) -> None:
+def test_finalize_without_route_uses_session_key(world: World) -> None:
     world.db.create_session("s1", "tui")
     assert world.runtime.finalize("s1", "tui_close") == "s1"
     assert world.ended("s1") == "tui_close"
@@ -410,9 +408,7 @@ def test_a_finalize_without_an_agent_or_a_route_falls_back_to_the_key(world: Wor
 
 @pytest.mark.requirement("runtime:finalize")
 @pytest.mark.parametrize("source", ["telegram", "discord", "a_plugin"])
-def test_a_viewer_that_closes_leaves_the_session_of_a_chat_platform(
-    world: World, source: str
-) -> None:
+def test_viewer_close_keeps_chat_session(world: World, source: str) -> None:
     world.db.create_session("s1", source)
     assert world.runtime.finalize("s1", viewer=True) is None
     assert (world.ended("s1"), world.told) == (None, [])
@@ -420,9 +416,7 @@ def test_a_viewer_that_closes_leaves_the_session_of_a_chat_platform(
 
 @pytest.mark.requirement("runtime:finalize")
 @pytest.mark.parametrize("where", ["at work", "routed", "nowhere"])
-def test_a_viewer_that_closes_leaves_the_session_of_a_chat_that_is_not_stored_yet(
-    world: World, where: str
-) -> None:
+def test_viewer_close_keeps_unstored_chat_session(world: World, where: str) -> None:
     closed = []
 
     def agent(*_: Any) -> str:
@@ -443,7 +437,7 @@ def test_a_viewer_that_closes_leaves_the_session_of_a_chat_that_is_not_stored_ye
     ["tui", "cli", "webui", "desktop", "cron", "subagent", "test", "local", "acp", "webhook",
      "api_server", "msgraph_webhook"],
 )  # fmt: skip
-def test_a_viewer_that_closes_ends_a_session_of_its_own(world: World, source: str) -> None:
+def test_viewer_close_ends_viewer_session(world: World, source: str) -> None:
     world.db.create_session("s1", source)
     assert world.runtime.finalize("s1", "tui_close", viewer=True) == "s1"
     assert world.ended("s1") == "tui_close"

@@ -43,50 +43,48 @@ def session_id(start: Start) -> str:
     return said
 
 
-def ends(session_id: str, *worlds: World) -> int:
+def count_ends(session_id: str, *worlds: World) -> int:
     """Return how often the end of a session was told."""
     return sum(world.names("finalize").count(("finalize", session_id)) for world in worlds)
 
 
-def test_the_second_chat_that_leaves_tells_no_end_again(start: Start, session_id: str) -> None:
+def test_second_chat_leaving_fires_no_second_end(start: Start, session_id: str) -> None:
     first, second = start(), start()
     first.runtime.reset(KEY)
     second.runtime.reset(OTHER)
-    assert ends(session_id, first, second) == 1
+    assert count_ends(session_id, first, second) == 1
     assert [hook for hook, _ in second.boundaries] == ["reset"]
 
 
 @pytest.mark.parametrize("start", ["own", "hermes"], indirect=True)
-def test_nor_does_it_in_the_same_step(start: Start, session_id: str) -> None:
+def test_chats_leaving_in_same_step_end_once(start: Start, session_id: str) -> None:
     world = start()
     with world.store.transaction(KEY, OTHER):
         world.store.reset_session(KEY)
         world.store.reset_session(OTHER)
-    assert ends(session_id, world) == 1
+    assert count_ends(session_id, world) == 1
     assert [hook for hook, _ in world.boundaries] == ["finalize", "reset", "reset"]
 
 
-def test_nor_does_a_watcher_when_it_has_expired(start: Start, session_id: str) -> None:
+def test_watcher_fires_no_second_end(start: Start, session_id: str) -> None:
     first, second = start(), start()
     first.runtime.reset(KEY)
     second.clock.advance(hours=2)
     ExpiryWatcher(second.runtime).tick()
     second.say(chat_id=43)
-    assert ends(session_id, first, second) == 1
+    assert count_ends(session_id, first, second) == 1
 
 
-def test_a_session_that_a_chat_came_back_to_is_told_again_when_that_leaves(
-    start: Start, session_id: str
-) -> None:
+def test_rejoined_session_end_fires_again(start: Start, session_id: str) -> None:
     first, second = start(), start()
     first.runtime.reset(KEY)
     first.runtime.switch(KEY, session_id)
     second.runtime.reset(OTHER)
-    assert ends(session_id, first, second) == 2
+    assert count_ends(session_id, first, second) == 2
 
 
 @pytest.mark.parametrize("start", ["own", "hermes"], indirect=True)
-def test_chats_that_leave_it_at_once_tell_its_end_once(start: Start, session_id: str) -> None:
+def test_chats_leaving_concurrently_end_once(start: Start, session_id: str) -> None:
     worlds = [start(), start()]
     barrier = threading.Barrier(2)
 
@@ -101,34 +99,30 @@ def test_chats_that_leave_it_at_once_tell_its_end_once(start: Start, session_id:
     with beside(*calls) as results:
         pass
     assert results == [None, None]
-    assert ends(session_id, *worlds) == 1
+    assert count_ends(session_id, *worlds) == 1
 
 
-def test_a_close_tells_what_another_process_has_taken_on_and_not_begun(
-    start: Start, session_id: str
-) -> None:
+def test_close_delivers_unstarted_claim_of_other_process(start: Start, session_id: str) -> None:
     world, other = start(), start()
     assert other.store.claim_end(KEY, session_id)
     world.runtime.finalize(KEY)
     assert not other.store.begin_end_delivery(KEY, session_id)
-    assert ends(session_id, world) == 1
+    assert count_ends(session_id, world) == 1
 
 
-def test_a_close_leaves_what_another_process_is_telling_to_that(
-    start: Start, session_id: str
-) -> None:
+def test_close_leaves_started_delivery_to_other_process(start: Start, session_id: str) -> None:
     world, other = start(), start()
     assert other.store.claim_end(KEY, session_id)
     assert other.store.begin_end_delivery(KEY, session_id)
     world.runtime.finalize(KEY)
-    assert ends(session_id, world) == 0
+    assert count_ends(session_id, world) == 0
 
 
 # Each chat has a clock of its own
 
 
 @pytest.fixture
-def used_by_other(start: Start, session_id: str) -> str:
+def session_used_elsewhere(start: Start, session_id: str) -> str:
     """A session that one of its two chats has not used for longer than its policy allows."""
     world = start()
     world.clock.advance(minutes=55)
@@ -137,38 +131,42 @@ def used_by_other(start: Start, session_id: str) -> str:
 
 
 @pytest.mark.requirement("chats:own-clock")
-def test_a_chat_stays_in_a_session_that_has_expired_for_another_unlike_in_hermes(
-    start: Start, used_by_other: str
+def test_chat_keeps_session_expired_for_other_chat(
+    start: Start, session_used_elsewhere: str
 ) -> None:
     world = start()
     world.clock.advance(minutes=65)
     ExpiryWatcher(world.runtime).tick()
-    assert world.say().session_id != used_by_other
+    assert world.say().session_id != session_used_elsewhere
     assert world.store.find_route_state(world.store.load_entries()[OTHER]) == "active"
-    assert world.say(chat_id=43).session_id == used_by_other
+    assert world.say(chat_id=43).session_id == session_used_elsewhere
 
 
 @pytest.mark.requirement("chats:own-clock")
-def test_so_it_does_where_that_was_found_out_by_a_message(start: Start, used_by_other: str) -> None:
+def test_message_keeps_session_expired_for_other_chat(
+    start: Start, session_used_elsewhere: str
+) -> None:
     world = start()
     world.clock.advance(minutes=65)
     world.say()
-    assert world.ended(used_by_other) == "idle"
-    assert world.say(chat_id=43).session_id == used_by_other
-    assert world.ended(used_by_other) is None
+    assert world.ended(session_used_elsewhere) == "idle"
+    assert world.say(chat_id=43).session_id == session_used_elsewhere
+    assert world.ended(session_used_elsewhere) is None
 
 
 @pytest.mark.requirement("chats:own-clock")
-def test_it_begins_anew_where_somebody_has_asked_for_that(start: Start, used_by_other: str) -> None:
+def test_requested_reset_starts_new_shared_session(
+    start: Start, session_used_elsewhere: str
+) -> None:
     world = start()
     world.runtime.reset(KEY)
-    assert world.say(chat_id=43).session_id != used_by_other
+    assert world.say(chat_id=43).session_id != session_used_elsewhere
 
 
 @pytest.mark.requirement("chats:own-clock")
-def test_it_begins_anew_once_it_has_expired_for_it_too(start: Start, used_by_other: str) -> None:
+def test_own_expiry_starts_new_shared_session(start: Start, session_used_elsewhere: str) -> None:
     world = start()
     world.clock.advance(minutes=65)
     world.say()
     world.clock.advance(minutes=60)
-    assert world.say(chat_id=43).session_id != used_by_other
+    assert world.say(chat_id=43).session_id != session_used_elsewhere

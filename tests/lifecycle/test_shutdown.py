@@ -17,7 +17,7 @@ from tests.lifecycle.runtimes import Gate, World, becomes, beside, echo, of, unt
 from tests.routing.chats import KEY, chat, file_entries
 
 
-def test_a_shutdown_with_nobody_at_work_cuts_nobody_off(world: World) -> None:
+def test_idle_shutdown_interrupts_no_turn(world: World) -> None:
     session_id = world.say().session_id
     assert world.runtime.shutdown() == []
     assert world.boundaries == []
@@ -25,7 +25,7 @@ def test_a_shutdown_with_nobody_at_work_cuts_nobody_off(world: World) -> None:
     assert len(world.runtime.cache) == 0
 
 
-def test_a_shutdown_leaves_a_true_mirror(world: World) -> None:
+def test_shutdown_leaves_current_mirror(world: World) -> None:
     world.say()
     world.store.suspend_session(KEY)
     world.runtime.shutdown()
@@ -33,7 +33,7 @@ def test_a_shutdown_leaves_a_true_mirror(world: World) -> None:
     assert file_entries(world.folder)[KEY]["suspended"]
 
 
-def test_a_shutdown_takes_no_more_messages(world: World) -> None:
+def test_shutdown_refuses_new_messages(world: World) -> None:
     world.runtime.shutdown()
     with pytest.raises(Denied, match="shutting down"):
         world.say()
@@ -41,7 +41,7 @@ def test_a_shutdown_takes_no_more_messages(world: World) -> None:
 
 
 @pytest.mark.requirement("runtime:shutdown")
-def test_a_message_that_was_taken_as_a_shutdown_came_is_refused_whole(
+def test_message_racing_shutdown_is_refused_whole(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the question and the work the shutdown has looked who is at work."""
@@ -60,21 +60,21 @@ def test_a_message_that_was_taken_as_a_shutdown_came_is_refused_whole(
     assert not world.store.has_active_turn(world.store.get(KEY))
 
 
-def gates(world: World, *names: str) -> dict[str, Gate]:
+def make_gates(world: World, *names: str) -> dict[str, Gate]:
     """Return a gate for each chat; the agent of a chat waits at its own."""
     found = {name: Gate() for name in names}
     world.agent = lambda run, message: found[message](run, message)
     return found
 
 
-def calls(world: World, *names: str) -> list[Callable[[], Any]]:
+def list_calls(world: World, *names: str) -> list[Callable[[], Any]]:
     return [lambda name=name: world.say(name, name) for name in names]
 
 
 @pytest.mark.requirement("runtime:shutdown")
-def test_a_shutdown_finalizes_each_agent_at_work_once_and_leaves_a_mark(world: World) -> None:
-    waiting = gates(world, "a", "b")
-    with beside(*calls(world, "a", "b")) as replies:
+def test_shutdown_finalizes_and_marks_active_agents_once(world: World) -> None:
+    waiting = make_gates(world, "a", "b")
+    with beside(*list_calls(world, "a", "b")) as replies:
         for gate in waiting.values():
             gate.entered.wait(30)
         ids = {world.store.peek_session_id(of(name)) for name in "ab"}
@@ -93,9 +93,9 @@ def test_a_shutdown_finalizes_each_agent_at_work_once_and_leaves_a_mark(world: W
         assert (entry.resume_pending, entry.resume_reason) == (True, "shutdown_timeout")
 
 
-def test_a_turn_that_a_shutdown_cuts_off_ends_once_and_before_its_session(world: World) -> None:
-    waiting = gates(world, "a")
-    with beside(*calls(world, "a")) as replies:
+def test_interrupted_turn_ends_once_before_session(world: World) -> None:
+    waiting = make_gates(world, "a")
+    with beside(*list_calls(world, "a")) as replies:
         waiting["a"].entered.wait(30)
         world.runtime.shutdown()
         waiting["a"].opened.set()
@@ -107,8 +107,8 @@ def test_a_turn_that_a_shutdown_cuts_off_ends_once_and_before_its_session(world:
 
 
 @pytest.mark.requirement("runtime:shutdown")
-def test_a_shutdown_marks_before_it_waits_and_clears_what_finished_in_time(world: World) -> None:
-    waiting = gates(world, "quick", "slow")
+def test_shutdown_marks_before_waiting_and_clears_finished(world: World) -> None:
+    waiting = make_gates(world, "quick", "slow")
     marked: list[Any] = []
 
     def finish(run: AgentTurn, message: Any) -> str:
@@ -127,7 +127,7 @@ def test_a_shutdown_marks_before_it_waits_and_clears_what_finished_in_time(world
         return done
 
     world.store.mark_resume_pending = mark
-    with beside(*calls(world, "quick", "slow")) as replies:
+    with beside(*list_calls(world, "quick", "slow")) as replies:
         for gate in waiting.values():
             gate.entered.wait(30)
         cut_off = world.runtime.shutdown(drain_s=0.02)
@@ -140,16 +140,16 @@ def test_a_shutdown_marks_before_it_waits_and_clears_what_finished_in_time(world
     assert [name for name, _ in world.boundaries] == ["finalize"]
 
 
-def test_a_shutdown_that_waits_goes_on_as_soon_as_the_last_has_finished(world: World) -> None:
-    waiting = gates(world, "a")
-    with beside(*calls(world, "a")):
+def test_shutdown_returns_after_last_turn_finishes(world: World) -> None:
+    waiting = make_gates(world, "a")
+    with beside(*list_calls(world, "a")):
         waiting["a"].entered.wait(30)
         threading.Timer(0.01, waiting["a"].opened.set).start()
         assert world.runtime.shutdown(drain_s=60) == []
 
 
-def test_a_mark_that_came_after_the_turn_had_ended_is_taken_back(world: World) -> None:
-    waiting = gates(world, "a")
+def test_mark_set_after_turn_end_is_removed(world: World) -> None:
+    waiting = make_gates(world, "a")
     real = world.store.mark_resume_pending
 
     def mark(key: str, reason: str) -> bool:
@@ -167,13 +167,13 @@ def test_a_mark_that_came_after_the_turn_had_ended_is_taken_back(world: World) -
     assert not entry.resume_pending
 
 
-def test_a_mark_that_fails_keeps_no_shutdown_from_its_end(world: World) -> None:
-    waiting = gates(world, "a")
+def test_failing_mark_does_not_prevent_shutdown(world: World) -> None:
+    waiting = make_gates(world, "a")
 
     def busy(*_: Any) -> bool:
         raise Busy("the write lock is held")
 
-    with beside(*calls(world, "a")):
+    with beside(*list_calls(world, "a")):
         waiting["a"].entered.wait(30)
         world.store.mark_resume_pending = busy
         assert world.runtime.shutdown() == [of("a")]
@@ -182,7 +182,7 @@ def test_a_mark_that_fails_keeps_no_shutdown_from_its_end(world: World) -> None:
     assert any("marked" in what for what in world.reported)
 
 
-def test_a_chat_that_has_left_the_session_of_its_agent_is_not_marked(world: World) -> None:
+def test_chat_moved_from_agent_session_is_unmarked(world: World) -> None:
     target = world.say().session_id
     world.runtime.reset(KEY)
     gate = Gate()
@@ -198,7 +198,7 @@ def test_a_chat_that_has_left_the_session_of_its_agent_is_not_marked(world: Worl
 
 
 @pytest.mark.requirement("runtime:shutdown")
-def test_what_was_cut_off_goes_on_where_it_was(world: World, home_path: Path) -> None:
+def test_interrupted_chat_resumes_after_restart(world: World, home_path: Path) -> None:
     gate = Gate()
 
     def agent(run: AgentTurn, message: Any) -> Any:
@@ -221,7 +221,7 @@ def test_what_was_cut_off_goes_on_where_it_was(world: World, home_path: Path) ->
 
 
 @pytest.mark.requirement("runtime:close")
-def test_a_shutdown_waits_for_agents_of_the_loop_that_goes_on(world: World) -> None:
+def test_shutdown_waits_for_async_agents(world: World) -> None:
     async def both() -> list[str]:
         entered, opened = anyio.Event(), anyio.Event()
 
@@ -249,7 +249,7 @@ def test_a_shutdown_waits_for_agents_of_the_loop_that_goes_on(world: World) -> N
 
 @pytest.mark.requirement("runtime:close")
 @pytest.mark.parametrize("verb", ["shutdown", "close", "__enter__"])
-def test_what_would_block_a_loop_is_refused_and_says_what_to_do(world: World, verb: str) -> None:
+def test_blocking_shutdown_in_loop_is_refused(world: World, verb: str) -> None:
     async def block() -> None:
         await anyio.lowlevel.checkpoint()
         getattr(world.runtime, verb)()
@@ -261,7 +261,7 @@ def test_what_would_block_a_loop_is_refused_and_says_what_to_do(world: World, ve
 
 @pytest.mark.requirement("runtime:close")
 @pytest.mark.parametrize("by", ["with", "async with"])
-def test_a_runtime_is_closed_where_its_block_ends(world: World, by: str) -> None:
+def test_runtime_context_manager_closes_runtime(world: World, by: str) -> None:
     async def run() -> None:
         async with world.runtime as runtime:
             await runtime.ahandle(chat(), "hello")
@@ -277,7 +277,7 @@ def test_a_runtime_is_closed_where_its_block_ends(world: World, by: str) -> None
     world.runtime.close()
 
 
-def test_the_agents_are_cleaned_up_by_a_shutdown(home_path: Path) -> None:
+def test_shutdown_cleans_up_agents(home_path: Path) -> None:
     closed = []
 
     class Agent:

@@ -17,9 +17,7 @@ from tests.routing.chats import KEY, make_stored_entry, put_row
 
 @pytest.mark.requirement("runtime:late")
 @pytest.mark.parametrize("by", ["policy", "store", "runtime"])
-def test_an_agent_of_a_session_that_was_never_stored_does_not_survive_its_reset(
-    expiring: World, by: str
-) -> None:
+def test_unstored_session_agent_is_dropped_by_reset(expiring: World, by: str) -> None:
     expiring.agent = lambda *_: "just talk"
     expiring.say()
     if by == "policy":
@@ -34,7 +32,7 @@ def test_an_agent_of_a_session_that_was_never_stored_does_not_survive_its_reset(
 
 
 @pytest.mark.requirement("runtime:late")
-def test_an_agent_that_was_being_built_as_its_chat_was_reset_is_not_the_one_of_the_new_session(
+def test_agent_built_during_reset_is_not_reused(
     home_path: Path,
 ) -> None:
     building = Gate(lambda *_: lambda *_: "just talk")
@@ -51,9 +49,7 @@ def test_an_agent_that_was_being_built_as_its_chat_was_reset_is_not_the_one_of_t
 
 @pytest.mark.requirement("runtime:late")
 @pytest.mark.parametrize("verb", ["runtime.reset", "store.reset_session", "runtime.finalize"])
-def test_a_session_whose_first_message_is_stored_after_its_end_has_ended(
-    world: World, verb: str
-) -> None:
+def test_first_message_after_end_leaves_session_ended(world: World, verb: str) -> None:
     gate = Gate()
     world.agent = gate
     owner, _, name = verb.partition(".")
@@ -72,7 +68,7 @@ def test_a_session_whose_first_message_is_stored_after_its_end_has_ended(
 # Superseded
 
 
-def test_an_earlier_message_that_a_hook_holds_up_supersedes_no_later_one(expiring: World) -> None:
+def test_delayed_message_does_not_supersede_later_message(expiring: World) -> None:
     hook, later = Gate(lambda *_: None), Gate()
     expiring.say("before")
     expiring.clock.advance(hours=2)
@@ -90,7 +86,7 @@ def test_an_earlier_message_that_a_hook_holds_up_supersedes_no_later_one(expirin
 
 
 @pytest.mark.requirement("runtime:superseded")
-def test_a_run_that_was_superseded_by_a_message_writes_nothing_back(world: World) -> None:
+def test_superseded_run_writes_nothing_back(world: World) -> None:
     gate = Gate(lambda run, _: {"final_response": "late", "session_id": rotate(run, "child")})
     world.say()
     first = world.agree()
@@ -108,7 +104,7 @@ def test_a_run_that_was_superseded_by_a_message_writes_nothing_back(world: World
 
 @pytest.mark.requirement("runtime:superseded")
 @pytest.mark.parametrize("verb", ["runtime", "store"])
-def test_a_run_whose_chat_was_reset_meanwhile_writes_nothing_back(world: World, verb: str) -> None:
+def test_run_of_reset_chat_writes_nothing_back(world: World, verb: str) -> None:
     gate = Gate(
         lambda run, _: {
             "final_response": "late",
@@ -132,7 +128,7 @@ def test_a_run_whose_chat_was_reset_meanwhile_writes_nothing_back(world: World, 
     assert len(world.names("reset")) == 1
 
 
-def test_a_run_that_follows_where_the_chat_has_left_goes_on_for_itself(world: World) -> None:
+def test_run_following_left_session_changes_no_route(world: World) -> None:
     def agent(run: AgentTurn, message: Any) -> str:
         run.append("user", message)
         child = rotate(run, "child")
@@ -148,7 +144,7 @@ def test_a_run_that_follows_where_the_chat_has_left_goes_on_for_itself(world: Wo
 
 
 @pytest.mark.requirement("runtime:superseded")
-def test_a_write_back_that_fails_is_reported_and_costs_no_reply(
+def test_failing_write_back_is_reported_with_reply(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def busy(*_: Any, **__: Any) -> None:
@@ -159,7 +155,7 @@ def test_a_write_back_that_fails_is_reported_and_costs_no_reply(
     assert any("not stored" in what for what in world.reported)
 
 
-def test_a_failure_whose_history_cannot_be_counted_is_answered_all_the_same(
+def test_failure_with_uncountable_history_is_answered(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def busy(_: str) -> int:
@@ -170,7 +166,7 @@ def test_a_failure_whose_history_cannot_be_counted_is_answered_all_the_same(
     assert "boom" in world.say().text
 
 
-def test_a_route_that_is_stored_under_another_key_than_it_says_is_followed(world: World) -> None:
+def test_route_with_mismatched_key_is_followed(world: World) -> None:
     world.db.create_session("s1", "telegram")
     put_row(world.db, world.folder, make_stored_entry("s1", key=of("another")))
     world.agent = lambda run, _: {"session_id": rotate(run, "child"), "final_response": "x"}
@@ -181,7 +177,7 @@ def test_a_route_that_is_stored_under_another_key_than_it_says_is_followed(world
     assert len(world.runtime.cache) == 0
 
 
-def test_what_a_superseded_run_appends_where_the_session_goes_on_does_not_end_that(
+def test_superseded_append_does_not_end_continuation(
     world: World,
 ) -> None:
     def agent(run: AgentTurn, message: Any) -> str:
@@ -198,9 +194,7 @@ def test_what_a_superseded_run_appends_where_the_session_goes_on_does_not_end_th
     assert world.ended("child") is None
 
 
-def test_a_turn_that_could_not_begin_is_not_noted(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_turn_start_is_not_recorded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: str) -> None:
         raise RuntimeError("of the hooks")
 

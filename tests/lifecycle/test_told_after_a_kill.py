@@ -104,7 +104,7 @@ def start(home_path: Path) -> Iterator[Callable[[], World]]:
 
 
 @pytest.fixture
-def alone(home_path: Path) -> Iterator[Callable[[], tuple[SessionStore, Told]]]:
+def open_bare_store(home_path: Path) -> Iterator[Callable[[], tuple[SessionStore, Told]]]:
     """Makes stores without a runtime, each with what its hooks are told."""
     opened: list[SessionDB] = []
 
@@ -126,7 +126,7 @@ def alone(home_path: Path) -> Iterator[Callable[[], tuple[SessionStore, Told]]]:
         db.close()
 
 
-def untold(home: Path) -> list[Any]:
+def list_pending(home: Path) -> list[Any]:
     """Return what the route of the chat says that the hooks are owed."""
     with SessionDB(home / "state.db") as db:
         entry = SessionStore(home / "sessions", db=db).get(KEY)
@@ -140,7 +140,7 @@ def untold(home: Path) -> list[Any]:
 @pytest.mark.requirement("hooks:killed")
 @pytest.mark.parametrize("where", ["before", "just before", "finalize", "reset"])
 @pytest.mark.parametrize("way", CHANGES)
-def test_a_change_that_was_stored_is_told_once_over_a_kill(
+def test_stored_change_is_delivered_once_after_kill(
     kill: Kill, start: Any, session_id: str, way: str, where: str
 ) -> None:
     before = kill(way, where)
@@ -155,7 +155,7 @@ def test_a_change_that_was_stored_is_told_once_over_a_kill(
 
 @pytest.mark.requirement("hooks:killed")
 @pytest.mark.parametrize("where", ["before", "just before", "finalize"])
-def test_an_expiry_is_told_once_over_a_kill(
+def test_expiry_is_delivered_once_after_kill(
     kill: Kill, start: Any, session_id: str, where: str
 ) -> None:
     before = kill("expiry", where)
@@ -170,11 +170,11 @@ def test_an_expiry_is_told_once_over_a_kill(
 
 @pytest.mark.requirement("hooks:killed")
 @pytest.mark.parametrize("by", ["a tick", "a message", "a reset", "a switch"])
-def test_whoever_comes_first_tells_what_is_owed_before_anything_else(
-    kill: Kill, alone: Any, session_id: str, home_path: Path, by: str
+def test_first_process_delivers_pending_hooks_first(
+    kill: Kill, open_bare_store: Any, session_id: str, home_path: Path, by: str
 ) -> None:
     kill("reset", "before")
-    store, told = alone()
+    store, told = open_bare_store()
     second = store.peek_session_id(KEY)
     ways: dict[str, Callable[[], Any]] = {
         "a tick": store.deliver_pending_hooks,
@@ -188,15 +188,15 @@ def test_whoever_comes_first_tells_what_is_owed_before_anything_else(
     if third != second:
         expected += [("finalize", second), ("reset", third)]
     assert told == expected
-    assert untold(home_path) == []
+    assert list_pending(home_path) == []
 
 
 @pytest.mark.requirement("hooks:killed")
-def test_processes_that_start_at_once_tell_what_is_owed_once(
-    kill: Kill, alone: Any, session_id: str
+def test_concurrent_starts_deliver_pending_hooks_once(
+    kill: Kill, open_bare_store: Any, session_id: str
 ) -> None:
     kill("reset", "just before")
-    stores = [alone() for _ in range(4)]
+    stores = [open_bare_store() for _ in range(4)]
     barrier = threading.Barrier(4)
 
     def tell(store: SessionStore) -> None:
@@ -210,14 +210,14 @@ def test_processes_that_start_at_once_tell_what_is_owed_once(
     assert told == [("finalize", session_id), ("reset", stores[0][0].peek_session_id(KEY))]
 
 
-def test_what_two_killed_processes_owed_is_told_in_order(
+def test_pending_hooks_of_two_processes_keep_order(
     kill: Kill, start: Any, session_id: str, home_path: Path
 ) -> None:
     kill("reset", "before")
-    owed = untold(home_path)
+    owed = list_pending(home_path)
     with SessionDB(home_path / "state.db") as db:
         SessionStore(home_path / "sessions", db=db).reset_session(KEY)
-    assert untold(home_path) == owed
+    assert list_pending(home_path) == owed
     second = owed[0]["new_session_id"]
     assert start().boundaries == [("finalize", session_id), ("reset", second)]
 
@@ -226,14 +226,14 @@ def test_what_two_killed_processes_owed_is_told_in_order(
 
 
 @pytest.mark.requirement("hooks:killed")
-def test_what_a_living_process_is_about_to_tell_is_left_to_it(
-    start: Any, alone: Any, session_id: str
+def test_pending_hooks_of_living_process_are_left(
+    start: Any, open_bare_store: Any, session_id: str
 ) -> None:
     world = start()
     inside: list[Told] = []
 
     def look() -> None:
-        store, told = alone()
+        store, told = open_bare_store()
         store.deliver_pending_hooks()
         inside.append(told)
 
@@ -246,32 +246,32 @@ def test_what_a_living_process_is_about_to_tell_is_left_to_it(
     ]
 
 
-def test_what_was_told_leaves_nothing_in_the_route_nor_in_its_copy(
+def test_delivered_hooks_leave_no_trace_in_route(
     start: Any, session_id: str, home_path: Path
 ) -> None:
     world = start()
     world.runtime.reset(KEY)
-    assert untold(home_path) == []
+    assert list_pending(home_path) == []
     world.close()
     assert PENDING_FIELD not in json.dumps(file_entries(home_path / "sessions"))
 
 
-def test_where_nobody_listens_nothing_is_noted(
-    alone: Any, session_id: str, home_path: Path
+def test_route_without_listeners_records_no_hooks(
+    open_bare_store: Any, session_id: str, home_path: Path
 ) -> None:
-    store, _ = alone()
+    store, _ = open_bare_store()
     for name in store.hooks.names():
         store.hooks.remove(name)
     store._begin_delivery = None
     store.reset_session(KEY)
-    assert untold(home_path) == []
+    assert list_pending(home_path) == []
 
 
 # What goes wrong
 
 
 @pytest.mark.requirement("hooks:killed")
-def test_a_beginning_that_cannot_be_noted_is_told_all_the_same(
+def test_unrecordable_start_is_still_delivered(
     start: Any, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = start()
@@ -289,7 +289,7 @@ def test_a_beginning_that_cannot_be_noted_is_told_all_the_same(
     assert any("a second time" in what for what in world.reported)
 
 
-def test_what_is_owed_and_cannot_be_taken_on_waits_for_the_next_start(
+def test_unclaimable_hooks_wait_for_next_start(
     kill: Kill, start: Any, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kill("reset", "before")
@@ -307,19 +307,17 @@ def test_what_is_owed_and_cannot_be_taken_on_waits_for_the_next_start(
 
 
 @pytest.mark.parametrize("stored", [3, {"id": "x"}, ["x"], [{"id": "x"}], [{"id": 3}]])
-def test_what_cannot_be_read_of_what_is_owed_says_nothing(
-    start: Any, alone: Any, session_id: str, stored: Any
+def test_unreadable_pending_hooks_are_ignored(
+    start: Any, open_bare_store: Any, session_id: str, stored: Any
 ) -> None:
-    store, _ = alone()
+    store, _ = open_bare_store()
     entry = store.get(KEY)
     entry.extra[PENDING_FIELD] = stored
     store.save(entry)
     assert start().boundaries == []
 
 
-def test_a_route_that_is_removed_before_its_reset_is_told_is_told(
-    start: Any, session_id: str
-) -> None:
+def test_route_removed_before_reset_delivery_is_delivered(start: Any, session_id: str) -> None:
     world = start()
     began = world.store._begin_delivery
 
@@ -333,11 +331,11 @@ def test_a_route_that_is_removed_before_its_reset_is_told_is_told(
     assert [hook for hook, _ in world.boundaries] == ["finalize", "reset"]
 
 
-def test_a_route_that_owes_something_is_not_removed_by_the_check_at_a_start(
-    kill: Kill, alone: Any, session_id: str
+def test_start_check_keeps_route_with_pending_hooks(
+    kill: Kill, open_bare_store: Any, session_id: str
 ) -> None:
     kill("reset", "before")
-    store, _ = alone()
+    store, _ = open_bare_store()
     new = store.peek_session_id(KEY)
     store.db.create_session(new, "telegram")
     store.db.end_session(new, "session_reset")

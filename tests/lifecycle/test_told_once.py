@@ -54,7 +54,7 @@ def session_id(start: Start, home_path: Path) -> str:
     return said
 
 
-def finalized(*worlds: World) -> list[str]:
+def list_finalized(*worlds: World) -> list[str]:
     """Return the sessions whose end these were told."""
     return [session_id for world in worlds for _, session_id in world.names("finalize")]
 
@@ -63,17 +63,17 @@ def finalized(*worlds: World) -> list[str]:
 
 
 @pytest.mark.requirement("hooks:once")
-def test_an_expiry_that_was_told_is_not_told_after_a_restart(start: Start, session_id: str) -> None:
+def test_delivered_expiry_is_not_repeated_after_restart(start: Start, session_id: str) -> None:
     first = start()
     assert watcher(first).tick() == [session_id]
     first.close()
     second = start()
     assert watcher(second).tick() == []
-    assert finalized(first, second) == [session_id]
+    assert list_finalized(first, second) == [session_id]
 
 
 @pytest.mark.requirement("hooks:once")
-def test_nor_by_the_message_that_comes_after_it(start: Start, session_id: str) -> None:
+def test_delivered_expiry_is_not_repeated_by_message(start: Start, session_id: str) -> None:
     first = start()
     watcher(first).tick()
     first.close()
@@ -84,7 +84,7 @@ def test_nor_by_the_message_that_comes_after_it(start: Start, session_id: str) -
 
 @pytest.mark.requirement("hooks:once")
 @pytest.mark.parametrize("then", ["a tick", "a message", "a close"])
-def test_a_close_that_was_told_is_not_told_after_a_restart(
+def test_delivered_close_is_not_repeated_after_restart(
     start: Start, session_id: str, then: str
 ) -> None:
     first = start()
@@ -97,13 +97,11 @@ def test_a_close_that_was_told_is_not_told_after_a_restart(
         second.say()
     else:
         second.runtime.finalize(KEY)
-    assert finalized(first, second) == [session_id]
+    assert list_finalized(first, second) == [session_id]
 
 
 @pytest.mark.requirement("hooks:again")
-def test_a_session_that_goes_on_after_its_end_was_told_is_told_again(
-    start: Start, session_id: str
-) -> None:
+def test_session_continued_after_end_is_delivered_again(start: Start, session_id: str) -> None:
     first = start()
     first.runtime.finalize(KEY, "agent_close")
     second = start()
@@ -111,11 +109,11 @@ def test_a_session_that_goes_on_after_its_end_was_told_is_told_again(
     first.clock.advance(hours=-2)
     assert first.say().session_id == session_id
     assert watcher(second).tick() == [session_id]
-    assert finalized(first, second) == [session_id] * 2
+    assert list_finalized(first, second) == [session_id] * 2
 
 
 @pytest.mark.requirement("hooks:again")
-def test_one_that_another_process_has_reopened_is_told_again(start: Start, session_id: str) -> None:
+def test_session_reopened_elsewhere_is_delivered_again(start: Start, session_id: str) -> None:
     """What this process remembers of it is not true any more."""
     first, second = start(), start()
     for world in (first, second):
@@ -125,7 +123,7 @@ def test_one_that_another_process_has_reopened_is_told_again(start: Start, sessi
         first.runtime.reset(KEY)
         second.runtime.switch(KEY, session_id)
     first.runtime.reset(KEY)
-    assert finalized(first) == [session_id] * 3
+    assert list_finalized(first) == [session_id] * 3
     resets = [new for hook, new in second.boundaries if hook == "reset"]
     assert resets == [session_id] * 2
 
@@ -134,7 +132,7 @@ def test_one_that_another_process_has_reopened_is_told_again(start: Start, sessi
 
 
 @pytest.mark.requirement("hooks:once")
-def test_watchers_of_several_processes_tell_an_end_once(start: Start, session_id: str) -> None:
+def test_watchers_of_several_processes_deliver_end_once(start: Start, session_id: str) -> None:
     worlds = [start() for _ in range(4)]
     barrier = threading.Barrier(4)
 
@@ -145,13 +143,11 @@ def test_watchers_of_several_processes_tell_an_end_once(start: Start, session_id
     with beside(*(lambda world=world: tick(world) for world in worlds)) as results:
         pass
     assert sorted(results) == [[], [], [], [session_id]]
-    assert finalized(*worlds) == [session_id]
+    assert list_finalized(*worlds) == [session_id]
 
 
 @pytest.mark.requirement("hooks:once")
-def test_a_watcher_a_message_and_a_close_at_once_tell_an_end_once(
-    start: Start, session_id: str
-) -> None:
+def test_racing_watcher_message_and_close_deliver_once(start: Start, session_id: str) -> None:
     worlds = [start() for _ in range(4)]
     barrier = threading.Barrier(4)
     ways: tuple[Callable[[World], Any], ...] = (
@@ -167,11 +163,11 @@ def test_a_watcher_a_message_and_a_close_at_once_tell_an_end_once(
 
     with beside(*(lambda number=number: go(number) for number in range(4))):
         pass
-    assert finalized(*worlds).count(session_id) == 1
+    assert list_finalized(*worlds).count(session_id) == 1
 
 
 @pytest.mark.requirement("hooks:once")
-def test_an_end_that_is_being_told_when_a_process_is_killed_counts_as_told(
+def test_end_interrupted_by_kill_counts_as_delivered(
     start: Start, session_id: str, home_path: Path
 ) -> None:
     code = """
@@ -204,7 +200,7 @@ print(ExpiryWatcher(world.runtime).tick(), world.boundaries)
 
 
 @pytest.mark.requirement("hooks:once")
-def test_an_end_whose_mark_fails_is_noted_later_and_not_told_again(
+def test_end_with_failed_mark_is_recorded_later(
     start: Start, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = start()
@@ -217,11 +213,11 @@ def test_an_end_whose_mark_fails_is_noted_later_and_not_told_again(
         patch.setattr(world.store, "set_expiry_finalized", busy)
         assert watch.tick() == []
     assert watch.tick() == [session_id]
-    assert finalized(world) == [session_id]
+    assert list_finalized(world) == [session_id]
 
 
 @pytest.mark.requirement("hooks:again")
-def test_an_end_whose_mark_fails_and_that_was_none_is_told_when_it_comes(
+def test_session_reused_after_failed_mark_delivers_again(
     start: Start, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, other = start(), start()
@@ -235,13 +231,11 @@ def test_an_end_whose_mark_fails_and_that_was_none_is_told_when_it_comes(
     other.clock.advance(hours=-2, seconds=1)
     assert other.say().session_id == session_id
     assert watcher(world).tick() == [session_id]
-    assert finalized(world) == [session_id] * 2
+    assert list_finalized(world) == [session_id] * 2
 
 
 @pytest.mark.requirement("hooks:again")
-def test_an_end_that_is_refused_since_a_turn_began_is_told_when_it_comes(
-    start: Start, session_id: str
-) -> None:
+def test_end_refused_during_turn_is_delivered_later(start: Start, session_id: str) -> None:
     world, other = start(), start()
     other.clock.advance(hours=-2, seconds=1)
     name = world.hooks.add("on_session_finalize", lambda: other.say() and None)
@@ -249,12 +243,12 @@ def test_an_end_that_is_refused_since_a_turn_began_is_told_when_it_comes(
     world.hooks.remove(name)
     assert other.store.peek_session_id(KEY) == session_id
     assert watcher(world).tick() == [session_id]
-    assert finalized(world) == [session_id] * 2
+    assert list_finalized(world) == [session_id] * 2
 
 
 @pytest.mark.requirement("hooks:once")
 @pytest.mark.parametrize("way", ["expired", "closed", "shut down"])
-def test_nothing_is_told_twice_where_a_process_remembers_nothing(
+def test_end_is_delivered_once_without_process_memory(
     start: Start, session_id: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is stored decides: a process with very many chats has forgotten most of them."""
@@ -275,7 +269,7 @@ def test_nothing_is_told_twice_where_a_process_remembers_nothing(
     world.runtime.finalize(KEY)
     watcher(world).tick()
     world.runtime.reset(KEY)
-    assert finalized(world) == [session_id]
+    assert list_finalized(world) == [session_id]
 
 
 # Where it is kept
@@ -293,7 +287,7 @@ def hermes(home_path: Path) -> Iterator[World]:
 
 
 @pytest.mark.requirement("hooks:marks")
-def test_a_state_folder_that_cannot_be_written_tells_once_and_is_reported(
+def test_unwritable_state_folder_delivers_once_and_reports(
     hermes: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "no_folder").write_text("")
@@ -303,13 +297,13 @@ def test_a_state_folder_that_cannot_be_written_tells_once_and_is_reported(
     assert len(watcher(world).tick()) == 1
     assert watcher(world).tick() == []
     world.say()
-    assert len(finalized(world)) == 1
+    assert len(list_finalized(world)) == 1
     assert any("to this process alone" in what for what in world.reported)
     world.close()
 
 
 @pytest.mark.requirement("hooks:marks")
-def test_looking_at_a_home_in_which_nothing_was_told_makes_no_state_folder(
+def test_reading_home_creates_no_state_folder(
     hermes: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     hermes.clock.advance(hours=-2)
@@ -322,7 +316,7 @@ def test_looking_at_a_home_in_which_nothing_was_told_makes_no_state_folder(
 
 
 @pytest.mark.requirement("hooks:marks")
-def test_marks_of_sessions_in_which_no_chat_is_any_more_go_with_the_next_prune(
+def test_prune_removes_marks_of_chatless_sessions(
     hermes: World,
 ) -> None:
     watch = watcher(hermes)
@@ -339,7 +333,7 @@ def test_marks_of_sessions_in_which_no_chat_is_any_more_go_with_the_next_prune(
 
 
 @pytest.mark.requirement("hooks:marks")
-def test_two_folders_of_routes_on_one_database_keep_their_marks_apart(hermes: World) -> None:
+def test_two_route_folders_keep_separate_marks(hermes: World) -> None:
     watcher(hermes).tick()
     marks = hermes.store.marks
     assert isinstance(marks, PersistentMarks)

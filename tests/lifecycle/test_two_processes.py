@@ -58,14 +58,14 @@ def members(home_path: Path) -> Iterator[list[Member]]:
 
 
 @pytest.mark.requirement("runtime:processes")
-def test_an_agent_knows_what_was_said_to_the_other_process(members: list[Member]) -> None:
+def test_agent_knows_messages_of_other_process(members: list[Member]) -> None:
     first, second = members
     said = [member.ask("say") for member in (first, first, second, first, second, second)]
     assert said == ["2", "4", "6", "8", "10", "12"]
 
 
 @pytest.mark.requirement("runtime:processes")
-def test_a_reset_by_the_other_process_is_seen(members: list[Member]) -> None:
+def test_reset_by_other_process_is_noticed(members: list[Member]) -> None:
     first, second = members
     first.ask("say")
     assert "Session reset" in second.ask("reset")
@@ -73,9 +73,7 @@ def test_a_reset_by_the_other_process_is_seen(members: list[Member]) -> None:
 
 
 @pytest.mark.requirement("runtime:processes")
-def test_turns_and_resets_of_both_at_once_lose_no_message_and_leave_no_session_open(
-    members: list[Member], home_path: Path
-) -> None:
+def test_concurrent_processes_lose_no_messages(members: list[Member], home_path: Path) -> None:
     for member in members:
         member.tell(f"storm {TURNS}")
     assert [member.answer() for member in members] == ["done", "done"]
@@ -87,7 +85,7 @@ def test_turns_and_resets_of_both_at_once_lose_no_message_and_leave_no_session_o
         assert {row["id"] for row in rows if row["ended_at"] is None} <= routed
 
 
-def test_session_starts_in_one_of_two_processes(members: list[Member], home_path: Path) -> None:
+def test_session_starts_in_single_process(members: list[Member], home_path: Path) -> None:
     for member in members:
         member.tell(f"meet {TURNS}")
     started = [session_id for member in members for session_id in member.answer().split()]

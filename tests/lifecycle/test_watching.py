@@ -16,7 +16,7 @@ from session_core import ExpiryWatcher
 from tests.lifecycle.runtimes import World, becomes, until, watcher
 
 
-def run_with(watch: ExpiryWatcher, do: Any) -> None:
+def run_watcher_during(watch: ExpiryWatcher, do: Any) -> None:
     """Run a watcher while something is done beside it; the watcher has to end by itself."""
 
     async def both() -> None:
@@ -28,7 +28,7 @@ def run_with(watch: ExpiryWatcher, do: Any) -> None:
     anyio.run(both)
 
 
-def test_it_ticks_again_and_again(expiring: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watcher_ticks_repeatedly(expiring: World, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = watcher(expiring, interval_s=0.001, start_delay_s=0)
     ticks: list[str] = []
     monkeypatch.setattr(watch, "tick", lambda: ticks.append(threading.current_thread().name))
@@ -37,11 +37,11 @@ def test_it_ticks_again_and_again(expiring: World, monkeypatch: pytest.MonkeyPat
         await becomes(lambda: len(ticks) >= 3)
         watch.stop()
 
-    run_with(watch, do)
+    run_watcher_during(watch, do)
     assert threading.main_thread().name not in ticks
 
 
-def test_it_waits_before_its_first_tick(expiring: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watcher_waits_before_first_tick(expiring: World, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = watcher(expiring, start_delay_s=3600)
     ticks: list[int] = []
     monkeypatch.setattr(watch, "tick", lambda: ticks.append(1))
@@ -50,23 +50,23 @@ def test_it_waits_before_its_first_tick(expiring: World, monkeypatch: pytest.Mon
         await anyio.sleep(0.01)
         watch.stop()
 
-    run_with(watch, do)
+    run_watcher_during(watch, do)
     assert ticks == []
 
 
 @pytest.mark.requirement("watcher:stop")
-def test_it_stops_at_once_from_another_thread(expiring: World) -> None:
+def test_watcher_stops_immediately_from_other_thread(expiring: World) -> None:
     watch = watcher(expiring, interval_s=3600, start_delay_s=3600)
 
     async def do() -> None:
         await anyio.sleep(0.01)
         threading.Thread(target=watch.stop).start()
 
-    run_with(watch, do)
+    run_watcher_during(watch, do)
 
 
 @pytest.mark.requirement("watcher:stop")
-def test_it_stops_at_once_in_the_middle_of_a_tick(expiring: World) -> None:
+def test_watcher_stops_immediately_during_tick(expiring: World) -> None:
     for name in ("a", "b"):
         expiring.say(chat_id=name)
     expiring.clock.advance(hours=2)
@@ -97,7 +97,7 @@ def test_it_stops_at_once_in_the_middle_of_a_tick(expiring: World) -> None:
     assert len(expiring.names("finalize")) == 1
 
 
-def test_it_ends_with_its_task(expiring: World) -> None:
+def test_watcher_ends_with_task(expiring: World) -> None:
     watch = watcher(expiring, start_delay_s=3600)
 
     async def both() -> None:
@@ -111,7 +111,7 @@ def test_it_ends_with_its_task(expiring: World) -> None:
 
 
 @pytest.mark.requirement("watcher:stop")
-def test_a_tick_that_fails_is_reported_and_the_next_comes(
+def test_failing_tick_is_reported_and_retried(
     expiring: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = watcher(expiring, interval_s=0.001, start_delay_s=0)
@@ -127,12 +127,12 @@ def test_a_tick_that_fails_is_reported_and_the_next_comes(
         await becomes(lambda: len(ticks) >= 2)
         watch.stop()
 
-    run_with(watch, do)
+    run_watcher_during(watch, do)
     assert any("tick" in what for what in expiring.reported)
 
 
 @pytest.mark.requirement("watcher:stop")
-def test_the_loop_goes_on_while_a_tick_hangs(expiring: World) -> None:
+def test_hanging_tick_does_not_block_loop(expiring: World) -> None:
     expiring.say()
     expiring.clock.advance(hours=2)
     entered, opened = threading.Event(), threading.Event()
@@ -155,12 +155,12 @@ def test_the_loop_goes_on_while_a_tick_hangs(expiring: World) -> None:
         await becomes(lambda: bool(expiring.names("finalize")))
         watch.stop()
 
-    run_with(watch, do)
+    run_watcher_during(watch, do)
     assert len(steps) == 5
 
 
 @pytest.mark.requirement("watcher:stop")
-def test_the_end_of_the_process_does_not_wait_for_a_tick_that_hangs(home_path: Path) -> None:
+def test_process_exit_ignores_hanging_tick(home_path: Path) -> None:
     code = """
 import sys, threading, time
 from pathlib import Path

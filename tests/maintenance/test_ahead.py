@@ -36,35 +36,37 @@ def filled(changed: Changing) -> Changing:
 
 
 @contextmanager
-def applying(filled: Changing) -> Iterator[tuple[_sqlite3.Connection, Future[ApplyResult]]]:
+def apply_in_background(
+    filled: Changing,
+) -> Iterator[tuple[_sqlite3.Connection, Future[ApplyResult]]]:
     """A plan is applied, whose first step waits for the home, and its second is prepared."""
     planned = filled.plan()
     with connect(filled.home.db.path) as connection, ThreadPoolExecutor(1) as pool:
         connection.execute("BEGIN IMMEDIATE")
         try:
             running = pool.submit(filled.apply, planned)
-            _wait_until(lambda: len(filled.ledger.list_unsettled_steps()) == 2)
+            wait_until(lambda: len(filled.ledger.list_unsettled_steps()) == 2)
             yield connection, running
         finally:
             connection.rollback()
 
 
-def _wait_until(what: Callable[[], bool]) -> None:
+def wait_until(what: Callable[[], bool]) -> None:
     until = time.monotonic() + 15
     while not what():
         assert time.monotonic() < until
         time.sleep(0.005)
 
 
-def steps_of(filled: Changing, done: ApplyResult) -> list[Step]:
+def list_done_steps(filled: Changing, done: ApplyResult) -> list[Step]:
     """Return the steps of a plan that were done."""
     assert done.batch is not None
     return filled.ledger.list_steps(done.batch)
 
 
-def is_tidy(filled: Changing, done: ApplyResult) -> bool:
+def is_ledger_tidy(filled: Changing, done: ApplyResult) -> bool:
     """Whether the ledger has the trash of the steps that were done, and nothing else."""
-    sizes = [step.bytes for step in steps_of(filled, done)]
+    sizes = [step.bytes for step in list_done_steps(filled, done)]
     return (filled.ledger.list_unsettled_steps(), filled.ledger.count_trash_bytes()) == (
         [],
         sum(sizes),
@@ -72,9 +74,9 @@ def is_tidy(filled: Changing, done: ApplyResult) -> bool:
 
 
 @pytest.mark.requirement("maintenance:ahead")
-def test_the_next_step_is_durable_while_one_is_under_way(filled: Changing) -> None:
+def test_next_step_is_prepared_during_current(filled: Changing) -> None:
     before = filled.read_everything()
-    with applying(filled) as (connection, running):
+    with apply_in_background(filled) as (connection, running):
         prepared = filled.ledger.list_unsettled_steps()
         assert [step.state for step in prepared] == ["prepared", "prepared"]
         assert all(list(filled.ledger.read_trash(step.id)) for step in prepared)
@@ -82,15 +84,15 @@ def test_the_next_step_is_durable_while_one_is_under_way(filled: Changing) -> No
         connection.rollback()
         done = running.result(30)
     assert (done.outcome, done.removed, filled.sessions()) == ("applied", 4, set())
-    assert [step.id for step in steps_of(filled, done)][:2] == [s.id for s in prepared]
-    assert is_tidy(filled, done)
+    assert [step.id for step in list_done_steps(filled, done)][:2] == [s.id for s in prepared]
+    assert is_ledger_tidy(filled, done)
     filled.restore(done)
     assert filled.read_everything() == before
 
 
 @pytest.mark.requirement("maintenance:ahead")
-def test_behind_a_step_that_comes_to_nothing_the_next_is_prepared_anew(filled: Changing) -> None:
-    with applying(filled) as (connection, running):
+def test_failed_step_discards_prefetched_next_step(filled: Changing) -> None:
+    with apply_in_background(filled) as (connection, running):
         first, second = filled.ledger.list_unsettled_steps()
         (alive,) = first.members
         add_message(connection, alive.partition("/")[2], content="and on")
@@ -98,16 +100,16 @@ def test_behind_a_step_that_comes_to_nothing_the_next_is_prepared_anew(filled: C
         done = running.result(30)
     assert (done.outcome, done.removed, len(done.skipped)) == ("applied", 3, 1)
     assert filled.sessions() == {done.skipped[0].id} == {alive.partition("/")[2]}
-    assert second.id not in {step.id for step in steps_of(filled, done)}
-    assert is_tidy(filled, done)
+    assert second.id not in {step.id for step in list_done_steps(filled, done)}
+    assert is_ledger_tidy(filled, done)
 
 
 @pytest.mark.requirement("maintenance:ahead")
-def test_when_the_time_is_over_nothing_stays_prepared(filled: Changing) -> None:
+def test_prefetched_step_is_discarded_at_timeout(filled: Changing) -> None:
     planned = filled.plan()
     done = filled.apply(planned, 0)
     assert (done.outcome, done.removed, done.remaining) == ("partial", 1, 3)
-    assert is_tidy(filled, done)
+    assert is_ledger_tidy(filled, done)
     assert filled.apply(planned).removed == 4
 
 
@@ -116,14 +118,14 @@ class _Killed(BaseException):
 
 
 @pytest.mark.requirement("maintenance:ahead")
-def test_two_steps_that_a_crash_has_left_are_both_decided(
+def test_two_crashed_steps_are_both_settled(
     filled: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = filled.read_everything()
     planned = filled.plan()
 
     def die(*_: Any, **__: Any) -> None:
-        _wait_until(lambda: len(filled.ledger.list_unsettled_steps()) == 2)
+        wait_until(lambda: len(filled.ledger.list_unsettled_steps()) == 2)
         raise _Killed
 
     with monkeypatch.context() as patch:
@@ -135,7 +137,7 @@ def test_two_steps_that_a_crash_has_left_are_both_decided(
     filled.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
     done = filled.apply(planned)
     assert (done.outcome, done.removed, filled.sessions()) == ("applied", 4, set())
-    assert is_tidy(filled, done)
+    assert is_ledger_tidy(filled, done)
     filled.restore(done)
     after = filled.read_everything()
     for found in (before, after):
@@ -143,7 +145,7 @@ def test_two_steps_that_a_crash_has_left_are_both_decided(
     assert after == before
 
 
-def test_steps_that_come_later_are_not_waited_for(changed: Changing) -> None:
+def test_prefetched_steps_are_not_awaited(changed: Changing) -> None:
     ledger = changed.ledger
     batch = ledger.add_batch("sessions_edit").id
     ledger.prepare_step("s-1", batch, [TrashItem("row", 1)])

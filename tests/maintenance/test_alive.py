@@ -53,32 +53,32 @@ def gateway(home: Home) -> Iterator[int]:
         process.communicate(timeout=10)
 
 
-def gathered(home: Home, **options: Any) -> activity.ActivitySnapshot:
+def gather_activity(home: Home, **options: Any) -> activity.ActivitySnapshot:
     return activity.gather_activity(home.db, home.store, NOW, **options)
 
 
-def test_a_home_of_ones_own_has_nobody_else(home: Home) -> None:
+def test_own_home_has_no_other_process(home: Home) -> None:
     home.session("s", 1)
-    assert gathered(home) == activity.ActivitySnapshot(HomeActivity(NOW))
+    assert gather_activity(home) == activity.ActivitySnapshot(HomeActivity(NOW))
 
 
-def test_another_process_that_has_the_database_is_named(home: Home, holder: int) -> None:
-    assert [other.pid for other in gathered(home).company.holders] == [holder]
+def test_activity_names_other_database_holder(home: Home, holder: int) -> None:
+    assert [other.pid for other in gather_activity(home).company.holders] == [holder]
 
 
-def test_a_gateway_is_named_also_by_the_folder_of_the_routes(home: Home, gateway: int) -> None:
-    assert gathered(home).company.gateway == f"a gateway (pid {gateway})"
+def test_gateway_is_found_by_routes_folder(home: Home, gateway: int) -> None:
+    assert gather_activity(home).company.gateway == f"a gateway (pid {gateway})"
     apart = home.folder.parent / "apart"
     apart.mkdir()
     (home.folder / "gateway.pid").rename(apart / "gateway.pid")
-    assert gathered(home).company.gateway is None
+    assert gather_activity(home).company.gateway is None
     with SessionStore(apart / "sessions", db=home.db) as store:
         found = activity.gather_activity(home.db, store, NOW)
     assert found.company.gateway == f"a gateway (pid {gateway})"
 
 
 @pytest.mark.requirement("maintenance:alive")
-def test_leases_of_processes_that_live_count(home: Home) -> None:
+def test_leases_of_live_processes_count(home: Home) -> None:
     folder = home.folder / "runtime"
     folder.mkdir()
     entries = [
@@ -86,11 +86,11 @@ def test_leases_of_processes_that_live_count(home: Home) -> None:
         {"lease_id": "2", "session_id": "dead", "surface": "cli", "pid": 2**22 + 1},
     ]
     (folder / "active_sessions.json").write_text(json.dumps({"entries": entries}))
-    assert gathered(home).company.leases == {"here": Lease("here", os.getpid(), "1", "cli")}
+    assert gather_activity(home).company.leases == {"here": Lease("here", os.getpid(), "1", "cli")}
 
 
 @pytest.mark.requirement("maintenance:alive")
-def test_routes_of_every_folder_that_is_there_count(home: Home, tmp_path: Path) -> None:
+def test_routes_of_existing_folders_count(home: Home, tmp_path: Path) -> None:
     key = home.route("1", "here", 1)
     suspended = home.route("2", "kept", 1, suspended=True)
     again = home.route("3", "here", 1)
@@ -106,7 +106,7 @@ def test_routes_of_every_folder_that_is_there_count(home: Home, tmp_path: Path) 
     ):
         home.db.save_gateway_routing_entry(name, json.dumps(text), scope=scope, expect=None)
     home.db.save_gateway_routing_entry("no json", "{", scope=own, expect=None)
-    found = gathered(home)
+    found = gather_activity(home)
     assert found.routes == {
         "here": (key, again),
         "kept": (suspended,),
@@ -117,12 +117,12 @@ def test_routes_of_every_folder_that_is_there_count(home: Home, tmp_path: Path) 
     assert set(activity.gather_activity(home.db, None, NOW).routes) == set(found.routes)
 
 
-def test_locks_and_turns_count_until_they_run_out(home_path: Path) -> None:
+def test_locks_and_turns_count_until_expiry(home_path: Path) -> None:
     with opened(home_path, 30) as home:
         home.session("s", 1)
         home.db.try_acquire_compression_lock("s", "me", 60)
         home.sql("INSERT INTO session_turn_leases VALUES ('s', 'you', ?, ?)", NOW, NOW + 9)
-        found = gathered(home, pinned={"p"})
+        found = gather_activity(home, pinned={"p"})
         assert (found.compressing, found.company.turns) == ({"s": "me"}, {"s": "you"})
         assert found.pinned == {"p"}
         late = activity.gather_activity(home.db, home.store, NOW + 61)
@@ -142,14 +142,14 @@ def test_locks_and_turns_count_until_they_run_out(home_path: Path) -> None:
         (Claim("turn", "s", "me", NOW - DAY, NOW), False),
     ],
 )
-def test_a_claim_is_believed_as_long_as_its_owner_may_live(claim: Claim, lives: bool) -> None:
+def test_claim_counts_while_owner_may_live(claim: Claim, lives: bool) -> None:
     assert activity.is_live_claim(claim, NOW) == lives
 
 
-def test_a_gateway_that_beats_counts_without_a_record(home_path: Path) -> None:
+def test_gateway_heartbeat_counts_without_record(home_path: Path) -> None:
     with opened(home_path, 30) as home:
         home.sql("INSERT INTO gateway_heartbeats VALUES ('gw', 7, 1, ?, '', 'there')", NOW)
-        assert gathered(home).company.gateway == "a gateway (pid 7)"
+        assert gather_activity(home).company.gateway == "a gateway (pid 7)"
 
 
 HELD = HomeActivity(NOW, holders=(Holder(7, "hermes"),))
@@ -176,7 +176,7 @@ HELD = HomeActivity(NOW, holders=(Holder(7, "hermes"),))
         (HELD, "soon", False, "within the hour"),
     ],
 )
-def test_who_is_at_work_is_said(
+def test_company_describes_active_processes(
     company: HomeActivity, active_at: Any, routed: bool, said: str | None
 ) -> None:
     found = company.describe_active_user("s", active_at, routed=routed)

@@ -19,12 +19,12 @@ from tests.maintenance.changing import Changing, live_gateway
 from tests.maintenance.homes import BRANCH, DAY, DELEGATE, NOW, Home
 
 
-def reasons(done) -> dict[str, str]:
+def list_skip_reasons(done) -> dict[str, str]:
     return {each.id: each.why for each in done.skipped}
 
 
 @pytest.mark.requirement("maintenance:apply")
-def test_what_was_applied_answers_the_same_again(changed: Changing) -> None:
+def test_reapplied_plan_returns_same_result(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     planned = changed.plan()
     done = changed.apply(planned)
@@ -34,7 +34,7 @@ def test_what_was_applied_answers_the_same_again(changed: Changing) -> None:
 
 
 @pytest.mark.requirement("maintenance:apply")
-def test_what_was_not_planned_stays(changed: Changing) -> None:
+def test_unplanned_items_stay(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     planned = changed.plan()
     changed.home.session("older", 200, reason="idle")
@@ -42,43 +42,43 @@ def test_what_was_not_planned_stays(changed: Changing) -> None:
     assert changed.sessions() == {"older"}
 
 
-def _say(home: Home) -> None:
+def append_message(home: Home) -> None:
     home.db.append_message("old", "user", "one more thing")
 
 
-def _reopen(home: Home) -> None:
+def reopen_session(home: Home) -> None:
     home.db.reopen_session("old")
 
 
-def _delete(home: Home) -> None:
+def delete_session(home: Home) -> None:
     home.db.delete_session("old")
 
 
-def _route(home: Home) -> None:
+def add_route(home: Home) -> None:
     home.route("1", "old", 0)
 
 
-def _lock(home: Home) -> None:
+def add_lock(home: Home) -> None:
     home.db.try_acquire_compression_lock("old", "somebody", 300)
 
 
-def _continue(home: Home) -> None:
+def add_continuation(home: Home) -> None:
     home.session("new", 0, parent_session_id="old", config=BRANCH)
 
 
 CHANGES: dict[Callable[[Home], None], str] = {
-    _say: "session old was changed since",
-    _reopen: "session old was changed since",
-    _delete: "session old is not there any more",
-    _route: "session old: a chat is in it",
-    _lock: "session old: it is being compressed",
-    _continue: "session new came from old since",
+    append_message: "session old was changed since",
+    reopen_session: "session old was changed since",
+    delete_session: "session old is not there any more",
+    add_route: "session old: a chat is in it",
+    add_lock: "session old: it is being compressed",
+    add_continuation: "session new came from old since",
 }
 
 
 @pytest.mark.requirement("maintenance:apply")
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_what_came_alive_since_is_left_and_said(
+def test_sessions_active_since_plan_are_skipped(
     changed: Changing, change: Callable[[Home], None]
 ) -> None:
     for name in ("first", "old", "last"):
@@ -87,14 +87,16 @@ def test_what_came_alive_since_is_left_and_said(
     change(changed.home)
     before = changed.sessions()
     done = changed.apply(planned)
-    assert (done.removed, reasons(done)) == (2, {"old": CHANGES[change]})
+    assert (done.removed, list_skip_reasons(done)) == (2, {"old": CHANGES[change]})
     assert changed.sessions() == before - {"first", "last"}
     assert changed.apply(planned) == done
 
 
 @pytest.mark.requirement("maintenance:apply")
-@pytest.mark.parametrize("change", [_say, _reopen, _lock], ids=lambda change: change.__name__)
-def test_what_comes_alive_in_the_very_step_is_left(
+@pytest.mark.parametrize(
+    "change", [append_message, reopen_session, add_lock], ids=lambda change: change.__name__
+)
+def test_session_active_during_step_is_skipped(
     changed: Changing, monkeypatch: pytest.MonkeyPatch, change: Callable[[Home], None]
 ) -> None:
     for name in ("first", "old"):
@@ -110,12 +112,12 @@ def test_what_comes_alive_in_the_very_step_is_left(
 
     monkeypatch.setattr(SessionRemover, "draft_step", look)
     done = changed.apply(planned)
-    assert (done.removed, list(reasons(done))) == (1, ["old"])
+    assert (done.removed, list(list_skip_reasons(done))) == (1, ["old"])
     assert changed.sessions() == {"old"}
 
 
 @pytest.mark.requirement("maintenance:apply")
-def test_a_conversation_stays_whole_where_one_of_its_sessions_has_changed(
+def test_changed_session_keeps_whole_conversation(
     changed: Changing,
 ) -> None:
     changed.home.session("root", 140, reason="compression")
@@ -123,11 +125,11 @@ def test_a_conversation_stays_whole_where_one_of_its_sessions_has_changed(
     planned = changed.plan()
     changed.home.db.append_message("root", "user", "one more thing")
     done = changed.apply(planned)
-    assert reasons(done) == {"root": "session root was changed since"}
+    assert list_skip_reasons(done) == {"root": "session root was changed since"}
     assert changed.sessions() == {"root", "tip"}
 
 
-def test_a_branch_loses_its_parent_and_gets_it_back(changed: Changing) -> None:
+def test_branch_parent_is_cut_and_restored(changed: Changing) -> None:
     changed.home.session("trunk", 140, reason="branched")
     changed.home.session("branch", 3, parent_session_id="trunk", config=BRANCH)
     done = changed.plan_and_apply()
@@ -136,15 +138,15 @@ def test_a_branch_loses_its_parent_and_gets_it_back(changed: Changing) -> None:
     assert changed.home.db.get_session("branch")["parent_session_id"] == "trunk"
 
 
-def test_a_pin_that_came_since_protects(changed: Changing) -> None:
+def test_pin_added_after_plan_protects(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     planned = changed.plan()
     changed.ledger.pins.set_pins({"old": True})
     done = changed.apply(planned)
-    assert reasons(done) == {"old": "session old: it is pinned"}
+    assert list_skip_reasons(done) == {"old": "session old: it is pinned"}
 
 
-def test_a_delegate_goes_before_the_one_that_it_worked_for(changed: Changing) -> None:
+def test_delegate_is_removed_before_its_parent(changed: Changing) -> None:
     changed.home.session("boss", 140, reason="idle", messages=200)
     changed.home.session("worker", 140, parent_session_id="boss", config=DELEGATE)
     large = "a long story " * 3000
@@ -178,7 +180,7 @@ def large(changed: Changing) -> Changing:
 
 
 @pytest.mark.requirement("maintenance:steps")
-def test_a_session_that_is_larger_than_a_step_goes_over_several(large: Changing) -> None:
+def test_large_session_takes_several_steps(large: Changing) -> None:
     before = large.read_everything()
     done = large.plan_and_apply()
     assert (done.removed, large.sessions()) == (2, set())
@@ -188,7 +190,7 @@ def test_a_session_that_is_larger_than_a_step_goes_over_several(large: Changing)
 
 
 @pytest.mark.requirement("maintenance:steps")
-def test_a_run_that_was_stopped_says_what_remains_and_is_gone_on_with(large: Changing) -> None:
+def test_stopped_run_reports_remaining_and_resumes(large: Changing) -> None:
     before = large.read_everything()
     planned = large.plan()
     part = large.apply(planned, 0)
@@ -203,7 +205,7 @@ def test_a_run_that_was_stopped_says_what_remains_and_is_gone_on_with(large: Cha
 
 
 @pytest.mark.requirement("maintenance:steps")
-def test_what_was_done_in_part_is_taken_back_and_then_not_gone_on_with(large: Changing) -> None:
+def test_restored_partial_plan_cannot_resume(large: Changing) -> None:
     before = large.read_everything()
     planned = large.plan()
     part = large.apply(planned, 0)
@@ -215,7 +217,7 @@ def test_what_was_done_in_part_is_taken_back_and_then_not_gone_on_with(large: Ch
     assert large.read_everything() == before
 
 
-def test_the_trash_of_a_half_done_plan_is_not_emptied_before_that_is_put_back(
+def test_partial_plan_trash_stays_until_restored(
     large: Changing,
 ) -> None:
     before = large.read_everything()
@@ -231,7 +233,7 @@ def test_the_trash_of_a_half_done_plan_is_not_emptied_before_that_is_put_back(
     assert large.ledger.get_batch(str(half.batch)).bytes == 0
 
 
-def test_the_trash_of_a_plan_that_can_be_gone_on_with_is_not_emptied(
+def test_resumable_plan_trash_is_not_emptied(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(3):
@@ -245,14 +247,14 @@ def test_the_trash_of_a_plan_that_can_be_gone_on_with_is_not_emptied(
     assert [each.id for each in changed.ledger.list_expired_batches(0)] == [part.batch]
 
 
-def test_a_plan_that_was_gone_on_with_to_its_end_is_emptied(large: Changing) -> None:
+def test_resumed_and_finished_plan_is_emptied(large: Changing) -> None:
     planned = large.plan()
     large.apply(planned, 0)
     done = large.apply(planned)
     assert [each.id for each in large.ledger.list_expired_batches(0)] == [done.batch]
 
 
-def test_one_that_cannot_be_removed_is_in_the_way_of_no_other(
+def test_unremovable_session_blocks_no_other(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(6):
@@ -269,11 +271,11 @@ def test_one_that_cannot_be_removed_is_in_the_way_of_no_other(
 
     monkeypatch.setattr(type(changed.home.db), "read_session_images", one_more)
     done = changed.apply(planned)
-    assert (done.removed, list(reasons(done))) == (5, ["s3"])
+    assert (done.removed, list(list_skip_reasons(done))) == (5, ["s3"])
     assert changed.sessions() == {"s3"}
 
 
-def test_a_batch_counts_what_went_and_not_the_steps_of_it(changed: Changing) -> None:
+def test_batch_counts_members_not_steps(changed: Changing) -> None:
     changed.home.session("large", 150, reason="idle", messages=0)
     for number in range(6):
         said = f"{number} " + "x" * 40_000
@@ -286,7 +288,7 @@ def test_a_batch_counts_what_went_and_not_the_steps_of_it(changed: Changing) -> 
     assert changed.ledger.get_batch(str(done.batch)).count == 1
 
 
-def test_an_id_that_json_would_cut_short_is_in_the_way_of_no_other(changed: Changing) -> None:
+def test_id_truncated_by_json_blocks_nothing(changed: Changing) -> None:
     for name in ("a", "a\0b", "a/b", "line\nbreak", "x" * 5_000, "\U0001f680"):
         changed.home.session(name, 140, reason="idle")
     before = changed.read_everything()
@@ -296,7 +298,7 @@ def test_an_id_that_json_would_cut_short_is_in_the_way_of_no_other(changed: Chan
     assert changed.read_everything() == before
 
 
-def test_a_session_that_is_its_own_parent_goes_like_others(changed: Changing) -> None:
+def test_self_parent_session_is_removed(changed: Changing) -> None:
     for name in ("first", "own", "last"):
         changed.home.session(name, 140, reason="idle")
     changed.home.sql("UPDATE sessions SET parent_session_id = id WHERE id = 'own'")
@@ -307,7 +309,7 @@ def test_a_session_that_is_its_own_parent_goes_like_others(changed: Changing) ->
     assert changed.read_everything() == before
 
 
-def test_messages_with_ids_below_one_go_with_their_session_and_come_back(changed: Changing) -> None:
+def test_nonpositive_message_ids_are_removed_and_restored(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle", messages=3)
     first = changed.home.db.get_messages("old")[0]["id"]
     changed.home.sql("UPDATE messages SET id = -5 WHERE id = ?", first)
@@ -318,7 +320,7 @@ def test_messages_with_ids_below_one_go_with_their_session_and_come_back(changed
     assert changed.read_everything()["rows"]["messages"] == before
 
 
-def test_orphaned_messages_with_ids_below_one_go(changed: Changing) -> None:
+def test_orphaned_nonpositive_message_ids_are_removed(changed: Changing) -> None:
     changed.home.session("gone", 5, messages=2)
     changed.home.sql("UPDATE messages SET id = -id")
     changed.home.sql("DELETE FROM sessions WHERE id = 'gone'")
@@ -326,7 +328,7 @@ def test_orphaned_messages_with_ids_below_one_go(changed: Changing) -> None:
     assert changed.read_everything()["rows"]["messages"] == []
 
 
-def test_a_plan_that_has_run_out_is_not_applied(changed: Changing) -> None:
+def test_expired_plan_is_refused(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     planned = changed.plan()
     changed.home.clock.now = NOW + DAY
@@ -335,13 +337,13 @@ def test_a_plan_that_has_run_out_is_not_applied(changed: Changing) -> None:
     assert changed.sessions() == {"old"}
 
 
-def test_a_plan_that_is_none_is_not_found(changed: Changing) -> None:
+def test_unknown_plan_raises_not_found(changed: Changing) -> None:
     with pytest.raises(NotFound):
         changed.maintenance.apply("p-nothing")
 
 
 @pytest.mark.requirement("maintenance:apply")
-def test_every_change_is_in_the_log(changed: Changing) -> None:
+def test_applied_change_is_in_audit_log(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     planned = changed.plan()
     done = changed.apply(planned)
@@ -354,7 +356,7 @@ def test_every_change_is_in_the_log(changed: Changing) -> None:
     assert log[0][0] == f"restore {done.batch}"
 
 
-def test_it_is_told_while_the_index_is_merged(changed: Changing) -> None:
+def test_index_merge_reports_progress(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     planned = changed.plan("all")
     told: list[int] = []
@@ -362,7 +364,7 @@ def test_it_is_told_while_the_index_is_merged(changed: Changing) -> None:
     assert told[-1:] == [1]
 
 
-def test_how_far_it_is_is_told(changed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apply_reports_progress(changed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("session_core.maintenance.apply.runner._PROGRESS_INTERVAL_S", -1.0)
     for number in range(3):
         changed.home.session(f"old_{number}", 140, reason="idle")
@@ -378,19 +380,19 @@ def test_how_far_it_is_is_told(changed: Changing, monkeypatch: pytest.MonkeyPatc
 # -- routes and files ----------------------------------------------------------------------
 
 
-def test_a_route_that_was_used_since_stays(changed: Changing) -> None:
+def test_route_used_since_plan_stays(changed: Changing) -> None:
     for chat in ("1", "2"):
         changed.home.route(chat, "nobody", 40)
     planned = changed.plan("routes")
     key = "agent:main:telegram:dm:1"
     changed.home.store.update_session(key, 7)
     done = changed.apply(planned)
-    assert reasons(done) == {key: "its chat was used since"}
+    assert list_skip_reasons(done) == {key: "its chat was used since"}
     assert list(changed.home.store.load_entries()) == [key]
 
 
 @pytest.mark.requirement("maintenance:gateway")
-def test_routes_beside_a_gateway_are_refused_with_what_to_stop(changed: Changing) -> None:
+def test_route_removal_names_live_gateway(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
     planned = changed.plan("routes")
     with (
@@ -401,7 +403,7 @@ def test_routes_beside_a_gateway_are_refused_with_what_to_stop(changed: Changing
     assert len(changed.home.store.load_entries()) == 1
 
 
-def test_rows_of_many_sessions_that_are_gone_go_in_few_steps_and_large_ones_in_several(
+def test_orphaned_rows_are_removed_in_batches(
     changed: Changing,
 ) -> None:
     for number in range(40):
@@ -421,19 +423,19 @@ def test_rows_of_many_sessions_that_are_gone_go_in_few_steps_and_large_ones_in_s
     assert changed.read_everything() == before
 
 
-def test_a_session_that_is_there_again_keeps_its_rows(changed: Changing) -> None:
+def test_reappeared_session_keeps_its_rows(changed: Changing) -> None:
     for name in ("first", "again", "last"):
         changed.home.session(name, 9)
     changed.home.sql("DELETE FROM sessions")
     planned = changed.plan("orphans")
     changed.home.db.create_session("again", "cli")
     done = changed.apply(planned)
-    assert reasons(done) == {"messages/again": "its session is there again"}
+    assert list_skip_reasons(done) == {"messages/again": "its session is there again"}
     assert done.removed == 2
     assert len(changed.home.db.get_messages("again")) == 2
 
 
-def test_a_gateway_that_begins_between_two_steps_keeps_the_rest(
+def test_gateway_started_between_steps_protects_rest(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(3):
@@ -455,7 +457,7 @@ def test_a_gateway_that_begins_between_two_steps_keeps_the_rest(
 
 
 @pytest.mark.requirement("maintenance:gateway")
-def test_a_route_goes_from_both_copies_and_comes_back_to_both(changed: Changing) -> None:
+def test_route_removal_and_restore_cover_mirror(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
     before = changed.read_everything()
     done = changed.plan_and_apply("routes")
@@ -466,7 +468,7 @@ def test_a_route_goes_from_both_copies_and_comes_back_to_both(changed: Changing)
 
 
 @pytest.mark.requirement("maintenance:gateway")
-def test_the_files_of_a_session_go_with_it(changed: Changing) -> None:
+def test_session_files_are_removed_with_session(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     changed.home.session("other", 3, reason="idle")
     for name in ("session_old.json", "old.jsonl", "session_other.json"):
@@ -478,21 +480,23 @@ def test_the_files_of_a_session_go_with_it(changed: Changing) -> None:
     assert changed.read_everything() == before
 
 
-def test_a_file_that_was_written_since_stays(changed: Changing) -> None:
+def test_file_written_since_plan_stays(changed: Changing) -> None:
     name = "session_20260101_120000_abcdef01.json"
     changed.home.file(name, 50)
     planned = changed.plan("orphans")
     changed.home.file(name, 2, "written")
-    assert reasons(changed.apply(planned)) == {name: "it was written since"}
+    assert list_skip_reasons(changed.apply(planned)) == {name: "it was written since"}
     assert changed.home.store.sessions_dir.joinpath(name).read_text() == "written"
 
 
-def test_rows_whose_session_is_there_again_stay(changed: Changing) -> None:
+def test_rows_of_reappeared_session_stay(changed: Changing) -> None:
     changed.home.session("gone", 5, messages=3)
     changed.home.sql("DELETE FROM sessions WHERE id = 'gone'")
     planned = changed.plan("orphans")
     changed.home.db.create_session("gone", "cli")
-    assert reasons(changed.apply(planned)) == {"messages/gone": "its session is there again"}
+    assert list_skip_reasons(changed.apply(planned)) == {
+        "messages/gone": "its session is there again"
+    }
     assert changed.home.db.message_count("gone") == 3
 
 
@@ -527,7 +531,7 @@ def beside(changed: Changing) -> Iterator[Changing]:
         child.communicate(timeout=10)
 
 
-def test_beside_another_holder_only_what_ended_long_ago_goes(beside: Changing) -> None:
+def test_holder_limits_prune_to_old_ends(beside: Changing) -> None:
     planned = beside.plan(ids=("open", "lately", "long_ago"))
     assert planned.protected == {"never ended": 1, "ended lately": 1}
     assert "has the database open" in planned.warnings[0]
@@ -535,24 +539,24 @@ def test_beside_another_holder_only_what_ended_long_ago_goes(beside: Changing) -
     assert beside.sessions() == {"open", "lately"}
 
 
-def test_a_holder_that_came_since_protects_what_never_ended(
+def test_new_holder_protects_open_sessions(
     changed: Changing, request: pytest.FixtureRequest
 ) -> None:
     changed.home.session("unended", 140)
     planned = changed.plan(ids=("unended",))
     request.getfixturevalue("beside")
     done = changed.apply(planned)
-    assert reasons(done) == {
+    assert list_skip_reasons(done) == {
         "unended": "session unended: it never ended, and another process has the database open"
     }
 
 
-def test_beside_another_holder_what_never_ended_is_finalized(beside: Changing) -> None:
+def test_open_sessions_are_finalized_despite_holder(beside: Changing) -> None:
     assert beside.plan_and_apply("sessions", "finalize", ids=("open",)).finalized == 1
     assert beside.home.db.get_session("open")["end_reason"] == "finalized"
 
 
-def _many(changed: Changing) -> list[str]:
+def add_many_sessions(changed: Changing) -> list[str]:
     """Add sessions of which a step takes a few at most."""
     names = [f"s{number}" for number in range(8)]
     with changed.home.db.transaction():
@@ -567,8 +571,8 @@ def _many(changed: Changing) -> list[str]:
     return names
 
 
-def test_what_changed_after_it_was_read_ahead_is_left(changed: Changing) -> None:
-    names = _many(changed)
+def test_session_changed_after_prefetch_is_skipped(changed: Changing) -> None:
+    names = add_many_sessions(changed)
     planned = changed.plan()
     said: list[str] = []
 
@@ -582,15 +586,15 @@ def test_what_changed_after_it_was_read_ahead_is_left(changed: Changing) -> None
 
     done = changed.apply(planned, stop=say)
     assert len(said) == 3
-    assert set(reasons(done)) == set(said)
+    assert set(list_skip_reasons(done)) == set(said)
     assert changed.sessions() == set(said)
     texts = [row["content"] for row in changed.home.db.get_messages(said[-1])]
     assert texts[-1] == "one more thing"
     assert len(texts) == 13
 
 
-def test_what_goes_over_many_steps_comes_back_as_it_was(changed: Changing) -> None:
-    names = _many(changed)
+def test_many_steps_are_restored_exactly(changed: Changing) -> None:
+    names = add_many_sessions(changed)
     before = {name: changed.home.db.get_messages(name) for name in names}
     done = changed.apply(changed.plan())
     assert done.removed == len(names)

@@ -47,7 +47,7 @@ def compressor(usual: Changing) -> Iterator[Compressor]:
         yield made
 
 
-def contents(changed: Changing) -> dict[str, list[Any]]:
+def read_all_rows(changed: Changing) -> dict[str, list[Any]]:
     """Return all rows of the home that a change could touch, and of the ledger that it adds."""
     found = {}
     with connect(changed.home.db.path, "ro") as connection:
@@ -64,10 +64,10 @@ def contents(changed: Changing) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("what", ["sessions", "orphans", "all"])
 def test_prune_of_messages_is_refused(blocked: Changing, what: str) -> None:
-    before = contents(blocked)
+    before = read_all_rows(blocked)
     with pytest.raises(Unsupported, match=REFUSED):
         blocked.plan(what)
-    assert contents(blocked) == before
+    assert read_all_rows(blocked) == before
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ def test_plan_without_messages_is_applied(blocked: Changing, what: str, verb: st
 
 
 def test_restore_without_messages_is_done(blocked: Changing) -> None:
-    before = contents(blocked)
+    before = read_all_rows(blocked)
     for what, verb in (("ghosts", "prune"), ("abandoned", "finalize")):
         done = blocked.plan_and_apply(what, verb)
         assert done.removed + done.finalized
         assert blocked.maintenance.preview_restore(done.batch).count
         assert not blocked.restore(done).unfit
-    after = contents(blocked)
+    after = read_all_rows(blocked)
     assert all(sorted(after[t], key=repr) == sorted(before[t], key=repr) for t in TABLES)
 
 
@@ -110,20 +110,20 @@ def test_edit_works_beside_blocked_index(blocked: Changing) -> None:
 def test_restore_of_messages_is_refused(usual: Changing) -> None:
     done = usual.plan_and_apply("sessions")
     add_cjk_index(usual.home.db.path)
-    before = contents(usual)
+    before = read_all_rows(usual)
     for call in (usual.maintenance.preview_restore, usual.maintenance.restore):
         with pytest.raises(Unsupported, match=REFUSED):
             call(done.batch)
-    assert contents(usual) == before
+    assert read_all_rows(usual) == before
 
 
-def test_plan_from_before_the_index_is_refused(usual: Changing) -> None:
+def test_plan_older_than_index_is_refused(usual: Changing) -> None:
     planned = usual.plan("sessions")
     add_cjk_index(usual.home.db.path)
-    before = contents(usual)
+    before = read_all_rows(usual)
     with pytest.raises(Unsupported, match="cjk_unicode61"):
         usual.apply(planned)
-    after = contents(usual)
+    after = read_all_rows(usual)
     assert [after[table] for table in TABLES] == [before[table] for table in TABLES]
 
 
@@ -132,11 +132,11 @@ def test_import_of_messages_is_refused(blocked: Changing, tmp_path: Path) -> Non
     blocked.maintenance.export_sessions(exported, ["long"])
     text = exported.read_text().replace('"long"', '"another"')
     exported.write_text(text)
-    before = contents(blocked)
+    before = read_all_rows(blocked)
     for call in (blocked.maintenance.preview_import, blocked.maintenance.import_sessions):
         with pytest.raises(Unsupported, match=REFUSED):
             call(exported)
-    assert contents(blocked) == before
+    assert read_all_rows(blocked) == before
 
 
 def test_import_of_known_sessions_is_previewed(blocked: Changing, tmp_path: Path) -> None:
@@ -146,14 +146,16 @@ def test_import_of_known_sessions_is_previewed(blocked: Changing, tmp_path: Path
     assert blocked.maintenance.import_sessions(exported).sessions == 0
 
 
-def test_compression_is_refused_before_the_model(blocked: Changing, compressor: Compressor) -> None:
+def test_compression_is_refused_before_model_call(
+    blocked: Changing, compressor: Compressor
+) -> None:
     asked: list[Any] = []
-    before = contents(blocked)
+    before = read_all_rows(blocked)
     with pytest.raises(Unsupported, match=REFUSED):
         compressor.plan("long", force=True)
     with pytest.raises(Unsupported, match=REFUSED):
         compressor.compress("long", lambda request: str(asked.append(request)))
-    assert contents(blocked) == before
+    assert read_all_rows(blocked) == before
     assert asked == []
 
 
@@ -165,22 +167,22 @@ def test_undo_of_compression_is_refused(
     usual.home.db.reopen_session("long")
     done = compressor.compress("long", shape=shape)
     add_cjk_index(usual.home.db.path)
-    before = contents(usual)
+    before = read_all_rows(usual)
     for call in (compressor.undo, compressor.plan_undo, usual.maintenance.preview_restore):
         with pytest.raises(Unsupported, match=REFUSED):
             call(done.batch)
-    assert contents(usual) == before
+    assert read_all_rows(usual) == before
 
 
-def test_compression_planned_before_the_index_is_refused(
+def test_compression_plan_older_than_index_is_refused(
     usual: Changing, compressor: Compressor
 ) -> None:
     planned = compressor.plan("long")
     add_cjk_index(usual.home.db.path)
-    before = contents(usual)
+    before = read_all_rows(usual)
     with pytest.raises(Unsupported, match="cjk_unicode61"):
         compressor.apply(planned.plan)
-    after = contents(usual)
+    after = read_all_rows(usual)
     assert [after[table] for table in TABLES] == [before[table] for table in TABLES]
 
 
@@ -212,11 +214,11 @@ def test_index_without_triggers_blocks_nothing(blocked: Changing) -> None:
     assert blocked.restore(done).unfit == ()
 
 
-def test_health_of_usual_home_has_no_blocked_index(usual: Changing) -> None:
+def test_usual_home_has_no_blocked_index(usual: Changing) -> None:
     assert "blocked_index" not in {each.code for each in usual.maintenance.health().findings}
 
 
-def test_dead_entries_of_blocked_index_are_not_promised(home_path: Path) -> None:
+def test_blocked_index_promises_no_freed_space(home_path: Path) -> None:
     with opened(home_path, 30) as home:
         for statement in list_cjk_statements("unicode61"):
             home.sql(statement)

@@ -32,7 +32,7 @@ class _Killed(BaseException):
     """The process is gone here."""
 
 
-def _die(*_: object, **__: object) -> None:
+def raise_killed(*_: object, **__: object) -> None:
     raise _Killed
 
 
@@ -53,7 +53,7 @@ def long(changed: Changing) -> Changing:
     return changed
 
 
-def _until_half(long: Changing) -> ApplyResult:
+def apply_until_half(long: Changing) -> ApplyResult:
     """Apply a plan until the tip is gone and a part of the root."""
     planned = long.plan()
 
@@ -66,13 +66,13 @@ def _until_half(long: Changing) -> ApplyResult:
     return half
 
 
-def _again(long: Changing, half: ApplyResult, **asked: Any) -> ApplyResult:
+def apply_again(long: Changing, half: ApplyResult, **asked: Any) -> ApplyResult:
     done = long.maintenance.apply(half.plan, 60.0, **asked)
     assert isinstance(done, ApplyResult)
     return done
 
 
-def reasons(done: ApplyResult) -> dict[str, str]:
+def list_skip_reasons(done: ApplyResult) -> dict[str, str]:
     return {each.id: each.why for each in done.skipped}
 
 
@@ -85,16 +85,16 @@ def read_rows(long: Changing, *tables: str) -> list[Any]:
 
 
 @pytest.mark.requirement("maintenance:coming-alive")
-def test_a_conversation_to_which_another_process_appends_half_way_is_put_back(
+def test_append_during_removal_restores_conversation(
     long: Changing,
 ) -> None:
     before = read_rows(long, "messages", "session_model_usage")
-    half = _until_half(long)
+    half = apply_until_half(long)
     command = [sys.executable, "-c", APPEND, str(long.home.db.path), "root"]
     subprocess.run(command, check=True, timeout=60)
-    done = _again(long, half)
+    done = apply_again(long, half)
     assert (done.outcome, done.removed, done.remaining, done.warnings) == ("applied", 2, 0, ())
-    assert reasons(done) == {"root": f"session root was changed since{RESTORED_SUFFIX}"}
+    assert list_skip_reasons(done) == {"root": f"session root was changed since{RESTORED_SUFFIX}"}
     assert long.sessions() == {"root", "tip", "branch"}
     assert [row["content"].split()[1] for row in long.home.db.get_messages("root")] == [
         *map(str, range(12)),
@@ -105,35 +105,35 @@ def test_a_conversation_to_which_another_process_appends_half_way_is_put_back(
     assert read_rows(long, "messages", "session_model_usage") == before
 
 
-def _pin(long: Changing) -> None:
+def pin_session(long: Changing) -> None:
     long.ledger.pins.set_pins({"root": True})
 
 
-def _route(long: Changing) -> None:
+def add_route(long: Changing) -> None:
     long.home.route("1", "root", 0)
 
 
-def _reopen(long: Changing) -> None:
+def reopen_session(long: Changing) -> None:
     long.home.db.reopen_session("root")
 
 
 COMES: dict[Callable[[Changing], None], str] = {
-    _pin: "session root: it is pinned",
-    _route: "session root: a chat is in it",
-    _reopen: "session root was changed since",
+    pin_session: "session root: it is pinned",
+    add_route: "session root: a chat is in it",
+    reopen_session: "session root was changed since",
 }
 
 
 @pytest.mark.requirement("maintenance:coming-alive")
 @pytest.mark.parametrize("come", COMES, ids=lambda come: come.__name__)
-def test_a_conversation_that_somebody_comes_to_care_for_half_way_is_put_back(
+def test_use_during_removal_restores_conversation(
     long: Changing, come: Callable[[Changing], None]
 ) -> None:
     messages, files = read_rows(long, "messages"), long.read_everything()["files"]
-    half = _until_half(long)
+    half = apply_until_half(long)
     come(long)
-    done = _again(long, half)
-    assert (done.removed, reasons(done)) == (2, {"root": COMES[come] + RESTORED_SUFFIX})
+    done = apply_again(long, half)
+    assert (done.removed, list_skip_reasons(done)) == (2, {"root": COMES[come] + RESTORED_SUFFIX})
     assert long.home.db.get_session("branch")["parent_session_id"] == "tip"
     long.restore(done)
     assert read_rows(long, "messages") == messages
@@ -143,27 +143,27 @@ def test_a_conversation_that_somebody_comes_to_care_for_half_way_is_put_back(
 
 
 @pytest.mark.requirement("maintenance:coming-alive")
-def test_what_went_with_the_same_steps_stays_gone_and_comes_back_by_a_restore(
+def test_other_members_of_restored_steps_stay_removed(
     long: Changing,
 ) -> None:
     before = long.read_everything()
-    half = _until_half(long)
+    half = apply_until_half(long)
     shared = [
         step for step in long.ledger.list_steps(half.batch) if "tip" in step.result["sessions"]
     ]
     assert any(set(step.result["sessions"]) - {"tip"} for step in shared)
-    _pin(long)
-    done = _again(long, half)
+    pin_session(long)
+    done = apply_again(long, half)
     assert long.sessions() == {"root", "tip", "branch"}
     assert long.restore(done).restored == 2
     assert long.read_everything() == before
 
 
-def test_a_restore_of_the_rest_says_how_much_of_it_is_left(long: Changing) -> None:
+def test_restore_of_rest_counts_remaining(long: Changing) -> None:
     before = long.read_everything()
-    half = _until_half(long)
-    _pin(long)
-    done = _again(long, half)
+    half = apply_until_half(long)
+    pin_session(long)
+    done = apply_again(long, half)
     for _ in long.ledger.list_steps(done.batch):
         back = long.restore(done, 0)
         if back.outcome == "applied":
@@ -172,37 +172,37 @@ def test_a_restore_of_the_rest_says_how_much_of_it_is_left(long: Changing) -> No
     assert long.read_everything() == before
 
 
-def test_files_that_were_put_back_stay_when_the_plan_is_gone_on_with(long: Changing) -> None:
-    half = _until_half(long)
-    _pin(long)
+def test_restored_files_stay_when_plan_resumes(long: Changing) -> None:
+    half = apply_until_half(long)
+    pin_session(long)
     tip = long.home.store.sessions_dir / "session_tip.json"
-    part = _again(long, half, stop=tip.exists)
+    part = apply_again(long, half, stop=tip.exists)
     assert (part.outcome, tip.exists()) == ("partial", True)
-    done = _again(long, half)
+    done = apply_again(long, half)
     assert (done.outcome, tip.read_text()) == ("applied", "its file")
 
 
-def test_putting_back_is_stopped_between_two_steps_and_gone_on_with(long: Changing) -> None:
-    half = _until_half(long)
-    _pin(long)
-    part = _again(long, half, stop=lambda: bool(long.ledger.list_partial_members()))
+def test_partial_restore_stops_and_resumes(long: Changing) -> None:
+    half = apply_until_half(long)
+    pin_session(long)
+    part = apply_again(long, half, stop=lambda: bool(long.ledger.list_partial_members()))
     assert (part.outcome, part.skipped) == ("partial", ())
     assert part.remaining > 0
-    done = _again(long, half)
+    done = apply_again(long, half)
     assert (done.outcome, done.remaining) == ("applied", 0)
-    assert reasons(done) == {"root": COMES[_pin] + RESTORED_SUFFIX}
+    assert list_skip_reasons(done) == {"root": COMES[pin_session] + RESTORED_SUFFIX}
 
 
 @pytest.mark.requirement("maintenance:coming-alive")
-def test_what_has_taken_its_place_stays_and_what_does_not_fit_is_said(long: Changing) -> None:
-    half = _until_half(long)
-    _pin(long)
+def test_partial_restore_keeps_replacement_and_reports_misfit(long: Changing) -> None:
+    half = apply_until_half(long)
+    pin_session(long)
     long.home.db.create_session("tip", "cli")
-    done = _again(long, half)
+    done = apply_again(long, half)
     why = (
         f"{COMES[_pin]}{RESTORED_SUFFIX} but for what does not fit: restore {half.batch} says what"
     )
-    assert reasons(done) == {"root": why}
+    assert list_skip_reasons(done) == {"root": why}
     assert long.home.db.message_count("tip") == 0
     assert long.home.db.message_count("root") == 12
     long.home.db.delete_session("tip")
@@ -210,26 +210,26 @@ def test_what_has_taken_its_place_stays_and_what_does_not_fit_is_said(long: Chan
     assert long.home.db.message_count("tip") == 2
 
 
-def test_what_is_damaged_in_the_trash_is_in_the_way_of_nothing_else(long: Changing) -> None:
-    half = _until_half(long)
-    _pin(long)
+def test_damaged_trash_blocks_no_other_restore(long: Changing) -> None:
+    half = apply_until_half(long)
+    pin_session(long)
     first = long.ledger.list_steps(half.batch)[0].id
     long.ledger._file.write(
         lambda rows: rows.run_change("UPDATE trash SET data = x'00' WHERE step = ?", (first,))
     )
-    done = _again(long, half)
+    done = apply_again(long, half)
     assert done.outcome == "applied"
-    assert "but for what does not fit" in reasons(done)["root"]
+    assert "but for what does not fit" in list_skip_reasons(done)["root"]
 
 
 # -- several, and one that dies --------------------------------------------------------------------
 
 
 @pytest.mark.requirement("maintenance:coming-alive")
-def test_two_maintainers_put_it_back_together(long: Changing) -> None:
+def test_two_maintainers_share_partial_restore(long: Changing) -> None:
     before = read_rows(long, "messages", "sessions")
-    half = _until_half(long)
-    _pin(long)
+    half = apply_until_half(long)
+    pin_session(long)
     together, done = threading.Barrier(2), []
 
     def run(maintenance: Any) -> None:
@@ -245,16 +245,20 @@ def test_two_maintainers_put_it_back_together(long: Changing) -> None:
         for thread in threads:
             thread.join(60)
     assert [(each.outcome, each.removed) for each in done] == [("applied", 2)] * 2
-    assert reasons(done[0]) == reasons(done[1]) == {"root": COMES[_pin] + RESTORED_SUFFIX}
+    assert (
+        list_skip_reasons(done[0])
+        == list_skip_reasons(done[1])
+        == {"root": COMES[pin_session] + RESTORED_SUFFIX}
+    )
     long.restore(done[0])
     assert read_rows(long, "messages", "sessions") == before
 
 
-def test_who_is_about_to_remove_more_of_it_finds_that_it_was_left(
+def test_second_maintainer_stops_removing_restored_member(
     long: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages = read_rows(long, "messages")
-    half = _until_half(long)
+    half = apply_until_half(long)
     part = StepUndoer.undo_part
     with open_other_maintainer(long) as another:
         runner = another._whole().runner
@@ -268,16 +272,16 @@ def test_who_is_about_to_remove_more_of_it_finds_that_it_was_left(
 
             monkeypatch.setattr(StepUndoer, "undo_part", step_first)
             long.ledger.skip_members(half.plan, ["sessions/root"], "left", half=True)
-            _edit(long, half)
-    done = _again(long, half)
-    assert reasons(done) == {"root": "left" + RESTORED_SUFFIX}
+            edit_session(long, half)
+    done = apply_again(long, half)
+    assert list_skip_reasons(done) == {"root": "left" + RESTORED_SUFFIX}
     assert long.home.db.message_count("root") == 12
     long.restore(done)
     assert read_rows(long, "messages") == messages
 
 
-def test_what_was_put_back_meanwhile_is_not_put_back_once_more(long: Changing) -> None:
-    half = _until_half(long)
+def test_member_restored_elsewhere_is_not_repeated(long: Changing) -> None:
+    half = apply_until_half(long)
     undoing = long.maintenance._whole().runner._returning._undoing
     step = long.ledger.list_steps(half.batch)[-1]
     batch = long.ledger.add_batch("restore").id
@@ -295,63 +299,65 @@ POINTS: dict[str, tuple[Any, str]] = {
 }
 
 
-def _apply(long: Changing, half: ApplyResult) -> None:
-    _again(long, half)
+def apply_plan(long: Changing, half: ApplyResult) -> None:
+    apply_again(long, half)
 
 
-def _restore(long: Changing, half: ApplyResult) -> None:
+def restore_batch(long: Changing, half: ApplyResult) -> None:
     long.restore(half)
 
 
-def _edit(long: Changing, _: ApplyResult) -> None:
+def edit_session(long: Changing, _: ApplyResult) -> None:
     long.maintenance.edit("branch", title="Something else")
 
 
 @pytest.mark.requirement("maintenance:coming-alive")
-@pytest.mark.parametrize("go_on", [_apply, _restore, _edit], ids=lambda act: act.__name__)
+@pytest.mark.parametrize(
+    "go_on", [apply_plan, restore_batch, edit_session], ids=lambda act: act.__name__
+)
 @pytest.mark.parametrize("when", POINTS)
-def test_after_a_crash_whoever_comes_next_puts_it_back(
+def test_next_call_restores_partial_member_after_crash(
     long: Changing,
     monkeypatch: pytest.MonkeyPatch,
     when: str,
     go_on: Callable[[Changing, ApplyResult], None],
 ) -> None:
     messages = read_rows(long, "messages")
-    half = _until_half(long)
-    _pin(long)
+    half = apply_until_half(long)
+    pin_session(long)
     place, name = POINTS[when]
     usual = getattr(place, name)
 
     def die(self: Any, *args: Any, **more: Any) -> Any:
-        return _die() if long.ledger.list_partial_members() else usual(self, *args, **more)
+        return raise_killed() if long.ledger.list_partial_members() else usual(self, *args, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(place, name, die)
         with pytest.raises(_Killed):
-            _again(long, half)
+            apply_again(long, half)
     long.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
     assert half.batch not in {each.id for each in long.ledger.list_expired_batches(0)}
     go_on(long, half)
     assert {"root", "tip"} <= long.sessions()
     assert (long.home.db.message_count("root"), long.home.db.message_count("tip")) == (12, 2)
-    if go_on is not _restore:
+    if go_on is not restore_batch:
         assert long.ledger.list_partial_members() == []
         long.restore(half)
     assert read_rows(long, "messages") == messages
 
 
-def test_the_trash_of_what_is_to_be_put_back_stays_when_it_has_expired(
+def test_expired_trash_of_partial_member_stays(
     long: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    half = _until_half(long)
-    _pin(long)
+    half = apply_until_half(long)
+    pin_session(long)
     with monkeypatch.context() as patch:
-        patch.setattr(StepUndoer, "undo_part", _die)
+        patch.setattr(StepUndoer, "undo_part", raise_killed)
         with pytest.raises(_Killed):
-            _again(long, half)
+            apply_again(long, half)
     long.home.clock.now += 31 * DAY
     assert long.ledger.list_expired_batches() == []
-    _edit(long, half)
+    edit_session(long, half)
     assert long.home.db.message_count("root") == 12
     assert [each.id for each in long.ledger.list_expired_batches()] == [half.batch]
 
@@ -360,9 +366,9 @@ def test_the_trash_of_what_is_to_be_put_back_stays_when_it_has_expired(
 
 
 @pytest.mark.requirement("maintenance:coming-alive")
-def test_a_plan_that_is_declined_half_way_leaves_no_conversation_half(long: Changing) -> None:
+def test_closed_plan_restores_partial_conversation(long: Changing) -> None:
     before = long.read_everything()
-    half = _until_half(long)
+    half = apply_until_half(long)
     long.maintenance.close_plan(half.plan)
     assert {"root", "tip"} <= long.sessions()
     assert long.home.db.message_count("root") == 12
@@ -371,51 +377,51 @@ def test_a_plan_that_is_declined_half_way_leaves_no_conversation_half(long: Chan
     assert long.read_everything() == before
 
 
-def test_what_a_plan_that_ran_out_has_begun_is_put_back_by_whoever_comes_next(
+def test_next_call_restores_partial_expired_plan(
     long: Changing,
 ) -> None:
-    half = _until_half(long)
+    half = apply_until_half(long)
     long.home.clock.now += 2 * DAY
     with pytest.raises(Conflict, match="has expired"):
-        _again(long, half)
-    _edit(long, half)
+        apply_again(long, half)
+    edit_session(long, half)
     assert {"root", "tip"} <= long.sessions()
     assert long.home.db.message_count("root") == 12
 
 
-def test_a_plan_that_was_stopped_by_a_process_that_died_is_ended_by_the_next(
+def test_next_call_ends_plan_of_dead_process(
     long: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    half = _until_half(long)
+    half = apply_until_half(long)
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "end_stopped_plan", _die)
+        patch.setattr(Ledger, "end_stopped_plan", raise_killed)
         with pytest.raises(_Killed):
             long.maintenance.close_plan(half.plan)
     assert half.batch not in {each.id for each in long.ledger.list_expired_batches(0)}
-    _edit(long, half)
+    edit_session(long, half)
     assert long.home.db.message_count("root") == 12
     assert long.ledger.get_plan(half.plan).state == "closed"
 
 
-def test_the_trash_of_a_plan_that_was_declined_stays_until_what_it_has_is_back(
+def test_closed_plan_trash_stays_until_restored(
     long: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    half = _until_half(long)
+    half = apply_until_half(long)
     with monkeypatch.context() as patch:
-        patch.setattr(StepUndoer, "undo_part", _die)
+        patch.setattr(StepUndoer, "undo_part", raise_killed)
         with pytest.raises(_Killed):
             long.maintenance.close_plan(half.plan)
     assert long.ledger.get_plan(half.plan).state == "closed"
     assert half.batch not in {each.id for each in long.ledger.list_expired_batches(0)}
-    _edit(long, half)
+    edit_session(long, half)
     assert half.batch in {each.id for each in long.ledger.list_expired_batches(0)}
 
 
-def test_a_restore_goes_on_behind_whoever_has_just_put_a_part_of_it_back(
+def test_restore_continues_after_concurrent_partial_restore(
     long: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = read_rows(long, "messages", "sessions")
-    half = _until_half(long)
+    half = apply_until_half(long)
     usual, tries = StepUndoer.undo_step, 0
 
     def undo(self: StepUndoer, *args: Any) -> dict[str, Any]:

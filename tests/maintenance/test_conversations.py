@@ -17,7 +17,7 @@ from tests.homes import add_session, connect, make_own_database
 INSIDE = ("continuation", "delegate")
 
 
-def stock(session_id: str, parent: str | None = None, link: LinkKind | None = None,
+def make_row(session_id: str, parent: str | None = None, link: LinkKind | None = None,
           started_at: float = 0.0, active_at: float | None = 0.0, **fields) -> InventoryItem:  # fmt: skip
     given = {"title": None, "ended_at": None, "end_reason": None, "rows": 0, **fields}
     return InventoryItem(
@@ -28,7 +28,7 @@ def stock(session_id: str, parent: str | None = None, link: LinkKind | None = No
     )  # fmt: skip
 
 
-def ids(sessions) -> list[str]:
+def list_ids(sessions) -> list[str]:
     return [each.id for each in sessions]
 
 
@@ -42,7 +42,7 @@ def make_rows(draw: st.DrawFn) -> list[InventoryItem]:
     )
     times = st.integers(0, 5).map(float)
     return [
-        stock(name, parent, draw(links) if parent else None, draw(times), draw(times),
+        make_row(name, parent, draw(links) if parent else None, draw(times), draw(times),
               end_reason=draw(st.sampled_from([None, "compression", "cli_close"])))
         for name in names
         for parent in [draw(parents)]
@@ -51,15 +51,15 @@ def make_rows(draw: st.DrawFn) -> list[InventoryItem]:
 
 @pytest.mark.requirement("maintenance:conversations")
 @given(make_rows())
-def test_each_session_is_in_one_conversation(given_: list[InventoryItem]) -> None:
+def test_each_session_has_single_conversation(given_: list[InventoryItem]) -> None:
     conversations = ConversationIndex(given_)
     found = [each.id for conversation in conversations.all for each in conversation.sessions]
-    assert sorted(found) == sorted(ids(given_))
+    assert sorted(found) == sorted(list_ids(given_))
     assert all(each in conversations.find_conversation(each.id).sessions for each in given_)
 
 
 @given(make_rows())
-def test_what_continues_or_was_delegated_is_in_the_conversation_of_its_parent(
+def test_continuation_and_delegate_join_parent_conversation(
     given_: list[InventoryItem],
 ) -> None:
     conversations = ConversationIndex(given_)
@@ -72,7 +72,7 @@ def test_what_continues_or_was_delegated_is_in_the_conversation_of_its_parent(
 
 
 @given(make_rows())
-def test_nothing_else_joins_two_conversations(given_: list[InventoryItem]) -> None:
+def test_other_links_join_no_conversations(given_: list[InventoryItem]) -> None:
     for conversation in ConversationIndex(given_).all:
         inside = {conversation.root.id}
         for each in conversation.sessions[1:]:
@@ -83,28 +83,28 @@ def test_nothing_else_joins_two_conversations(given_: list[InventoryItem]) -> No
 
 @pytest.mark.requirement("maintenance:conversations")
 @given(make_rows())
-def test_a_child_is_removed_before_its_parent_but_in_a_circle(given_: list[InventoryItem]) -> None:
+def test_child_precedes_parent_except_in_cycle(given_: list[InventoryItem]) -> None:
     for conversation in ConversationIndex(given_).all:
-        order = ids(conversation.removal_order)
+        order = list_ids(conversation.removal_order)
         assert order[-1] == conversation.id
         for each in conversation.sessions[1:]:
             assert order.index(each.id) < order.index(each.parent_id)
 
 
 @given(make_rows())
-def test_what_stays_and_loses_its_parent_is_all_that_names_one_that_goes(
+def test_left_behind_are_children_of_removed(
     given_: list[InventoryItem],
 ) -> None:
     conversations = ConversationIndex(given_)
     for conversation in conversations.all:
-        gone = set(ids(conversation.sessions))
+        gone = set(list_ids(conversation.sessions))
         left = {each.id for each in given_ if each.parent_id in gone} - gone
-        assert set(ids(conversations.list_left_behind(conversation.sessions))) == left
+        assert set(list_ids(conversations.list_left_behind(conversation.sessions))) == left
 
 
 @pytest.mark.requirement("maintenance:conversations")
 @given(make_rows())
-def test_a_named_session_never_takes_the_one_along_that_it_worked_for(
+def test_named_delegate_excludes_its_parent(
     given_: list[InventoryItem],
 ) -> None:
     conversations = ConversationIndex(given_)
@@ -112,14 +112,14 @@ def test_a_named_session_never_takes_the_one_along_that_it_worked_for(
         named = conversations.find_removed_together(each.id)
         whole = conversations.find_conversation(each.id)
         assert each in named.sessions
-        assert set(ids(named.sessions)) <= set(ids(whole.sessions))
+        assert set(list_ids(named.sessions)) <= set(list_ids(whole.sessions))
         if named.id != whole.id:
             assert named.root.link == "delegate"
-            assert named.root.parent_id not in ids(named.sessions)
+            assert named.root.parent_id not in list_ids(named.sessions)
 
 
 @given(make_rows())
-def test_circles_are_found_whatever_joins_them(given_: list[InventoryItem]) -> None:
+def test_cycles_are_found_for_any_link(given_: list[InventoryItem]) -> None:
     parents = {each.id: each.parent_id for each in given_}
     for name in parents:
         walked: list[str] = []
@@ -128,12 +128,12 @@ def test_circles_are_found_whatever_joins_them(given_: list[InventoryItem]) -> N
             walked.append(here)
             here = parents[here]
         is_in = here == name
-        assert is_in == any(name in ids(circle) for circle in ConversationIndex(given_).cycles)
+        assert is_in == any(name in list_ids(circle) for circle in ConversationIndex(given_).cycles)
 
 
 @settings(max_examples=25)
 @given(st.randoms(use_true_random=False))
-def test_root_and_tip_are_those_of_the_database(chance: random.Random) -> None:
+def test_root_and_tip_match_database(chance: random.Random) -> None:
     """On real rows: what is grouped here is what `get_compression_tip` walks."""
     import tempfile  # noqa: PLC0415 -- a folder for each example
 
@@ -170,67 +170,69 @@ def fill(path: Path, chance: random.Random) -> None:
 # -- single shapes -------------------------------------------------------------------------
 
 
-def test_delegates_go_before_the_session_they_worked_for_and_the_tip_first() -> None:
+def test_removal_order_is_tip_then_delegates() -> None:
     given_ = [
-        stock("root"),
-        stock("tip", "root", "continuation", 1.0, 1.0),
-        stock("of_root", "root", "delegate", 2.0, 2.0),
-        stock("of_tip", "tip", "delegate"),
-        stock("below", "of_root", "delegate"),
+        make_row("root"),
+        make_row("tip", "root", "continuation", 1.0, 1.0),
+        make_row("of_root", "root", "delegate", 2.0, 2.0),
+        make_row("of_tip", "tip", "delegate"),
+        make_row("below", "of_root", "delegate"),
     ]
     (conversation,) = ConversationIndex(given_).all
-    assert ids(conversation.removal_order) == ["of_tip", "tip", "below", "of_root", "root"]
+    assert list_ids(conversation.removal_order) == ["of_tip", "tip", "below", "of_root", "root"]
 
 
-def test_the_age_of_a_conversation_is_its_last_activity_anywhere() -> None:
-    given_ = [stock("a", active_at=1.0), stock("b", "a", "delegate", active_at=9.0)]
+def test_conversation_age_is_latest_activity() -> None:
+    given_ = [make_row("a", active_at=1.0), make_row("b", "a", "delegate", active_at=9.0)]
     assert ConversationIndex(given_).all[0].last_active_at == 9.0
-    unknown = [*given_, stock("c", "b", "delegate", active_at=None)]
+    unknown = [*given_, make_row("c", "b", "delegate", active_at=None)]
     assert ConversationIndex(unknown).all[0].last_active_at is None
 
 
-def test_the_title_is_the_last_that_the_conversation_had() -> None:
+def test_conversation_title_is_latest() -> None:
     given_ = [
-        stock("a", title="Old"),
-        stock("b", "a", "continuation", title="New"),
-        stock("c", "b", "continuation"),
-        stock("d", "c", "delegate", title="Of a delegate"),
+        make_row("a", title="Old"),
+        make_row("b", "a", "continuation", title="New"),
+        make_row("c", "b", "continuation"),
+        make_row("d", "c", "delegate", title="Of a delegate"),
     ]
     assert ConversationIndex(given_).all[0].title == "New"
 
 
 @pytest.mark.parametrize("link", ["continuation", "delegate"])
-def test_a_session_that_is_its_own_parent_is_a_conversation(link: LinkKind) -> None:
-    conversations = ConversationIndex([stock("a", "a", link), stock("b", "a", "continuation")])
-    assert [ids(each.sessions) for each in conversations.all] == [["a", "b"]]
-    assert [ids(each) for each in conversations.cycles] == [["a"]]
-
-
-def test_in_a_circle_of_work_a_delegate_that_is_named_is_the_whole_conversation() -> None:
-    given_ = [stock("a", "b", "continuation"), stock("b", "a", "delegate")]
-    conversations = ConversationIndex(given_)
-    assert ids(conversations.find_removed_together("b").sessions) == ["a", "b"]
-
-
-def test_a_parent_that_is_not_there_is_told() -> None:
+def test_self_parent_session_is_conversation(link: LinkKind) -> None:
     conversations = ConversationIndex(
-        [stock("a", "nobody", "delegate"), stock("b", "a", "delegate")]
+        [make_row("a", "a", link), make_row("b", "a", "continuation")]
     )
-    assert ids(conversations.parentless_sessions) == ["a"]
-    assert [ids(each.sessions) for each in conversations.all] == [["a", "b"]]
+    assert [list_ids(each.sessions) for each in conversations.all] == [["a", "b"]]
+    assert [list_ids(each) for each in conversations.cycles] == [["a"]]
+
+
+def test_named_delegate_in_cycle_is_whole_conversation() -> None:
+    given_ = [make_row("a", "b", "continuation"), make_row("b", "a", "delegate")]
+    conversations = ConversationIndex(given_)
+    assert list_ids(conversations.find_removed_together("b").sessions) == ["a", "b"]
+
+
+def test_missing_parent_is_reported() -> None:
+    conversations = ConversationIndex(
+        [make_row("a", "nobody", "delegate"), make_row("b", "a", "delegate")]
+    )
+    assert list_ids(conversations.parentless_sessions) == ["a"]
+    assert [list_ids(each.sessions) for each in conversations.all] == [["a", "b"]]
 
 
 @pytest.mark.requirement("maintenance:conversations")
 @pytest.mark.parametrize("circle", [False, True])
-def test_fifty_thousand_sessions_in_one_chain_are_one_conversation(circle: bool) -> None:
+def test_long_chain_is_single_conversation(circle: bool) -> None:
     count = 50_000
-    first = stock("s0", f"s{count - 1}" if circle else None, "continuation" if circle else None)
-    chain = [stock(f"s{n}", f"s{n - 1}", "continuation", float(n)) for n in range(1, count)]
+    first = make_row("s0", f"s{count - 1}" if circle else None, "continuation" if circle else None)
+    chain = [make_row(f"s{n}", f"s{n - 1}", "continuation", float(n)) for n in range(1, count)]
     shuffled = [first, *chain]
     random.Random(1).shuffle(shuffled)
     conversations = ConversationIndex(shuffled)
     (conversation,) = conversations.all
     assert (conversation.root.id, conversation.tip.id) == ("s0", f"s{count - 1}")
-    assert ids(conversation.removal_order) == [f"s{n}" for n in reversed(range(count))]
+    assert list_ids(conversation.removal_order) == [f"s{n}" for n in reversed(range(count))]
     assert conversations.find_removed_together("s777") is conversation
     assert len(conversations.cycles) == circle

@@ -45,7 +45,7 @@ def damaged(left: tuple[str, str], home_path: Path, tmp_path: Path) -> Iterator[
 
 
 @pytest.mark.requirement("maintenance:damaged")
-def test_what_is_wrong_with_a_damaged_home_is_in_its_report(damaged: Maintenance) -> None:
+def test_damaged_home_report_lists_damage(damaged: Maintenance) -> None:
     report = damaged.health(deep=True)
     assert {each.code for each in report.findings} == {"unreadable"}
     assert any("state.db is damaged" in each.what for each in report.findings)
@@ -53,7 +53,7 @@ def test_what_is_wrong_with_a_damaged_home_is_in_its_report(damaged: Maintenance
 
 
 @pytest.mark.requirement("maintenance:damaged")
-def test_what_was_planned_and_done_of_a_damaged_home_can_be_read(
+def test_damaged_home_plans_and_batches_are_readable(
     damaged: Maintenance, left: tuple[str, str]
 ) -> None:
     plan, batch = left
@@ -73,7 +73,7 @@ CHANGES: dict[str, Callable[[Maintenance, tuple[str, str]], object]] = {
 
 @pytest.mark.requirement("maintenance:damaged")
 @pytest.mark.parametrize("name", CHANGES)
-def test_nothing_is_done_to_a_damaged_home(
+def test_damaged_home_refuses_changes(
     damaged: Maintenance, left: tuple[str, str], home_path: Path, name: str
 ) -> None:
     with pytest.raises(Corrupt, match="damaged"):
@@ -81,7 +81,7 @@ def test_nothing_is_done_to_a_damaged_home(
     assert (home_path / "state.db").read_bytes() == GARBAGE
 
 
-def test_once_it_is_mended_it_is_maintained_as_any_other(
+def test_repaired_home_accepts_changes(
     damaged: Maintenance, left: tuple[str, str], home_path: Path
 ) -> None:
     with pytest.raises(Corrupt):

@@ -38,47 +38,47 @@ def pruned(request: pytest.FixtureRequest, home_path: Path, tmp_path: Path) -> I
         yield changed
 
 
-def room(report: HealthReport) -> HealthFinding | None:
+def measure_freed(report: HealthReport) -> HealthFinding | None:
     return next((each for each in report.findings if each.code == "free_pages"), None)
 
 
-def free_bytes(path: Path) -> int:
+def read_free_bytes(path: Path) -> int:
     with connect(path, "ro") as connection:
         return int(connection.execute("PRAGMA freelist_count").fetchone()[0]) * 4096
 
 
-def files_of(path: Path) -> int:
+def list_files(path: Path) -> int:
     return sum(each.stat().st_size for each in path.parent.glob(f"{path.name}*")
                if not each.name.endswith("-shm"))  # fmt: skip
 
 
 @pytest.mark.requirement("maintenance:disk")
-def test_two_search_indexes_are_no_finding(pruned: Changing) -> None:
+def test_second_search_index_is_no_finding(pruned: Changing) -> None:
     report = pruned.maintenance.health()
     assert report.sizes is not None
-    assert room(report) is None
+    assert measure_freed(report) is None
     assert {each.plan for each in report.findings} <= {"sessions", None}
 
 
 @pytest.mark.requirement("maintenance:disk")
 def test_finding_is_gone_after_its_plan(pruned: Changing) -> None:
     pruned.plan_and_apply()
-    finding = room(pruned.maintenance.health())
+    finding = measure_freed(pruned.maintenance.health())
     assert finding is not None
     assert (finding.tool, finding.plan, finding.bytes > 0) == ("prune", "index", True)
     pruned.plan_and_apply("index")
-    assert room(pruned.maintenance.health()) is None
+    assert measure_freed(pruned.maintenance.health()) is None
     assert pruned.plan("index").outcome == "nothing"
 
 
 @pytest.mark.requirement("maintenance:disk")
 def test_prune_figures_are_measured(pruned: Changing) -> None:
     path = pruned.home.db.path
-    before = free_bytes(path)
+    before = read_free_bytes(path)
     planned = pruned.plan()
     assert (planned.bytes.returned_to_disk, planned.bytes.trash > 0) == (0, True)
     done = pruned.apply(planned)
-    assert done.bytes.free_in_file == max(free_bytes(path) - before, 0)
+    assert done.bytes.free_in_file == max(read_free_bytes(path) - before, 0)
     assert done.bytes.returned_to_disk == 0
     assert done.bytes.trash == pruned.ledger.get_batch(str(done.batch)).bytes > 0
     assert done.shrinks
@@ -88,19 +88,19 @@ def test_prune_figures_are_measured(pruned: Changing) -> None:
 def test_index_figures_are_measured(pruned: Changing) -> None:
     pruned.plan_and_apply()
     path = pruned.home.db.path
-    before = files_of(path)
+    before = list_files(path)
     done = pruned.plan_and_apply("index")
-    assert done.bytes.returned_to_disk == before - files_of(path) > 0
+    assert done.bytes.returned_to_disk == before - list_files(path) > 0
     assert (done.bytes.free_in_file, done.shrinks) == (0, False)
 
 
-def test_figures_survive_a_partial_run(pruned: Changing) -> None:
+def test_figures_survive_partial_run(pruned: Changing) -> None:
     path = pruned.home.db.path
-    before = free_bytes(path)
+    before = read_free_bytes(path)
     planned = pruned.plan()
     assert pruned.apply(planned, 0.0).outcome == "partial"
     done = pruned.apply(planned)
-    assert done.bytes.free_in_file == max(free_bytes(path) - before, 0)
+    assert done.bytes.free_in_file == max(read_free_bytes(path) - before, 0)
 
 
 @pytest.mark.requirement("maintenance:disk")
@@ -115,7 +115,7 @@ def test_growth_is_unchanged_by_pruning(pruned: Changing) -> None:
     assert pruned.maintenance.health().growth_per_week == growth
 
 
-def test_growth_is_measured_anew_after_weeks(pruned: Changing) -> None:
+def test_growth_is_remeasured_after_weeks(pruned: Changing) -> None:
     pruned.plan_and_apply()
     pruned.home.clock.now += 29 * 86_400
     report = pruned.maintenance.health()
@@ -137,7 +137,7 @@ def test_finding_names_no_tool_while_held(pruned: Changing) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"open\n"
-        finding = room(pruned.maintenance.health())
+        finding = measure_freed(pruned.maintenance.health())
         planned = pruned.plan("index")
         holder.communicate(b"")
     assert finding is not None
@@ -149,9 +149,9 @@ def test_growth_of_files_is_measured(pruned: Changing) -> None:
     path = pruned.home.db.path
     done = pruned.plan_and_apply()
     pruned.plan_and_apply("index")
-    before = files_of(path)
+    before = list_files(path)
     back = pruned.restore(done)
-    grown, log = files_of(path) - before, get_sidecar_path(path).stat().st_size
+    grown, log = list_files(path) - before, get_sidecar_path(path).stat().st_size
     # A page that is in the log alone so far counts in the file too.
     assert 0 < grown - 200_000 < back.bytes.needed_now <= grown + log
 
@@ -172,7 +172,7 @@ def test_restore_deletes_its_trash(pruned: Changing) -> None:
 
 
 @pytest.mark.requirement("maintenance:restored-trash")
-def test_cut_short_deletion_is_finished_later(pruned: Changing) -> None:
+def test_interrupted_deletion_is_finished_later(pruned: Changing) -> None:
     done = pruned.plan_and_apply()
     batch = str(done.batch)
     for step in pruned.ledger.list_steps(batch):

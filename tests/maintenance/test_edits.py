@@ -65,31 +65,31 @@ def desk(home_path: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
         desk.maintenance.close()
 
 
-def titles(desk: Desk) -> dict[str, Any]:
+def read_titles(desk: Desk) -> dict[str, Any]:
     return {name: row["title"] for name, row in desk.rows().items() if row["title"]}
 
 
-def test_a_title_is_set_and_shown(desk: Desk):
+def test_edit_sets_title(desk: Desk):
     edited = desk.edit("other", title="  New \u200b name ")
     assert edited.session.title == "New name"
-    assert titles(desk)["other"] == "New name"
+    assert read_titles(desk)["other"] == "New name"
 
 
-def test_an_empty_title_is_none(desk: Desk):
+def test_empty_title_is_removed(desk: Desk):
     assert desk.edit("other", title="").session.title is None
 
 
 @pytest.mark.requirement("maintenance:edits")
-def test_a_title_moves_from_an_ancestor_and_back(desk: Desk):
+def test_title_moves_from_ancestor_and_back(desk: Desk):
     edited = desk.edit("tip", title="Trip")
-    assert titles(desk) == {"tip": "Trip", "other": "Work"}
+    assert read_titles(desk) == {"tip": "Trip", "other": "Work"}
     desk.undo(edited)
-    assert titles(desk) == {"root": "Trip", "other": "Work"}
+    assert read_titles(desk) == {"root": "Trip", "other": "Work"}
 
 
 @pytest.mark.requirement("maintenance:edits")
 @pytest.mark.parametrize("wanted", [{"title": "Work"}, {"title": "Work", "archived": True}])
-def test_a_title_of_another_conversation_is_refused_and_nothing_is_changed(desk: Desk, wanted):
+def test_title_of_other_conversation_is_refused(desk: Desk, wanted):
     before = desk.rows()
     with pytest.raises(TitleTaken, match="other"):
         desk.edit("tip", **wanted)
@@ -99,7 +99,7 @@ def test_a_title_of_another_conversation_is_refused_and_nothing_is_changed(desk:
     assert desk.ledger.list_batches().items == []
 
 
-def test_a_title_that_is_taken_meanwhile_is_refused(desk: Desk):
+def test_title_taken_concurrently_is_refused(desk: Desk):
     with connect(desk.db.path) as connection:
         run = desk.ledger.prepare_step
 
@@ -111,11 +111,11 @@ def test_a_title_that_is_taken_meanwhile_is_refused(desk: Desk):
         desk.ledger.prepare_step = prepared  # type: ignore[method-assign]
         with pytest.raises(TitleTaken, match="other"):
             desk.edit("tip", title="Now")
-    assert titles(desk) == {"root": "Trip", "other": "Now"}
+    assert read_titles(desk) == {"root": "Trip", "other": "Now"}
 
 
 @pytest.mark.requirement("maintenance:edits")
-def test_a_row_that_changes_meanwhile_is_looked_at_again(desk: Desk):
+def test_edit_retries_after_concurrent_change(desk: Desk):
     with connect(desk.db.path) as connection:
         run = desk.ledger.prepare_step
 
@@ -127,12 +127,12 @@ def test_a_row_that_changes_meanwhile_is_looked_at_again(desk: Desk):
         desk.ledger.prepare_step = prepared  # type: ignore[method-assign]
         edited = desk.edit("other", title="Ours")
     desk.ledger.prepare_step = run  # type: ignore[method-assign]
-    assert titles(desk)["other"] == "Ours"
+    assert read_titles(desk)["other"] == "Ours"
     desk.undo(edited)
-    assert titles(desk)["other"] == "Mine"
+    assert read_titles(desk)["other"] == "Mine"
 
 
-def test_what_somebody_else_does_meanwhile_needs_no_batch(desk: Desk):
+def test_same_concurrent_edit_creates_no_batch(desk: Desk):
     with connect(desk.db.path) as connection:
         run = desk.ledger.prepare_step
 
@@ -147,7 +147,7 @@ def test_what_somebody_else_does_meanwhile_needs_no_batch(desk: Desk):
 
 @pytest.mark.requirement("maintenance:edits")
 @pytest.mark.parametrize("session", ["root", "tip", "left"])
-def test_a_conversation_is_archived_as_a_whole_and_comes_back(desk: Desk, session: str):
+def test_archive_covers_conversation_and_is_undone(desk: Desk, session: str):
     before = desk.rows()
     edited = desk.edit(session, archived=True)
     assert edited.session.status == "archived"
@@ -159,7 +159,7 @@ def test_a_conversation_is_archived_as_a_whole_and_comes_back(desk: Desk, sessio
 
 @pytest.mark.requirement("maintenance:edits")
 @pytest.mark.parametrize("session", ["root", "tip", "left"])
-def test_a_conversation_is_pinned_with_or_without_a_column(desk: Desk, session: str):
+def test_pin_covers_conversation_without_column(desk: Desk, session: str):
     before = desk.rows()
     edited = desk.edit(session, pinned=True)
     assert edited.session.pinned
@@ -171,20 +171,20 @@ def test_a_conversation_is_pinned_with_or_without_a_column(desk: Desk, session: 
     assert desk.pins.list_pinned() == frozenset()
 
 
-def test_a_conversation_is_unpinned_as_a_whole(desk: Desk):
+def test_unpin_covers_whole_conversation(desk: Desk):
     desk.edit("root", pinned=True)
     assert not desk.edit("tip", pinned=False).session.pinned
     assert desk.pins.list_pinned() == frozenset()
     assert not any(row.get("pinned") for row in desk.rows().values())
 
 
-def test_pins_are_seen_by_another_process(desk: Desk):
+def test_other_process_sees_pins(desk: Desk):
     desk.pins.set_pins({"tip": True, "other": False})
     with Pins(StateFolder(desk.db.path)) as others:
         assert others.list_pinned() == {"tip"}
 
 
-def test_a_session_is_reopened_and_ends_again(desk: Desk):
+def test_undo_of_reopen_ends_session(desk: Desk):
     before = desk.rows()
     edited = desk.edit("left", reopen=True)
     assert edited.session.status == "open"
@@ -193,7 +193,7 @@ def test_a_session_is_reopened_and_ends_again(desk: Desk):
     assert desk.rows() == before
 
 
-def lead(desk: Desk, session_id: str, chat_id: str = "42") -> None:
+def add_chat_route(desk: Desk, session_id: str, chat_id: str = "42") -> None:
     """Lead a chat into a session, as a gateway does."""
     with SessionStore(desk.db.path.parent / "sessions", db=desk.db) as store:
         entry = store.get_or_create_session(SessionSource(platform="telegram", chat_id=chat_id))
@@ -201,24 +201,24 @@ def lead(desk: Desk, session_id: str, chat_id: str = "42") -> None:
         store.save(entry)
 
 
-def test_reopened_session_of_a_chat_ends_again(desk: Desk):
-    lead(desk, "left")
+def test_undo_of_reopen_ends_chat_session(desk: Desk):
+    add_chat_route(desk, "left")
     before = desk.rows()
     edited = desk.edit("left", reopen=True)
     assert desk.undo(edited).unfit == ()
     assert desk.rows() == before
 
 
-def test_reopened_session_that_a_chat_joined_stays_open(desk: Desk):
-    lead(desk, "left")
+def test_reopened_session_joined_by_chat_stays_open(desk: Desk):
+    add_chat_route(desk, "left")
     edited = desk.edit("left", reopen=True)
-    lead(desk, "left", "43")
+    add_chat_route(desk, "left", "43")
     assert desk.undo(edited).unfit
     assert desk.rows()["left"]["ended_at"] is None
 
 
 @pytest.mark.requirement("maintenance:edits")
-def test_what_was_compressed_is_reopened_at_its_tip(desk: Desk):
+def test_reopen_of_compressed_session_uses_tip(desk: Desk):
     desk.db.append_message("tip", "user", "said last")
     desk.db.end_session("tip", "cli_close")
     before = desk.rows()
@@ -229,7 +229,7 @@ def test_what_was_compressed_is_reopened_at_its_tip(desk: Desk):
     assert desk.rows() == before
 
 
-def test_several_edits_are_one_step(desk: Desk):
+def test_several_edits_share_single_step(desk: Desk):
     before = desk.rows()
     edited = desk.edit("left", title="All", archived=True, pinned=True, reopen=True)
     assert len(desk.ledger.list_steps(str(edited.batch))) == 1
@@ -240,14 +240,14 @@ def test_several_edits_are_one_step(desk: Desk):
 @pytest.mark.parametrize(
     "wanted", [{"title": "Trip"}, {"archived": False}, {"pinned": False}], ids=str
 )
-def test_what_is_so_already_needs_no_batch(desk: Desk, wanted: dict[str, Any]):
+def test_unchanged_edit_creates_no_batch(desk: Desk, wanted: dict[str, Any]):
     assert desk.edit("root", **wanted).batch is None
     assert desk.ledger.list_batches().items == []
     assert desk.ledger.list_audit_entries().items == []
 
 
 @pytest.mark.requirement("maintenance:edits")
-def test_what_an_edit_would_change_is_what_it_changes(desk: Desk):
+def test_edit_preview_matches_edit(desk: Desk):
     before = desk.rows()
     wanted: dict[str, Any] = {"title": "Trip", "archived": True, "pinned": True}
     would = desk.maintenance.preview_edit("tip", **wanted)
@@ -261,7 +261,7 @@ def test_what_an_edit_would_change_is_what_it_changes(desk: Desk):
     assert desk.maintenance.preview_edit("tip", **wanted) == ()
 
 
-def test_an_edit_that_would_be_refused_is_refused_by_the_look(desk: Desk):
+def test_preview_refuses_invalid_edit(desk: Desk):
     desk.edit("left", title="Taken")
     with pytest.raises(TitleTaken):
         desk.maintenance.preview_edit("root", title="Taken")
@@ -269,7 +269,7 @@ def test_an_edit_that_would_be_refused_is_refused_by_the_look(desk: Desk):
         desk.maintenance.preview_edit("nobody", pinned=True)
 
 
-def test_nothing_to_edit_and_nobody_to_edit_are_said(desk: Desk):
+def test_empty_edit_and_unknown_session_raise(desk: Desk):
     with pytest.raises(InvalidInput, match="nothing to edit"):
         desk.edit("root")
     with pytest.raises(NotFound) as raised:
@@ -278,21 +278,21 @@ def test_nothing_to_edit_and_nobody_to_edit_are_said(desk: Desk):
 
 
 @pytest.mark.requirement("maintenance:edits")
-def test_each_edit_is_in_the_log(desk: Desk):
+def test_edits_are_in_audit_log(desk: Desk):
     desk.edit("root", archived=True)
     (line,) = desk.ledger.list_audit_entries().items
     assert (line.client, line.what) == ("test", "edit")
     assert line.counts == {"session": "root", "archived": True, "reopen": False, "rows": 3}
 
 
-def test_the_log_tells_that_a_title_was_set_and_not_which(desk: Desk):
+def test_audit_log_omits_title_text(desk: Desk):
     desk.edit("root", title="What somebody said")
     (line,) = desk.ledger.list_audit_entries().items
     assert line.counts["title"] is True
     assert "somebody" not in str(line)
 
 
-def test_text_that_is_no_utf_8_comes_back_with_an_undo(desk: Desk):
+def test_undo_restores_non_utf8_text(desk: Desk):
     with connect(desk.db.path) as connection:
         connection.execute("UPDATE sessions SET title = CAST(x'ff41' AS TEXT) WHERE id = 'other'")
     edited = desk.edit("other", title="Readable")
@@ -301,7 +301,7 @@ def test_text_that_is_no_utf_8_comes_back_with_an_undo(desk: Desk):
     assert image.rows[0][image.columns.index("title")].stored == b"\xffA"
 
 
-def test_what_was_changed_again_since_stays_and_is_said(desk: Desk):
+def test_undo_keeps_and_reports_later_change(desk: Desk):
     edited = desk.edit("other", title="Ours", archived=True)
     desk.db.set_session_title("other", "Mine")
     (unfit,) = desk.undo(edited).unfit

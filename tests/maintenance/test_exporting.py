@@ -63,24 +63,24 @@ def export_markdown(home: Place, *sessions: str) -> str:
 
 @pytest.mark.requirement("maintenance:export")
 @pytest.mark.parametrize("session", ["root", "tip"])
-def test_a_conversation_is_exported_with_its_delegates_its_root_first(home: Place, session: str):
+def test_export_writes_root_then_delegates(home: Place, session: str):
     assert [line["id"] for line in export_lines(home, session)] == ["root", "helper", "tip"]
 
 
-def test_a_session_is_exported_alone_when_told_so(home: Place):
+def test_export_without_whole_writes_single_session(home: Place):
     assert [line["id"] for line in export_lines(home, "tip", whole=False)] == ["tip"]
 
 
-def test_all_are_exported_where_none_are_named(home: Place):
+def test_export_without_ids_writes_all(home: Place):
     assert {line["id"] for line in export_lines(home)} == {"root", "helper", "tip", "other"}
 
 
-def test_a_session_named_twice_is_there_once(home: Place):
+def test_export_ignores_duplicate_ids(home: Place):
     assert [line["id"] for line in export_lines(home, "other", "other")] == ["other"]
 
 
 @pytest.mark.requirement("maintenance:export")
-def test_a_line_has_every_column_and_every_message_with_its_flags(home: Place):
+def test_line_has_all_columns_and_flags(home: Place):
     root = export_lines(home, "root")[0]
     assert root.keys() >= home.db.get_session("root").keys()
     assert [(each["role"], each["active"], each["compacted"]) for each in root["messages"]] == [
@@ -96,7 +96,7 @@ def test_a_line_has_every_column_and_every_message_with_its_flags(home: Place):
     assert list(root)[-1] == "messages"
 
 
-def test_usage_goes_along_and_locks_do_not(home: Place):
+def test_export_includes_usage_excludes_locks(home: Place):
     home.db.update_token_counts("other", input_tokens=10, model="m", api_call_count=1)
     home.db.try_acquire_compression_lock("other", "somebody")
     carried = export_lines(home, "other")[0]["mcp_sessions"]
@@ -104,7 +104,7 @@ def test_usage_goes_along_and_locks_do_not(home: Place):
 
 
 @pytest.mark.requirement("maintenance:export")
-def test_a_long_session_is_written_in_parts(home: Place):
+def test_long_session_is_written_in_parts(home: Place):
     home.db.append_messages("other", [{"role": "user", "content": "y" * 1000}] * 5000)
     sizes: list[int] = []
     done = home.exporting.write_sessions(
@@ -114,7 +114,7 @@ def test_a_long_session_is_written_in_parts(home: Place):
     assert max(sizes) < 2_500_000 < sum(sizes)
 
 
-def test_what_is_said_meanwhile_is_not_in_it_and_no_fault(home: Place):
+def test_export_ignores_concurrent_append(home: Place):
     def write(part: bytes) -> None:
         if part.startswith(b'{"id"'):
             home.db.append_message("other", "user", "later")
@@ -127,7 +127,7 @@ def test_what_is_said_meanwhile_is_not_in_it_and_no_fault(home: Place):
 
 
 @pytest.mark.requirement("maintenance:export")
-def test_what_is_taken_back_meanwhile_is_said(home: Place):
+def test_export_reports_concurrent_rewind(home: Place):
     (said,) = home.db.get_messages("other")
 
     def write(part: bytes) -> None:
@@ -137,7 +137,7 @@ def test_what_is_taken_back_meanwhile_is_said(home: Place):
     assert home.exporting.write_sessions(write, ExportRequest(["other"])).changed == ("other",)
 
 
-def test_what_is_deleted_meanwhile_is_said(home: Place):
+def test_export_reports_concurrent_deletion(home: Place):
     def write(part: bytes) -> None:
         if part.startswith(b'{"id":"root"'):
             home.db.delete_session("tip")
@@ -146,7 +146,7 @@ def test_what_is_deleted_meanwhile_is_said(home: Place):
 
 
 @pytest.mark.requirement("maintenance:export")
-def test_a_file_is_written_whole_and_for_its_owner(home: Place, tmp_path: Path):
+def test_export_file_is_complete_and_private(home: Place, tmp_path: Path):
     path = tmp_path / "out.jsonl"
     done = home.exporting.write_file(path)
     assert path.stat().st_size == done.bytes
@@ -156,7 +156,7 @@ def test_a_file_is_written_whole_and_for_its_owner(home: Place, tmp_path: Path):
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".export")] == []
 
 
-def test_a_file_that_comes_meanwhile_stays(
+def test_export_keeps_file_created_concurrently(
     home: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path, look = tmp_path / "out.jsonl", home.db.read_session_images
@@ -171,7 +171,7 @@ def test_a_file_that_comes_meanwhile_stays(
     assert path.read_text() == "mine"
 
 
-def test_a_line_is_strict_json_whatever_is_stored(home: Place):
+def test_export_line_is_strict_json(home: Place):
     with connect(home.path) as connection:
         connection.execute("UPDATE messages SET timestamp = 9e999 WHERE session_id = 'other'")
     parts: list[bytes] = []
@@ -180,7 +180,7 @@ def test_a_line_is_strict_json_whatever_is_stored(home: Place):
     assert found["messages"][0]["timestamp"] == {"$real": "inf"}
 
 
-def test_an_unknown_session_and_form_are_said(home: Place, tmp_path: Path):
+def test_unknown_session_and_form_raise(home: Place, tmp_path: Path):
     with pytest.raises(NotFound):
         home.exporting.write_file(tmp_path / "out", ExportRequest(["none"]))
     with pytest.raises(InvalidInput, match="unknown form"):
@@ -188,7 +188,7 @@ def test_an_unknown_session_and_form_are_said(home: Place, tmp_path: Path):
     assert not (tmp_path / "out").exists()
 
 
-def test_an_export_is_in_the_log(home: Place):
+def test_export_is_in_audit_log(home: Place):
     export_lines(home, "other")
     (line,) = home.ledger.list_audit_entries().items
     assert (line.what, line.client) == ("export", "test")
@@ -196,7 +196,7 @@ def test_an_export_is_in_the_log(home: Place):
 
 
 @pytest.mark.requirement("maintenance:export")
-def test_a_person_reads_who_said_what_and_when(home: Place):
+def test_markdown_shows_role_text_and_time(home: Place):
     text = export_markdown(home, "root")
     assert text.startswith("# root\n\n- session: root\n- source: cli\n- project: /srv/app\n")
     assert "\n## user · 2023-11-14 22:13:20 UTC · compacted\n\nwhat is on it\n[image]\n" in text
@@ -205,18 +205,18 @@ def test_a_person_reads_who_said_what_and_when(home: Place):
     assert text.rstrip().endswith("a summary")
 
 
-def test_a_long_result_is_a_line(home: Place):
+def test_markdown_shortens_long_tool_result(home: Place):
     text = export_markdown(home, "root")
     assert "## tool read · " in text
     assert "3,000 characters" in text
     assert "x" * 1000 not in text
 
 
-def test_a_heading_that_somebody_wrote_is_none_of_ours_and_code_stays_code(home: Place):
+def test_markdown_escapes_headings_outside_code(home: Place):
     assert "\\# Done\n```\n# a comment\n```" in export_markdown(home, "root")
 
 
-def test_what_is_broken_is_readable_all_the_same(home: Place):
+def test_markdown_renders_broken_rows(home: Place):
     with connect(home.path) as connection:
         connection.execute("UPDATE sessions SET started_at = 'soon' WHERE id = 'other'")
         connection.execute(
@@ -232,7 +232,7 @@ def test_what_is_broken_is_readable_all_the_same(home: Place):
 
 
 @pytest.mark.requirement("maintenance:export-choice")
-def test_a_filter_chooses_whole_conversations_by_their_tips(home: Place):
+def test_filter_selects_conversations_by_tip(home: Place):
     assert [
         each["id"] for each in export_lines(home, where=SessionFilter(source=("telegram",)))
     ] == ["other"]
@@ -241,13 +241,13 @@ def test_a_filter_chooses_whole_conversations_by_their_tips(home: Place):
 
 
 @pytest.mark.requirement("maintenance:export-choice")
-def test_a_filter_applies_to_those_that_are_named_too(home: Place):
+def test_filter_applies_to_named_sessions(home: Place):
     where = SessionFilter(source=("telegram",))
     assert [each["id"] for each in export_lines(home, "tip", "other", where=where)] == ["other"]
 
 
 @pytest.mark.requirement("maintenance:export-choice")
-def test_what_is_in_the_archive_is_exported_unless_a_filter_leaves_it(home: Place):
+def test_archived_sessions_are_exported_without_filter(home: Place):
     home.db.set_session_archived("other", archived=True)
     assert "other" in {each["id"] for each in export_lines(home)}
     assert "other" not in {each["id"] for each in export_lines(home, where=SessionFilter())}
@@ -256,7 +256,7 @@ def test_what_is_in_the_archive_is_exported_unless_a_filter_leaves_it(home: Plac
 
 
 @pytest.mark.requirement("maintenance:export-choice")
-def test_a_folder_has_a_file_for_each_conversation(home: Place, tmp_path: Path):
+def test_folder_export_writes_file_per_conversation(home: Place, tmp_path: Path):
     folder = tmp_path / "notes"
     folder.mkdir()
     told: list[tuple[int, int]] = []
@@ -269,7 +269,7 @@ def test_a_folder_has_a_file_for_each_conversation(home: Place, tmp_path: Path):
 
 
 @pytest.mark.requirement("maintenance:export-choice")
-def test_what_a_folder_had_stays_and_is_said(home: Place, tmp_path: Path):
+def test_folder_export_keeps_existing_files(home: Place, tmp_path: Path):
     (tmp_path / "root.md").write_text("mine")
     (tmp_path / "other.md").symlink_to(tmp_path / "nowhere")
     done = home.exporting.write_folder(tmp_path, ExportRequest(form="markdown"))
@@ -280,9 +280,7 @@ def test_what_a_folder_had_stays_and_is_said(home: Place, tmp_path: Path):
 
 @pytest.mark.requirement("maintenance:export-choice")
 @pytest.mark.parametrize("name", ["../up", "a/b", "tele:1", "x" * 300, "日" * 99, "..", "a\x00"])
-def test_a_file_of_a_folder_has_a_name_that_leads_nowhere_else(
-    home: Place, tmp_path: Path, name: str
-):
+def test_folder_export_uses_safe_names(home: Place, tmp_path: Path, name: str):
     folder = tmp_path / "folder"
     folder.mkdir()
     home.db.append_message(name, "user", "hello", create={"source": "cli"})
@@ -292,7 +290,7 @@ def test_a_file_of_a_folder_has_a_name_that_leads_nowhere_else(
     assert [each for each in tmp_path.iterdir() if each.name == "up.jsonl"] == []
 
 
-def test_a_conversation_that_goes_meanwhile_leaves_no_file(home: Place, tmp_path: Path):
+def test_folder_export_skips_deleted_conversation(home: Place, tmp_path: Path):
     def delete(done: int, _total: int) -> None:
         if done == 0:
             home.db.delete_session("other")

@@ -42,7 +42,7 @@ ASKED = {
 
 @pytest.mark.requirement("maintenance:face")
 @pytest.mark.parametrize("kind", ASKED)
-def test_a_plan_can_be_looked_at_again_by_its_handle(changed: Changing, kind: str) -> None:
+def test_plan_is_read_by_handle(changed: Changing, kind: str) -> None:
     fill(changed)
     if kind == "prune trash":
         changed.maintenance.edit("new", title="Work")
@@ -51,22 +51,22 @@ def test_a_plan_can_be_looked_at_again_by_its_handle(changed: Changing, kind: st
         changed.plan_and_apply()
     planned = changed.maintenance.plan(ASKED[kind])
     assert planned.items
-    assert changed.maintenance.get_plan(handle(planned)) == planned
-    done = changed.maintenance.apply(handle(planned))
+    assert changed.maintenance.get_plan(make_plan_handle(planned)) == planned
+    done = changed.maintenance.apply(make_plan_handle(planned))
     assert isinstance(done, ApplyResult)
     assert (done.outcome, done.plan) == ("applied", planned.plan)
-    assert changed.maintenance.get_plan(handle(planned)) == planned
+    assert changed.maintenance.get_plan(make_plan_handle(planned)) == planned
 
 
-def handle(planned: PlanPreview) -> str:
+def make_plan_handle(planned: PlanPreview) -> str:
     assert planned.plan is not None
     return planned.plan
 
 
-def test_a_plan_that_was_declined_is_not_applied(changed: Changing) -> None:
+def test_closed_plan_is_not_applied(changed: Changing) -> None:
     fill(changed)
     planned = changed.plan()
-    changed.maintenance.close_plan(handle(planned))
+    changed.maintenance.close_plan(make_plan_handle(planned))
     with pytest.raises(Conflict, match="closed"):
         changed.apply(planned)
     assert "old_0" in changed.sessions()
@@ -76,7 +76,7 @@ def test_a_plan_that_was_declined_is_not_applied(changed: Changing) -> None:
 
 
 @pytest.mark.requirement("maintenance:face")
-def test_all_wins_back_the_room_of_what_is_gone(changed: Changing) -> None:
+def test_prune_all_reclaims_space(changed: Changing) -> None:
     changed.home.large_session("large", 140)
     fill(changed)
     before = changed.read_everything()
@@ -91,7 +91,7 @@ def test_all_wins_back_the_room_of_what_is_gone(changed: Changing) -> None:
     assert changed.read_everything() == before
 
 
-def test_all_is_gone_on_with_where_only_the_room_is_left(changed: Changing) -> None:
+def test_prune_all_resumes_at_vacuum(changed: Changing) -> None:
     changed.home.large_session("large", 140)
     planned = changed.plan("all")
     half = changed.apply(planned, stop=lambda: not changed.sessions())
@@ -103,7 +103,7 @@ def test_all_is_gone_on_with_where_only_the_room_is_left(changed: Changing) -> N
     assert changed.apply(planned) == done
 
 
-def test_all_of_nothing_is_nothing(changed: Changing) -> None:
+def test_prune_all_of_empty_home_plans_nothing(changed: Changing) -> None:
     changed.home.session("new", 1)
     assert changed.plan("index").outcome == "nothing"
     assert changed.plan("all").outcome == "nothing"
@@ -113,7 +113,7 @@ def test_all_of_nothing_is_nothing(changed: Changing) -> None:
 
 
 @pytest.mark.requirement("maintenance:face")
-def test_what_was_put_back_is_no_batch_of_its_own(changed: Changing) -> None:
+def test_partial_restore_is_no_listed_batch(changed: Changing) -> None:
     fill(changed)
     done = changed.plan_and_apply()
     changed.restore(done)
@@ -126,7 +126,7 @@ def test_what_was_put_back_is_no_batch_of_its_own(changed: Changing) -> None:
 
 
 @pytest.mark.requirement("maintenance:face")
-def test_the_hooks_are_told_also_where_somebody_else_comes_first_after_a_crash(
+def test_hooks_are_called_by_next_process(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed.home.session("s", 10, messages=30)
@@ -153,7 +153,7 @@ def test_the_hooks_are_told_also_where_somebody_else_comes_first_after_a_crash(
 # -- edits, exports and imports ----------------------------------------------------------------
 
 
-def test_an_edit_is_at_once_and_taken_back(changed: Changing) -> None:
+def test_edit_applies_and_is_undone(changed: Changing) -> None:
     fill(changed)
     before = changed.read_everything()
     edited = changed.maintenance.edit("new", title="Work", archived=True)
@@ -163,7 +163,7 @@ def test_an_edit_is_at_once_and_taken_back(changed: Changing) -> None:
 
 
 @pytest.mark.requirement("maintenance:face")
-def test_what_is_pinned_is_protected_and_shown_without_a_column(restored: Changing) -> None:
+def test_pins_protect_without_column(restored: Changing) -> None:
     sessions = restored.plan().items
     pinned = sessions[0].id
     edited = restored.maintenance.edit(pinned, pinned=True)
@@ -175,7 +175,7 @@ def test_what_is_pinned_is_protected_and_shown_without_a_column(restored: Changi
     restored.maintenance.restore(str(edited.batch))
 
 
-def test_what_was_exported_is_imported(changed: Changing, tmp_path: Path) -> None:
+def test_export_is_imported(changed: Changing, tmp_path: Path) -> None:
     fill(changed)
     before = changed.read_everything()
     file, told = tmp_path / "out.jsonl", list[tuple[int, int]]()
@@ -188,7 +188,7 @@ def test_what_was_exported_is_imported(changed: Changing, tmp_path: Path) -> Non
     assert changed.read_everything() == before
 
 
-def test_an_export_is_given_to_a_function_as_it_comes(changed: Changing) -> None:
+def test_export_streams_to_function(changed: Changing) -> None:
     fill(changed)
     parts: list[bytes] = []
     out = changed.maintenance.export_sessions(parts.append, ["old_0"], form="markdown")
@@ -198,7 +198,7 @@ def test_an_export_is_given_to_a_function_as_it_comes(changed: Changing) -> None
 
 
 @pytest.mark.anyio
-async def test_coroutines_edit_export_and_import(changed: Changing, tmp_path: Path) -> None:
+async def test_async_edit_export_import(changed: Changing, tmp_path: Path) -> None:
     fill(changed)
     maintenance = AsyncMaintenance(changed.maintenance)
     file: Any = tmp_path / "out.jsonl"
@@ -213,9 +213,7 @@ async def test_coroutines_edit_export_and_import(changed: Changing, tmp_path: Pa
 
 
 @pytest.mark.anyio
-async def test_coroutines_are_told_how_far_it_is_and_stop_it(
-    changed: Changing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_async_progress_and_stop(changed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("session_core.maintenance.apply.runner._PROGRESS_INTERVAL_S", -1.0)
     for number in range(3):
         changed.home.session(f"old_{number}", 140, messages=0)
@@ -239,7 +237,7 @@ async def test_coroutines_are_told_how_far_it_is_and_stop_it(
     assert back.outcome == "partial"
 
 
-def test_the_plan_of_a_compression_is_not_applied_here(changed: Changing) -> None:
+def test_compression_plan_is_refused(changed: Changing) -> None:
     for _ in range(20):
         changed.home.db.append_message("long", "user", "well " * 300, create={"source": "cli"})
         changed.home.db.append_message("long", "assistant", "noted")
@@ -250,7 +248,7 @@ def test_the_plan_of_a_compression_is_not_applied_here(changed: Changing) -> Non
         assert compressor.apply(plan).session_id == "long"
 
 
-def test_exports_and_imports_take_paths_as_text(changed: Changing, tmp_path: Path) -> None:
+def test_export_and_import_accept_text_paths(changed: Changing, tmp_path: Path) -> None:
     fill(changed)
     file = str(tmp_path / "sessions.jsonl")
     exported = changed.maintenance.export_sessions(file, ["new"])

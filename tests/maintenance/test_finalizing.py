@@ -16,25 +16,25 @@ KEY = "agent:main:telegram:dm:1"
 SLACK = "agent:main:slack:dm:1"
 
 
-def ends(changed: Changing, *ids: str) -> dict[str, tuple[float | None, str | None]]:
+def list_end_calls(changed: Changing, *ids: str) -> dict[str, tuple[float | None, str | None]]:
     rows = {each: changed.home.db.get_session(each) for each in ids}
     return {each: (row["ended_at"], row["end_reason"]) for each, row in rows.items()}
 
 
 @pytest.mark.requirement("maintenance:finalize")
-def test_a_named_session_is_ended_with_its_reason_and_told_once(changed: Changing) -> None:
+def test_named_session_ends_and_calls_hook_once(changed: Changing) -> None:
     changed.home.session("s", 2)
     planned = changed.plan("sessions", "finalize", ids=("s",), reason="done")
     done = changed.apply(planned)
     assert (done.finalized, done.removed) == (1, 0)
-    assert ends(changed, "s") == {"s": (NOW, "done")}
+    assert list_end_calls(changed, "s") == {"s": (NOW, "done")}
     assert changed.told.calls == [("finalize", "s", "done")]
     changed.apply(planned)
     assert len(changed.told.calls) == 1
 
 
 @pytest.mark.requirement("maintenance:finalize")
-def test_each_kind_ends_with_its_own_reason(restored: Changing) -> None:
+def test_each_kind_sets_end_reason(restored: Changing) -> None:
     told = {}
     for what in ("abandoned", "orphaned", "expired"):
         restored.told.calls.clear()
@@ -47,7 +47,7 @@ def test_each_kind_ends_with_its_own_reason(restored: Changing) -> None:
     assert {reason for said in told.values() for reason in said} == reasons
 
 
-def test_a_hook_is_told_when_it_is_committed(changed: Changing) -> None:
+def test_hook_is_called_after_commit(changed: Changing) -> None:
     changed.home.session("s", 2)
     seen: list[float | None] = []
     changed.hooks.add(
@@ -58,21 +58,21 @@ def test_a_hook_is_told_when_it_is_committed(changed: Changing) -> None:
     assert seen == [NOW]
 
 
-def test_what_has_ended_is_not_ended_again(changed: Changing) -> None:
+def test_ended_session_is_not_ended_again(changed: Changing) -> None:
     changed.home.session("s", 2, reason="cli_close")
     assert changed.plan("sessions", "finalize", ids=("s",)).outcome == "nothing"
 
 
-def test_of_a_conversation_only_what_is_open_is_ended(changed: Changing) -> None:
+def test_only_open_sessions_are_ended(changed: Changing) -> None:
     changed.home.session("root", 5, reason="compression")
     changed.home.session("tip", 2, parent_session_id="root")
-    before = ends(changed, "root")
+    before = list_end_calls(changed, "root")
     changed.plan_and_apply("sessions", "finalize", ids=("root",))
-    assert ends(changed, "root", "tip") == before | {"tip": (NOW, "finalized")}
+    assert list_end_calls(changed, "root", "tip") == before | {"tip": (NOW, "finalized")}
 
 
 @pytest.mark.requirement("maintenance:finalize")
-def test_a_chat_begins_afresh_where_that_is_asked_for(changed: Changing) -> None:
+def test_start_new_resets_chat(changed: Changing) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)
     before = changed.read_everything()
@@ -80,12 +80,12 @@ def test_a_chat_begins_afresh_where_that_is_asked_for(changed: Changing) -> None
     begun = changed.home.store.peek_session_id(KEY)
     assert begun != "chat"
     assert [call[:2] for call in changed.told.calls] == [("finalize", "chat"), ("reset", begun)]
-    assert ends(changed, "chat") == {"chat": (NOW, "finalized")}
+    assert list_end_calls(changed, "chat") == {"chat": (NOW, "finalized")}
     changed.restore(done)
     assert changed.read_everything() == before
 
 
-def test_a_chat_that_its_store_has_told_of_is_put_back_too(changed: Changing) -> None:
+def test_restore_covers_chat_reset_by_store(changed: Changing) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)
     changed.home.store.hooks = changed.hooks
@@ -98,7 +98,7 @@ def test_a_chat_that_its_store_has_told_of_is_put_back_too(changed: Changing) ->
 
 
 @pytest.mark.parametrize("by", ["its store", "maintenance"])
-def test_a_session_of_two_chats_that_begin_afresh_is_told_once(changed: Changing, by: str) -> None:
+def test_two_reset_chats_call_hook_once(changed: Changing, by: str) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)
     changed.home.route("2", "chat", 2)
@@ -110,7 +110,7 @@ def test_a_session_of_two_chats_that_begin_afresh_is_told_once(changed: Changing
     assert [hook for hook, _ in told] == ["finalize", "reset", "reset"]
 
 
-def test_a_session_that_another_process_has_reopened_is_told_by_its_store_again(
+def test_reopened_session_calls_hook_again(
     changed: Changing,
 ) -> None:
     changed.home.session("chat", 2, source="telegram")
@@ -121,7 +121,7 @@ def test_a_session_that_another_process_has_reopened_is_told_by_its_store_again(
     assert [hook for hook, *_ in changed.told.calls] == ["finalize", "finalize", "reset"]
 
 
-def test_a_chat_that_was_gone_on_with_keeps_its_new_session(changed: Changing) -> None:
+def test_continued_chat_keeps_new_session(changed: Changing) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)
     done = changed.plan_and_apply("sessions", "finalize", ids=("chat",), start_new=True)
@@ -132,10 +132,10 @@ def test_a_chat_that_was_gone_on_with_keeps_its_new_session(changed: Changing) -
     assert [(each.what, each.why) for each in back.unfit] == [
         (f"the route of {KEY}", "the chat has gone on since")
     ]
-    assert ends(changed, "chat") == {"chat": (None, None)}
+    assert list_end_calls(changed, "chat") == {"chat": (None, None)}
 
 
-def test_the_end_of_a_session_is_not_told_again_with_the_next_message(changed: Changing) -> None:
+def test_next_message_repeats_no_end_hook(changed: Changing) -> None:
     changed.home.session("idle", 0.5, source="slack")
     changed.home.route("1", "idle", 0.5, platform="slack")
     changed.plan_and_apply("expired", "finalize")
@@ -146,15 +146,15 @@ def test_the_end_of_a_session_is_not_told_again_with_the_next_message(changed: C
     assert changed.told.calls == [("finalize", "idle", "idle")]
 
 
-def test_what_somebody_has_told_already_is_ended_and_not_told_again(changed: Changing) -> None:
+def test_already_called_hook_is_not_repeated(changed: Changing) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2, expiry_finalized=True)
     changed.plan_and_apply("sessions", "finalize", ids=("chat",))
-    assert ends(changed, "chat") == {"chat": (NOW, "finalized")}
+    assert list_end_calls(changed, "chat") == {"chat": (NOW, "finalized")}
     assert changed.told.calls == []
 
 
-def test_what_was_taken_back_is_told_again_when_it_ends(changed: Changing) -> None:
+def test_restored_session_calls_hook_at_next_end(changed: Changing) -> None:
     changed.home.session("s", 2)
     changed.restore(changed.plan_and_apply("sessions", "finalize", ids=("s",)))
     changed.plan_and_apply("sessions", "finalize", ids=("s",))
@@ -162,7 +162,7 @@ def test_what_was_taken_back_is_told_again_when_it_ends(changed: Changing) -> No
 
 
 @pytest.mark.requirement("maintenance:finalize")
-def test_on_a_hermes_home_nothing_is_noted_in_the_entry_and_the_answer_says_so(
+def test_hermes_entry_is_unchanged_and_warned(
     hermes: Changing,
 ) -> None:
     hermes.home.session("idle", 0.5, source="slack")
@@ -177,38 +177,38 @@ def test_on_a_hermes_home_nothing_is_noted_in_the_entry_and_the_answer_says_so(
     assert not hermes.home.db.get_session("idle")["expiry_finalized"]
 
 
-def test_a_chat_that_was_used_since_does_not_expire(changed: Changing) -> None:
+def test_chat_used_since_plan_stays_open(changed: Changing) -> None:
     changed.home.session("idle", 0.5, source="slack")
     changed.home.route("1", "idle", 0.5, platform="slack")
     planned = changed.plan("expired", "finalize")
     changed.home.store.update_session(SLACK)
     done = changed.apply(planned)
     assert [each.why for each in done.skipped] == ["its chat was used again since"]
-    assert ends(changed, "idle") == {"idle": (None, None)}
+    assert list_end_calls(changed, "idle") == {"idle": (None, None)}
 
 
-def test_another_chat_that_came_into_a_session_keeps_it_open(changed: Changing) -> None:
+def test_new_chat_keeps_session_open(changed: Changing) -> None:
     changed.home.session("s", 2)
     planned = changed.plan("sessions", "finalize", ids=("s",))
     changed.home.route("1", "s", 0)
     done = changed.apply(planned)
     assert [each.why for each in done.skipped] == ["another chat came into it since"]
-    assert ends(changed, "s") == {"s": (None, None)}
+    assert list_end_calls(changed, "s") == {"s": (None, None)}
 
 
-def test_a_chat_is_not_begun_afresh_beside_a_gateway(changed: Changing) -> None:
+def test_no_chat_reset_while_gateway_runs(changed: Changing) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)
     planned = changed.plan("sessions", "finalize", ids=("chat",), start_new=True)
     with live_gateway(changed.home), pytest.raises(Denied, match="stop it"):
         changed.apply(planned)
-    assert ends(changed, "chat") == {"chat": (None, None)}
+    assert list_end_calls(changed, "chat") == {"chat": (None, None)}
     assert changed.told.calls == []
 
 
 @pytest.mark.requirement("maintenance:finalize")
 @pytest.mark.parametrize("kind", ["own", 22])
-def test_an_end_that_a_crash_has_cut_off_from_its_hooks_is_told_by_the_next_start(
+def test_next_start_calls_hook_after_crash(
     home_path: Path, tmp_path: Path, kind: str | int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(home_path, kind) as home, changing(home, tmp_path / "kept") as changed:
@@ -217,11 +217,11 @@ def test_an_end_that_a_crash_has_cut_off_from_its_hooks_is_told_by_the_next_star
         home.route("1", "chat", 2)
         planned = changed.plan("sessions", "finalize", ids=("s", "chat"))
         with monkeypatch.context() as patch:
-            patch.setattr("session_core.maintenance.apply.finalize.call_end_hooks", _die)
-            patch.setattr(undo_log.UndoLog, "finish_step", _die)
+            patch.setattr("session_core.maintenance.apply.finalize.call_end_hooks", raise_killed)
+            patch.setattr(undo_log.UndoLog, "finish_step", raise_killed)
             with pytest.raises(_Killed):
                 changed.apply(planned)
-        _disown(changed)
+        assign_dead_owner(changed)
         assert changed.told.calls == []
         done = changed.apply(planned)
         assert done.finalized == 2
@@ -232,10 +232,10 @@ class _Killed(BaseException):
     """The process is gone here."""
 
 
-def _die(*_: object, **__: object) -> None:
+def raise_killed(*_: object, **__: object) -> None:
     raise _Killed
 
 
-def _disown(changed: Changing) -> None:
+def assign_dead_owner(changed: Changing) -> None:
     """Let a step be that of a process that is gone."""
     changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))

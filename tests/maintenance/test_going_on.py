@@ -27,7 +27,7 @@ class _Killed(BaseException):
     """The process is gone here."""
 
 
-def _die(*_: object, **__: object) -> None:
+def raise_killed(*_: object, **__: object) -> None:
     raise _Killed
 
 
@@ -57,7 +57,7 @@ def open_other_maintainer(changed: Changing) -> Iterator[Maintenance]:
 
 
 @pytest.mark.requirement("maintenance:together")
-def test_two_maintainers_at_once_do_each_thing_once(changed: Changing) -> None:
+def test_two_maintainers_apply_each_member_once(changed: Changing) -> None:
     fill(changed)
     before = changed.read_everything()
     planned = changed.plan("all")
@@ -84,7 +84,7 @@ def test_two_maintainers_at_once_do_each_thing_once(changed: Changing) -> None:
 
 
 @pytest.mark.requirement("maintenance:together")
-def test_who_comes_second_to_a_session_goes_on_where_the_first_is(
+def test_second_maintainer_continues_partial_session(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(changed)
@@ -116,7 +116,7 @@ CRASHES: dict[str, tuple[Any, str]] = {
 @pytest.mark.requirement("maintenance:together")
 @pytest.mark.parametrize("when", CRASHES)
 @pytest.mark.parametrize(("what", "nth"), [("sessions", 1), ("sessions", 2), ("all", 3)])
-def test_after_a_crash_it_is_gone_on_with_and_taken_back(
+def test_crashed_plan_resumes_and_is_restored(
     changed: Changing, monkeypatch: pytest.MonkeyPatch, what: str, when: str, nth: int
 ) -> None:
     fill(changed)
@@ -124,7 +124,7 @@ def test_after_a_crash_it_is_gone_on_with_and_taken_back(
     planned = changed.plan(what)
     place, name = CRASHES[when]
     with monkeypatch.context() as patch:
-        patch.setattr(place, name, _nth(getattr(place, name), nth))
+        patch.setattr(place, name, raise_at_call(getattr(place, name), nth))
         with pytest.raises(_Killed):
             changed.apply(planned)
     changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
@@ -137,12 +137,12 @@ def test_after_a_crash_it_is_gone_on_with_and_taken_back(
     assert changed.read_everything() == before
 
 
-def _nth(usual: Callable[..., object], nth: int) -> Callable[..., object]:
+def raise_at_call(usual: Callable[..., object], nth: int) -> Callable[..., object]:
     left = [nth]
 
     def call(*args: object, **kwargs: object) -> object:
         left[0] -= 1
-        return usual(*args, **kwargs) if left[0] else _die()
+        return usual(*args, **kwargs) if left[0] else raise_killed()
 
     return call
 
@@ -154,14 +154,14 @@ def _nth(usual: Callable[..., object], nth: int) -> Callable[..., object]:
         "session_core.routing.store.SessionStore.remove",
     ],
 )
-def test_files_and_routes_that_a_crash_has_left_go_when_the_plan_is_taken_up(
+def test_resumed_plan_removes_leftover_files_and_routes(
     changed: Changing, monkeypatch: pytest.MonkeyPatch, removal: str
 ) -> None:
     fill(changed)
     before = changed.read_everything()
     planned = changed.plan("all")
     with monkeypatch.context() as patch:
-        patch.setattr(removal, _die)
+        patch.setattr(removal, raise_killed)
         with pytest.raises(_Killed):
             changed.apply(planned)
     changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
@@ -173,9 +173,7 @@ def test_files_and_routes_that_a_crash_has_left_go_when_the_plan_is_taken_up(
     assert changed.read_everything() == before
 
 
-def test_a_restore_waits_for_the_step_that_is_under_way_and_takes_it_back_too(
-    changed: Changing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_restore_waits_for_current_step(changed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(changed)
     before = changed.read_everything()
     planned = changed.plan()
@@ -217,14 +215,14 @@ def test_a_restore_waits_for_the_step_that_is_under_way_and_takes_it_back_too(
 
 
 @pytest.mark.requirement("maintenance:together")
-def test_after_a_crash_in_a_restore_it_is_gone_on_with(
-    changed: Changing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_crashed_restore_resumes(changed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(changed)
     before = changed.read_everything()
     done = changed.plan_and_apply("all")
     with monkeypatch.context() as patch:
-        patch.setattr(undo_log.UndoLog, "finish_step", _nth(undo_log.UndoLog.finish_step, 2))
+        patch.setattr(
+            undo_log.UndoLog, "finish_step", raise_at_call(undo_log.UndoLog.finish_step, 2)
+        )
         with pytest.raises(_Killed):
             changed.restore(done)
     changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
@@ -233,7 +231,7 @@ def test_after_a_crash_in_a_restore_it_is_gone_on_with(
 
 
 @pytest.mark.anyio
-async def test_coroutines_maintain_the_same_way(changed: Changing) -> None:
+async def test_async_maintenance_behaves_alike(changed: Changing) -> None:
     fill(changed)
     maintenance = AsyncMaintenance(changed.maintenance)
     planned = await maintenance.plan(PlanRequest("sessions"))

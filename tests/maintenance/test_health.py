@@ -15,25 +15,25 @@ from tests.homes import connect
 from tests.maintenance.homes import DAY, NOW, Home, opened
 
 
-def examined(home: Home, **options: Any) -> HealthReport:
-    return reported(home.db, home.store, **options)
+def examine_home(home: Home, **options: Any) -> HealthReport:
+    return read_report(home.db, home.store, **options)
 
 
-def reported(db: SessionDB, store: SessionStore | None = None, **options: Any) -> HealthReport:
+def read_report(db: SessionDB, store: SessionStore | None = None, **options: Any) -> HealthReport:
     with Ledger(StateFolder(db.path)) as ledger:
         return health.examine_home(db, ledger, store, NOW, **options)
 
 
-def found(report: HealthReport) -> dict[str, HealthFinding]:
+def list_findings(report: HealthReport) -> dict[str, HealthFinding]:
     by_code = {each.code: each for each in report.findings}
     assert len(by_code) == len(report.findings)
     return by_code
 
 
 @pytest.mark.requirement("maintenance:health")
-def test_each_finding_is_counted_as_it_is_stated(full: Home) -> None:
+def test_findings_match_stated_counts(full: Home) -> None:
     stated = {kind: len(full.of(kind).chosen) for kind in full.stated}
-    counted = {code: each.count for code, each in found(examined(full)).items()}
+    counted = {code: each.count for code, each in list_findings(examine_home(full)).items()}
     for noise in ("engine_fault", "free_pages", "never_ended", "drifted_counters"):
         counted.pop(noise, None)
     usage = {"orphaned_session_model_usage": 1}
@@ -58,8 +58,10 @@ def test_each_finding_is_counted_as_it_is_stated(full: Home) -> None:
 
 
 @pytest.mark.requirement("maintenance:health")
-def test_each_finding_names_the_plan_that_mends_it(full: Home) -> None:
-    plans = {code: (each.tool, each.plan) for code, each in found(examined(full)).items()}
+def test_finding_names_its_repair_plan(full: Home) -> None:
+    plans = {
+        code: (each.tool, each.plan) for code, each in list_findings(examine_home(full)).items()
+    }
     orphans = ("prune", "orphans")
     expected = {
         "old_sessions": ("prune", "sessions"),
@@ -78,28 +80,30 @@ def test_each_finding_names_the_plan_that_mends_it(full: Home) -> None:
 
 
 @pytest.mark.requirement("maintenance:health")
-def test_where_there_is_no_plan_the_finding_says_why(home: Home) -> None:
+def test_finding_without_plan_gives_reason(home: Home) -> None:
     for name in ("one", "other"):
         home.session(name, 2)
     home.sql("DROP INDEX IF EXISTS idx_sessions_title_unique")
     home.sql("UPDATE sessions SET title = 'Same', message_count = 9")
-    unplanned = {code: each.what for code, each in found(examined(home)).items() if not each.plan}
+    unplanned = {
+        code: each.what for code, each in list_findings(examine_home(home)).items() if not each.plan
+    }
     assert "a person" in unplanned["duplicate_titles"]
     assert "their agent" in unplanned["drifted_counters"]
     assert "abandoned" in unplanned["never_ended"]
 
 
-def test_what_would_be_won_is_about_the_share_of_the_messages(home: Home) -> None:
+def test_estimated_bytes_match_message_share(home: Home) -> None:
     home.session("old", 120, reason="cli_close", messages=30)
     home.session("new", 1, messages=10)
-    report = examined(home)
+    report = examine_home(home)
     assert report.sizes is not None
-    assert found(report)["old_sessions"].bytes == report.sizes.db * 30 // 40
+    assert list_findings(report)["old_sessions"].bytes == report.sizes.db * 30 // 40
     home.file("20260101_120000_abcdef01.jsonl", 50, "x" * 777)
-    assert found(examined(home))["orphaned_files"].bytes == 777
+    assert list_findings(examine_home(home))["orphaned_files"].bytes == 777
 
 
-def test_a_home_is_counted(home: Home) -> None:
+def test_report_counts_sessions(home: Home) -> None:
     home.session("a", 0.5, source="tui")
     home.session("b", 3, reason="cli_close", messages=5)
     home.session("c", 20)
@@ -107,7 +111,7 @@ def test_a_home_is_counted(home: Home) -> None:
     home.session("e", 200, reason="cli_close")
     home.db.set_session_archived("e", archived=True)
     home.db.update_token_counts("a", input_tokens=5, estimated_cost_usd=0.25)
-    report = examined(home)
+    report = examine_home(home)
     census = report.sessions
     assert (census.total, census.open, census.ended, census.archived) == (5, 3, 1, 1)
     assert census.by_source == {"cli": 4, "tui": 1}
@@ -118,19 +122,19 @@ def test_a_home_is_counted(home: Home) -> None:
     assert report.engine.startswith("SQLite 3.")
 
 
-def test_growth_is_that_of_the_last_weeks(home: Home) -> None:
+def test_growth_covers_last_weeks(home: Home) -> None:
     home.session("old", 100, messages=20)
     home.session("new", 1, messages=20)
-    report = examined(home)
+    report = examine_home(home)
     assert report.sizes is not None
     assert report.growth_per_week == report.sizes.db // 2 // 4
 
 
 @pytest.mark.requirement("maintenance:weeks")
-def test_the_weeks_of_half_a_year_are_told_the_latest_first(home: Home) -> None:
+def test_report_lists_newest_weeks_first(home: Home) -> None:
     for days in (170, 30, 29, 1):
         home.session(f"at{days}", days, messages=10)
-    report = examined(home)
+    report = examine_home(home)
     assert report.sizes is not None
     assert [week.messages for week in report.weeks] == [10, *[0] * 3, 20, *[0] * 19, 10, 0]
     assert [week.begins_at for week in report.weeks][:2] == [NOW - 7 * DAY, NOW - 14 * DAY]
@@ -138,68 +142,70 @@ def test_the_weeks_of_half_a_year_are_told_the_latest_first(home: Home) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_a_title_that_two_have_is_found(home_path: Path, count: int) -> None:
+def test_duplicate_title_is_found(home_path: Path, count: int) -> None:
     with opened(home_path, 22) as home:
         home.sql("DROP INDEX idx_sessions_title_unique")
         for name in ("a", "b", "c"):
             home.session(name, 1)
         home.sql("UPDATE sessions SET title = CASE WHEN ? THEN 'x' ELSE id END", count)
-        titles = found(examined(home)).get("duplicate_titles")
+        titles = list_findings(examine_home(home)).get("duplicate_titles")
         assert (titles.count if titles else 0) == count
 
 
-def test_a_counter_that_has_drifted_is_found(home: Home) -> None:
+def test_drifted_counter_is_found(home: Home) -> None:
     home.session("s", 1)
     home.db.archive_and_compact("s", [{"role": "user", "content": "in short"}])
-    assert "drifted_counters" not in found(examined(home))
+    assert "drifted_counters" not in list_findings(examine_home(home))
     home.sql("UPDATE sessions SET message_count = 0")
-    assert found(examined(home))["drifted_counters"].count == 1
+    assert list_findings(examine_home(home))["drifted_counters"].count == 1
 
 
-def test_room_that_nothing_uses_is_found(home: Home) -> None:
+def test_free_pages_are_found(home: Home) -> None:
     home.session("s", 1)
     for _ in range(40):
         home.db.append_message("s", "user", "x" * 20_000)
     home.db.clear_messages("s")
-    report = examined(home)
+    report = examine_home(home)
     assert report.sizes is not None
-    free = found(report)["free_pages"]
+    free = list_findings(report)["free_pages"]
     assert (free.bytes, free.tool, free.plan) == (report.sizes.free, "prune", "index")
 
 
-def test_sizes_are_estimated_until_they_are_asked_for(full: Home) -> None:
-    assert examined(full).estimated
-    deep = examined(full, deep=True)
+def test_sizes_are_estimates_unless_deep(full: Home) -> None:
+    assert examine_home(full).estimated
+    deep = examine_home(full, deep=True)
     assert deep.sizes is not None
     assert deep.estimated is not deep.sizes.exact
 
 
-def test_going_deep_finds_nothing_twice_and_no_damage(full: Home) -> None:
-    assert set(found(examined(full, deep=True))) == set(found(examined(full)))
+def test_deep_check_repeats_no_finding(full: Home) -> None:
+    assert set(list_findings(examine_home(full, deep=True))) == set(
+        list_findings(examine_home(full))
+    )
 
 
-def test_going_deep_checks_the_index(home_path: Path) -> None:
+def test_deep_check_covers_index(home_path: Path) -> None:
     with opened(home_path, 22) as home:
         home.session("s", 1)
         home.sql("DELETE FROM messages_fts_content")
-        assert "search_index_damaged" not in found(examined(home))
-        assert "search_index_damaged" in found(examined(home, deep=True))
+        assert "search_index_damaged" not in list_findings(examine_home(home))
+        assert "search_index_damaged" in list_findings(examine_home(home, deep=True))
 
 
-def found_codes(report: HealthReport) -> list[str]:
+def list_finding_codes(report: HealthReport) -> list[str]:
     return [each.code for each in report.findings]
 
 
 @pytest.mark.requirement("maintenance:health")
-def test_nothing_is_written(full: Home) -> None:
+def test_health_writes_nothing(full: Home) -> None:
     with Ledger(StateFolder(full.db.path)) as ledger:
         ledger.add_audit_entry(None, "test", None, {})  # so that there is a ledger to read
-    before = contents(full)
-    examined(full)
-    assert contents(full) == before
+    before = read_contents(full)
+    examine_home(full)
+    assert read_contents(full) == before
 
 
-def contents(home: Home) -> tuple[list[tuple[str, int]], list[Any]]:
+def read_contents(home: Home) -> tuple[list[tuple[str, int]], list[Any]]:
     """Return the files of a home with their times, and the rows of its tables.
 
     A reader of the ledger leaves an empty `-wal` and a `-shm` of SQLite behind.
@@ -219,15 +225,15 @@ def contents(home: Home) -> tuple[list[tuple[str, int]], list[Any]]:
     return files, rows
 
 
-def test_an_empty_home_has_no_findings(home: Home) -> None:
-    report = examined(home)
-    assert set(found(report)) <= {"engine_fault"}
+def test_empty_home_has_no_findings(home: Home) -> None:
+    report = examine_home(home)
+    assert set(list_findings(report)) <= {"engine_fault"}
     assert report.sessions.total == 0
 
 
-def test_a_home_that_is_not_there_is_reported_on(tmp_path: Path) -> None:
+def test_missing_home_has_report(tmp_path: Path) -> None:
     with SessionDB(tmp_path / "nowhere" / "state.db") as db:
-        report = reported(db)
+        report = read_report(db)
     assert (report.sessions.total, report.growth_per_week) == (0, 0)
     assert not (tmp_path / "nowhere").exists()
 
@@ -236,36 +242,34 @@ def test_a_home_that_is_not_there_is_reported_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("maintenance:health")
-def test_a_damaged_file_is_a_finding(home_path: Path) -> None:
+def test_damaged_file_is_found(home_path: Path) -> None:
     path = home_path / "state.db"
     path.write_bytes(b"this is no database, though it is long enough to be one" * 100)
     with SessionDB(path) as db:
-        report = reported(db, deep=True)
+        report = read_report(db, deep=True)
     assert {each.code for each in report.findings} == {"unreadable"}
     assert report.sessions.total == 0
 
 
-def test_a_damaged_table_costs_its_own_part_alone(home: Home) -> None:
+def test_damaged_table_loses_only_its_part(home: Home) -> None:
     home.session("s", 120, reason="cli_close")
     home.sql("DROP TABLE compression_locks")
     home.sql("CREATE TABLE compression_locks (session_id TEXT)")
-    report = examined(home)
+    report = examine_home(home)
     assert report.sessions.total == 1
-    assert "old_sessions" in found_codes(report)
-    assert "unreadable" in found_codes(report)
+    assert "old_sessions" in list_finding_codes(report)
+    assert "unreadable" in list_finding_codes(report)
 
 
-def test_a_broken_mirror_is_a_finding(home: Home) -> None:
+def test_broken_mirror_is_found(home: Home) -> None:
     home.session("s", 120, reason="cli_close")
     home.file("sessions.json", 1, "{broken")
-    report = found(examined(home))
+    report = list_findings(examine_home(home))
     assert report["broken_entries"].count == 1
     assert report["old_sessions"].count == 1
 
 
-def test_a_folder_that_may_not_be_read_is_a_finding(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_folder_is_found(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     home.session("s", 120, reason="cli_close")
     home.file("x.json", 1)
 
@@ -273,16 +277,16 @@ def test_a_folder_that_may_not_be_read_is_a_finding(
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(os, "scandir", refuse)
-    report = examined(home)
+    report = examine_home(home)
     unreadable = [each.what for each in report.findings if each.code == "unreadable"]
     assert any("the files of sessions cannot be read" in what for what in unreadable)
-    assert "old_sessions" in found_codes(report)
+    assert "old_sessions" in list_finding_codes(report)
 
 
 @pytest.mark.requirement("maintenance:long-looks")
-def test_a_deep_look_says_how_far_it_is(full: Home, often: None) -> None:
+def test_deep_check_reports_progress(full: Home, often: None) -> None:
     told: list[tuple[int, int]] = []
-    report = examined(full, deep=True, progress=lambda *at: told.append(at))
+    report = examine_home(full, deep=True, progress=lambda *at: told.append(at))
     assert not report.estimated
     assert {total for _, total in told} == {2}
     assert [done for done, _ in told] == sorted(done for done, _ in told)
@@ -291,20 +295,18 @@ def test_a_deep_look_says_how_far_it_is(full: Home, often: None) -> None:
 
 @pytest.mark.requirement("maintenance:long-looks")
 @pytest.mark.parametrize("part", [0, 1])
-def test_a_deep_look_that_is_ended_says_what_it_has_seen(
-    full: Home, often: None, part: int
-) -> None:
+def test_stopped_deep_check_returns_findings(full: Home, often: None, part: int) -> None:
     told = [-1]
-    report = examined(
+    report = examine_home(
         full,
         deep=True,
         progress=lambda done, _: told.append(done),
         stop=lambda: told[-1] == part,
     )
-    assert "ended" in found(report)
+    assert "ended" in list_findings(report)
     assert report.estimated is (part == 0)
-    at_once = {each.code for each in examined(full).findings}
-    assert at_once <= set(found(report))
+    at_once = {each.code for each in examine_home(full).findings}
+    assert at_once <= set(list_findings(report))
 
 
 @pytest.fixture

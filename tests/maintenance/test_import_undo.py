@@ -45,7 +45,7 @@ def home(home_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 @contextmanager
-def maintained(path: Path, **more: Any) -> Iterator[tuple[SessionDB, Maintenance]]:
+def open_maintenance(path: Path, **more: Any) -> Iterator[tuple[SessionDB, Maintenance]]:
     with (
         SessionDB(path) as db,
         Ledger(StateFolder(path)) as ledger,
@@ -64,26 +64,26 @@ def undo_import(maintenance: Maintenance, batch: str) -> ApplyResult:
     return done
 
 
-def metas(path: Path) -> list[str]:
+def read_meta_keys(path: Path) -> list[str]:
     with connect(path, "ro") as connection:
         found = connection.execute("SELECT key FROM state_meta").fetchall()
     return [key for (key,) in found if key.startswith((DONE, MARK_PREFIX))]
 
 
-def test_import_is_listed_as_one_batch(home: Path, file: Path):
+def test_import_is_listed_as_single_batch(home: Path, file: Path):
     write_lines(file, make_line("a", 2), make_line("b", parent_session_id="a"), make_line("c"))
-    with maintained(home) as (_, maintenance):
+    with open_maintenance(home) as (_, maintenance):
         done = maintenance.import_sessions(file)
         (batch,) = maintenance.batches().items
         assert (batch.id, batch.what, batch.count) == (done.batch, "import", 3)
         assert maintenance.log().items[0].counts["batch"] == batch.id
         assert maintenance.import_sessions(file).batch is None
         assert len(maintenance.batches().items) == 1
-    assert metas(home) == []
+    assert read_meta_keys(home) == []
 
 
 def test_long_session_counts_once(home: Path, file: Path):
-    with maintained(home) as (_, maintenance):
+    with open_maintenance(home) as (_, maintenance):
         maintenance._whole().importing._storing._pace.room = 64_000
         done = maintenance.import_sessions(make_long_line(file))
         assert len(maintenance._ledger.list_steps(str(done.batch))) > 3
@@ -92,7 +92,7 @@ def test_long_session_counts_once(home: Path, file: Path):
 
 
 @pytest.mark.requirement("maintenance:import-undo")
-def test_undo_leaves_the_home_of_before(home: Path, file: Path):
+def test_undo_restores_previous_home(home: Path, file: Path):
     before = rows(home)
     write_lines(
         file,
@@ -102,7 +102,7 @@ def test_undo_leaves_the_home_of_before(home: Path, file: Path):
         ),
         *(make_line("c", parent_session_id="b"), make_line("d", archived=1)),
     )
-    with maintained(home) as (db, maintenance):
+    with open_maintenance(home) as (db, maintenance):
         done = maintenance.import_sessions(file)
         assert done.batch is not None
         preview = maintenance.preview_restore(done.batch)
@@ -119,9 +119,9 @@ def test_undo_leaves_the_home_of_before(home: Path, file: Path):
 
 
 @pytest.mark.requirement("maintenance:import-undo")
-def test_undo_of_undo_brings_all_back(home: Path, file: Path):
+def test_restored_undo_brings_sessions_back(home: Path, file: Path):
     write_lines(file, make_line("a", 2, title="Trip"), make_line("b", 3, parent_session_id="a"))
-    with maintained(home) as (_, maintenance):
+    with open_maintenance(home) as (_, maintenance):
         done = maintenance.import_sessions(file)
         after = rows(home)
         removed = undo_import(maintenance, str(done.batch))
@@ -137,7 +137,7 @@ def test_session_used_since_stays(home: Path, file: Path):
     write_lines(
         file, *(make_line(name, ended_at=2.0, end_reason="done") for name in (*used, "left"))
     )
-    with maintained(home) as (db, maintenance):
+    with open_maintenance(home) as (db, maintenance):
         done = maintenance.import_sessions(file)
         db.append_message("said", "user", "and then")
         db.set_session_title("titled", "A trip")
@@ -160,10 +160,10 @@ def test_session_used_since_stays(home: Path, file: Path):
         assert (again.outcome, again.plan) == ("nothing", None)
 
 
-def test_undo_that_was_stopped_goes_on(home: Path, file: Path):
+def test_stopped_undo_resumes(home: Path, file: Path):
     before = rows(home)
     write_several_sessions(file)
-    with maintained(home) as (_, maintenance):
+    with open_maintenance(home) as (_, maintenance):
         batch = str(maintenance.import_sessions(file).batch)
         plan = maintenance.restore(batch)
         assert isinstance(plan, PlanPreview)
@@ -178,9 +178,9 @@ def test_undo_that_was_stopped_goes_on(home: Path, file: Path):
             maintenance.restore(batch)
 
 
-def test_session_used_after_the_plan_stays(home: Path, file: Path):
+def test_session_used_after_plan_stays(home: Path, file: Path):
     write_lines(file, make_line("a"), make_line("b"))
-    with maintained(home) as (db, maintenance):
+    with open_maintenance(home) as (db, maintenance):
         plan = maintenance.restore(str(maintenance.import_sessions(file).batch))
         assert isinstance(plan, PlanPreview)
         db.append_message("a", "user", "and then")
@@ -192,7 +192,7 @@ def test_session_used_after_the_plan_stays(home: Path, file: Path):
 
 
 def test_pruned_import_counts_as_undone(home: Path, file: Path):
-    with maintained(home) as (db, maintenance):
+    with open_maintenance(home) as (db, maintenance):
         done = maintenance.import_sessions(write_lines(file, make_line("a")))
         db.delete_sessions(["a"])
         nothing = maintenance.preview_restore(str(done.batch))
@@ -203,10 +203,10 @@ def test_pruned_import_counts_as_undone(home: Path, file: Path):
         assert maintenance.import_sessions(file).sessions == 1
 
 
-def test_stopped_import_goes_on_in_its_batch(home: Path, file: Path):
+def test_stopped_import_resumes_in_same_batch(home: Path, file: Path):
     told: list[tuple[int, int]] = []
     write_lines(file, make_line("a"), make_line("b"), make_line("c"))
-    with maintained(home) as (db, maintenance):
+    with open_maintenance(home) as (db, maintenance):
         maintenance._whole().importing._storing._pace.room = 1  # a step for each session
         half = maintenance.import_sessions(
             file, progress=lambda *done: told.append(done), stop=lambda: len(told) == 2
@@ -218,10 +218,10 @@ def test_stopped_import_goes_on_in_its_batch(home: Path, file: Path):
         assert [each.id for each in db.list_inventory()] == ["mine"]
 
 
-def test_import_taken_back_half_way_brings_no_more(home: Path, file: Path):
+def test_undone_partial_import_cannot_resume(home: Path, file: Path):
     told: list[tuple[int, int]] = []
     write_lines(file, make_line("a"), make_line("b"), make_line("c"))
-    with maintained(home) as (db, maintenance), maintained(home) as (_, other):
+    with open_maintenance(home) as (db, maintenance), open_maintenance(home) as (_, other):
 
         def take_back(*done: int) -> None:
             told.append((done[0], done[1]))
@@ -279,7 +279,7 @@ def write_several_sessions(file: Path) -> Path:
 def test_killed_import_is_resumed_or_undone(home: Path, file: Path, point: int, how: str):
     before = rows(home)
     run_killed_import(home, write_several_sessions(file), point)
-    with maintained(home) as (db, maintenance):
+    with open_maintenance(home) as (db, maintenance):
         (batch,) = maintenance.batches().items
         if how == "resumed":
             done = maintenance.import_sessions(file)
@@ -289,11 +289,11 @@ def test_killed_import_is_resumed_or_undone(home: Path, file: Path, point: int, 
         assert undo_import(maintenance, batch.id).skipped == ()
         assert rows(home) == before
     # The mark that forbids the step of the kill stays for a day: its process may only be asleep.
-    assert [key for key in metas(home) if not key.startswith(DONE)] == []
+    assert [key for key in read_meta_keys(home) if not key.startswith(DONE)] == []
 
 
-def test_import_is_undone_after_the_trash_was_emptied(home: Path, file: Path):
-    with maintained(home) as (_, maintenance):
+def test_import_undo_works_after_trash_emptied(home: Path, file: Path):
+    with open_maintenance(home) as (_, maintenance):
         done = maintenance.import_sessions(write_lines(file, make_line("a")))
         maintenance._ledger.empty_trash(0.0)
         assert undo_import(maintenance, str(done.batch)).removed == 1

@@ -51,7 +51,9 @@ def make_table(name: str, row: dict[str, Any], *, shared: bool = False) -> dict[
     return {"table": name, "columns": [*row], "rows": [[*row.values()]], "shared": shared}
 
 
-def carrying(session_id: str, name: str, row: dict[str, Any], **more: Any) -> dict[str, Any]:
+def make_line_with_table(
+    session_id: str, name: str, row: dict[str, Any], **more: Any
+) -> dict[str, Any]:
     """Return a session with a row of another table."""
     return make_line(session_id) | {
         "mcp_sessions": {"version": 1, "tables": [make_table(name, row, **more)]}
@@ -71,7 +73,7 @@ def list_reasons(home: Place, session_id: str) -> list[Any]:
 @pytest.mark.requirement("maintenance:import")
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("to_own", [True, False], ids=["to a home of our own", "to an equal one"])
-def test_a_home_comes_back_equal(home_path: Path, file: Path, kind: Any, to_own: bool):
+def test_imported_home_equals_exported(home_path: Path, file: Path, kind: Any, to_own: bool):
     with place(home_path, kind) as home:
         fill_oddly(home.path)
         before = rows(home.path)
@@ -88,9 +90,7 @@ def test_a_home_comes_back_equal(home_path: Path, file: Path, kind: Any, to_own:
 
 
 @pytest.mark.requirement("maintenance:import")
-def test_a_realistic_home_comes_back_but_for_a_parent_that_is_gone(
-    full: Home, home_path: Path, file: Path
-):
+def test_realistic_home_imports_without_missing_parent(full: Home, home_path: Path, file: Path):
     before = rows(full.db.path)
     with place(full.folder, "own") as home:
         home.exporting.write_file(file)
@@ -108,7 +108,7 @@ def test_a_realistic_home_comes_back_but_for_a_parent_that_is_gone(
 
 
 @pytest.mark.requirement("maintenance:import")
-def test_what_was_deleted_comes_back_as_it_was(home_path: Path, file: Path):
+def test_deleted_sessions_are_reimported_exactly(home_path: Path, file: Path):
     with place(home_path, "own") as home:
         fill_oddly(home.path)
         before = rows(home.path)
@@ -119,7 +119,7 @@ def test_what_was_deleted_comes_back_as_it_was(home_path: Path, file: Path):
         assert differences(before, rows(home.path)) == []
 
 
-def test_the_order_of_the_lines_does_not_matter(home_path: Path, file: Path):
+def test_line_order_does_not_matter(home_path: Path, file: Path):
     with place(home_path, "own") as home:
         fill_oddly(home.path)
         before = rows(home.path)
@@ -132,7 +132,7 @@ def test_the_order_of_the_lines_does_not_matter(home_path: Path, file: Path):
 
 
 @pytest.mark.requirement("maintenance:import")
-def test_an_export_of_hermes_is_read(fresh: Place, file: Path):
+def test_hermes_export_is_imported(fresh: Place, file: Path):
     parts = [{"type": "text", "text": "a wombat"}]
     calls = [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]
     messages = [
@@ -153,7 +153,7 @@ def test_an_export_of_hermes_is_read(fresh: Place, file: Path):
     assert (row["session_key"], row["chat_id"], row["archived"]) == (None, None, 1)
 
 
-def test_flags_are_kept(fresh: Place, file: Path):
+def test_message_flags_are_imported(fresh: Place, file: Path):
     flags = [(1, 0), (0, 0), (0, 1), (1, 1)]
     messages = [
         {"id": number, "role": "user", "content": "x", "timestamp": 1.0, "active": active,
@@ -166,7 +166,7 @@ def test_flags_are_kept(fresh: Place, file: Path):
 
 
 @pytest.mark.requirement("maintenance:import")
-def test_a_title_that_is_taken_is_left_out_and_the_rest_comes_in(fresh: Place, file: Path):
+def test_taken_title_is_left_out(fresh: Place, file: Path):
     fresh.db.create_session("here", "cli")
     fresh.db.set_session_title("here", "Trip")
     done = fresh.importing.import_file(
@@ -200,9 +200,15 @@ BROKEN = {
     "too deep": ('{"id": ' + "[" * 100_000, "it is no JSON object"),
     "bytes": (make_line("x") | {"title": {"$bytes": "?"}}, "has a value that is none"),
     "ours": (make_line("x") | {"mcp_sessions": 5}, "not what an export has"),
-    "a message beside": (carrying("x", "messages", {"id": 9, "session_id": "x"}), "no export has"),
-    "a session beside": (carrying("x", "sessions", {"id": "y"}), "no export has"),
-    "a lock": (carrying("x", "compression_locks", {"session_id": "x"}), "no export has"),
+    "a message beside": (
+        make_line_with_table("x", "messages", {"id": 9, "session_id": "x"}),
+        "no export has",
+    ),
+    "a session beside": (make_line_with_table("x", "sessions", {"id": "y"}), "no export has"),
+    "a lock": (
+        make_line_with_table("x", "compression_locks", {"session_id": "x"}),
+        "no export has",
+    ),
     "a short row": (
         make_line("x") | {"mcp_sessions": {"tables": [make_table("t", {"a": 1}) | {"rows": [[]]}]}},
         "do not fit",
@@ -212,7 +218,7 @@ BROKEN = {
 
 @pytest.mark.requirement("maintenance:import")
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_line_is_named_and_the_rest_comes_in(fresh: Place, file: Path, kind: str):
+def test_broken_line_is_reported_others_imported(fresh: Place, file: Path, kind: str):
     broken, why = BROKEN[kind]
     done = fresh.importing.import_file(
         write_lines(file, make_line("a"), "", broken, make_line("b", 1))
@@ -234,15 +240,15 @@ FOREIGN = {
 
 @pytest.mark.parametrize("shared", [False, True], ids=["its own", "shared"])
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_rows_that_are_none_of_a_session_stay_out(
-    fresh: Place, file: Path, kind: str, shared: bool
-):
+def test_rows_without_session_are_refused(fresh: Place, file: Path, kind: str, shared: bool):
     fresh.db.append_message("victim", "user", "mine", create={"source": "cli"})
     name, row = FOREIGN[kind]
     with connect(fresh.path) as connection:
         connection.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT)")
         before = connection.execute(f"SELECT * FROM {name}").fetchall()  # noqa: S608 -- one of these
-    done = fresh.importing.import_file(write_lines(file, carrying("a", name, row, shared=shared)))
+    done = fresh.importing.import_file(
+        write_lines(file, make_line_with_table("a", name, row, shared=shared))
+    )
     assert done.left_out == (SkippedItem("a", f"a row of {name}: it is none of this session"),)
     assert (done.sessions, done.messages) == (1, 1)
     with connect(fresh.path, "ro") as connection:
@@ -252,14 +258,14 @@ def test_rows_that_are_none_of_a_session_stay_out(
     ]
 
 
-def test_what_a_row_refers_to_comes_with_it_and_nothing_else(fresh: Place, file: Path):
+def test_only_referenced_rows_are_imported(fresh: Place, file: Path):
     with connect(fresh.path) as connection:
         connection.execute("CREATE TABLE teams (id INTEGER PRIMARY KEY, name TEXT)")
         connection.execute(
             "CREATE TABLE jobs (id INTEGER PRIMARY KEY, session_id TEXT REFERENCES sessions(id), "
             "team INTEGER REFERENCES teams(id))"
         )
-    carried = carrying("a", "jobs", {"id": 1, "session_id": "a", "team": 5})
+    carried = make_line_with_table("a", "jobs", {"id": 1, "session_id": "a", "team": 5})
     carried["mcp_sessions"]["tables"] += [
         make_table("teams", {"id": number, "name": str(number)}, shared=True) for number in (5, 6)
     ]
@@ -270,7 +276,7 @@ def test_what_a_row_refers_to_comes_with_it_and_nothing_else(fresh: Place, file:
 
 
 @pytest.mark.parametrize("number", [2**63 - 1, 2**41, 0, -5])
-def test_ids_that_nobody_could_go_on_behind_are_not_taken(fresh: Place, file: Path, number: int):
+def test_extreme_message_ids_are_replaced(fresh: Place, file: Path, number: int):
     odd = make_line("a", 2)
     odd["messages"][1]["id"] = number
     done = fresh.importing.import_file(write_lines(file, odd))
@@ -279,7 +285,7 @@ def test_ids_that_nobody_could_go_on_behind_are_not_taken(fresh: Place, file: Pa
     assert fresh.db.append_message("a", "user", "more") < 100
 
 
-def test_no_session_that_is_there_is_gone_on_with_by_a_file(fresh: Place, file: Path):
+def test_import_continues_no_existing_session(fresh: Place, file: Path):
     fresh.db.append_message("root", "user", "mine", create={"source": "cli"})
     fresh.db.end_session("root", "compression")
     fresh.db.append_message(
@@ -296,7 +302,7 @@ def test_no_session_that_is_there_is_gone_on_with_by_a_file(fresh: Place, file: 
 
 
 @pytest.mark.parametrize("as_text", [True, False])
-def test_import_brings_no_delegate_to_a_session(fresh: Place, file: Path, as_text: bool):
+def test_import_adds_no_delegate_to_session(fresh: Place, file: Path, as_text: bool):
     fresh.db.append_message("victim", "user", "mine", create={"source": "cli"})
     marks = ("victim", "boss", "__orphaned__")
     lines = []
@@ -316,7 +322,7 @@ def test_import_brings_no_delegate_to_a_session(fresh: Place, file: Path, as_tex
     assert {each["model"] for each in configs} == {"m"}
 
 
-def test_a_session_comes_back_behind_its_parent_that_stayed(fresh: Place, file: Path):
+def test_session_is_reimported_under_existing_parent(fresh: Place, file: Path):
     fresh.importing.import_file(
         write_lines(file, make_line("a"), make_line("b", parent_session_id="a"))
     )
@@ -326,21 +332,21 @@ def test_a_session_comes_back_behind_its_parent_that_stayed(fresh: Place, file: 
     assert {each.id: each.parent_id for each in fresh.db.list_inventory()} == {"a": None, "b": "a"}
 
 
-def test_bytes_that_are_no_text_are_a_broken_line(fresh: Place, file: Path):
+def test_invalid_utf8_is_broken_line(fresh: Place, file: Path):
     file.write_bytes(b'{"id": "\xff"}\n' + json.dumps(make_line("a")).encode())
     done = fresh.importing.import_file(file)
     assert [(each.line, "no UTF-8" in each.why) for each in done.broken] == [(1, True)]
     assert done.sessions == 1
 
 
-def test_a_file_of_windows_is_read(fresh: Place, file: Path):
+def test_windows_file_is_imported(fresh: Place, file: Path):
     text = json.dumps(make_line("a")) + "\r\n\r\n" + json.dumps(make_line("b")) + "\r\n"
     file.write_bytes(b"\xef\xbb\xbf" + text.encode())
     assert fresh.importing.import_file(file).sessions == 2
 
 
 @pytest.mark.requirement("maintenance:import")
-def test_a_session_that_is_there_is_skipped_and_stays(fresh: Place, file: Path):
+def test_existing_session_is_skipped(fresh: Place, file: Path):
     fresh.db.append_message("a", "user", "mine", create={"source": "cli"})
     done = fresh.importing.import_file(
         write_lines(file, make_line("a", 3), make_line("b"), make_line("b", 2))
@@ -353,7 +359,7 @@ def test_a_session_that_is_there_is_skipped_and_stays(fresh: Place, file: Path):
 
 
 @pytest.mark.requirement("maintenance:import")
-def test_messages_whose_ids_others_have_get_new_ones_in_their_order(fresh: Place, file: Path):
+def test_taken_message_ids_are_renumbered_in_order(fresh: Place, file: Path):
     fill_database(fresh.path, 2, 5)
     done = fresh.importing.import_file(write_lines(file, make_line("a", 20), make_line("b", 3)))
     assert (done.messages, done.left_out) == (23, ())
@@ -362,7 +368,7 @@ def test_messages_whose_ids_others_have_get_new_ones_in_their_order(fresh: Place
     assert len(list_reasons(fresh, "fill_0_00000")) == 5
 
 
-def test_new_ids_stay_in_their_order_over_several_transactions(fresh: Place, file: Path):
+def test_renumbering_keeps_order_across_transactions(fresh: Place, file: Path):
     fresh.db.append_message("first", "user", "has the id 1", create={"source": "cli"})
     with connect(fresh.path) as connection:
         add_message(connection, "first", content="far above", id=5000)
@@ -372,7 +378,7 @@ def test_new_ids_stay_in_their_order_over_several_transactions(fresh: Place, fil
     ]
 
 
-def test_a_long_line_that_is_broken_at_its_end_leaves_nothing(fresh: Place, file: Path):
+def test_long_broken_line_imports_nothing(fresh: Place, file: Path):
     broken = json.loads(make_long_line(file).read_text())
     broken["messages"][-1]["token_count"] = 2**64
     done = fresh.importing.import_file(write_lines(file, broken))
@@ -382,7 +388,7 @@ def test_a_long_line_that_is_broken_at_its_end_leaves_nothing(fresh: Place, file
 
 
 @pytest.mark.parametrize("place", range(12))
-def test_a_number_is_read_whole_wherever_it_stands(fresh: Place, file: Path, place: int):
+def test_number_across_chunks_is_read_whole(fresh: Place, file: Path, place: int):
     head = '{"id":"s","source":"cli","system_prompt":"'
     pad = "x" * ((1 << 16) - len(head) - len('","started_at":') - place)
     file.write_text(head + pad + '","started_at":1234567890.5}')
@@ -392,33 +398,33 @@ def test_a_number_is_read_whole_wherever_it_stands(fresh: Place, file: Path, pla
     assert row["started_at"] == 1234567890.5
 
 
-def test_ids_that_deleted_messages_had_are_not_given_again(fresh: Place, file: Path):
+def test_deleted_message_ids_are_not_reused(fresh: Place, file: Path):
     fill_database(fresh.path, 2, 5)
     fresh.db.delete_session("fill_0_00001")
     fresh.importing.import_file(write_lines(file, make_line("a", 2)))
     assert min(each["id"] for each in fresh.db.get_messages("a")) > 10
 
 
-def test_messages_without_ids_get_some(fresh: Place, file: Path):
+def test_messages_without_ids_get_ids(fresh: Place, file: Path):
     messages = [{"role": "user", "content": word, "timestamp": 1.0} for word in "abc"]
     fresh.importing.import_file(write_lines(file, make_line("s") | {"messages": messages}))
     assert list_reasons(fresh, "s") == ["a", "b", "c"]
 
 
-def test_a_session_without_messages_comes_in(fresh: Place, file: Path):
+def test_session_without_messages_is_imported(fresh: Place, file: Path):
     done = fresh.importing.import_file(
         write_lines(file, make_line("a", 0), {**make_line("b"), "messages": None})
     )
     assert (done.sessions, done.messages) == (2, 0)
 
 
-def test_columns_behind_the_messages_are_read(fresh: Place, file: Path):
+def test_columns_after_messages_are_read(fresh: Place, file: Path):
     done = fresh.importing.import_file(write_lines(file, make_line("a") | {"title": "Late"}))
     assert done.sessions == 1
     assert fresh.db.get_session_title("a") == "Late"
 
 
-def test_a_message_that_the_home_does_not_take_is_left_out(fresh: Place, file: Path):
+def test_invalid_message_is_left_out(fresh: Place, file: Path):
     messages = [{"id": 1, "content": "of nobody", "timestamp": 1.0}, *make_line("s")["messages"]]
     messages[1]["id"] = 2
     done = fresh.importing.import_file(write_lines(file, make_line("s") | {"messages": messages}))
@@ -435,7 +441,7 @@ def make_long_line(file: Path, messages: int = 400) -> Path:
 
 
 @pytest.mark.requirement("maintenance:import")
-def test_a_long_session_comes_in_over_several_transactions(
+def test_long_session_takes_several_transactions(
     fresh: Place, file: Path, monkeypatch: pytest.MonkeyPatch
 ):
     sizes: list[int] = []
@@ -456,7 +462,7 @@ def test_a_long_session_comes_in_over_several_transactions(
 
 @pytest.mark.requirement("maintenance:import")
 @pytest.mark.parametrize("taken", [False, True], ids=["its own ids", "new ids"])
-def test_an_import_that_was_cut_short_goes_on_where_it_was(
+def test_interrupted_import_resumes(
     fresh: Place, file: Path, monkeypatch: pytest.MonkeyPatch, taken: bool
 ):  # fmt: skip
     if taken:
@@ -484,9 +490,7 @@ def test_an_import_that_was_cut_short_goes_on_where_it_was(
     )
 
 
-def test_what_another_file_has_begun_is_not_gone_on_with(
-    fresh: Place, file: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_import_resumes_only_same_file(fresh: Place, file: Path, monkeypatch: pytest.MonkeyPatch):
     put, calls = fresh.db.put_images, iter(range(10_000))
 
     def putting(images: Any, **more: Any) -> Any:
@@ -501,7 +505,7 @@ def test_what_another_file_has_begun_is_not_gone_on_with(
     assert done.skipped == (SkippedItem("long", "it is there already"),)
 
 
-def test_a_stopped_import_goes_on_with_the_rest(fresh: Place, file: Path):
+def test_stopped_import_resumes(fresh: Place, file: Path):
     told: list[tuple[int, int]] = []
     write_lines(file, make_line("a"), make_line("b"), make_line("c"))
     fresh.importing._storing._pace.room = 1  # a step for each session
@@ -513,7 +517,7 @@ def test_a_stopped_import_goes_on_with_the_rest(fresh: Place, file: Path):
     assert (rest.outcome, rest.sessions, len(rest.skipped)) == ("applied", 1, 2)
 
 
-def test_an_import_is_in_the_log(fresh: Place, file: Path):
+def test_import_is_in_audit_log(fresh: Place, file: Path):
     fresh.importing.import_file(write_lines(file, make_line("a", 2), "broken"))
     (entry,) = fresh.ledger.list_audit_entries().items
     assert (entry.what, entry.client) == ("import", "test")
@@ -522,14 +526,14 @@ def test_an_import_is_in_the_log(fresh: Place, file: Path):
     assert entry.counts == counts
 
 
-def test_a_file_that_is_not_there_is_said_and_an_empty_one_is_nothing(fresh: Place, file: Path):
+def test_missing_file_raises_empty_imports_nothing(fresh: Place, file: Path):
     with pytest.raises(NotFound):
         fresh.importing.import_file(file)
     file.write_bytes(b"")
     assert fresh.importing.import_file(file) == ImportResult("applied", 0, 0, (), (), (), {}, ())
 
 
-def test_a_path_without_a_home_gets_one_of_our_own(tmp_path: Path, file: Path):
+def test_import_creates_own_home(tmp_path: Path, file: Path):
     write_lines(file, make_line("a", 3))
     folder = tmp_path / "new"
     folder.mkdir()
@@ -542,7 +546,7 @@ def test_a_path_without_a_home_gets_one_of_our_own(tmp_path: Path, file: Path):
 
 
 @pytest.mark.parametrize("kind", ["own", 16, 22, 26, 30], ids=str)
-def test_import_drops_all_chat_state(home_path: Path, file: Path, kind: Any):
+def test_import_drops_chat_state(home_path: Path, file: Path, kind: Any):
     with place(home_path, kind) as home:
         odd = make_line("a", **dict.fromkeys(CHAT_STATE, "x"), chat_of_the_future="y")
         write_lines(
@@ -564,7 +568,7 @@ def test_import_drops_rows_of_chats(fresh: Place, file: Path):
     }  # fmt: skip
     with connect(fresh.path) as connection:
         connection.execute("CREATE TABLE inbox (session_id TEXT, chat_id TEXT)")
-    carried = carrying("a", "async_delegations", delegation)
+    carried = make_line_with_table("a", "async_delegations", delegation)
     carried["mcp_sessions"]["tables"].append(
         make_table("inbox", {"session_id": "a", "chat_id": "7"})
     )
@@ -575,7 +579,7 @@ def test_import_drops_rows_of_chats(fresh: Place, file: Path):
     assert fresh.db.read_row_images("inbox", {}).rows == ()
 
 
-def test_missing_start_is_the_earliest_message(fresh: Place, file: Path):
+def test_missing_start_uses_earliest_message(fresh: Place, file: Path):
     late = make_line("a", 3)
     del late["started_at"]
     for message, at in zip(late["messages"], (9.0, 7.5, float("inf")), strict=True):
@@ -587,7 +591,7 @@ def test_missing_start_is_the_earliest_message(fresh: Place, file: Path):
     assert {each.id: each.started_at for each in fresh.db.list_inventory()} == {"a": 7.5, "b": 7.5}
 
 
-def test_broken_line_reports_all_reasons(fresh: Place, file: Path):
+def test_broken_line_reports_every_reason(fresh: Place, file: Path):
     broken = {
         "title": {"$bytes": "?"}, "message_count": 2**70, "segments": [],
         "messages": ["said", {"role": "user", "token_count": 2**70}, 5, 6],
@@ -614,7 +618,7 @@ def test_broken_lines_are_listed_within_bounds(fresh: Place, file: Path):
 
 
 @pytest.mark.requirement("maintenance:import")
-def test_preview_names_all_that_is_refused(fresh: Place, file: Path):
+def test_preview_lists_all_refusals(fresh: Place, file: Path):
     fresh.db.create_session("here", "cli")
     fresh.db.set_session_title("here", "Trip")
     fresh.db.append_message("here", "user", "mine")
@@ -641,7 +645,7 @@ def test_preview_names_all_that_is_refused(fresh: Place, file: Path):
 
 
 @pytest.mark.requirement("maintenance:arrivals")
-def test_what_would_come_in_is_told_and_what_would_not(fresh: Place, file: Path):
+def test_preview_lists_imported_and_skipped(fresh: Place, file: Path):
     fresh.db.append_message("there", "user", "mine", create={"source": "cli"})
     write_lines(
         file,
@@ -668,7 +672,7 @@ def test_what_would_come_in_is_told_and_what_would_not(fresh: Place, file: Path)
 
 
 @pytest.mark.requirement("maintenance:arrivals")
-def test_what_is_told_is_what_comes_in(fresh: Place, file: Path):
+def test_preview_matches_import(fresh: Place, file: Path):
     write_lines(
         file,
         make_line("a", 2),
@@ -684,16 +688,14 @@ def test_what_is_told_is_what_comes_in(fresh: Place, file: Path):
     assert fresh.importing.preview_file(file).sessions == ()
 
 
-def test_a_file_that_is_not_there_has_nothing_to_tell(fresh: Place, file: Path):
+def test_preview_of_missing_file_raises(fresh: Place, file: Path):
     with pytest.raises(NotFound):
         fresh.importing.preview_file(file)
     file.write_text("")
     assert fresh.importing.preview_file(file) == ImportPreview((), (), (), ())
 
 
-def test_an_import_that_is_stopped_while_it_reads_brings_nothing_and_goes_on(
-    fresh: Place, file: Path
-):
+def test_import_stopped_during_scan_resumes(fresh: Place, file: Path):
     write_lines(file, *(make_line(f"s{number}") for number in range(9)))
     asked: list[bool] = []
 
@@ -706,7 +708,7 @@ def test_an_import_that_is_stopped_while_it_reads_brings_nothing_and_goes_on(
     assert fresh.importing.import_file(file, stop=lambda: False).sessions == 9
 
 
-def test_short_sessions_share_a_transaction(fresh: Place, file: Path):
+def test_short_sessions_share_transaction(fresh: Place, file: Path):
     fresh.db.append_message("first", "user", "has the id 1", create={"source": "cli"})
     write_lines(
         file,
@@ -720,7 +722,7 @@ def test_short_sessions_share_a_transaction(fresh: Place, file: Path):
     ]
 
 
-def test_refused_session_stops_no_other_of_its_step(fresh: Place, file: Path):
+def test_refused_session_blocks_no_other(fresh: Place, file: Path):
     with connect(fresh.path) as connection:
         connection.execute(
             "CREATE TRIGGER picky BEFORE INSERT ON sessions WHEN new.source = 'bad' "

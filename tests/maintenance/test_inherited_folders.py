@@ -24,26 +24,26 @@ def export_sessions(changed: Changing, wish: ExportRequest) -> str:
     return b"".join(parts).decode()
 
 
-def test_prune_plan_finds_a_continued_conversation(changed: Changing) -> None:
+def test_prune_plan_finds_continued_conversation(changed: Changing) -> None:
     fill(changed)
     assert [item.id for item in changed.plan(where=SHOP).items] == ["root"]
     changed.plan_and_apply(where=SHOP)
     assert changed.sessions() == {"other"}
 
 
-def test_export_finds_a_continued_conversation(changed: Changing) -> None:
+def test_export_finds_continued_conversation(changed: Changing) -> None:
     fill(changed)
     lines = export_sessions(changed, ExportRequest(where=SHOP)).splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["root", "tip"]
 
 
-def test_markdown_shows_the_inherited_folder(changed: Changing) -> None:
+def test_markdown_shows_inherited_folder(changed: Changing) -> None:
     fill(changed)
     text = export_sessions(changed, ExportRequest(("tip",), form="markdown", whole=False))
     assert "- project: /srv/shop\n" in text
 
 
-def test_exported_row_keeps_what_is_stored(changed: Changing) -> None:
+def test_exported_row_keeps_stored_values(changed: Changing) -> None:
     fill(changed)
     (line,) = export_sessions(changed, ExportRequest(("tip",), whole=False)).splitlines()
     assert json.loads(line)["cwd"] is None

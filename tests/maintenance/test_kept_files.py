@@ -47,7 +47,7 @@ def read_file_state(path: Path) -> tuple[bytes, int, int]:
 
 
 @pytest.mark.requirement("maintenance:kept-files")
-def test_a_file_comes_back_with_its_bytes_its_times_and_its_mode(path: Path, tmp_path: Path):
+def test_file_is_restored_with_times_and_mode(path: Path, tmp_path: Path):
     before = read_file_state(path)
     head, rest = keep_and_reload(path, tmp_path)
     assert files.delete_file(head, tmp_path)
@@ -57,14 +57,14 @@ def test_a_file_comes_back_with_its_bytes_its_times_and_its_mode(path: Path, tmp
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-def test_a_file_comes_back_where_its_home_has_moved(path: Path, tmp_path: Path):
+def test_file_is_restored_to_moved_home(path: Path, tmp_path: Path):
     head, rest = keep_and_reload(path, tmp_path)
     assert files.delete_file(head, tmp_path)
     assert files.restore_file(head, rest, tmp_path / "elsewhere") == "restored"
     assert (tmp_path / "elsewhere" / "sessions" / path.name).exists()
 
 
-def test_a_file_outside_of_the_home_has_its_own_place(path: Path, tmp_path: Path):
+def test_outside_file_keeps_absolute_path(path: Path, tmp_path: Path):
     head, rest = keep_and_reload(path, tmp_path / "home")
     assert files.delete_file(head, tmp_path / "home", path.parent)
     assert files.restore_file(head, rest, tmp_path / "home", path.parent) == "restored"
@@ -75,7 +75,7 @@ def test_a_file_outside_of_the_home_has_its_own_place(path: Path, tmp_path: Path
 @pytest.mark.parametrize(
     "place", ["../escaped/keys", "sessions/../../keys", "/outside", "way/keys"]
 )
-def test_no_file_goes_or_comes_outside_of_the_home(path: Path, tmp_path: Path, place: str):
+def test_files_outside_home_are_refused(path: Path, tmp_path: Path, place: str):
     home, outside = tmp_path / "home", tmp_path / "escaped"
     home.mkdir()
     outside.mkdir()
@@ -91,7 +91,7 @@ def test_no_file_goes_or_comes_outside_of_the_home(path: Path, tmp_path: Path, p
 
 
 @posix
-def test_a_folder_of_files_that_a_link_leads_to_is_the_homes(path: Path, tmp_path: Path):
+def test_linked_sessions_folder_belongs_to_home(path: Path, tmp_path: Path):
     home = tmp_path / "home"
     home.mkdir()
     (home / "sessions").symlink_to(path.parent)
@@ -103,7 +103,7 @@ def test_a_folder_of_files_that_a_link_leads_to_is_the_homes(path: Path, tmp_pat
 
 @posix
 @pytest.mark.parametrize("may", [True, False], ids=["where that is possible", "else ours"])
-def test_a_file_is_given_back_to_its_owner(
+def test_file_owner_is_restored(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, may: bool
 ):  # fmt: skip
     given: list[tuple[int, int]] = []
@@ -123,7 +123,7 @@ def test_a_file_is_given_back_to_its_owner(
 
 
 @pytest.mark.requirement("maintenance:kept-files")
-def test_a_large_file_goes_in_pieces(path: Path, tmp_path: Path):
+def test_large_file_is_kept_in_pieces(path: Path, tmp_path: Path):
     path.write_bytes(bytes(range(256)) * 20_000)
     pieces = [
         each.value for each in files.keep_file(path, tmp_path) if each.what == files.PIECE_KIND
@@ -134,7 +134,7 @@ def test_a_large_file_goes_in_pieces(path: Path, tmp_path: Path):
     assert (tmp_path / "copy" / head["name"]).read_bytes() == path.read_bytes()
 
 
-def test_an_empty_file_comes_back(path: Path, tmp_path: Path):
+def test_empty_file_is_restored(path: Path, tmp_path: Path):
     path.write_bytes(b"")
     head, rest = keep_and_reload(path, tmp_path)
     assert files.delete_file(head, tmp_path)
@@ -142,7 +142,7 @@ def test_an_empty_file_comes_back(path: Path, tmp_path: Path):
     assert path.read_bytes() == b""
 
 
-def test_several_files_are_read_from_one_trash(path: Path, tmp_path: Path):
+def test_several_files_share_single_trash(path: Path, tmp_path: Path):
     other = write_file(path.with_name("session_b.json"), b"b")
     rest = iter([*files.keep_file(path, tmp_path), *files.keep_file(other, tmp_path)])
     backs = [files.restore_file(head.value, rest, tmp_path / "copy") for head in rest]
@@ -152,7 +152,7 @@ def test_several_files_are_read_from_one_trash(path: Path, tmp_path: Path):
 
 @pytest.mark.requirement("maintenance:kept-files")
 @pytest.mark.parametrize("change", ["bytes", "time", "folder"])
-def test_a_file_that_is_not_as_it_was_kept_stays(path: Path, tmp_path: Path, change: str):
+def test_changed_file_is_not_deleted(path: Path, tmp_path: Path, change: str):
     head, _ = keep_and_reload(path, tmp_path)
     if change == "bytes":  # as long, and with the time that it had
         write_file(path, b'{"said": "\xfe"}')
@@ -165,7 +165,7 @@ def test_a_file_that_is_not_as_it_was_kept_stays(path: Path, tmp_path: Path, cha
     assert path.exists()
 
 
-def test_what_is_gone_already_is_gone(path: Path, tmp_path: Path):
+def test_missing_file_counts_as_deleted(path: Path, tmp_path: Path):
     head, _ = keep_and_reload(path, tmp_path)
     path.unlink()
     assert files.delete_file(head, tmp_path)
@@ -174,7 +174,7 @@ def test_what_is_gone_already_is_gone(path: Path, tmp_path: Path):
 
 
 @pytest.mark.requirement("maintenance:kept-files")
-def test_what_has_the_name_by_now_stays(path: Path, tmp_path: Path):
+def test_restore_keeps_file_of_same_name(path: Path, tmp_path: Path):
     head, rest = keep_and_reload(path, tmp_path)
     path.write_bytes(b"newer")
     assert files.restore_file(head, rest, tmp_path) == "taken"
@@ -182,14 +182,14 @@ def test_what_has_the_name_by_now_stays(path: Path, tmp_path: Path):
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-def test_a_file_that_is_there_again_is_present(path: Path, tmp_path: Path):
+def test_identical_file_counts_as_present(path: Path, tmp_path: Path):
     head, rest = keep_and_reload(path, tmp_path)
     assert files.restore_file(head, rest, tmp_path) == "present"
 
 
 @pytest.mark.requirement("maintenance:kept-files")
 @posix
-def test_a_link_is_not_followed(path: Path, tmp_path: Path):
+def test_link_is_not_followed(path: Path, tmp_path: Path):
     head, rest = keep_and_reload(path, tmp_path)
     target = write_file(tmp_path / "precious.json", path.read_bytes())
     path.unlink()
@@ -204,7 +204,7 @@ def test_a_link_is_not_followed(path: Path, tmp_path: Path):
 @pytest.mark.requirement("maintenance:kept-files")
 @pytest.mark.parametrize("name", ["state.db", "state.db-wal", "state.db-shm", "response_store.db",
                                   "state.db.malformed-backup-20260101_000000"])  # fmt: skip
-def test_a_database_is_never_opened(tmp_path: Path, name: str):
+def test_database_is_never_opened(tmp_path: Path, name: str):
     path = tmp_path / name
     path.write_bytes(b"")
     path.chmod(0)  # to open it would be refused otherwise, but for an administrator
@@ -217,7 +217,7 @@ def test_a_database_is_never_opened(tmp_path: Path, name: str):
 
 @pytest.mark.requirement("maintenance:kept-files")
 @posix
-def test_another_name_of_a_database_is_no_file_either(path: Path, tmp_path: Path):
+def test_hard_link_to_database_is_refused(path: Path, tmp_path: Path):
     database = tmp_path / "state.db"
     database.write_bytes(b"pages")
     path.unlink()
@@ -226,7 +226,7 @@ def test_another_name_of_a_database_is_no_file_either(path: Path, tmp_path: Path
         list(files.keep_file(path, tmp_path))
 
 
-def test_a_file_that_is_written_meanwhile_is_not_kept(path: Path, tmp_path: Path):
+def test_file_written_concurrently_is_not_kept(path: Path, tmp_path: Path):
     keeping = files.keep_file(path, tmp_path)
     next(keeping)
     with path.open("ab") as file:
@@ -235,12 +235,12 @@ def test_a_file_that_is_written_meanwhile_is_not_kept(path: Path, tmp_path: Path
         list(keeping)
 
 
-def test_what_is_not_there_is_said(path: Path, tmp_path: Path):
+def test_missing_file_raises_not_found(path: Path, tmp_path: Path):
     with pytest.raises(NotFound):
         list(files.keep_file(path.with_name("none.json"), tmp_path))
 
 
-def test_pieces_that_are_missing_leave_nothing_behind(path: Path, tmp_path: Path):
+def test_missing_pieces_restore_nothing(path: Path, tmp_path: Path):
     head, _ = keep_and_reload(path, tmp_path)
     assert files.delete_file(head, tmp_path)
     with pytest.raises(Corrupt, match="not whole"):

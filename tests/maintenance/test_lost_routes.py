@@ -13,13 +13,13 @@ from tests.maintenance.homes import NOW, Home, opened
 
 
 @pytest.mark.requirement("maintenance:routes")
-def test_those_that_are_stated_are_chosen(full: Home) -> None:
+def test_stated_lost_routes_are_selected(full: Home) -> None:
     selected = routes.select_lost_routes(full.scene(), PlanRequest("routes"))
     assert {route.id for route in selected.items} == set(full.of("routes").chosen)
     assert dict(selected.protected) == dict(full.of("routes").protected)
 
 
-def test_each_says_why_in_words(full: Home) -> None:
+def test_lost_route_gives_reason(full: Home) -> None:
     selected = routes.select_lost_routes(full.scene(), PlanRequest("routes"))
     said = {route.id.rpartition(":")[2]: route.why for route in selected.items}
     assert said["7"] == (
@@ -41,16 +41,14 @@ def test_each_says_why_in_words(full: Home) -> None:
         ("cli_close", 1, True),
     ],
 )
-def test_a_chat_that_goes_on_with_its_session_keeps_its_route(
-    home: Home, reason: str, messages: int, lost: bool
-) -> None:
+def test_route_of_continuing_chat_stays(home: Home, reason: str, messages: int, lost: bool) -> None:
     home.session("s", 9, reason=reason, messages=messages, source="telegram")
     key = home.route("1", "s", 9)
     selected = routes.select_lost_routes(home.scene(), PlanRequest("routes"))
     assert [route.id for route in selected.items] == ([key] if lost else [])
 
 
-def test_a_chat_that_goes_on_is_what_the_store_says_too(home: Home) -> None:
+def test_route_selection_agrees_with_store(home: Home) -> None:
     home.session("s", 9, reason="agent_close", source="telegram")
     home.session("t", 9, reason="cli_close", source="telegram")
     home.route("1", "s", 9)
@@ -61,34 +59,34 @@ def test_a_chat_that_goes_on_is_what_the_store_says_too(home: Home) -> None:
 
 
 @pytest.mark.requirement("maintenance:routes")
-def test_beside_a_gateway_none_is_chosen(home: Home) -> None:
+def test_gateway_protects_all_routes(home: Home) -> None:
     home.route("1", "nowhere", 9)
     gateway = ActivitySnapshot(HomeActivity(NOW, gateway="a gateway (pid 7)"))
     selected = routes.select_lost_routes(home.scene(gateway), PlanRequest("routes"))
     assert (selected.items, dict(selected.protected)) == ((), {"live": 1})
 
 
-def test_one_in_whose_session_an_agent_is_at_work_stays(home: Home) -> None:
+def test_route_of_active_session_stays(home: Home) -> None:
     key = home.route("1", "nowhere", 9)
     home.store.begin_turn(key, "nowhere")
     selected = routes.select_lost_routes(home.scene(), PlanRequest("routes"))
     assert (selected.items, dict(selected.protected)) == ((), {"live": 1})
 
 
-def test_named_ones_are_of_any_age(home: Home) -> None:
+def test_named_routes_ignore_age(home: Home) -> None:
     key, _ = home.route("1", "nowhere", 0.1), home.route("2", "nowhere", 9)
     selected = routes.select_lost_routes(home.scene(), PlanRequest("routes", ids=(key,)))
     assert [route.id for route in selected.items] == [key]
 
 
-def test_a_name_that_no_route_has_is_told_what_may_be_meant(home: Home) -> None:
+def test_unknown_route_name_gets_suggestions(home: Home) -> None:
     key = home.route("1", "nowhere", 9)
     with pytest.raises(NotFound, match="there is no route of") as refused:
         routes.select_lost_routes(home.scene(), PlanRequest("routes", ids=(key[:-1] + "2",)))
     assert refused.value.nearest == (key,)
 
 
-def test_a_filter_is_true_of_the_session_else_of_the_route_itself(home: Home) -> None:
+def test_route_filter_checks_session_then_route(home: Home) -> None:
     home.session("reset", 9, reason="session_reset", source="telegram", cwd="/srv/app")
     stale = home.route("1", "reset", 9)
     dangling = home.route("2", "nowhere", 9)
@@ -105,19 +103,19 @@ def test_a_filter_is_true_of_the_session_else_of_the_route_itself(home: Home) ->
         assert {route.id for route in selected.items} == keys, where
 
 
-def test_those_of_a_folder_that_is_gone_are_chosen_by_the_same_filter(full: Home) -> None:
+def test_routes_of_gone_folder_are_filtered(full: Home) -> None:
     for where in (SessionFilter(project="/srv"), SessionFilter(source=("slack",))):
         selected = routes.select_lost_routes(full.scene(), PlanRequest("routes", where=where))
         assert "long_ago" not in {route.id for route in selected.items}
 
 
-def test_beside_a_gateway_those_of_a_folder_that_is_gone_stay_too(full: Home) -> None:
+def test_gateway_protects_routes_of_gone_folder(full: Home) -> None:
     gateway = ActivitySnapshot(HomeActivity(NOW, gateway="a gateway (pid 7)"))
     selected = routes.select_lost_routes(full.scene(gateway), PlanRequest("routes"))
     assert (selected.items, set(selected.protected)) == ((), {"live"})
 
 
-def test_a_home_whose_routes_are_in_a_file_alone_is_looked_at_as_well(home_path) -> None:
+def test_routes_in_file_only_are_selected(home_path) -> None:
     with opened(home_path, 16) as home:
         home.session("s", 9, reason="cli_close", source="telegram")
         stale = home.route("1", "s", 9)

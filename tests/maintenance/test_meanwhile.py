@@ -38,7 +38,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
     return later
 
 
-def reasons(done) -> dict[str, str]:
+def list_skip_reasons(done) -> dict[str, str]:
     return {each.id: each.why for each in done.skipped}
 
 
@@ -46,7 +46,7 @@ def reasons(done) -> dict[str, str]:
 
 
 @pytest.mark.requirement("maintenance:meanwhile")
-def test_a_message_that_was_edited_behind_its_trash_comes_back_as_edited(
+def test_message_edited_after_trash_is_restored_edited(
     hermes: Changing, meanwhile: Meanwhile
 ) -> None:
     hermes.home.session("old", 140, reason="idle")
@@ -62,9 +62,7 @@ def test_a_message_that_was_edited_behind_its_trash_comes_back_as_edited(
 
 
 @pytest.mark.requirement("maintenance:meanwhile")
-def test_a_row_that_came_behind_the_trash_of_its_session_comes_back(
-    changed: Changing, meanwhile: Meanwhile
-) -> None:
+def test_row_added_after_trash_is_restored(changed: Changing, meanwhile: Meanwhile) -> None:
     changed.home.session("old", 140, reason="idle")
     db = changed.home.db
     meanwhile(lambda: db.record_auxiliary_usage("old", "title_generation", input_tokens=7))
@@ -77,65 +75,65 @@ def test_a_row_that_came_behind_the_trash_of_its_session_comes_back(
 # -- who has come to care ----------------------------------------------------------------------
 
 
-def _name(home: Home) -> None:
+def set_title(home: Home) -> None:
     home.db.set_session_title("ghost", "My plan")
 
 
-def _call(home: Home) -> None:
+def count_api_call(home: Home) -> None:
     home.sql("UPDATE sessions SET api_call_count = 7 WHERE id = 'ghost'")
 
 
-def _archive(home: Home) -> None:
+def archive_session(home: Home) -> None:
     home.db.set_session_archived("ghost", archived=True)
 
 
 SIGNS: dict[Callable[[Home], None], str] = {
-    _name: "session ghost: it has a title since",
-    _call: "session ghost: a model was called for it since",
-    _archive: "session ghost: it was archived since",
+    set_title: "session ghost: it has a title since",
+    count_api_call: "session ghost: a model was called for it since",
+    archive_session: "session ghost: it was archived since",
 }
 
 
 @pytest.mark.requirement("maintenance:meanwhile")
 @pytest.mark.parametrize("change", SIGNS, ids=lambda change: change.__name__)
-def test_an_empty_session_that_somebody_has_come_to_care_for_stays(
-    changed: Changing, change: Callable[[Home], None]
-) -> None:
+def test_used_ghost_stays(changed: Changing, change: Callable[[Home], None]) -> None:
     for name in ("other", "ghost"):
         changed.home.session(name, 30, reason="idle", messages=0)
     planned = changed.plan("ghosts")
     change(changed.home)
     done = changed.apply(planned)
-    assert (done.removed, reasons(done)) == (1, {"ghost": SIGNS[change]})
+    assert (done.removed, list_skip_reasons(done)) == (1, {"ghost": SIGNS[change]})
     assert changed.sessions() == {"ghost"}
 
 
-def test_an_old_session_that_was_archived_since_stays(changed: Changing) -> None:
+def test_session_archived_since_plan_stays(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     changed.home.db.set_session_title("old", "Known before")
     planned = changed.plan()
     changed.home.db.set_session_archived("old", archived=True)
-    assert reasons(changed.apply(planned)) == {"old": "session old: it was archived since"}
+    assert list_skip_reasons(changed.apply(planned)) == {
+        "old": "session old: it was archived since"
+    }
 
 
-def _route(changed: Changing) -> None:
+def add_route(changed: Changing) -> None:
     changed.home.route("1", "old", 0)
 
 
-def _pin(changed: Changing) -> None:
+def pin_session(changed: Changing) -> None:
     changed.ledger.pins.set_pins({"old": True})
 
 
 COMES: dict[Callable[[Changing], None], str] = {
-    _route: "session old: a chat is in it",
-    _pin: "session old: it is pinned",
+    add_route: "session old: a chat is in it",
+    pin_session: "session old: it is pinned",
 }
 
 
 @pytest.mark.requirement("maintenance:meanwhile")
 @pytest.mark.parametrize("come", COMES, ids=lambda come: come.__name__)
 @pytest.mark.parametrize("what", ["sessions", "abandoned"])
-def test_what_is_routed_or_pinned_behind_the_look_at_who_is_alive_stays(
+def test_session_routed_or_pinned_during_step_stays(
     changed: Changing,
     meanwhile: Meanwhile,
     come: Callable[[Changing], None],
@@ -147,7 +145,7 @@ def test_what_is_routed_or_pinned_behind_the_look_at_who_is_alive_stays(
     planned = changed.plan(what, verb)
     meanwhile(lambda: come(changed))
     done = changed.apply(planned)
-    assert (done.removed + done.finalized, reasons(done)) == (1, {"old": COMES[come]})
+    assert (done.removed + done.finalized, list_skip_reasons(done)) == (1, {"old": COMES[come]})
     assert changed.home.db.get_session("old")["end_reason"] == ended
 
 
@@ -158,7 +156,7 @@ class _Killed(BaseException):
     """The process is gone here."""
 
 
-def _large(changed: Changing) -> None:
+def add_large_session(changed: Changing) -> None:
     for number in range(4):
         changed.home.session(f"old_{number}", 140, reason="idle")
         changed.home.clock.now = NOW - 140 * DAY
@@ -166,61 +164,61 @@ def _large(changed: Changing) -> None:
     changed.home.clock.now = NOW
 
 
-def _log(changed: Changing) -> list[tuple[str, Any]]:
+def list_audit_log(changed: Changing) -> list[tuple[str, Any]]:
     return [(line.what, line.counts) for line in changed.ledger.list_audit_entries().items]
 
 
-def _die(*_: object) -> bool:
+def raise_killed(*_: object) -> bool:
     raise _Killed
 
 
-def test_what_a_run_has_done_before_it_was_interrupted_is_in_the_log(changed: Changing) -> None:
-    _large(changed)
+def test_interrupted_run_is_in_audit_log(changed: Changing) -> None:
+    add_large_session(changed)
     with pytest.raises(_Killed):
-        changed.apply(changed.plan(), stop=_die)
+        changed.apply(changed.plan(), stop=raise_killed)
     gone = 4 - len(changed.sessions())
     assert gone
     counts = {"removed": gone, "finalized": 0, "skipped": 0, "remaining": 4 - gone}
-    assert _log(changed) == [("prune sessions, in part", counts)]
+    assert list_audit_log(changed) == [("prune sessions, in part", counts)]
 
 
 @pytest.mark.requirement("maintenance:meanwhile")
-def test_what_a_run_has_done_before_it_was_killed_is_in_the_log_once_it_is_taken_back(
+def test_killed_run_is_logged_before_restore(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _large(changed)
+    add_large_session(changed)
     planned = changed.plan()
     with monkeypatch.context() as patch:
-        patch.setattr("session_core.maintenance.apply.runner.Runner.log_progress", _die)
+        patch.setattr("session_core.maintenance.apply.runner.Runner.log_progress", raise_killed)
         with pytest.raises(_Killed):
-            changed.apply(planned, stop=_die)
+            changed.apply(planned, stop=raise_killed)
     gone = 4 - len(changed.sessions())
-    assert _log(changed) == [("prune sessions, begun", {})]
+    assert list_audit_log(changed) == [("prune sessions, begun", {})]
     changed.maintenance.restore(changed.ledger.list_batches().items[0].id)
     counts = {"removed": gone, "finalized": 0, "skipped": 0, "remaining": 4 - gone}
-    assert _log(changed)[1] == ("prune sessions, in part", counts)
+    assert list_audit_log(changed)[1] == ("prune sessions, in part", counts)
 
 
 @pytest.mark.requirement("maintenance:meanwhile")
-def test_the_log_says_how_far_a_plan_came_not_how_far_it_was_at_first(changed: Changing) -> None:
-    _large(changed)
+def test_audit_log_has_latest_plan_progress(changed: Changing) -> None:
+    add_large_session(changed)
     planned = changed.plan()
     parts = 0
     while changed.apply(planned, 0).outcome == "partial":
-        (line,) = _log(changed)
+        (line,) = list_audit_log(changed)
         assert line[0] == "prune sessions, in part"
         assert line[1]["removed"] == 4 - len(changed.sessions())
         parts += 1
     assert parts > 1
     counts = {"removed": 4, "finalized": 0, "skipped": 0, "remaining": 0}
-    assert _log(changed) == [("prune sessions", counts)]
+    assert list_audit_log(changed) == [("prune sessions", counts)]
 
 
 # -- files -------------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("maintenance:meanwhile")
-def test_a_file_of_a_removed_session_that_stays_is_told(changed: Changing) -> None:
+def test_remaining_session_file_is_reported(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     folder = changed.home.file("session_old.json", 140).parent
     (folder / "old.jsonl").symlink_to(folder / "elsewhere")
@@ -230,7 +228,7 @@ def test_a_file_of_a_removed_session_that_stays_is_told(changed: Changing) -> No
     assert "is still there" in done.warnings[0]
 
 
-def test_of_many_files_that_stay_the_first_are_told(
+def test_remaining_files_report_is_bounded(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_MAX_WARNINGS", 1)
@@ -244,7 +242,7 @@ def test_of_many_files_that_stay_the_first_are_told(
     assert rest == "2 more such files are still there"
 
 
-def test_what_somebody_else_has_taken_and_gives_up_is_done_all_the_same(changed: Changing) -> None:
+def test_aborted_step_of_other_maintainer_is_done(changed: Changing) -> None:
     for number in range(3):
         changed.home.session(f"old_{number}", 140, reason="idle")
     planned = changed.plan()

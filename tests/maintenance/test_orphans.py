@@ -21,7 +21,7 @@ GONE = "20260101_120000_abcdef01"
 
 
 @pytest.mark.requirement("maintenance:orphans")
-def test_rows_of_sessions_that_are_not_there_are_chosen_by_table(full: Home) -> None:
+def test_orphaned_rows_are_selected_by_table(full: Home) -> None:
     selected = orphans.select_orphaned_rows(full.scene(), full.db.read_health_facts(), ASKED)
     assert {rows.id: rows.rows for rows in selected.items} == {
         name: 3 if name.startswith("messages") else 1 for name in full.of("rows").chosen
@@ -29,7 +29,7 @@ def test_rows_of_sessions_that_are_not_there_are_chosen_by_table(full: Home) -> 
     assert dict(selected.protected) == dict(full.of("rows").protected)
 
 
-def test_rows_whose_session_somebody_has_open_stay(home: Home) -> None:
+def test_rows_of_session_in_use_stay(home: Home) -> None:
     home.session("gone", 9)
     home.sql("DELETE FROM sessions")
     facts = home.db.read_health_facts()
@@ -41,7 +41,7 @@ def test_rows_whose_session_somebody_has_open_stay(home: Home) -> None:
 
 
 @pytest.mark.requirement("maintenance:orphans")
-def test_locks_of_compressions_that_died_are_chosen(full: Home) -> None:
+def test_dead_compression_locks_are_selected(full: Home) -> None:
     selected = orphans.select_dead_locks(full.scene(), full.db.read_health_facts(), ASKED)
     assert {lock.id: lock.why for lock in selected.items} == {
         "compression_locks/old": "ran out 2 days ago"
@@ -49,13 +49,13 @@ def test_locks_of_compressions_that_died_are_chosen(full: Home) -> None:
 
 
 @pytest.mark.requirement("maintenance:orphans")
-def test_links_that_lead_nowhere_or_in_a_circle_are_chosen(full: Home) -> None:
+def test_broken_and_cyclic_links_are_selected(full: Home) -> None:
     selected = orphans.select_broken_links(full.scene(), ASKED)
     assert {each.id for each in selected.items} == set(full.of("links").chosen)
     assert {each.left_behind for each in selected.items} == {("circle_a",), ("fatherless",)}
 
 
-def test_a_link_of_a_session_at_work_stays(home: Home) -> None:
+def test_link_of_active_session_stays(home: Home) -> None:
     home.session("s", 9)
     home.sql("UPDATE sessions SET parent_session_id = 's'")
     leased = ActivitySnapshot(HomeActivity(NOW, leases={"s": Lease("s", 7)}))
@@ -63,7 +63,7 @@ def test_a_link_of_a_session_at_work_stays(home: Home) -> None:
     assert [each.id for each in orphans.select_broken_links(home.scene(), ASKED).items] == ["s"]
 
 
-def test_rows_of_all_tables_wait_for_the_one_that_says_when_they_came(full: Home) -> None:
+def test_orphan_age_comes_from_dated_table(full: Home) -> None:
     facts = full.db.read_health_facts()
     lately = {
         each.table: each.last_at for each in facts.orphans if each.session_id == "gone_lately"
@@ -75,7 +75,7 @@ def test_rows_of_all_tables_wait_for_the_one_that_says_when_they_came(full: Home
 
 
 @pytest.mark.requirement("maintenance:filters")
-def test_of_what_has_no_session_no_filter_is_true(full: Home) -> None:
+def test_orphans_match_no_filter(full: Home) -> None:
     scene, facts = full.scene(), full.db.read_health_facts()
     asked = PlanRequest("orphans", where=SessionFilter(source=("slack",)))
     assert orphans.select_orphaned_rows(scene, facts, asked).items == ()
@@ -85,7 +85,7 @@ def test_of_what_has_no_session_no_filter_is_true(full: Home) -> None:
 
 
 @pytest.mark.requirement("maintenance:filters")
-def test_links_and_locks_are_those_of_the_sessions_that_a_filter_is_true_of(full: Home) -> None:
+def test_filter_selects_links_and_locks_by_session(full: Home) -> None:
     scene, facts = full.scene(), full.db.read_health_facts()
     asked = PlanRequest("orphans", where=SessionFilter(source=("cli",), end_reason="cli_close"))
     links = {each.id for each in orphans.select_broken_links(scene, asked).items}
@@ -101,7 +101,7 @@ def test_links_and_locks_are_those_of_the_sessions_that_a_filter_is_true_of(full
 
 
 @pytest.mark.requirement("maintenance:orphans")
-def test_files_of_sessions_that_are_not_there_are_chosen(full: Home) -> None:
+def test_orphaned_files_are_selected(full: Home) -> None:
     folder = full.store.sessions_dir
     selected = orphans.select_orphaned_files(full.scene(), folder, ASKED)
     assert {file.id for file in selected.items} == set(full.of("files").chosen)
@@ -109,7 +109,7 @@ def test_files_of_sessions_that_are_not_there_are_chosen(full: Home) -> None:
     assert {file.bytes for file in selected.items} == {2}
 
 
-def test_neither_links_nor_folders_are_files_of_sessions(home: Home) -> None:
+def test_links_and_folders_are_no_session_files(home: Home) -> None:
     folder = home.file("notes.txt", 50).parent
     (folder / f"session_{GONE}.json").mkdir()
     (folder / f"{GONE}.json").symlink_to(folder / "notes.txt")
@@ -117,18 +117,18 @@ def test_neither_links_nor_folders_are_files_of_sessions(home: Home) -> None:
     assert orphans.select_orphaned_files(home.scene(), folder, ASKED).items == ()
 
 
-def test_a_home_without_the_folder_has_no_files(home: Home) -> None:
+def test_missing_folder_has_no_orphaned_files(home: Home) -> None:
     assert orphans.select_orphaned_files(home.scene(), home.folder / "nowhere", ASKED).items == ()
 
 
-def test_the_mirror_and_its_lock_are_never_chosen(home: Home) -> None:
+def test_mirror_and_lock_are_never_selected(home: Home) -> None:
     for name in ("sessions.json", ".sessions.lock"):
         home.file(name, 500)
     assert orphans.select_orphaned_files(home.scene(), home.store.sessions_dir, ASKED).items == ()
     assert orphans.find_session_files(home.store.sessions_dir, ["sessions", ".sessions"]) == {}
 
 
-def test_the_files_of_a_session_are_found_by_its_id(home: Home) -> None:
+def test_session_files_are_found_by_id(home: Home) -> None:
     fill(home)
     strange = home.file(f"session_{orphans.make_safe_name('a/b')}.json", 1)
     found = orphans.find_session_files(home.store.sessions_dir, ["old", "a/b", "long_lived"])
@@ -153,13 +153,13 @@ def test_the_files_of_a_session_are_found_by_its_id(home: Home) -> None:
         ("x" * 97, "x" * 96 + "_19a8f07eeb7f"),
     ],
 )
-def test_an_id_stands_in_the_name_of_a_file_in_a_safe_form(session_id: str, safe: str) -> None:
+def test_file_name_has_safe_session_id(session_id: str, safe: str) -> None:
     assert orphans.make_safe_name(session_id) == safe
 
 
 @pytest.mark.requirement("maintenance:orphans")
 @given(st.sets(st.text(min_size=1, max_size=12), max_size=6), st.text(max_size=20))
-def test_whatever_the_ids_no_file_is_taken_for_that_of_another(ids: set[str], at: str) -> None:
+def test_file_owner_is_never_confused(ids: set[str], at: str) -> None:
     names = FileOwners(ids)
     for session_id in ids:
         safe = orphans.make_safe_name(session_id)
@@ -170,7 +170,7 @@ def test_whatever_the_ids_no_file_is_taken_for_that_of_another(ids: set[str], at
 
 
 @given(st.text(max_size=30))
-def test_what_does_not_match_the_rules_is_nobodys(name: str) -> None:
+def test_unrecognized_file_has_no_owner(name: str) -> None:
     known = ("session_", "request_dump_", ".sessions_", "cron_")
     if not name.startswith(known) and not name[:8].isdigit():
         assert FileOwners(()).find_owner(name) is None

@@ -42,9 +42,7 @@ def list_stated(changing: Changing, what: str) -> set[str]:
 
 @pytest.mark.requirement("maintenance:plans")
 @pytest.mark.parametrize("what", KINDS)
-def test_exactly_what_is_stated_is_planned_and_changed_and_comes_back(
-    restored: Changing, what: str
-) -> None:
+def test_stated_items_are_planned_applied_and_restored(restored: Changing, what: str) -> None:
     before = restored.read_everything()
     planned = restored.plan(what, **KINDS[what])
     plan = restored.ledger.get_plan(planned.plan)
@@ -73,12 +71,12 @@ LEFT_OVER = {"orphaned_messages", "orphaned_rows", "broken_parents"}
 
 @pytest.mark.requirement("maintenance:plans")
 @pytest.mark.parametrize("what", ["sessions", "ghosts", "routes", "expired"])
-def test_a_plan_says_what_is_protected_and_why(restored: Changing, what: str) -> None:
+def test_preview_counts_protected_by_reason(restored: Changing, what: str) -> None:
     planned = restored.plan(what, **KINDS[what])
     assert planned.protected == dict(restored.home.of(what).protected)
 
 
-def test_of_what_is_planned_nothing_else_is_removed(restored: Changing) -> None:
+def test_apply_removes_only_planned_items(restored: Changing) -> None:
     before = restored.sessions()
     done = restored.plan_and_apply("sessions")
     together = restored.home.of("sessions").chosen.values()
@@ -86,7 +84,7 @@ def test_of_what_is_planned_nothing_else_is_removed(restored: Changing) -> None:
     restored.restore(done)
 
 
-def test_what_a_plan_says(changed: Changing) -> None:
+def test_preview_has_all_fields(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     changed.home.db.set_session_title("old", "The schema")
     planned = changed.plan()
@@ -99,7 +97,7 @@ def test_what_a_plan_says(changed: Changing) -> None:
     assert planned.bytes.returned_to_disk == 0
 
 
-def test_what_is_named_and_does_not_match_is_said(changed: Changing) -> None:
+def test_named_unmatched_sessions_are_reported(changed: Changing) -> None:
     for number in range(7):
         changed.home.session(f"s{number}", 120, reason="cli_close")
     where = SessionFilter(source=("telegram",))
@@ -111,7 +109,7 @@ def test_what_is_named_and_does_not_match_is_said(changed: Changing) -> None:
     assert changed.plan(ids=("s1",), where=SessionFilter(source=("cli",))).warnings == ()
 
 
-def test_what_was_imported_is_pruned_by_its_ids(changed: Changing, tmp_path: Path) -> None:
+def test_imported_sessions_are_pruned_by_id(changed: Changing, tmp_path: Path) -> None:
     changed.home.session("there", 120, reason="cli_close")
     changed.home.session("a", 120, reason="cli_close")
     changed.home.session("b", 1, reason="cli_close")
@@ -124,14 +122,14 @@ def test_what_was_imported_is_pruned_by_its_ids(changed: Changing, tmp_path: Pat
     assert changed.sessions() == {"there"}
 
 
-def test_at_most_twenty_are_named(changed: Changing) -> None:
+def test_preview_lists_at_most_twenty_items(changed: Changing) -> None:
     for number in range(22):
         changed.home.session(f"old_{number}", 140, reason="idle")
     planned = changed.plan()
     assert (planned.count, len(planned.items)) == (22, 20)
 
 
-def test_where_there_is_nothing_to_do_there_is_no_plan(changed: Changing) -> None:
+def test_empty_selection_creates_no_plan(changed: Changing) -> None:
     planned = changed.plan()
     assert (planned.outcome, planned.plan, planned.count) == ("nothing", None, 0)
 
@@ -144,7 +142,7 @@ def test_planning_changes_nothing(restored: Changing) -> None:
     assert restored.read_everything() == before
 
 
-def test_a_session_of_two_kinds_is_planned_once(changed: Changing) -> None:
+def test_session_of_two_kinds_is_planned_once(changed: Changing) -> None:
     changed.home.session("old_ghost", 140, reason="idle", messages=0)
     planned = changed.plan("all")
     assert [each.id for each in planned.items] == ["old_ghost"]
@@ -152,7 +150,7 @@ def test_a_session_of_two_kinds_is_planned_once(changed: Changing) -> None:
     assert changed.sessions() == set()
 
 
-def test_a_child_that_loses_its_parent_with_that_is_not_cut_off_as_well(
+def test_child_of_removed_parent_is_cut_once(
     changed: Changing,
 ) -> None:
     changed.home.session("ghost", 9, reason="branched", messages=0)
@@ -178,12 +176,12 @@ def test_a_child_that_loses_its_parent_with_that_is_not_cut_off_as_well(
         PlanRequest("sessions", older_than_days=-1),
     ],
 )
-def test_what_makes_no_sense_is_refused(changed: Changing, wanted: PlanRequest) -> None:
+def test_invalid_request_is_refused(changed: Changing, wanted: PlanRequest) -> None:
     with pytest.raises(InvalidInput):
         changed.maintenance.plan(wanted)
 
 
-def test_a_plan_names_as_many_of_its_things_as_is_wanted(changed: Changing) -> None:
+def test_plan_lists_requested_number_of_items(changed: Changing) -> None:
     for number in range(25):
         changed.home.session(f"old_{number:02}", 140, reason="idle")
     changed.home.db.set_session_title("old_24", "The last")
@@ -199,12 +197,12 @@ def test_a_plan_names_as_many_of_its_things_as_is_wanted(changed: Changing) -> N
         changed.maintenance.get_plan(str(planned.plan), 0)
 
 
-def test_a_session_that_is_not_there_is_not_planned(changed: Changing) -> None:
+def test_unknown_session_is_not_planned(changed: Changing) -> None:
     with pytest.raises(NotFound):
         changed.plan(ids=("nobody",))
 
 
-def test_trash_and_index_have_plans_of_the_same_face(changed: Changing) -> None:
+def test_trash_and_index_plans_share_interface(changed: Changing) -> None:
     changed.home.large_session("old", 140)
     done = changed.plan_and_apply()
     assert [each.id for each in changed.maintenance.batches().items] == [done.batch]
@@ -218,7 +216,7 @@ def test_trash_and_index_have_plans_of_the_same_face(changed: Changing) -> None:
 
 
 @pytest.mark.parametrize("name", ["project", "title_like", "cwd_prefix", "model_like"])
-def test_an_empty_filter_does_not_choose_everything(changed: Changing, name: str) -> None:
+def test_empty_filter_is_refused(changed: Changing, name: str) -> None:
     changed.home.session("old", 140, reason="idle")
     with pytest.raises(InvalidInput, match="is empty, and would choose everything"):
         changed.plan(where=SessionFilter(**{name: ""}))

@@ -32,19 +32,19 @@ def gone(changed: Changing) -> Changing:
     return changed
 
 
-def test_a_batch_is_restored_once(gone: Changing) -> None:
+def test_batch_is_restored_once(gone: Changing) -> None:
     done = gone.plan_and_apply()
     gone.restore(done)
     with pytest.raises(Conflict, match="undone already"):
         gone.restore(done)
 
 
-def test_a_batch_that_is_none_is_not_found(changed: Changing) -> None:
+def test_unknown_batch_raises_not_found(changed: Changing) -> None:
     with pytest.raises(NotFound):
         changed.maintenance.restore("b-nothing")
 
 
-def test_trash_that_has_expired_is_not_restored(gone: Changing) -> None:
+def test_expired_trash_is_not_restored(gone: Changing) -> None:
     done = gone.plan_and_apply()
     gone.home.clock.now = NOW + 31 * DAY
     with pytest.raises(Conflict, match="its trash is gone"):
@@ -52,7 +52,7 @@ def test_trash_that_has_expired_is_not_restored(gone: Changing) -> None:
 
 
 @pytest.mark.requirement("maintenance:restore")
-def test_a_title_that_was_taken_since_is_left_out_and_said(gone: Changing) -> None:
+def test_taken_title_is_left_out_and_reported(gone: Changing) -> None:
     done = gone.plan_and_apply()
     gone.home.session("other", 1)
     gone.home.db.set_session_title("other", "The schema")
@@ -63,7 +63,7 @@ def test_a_title_that_was_taken_since_is_left_out_and_said(gone: Changing) -> No
 
 
 @pytest.mark.requirement("maintenance:restore")
-def test_an_id_that_was_taken_since_keeps_its_messages_and_gets_none(gone: Changing) -> None:
+def test_taken_id_receives_no_messages(gone: Changing) -> None:
     done = gone.plan_and_apply()
     gone.home.session("old", 1, messages=1)
     back = gone.restore(done)
@@ -71,7 +71,7 @@ def test_an_id_that_was_taken_since_keeps_its_messages_and_gets_none(gone: Chang
     assert gone.home.db.message_count("old") == 1
 
 
-def test_a_large_session_whose_id_was_taken_since_gets_no_messages(changed: Changing) -> None:
+def test_taken_id_of_large_session_receives_nothing(changed: Changing) -> None:
     changed.home.session("large", 150, reason="idle", messages=0)
     changed.home.clock.now = NOW - 150 * DAY
     for number in range(6):
@@ -85,7 +85,7 @@ def test_a_large_session_whose_id_was_taken_since_gets_no_messages(changed: Chan
     assert changed.home.db.message_count("large") == 1
 
 
-def test_a_child_that_has_another_parent_by_now_keeps_it(changed: Changing) -> None:
+def test_child_with_new_parent_keeps_parent(changed: Changing) -> None:
     changed.home.session("trunk", 140, reason="branched")
     changed.home.session("branch", 3, parent_session_id="trunk", config=BRANCH)
     done = changed.plan_and_apply()
@@ -99,7 +99,7 @@ def test_a_child_that_has_another_parent_by_now_keeps_it(changed: Changing) -> N
 
 
 @pytest.mark.requirement("maintenance:restore")
-def test_a_session_that_was_reopened_since_stays_open(changed: Changing) -> None:
+def test_session_reopened_since_stays_open(changed: Changing) -> None:
     changed.home.session("s", 2)
     done = changed.plan_and_apply("sessions", "finalize", ids=("s",))
     changed.home.db.reopen_session("s")
@@ -111,7 +111,7 @@ def test_a_session_that_was_reopened_since_stays_open(changed: Changing) -> None
     assert changed.home.db.get_session("s")["end_reason"] == "other"
 
 
-def test_a_chat_that_has_a_route_again_keeps_it(changed: Changing) -> None:
+def test_chat_with_new_route_keeps_route(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
     done = changed.plan_and_apply("routes")
     changed.home.session("s", 0)
@@ -121,7 +121,7 @@ def test_a_chat_that_has_a_route_again_keeps_it(changed: Changing) -> None:
     assert changed.home.store.peek_session_id(key) == "s"
 
 
-def test_a_file_in_whose_place_there_is_another_stays_in_the_trash(changed: Changing) -> None:
+def test_replaced_file_stays_in_trash(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     changed.home.file("session_old.json", 140, "mine")
     done = changed.plan_and_apply()
@@ -132,7 +132,7 @@ def test_a_file_in_whose_place_there_is_another_stays_in_the_trash(changed: Chan
 
 
 @pytest.mark.requirement("maintenance:restore")
-def test_of_a_trash_that_is_damaged_in_part_the_rest_comes_back(changed: Changing) -> None:
+def test_partly_damaged_trash_restores_rest(changed: Changing) -> None:
     for number in range(3):
         changed.home.session(f"old_{number}", 140, messages=0)
         changed.home.db.append_message(f"old_{number}", "user", "x" * 80_000, timestamp=NOW - DAY)
@@ -149,7 +149,7 @@ def test_of_a_trash_that_is_damaged_in_part_the_rest_comes_back(changed: Changin
         changed.restore(done)
 
 
-def test_routes_do_not_come_back_beside_a_gateway(changed: Changing) -> None:
+def test_restore_of_routes_names_live_gateway(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
     done = changed.plan_and_apply("routes")
     with live_gateway(changed.home), pytest.raises(Denied):
@@ -159,7 +159,7 @@ def test_routes_do_not_come_back_beside_a_gateway(changed: Changing) -> None:
     assert len(changed.home.store.load_entries()) == 1
 
 
-def test_a_restore_that_was_stopped_is_gone_on_with(changed: Changing) -> None:
+def test_stopped_restore_resumes(changed: Changing) -> None:
     for number in range(3):
         changed.home.session(f"old_{number}", 140, reason="idle", messages=0)
         changed.home.clock.now = NOW - 140 * DAY
@@ -176,7 +176,7 @@ def test_a_restore_that_was_stopped_is_gone_on_with(changed: Changing) -> None:
     assert changed.read_everything() == before
 
 
-def test_what_would_come_back_is_said_and_nothing_is_changed(gone: Changing) -> None:
+def test_restore_preview_changes_nothing(gone: Changing) -> None:
     done = gone.plan_and_apply()
     before = gone.read_everything()
     coming = gone.maintenance.preview_restore(done.batch)
@@ -188,7 +188,7 @@ def test_what_would_come_back_is_said_and_nothing_is_changed(gone: Changing) -> 
         gone.maintenance.preview_restore(done.batch)
 
 
-def test_of_an_edit_it_is_said_what_is_again_as_it_was(gone: Changing) -> None:
+def test_restore_preview_describes_edit(gone: Changing) -> None:
     done = gone.maintenance.edit("old", title="Another", archived=True, pinned=True, reopen=True)
     coming = gone.maintenance.preview_restore(done.batch)
     assert [each.id for each in coming.items] == ["old"]
@@ -201,7 +201,7 @@ def test_of_an_edit_it_is_said_what_is_again_as_it_was(gone: Changing) -> None:
     assert coming.count == 1
 
 
-def test_what_was_put_back_is_removed_anew_and_its_batch_not_restored(gone: Changing) -> None:
+def test_restore_batch_cannot_be_restored(gone: Changing) -> None:
     done = gone.plan_and_apply()
     gone.restore(done)
     sql = "SELECT id FROM batches WHERE what = 'restore'"
@@ -212,7 +212,7 @@ def test_what_was_put_back_is_removed_anew_and_its_batch_not_restored(gone: Chan
 
 
 @pytest.mark.requirement("maintenance:restore")
-def test_a_compression_is_taken_back_by_the_same_call(changed: Changing) -> None:
+def test_restore_undoes_compression(changed: Changing) -> None:
     home = changed.home
     home.session("s", 2, messages=0)
     for number in range(12):
@@ -227,7 +227,7 @@ def test_a_compression_is_taken_back_by_the_same_call(changed: Changing) -> None
     assert changed.read_everything()["rows"]["messages"] == before
 
 
-def test_an_undo_that_drops_something_is_a_plan_that_the_same_call_applies(
+def test_destructive_compression_undo_is_planned(
     changed: Changing,
 ) -> None:
     home = changed.home
@@ -257,7 +257,7 @@ def migrated(tmp_path: Path) -> Iterator[tuple[SessionDB, Maintenance, str, Row]
         home.session("other", 1)
         row = dict(home.db.get_session("old") or {})
         batch = changed.plan_and_apply().batch
-    _migrate(path, tmp_path / "newer" / "state.db")
+    migrate_home(path, tmp_path / "newer" / "state.db")
     with (
         SessionDB(path, clock=lambda: NOW) as db,
         Ledger(StateFolder(path, root=root), clock=lambda: NOW) as ledger,
@@ -266,7 +266,7 @@ def migrated(tmp_path: Path) -> Iterator[tuple[SessionDB, Maintenance, str, Row]
         yield db, maintenance, batch, row
 
 
-def _migrate(path: Path, newer: Path) -> None:
+def migrate_home(path: Path, newer: Path) -> None:
     """Bring a home to a newer schema as Hermes does: columns and tables come, one column goes."""
     make_hermes_database(newer, 26, fts_layout=0)
     with connect(newer) as there, connect(path) as here:
@@ -289,7 +289,7 @@ GOES = "pricing_version"
 
 
 @pytest.mark.requirement("maintenance:restore")
-def test_what_was_removed_before_a_migration_comes_back_after_it(migrated) -> None:
+def test_restore_after_schema_migration(migrated) -> None:
     db, maintenance, batch, before = migrated
     back = maintenance.restore(batch)
     after = dict(db.get_session("old") or {})

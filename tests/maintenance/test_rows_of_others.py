@@ -49,11 +49,11 @@ def others(home_path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> I
         with connect(home.db.path) as connection:
             connection.executescript(TABLES)
             for number, name in enumerate(("old", "long", "stays")):
-                _hang(connection, number, name)
+                add_referring_rows(connection, number, name)
         yield changed
 
 
-def _hang(connection: Any, number: int, session_id: str) -> None:
+def add_referring_rows(connection: Any, number: int, session_id: str) -> None:
     sql = "SELECT id FROM messages WHERE session_id = ? ORDER BY id"
     for (row_id,) in connection.execute(sql, (session_id,)).fetchall():
         connection.execute("INSERT INTO reactions VALUES (?, ?, '+1')", (row_id, row_id))
@@ -66,7 +66,7 @@ def _hang(connection: Any, number: int, session_id: str) -> None:
 
 
 @pytest.mark.requirement("maintenance:rows-of-others")
-def test_what_refers_to_what_is_removed_comes_back_with_it(others: Changing) -> None:
+def test_referring_rows_are_restored_with_session(others: Changing) -> None:
     before = others.read_everything()
     done = others.plan_and_apply()
     assert (done.removed, done.skipped) == (2, ())
@@ -79,7 +79,7 @@ def test_what_refers_to_what_is_removed_comes_back_with_it(others: Changing) -> 
 
 
 @pytest.mark.requirement("maintenance:rows-of-others")
-def test_what_somebody_adds_to_it_all_the_time_keeps_it_in_its_place(
+def test_constantly_changed_session_stays(
     others: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned, db = others.plan(), others.home.db
@@ -101,7 +101,7 @@ def test_what_somebody_adds_to_it_all_the_time_keeps_it_in_its_place(
 
 
 @pytest.mark.requirement("maintenance:rows-of-others")
-def test_a_long_session_takes_along_with_each_step_what_refers_to_its_part(
+def test_each_step_removes_its_referring_rows(
     others: Changing,
 ) -> None:
     before = others.read_everything()
@@ -119,7 +119,7 @@ def test_a_long_session_takes_along_with_each_step_what_refers_to_its_part(
 
 
 @pytest.mark.requirement("maintenance:rows-of-others")
-def test_rows_of_sessions_that_are_not_there_take_along_what_refers_to_them(
+def test_orphaned_rows_remove_referring_rows(
     others: Changing,
 ) -> None:
     others.home.sql("DELETE FROM sessions WHERE id = 'old'")
@@ -134,7 +134,7 @@ def test_rows_of_sessions_that_are_not_there_take_along_what_refers_to_them(
 
 
 @pytest.mark.requirement("maintenance:rows-of-others")
-def test_what_refers_to_a_session_of_somebody_else_stays_in_the_trash(others: Changing) -> None:
+def test_rows_of_replaced_session_stay_in_trash(others: Changing) -> None:
     done = others.plan_and_apply(ids=("old",))
     others.home.session("old", 0, messages=1)
     back = others.restore(done)
@@ -159,9 +159,7 @@ RULES = {
 
 @pytest.mark.requirement("maintenance:rows-of-others")
 @pytest.mark.parametrize("rule", RULES)
-def test_what_a_rule_of_somebody_keeps_is_in_the_way_of_no_other(
-    others: Changing, rule: str
-) -> None:
+def test_trigger_protected_session_blocks_no_other(others: Changing, rule: str) -> None:
     branch = {"_branched_from": "old"}
     others.home.session("branch", 1, parent_session_id="old", config=branch)
     others.home.sql(f"CREATE TRIGGER rule {RULES[rule]}")
@@ -173,7 +171,7 @@ def test_what_a_rule_of_somebody_keeps_is_in_the_way_of_no_other(
 
 
 @pytest.mark.requirement("maintenance:rows-of-others")
-def test_what_a_rule_of_somebody_keeps_open_is_left_so(others: Changing) -> None:
+def test_trigger_keeps_session_open(others: Changing) -> None:
     others.home.session("open", 40)
     others.home.session("kept", 40)
     rule = "BEFORE UPDATE ON sessions WHEN old.id = 'kept' BEGIN SELECT RAISE(ABORT, 'no'); END"

@@ -19,7 +19,7 @@ def fill_large(changed: Changing) -> None:
     changed.home.clock.now = NOW
 
 
-def test_an_id_that_is_free_again_gets_its_session(changed: Changing) -> None:
+def test_freed_id_restores_session(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     before = changed.read_everything()
     done = changed.plan_and_apply()
@@ -34,7 +34,7 @@ def test_an_id_that_is_free_again_gets_its_session(changed: Changing) -> None:
         changed.restore(done)
 
 
-def test_a_title_that_is_free_again_goes_to_its_session(changed: Changing) -> None:
+def test_freed_title_is_restored(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     changed.home.db.set_session_title("old", "The schema")
     done = changed.plan_and_apply()
@@ -48,7 +48,7 @@ def test_a_title_that_is_free_again_goes_to_its_session(changed: Changing) -> No
     assert changed.home.db.get_session("old")["title"] == "The schema"
 
 
-def test_a_branch_that_comes_back_before_its_parent_gets_it_by_another_restore(
+def test_branch_parent_is_restored_by_second_try(
     changed: Changing,
 ) -> None:
     changed.home.session("trunk", 140, reason="branched")
@@ -64,7 +64,7 @@ def test_a_branch_that_comes_back_before_its_parent_gets_it_by_another_restore(
     assert changed.read_everything() == before
 
 
-def test_what_came_back_and_has_gone_on_is_left_alone_by_another_restore(changed: Changing) -> None:
+def test_second_restore_keeps_continued_session(changed: Changing) -> None:
     for name in ("one", "two"):
         changed.home.session(name, 140, reason="idle")
     done = changed.plan_and_apply()
@@ -79,7 +79,7 @@ def test_what_came_back_and_has_gone_on_is_left_alone_by_another_restore(changed
     assert first not in [row["id"] for row in changed.home.db.get_messages("one")]
 
 
-def test_a_file_whose_name_is_free_again_comes_back(changed: Changing) -> None:
+def test_freed_file_name_restores_file(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     changed.home.file("session_old.json", 140, "mine")
     before = changed.read_everything()
@@ -91,7 +91,7 @@ def test_a_file_whose_name_is_free_again_comes_back(changed: Changing) -> None:
     assert changed.read_everything() == before
 
 
-def test_an_orphaned_file_that_did_not_fit_is_not_counted(changed: Changing) -> None:
+def test_refused_orphaned_file_is_not_counted(changed: Changing) -> None:
     name = "session_20260101_120000_abcdef01.json"
     changed.home.file(name, 50)
     done = changed.plan_and_apply("orphans")
@@ -101,7 +101,7 @@ def test_an_orphaned_file_that_did_not_fit_is_not_counted(changed: Changing) -> 
     assert changed.restore(done).restored == 1
 
 
-def test_a_chat_that_has_no_route_any_more_gets_it_back(changed: Changing) -> None:
+def test_freed_route_is_restored(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
     done = changed.plan_and_apply("routes")
     changed.home.session("s", 0)
@@ -113,7 +113,7 @@ def test_a_chat_that_has_no_route_any_more_gets_it_back(changed: Changing) -> No
     assert changed.home.store.peek_session_id(key) == "nobody"
 
 
-def test_what_does_not_fit_is_in_the_way_of_nothing_else(changed: Changing) -> None:
+def test_misfit_blocks_no_other_restore(changed: Changing) -> None:
     fill_large(changed)
     changed.home.session("older", 200, reason="idle")
     done = changed.plan_and_apply()
@@ -125,7 +125,7 @@ def test_what_does_not_fit_is_in_the_way_of_nothing_else(changed: Changing) -> N
     assert changed.sessions() == {"large", "older"}
 
 
-def test_how_far_a_restore_is_is_told_and_it_is_stopped_between_two_steps(
+def test_restore_reports_progress_and_stops(
     changed: Changing,
 ) -> None:
     fill_large(changed)
@@ -140,22 +140,22 @@ def test_how_far_a_restore_is_is_told_and_it_is_stopped_between_two_steps(
     assert changed.read_everything() == before
 
 
-def _say(changed: Changing) -> None:
+def append_message(changed: Changing) -> None:
     changed.home.db.append_message("s", "user", "and on")
 
 
-def _route(changed: Changing) -> None:
+def add_route(changed: Changing) -> None:
     changed.home.route("1", "s", 0)
 
 
-def _lock(changed: Changing) -> None:
+def add_lock(changed: Changing) -> None:
     changed.home.db.try_acquire_compression_lock("s", "somebody", 300)
 
 
-@pytest.mark.parametrize("come", [_say, _route, _lock], ids=lambda come: come.__name__)
-def test_what_was_reopened_and_is_in_use_is_not_ended_by_the_undo_of_that(
-    changed: Changing, come
-) -> None:
+@pytest.mark.parametrize(
+    "come", [append_message, add_route, add_lock], ids=lambda come: come.__name__
+)
+def test_undo_of_reopen_keeps_session_in_use(changed: Changing, come) -> None:
     changed.home.session("s", 2, reason="idle")
     edited = changed.maintenance.edit("s", reopen=True)
     come(changed)

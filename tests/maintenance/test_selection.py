@@ -33,11 +33,11 @@ CHOOSERS: dict[str, tuple[PlanRequest, Callable[..., Selection[SelectedSessions]
 HELD = HomeActivity(NOW, holders=(Holder(7, "hermes"),))
 
 
-def together(selected: Selection[SelectedSessions]) -> dict[str, tuple[str, ...]]:
+def list_conversation_ids(selected: Selection[SelectedSessions]) -> dict[str, tuple[str, ...]]:
     return {item.id: tuple(each.id for each in item.sessions) for item in selected.items}
 
 
-def choose(
+def run_selection(
     home: Home, kind: str, alive: ActivitySnapshot | None = None, **asked: Any
 ) -> Selection[SelectedSessions]:
     wanted, chooser = CHOOSERS[kind]
@@ -47,14 +47,14 @@ def choose(
 def list_selected(
     home: Home, kind: str, alive: ActivitySnapshot | None = None, **asked: Any
 ) -> set[str]:
-    return set(together(choose(home, kind, alive, **asked)))
+    return set(list_conversation_ids(run_selection(home, kind, alive, **asked)))
 
 
 @pytest.mark.requirement("maintenance:selection")
 @pytest.mark.parametrize("kind", CHOOSERS)
-def test_a_kind_chooses_what_is_stated_and_protects_the_rest(full: Home, kind: str) -> None:
-    selected = choose(full, kind)
-    assert together(selected) == full.of(kind).chosen
+def test_kind_selects_stated_and_protects_rest(full: Home, kind: str) -> None:
+    selected = run_selection(full, kind)
+    assert list_conversation_ids(selected) == full.of(kind).chosen
     assert dict(selected.protected) == dict(full.of(kind).protected)
     assert set(selected.protected) <= set(PROTECTION_REASONS)
 
@@ -63,7 +63,7 @@ def test_a_kind_chooses_what_is_stated_and_protects_the_rest(full: Home, kind: s
 
 
 @pytest.mark.requirement("maintenance:selection")
-def test_each_says_why_in_words(home: Home) -> None:
+def test_selected_sessions_give_reason(home: Home) -> None:
     home.session("s", 140, reason="idle")
     home.session("ghost", 3, messages=0)
     home.session("left", 1000)
@@ -71,7 +71,7 @@ def test_each_says_why_in_words(home: Home) -> None:
     home.session("b", 20, parent_session_id="a")
     home.session("chat", 2, source="slack")
     home.route("1", "chat", 2, platform="slack")
-    assert {item.why for kind in CHOOSERS for item in choose(home, kind).items} == {
+    assert {item.why for kind in CHOOSERS for item in run_selection(home, kind).items} == {
         "ended 2026-08-28 (idle), last active 140 days ago",
         "empty, never ended, begun 3 days ago",
         "never ended, last active 1,000 days ago",
@@ -80,9 +80,9 @@ def test_each_says_why_in_words(home: Home) -> None:
     }
 
 
-def test_what_is_ended_says_with_which_reason(full: Home) -> None:
+def test_finalized_sessions_have_end_reason(full: Home) -> None:
     reasons = {
-        kind: {item.reason for item in choose(full, kind).items}
+        kind: {item.reason for item in run_selection(full, kind).items}
         for kind in ("abandoned", "orphaned", "expired")
     }
     assert reasons == {
@@ -90,53 +90,55 @@ def test_what_is_ended_says_with_which_reason(full: Home) -> None:
         "orphaned": {"orphaned_compression"},
         "expired": {"idle"},
     }
-    assert {item.reason for item in choose(full, "abandoned", reason="done").items} == {"done"}
+    assert {item.reason for item in run_selection(full, "abandoned", reason="done").items} == {
+        "done"
+    }
 
 
-def test_a_branch_stays_and_loses_its_parent(full: Home) -> None:
-    left = {item.id: item.left_behind for item in choose(full, "sessions").items}
+def test_branch_stays_without_parent(full: Home) -> None:
+    left = {item.id: item.left_behind for item in run_selection(full, "sessions").items}
     assert left["trunk"] == ("branch",)
     assert left["chain_1"] == ()
 
 
-def test_a_ghost_leaves_its_children(full: Home) -> None:
-    left = {item.id: item.left_behind for item in choose(full, "ghosts").items}
+def test_ghost_removal_keeps_children(full: Home) -> None:
+    left = {item.id: item.left_behind for item in run_selection(full, "ghosts").items}
     assert left["ghost_parent"] == ("ghost_child",)
     assert left["ghost_boss"] == ()
 
 
-def test_a_ghost_stays_while_somebody_works_in_its_child(home: Home) -> None:
+def test_ghost_with_active_child_stays(home: Home) -> None:
     home.session("ghost", 3, reason="branched", messages=0)
     home.session("child", 2, parent_session_id="ghost", config=BRANCH)
     at_work = ActivitySnapshot(HomeActivity(NOW, leases={"child": Lease("child", 7)}))
     assert list_selected(home, "ghosts", ActivitySnapshot(HomeActivity(NOW))) == {"ghost"}
-    selected = choose(home, "ghosts", at_work)
+    selected = run_selection(home, "ghosts", at_work)
     assert (selected.items, dict(selected.protected)) == ((), {"live": 1})
 
 
-def test_ghosts_behind_each_other_go_together(home: Home) -> None:
+def test_chained_ghosts_are_removed_together(home: Home) -> None:
     home.session("a", 3, reason="compression", messages=0)
     home.session("b", 3, reason="compression", parent_session_id="a", messages=0)
     home.session("c", 3, reason="cli_close", parent_session_id="b")
-    assert together(choose(home, "ghosts")) == {"a": ("b", "a")}
+    assert list_conversation_ids(run_selection(home, "ghosts")) == {"a": ("b", "a")}
 
 
-def test_what_a_ghost_delegated_far_below_keeps_it(home: Home) -> None:
+def test_distant_delegate_protects_ghost(home: Home) -> None:
     home.session("boss", 3, reason="cli_close", messages=0)
     home.session("worker", 3, reason="compression", parent_session_id="boss", messages=0,
                  config=DELEGATE)  # fmt: skip
     home.session("went_on", 3, reason="cli_close", parent_session_id="worker")
-    assert together(choose(home, "ghosts")) == {"worker": ("worker",)}
+    assert list_conversation_ids(run_selection(home, "ghosts")) == {"worker": ("worker",)}
 
 
-def test_what_a_model_was_called_in_is_no_ghost(home: Home) -> None:
+def test_session_with_model_calls_is_no_ghost(home: Home) -> None:
     home.session("paid", 3, reason="cli_close", messages=0)
     home.db.update_token_counts("paid", input_tokens=900, api_call_count=1)
     home.session("ghost", 3, reason="cli_close", messages=0)
     assert list_selected(home, "ghosts") == {"ghost"}
 
 
-def test_a_session_with_two_chats_has_expired_when_it_has_for_both(home: Home) -> None:
+def test_shared_session_expires_for_both_chats(home: Home) -> None:
     home.session("shared", 0.5, source="slack")
     home.route("1", "shared", 0.5, platform="slack")
     second = home.route("2", "shared", 0.01, platform="slack")
@@ -150,29 +152,27 @@ def test_a_session_with_two_chats_has_expired_when_it_has_for_both(home: Home) -
 
 
 @pytest.mark.requirement("maintenance:beside")
-def test_beside_another_holder_what_never_ended_is_not_removed(home: Home) -> None:
+def test_holder_protects_open_sessions(home: Home) -> None:
     home.session("boss", 120, reason="cli_close")
     home.session("worker", 120, parent_session_id="boss", config=DELEGATE)
     home.session("ghost", 30, messages=0)
     assert list_selected(home, "sessions", ActivitySnapshot(HomeActivity(NOW))) == {"boss"}
     for kind in ("sessions", "ghosts"):
-        selected = choose(home, kind, ActivitySnapshot(HELD))
+        selected = run_selection(home, kind, ActivitySnapshot(HELD))
         assert (selected.items, dict(selected.protected)) == ((), {"never ended": 1})
 
 
 @pytest.mark.requirement("maintenance:beside")
-def test_beside_another_holder_what_never_ended_is_finalized(home: Home) -> None:
+def test_open_sessions_are_finalized_despite_holder(home: Home) -> None:
     home.session("left", 60)
     assert list_selected(home, "abandoned", ActivitySnapshot(HELD)) == {"left"}
 
 
 @pytest.mark.requirement("maintenance:beside")
 @pytest.mark.parametrize(("ended", "goes"), [(6.9, False), (7.1, True)])
-def test_beside_another_holder_what_ended_goes_after_a_week(
-    home: Home, ended: float, goes: bool
-) -> None:
+def test_holder_allows_sessions_ended_last_week(home: Home, ended: float, goes: bool) -> None:
     home.session("s", 120, reason="abandoned", ended=ended)
-    selected = choose(home, "sessions", ActivitySnapshot(HELD))
+    selected = run_selection(home, "sessions", ActivitySnapshot(HELD))
     assert len(selected.items) == goes
     assert dict(selected.protected) == ({} if goes else {"ended lately": 1})
     assert list_selected(home, "sessions", ActivitySnapshot(HomeActivity(NOW))) == {"s"}
@@ -191,30 +191,30 @@ GUARDS: dict[str, ActivitySnapshot] = {
 
 @pytest.mark.requirement("maintenance:selection")
 @pytest.mark.parametrize("why", GUARDS)
-def test_one_session_that_is_protected_protects_its_conversation(home: Home, why: Any) -> None:
+def test_protected_session_protects_conversation(home: Home, why: Any) -> None:
     home.session("root", 120, reason="compression")
     home.session("tip", 120, reason="cli_close", parent_session_id="root")
     home.session("worker", 120, reason="cli_close", parent_session_id="tip", config=DELEGATE)
-    selected = choose(home, "sessions", GUARDS[why])
+    selected = run_selection(home, "sessions", GUARDS[why])
     assert (selected.items, dict(selected.protected)) == ((), {why: 1})
-    named = choose(home, "sessions", GUARDS[why], ids=("root",))
+    named = run_selection(home, "sessions", GUARDS[why], ids=("root",))
     assert (named.items, dict(named.protected)) == ((), {why: 1})
     assert list_selected(home, "sessions", ActivitySnapshot(HomeActivity(NOW))) == {"root"}
 
 
-def test_a_pin_of_the_home_counts(empty: Home) -> None:
+def test_pin_column_protects(empty: Home) -> None:
     if empty.db.get_session(empty.session("s", 120, reason="cli_close")).get("pinned") is None:
         assert list_selected(empty, "sessions") == {"s"}
         return
     empty.db.update_session("s", pinned=1)
-    assert dict(choose(empty, "sessions").protected) == {"pinned": 1}
+    assert dict(run_selection(empty, "sessions").protected) == {"pinned": 1}
 
 
-def test_beside_a_gateway_the_sessions_of_chats_are_left_to_it(home: Home) -> None:
+def test_gateway_protects_chat_sessions(home: Home) -> None:
     home.session("chat", 2, source="slack")
     home.route("1", "chat", 2, platform="slack")
     gateway = ActivitySnapshot(HomeActivity(NOW, gateway="a gateway"), routes={"chat": ("key",)})
-    assert dict(choose(home, "expired", gateway).protected) == {"live": 1}
+    assert dict(run_selection(home, "expired", gateway).protected) == {"live": 1}
     assert list_selected(
         home, "expired", ActivitySnapshot(HomeActivity(NOW), routes={"chat": ("key",)})
     ) == {"chat"}
@@ -244,7 +244,7 @@ FILTERS: dict[str, tuple[SessionFilter, set[str]]] = {
 
 @pytest.mark.requirement("maintenance:selection")
 @pytest.mark.parametrize("name", FILTERS)
-def test_a_filter_is_true_of_what_is_chosen(home: Home, name: str) -> None:
+def test_selection_matches_filter(home: Home, name: str) -> None:
     home.session("slack", 160, reason="idle", source="slack")
     home.session("project", 120, reason="cli_close", cwd="/srv/a/b")
     home.session("titled", 92, reason="cli_close")
@@ -261,7 +261,7 @@ def test_a_filter_is_true_of_what_is_chosen(home: Home, name: str) -> None:
     assert list_selected(home, "sessions", where=where) == expected
 
 
-def test_any_other_age_may_be_asked_for(full: Home) -> None:
+def test_custom_age_is_applied(full: Home) -> None:
     assert list_selected(full, "sessions", older_than_days=240) == {"drifted", "no_reason"}
     assert "not_so_old" in list_selected(full, "sessions", older_than_days=0)
     assert list_selected(full, "abandoned", older_than_days=55) == {
@@ -274,14 +274,16 @@ def test_any_other_age_may_be_asked_for(full: Home) -> None:
 
 @pytest.mark.parametrize("days", [-1, float("nan"), float("inf")])
 @pytest.mark.parametrize("kind", ["sessions", "ghosts", "abandoned", "orphaned"])
-def test_what_is_no_age_is_refused(home: Home, kind: str, days: float) -> None:
+def test_invalid_age_is_refused(home: Home, kind: str, days: float) -> None:
     with pytest.raises(InvalidInput, match="older_than_days"):
-        choose(home, kind, older_than_days=days)
+        run_selection(home, kind, older_than_days=days)
 
 
-def test_of_named_sessions_no_age_is_asked(full: Home) -> None:
-    named = choose(full, "sessions", ids=("not_so_old", "chain_2", "left_lately", "old_archived"))
-    assert together(named) == {
+def test_named_sessions_ignore_age(full: Home) -> None:
+    named = run_selection(
+        full, "sessions", ids=("not_so_old", "chain_2", "left_lately", "old_archived")
+    )
+    assert list_conversation_ids(named) == {
         "not_so_old": ("not_so_old",),
         "chain_1": ("chain_3", "chain_2", "chain_1"),
         "left_lately": ("left_lately",),
@@ -290,7 +292,7 @@ def test_of_named_sessions_no_age_is_asked(full: Home) -> None:
 
 
 @pytest.mark.parametrize("verb", ["prune", "finalize"])
-def test_a_filter_is_asked_of_what_is_named_too(home: Home, verb: str) -> None:
+def test_filter_applies_to_named_sessions(home: Home, verb: str) -> None:
     home.session("mine", 120, reason="cli_close" if verb == "prune" else None)
     home.session("other", 120, reason="cli_close" if verb == "prune" else None, source="telegram")
     home.db.set_session_archived("mine", archived=True)
@@ -298,27 +300,27 @@ def test_a_filter_is_asked_of_what_is_named_too(home: Home, verb: str) -> None:
     for where in (SessionFilter(source=("cli",)), SessionFilter(active_before=NOW - 119 * DAY)):
         wanted = PlanRequest("sessions", verb, ids=("mine", "other"), where=where)  # type: ignore[arg-type]
         expected = {"mine"} if where.source else {"mine", "other"}
-        assert set(together(chooser(home.scene(), wanted))) == expected
+        assert set(list_conversation_ids(chooser(home.scene(), wanted))) == expected
     wanted = replace(wanted, where=SessionFilter(active_before=NOW - 121 * DAY))
-    assert together(chooser(home.scene(), wanted)) == {}
+    assert list_conversation_ids(chooser(home.scene(), wanted)) == {}
 
 
-def test_a_delegate_that_is_named_never_takes_its_boss_along(full: Home) -> None:
-    named = together(choose(full, "sessions", ids=("worker",)))
+def test_named_delegate_excludes_its_parent(full: Home) -> None:
+    named = list_conversation_ids(run_selection(full, "sessions", ids=("worker",)))
     assert named == {"worker": ("helper", "worker")}
-    both = together(choose(full, "sessions", ids=("worker", "boss", "helper")))
+    both = list_conversation_ids(run_selection(full, "sessions", ids=("worker", "boss", "helper")))
     assert both == {"boss": ("helper", "worker", "boss")}
 
 
-def test_who_names_nobody_is_told_who_may_be_meant(full: Home) -> None:
+def test_unknown_session_gets_suggestions(full: Home) -> None:
     with pytest.raises(NotFound, match="old_titlet") as refused:
-        choose(full, "sessions", ids=("old_titlet",))
+        run_selection(full, "sessions", ids=("old_titlet",))
     assert "old_titled" in refused.value.nearest
 
 
-def test_a_named_session_is_finalized_also_where_a_chat_is_in_it(full: Home) -> None:
+def test_named_chat_session_is_finalized(full: Home) -> None:
     wanted = PlanRequest("sessions", "finalize", ids=("chat", "idle_suspended", "old", "boss"))
     selected = sessions.select_named(full.scene(), wanted)
-    assert together(selected) == {"chat": ("chat",), "helper": ("helper", "worker")}
+    assert list_conversation_ids(selected) == {"chat": ("chat",), "helper": ("helper", "worker")}
     assert dict(selected.protected) == {"suspended": 1}
     assert {item.reason for item in selected.items} == {"finalized"}

@@ -46,7 +46,7 @@ def kill_step(path: Path, stage: str) -> None:
         process.communicate()
 
 
-def marks(path: Path) -> list[str]:
+def list_marks(path: Path) -> list[str]:
     with connect(path) as connection:
         sql = "SELECT key FROM state_meta WHERE key LIKE 'mcp_sessions%'"
         return [key for (key,) in connection.execute(sql)]
@@ -62,13 +62,13 @@ def run_prune(maintenance: Maintenance, _: Path) -> None:
     maintenance.apply(plan)
 
 
-def vacuum(maintenance: Maintenance, _: Path) -> None:
+def run_vacuum(maintenance: Maintenance, _: Path) -> None:
     plan = maintenance.plan(PlanRequest("index")).plan
     assert plan is not None
     maintenance.apply(plan)
 
 
-def bring_in(maintenance: Maintenance, folder: Path) -> None:
+def run_import(maintenance: Maintenance, folder: Path) -> None:
     message = {"role": "user", "content": "x", "timestamp": 1.7e9}
     line = {"id": "new", "source": "cli", "started_at": 1.7e9, "messages": [message]}
     (folder / "new.jsonl").write_text(json.dumps(line) + "\n")
@@ -80,19 +80,19 @@ def run_settle(maintenance: Maintenance, _: Path) -> None:
 
 
 @pytest.mark.parametrize("stage", ["committed", "done"])
-@pytest.mark.parametrize("change", [run_edit, run_prune, vacuum, bring_in, run_settle])
-def test_next_change_clears_marks_of_killed(
+@pytest.mark.parametrize("change", [run_edit, run_prune, run_vacuum, run_import, run_settle])
+def test_next_change_clears_marks_of_killed_process(
     path: Path, tmp_path: Path, change: Callable[[Maintenance, Path], None], stage: str
 ) -> None:
     kill_step(path, stage)
-    assert len(marks(path)) == 1
+    assert len(list_marks(path)) == 1
     with SessionDB(path) as db, Ledger.open(db) as ledger, Maintenance(db, ledger) as maintenance:
         change(maintenance, tmp_path)
-    assert marks(path) == []
+    assert list_marks(path) == []
 
 
 def test_compressor_clears_marks_of_done_steps(path: Path) -> None:
     kill_step(path, "done")
     with SessionDB(path) as db, Ledger.open(db) as ledger, Compressor(db, ledger) as compressor:
         compressor.compress("long", keep_last=5)
-    assert marks(path) == []
+    assert list_marks(path) == []

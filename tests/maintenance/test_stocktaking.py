@@ -16,7 +16,7 @@ from tests.maintenance.homes import DAY, NOW, Home, opened
 COVERING = "USING COVERING INDEX"
 
 
-def test_a_flag_that_is_null_means_live(home_path: Path) -> None:
+def test_null_flag_means_live(home_path: Path) -> None:
     make_hermes_database(home_path / "state.db", null_flags=True)
     with SessionDB(home_path / "state.db") as db:
         message = db.append_message("s", "user", "x", create={"source": "cli"})
@@ -31,7 +31,7 @@ def test_a_flag_that_is_null_means_live(home_path: Path) -> None:
         assert found.revision == db.get_revision("s")
 
 
-def test_what_came_in_each_week_is_told(home: Home) -> None:
+def test_facts_count_messages_per_week(home: Home) -> None:
     for days, count in ((20, 7), (9, 4), (1, 2)):
         home.clock.now = NOW - days * DAY
         for _ in range(count):
@@ -40,7 +40,7 @@ def test_what_came_in_each_week_is_told(home: Home) -> None:
     assert home.db.read_health_facts().weeks == (2, 4, 7, *[0] * 23)
 
 
-def test_what_others_are_at_is_told(home_path: Path) -> None:
+def test_claims_list_other_processes(home_path: Path) -> None:
     with opened(home_path, 30) as home:
         home.session("s", 1)
         home.db.try_acquire_compression_lock("s", "me", 60)
@@ -59,7 +59,7 @@ def test_what_others_are_at_is_told(home_path: Path) -> None:
 
 @pytest.mark.requirement("maintenance:reading")
 @pytest.mark.parametrize("schema", ["own", *SCHEMAS])
-def test_messages_are_counted_in_their_indexes(home_path: Path, schema: Any) -> None:
+def test_messages_are_counted_by_covering_index(home_path: Path, schema: Any) -> None:
     path = home_path / "state.db"
     if schema == "own":
         make_own_database(path)
@@ -69,8 +69,8 @@ def test_messages_are_counted_in_their_indexes(home_path: Path, schema: Any) -> 
     with SessionDB(path) as db:
         steps = [
             step
-            for block in (admin.SQL["count_messages"], orphans_of_messages())
-            for step in plan(db, block)
+            for block in (admin.SQL["count_messages"], list_orphaned_messages())
+            for step in read_query_plan(db, block)
             if "messages" in step or "counted" in step
         ]
     # Only for those that are inactive is a row looked at, where no index says which are compacted.
@@ -82,13 +82,13 @@ def test_messages_are_counted_in_their_indexes(home_path: Path, schema: Any) -> 
     assert sum(step.startswith("SCAN messages") for step in steps) == (schema == 16)
 
 
-def orphans_of_messages() -> str:
+def list_orphaned_messages() -> str:
     return admin.SQL["list_orphans"].format(
         table="messages", column="session_id", last_at="max(timestamp)"
     )
 
 
-def plan(db: SessionDB, block: str) -> list[str]:
+def read_query_plan(db: SessionDB, block: str) -> list[str]:
     return db._read(
         lambda handle: [
             row[3]

@@ -41,27 +41,27 @@ def trash(ledger: Ledger, clock: Clock) -> Trash:
     return Trash(ledger, client="test", clock=clock)
 
 
-def ids(trash: Trash) -> list[str]:
+def list_ids(trash: Trash) -> list[str]:
     return [each.id for each in trash._ledger.list_batches().items]
 
 
-def planned(trash: Trash, days: float | None) -> str:
+def list_planned_ids(trash: Trash, days: float | None) -> str:
     handle = trash.plan_emptying(days).plan
     assert handle is not None
     return handle
 
 
 @pytest.mark.requirement("maintenance:trash")
-def test_what_can_be_brought_back_is_listed_in_pages(trash: Trash):
+def test_batches_are_listed_in_pages(trash: Trash):
     first = trash._ledger.list_batches(2)
     rest = trash._ledger.list_batches(2, first.next_cursor)
-    assert [each.id for each in first.items + rest.items] == ids(trash)
-    assert (len(ids(trash)), rest.next_cursor) == (COUNT, None)
+    assert [each.id for each in first.items + rest.items] == list_ids(trash)
+    assert (len(list_ids(trash)), rest.next_cursor) == (COUNT, None)
 
 
 @pytest.mark.requirement("maintenance:trash")
-def test_a_plan_says_what_goes_and_that_it_has_no_undo(trash: Trash):
-    before = ids(trash)
+def test_trash_plan_warns_of_no_undo(trash: Trash):
+    before = list_ids(trash)
     plan = trash.plan_emptying(1.5)
     assert plan.warnings == (NO_UNDO_WARNING,)
     assert [each.id for each in plan.items] == [before[2], before[1]]
@@ -71,24 +71,24 @@ def test_a_plan_says_what_goes_and_that_it_has_no_undo(trash: Trash):
     ]
     assert plan.count == 2
     assert plan.bytes.returned_to_disk > 0
-    assert ids(trash) == before
+    assert list_ids(trash) == before
 
 
 @pytest.mark.requirement("maintenance:trash")
-def test_a_plan_empties_exactly_what_it_names(trash: Trash, ledger: Ledger, clock: Clock):
-    before = ids(trash)
+def test_trash_plan_empties_only_named_batches(trash: Trash, ledger: Ledger, clock: Clock):
+    before = list_ids(trash)
     plan = trash.plan_emptying(1.5)
     clock.now += DAY * 0.9  # by now the third is as old
     done = trash.apply_plan(str(plan.plan))
     assert (done.outcome, done.removed, done.remaining) == ("applied", 2, 0)
     assert done.batch is None
-    assert ids(trash) == before[:1]
+    assert list_ids(trash) == before[:1]
     with pytest.raises(Conflict, match="cannot be undone any more"):
         ledger.get_undoable_batch(before[2])
 
 
 @pytest.mark.requirement("maintenance:trash")
-def test_without_an_age_only_what_has_expired_goes(trash: Trash, clock: Clock):
+def test_default_trash_plan_empties_expired(trash: Trash, clock: Clock):
     assert trash.plan_emptying().outcome == "nothing"
     clock.now += 27.5 * DAY  # the first is 30 days old
     plan = trash.plan_emptying()
@@ -96,15 +96,15 @@ def test_without_an_age_only_what_has_expired_goes(trash: Trash, clock: Clock):
     assert trash.apply_plan(str(plan.plan)).removed == 1
 
 
-def test_an_age_of_nothing_is_all_of_it_and_gives_its_room_back(trash: Trash, ledger: Ledger):
-    trash.apply_plan(planned(trash, 0))
-    assert ids(trash) == []
+def test_zero_age_empties_all_trash(trash: Trash, ledger: Ledger):
+    trash.apply_plan(list_planned_ids(trash, 0))
+    assert list_ids(trash) == []
     assert ledger.count_trash_bytes() == 0
     assert trash.plan_emptying(0).outcome == "nothing"
 
 
-def test_a_plan_that_is_stopped_is_gone_on_with(trash: Trash):
-    handle = planned(trash, 0)
+def test_stopped_trash_plan_resumes(trash: Trash):
+    handle = list_planned_ids(trash, 0)
     asked = iter([False, True])
     told: list[tuple[int, int]] = []
     half = trash.apply_plan(
@@ -118,17 +118,17 @@ def test_a_plan_that_is_stopped_is_gone_on_with(trash: Trash):
     assert trash.apply_plan(handle).removed == COUNT
 
 
-def test_a_finished_plan_answers_what_it_came_to(trash: Trash, ledger: Ledger):
-    handle = planned(trash, 0)
+def test_finished_trash_plan_returns_result(trash: Trash, ledger: Ledger):
+    handle = list_planned_ids(trash, 0)
     done = trash.apply_plan(handle)
     batch = ledger.add_batch("prune sessions")
     ledger.prepare_step("s-new", batch.id, [TrashItem("row", 1)])
     ledger.finish_step("s-new", None)
     assert trash.apply_plan(handle) == done
-    assert ids(trash) == [batch.id]
+    assert list_ids(trash) == [batch.id]
 
 
-def test_a_plan_of_another_kind_is_not_applied(trash: Trash, ledger: Ledger):
+def test_trash_refuses_other_plan_kind(trash: Trash, ledger: Ledger):
     with pytest.raises(InvalidInput, match="compress"):
         trash.apply_plan(ledger.add_plan("compress", [], {}).handle)
     with pytest.raises(NotFound):
@@ -136,21 +136,21 @@ def test_a_plan_of_another_kind_is_not_applied(trash: Trash, ledger: Ledger):
 
 
 @pytest.mark.requirement("maintenance:trash")
-def test_what_was_emptied_is_in_the_log(trash: Trash, ledger: Ledger):
-    handle = planned(trash, 0)
+def test_emptying_is_in_audit_log(trash: Trash, ledger: Ledger):
+    handle = list_planned_ids(trash, 0)
     done = trash.apply_plan(handle)
     (line,) = ledger.list_audit_entries().items
     assert (line.client, line.what, line.plan) == ("test", "prune trash", handle)
     assert line.counts == {"removed": COUNT, "bytes": done.bytes.returned_to_disk}
 
 
-def test_named_batches_are_emptied_alone(trash: Trash, ledger: Ledger):
-    first, second, third = ids(trash)
+def test_only_named_batches_are_emptied(trash: Trash, ledger: Ledger):
+    first, second, third = list_ids(trash)
     plan = trash.plan_emptying(batches=[second])
     assert plan.warnings == (NO_UNDO_WARNING,)
     assert [each.id for each in plan.items] == [second]
     assert trash.apply_plan(str(plan.plan)).removed == 1
-    assert ids(trash) == [first, third]
+    assert list_ids(trash) == [first, third]
     assert ledger.get_undoable_batch(third).bytes > 0
     again = trash.plan_emptying(batches=[second])
     assert (again.outcome, again.warnings) == ("nothing", (f"batch {second} was emptied already",))
@@ -160,11 +160,11 @@ def test_unknown_batch_is_not_emptied(trash: Trash):
     with pytest.raises(NotFound, match="b-none"):
         trash.plan_emptying(batches=["b-none"])
     with pytest.raises(InvalidInput, match="not both"):
-        trash.plan_emptying(1, ids(trash))
+        trash.plan_emptying(1, list_ids(trash))
 
 
 def test_restored_batch_has_nothing_to_empty(trash: Trash, ledger: Ledger):
-    newest = ids(trash)[0]
+    newest = list_ids(trash)[0]
     (step,) = ledger.list_steps(newest)
     ledger.prepare_step("s-back", ledger.add_batch("restore").id, [], undoes=step.id)
     ledger.finish_step("s-back", {})

@@ -16,7 +16,7 @@ def fill(changed: Changing) -> None:
     home.session("fresh", 1, config={"_delegate_from": "__orphaned__"})
 
 
-def test_pruned_parent_takes_them_and_brings_them_back(changed: Changing) -> None:
+def test_pruned_parent_includes_unlinked_delegates(changed: Changing) -> None:
     fill(changed)
     before = changed.read_everything()
 
@@ -29,20 +29,20 @@ def test_pruned_parent_takes_them_and_brings_them_back(changed: Changing) -> Non
     assert changed.read_everything() == before
 
 
-def test_old_sessions_hold_each_of_them_once(changed: Changing) -> None:
+def test_unlinked_delegates_are_selected_once(changed: Changing) -> None:
     fill(changed)
     changed.plan_and_apply()
     assert changed.sessions() == {"fresh"}
 
 
-def test_active_delegate_keeps_its_parent(changed: Changing) -> None:
+def test_active_delegate_protects_its_parent(changed: Changing) -> None:
     fill(changed)
     changed.home.session("busy", 1, config=MARKED)
     changed.plan_and_apply()
     assert changed.sessions() == {"boss", "worker", "helper", "busy", "fresh"}
 
 
-def test_delegate_alone_leaves_its_parent(changed: Changing) -> None:
+def test_removed_delegate_keeps_its_parent(changed: Changing) -> None:
     fill(changed)
     changed.plan_and_apply(ids=("worker",))
     assert changed.sessions() == {"boss", "lost", "fresh"}

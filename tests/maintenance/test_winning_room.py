@@ -44,16 +44,16 @@ def ledger(db: SessionDB) -> Iterator[Ledger]:
 
 @pytest.fixture
 def reclaim(db: SessionDB, ledger: Ledger) -> SpaceReclaimer:
-    return reclaim_of(db, ledger)
+    return create_reclaim(db, ledger)
 
 
-def reclaim_of(db: SessionDB, ledger: Ledger) -> SpaceReclaimer:
+def create_reclaim(db: SessionDB, ledger: Ledger) -> SpaceReclaimer:
     planner = Planner(db, ledger, None, clock=time.time)
     return SpaceReclaimer(db, ledger, client="test", scene=planner.take_snapshot)
 
 
 @contextmanager
-def held(path: Path) -> Iterator[int]:
+def open_elsewhere(path: Path) -> Iterator[int]:
     """Let another process have the file open."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -64,18 +64,18 @@ def held(path: Path) -> Iterator[int]:
         holder.communicate(b"")
 
 
-def planned(reclaim: SpaceReclaimer) -> str:
+def plan_vacuum(reclaim: SpaceReclaimer) -> str:
     handle = reclaim.make_plan().plan
     assert handle is not None
     return handle
 
 
 @pytest.mark.requirement("maintenance:reclaim")
-def test_room_is_won_and_what_is_found_stays_the_same(reclaim: SpaceReclaimer, db: SessionDB):
+def test_vacuum_frees_space_and_keeps_search(reclaim: SpaceReclaimer, db: SessionDB):
     before = db.search("deploy").hits
     size = db.measure_sizes().db + db.measure_sizes().wal
     rows = [db.get_messages(each.id) for each in db.list_inventory()]
-    done = reclaim.apply_plan(planned(reclaim))
+    done = reclaim.apply_plan(plan_vacuum(reclaim))
     assert (done.outcome, done.warnings, db.measure_sizes().free) == ("applied", (), 0)
     assert db.measure_sizes().db + db.measure_sizes().wal < size / 2
     assert (
@@ -89,7 +89,7 @@ def test_room_is_won_and_what_is_found_stays_the_same(reclaim: SpaceReclaimer, d
 
 
 @pytest.mark.requirement("maintenance:reclaim")
-def test_a_plan_says_what_is_won_and_that_it_has_no_undo(reclaim: SpaceReclaimer, db: SessionDB):
+def test_vacuum_plan_estimates_and_warns(reclaim: SpaceReclaimer, db: SessionDB):
     plan = reclaim.make_plan()
     assert plan.warnings == (NO_UNDO_WARNING,)
     sizes = db.measure_sizes()
@@ -101,10 +101,8 @@ def test_a_plan_says_what_is_won_and_that_it_has_no_undo(reclaim: SpaceReclaimer
 
 @pytest.mark.requirement("maintenance:reclaim")
 @pytest.mark.parametrize("db", [22, 30], ids=str, indirect=True)
-def test_beside_another_holder_the_index_is_merged_and_who_to_stop_is_said(
-    reclaim: SpaceReclaimer, db: SessionDB
-):
-    with held(db.path) as pid:
+def test_holder_blocks_rewrite_not_merge(reclaim: SpaceReclaimer, db: SessionDB):
+    with open_elsewhere(db.path) as pid:
         plan = reclaim.make_plan()
         assert plan.bytes.returned_to_disk == 0
         assert plan.bytes.free_in_file == db.measure_sizes().index_dead > 0
@@ -120,18 +118,18 @@ def test_beside_another_holder_the_index_is_merged_and_who_to_stop_is_said(
 
 
 @pytest.mark.parametrize("db", [22, 30], ids=str, indirect=True)
-def test_beside_a_live_gateway_the_file_stays(reclaim: SpaceReclaimer, db: SessionDB):
+def test_gateway_blocks_rewrite(reclaim: SpaceReclaimer, db: SessionDB):
     with live_gateway(SimpleNamespace(folder=db.path.parent)):
-        done = reclaim.apply_plan(planned(reclaim))
+        done = reclaim.apply_plan(plan_vacuum(reclaim))
     assert (done.bytes.returned_to_disk, "a gateway" in done.warnings[0]) == (0, True)
 
 
-def test_the_index_is_merged_until_there_is_no_more_to_do(
+def test_index_merge_runs_to_end(
     reclaim: SpaceReclaimer, db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ):
     more = iter([True, True, False])
     monkeypatch.setattr(db, "optimize_step", lambda: next(more))
-    handle = planned(reclaim)
+    handle = plan_vacuum(reclaim)
     assert reclaim.apply_plan(handle, for_s=0).outcome == "partial"
     assert reclaim.apply_plan(handle).outcome == "applied"
     assert list(more) == []
@@ -139,20 +137,20 @@ def test_the_index_is_merged_until_there_is_no_more_to_do(
 
 @pytest.mark.requirement("maintenance:reclaim")
 @pytest.mark.parametrize("error", [StorageFull, Denied])
-def test_without_room_on_the_disk_that_is_said(
+def test_full_disk_is_reported(
     reclaim: SpaceReclaimer, db: SessionDB, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ):
     def full(**_: object) -> None:
         raise error("a vacuum needs room")
 
     monkeypatch.setattr(db, "vacuum", full)
-    done = reclaim.apply_plan(planned(reclaim))
+    done = reclaim.apply_plan(plan_vacuum(reclaim))
     assert (done.outcome, done.warnings) == ("applied", ("a vacuum needs room",))
 
 
 @pytest.mark.requirement("maintenance:reclaim")
-def test_a_run_that_is_stopped_is_gone_on_with(reclaim: SpaceReclaimer, db: SessionDB):
-    handle = planned(reclaim)
+def test_stopped_vacuum_resumes(reclaim: SpaceReclaimer, db: SessionDB):
+    handle = plan_vacuum(reclaim)
     told: list[int] = []
     half = reclaim.apply_plan(
         handle, progress=lambda done: told.append(done.remaining), stop=lambda: bool(told)
@@ -163,15 +161,15 @@ def test_a_run_that_is_stopped_is_gone_on_with(reclaim: SpaceReclaimer, db: Sess
     assert db.measure_sizes().free == 0
 
 
-def test_a_finished_plan_answers_what_it_came_to(reclaim: SpaceReclaimer, ledger: Ledger):
-    handle = planned(reclaim)
+def test_finished_vacuum_plan_returns_result(reclaim: SpaceReclaimer, ledger: Ledger):
+    handle = plan_vacuum(reclaim)
     done = reclaim.apply_plan(handle)
     assert reclaim.apply_plan(handle) == done
     assert len(ledger.list_audit_entries().items) == 1
 
 
-def test_there_is_nothing_to_undo_and_a_line_in_the_log(reclaim: SpaceReclaimer, ledger: Ledger):
-    handle = planned(reclaim)
+def test_vacuum_has_no_batch_but_audit_entry(reclaim: SpaceReclaimer, ledger: Ledger):
+    handle = plan_vacuum(reclaim)
     done = reclaim.apply_plan(handle)
     assert ledger.list_batches().items == []
     (line,) = ledger.list_audit_entries().items
@@ -180,19 +178,19 @@ def test_there_is_nothing_to_undo_and_a_line_in_the_log(reclaim: SpaceReclaimer,
     assert line.counts == {"free_in_file": 0, "returned_to_disk": returned}
 
 
-def test_second_prune_index_has_nothing_to_do(reclaim: SpaceReclaimer):
-    reclaim.apply_plan(planned(reclaim))
+def test_second_vacuum_plans_nothing(reclaim: SpaceReclaimer):
+    reclaim.apply_plan(plan_vacuum(reclaim))
     plan = reclaim.make_plan()
     assert (plan.outcome, plan.plan, plan.bytes.returned_to_disk) == ("nothing", None, 0)
     assert "not worth it" in plan.warnings[0]
 
 
-def test_a_plan_of_another_kind_is_not_applied(reclaim: SpaceReclaimer, ledger: Ledger):
+def test_vacuum_refuses_other_plan_kind(reclaim: SpaceReclaimer, ledger: Ledger):
     with pytest.raises(InvalidInput, match="prune trash"):
         reclaim.apply_plan(ledger.add_plan("prune trash", [], {}).handle)
 
 
-def test_where_there_is_no_file_there_is_nothing_to_win(tmp_path: Path):
+def test_missing_file_needs_no_vacuum(tmp_path: Path):
     path = tmp_path / "none" / "state.db"
     with SessionDB(path) as db, Ledger(StateFolder(path)) as ledger:
-        assert reclaim_of(db, ledger).make_plan().outcome == "nothing"
+        assert create_reclaim(db, ledger).make_plan().outcome == "nothing"

@@ -37,7 +37,7 @@ PRINTS = {
 """What the example below each heading prints, in this order."""
 
 
-def _blocks(language):
+def _find_blocks(language):
     """Return the blocks of a language by the heading that they stand below."""
     sections = re.split(r"^## (.+)$", SAID, flags=re.MULTILINE)[1:]
     fence = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -48,7 +48,7 @@ def _blocks(language):
     }
 
 
-def _run(code, folder):
+def _run_example(code, folder):
     command = [sys.executable, "-W", "error", "-c", code]
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
@@ -57,14 +57,14 @@ def _run(code, folder):
     return done.stdout
 
 
-def test_every_example_is_known_here():
-    assert set(_blocks("python")) == set(PRINTS)
+def test_every_readme_example_is_covered():
+    assert set(_find_blocks("python")) == set(PRINTS)
 
 
 @pytest.mark.requirement("project:library")
 @pytest.mark.parametrize("heading", PRINTS)
-def test_an_example_runs_as_it_stands(tmp_path, heading):
-    said = _run(_blocks("python")[heading], tmp_path)
+def test_readme_example_runs(tmp_path, heading):
+    said = _run_example(_find_blocks("python")[heading], tmp_path)
     place = 0
     for expected in PRINTS[heading]:
         place = said.index(expected, place) + len(expected)
@@ -72,27 +72,27 @@ def test_an_example_runs_as_it_stands(tmp_path, heading):
 
 @pytest.mark.requirement("project:library")
 @pytest.mark.parametrize("heading", PRINTS)
-def test_an_example_runs_again_where_it_ran_before(tmp_path, heading):
+def test_readme_example_runs_twice(tmp_path, heading):
     for _ in range(2):
-        _run(_blocks("python")[heading], tmp_path)
+        _run_example(_find_blocks("python")[heading], tmp_path)
 
 
 @pytest.mark.requirement("project:library")
 @pytest.mark.parametrize("heading", [heading for heading in PRINTS if "thirty" in heading])
-def test_thirty_lines_are_thirty_lines(heading):
-    lines = _blocks("python")[heading].splitlines()
+def test_thirty_line_example_has_thirty_lines(heading):
+    lines = _find_blocks("python")[heading].splitlines()
     assert len([line for line in lines if line.strip()]) <= 30
 
 
-def test_the_plugin_of_four_lines_is_in_the_group_where_plugins_are_looked_for():
-    (block,) = _blocks("toml").values()
+def test_plugin_example_uses_entry_point_group():
+    (block,) = _find_blocks("toml").values()
     assert len(block.splitlines()) == 4
     assert f"entry-points.{GROUP}." in block
 
 
 @pytest.mark.requirement("project:library")
-def test_the_commands_install_what_there_is():
-    to_try, to_test = _blocks("sh").values()
+def test_install_commands_name_existing_extras():
+    to_try, to_test = _find_blocks("sh").values()
     assert to_try.strip().endswith(".venv/bin/mcp-sessions demo")
     assert metadata.entry_points(group="console_scripts", name="mcp-sessions")
     assert "--editable '.[dev]'" in to_test

@@ -22,7 +22,7 @@ from tests.release.conftest import ROOT
 SAID = project()
 
 
-def run(*command: object) -> subprocess.CompletedProcess[str]:
+def run_program(*command: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
 
 
@@ -49,7 +49,7 @@ def _skillsaw() -> list[str]:
 
 
 @pytest.mark.requirement("project:release")
-def test_the_wheel_holds_both_packages_typed_and_nothing_else(released):
+def test_wheel_holds_only_typed_packages(released):
     ours = {
         path.relative_to(ROOT).as_posix()
         for name in ("session_core", "mcp_serve")
@@ -63,7 +63,7 @@ def test_the_wheel_holds_both_packages_typed_and_nothing_else(released):
 
 
 @pytest.mark.requirement("project:release")
-def test_the_sdist_holds_what_it_takes_to_build_and_to_test(released):
+def test_sdist_holds_sources_and_tests(released):
     with tarfile.open(released.sdist) as sdist:
         held = {name.partition("/")[2] for name in sdist.getnames()}
     wanted = (
@@ -81,7 +81,7 @@ def test_the_sdist_holds_what_it_takes_to_build_and_to_test(released):
 
 
 @pytest.mark.requirement("project:release")
-def test_the_metadata_are_complete(metadata):
+def test_metadata_is_complete(metadata):
     assert (metadata["Name"], metadata["Version"]) == (SAID.name, SAID.version)
     assert metadata["License-Expression"] == "MIT"
     assert metadata["Summary"] == SAID.description
@@ -92,20 +92,20 @@ def test_the_metadata_are_complete(metadata):
 
 
 @pytest.mark.requirement("project:release")
-def test_the_registry_finds_in_the_readme_whose_it_is():
+def test_readme_names_registry_owner():
     assert f"<!-- mcp-name: {SAID.registry_name} -->" in (ROOT / "README.md").read_text("utf-8")
 
 
-def _lint(skillsaw: list[str], folder: Path, entry: Any) -> subprocess.CompletedProcess[str]:
+def _lint_entry(skillsaw: list[str], folder: Path, entry: Any) -> subprocess.CompletedProcess[str]:
     (folder / "server.json").write_text(json.dumps(entry))
-    return run(*skillsaw, "lint", "--strict", "--type", "mcp-registry", folder)
+    return run_program(*skillsaw, "lint", "--strict", "--type", "mcp-registry", folder)
 
 
 @pytest.mark.requirement("project:release")
-def test_the_entry_of_the_registry_is_as_its_schema_and_rules_want_it(released, skillsaw, tmp_path):
+def test_registry_entry_passes_schema_and_rules(released, skillsaw, tmp_path):
     entry = json.loads(released.entry.read_text("utf-8"))
     assert (entry["version"], entry["packages"][0]["version"]) == (SAID.version, SAID.version)
-    done = _lint(skillsaw, tmp_path, entry)
+    done = _lint_entry(skillsaw, tmp_path, entry)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -114,31 +114,29 @@ def test_the_entry_of_the_registry_is_as_its_schema_and_rules_want_it(released, 
     "wrong",
     [{"version": "latest"}, {"description": "x" * 101}, {"name": "no slash"}, {"packages": [{}]}],
 )
-def test_an_entry_that_is_wrong_is_not_let_through(released, skillsaw, tmp_path, wrong):
+def test_registry_lint_rejects_wrong_entry(released, skillsaw, tmp_path, wrong):
     entry = json.loads(released.entry.read_text("utf-8")) | wrong
-    done = _lint(skillsaw, tmp_path, entry)
+    done = _lint_entry(skillsaw, tmp_path, entry)
     assert "mcp-registry-server-json-valid" in done.stdout
     assert done.returncode == 1
 
 
 @pytest.mark.requirement("project:release")
-def test_the_validator_accepts_the_manifest_of_the_bundle_and_no_wrong_one(
-    released, mcpb, tmp_path
-):
-    whole = run(*mcpb, "unpack", released.bundle, tmp_path / "whole")
+def test_bundle_manifest_passes_validator(released, mcpb, tmp_path):
+    whole = run_program(*mcpb, "unpack", released.bundle, tmp_path / "whole")
     assert whole.returncode == 0, whole.stdout + whole.stderr
     manifest = tmp_path / "whole" / "manifest.json"
-    done = run(*mcpb, "validate", manifest)
+    done = run_program(*mcpb, "validate", manifest)
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads(manifest.read_text("utf-8"))
     assert said["version"] == SAID.version
     assert [tool["name"] for tool in said["tools"]] == [spec.name for spec in SPECS]
     manifest.write_text(json.dumps(said | {"server": {"type": "uv"}}))
-    assert run(*mcpb, "validate", manifest).returncode == 1
+    assert run_program(*mcpb, "validate", manifest).returncode == 1
 
 
 @pytest.mark.requirement("project:release")
-def test_a_host_that_installs_the_bundle_lists_the_sessions(released, lists_all, uv, tmp_path):
+def test_installed_bundle_lists_sessions(released, lists_all, uv, tmp_path):
     with ZipFile(released.bundle) as bundle:
         bundle.extractall(tmp_path / "bundle")  # noqa: S202 -- our own
         server = json.loads(bundle.read("manifest.json"))["server"]

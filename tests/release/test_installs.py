@@ -13,7 +13,7 @@ VERSION = f"mcp-sessions {project().version}\n"
 
 @pytest.mark.requirement("project:installs")
 @pytest.mark.parametrize("form", ["wheel", "sdist"])
-def test_pip_installs_it(released, shell, lists_all, form):
+def test_pip_installs_command(released, shell, lists_all, form):
     shell(sys.executable, "-m", "venv", "env")
     folder = shell("pwd").strip()
     shell(f"{folder}/env/bin/pip", "install", "--quiet", getattr(released, form))
@@ -24,14 +24,14 @@ def test_pip_installs_it(released, shell, lists_all, form):
 
 @pytest.mark.requirement("project:installs")
 @pytest.mark.parametrize("form", ["wheel", "sdist"])
-def test_uvx_runs_it(released, shell, lists_all, uv, form):
+def test_uvx_runs_command(released, shell, lists_all, uv, form):
     command = [uv.with_name("uvx"), "--from", getattr(released, form), "mcp-sessions"]
     assert shell(*command, "--version") == VERSION
     assert lists_all(*command, "serve")
 
 
 @pytest.mark.requirement("project:installs")
-def test_pipx_installs_it(released, shell, person, lists_all, pipx):
+def test_pipx_installs_command(released, shell, person, lists_all, pipx):
     shell(*pipx, "install", "--quiet", released.wheel)
     command = f"{person['HOME']}/.local/bin/mcp-sessions"
     assert shell(command, "--version") == VERSION

@@ -40,7 +40,7 @@ def _others(uv) -> dict[str, str]:
 
 
 @pytest.mark.requirement("project:pythons")
-def test_five_pythons_are_declared():
+def test_metadata_declares_five_pythons():
     assert DECLARED == ["3.10", "3.11", "3.12", "3.13", "3.14"]
 
 
@@ -51,9 +51,7 @@ def _python(request, others) -> tuple[str, str | None]:
 
 
 @pytest.mark.requirement("project:pythons")
-def test_each_python_serves_or_is_known_to_find_all_that_it_takes(
-    released, shell, lists_all, uv, python
-):
+def test_each_python_serves_or_resolves_dependencies(released, shell, lists_all, uv, python):
     version, command = python
     if command:
         shell(uv, "venv", "--quiet", "--python", command, "env")
@@ -67,7 +65,7 @@ def test_each_python_serves_or_is_known_to_find_all_that_it_takes(
 
 
 @pytest.mark.requirement("project:pythons")
-def test_the_sdist_passes_its_own_tests_on_another_python(released, shell, uv, others, tmp_path):
+def test_sdist_tests_pass_on_another_python(released, shell, uv, others, tmp_path):
     with tarfile.open(released.sdist) as sdist:
         sdist.extractall(tmp_path / "here")  # noqa: S202 -- our own
     (folder,) = Path(tmp_path / "here").iterdir()

@@ -24,7 +24,7 @@ from tests.routing.chats import (
 # A message comes in
 
 
-def test_a_first_message_begins_a_session(any_store: SessionStore, clock: Clock) -> None:
+def test_first_message_creates_session(any_store: SessionStore, clock: Clock) -> None:
     entry = any_store.get_or_create_session(chat(chat_name="Ann", user_id="7"))
     assert entry.session_key == KEY
     assert entry.created_at == entry.updated_at == clock.time
@@ -33,22 +33,18 @@ def test_a_first_message_begins_a_session(any_store: SessionStore, clock: Clock)
     assert any_store.get(KEY) == entry
 
 
-def test_a_new_id_tells_its_local_time_and_eight_letters(store: SessionStore) -> None:
+def test_session_id_has_local_time_and_suffix(store: SessionStore) -> None:
     session_id = store.get_or_create_session(chat()).session_id
     assert session_id.startswith("20260310_120000_")
     assert len(session_id) == len("20260310_120000_") + 8
 
 
-def test_nothing_is_stored_of_a_session_before_its_first_message(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_session_row_missing_before_first_message(store: SessionStore, db: SessionDB) -> None:
     entry = store.get_or_create_session(chat())
     assert db.get_session(entry.session_id) is None
 
 
-def test_a_first_message_stores_which_chat_it_belongs_to(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_first_message_stores_chat_fields(store: SessionStore, db: SessionDB) -> None:
     session_id = begin_session(store, db, user_id="7", chat_name="Ann", thread_id="9")
     row = db.get_session(session_id)
     assert row is not None
@@ -57,9 +53,7 @@ def test_a_first_message_stores_which_chat_it_belongs_to(
     assert row["display_name"] == "Ann"
 
 
-def test_a_next_message_stays_in_its_session_and_is_noted(
-    any_store: SessionStore, clock: Clock
-) -> None:
+def test_next_message_keeps_session_updates_entry(any_store: SessionStore, clock: Clock) -> None:
     first = any_store.get_or_create_session(chat())
     clock.advance(days=400)
     second = any_store.get_or_create_session(chat())
@@ -67,7 +61,7 @@ def test_a_next_message_stays_in_its_session_and_is_noted(
     assert (second.created_at, second.updated_at) == (first.created_at, clock.time)
 
 
-def test_an_entry_is_the_callers_own_until_it_is_saved(any_store: SessionStore) -> None:
+def test_entry_changes_need_save(any_store: SessionStore) -> None:
     entry = any_store.get_or_create_session(chat())
     entry.session_id = "elsewhere"
     assert any_store.peek_session_id(KEY) != "elsewhere"
@@ -76,7 +70,7 @@ def test_an_entry_is_the_callers_own_until_it_is_saved(any_store: SessionStore) 
 
 
 @pytest.mark.requirement("store:force")
-def test_a_forced_message_begins_a_new_session(any_store: SessionStore) -> None:
+def test_force_new_creates_session(any_store: SessionStore) -> None:
     first = any_store.get_or_create_session(chat())
     second = any_store.get_or_create_session(chat(), force_new=True)
     assert second.session_id != first.session_id
@@ -84,7 +78,7 @@ def test_a_forced_message_begins_a_new_session(any_store: SessionStore) -> None:
 
 
 @pytest.mark.requirement("store:force")
-def test_a_forced_message_finds_no_lost_session_again(store: SessionStore, db: SessionDB) -> None:
+def test_force_new_skips_recovery(store: SessionStore, db: SessionDB) -> None:
     lost = begin_session(store, db)
     store.remove(store.load_entries())
     assert store.get_or_create_session(chat(), force_new=True).session_id != lost
@@ -94,7 +88,7 @@ def test_a_forced_message_finds_no_lost_session_again(store: SessionStore, db: S
 
 
 @pytest.mark.requirement("store:order")
-def test_first_a_route_follows_its_compression(make: Any, db: SessionDB, clock: Clock) -> None:
+def test_compression_is_followed_before_reset(make: Any, db: SessionDB, clock: Clock) -> None:
     store = make(db, config=IDLE)
     parent = begin_session(store, db)
     db.end_session(parent, "compression")
@@ -105,9 +99,7 @@ def test_first_a_route_follows_its_compression(make: Any, db: SessionDB, clock: 
     assert (entry.auto_reset_reason, get_end_reason(db, "tip")) == ("idle", "idle")
 
 
-def test_a_compression_is_followed_along_its_chain_with_all_that_is_known_of_the_chat(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_compression_chain_keeps_entry_fields(store: SessionStore, db: SessionDB) -> None:
     parent = begin_session(store, db, user_id="7")
     for old, new in ((parent, "second"), ("second", "third")):
         db.end_session(old, "compression")
@@ -120,7 +112,7 @@ def test_a_compression_is_followed_along_its_chain_with_all_that_is_known_of_the
 
 
 @pytest.mark.requirement("store:order")
-def test_then_a_reset_comes_before_a_recovery(make: Any, db: SessionDB, clock: Clock) -> None:
+def test_reset_precedes_recovery(make: Any, db: SessionDB, clock: Clock) -> None:
     store = make(db, config=IDLE)
     first = begin_session(store, db)
     db.end_session(first, "agent_close")
@@ -131,16 +123,14 @@ def test_then_a_reset_comes_before_a_recovery(make: Any, db: SessionDB, clock: C
     assert get_end_reason(db, first) == "idle"
 
 
-def test_a_session_that_has_ended_is_gone_on_with_where_only_its_agent_was_closed(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_session_continues_after_agent_close(store: SessionStore, db: SessionDB) -> None:
     first = begin_session(store, db)
     db.end_session(first, "agent_close")
     assert store.get_or_create_session(chat()).session_id == first
     assert get_end_reason(db, first) is None
 
 
-def test_what_is_known_of_a_chat_survives_a_recovery(store: SessionStore, db: SessionDB) -> None:
+def test_recovery_keeps_entry_fields(store: SessionStore, db: SessionDB) -> None:
     first = begin_session(store, db)
     put_row(db, store._folder, read_rows(db, store._folder)[KEY] | {"future": 1, "total_tokens": 5})
     store.set_model_override(KEY, {"model": "m"})
@@ -151,9 +141,7 @@ def test_what_is_known_of_a_chat_survives_a_recovery(store: SessionStore, db: Se
 
 
 @pytest.mark.requirement("store:order")
-def test_a_session_that_has_ended_for_good_gives_way_to_a_fresh_one(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_ended_session_is_replaced(store: SessionStore, db: SessionDB) -> None:
     first = begin_session(store, db)
     db.end_session(first, "cli_close")
     entry = store.get_or_create_session(chat())
@@ -163,22 +151,20 @@ def test_a_session_that_has_ended_for_good_gives_way_to_a_fresh_one(
 
 
 @pytest.mark.requirement("store:stale")
-def test_a_session_that_has_ended_without_a_reason_is_not_stale(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_session_without_end_reason_is_kept(store: SessionStore, db: SessionDB) -> None:
     first = begin_session(store, db)
     db.end_session(first, None)
     assert store.get_or_create_session(chat()).session_id == first
 
 
 @pytest.mark.requirement("store:stale")
-def test_a_session_without_a_row_is_not_stale(store: SessionStore) -> None:
+def test_session_without_row_is_kept(store: SessionStore) -> None:
     first = store.get_or_create_session(chat())
     assert store.get_or_create_session(chat()).session_id == first.session_id
 
 
 @pytest.mark.requirement("store:order")
-def test_a_suspended_session_is_reset_whatever_the_policy(any_store: SessionStore) -> None:
+def test_suspended_session_resets_under_every_policy(any_store: SessionStore) -> None:
     first = any_store.get_or_create_session(chat())
     assert any_store.suspend_session(KEY)
     second = any_store.get_or_create_session(chat())
@@ -187,7 +173,7 @@ def test_a_suspended_session_is_reset_whatever_the_policy(any_store: SessionStor
 
 
 @pytest.mark.requirement("store:order")
-def test_suspended_comes_before_the_policy(make: Any, db: SessionDB, clock: Clock) -> None:
+def test_suspension_precedes_policy_reason(make: Any, db: SessionDB, clock: Clock) -> None:
     store = make(db, config=IDLE)
     store.get_or_create_session(chat())
     store.suspend_session(KEY)
@@ -196,7 +182,7 @@ def test_suspended_comes_before_the_policy(make: Any, db: SessionDB, clock: Cloc
 
 
 @pytest.mark.requirement("store:order")
-def test_an_interrupted_session_is_gone_on_with_and_stays_marked(
+def test_interrupted_session_continues_and_stays_marked(
     make: Any, db: SessionDB, clock: Clock
 ) -> None:
     store = make(db, config=DAILY)
@@ -208,9 +194,7 @@ def test_an_interrupted_session_is_gone_on_with_and_stays_marked(
 
 
 @pytest.mark.requirement("store:order")
-def test_an_interrupted_session_is_reset_by_the_policy_first(
-    make: Any, db: SessionDB, clock: Clock
-) -> None:
+def test_policy_reset_precedes_interruption(make: Any, db: SessionDB, clock: Clock) -> None:
     store = make(db, config=IDLE)
     store.get_or_create_session(chat())
     store.mark_resume_pending(KEY)
@@ -220,9 +204,7 @@ def test_an_interrupted_session_is_reset_by_the_policy_first(
 
 
 @pytest.mark.requirement("store:freshness")
-def test_an_interruption_of_more_than_an_hour_ago_is_a_reset(
-    make: Any, db: SessionDB, clock: Clock
-) -> None:
+def test_old_interruption_resets_session(make: Any, db: SessionDB, clock: Clock) -> None:
     store = make(db, config=DAILY)
     store.get_or_create_session(chat())
     store.mark_resume_pending(KEY)
@@ -231,9 +213,7 @@ def test_an_interruption_of_more_than_an_hour_ago_is_a_reset(
 
 
 @pytest.mark.requirement("store:freshness")
-def test_where_nothing_ever_resets_an_interruption_does_not_either(
-    store: SessionStore, clock: Clock
-) -> None:
+def test_interruption_never_resets_without_policy(store: SessionStore, clock: Clock) -> None:
     first = store.get_or_create_session(chat())
     store.mark_resume_pending(KEY)
     clock.advance(days=30)
@@ -242,7 +222,7 @@ def test_where_nothing_ever_resets_an_interruption_does_not_either(
 
 @pytest.mark.requirement("store:freshness")
 @pytest.mark.parametrize(("seconds", "resets"), [("60", True), ("0", False), ("-1", False)])
-def test_how_long_an_interruption_is_fresh_is_configured(  # noqa: PLR0917 -- fixtures
+def test_interruption_freshness_is_configurable(  # noqa: PLR0917 -- fixtures
     make: Any, db: SessionDB, clock: Clock, tmp_path: Path, seconds: str, resets: bool
 ) -> None:
     (tmp_path / "gateway.json").write_text('{"default_reset_policy": {"mode": "daily"}}')

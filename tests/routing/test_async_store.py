@@ -29,7 +29,7 @@ def list_async_methods() -> list[str]:
 
 @pytest.mark.requirement("store:async")
 @pytest.mark.parametrize("name", list_async_methods())
-def test_every_method_of_a_store_is_there_with_its_signature(name: str) -> None:
+def test_async_store_mirrors_method_signatures(name: str) -> None:
     theirs, wrapped = getattr(SessionStore, name), getattr(AsyncSessionStore, name)
     assert inspect.signature(wrapped) == inspect.signature(theirs)
     assert inspect.iscoroutinefunction(wrapped)
@@ -37,7 +37,7 @@ def test_every_method_of_a_store_is_there_with_its_signature(name: str) -> None:
 
 
 @pytest.mark.requirement("store:async")
-async def test_a_chat_is_led_to_its_session_and_to_a_new_one(any_store: SessionStore) -> None:
+async def test_async_store_creates_and_resets_session(any_store: SessionStore) -> None:
     store = AsyncSessionStore(any_store)
     first = await store.get_or_create_session(chat())
     assert await store.peek_session_id(KEY) == first.session_id
@@ -51,7 +51,7 @@ async def test_a_chat_is_led_to_its_session_and_to_a_new_one(any_store: SessionS
 
 
 @pytest.mark.requirement("store:async")
-async def test_leaving_the_block_brings_the_mirror_up_to_date(db: SessionDB, folder: Path) -> None:
+async def test_async_store_exit_updates_mirror(db: SessionDB, folder: Path) -> None:
     async with AsyncSessionStore(SessionStore(folder, db=db)) as store:
         await store.get_or_create_session(chat())
         await store.suspend_session(KEY)
@@ -59,7 +59,7 @@ async def test_leaving_the_block_brings_the_mirror_up_to_date(db: SessionDB, fol
 
 
 @pytest.mark.requirement("store:async")
-async def test_a_step_of_several_chats_is_one(store: SessionStore) -> None:
+async def test_async_transaction_rolls_back_several_chats(store: SessionStore) -> None:
     wrapped = AsyncSessionStore(store)
     for chat_id in (42, 43):
         await wrapped.get_or_create_session(chat(chat_id))
@@ -76,7 +76,7 @@ async def test_a_step_of_several_chats_is_one(store: SessionStore) -> None:
 
 
 @pytest.mark.requirement("store:async")
-async def test_cancelled_change_finishes(store: SessionStore) -> None:
+async def test_cancelled_change_still_finishes(store: SessionStore) -> None:
     wrapped, begun, release = AsyncSessionStore(store), threading.Event(), threading.Event()
 
     def step(inner: SessionStore) -> None:
@@ -97,7 +97,7 @@ async def test_cancelled_change_finishes(store: SessionStore) -> None:
 
 
 @pytest.mark.requirement("store:async")
-async def test_an_async_hook_of_a_reset_runs_on_the_loop_of_who_awaits_it(
+async def test_async_reset_hook_runs_on_caller_loop(
     store: SessionStore,
 ) -> None:
     loops = []

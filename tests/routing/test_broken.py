@@ -37,7 +37,7 @@ BROKEN: dict[str, bytes] = {
 @pytest.mark.requirement("copies:broken")
 @pytest.mark.parametrize("with_db", [True, False])
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
-def test_a_broken_file_is_set_aside_and_reported_and_never_overwritten(
+def test_broken_file_is_set_aside(
     make: Any, db: SessionDB, folder: Path, broken: bytes, with_db: bool
 ) -> None:
     path = write_file(folder, broken)
@@ -53,7 +53,7 @@ def test_a_broken_file_is_set_aside_and_reported_and_never_overwritten(
 
 
 @pytest.mark.requirement("copies:broken")
-def test_a_byte_order_mark_is_no_fault(make: Any, db: SessionDB, folder: Path) -> None:
+def test_byte_order_mark_is_accepted(make: Any, db: SessionDB, folder: Path) -> None:
     write_file(folder, b"\xef\xbb\xbf" + json.dumps({KEY: make_stored_entry("s1")}).encode())
     store = make(db)
     assert get_session_ids(store) == {KEY: "s1"}
@@ -62,7 +62,7 @@ def test_a_byte_order_mark_is_no_fault(make: Any, db: SessionDB, folder: Path) -
 
 @pytest.mark.requirement("copies:broken")
 @pytest.mark.parametrize("with_db", [True, False])
-def test_a_file_that_may_not_be_read_is_not_set_aside(
+def test_unreadable_file_stays_in_place(
     make: Any, db: SessionDB, folder: Path, with_db: bool
 ) -> None:
     """That it cannot be read now says nothing of what is in it."""
@@ -92,7 +92,7 @@ ODD: dict[str, Any] = {
 @pytest.mark.requirement("copies:odd")
 @pytest.mark.parametrize("with_db", [True, False])
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-def test_an_entry_that_cannot_be_read_costs_no_other_and_stays(
+def test_broken_entry_leaves_valid_entries(
     make: Any, db: SessionDB, folder: Path, odd: Any, with_db: bool
 ) -> None:
     write_file(folder, {OTHER: odd, KEY: make_stored_entry("s1")})
@@ -108,7 +108,7 @@ def test_an_entry_that_cannot_be_read_costs_no_other_and_stays(
 @pytest.mark.requirement("copies:odd")
 @pytest.mark.parametrize("with_db", [True, False])
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-def test_a_message_takes_the_place_of_what_is_no_entry_and_that_is_set_aside(
+def test_message_replaces_broken_file_entry(
     make: Any, db: SessionDB, folder: Path, odd: Any, with_db: bool
 ) -> None:
     write_file(folder, {KEY: odd, OTHER: make_stored_entry("s2", OTHER)})
@@ -126,9 +126,7 @@ def test_a_message_takes_the_place_of_what_is_no_entry_and_that_is_set_aside(
 
 
 @pytest.mark.requirement("copies:odd")
-def test_a_message_takes_the_place_of_a_row_that_is_no_entry_and_that_is_set_aside(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_message_replaces_broken_row(make: Any, db: SessionDB, folder: Path) -> None:
     put_row(db, folder, "{truncated")
     store = make(db)
     entry = store.get_or_create_session(chat())
@@ -138,9 +136,7 @@ def test_a_message_takes_the_place_of_a_row_that_is_no_entry_and_that_is_set_asi
 
 
 @pytest.mark.requirement("copies:odd")
-def test_a_row_that_is_no_entry_costs_no_other_and_stays(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_broken_row_leaves_valid_rows(make: Any, db: SessionDB, folder: Path) -> None:
     put_row(db, folder, "{truncated", OTHER)
     put_row(db, folder, make_stored_entry("s1"))
     store = make(db)
@@ -151,7 +147,7 @@ def test_a_row_that_is_no_entry_costs_no_other_and_stays(
     assert list(file_entries(folder)) == [KEY]
 
 
-def test_a_key_with_half_a_character_harms_nobody(make: Any, db: SessionDB, folder: Path) -> None:
+def test_lone_surrogate_key_is_harmless(make: Any, db: SessionDB, folder: Path) -> None:
     strange = "agent:main:telegram:dm:\ud800"
     write_file(folder, {strange: make_stored_entry("s2"), KEY: make_stored_entry("s1")})
     store = make(db)
@@ -162,9 +158,7 @@ def test_a_key_with_half_a_character_harms_nobody(make: Any, db: SessionDB, fold
 
 @pytest.mark.requirement("copies:odd")
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-def test_an_entry_of_the_file_stands_for_a_row_that_is_none(
-    make: Any, db: SessionDB, folder: Path, odd: Any
-) -> None:
+def test_file_entry_replaces_broken_row(make: Any, db: SessionDB, folder: Path, odd: Any) -> None:
     put_row(db, folder, json.dumps(odd))
     put_row(db, folder, make_stored_entry("s2", OTHER), OTHER)
     write_file(folder, {KEY: make_stored_entry("s1"), OTHER: make_stored_entry("older", OTHER)})
@@ -183,9 +177,7 @@ def test_an_entry_of_the_file_stands_for_a_row_that_is_none(
     assert json.loads(aside.read_bytes()) == {KEY: json.dumps(odd)}
 
 
-def test_what_is_broken_in_several_chats_at_once_is_all_kept(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_broken_entries_of_several_chats_are_kept(make: Any, db: SessionDB, folder: Path) -> None:
     stores = [make(db) for _ in range(8)]
     for number in range(8):
         put_row(db, folder, f"{{broken {number}", f"agent:main:telegram:dm:{number}")
@@ -203,7 +195,7 @@ def test_what_is_broken_in_several_chats_at_once_is_all_kept(
     ]
 
 
-def test_a_problem_that_is_met_again_is_said_once(make: Any, folder: Path) -> None:
+def test_repeated_problem_is_reported_once(make: Any, folder: Path) -> None:
     write_file(folder, {KEY: True})
     store = make()
     for number in range(3):
@@ -216,7 +208,7 @@ def test_a_problem_that_is_met_again_is_said_once(make: Any, folder: Path) -> No
 
 
 @pytest.fixture(params=[b"{}", b"\xff\xfe"], ids=["an object", "no text"])
-def of_bytes(request: Any, db: SessionDB, folder: Path) -> None:
+def bytes_row(request: Any, db: SessionDB, folder: Path) -> None:
     """A row that holds bytes, as a script has stored it."""
     put_row(db, folder, "")
     with connect(db.path) as connection:
@@ -225,9 +217,7 @@ def of_bytes(request: Any, db: SessionDB, folder: Path) -> None:
 
 @pytest.mark.requirement("copies:odd")
 @pytest.mark.usefixtures("of_bytes")
-def test_a_message_takes_the_place_of_a_row_of_bytes(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_message_replaces_bytes_row(make: Any, db: SessionDB, folder: Path) -> None:
     store = make(db)
     entry = store.get_or_create_session(chat())
     assert get_session_ids(store) == {KEY: entry.session_id}
@@ -236,7 +226,7 @@ def test_a_message_takes_the_place_of_a_row_of_bytes(
     assert list(file_entries(folder)) == [KEY]
 
 
-def test_an_entry_that_is_stored_as_bytes_is_one(make: Any, db: SessionDB, folder: Path) -> None:
+def test_bytes_entry_is_read(make: Any, db: SessionDB, folder: Path) -> None:
     put_row(db, folder, make_stored_entry("s1"))
     with connect(db.path) as connection:
         connection.execute("UPDATE gateway_routing SET entry_json = CAST(entry_json AS BLOB)")
@@ -246,9 +236,7 @@ def test_an_entry_that_is_stored_as_bytes_is_one(make: Any, db: SessionDB, folde
     assert read_rows(db, folder)[KEY]["suspended"]
 
 
-def test_an_entry_that_is_stored_as_bytes_is_removed(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_bytes_entry_is_removed(make: Any, db: SessionDB, folder: Path) -> None:
     put_row(db, folder, make_stored_entry("s1"))
     with connect(db.path) as connection:
         connection.execute("UPDATE gateway_routing SET entry_json = CAST(entry_json AS BLOB)")

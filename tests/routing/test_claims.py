@@ -65,9 +65,7 @@ def expired(make: Any, db: SessionDB, clock: Clock) -> SessionStore:
 
 
 @pytest.mark.requirement("store:expiry")
-def test_an_expired_session_is_marked_in_both_places_and_ended(
-    expired: SessionStore, db: SessionDB
-) -> None:
+def test_expired_session_is_marked_and_ended(expired: SessionStore, db: SessionDB) -> None:
     expired.set_model_override(KEY, {"model": "m"})
     entry = get_entry(expired)
     assert expired.claim_expiry(entry)
@@ -78,7 +76,7 @@ def test_an_expired_session_is_marked_in_both_places_and_ended(
     assert (row["expiry_finalized"], row["end_reason"]) == (1, "session_reset")
 
 
-def test_an_expired_session_may_keep_its_model(expired: SessionStore) -> None:
+def test_expired_session_can_keep_model_override(expired: SessionStore) -> None:
     expired.set_model_override(KEY, {"model": "m"})
     entry = get_entry(expired)
     assert expired.claim_expiry(entry)
@@ -87,9 +85,7 @@ def test_an_expired_session_may_keep_its_model(expired: SessionStore) -> None:
 
 
 @pytest.mark.requirement("store:expiry")
-def test_one_process_alone_ends_an_expired_session(
-    expired: SessionStore, make: Any, db: SessionDB
-) -> None:
+def test_expiry_claim_is_exclusive(expired: SessionStore, make: Any, db: SessionDB) -> None:
     other = make(db, config=IDLE)
     assert expired.claim_expiry(get_entry(expired))
     assert not other.claim_expiry(get_entry(other))
@@ -100,7 +96,7 @@ def test_one_process_alone_ends_an_expired_session(
 
 
 @pytest.mark.requirement("store:expiry")
-def test_what_a_dead_process_has_taken_on_is_taken_over(
+def test_claim_of_dead_process_is_transferred(
     expired: SessionStore, dead: str, clock: Clock
 ) -> None:
     entry = get_entry(expired)
@@ -111,7 +107,7 @@ def test_what_a_dead_process_has_taken_on_is_taken_over(
 
 
 @pytest.mark.requirement("store:expiry")
-def test_what_a_process_that_hangs_has_taken_on_is_taken_over_after_an_hour(
+def test_claim_of_hung_process_ends_after_hour(
     expired: SessionStore, make: Any, db: SessionDB, clock: Clock
 ) -> None:
     other = make(db, config=IDLE)
@@ -124,7 +120,7 @@ def test_what_a_process_that_hangs_has_taken_on_is_taken_over_after_an_hour(
 
 
 @pytest.mark.parametrize(("minutes", "counts"), [(59, True), (61, False)])
-def test_a_claim_that_is_noted_ahead_of_the_clock_counts_for_an_hour(
+def test_future_claim_counts_for_an_hour(
     expired: SessionStore, make: Any, clock: Clock, minutes: int, counts: bool
 ) -> None:
     other = make(expired.db, config=IDLE)
@@ -134,7 +130,7 @@ def test_a_claim_that_is_noted_ahead_of_the_clock_counts_for_an_hour(
     assert other.claim_expiry(get_entry(other)) == (not counts)
 
 
-def test_a_session_that_has_not_expired_is_not_taken_on(make: Any, db: SessionDB) -> None:
+def test_active_session_cannot_be_claimed(make: Any, db: SessionDB) -> None:
     store = make(db, config=IDLE)
     begin_session(store, db)
     assert not store.claim_expiry(get_entry(store))
@@ -142,9 +138,7 @@ def test_a_session_that_has_not_expired_is_not_taken_on(make: Any, db: SessionDB
 
 
 @pytest.mark.requirement("store:expiry")
-def test_an_expired_session_that_was_used_meanwhile_is_not_marked(
-    expired: SessionStore, db: SessionDB
-) -> None:
+def test_used_session_is_not_marked_expired(expired: SessionStore, db: SessionDB) -> None:
     entry = get_entry(expired)
     assert expired.claim_expiry(entry)
     expired.update_session(KEY)
@@ -153,7 +147,7 @@ def test_an_expired_session_that_was_used_meanwhile_is_not_marked(
     assert get_end_reason(db, entry.session_id) is None
 
 
-def test_an_expired_session_that_has_given_way_already_is_not_marked(
+def test_replaced_session_is_not_marked_expired(
     expired: SessionStore,
 ) -> None:
     entry = get_entry(expired)
@@ -165,7 +159,7 @@ def test_an_expired_session_that_has_given_way_already_is_not_marked(
 
 
 @pytest.mark.requirement("store:expiry")
-def test_what_another_process_is_telling_is_not_told_by_a_message_too(
+def test_message_skips_end_delivered_elsewhere(
     expired: SessionStore, make: Any, db: SessionDB
 ) -> None:
     told: Told = []
@@ -177,9 +171,7 @@ def test_what_another_process_is_telling_is_not_told_by_a_message_too(
     assert told == [("reset", new.session_id)]
 
 
-def test_what_another_process_was_about_to_tell_is_told_by_the_message_alone(
-    expired: SessionStore, make: Any, db: SessionDB
-) -> None:
+def test_message_delivers_claimed_end_once(expired: SessionStore, make: Any, db: SessionDB) -> None:
     told: Told = []
     other = make(db, config=IDLE, hooks=record_hooks(told))
     entry = get_entry(expired)
@@ -193,9 +185,7 @@ def test_what_another_process_was_about_to_tell_is_told_by_the_message_alone(
 
 
 @pytest.mark.requirement("store:expiry")
-def test_on_a_hermes_home_nothing_is_marked_as_expired(
-    make: Any, hermes: SessionDB, clock: Clock
-) -> None:
+def test_hermes_home_gets_no_expiry_marks(make: Any, hermes: SessionDB, clock: Clock) -> None:
     store = make(hermes, config=IDLE)
     session_id = begin_session(store, hermes)
     clock.advance(minutes=61)
@@ -209,9 +199,7 @@ def test_on_a_hermes_home_nothing_is_marked_as_expired(
 
 
 @pytest.mark.requirement("store:expiry")
-def test_on_a_hermes_home_a_process_tells_an_expiry_once(
-    make: Any, hermes: SessionDB, clock: Clock
-) -> None:
+def test_hermes_home_expiry_is_delivered_once(make: Any, hermes: SessionDB, clock: Clock) -> None:
     told: Told = []
     store = make(hermes, config=IDLE, hooks=record_hooks(told))
     begin_session(store, hermes)
@@ -228,9 +216,7 @@ def test_on_a_hermes_home_a_process_tells_an_expiry_once(
 
 
 @pytest.mark.requirement("store:turns")
-def test_a_turn_keeps_its_session_in_whatever_process_it_is(
-    make: Any, db: SessionDB, clock: Clock
-) -> None:
+def test_active_turn_prevents_expiry(make: Any, db: SessionDB, clock: Clock) -> None:
     store, other = make(db, config=DAILY), make(db, config=DAILY)
     clock.advance(hours=15, minutes=59)
     session_id = begin_session(store, db)
@@ -246,7 +232,7 @@ def test_a_turn_keeps_its_session_in_whatever_process_it_is(
 
 @pytest.mark.requirement("store:turns")
 @pytest.mark.parametrize("way", ["new", "goes on", "is reset", "is found again", "is forced"])
-def test_a_turn_is_noted_in_the_step_that_its_message_takes(
+def test_turn_lease_is_stored_with_message(
     make: Any, db: SessionDB, clock: Clock, way: str
 ) -> None:
     store = make(db, config=IDLE)
@@ -263,7 +249,7 @@ def test_a_turn_is_noted_in_the_step_that_its_message_takes(
     assert (store.has_active_turn(get_entry(store)), store.drop_turn(KEY, token)) == (True, True)
 
 
-def test_a_message_without_a_turn_notes_none(store: SessionStore, db: SessionDB) -> None:
+def test_message_without_turn_stores_no_lease(store: SessionStore, db: SessionDB) -> None:
     begin_session(store, db)
     store.get_or_create_session(chat(), turn=leases.create_token())
     store.end_turn(KEY, get_entry(store).session_id)
@@ -272,9 +258,7 @@ def test_a_message_without_a_turn_notes_none(store: SessionStore, db: SessionDB)
 
 
 @pytest.mark.requirement("store:turns")
-def test_a_turn_that_has_failed_keeps_its_session_no_longer(
-    make: Any, db: SessionDB, clock: Clock
-) -> None:
+def test_dropped_turn_allows_expiry(make: Any, db: SessionDB, clock: Clock) -> None:
     store = make(db, config=IDLE)
     token = store.begin_turn(KEY, begin_session(store, db))
     clock.advance(minutes=61)
@@ -286,9 +270,7 @@ def test_a_turn_that_has_failed_keeps_its_session_no_longer(
 
 
 @pytest.mark.requirement("store:turns")
-def test_a_later_turn_goes_on_when_the_one_before_it_ends(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_later_turn_survives_earlier_end(store: SessionStore, db: SessionDB) -> None:
     session_id = begin_session(store, db)
     first = store.begin_turn(KEY, session_id)
     store.begin_turn(KEY, session_id)
@@ -297,9 +279,7 @@ def test_a_later_turn_goes_on_when_the_one_before_it_ends(
     assert store.has_active_turn(get_entry(store))
 
 
-def test_a_later_turn_stays_noted_while_the_reset_of_an_earlier_message_is_told(
-    make: Any, db: SessionDB, clock: Clock
-) -> None:
+def test_later_turn_survives_reset_delivery(make: Any, db: SessionDB, clock: Clock) -> None:
     hooks, later = Hooks(group=None), leases.create_token()
     store, other = make(db, config=IDLE, hooks=hooks), make(db, config=IDLE)
     begin_session(store, db)
@@ -313,16 +293,14 @@ def test_a_later_turn_stays_noted_while_the_reset_of_an_earlier_message_is_told(
     assert store.drop_turn(KEY, later)
 
 
-def test_a_turn_in_a_session_that_the_chat_has_left_is_not_noted(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_turn_in_left_session_is_ignored(store: SessionStore, db: SessionDB) -> None:
     old = begin_session(store, db)
     store.reset_session(KEY)
     store.begin_turn(KEY, old)
     assert not store.has_active_turn(get_entry(store))
 
 
-def test_a_turn_takes_its_session_from_who_was_about_to_end_it(expired: SessionStore) -> None:
+def test_turn_cancels_expiry_claim(expired: SessionStore) -> None:
     entry = get_entry(expired)
     assert expired.claim_expiry(entry)
     token = expired.begin_turn(KEY, entry.session_id)
@@ -331,9 +309,7 @@ def test_a_turn_takes_its_session_from_who_was_about_to_end_it(expired: SessionS
 
 
 @pytest.mark.requirement("store:turns")
-def test_a_turn_of_a_dead_process_keeps_nothing(
-    expired: SessionStore, dead: str, clock: Clock
-) -> None:
+def test_turn_of_dead_process_allows_expiry(expired: SessionStore, dead: str, clock: Clock) -> None:
     entry = get_entry(expired)
     leases.TURN_LEASE.put(entry, dead, clock())
     expired.save(entry)
@@ -343,9 +319,7 @@ def test_a_turn_of_a_dead_process_keeps_nothing(
 
 @pytest.mark.requirement("store:turns")
 @pytest.mark.parametrize("token", ["of another program", "pid=1:host=elsewhere:agent=mcp-sessions"])
-def test_a_turn_of_which_nothing_is_known_counts_for_some_hours(
-    expired: SessionStore, clock: Clock, token: str
-) -> None:
+def test_unknown_turn_counts_for_six_hours(expired: SessionStore, clock: Clock, token: str) -> None:
     entry = get_entry(expired)
     leases.TURN_LEASE.put(entry, token, clock())
     expired.save(entry)
@@ -364,14 +338,14 @@ def test_a_turn_of_which_nothing_is_known_counts_for_some_hours(
         {"active_turn_token": 7, "active_turn_started_at": "2026-03-10T12:00:00"},
     ],
 )
-def test_a_note_that_says_nothing_keeps_nothing(
+def test_invalid_turn_lease_is_ignored(
     expired: SessionStore, db: SessionDB, folder: Path, noted: dict[str, Any]
 ) -> None:
     put_row(db, folder, read_rows(db, folder)[KEY] | noted)
     assert expired.claim_expiry(get_entry(expired))
 
 
-def test_a_turn_survives_the_rotation_of_its_session(store: SessionStore, db: SessionDB) -> None:
+def test_turn_lease_survives_session_rotation(store: SessionStore, db: SessionDB) -> None:
     old = begin_session(store, db)
     store.begin_turn(KEY, old)
     store.move_to_continuation(KEY, old, "next")
@@ -379,15 +353,13 @@ def test_a_turn_survives_the_rotation_of_its_session(store: SessionStore, db: Se
 
 
 @pytest.mark.requirement("store:turns")
-def test_where_an_agent_is_at_work_nothing_was_interrupted(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_active_turn_is_not_marked_interrupted(store: SessionStore, db: SessionDB) -> None:
     store.begin_turn(KEY, begin_session(store, db))
     assert store.suspend_recently_active() == 0
 
 
 @pytest.mark.requirement("store:turns")
-def test_a_turn_is_noted_as_newer_releases_of_hermes_do(
+def test_turn_lease_uses_hermes_field_names(
     store: SessionStore, db: SessionDB, folder: Path, clock: Clock
 ) -> None:
     token = store.begin_turn(KEY, begin_session(store, db))

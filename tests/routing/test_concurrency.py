@@ -119,9 +119,7 @@ def start_workers(verb: str, home: Path, *, with_db: bool) -> Iterator[list[Any]
 
 @pytest.mark.requirement("store:threads")
 @pytest.mark.parametrize("with_db", [True, False])
-def test_threads_that_arrive_in_one_chat_find_one_session(
-    make: Any, db: SessionDB, with_db: bool
-) -> None:
+def test_concurrent_messages_share_session(make: Any, db: SessionDB, with_db: bool) -> None:
     made: list[Any] = []
     store = make(db if with_db else None, new_id=lambda _: made.append(1) or f"s{len(made)}")
     entries = run_concurrently(*[lambda: store.get_or_create_session(chat())] * THREADS)
@@ -130,7 +128,7 @@ def test_threads_that_arrive_in_one_chat_find_one_session(
     assert store._flights._locks == {}
 
 
-def test_stores_of_several_owners_find_one_session_too(make: Any, db: SessionDB) -> None:
+def test_concurrent_stores_share_session(make: Any, db: SessionDB) -> None:
     stores = [make(db) for _ in range(8)]
     entries = run_concurrently(
         *(lambda store=store: store.get_or_create_session(chat()) for store in stores)
@@ -138,7 +136,7 @@ def test_stores_of_several_owners_find_one_session_too(make: Any, db: SessionDB)
     assert len({entry.session_id for entry in entries}) == 1
 
 
-def test_a_chat_that_is_decided_keeps_no_other_waiting(store: SessionStore) -> None:
+def test_decision_does_not_block_chats(store: SessionStore) -> None:
     """What a decision asks of the application may take its time."""
     entered, opened = threading.Event(), threading.Event()
 
@@ -158,7 +156,7 @@ def test_a_chat_that_is_decided_keeps_no_other_waiting(store: SessionStore) -> N
 
 @pytest.mark.requirement("store:threads")
 @pytest.mark.parametrize("with_db", [True, False])
-def test_threads_in_many_chats_lose_no_entry(
+def test_threads_in_many_chats_keep_entries(
     make: Any, db: SessionDB, folder: Path, with_db: bool
 ) -> None:
     store = make(db if with_db else None)
@@ -180,7 +178,7 @@ def test_threads_in_many_chats_lose_no_entry(
 
 
 @pytest.mark.requirement("store:threads")
-def test_every_change_of_one_entry_by_threads_is_kept(store: SessionStore) -> None:
+def test_threads_lose_no_entry_update(store: SessionStore) -> None:
     store.get_or_create_session(chat())
 
     def count(entry: Any) -> bool:
@@ -193,9 +191,7 @@ def test_every_change_of_one_entry_by_threads_is_kept(store: SessionStore) -> No
     assert entry.total_tokens == THREADS
 
 
-def test_every_change_of_one_entry_by_several_owners_is_kept(
-    make: Any, db: SessionDB, home_path: Path
-) -> None:
+def test_stores_lose_no_entry_update(make: Any, db: SessionDB, home_path: Path) -> None:
     databases = [SessionDB(home_path / "state.db") for _ in range(4)]
     stores = [make(database) for database in databases]
     stores[0].get_or_create_session(chat())
@@ -215,7 +211,7 @@ def test_every_change_of_one_entry_by_several_owners_is_kept(
 
 
 @pytest.mark.requirement("store:threads")
-def test_threads_that_add_remove_and_reset_leave_two_equal_copies(
+def test_threads_leave_table_and_mirror_equal(
     store: SessionStore, db: SessionDB, folder: Path
 ) -> None:
     for number in range(16):
@@ -245,7 +241,7 @@ def test_threads_that_add_remove_and_reset_leave_two_equal_copies(
 
 
 @pytest.mark.requirement("store:processes")
-def test_a_mirror_of_an_older_moment_takes_the_place_of_no_newer(
+def test_stale_mirror_never_replaces_newer_mirror(
     make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two owners, as two processes have one each: the slow one has read, then the other writes."""
@@ -275,9 +271,7 @@ def test_a_mirror_of_an_older_moment_takes_the_place_of_no_newer(
     assert file_entries(folder) == read_rows(db, folder)
 
 
-def test_threads_that_settle_at_once_import_each_entry_once(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_concurrent_adoption_imports_entries_once(make: Any, db: SessionDB, folder: Path) -> None:
     members = {f"agent:main:telegram:dm:{n}": make_stored_entry(f"s{n}") for n in range(50)}
     folder.mkdir()
     (folder / "sessions.json").write_text(json.dumps(members))
@@ -293,9 +287,7 @@ def test_threads_that_settle_at_once_import_each_entry_once(
 
 @pytest.mark.requirement("store:forced-at-once")
 @pytest.mark.parametrize("known", [True, False])
-def test_forced_messages_that_come_at_once_begin_one_session(
-    make: Any, db: SessionDB, known: bool
-) -> None:
+def test_concurrent_force_new_creates_single_session(make: Any, db: SessionDB, known: bool) -> None:
     store = make(db)
     first = store.get_or_create_session(chat()).session_id if known else None
     begun = []
@@ -314,9 +306,7 @@ def test_forced_messages_that_come_at_once_begin_one_session(
     assert first not in begun
 
 
-def test_resets_of_one_chat_by_threads_come_one_after_another(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_concurrent_resets_of_chat_are_serialized(store: SessionStore, db: SessionDB) -> None:
     store.get_or_create_session(chat())
     entries = run_concurrently(*[lambda: store.reset_session(KEY)] * 16)
     assert len({entry.session_id for entry in entries}) == 16
@@ -328,7 +318,7 @@ def test_resets_of_one_chat_by_threads_come_one_after_another(
 
 @pytest.mark.requirement("store:processes")
 @pytest.mark.parametrize("with_db", [True, False])
-def test_processes_at_once_find_one_session_and_lose_no_entry(
+def test_processes_share_session_and_keep_entries(
     db: SessionDB, home_path: Path, folder: Path, with_db: bool
 ) -> None:
     with (
@@ -345,7 +335,7 @@ def test_processes_at_once_find_one_session_and_lose_no_entry(
 
 @pytest.mark.requirement("store:processes")
 @pytest.mark.parametrize("with_db", [True, False])
-def test_what_one_process_removes_no_other_brings_back(
+def test_removed_entry_stays_removed_across_processes(
     db: SessionDB, home_path: Path, folder: Path, with_db: bool
 ) -> None:
     with start_workers("remove", home_path, with_db=with_db):
@@ -358,7 +348,7 @@ def test_what_one_process_removes_no_other_brings_back(
     assert not with_db or entries == read_rows(db, folder)
 
 
-def test_a_process_that_was_there_before_sees_what_others_do(
+def test_open_store_sees_changes_of_processes(
     make: Any, db: SessionDB, home_path: Path, folder: Path
 ) -> None:
     put_row(db, folder, make_stored_entry("s1", SHARED), SHARED)

@@ -32,14 +32,14 @@ from tests.routing.chats import (
 
 
 @pytest.mark.requirement("copies:precedence")
-def test_the_table_comes_before_the_file(make: Any, db: SessionDB, folder: Path) -> None:
+def test_table_precedes_file(make: Any, db: SessionDB, folder: Path) -> None:
     put_row(db, folder, make_stored_entry("in the table"))
     write_file(folder, {KEY: make_stored_entry("in the file")})
     assert get_session_ids(make(db)) == {KEY: "in the table"}
 
 
 @pytest.mark.requirement("copies:precedence")
-def test_what_is_in_the_file_alone_is_there_too(make: Any, db: SessionDB, folder: Path) -> None:
+def test_file_entries_are_visible(make: Any, db: SessionDB, folder: Path) -> None:
     put_row(db, folder, make_stored_entry("s1"))
     write_file(folder, {OTHER: make_stored_entry("s2", OTHER)})
     store = make(db)
@@ -48,7 +48,7 @@ def test_what_is_in_the_file_alone_is_there_too(make: Any, db: SessionDB, folder
 
 
 @pytest.mark.requirement("copies:precedence")
-def test_looking_writes_nothing(make: Any, db: SessionDB, folder: Path) -> None:
+def test_reading_routes_does_not_write(make: Any, db: SessionDB, folder: Path) -> None:
     put_row(db, folder, make_stored_entry("s1"))
     path = write_file(folder, {OTHER: make_stored_entry("s2", OTHER), "bad": True})
     leftover = folder / ".sessions_old.tmp"
@@ -62,9 +62,7 @@ def test_looking_writes_nothing(make: Any, db: SessionDB, folder: Path) -> None:
 
 
 @pytest.mark.requirement("copies:precedence")
-def test_what_is_in_the_file_alone_is_in_the_table_after_the_next_change(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_change_imports_file_entries(make: Any, db: SessionDB, folder: Path) -> None:
     write_file(folder, {KEY: make_stored_entry("s1"), OTHER: make_stored_entry("s2", OTHER)})
     make(db).update_session(KEY)
     assert {key: row["session_id"] for key, row in read_rows(db, folder).items()} == {
@@ -73,9 +71,7 @@ def test_what_is_in_the_file_alone_is_in_the_table_after_the_next_change(
     }
 
 
-def test_what_was_deleted_while_it_was_looked_at_does_not_come_back(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_deleted_file_entry_stays_deleted(make: Any, db: SessionDB, folder: Path) -> None:
     write_file(folder, {KEY: make_stored_entry("s1"), OTHER: make_stored_entry("s2", OTHER)})
     reader, writer = make(db), make(db)
     assert len(get_session_ids(reader)) == 2
@@ -90,7 +86,7 @@ def test_what_was_deleted_while_it_was_looked_at_does_not_come_back(
 
 @pytest.mark.requirement("copies:step")
 @pytest.mark.parametrize("config", [GatewayConfig(), UNMIRRORED])
-def test_what_is_removed_is_gone_from_both_copies(
+def test_remove_deletes_table_and_file_entry(
     make: Any, db: SessionDB, folder: Path, config: GatewayConfig
 ) -> None:
     put_row(db, folder, make_stored_entry("s1"))
@@ -102,9 +98,7 @@ def test_what_is_removed_is_gone_from_both_copies(
 
 
 @pytest.mark.requirement("copies:step")
-def test_what_is_removed_does_not_come_back_from_a_stale_file(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_removed_entry_ignores_stale_file(make: Any, db: SessionDB, folder: Path) -> None:
     odd = {"_note": 1, "bad": True, "worse": {"session_key": "x"}}
     write_file(folder, {KEY: make_stored_entry("s1"), OTHER: make_stored_entry("s2", OTHER), **odd})
     store = make(db, config=UNMIRRORED)
@@ -116,7 +110,7 @@ def test_what_is_removed_does_not_come_back_from_a_stale_file(
 
 
 @pytest.mark.parametrize("explained", [True, False])
-def test_before_the_entries_stands_nothing_but_the_explanation(
+def test_explanation_is_only_text_before_entries(
     make: Any, db: SessionDB, folder: Path, explained: bool
 ) -> None:
     """Hermes 0.17 reads as far as the first text that stands where an entry is to be."""
@@ -129,9 +123,7 @@ def test_before_the_entries_stands_nothing_but_the_explanation(
 
 
 @pytest.mark.requirement("copies:step")
-def test_what_was_changed_since_it_was_read_is_not_removed(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_remove_keeps_changed_entry(make: Any, db: SessionDB, folder: Path) -> None:
     store = make(db)
     for chat_id in (42, 43):
         store.get_or_create_session(chat(chat_id))
@@ -141,7 +133,7 @@ def test_what_was_changed_since_it_was_read_is_not_removed(
     assert list(file_entries(folder)) == list(read_rows(db, folder)) == [KEY]
 
 
-def test_a_removal_that_the_table_refuses_is_in_neither_copy_after_close(
+def test_refused_removal_restores_mirror_on_close(
     make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = make(db)
@@ -159,9 +151,7 @@ def test_a_removal_that_the_table_refuses_is_in_neither_copy_after_close(
 
 
 @pytest.mark.requirement("store:removal-refused")
-def test_a_removal_that_is_refused_leaves_both_copies_as_they_were(
-    db: SessionDB, folder: Path
-) -> None:
+def test_refused_removal_leaves_table_and_file(db: SessionDB, folder: Path) -> None:
     with SessionStore(folder, db=db) as store:
         store.get_or_create_session(chat())
     before = read_file(folder)
@@ -178,9 +168,7 @@ def test_a_removal_that_is_refused_leaves_both_copies_as_they_were(
 
 
 @pytest.mark.requirement("store:removal-refused")
-def test_the_routes_of_a_database_for_reading_are_read_and_not_changed(
-    db: SessionDB, folder: Path
-) -> None:
+def test_read_only_database_refuses_route_changes(db: SessionDB, folder: Path) -> None:
     with SessionStore(folder, db=db) as store:
         begin_session(store, db)
     before = read_file(folder)
@@ -197,9 +185,7 @@ def test_the_routes_of_a_database_for_reading_are_read_and_not_changed(
     assert read_file(folder) == before
 
 
-def test_leftovers_of_killed_writers_are_swept_once_they_are_old(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_old_temporary_files_are_removed(make: Any, db: SessionDB, folder: Path) -> None:
     folder.mkdir()
     for name, age_s in (("old", 7200), ("new", 0)):
         path = folder / f".sessions_{name}.tmp"
@@ -214,9 +200,7 @@ def test_leftovers_of_killed_writers_are_swept_once_they_are_old(
 
 
 @pytest.mark.requirement("copies:file")
-def test_a_hermes_home_without_the_table_keeps_its_routes_in_the_file(
-    make: Any, older: SessionDB, folder: Path
-) -> None:
+def test_hermes_home_without_table_uses_file(make: Any, older: SessionDB, folder: Path) -> None:
     assert not older.has_routing
     store = make(older)
     entry = store.get_or_create_session(chat())
@@ -232,7 +216,7 @@ def test_a_hermes_home_without_the_table_keeps_its_routes_in_the_file(
 
 
 @pytest.mark.requirement("copies:file")
-def test_the_routes_of_a_hermes_home_without_a_database_are_served_and_not_changed(
+def test_hermes_home_without_database_is_read_only(
     make: Any, home_path: Path, folder: Path
 ) -> None:
     path = write_file(folder, {KEY: make_stored_entry("s1")})
@@ -253,7 +237,7 @@ def test_the_routes_of_a_hermes_home_without_a_database_are_served_and_not_chang
 
 
 @pytest.mark.requirement("copies:file")
-def test_a_store_without_a_database_is_read_by_the_next(make: Any, clock: Clock) -> None:
+def test_file_store_entries_persist(make: Any, clock: Clock) -> None:
     entry = make().get_or_create_session(chat(chat_name="Ann"))
     clock.advance(minutes=1)
     again = make().get_or_create_session(chat())

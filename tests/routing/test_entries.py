@@ -76,32 +76,32 @@ def entry(**fields: Any) -> SessionEntry:
 # The fields
 
 
-def test_an_entry_is_stored_in_the_order_that_others_use() -> None:
+def test_entry_fields_keep_hermes_order() -> None:
     assert list(entry().to_dict().items()) == list({**NEEDED, **DEFAULTS}.items())
 
 
-def test_an_entry_with_all_its_fields_is_stored_as_it_was() -> None:
+def test_full_entry_round_trips() -> None:
     assert list(entry(**SET).to_dict().items()) == list({**NEEDED, **SET}.items())
 
 
 @pytest.mark.parametrize("name", SET)
-def test_one_field_is_read_and_stored_beside_the_defaults(name: str) -> None:
+def test_single_field_round_trips_with_defaults(name: str) -> None:
     assert entry(**{name: SET[name]}).to_dict() == {**NEEDED, **DEFAULTS, name: SET[name]}
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
-def test_a_field_that_is_null_is_the_default(name: str) -> None:
+def test_null_field_becomes_default(name: str) -> None:
     assert entry(**{name: None}).to_dict() == {**NEEDED, **DEFAULTS}
 
 
 @pytest.mark.parametrize("name", NEEDED)
-def test_an_entry_without_a_required_field_is_none(name: str) -> None:
+def test_entry_without_required_field_is_refused(name: str) -> None:
     stored = {field: value for field, value in NEEDED.items() if field != name}
     with pytest.raises(InvalidInput, match=name):
         SessionEntry.from_dict(stored)
 
 
-def test_a_new_entry_has_the_defaults() -> None:
+def test_new_entry_has_defaults() -> None:
     at = datetime.fromisoformat("2026-01-01")
     made = SessionEntry(
         session_key=KEY,
@@ -121,23 +121,23 @@ def test_a_new_entry_has_the_defaults() -> None:
     }
 
 
-def test_an_entry_takes_its_platform_as_text() -> None:
+def test_entry_accepts_platform_text() -> None:
     assert entry(platform="telegram").platform is Platform.TELEGRAM
 
 
-def test_a_platform_of_a_plugin_stays() -> None:
+def test_plugin_platform_is_kept() -> None:
     assert entry(platform="irc").to_dict()["platform"] == "irc"
 
 
 # The older name
 
 
-def test_the_older_name_of_finalized_is_read_and_not_stored() -> None:
+def test_memory_flushed_is_read_as_finalized() -> None:
     assert entry(memory_flushed=True).to_dict() == {**NEEDED, **DEFAULTS, "expiry_finalized": True}
 
 
 @pytest.mark.parametrize("finalized", [True, False])
-def test_finalized_wins_over_its_older_name(finalized: bool) -> None:
+def test_expiry_finalized_precedes_memory_flushed(finalized: bool) -> None:
     read = entry(expiry_finalized=finalized, memory_flushed=not finalized)
     assert read.expiry_finalized is finalized
 
@@ -145,59 +145,59 @@ def test_finalized_wins_over_its_older_name(finalized: bool) -> None:
 # What is not known
 
 
-def test_unknown_fields_are_kept_at_the_end() -> None:
+def test_unknown_fields_are_stored_last() -> None:
     more = {"metadata": {"a": [1, None]}, "prev_session_id": "x", "_note": True}
     stored = entry(**more).to_dict()
     assert list(stored.items())[-3:] == list(more.items())
 
 
-def test_the_key_of_an_interface_is_never_stored() -> None:
+def test_api_key_is_never_stored() -> None:
     read = entry(model_override={"model": "m", "api_key": "secret"})
     assert read.to_dict()["model_override"] == {"model": "m"}
 
 
-def test_the_key_of_an_interface_is_not_stored_when_set_later() -> None:
+def test_api_key_set_later_is_not_stored() -> None:
     read = entry()
     read.model_override = {"api_key": "secret"}
     assert "model_override" not in read.to_dict()
 
 
 @pytest.mark.parametrize("override", [{}, {"api_key": "secret"}, "m", 5, ["m"], {"model": ""}])
-def test_an_override_that_says_nothing_is_none(override: object) -> None:
+def test_empty_model_override_is_dropped(override: object) -> None:
     assert entry(model_override=override).to_dict() == {**NEEDED, **DEFAULTS}
 
 
 @pytest.mark.parametrize("origin", ["chat", 5, ["x"], False])
-def test_an_origin_that_is_none_costs_no_entry_and_stays(origin: object) -> None:
+def test_invalid_origin_is_kept_as_extra(origin: object) -> None:
     read = entry(origin=origin)
     assert (read.origin, read.to_dict()["origin"]) == (None, origin)
 
 
-def test_a_true_origin_takes_the_place_of_a_broken_one() -> None:
+def test_valid_origin_replaces_invalid_origin() -> None:
     read = entry(origin="chat")
     read.origin = SessionSource(platform="local", chat_id="1")
     assert read.to_dict()["origin"] == read.origin.to_dict()
 
 
 @pytest.mark.parametrize("origin", [{}, {"platform": "telegram"}, {"chat_id": "1"}])
-def test_an_origin_without_platform_or_chat_is_an_error_of_the_entry(origin: object) -> None:
+def test_incomplete_origin_makes_entry_invalid(origin: object) -> None:
     with pytest.raises(InvalidInput):
         entry(origin=origin)
 
 
-def test_an_origin_on_a_platform_of_a_plugin_is_read() -> None:
+def test_origin_on_plugin_platform_is_read() -> None:
     read = entry(origin={"platform": "irc", "chat_id": "#x"})
     assert read.origin == SessionSource(platform="irc", chat_id="#x")
 
 
 @pytest.mark.parametrize("name", ["input_tokens", "last_prompt_tokens", "estimated_cost_usd"])
 @pytest.mark.parametrize("odd", ["x", "", [], {}, True, 10**400])
-def test_a_count_that_is_no_number_is_none(name: str, odd: object) -> None:
+def test_invalid_count_becomes_zero(name: str, odd: object) -> None:
     assert getattr(entry(**{name: odd}), name) == 0
 
 
 @pytest.mark.parametrize("stored", [None, [], "x", 5, True])
-def test_an_entry_is_an_object(stored: Any) -> None:
+def test_entry_must_be_object(stored: Any) -> None:
     with pytest.raises(InvalidInput):
         SessionEntry.from_dict(stored)
 
@@ -206,18 +206,18 @@ def test_an_entry_is_an_object(stored: Any) -> None:
 
 
 @pytest.mark.parametrize("unsafe", ["../x", "a/b", "a\\b", "C:x", "a\0b", "\ud800"])
-def test_an_unsafe_session_id_is_refused(unsafe: str) -> None:
+def test_unsafe_session_id_is_refused(unsafe: str) -> None:
     with pytest.raises(InvalidInput, match="session id"):
         entry(session_id=unsafe)
 
 
 @pytest.mark.parametrize("unsafe", ["a:..", "/a", "\\a", "C:x"])
-def test_an_unsafe_session_key_is_refused(unsafe: str) -> None:
+def test_unsafe_session_key_is_refused(unsafe: str) -> None:
     with pytest.raises(InvalidInput, match="session key"):
         entry(session_key=unsafe)
 
 
-def test_a_session_key_may_have_a_path_inside() -> None:
+def test_session_key_can_contain_path() -> None:
     key = "agent:main:google_chat:group:spaces/X"
     assert entry(session_key=key).session_key == key
 
@@ -227,24 +227,24 @@ def test_a_session_key_may_have_a_path_inside() -> None:
 
 @pytest.mark.parametrize("name", ["created_at", "updated_at"])
 @pytest.mark.parametrize("broken", ["yesterday", "", None, 5, "2026-13-01T00:00:00"])
-def test_an_entry_without_a_time_is_none(name: str, broken: object) -> None:
+def test_entry_without_valid_time_is_refused(name: str, broken: object) -> None:
     with pytest.raises(InvalidInput, match="time"):
         entry(**{name: broken})
 
 
 @pytest.mark.parametrize("broken", ["yesterday", "", 5, False, {}])
-def test_a_broken_optional_time_costs_no_entry(broken: object) -> None:
+def test_invalid_optional_time_is_dropped(broken: object) -> None:
     assert entry(last_resume_marked_at=broken).last_resume_marked_at is None
 
 
-def test_a_time_with_a_zone_becomes_local() -> None:
+def test_zoned_time_becomes_local() -> None:
     read = entry(updated_at="2026-01-02T03:04:05+05:00", created_at="2026-01-01T00:00:00Z")
     here = datetime(2026, 1, 1, 22, 4, 5, tzinfo=timezone.utc).astimezone().replace(tzinfo=None)
     assert read.updated_at == here
     assert read.created_at.tzinfo is None
 
 
-def test_a_time_with_a_zone_that_is_set_later_is_stored_local() -> None:
+def test_zoned_time_set_later_becomes_local() -> None:
     read = entry()
     at = datetime(2026, 1, 1, tzinfo=timezone.utc)
     read.created_at = read.updated_at = read.last_resume_marked_at = at
@@ -253,12 +253,12 @@ def test_a_time_with_a_zone_that_is_set_later_is_stored_local() -> None:
     assert [read.to_dict()[name] for name in names] == [here] * 3
 
 
-def test_a_time_beyond_the_calendar_is_refused() -> None:
+def test_out_of_range_time_is_refused() -> None:
     with pytest.raises(InvalidInput, match="calendar"):
         to_local_time(datetime.max.replace(tzinfo=timezone(timedelta(hours=-23))))
 
 
-def test_a_time_is_a_datetime() -> None:
+def test_entry_time_must_be_datetime() -> None:
     with pytest.raises(InvalidInput):
         to_local_time("2026-01-01")  # type: ignore[arg-type]
 
@@ -266,7 +266,7 @@ def test_a_time_is_a_datetime() -> None:
 # Copies
 
 
-def test_a_copy_changes_for_itself() -> None:
+def test_entry_copy_is_independent() -> None:
     read = entry(**SET, more={"a": 1})
     copy = read.copy()
     assert copy == read
@@ -310,12 +310,12 @@ entries = st.builds(
 
 
 @given(entries)
-def test_an_entry_comes_back_as_it_was_stored(made: SessionEntry) -> None:
+def test_random_entry_round_trips(made: SessionEntry) -> None:
     assert SessionEntry.from_dict(json.loads(json.dumps(made.to_dict()))) == made
 
 
 @given(st.dictionaries(st.sampled_from([*NEEDED, *SET, "memory_flushed", "x"]), json_values))
-def test_whatever_is_stored_is_read_or_refused(odd: dict[str, Any]) -> None:
+def test_random_stored_fields_are_read_or_refused(odd: dict[str, Any]) -> None:
     for stored in (odd, {**NEEDED, **odd}, {**odd, **NEEDED}):
         try:
             read = SessionEntry.from_dict(stored)

@@ -26,7 +26,7 @@ from tests.routing.chats import (
 
 @pytest.mark.requirement("copies:metadata")
 @pytest.mark.parametrize("mirrored", [True, False])
-def test_the_explanation_comes_first_and_is_no_entry(
+def test_readme_comes_first_and_is_skipped(
     make: Any, db: SessionDB, folder: Path, mirrored: bool
 ) -> None:
     store = make(db if mirrored else None)
@@ -40,7 +40,7 @@ def test_the_explanation_comes_first_and_is_no_entry(
 
 @pytest.mark.requirement("copies:metadata")
 @pytest.mark.parametrize("with_db", [True, False])
-def test_metadata_is_skipped_by_readers_and_kept_by_writers(
+def test_file_metadata_is_skipped_and_kept(
     make: Any, db: SessionDB, folder: Path, with_db: bool
 ) -> None:
     metadata = {"_README": "theirs", "_note": make_stored_entry("no session"), "_x": [1, None]}
@@ -57,9 +57,7 @@ def test_metadata_is_skipped_by_readers_and_kept_by_writers(
 
 
 @pytest.mark.requirement("copies:metadata")
-def test_metadata_in_the_table_is_no_entry_and_is_kept(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_table_metadata_is_skipped_and_kept(make: Any, db: SessionDB, folder: Path) -> None:
     put_row(db, folder, make_stored_entry("no session"), "_note")
     store = make(db)
     store.get_or_create_session(chat())
@@ -68,9 +66,7 @@ def test_metadata_in_the_table_is_no_entry_and_is_kept(
     assert list(file_entries(folder)) == [KEY]
 
 
-def test_a_session_may_have_an_id_that_begins_with_a_line(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_session_id_can_begin_with_underscore(make: Any, db: SessionDB, folder: Path) -> None:
     put_row(db, folder, make_stored_entry("_s1"))
     assert get_session_ids(make(db)) == {KEY: "_s1"}
 
@@ -80,7 +76,7 @@ def test_a_session_may_have_an_id_that_begins_with_a_line(
 
 @pytest.mark.requirement("copies:unknown")
 @pytest.mark.parametrize("with_db", [True, False])
-def test_unknown_fields_survive_every_change_of_their_session(
+def test_unknown_fields_survive_session_changes(
     make: Any, db: SessionDB, folder: Path, with_db: bool
 ) -> None:
     write_file(
@@ -99,7 +95,7 @@ def test_unknown_fields_survive_every_change_of_their_session(
 
 @pytest.mark.requirement("copies:unknown")
 @pytest.mark.parametrize("with_db", [True, False])
-def test_an_entry_may_stand_under_another_key_than_its_own(
+def test_entry_can_have_different_storage_key(
     make: Any, db: SessionDB, folder: Path, with_db: bool
 ) -> None:
     own = "agent:main:telegram:dm:own"

@@ -36,77 +36,77 @@ def whatsapp(chat_id: str, chat_type: str, **more: Any) -> SessionSource:
 
 
 @pytest.mark.requirement("store:keys")
-def test_a_direct_chat_has_a_key_of_its_own() -> None:
+def test_direct_chat_has_own_key() -> None:
     assert build_session_key(telegram("42", "dm")) == "agent:main:telegram:dm:42"
 
 
 @pytest.mark.requirement("store:keys")
-def test_a_thread_in_a_direct_chat_has_a_key_of_its_own() -> None:
+def test_direct_chat_thread_has_own_key() -> None:
     source = telegram("42", "dm", thread_id="99")
     assert build_session_key(source) == "agent:main:telegram:dm:42:99"
 
 
 @pytest.mark.requirement("store:keys")
-def test_a_direct_message_without_a_chat_goes_by_its_user() -> None:
+def test_direct_message_without_chat_uses_user() -> None:
     assert build_session_key(telegram("", "dm", user_id="7")) == "agent:main:telegram:dm:7"
 
 
 @pytest.mark.requirement("store:keys")
-def test_a_direct_message_of_nobody_has_the_bare_key() -> None:
+def test_direct_message_without_user_has_bare_key() -> None:
     assert build_session_key(telegram("", "dm")) == "agent:main:telegram:dm"
 
 
 @pytest.mark.requirement("store:keys")
-def test_each_user_of_a_group_has_a_key() -> None:
+def test_group_users_have_own_keys() -> None:
     assert build_session_key(telegram(user_id="7")) == "agent:main:telegram:group:-100:7"
 
 
 @pytest.mark.requirement("store:keys")
-def test_a_group_shares_a_key_when_told_so() -> None:
+def test_group_users_can_share_key() -> None:
     key = build_session_key(telegram(user_id="7"), group_sessions_per_user=False)
     assert key == "agent:main:telegram:group:-100"
 
 
 @pytest.mark.requirement("store:keys")
-def test_a_thread_of_a_group_shares_a_key() -> None:
+def test_group_thread_shares_key() -> None:
     source = telegram(thread_id="5", user_id="7")
     assert build_session_key(source) == "agent:main:telegram:group:-100:5"
 
 
 @pytest.mark.requirement("store:keys")
-def test_each_user_of_a_thread_has_a_key_when_told_so() -> None:
+def test_thread_users_can_have_own_keys() -> None:
     source = telegram(thread_id="5", user_id="7")
     key = build_session_key(source, thread_sessions_per_user=True)
     assert key == "agent:main:telegram:group:-100:5:7"
 
 
 @pytest.mark.requirement("store:keys")
-def test_a_thread_shares_a_key_where_groups_do() -> None:
+def test_thread_shares_key_in_shared_group() -> None:
     source = telegram(thread_id="5", user_id="7")
     key = build_session_key(source, group_sessions_per_user=False, thread_sessions_per_user=True)
     assert key == "agent:main:telegram:group:-100:5"
 
 
 @pytest.mark.requirement("store:keys")
-def test_the_other_id_of_a_user_comes_first() -> None:
+def test_alternative_user_id_takes_precedence() -> None:
     source = discord("C1", "channel", user_id="7", user_id_alt="ALT")
     assert build_session_key(source) == "agent:main:discord:channel:C1:ALT"
 
 
 @pytest.mark.requirement("store:keys")
-def test_a_thread_that_is_its_own_chat_is_there_twice() -> None:
+def test_thread_as_chat_appears_twice_in_key() -> None:
     source = discord("TH1", "thread", thread_id="TH1", user_id="7")
     assert build_session_key(source) == "agent:main:discord:thread:TH1:TH1"
 
 
 @pytest.mark.requirement("store:keys")
-def test_a_profile_has_a_namespace() -> None:
+def test_profile_has_key_namespace() -> None:
     key = build_session_key(telegram("42", "dm"), profile="coder")
     assert key == "agent:coder:telegram:dm:42"
 
 
 @pytest.mark.requirement("store:keys")
-def test_a_whatsapp_id_is_that_of_the_person() -> None:
+def test_whatsapp_key_uses_person_id() -> None:
     source = whatsapp("60123456789:47@s.whatsapp.net", "dm")
     assert build_session_key(source) == "agent:main:whatsapp:dm:60123456789"
 
@@ -115,72 +115,72 @@ def test_a_whatsapp_id_is_that_of_the_person() -> None:
 
 
 @pytest.mark.parametrize("profile", [None, "", "default"])
-def test_the_default_profile_is_main(profile: str | None) -> None:
+def test_default_profile_is_main(profile: str | None) -> None:
     key = build_session_key(telegram("42", "dm"), profile=profile)
     assert key == "agent:main:telegram:dm:42"
 
 
-def test_the_profile_of_a_source_is_no_part_of_its_key_unless_it_is_given() -> None:
+def test_source_profile_is_not_in_key() -> None:
     assert build_session_key(telegram("42", "dm", profile="coder")) == "agent:main:telegram:dm:42"
 
 
-def test_a_direct_message_without_a_chat_goes_by_its_thread() -> None:
+def test_direct_message_without_chat_uses_thread() -> None:
     assert build_session_key(telegram("", "dm", thread_id="9")) == "agent:main:telegram:dm:9"
 
 
-def test_the_group_on_whatsapp_keeps_its_id_and_its_users_do_not() -> None:
+def test_whatsapp_group_id_is_not_canonicalized() -> None:
     source = whatsapp("123@g.us", "group", user_id="+60:2@lid")
     assert build_session_key(source) == "agent:main:whatsapp:group:123@g.us:60"
 
 
-def test_a_whatsapp_id_is_looked_up_where_there_is_a_map() -> None:
+def test_whatsapp_id_uses_alias_map() -> None:
     source = whatsapp("999@lid", "dm")
     key = build_session_key(source, canonical_id={"999": "60123"}.__getitem__)
     assert key == "agent:main:whatsapp:dm:60123"
 
 
-def test_a_whatsapp_user_whose_id_is_all_decoration_keeps_it() -> None:
+def test_whatsapp_bare_suffix_id_is_kept() -> None:
     assert build_session_key(whatsapp("", "dm", user_id="@lid")) == "agent:main:whatsapp:dm:@lid"
 
 
-def test_a_whatsapp_id_that_is_nothing_is_looked_up_nowhere() -> None:
+def test_empty_whatsapp_id_skips_lookup() -> None:
     assert normalize_whatsapp_id("+", {}.__getitem__) == ""
 
 
-def test_the_team_on_slack_is_no_part_of_the_key() -> None:
+def test_slack_team_is_not_in_key() -> None:
     source = SessionSource(platform="slack", chat_id="C1", chat_type="dm", scope_id="T1")
     assert build_session_key(source) == "agent:main:slack:dm:C1"
 
 
-def test_ids_that_are_numbers_become_text_in_a_key() -> None:
+def test_numeric_ids_become_text_in_key() -> None:
     source = SessionSource(platform="telegram", chat_id=-100, chat_type="group", user_id=7)  # type: ignore[arg-type]
     assert build_session_key(source) == "agent:main:telegram:group:-100:7"
 
 
-def test_the_platform_is_the_third_part_of_a_key() -> None:
+def test_platform_is_third_key_part() -> None:
     assert get_key_platform("agent:main:telegram:dm:42") == "telegram"
 
 
-def test_a_short_key_has_no_platform() -> None:
+def test_short_key_has_no_platform() -> None:
     assert get_key_platform("agent:main") == ""
 
 
 # Platforms
 
 
-def test_a_platform_is_its_string() -> None:
+def test_platform_equals_string() -> None:
     assert str(Platform.TELEGRAM) == f"{Platform.TELEGRAM}" == "telegram"
 
 
-def test_a_platform_is_known_in_any_case() -> None:
+def test_platform_ignores_case() -> None:
     assert SessionSource(platform=" Telegram ", chat_id="1").platform is Platform.TELEGRAM
 
 
-def test_a_platform_of_a_plugin_is_a_string() -> None:
+def test_plugin_platform_is_string() -> None:
     assert SessionSource(platform="IRC", chat_id="1").platform == "irc"
 
 
-def test_every_known_platform_is_there() -> None:
+def test_known_platforms_are_complete() -> None:
     known = (
         "local telegram discord whatsapp whatsapp_cloud slack signal mattermost matrix "
         "homeassistant email sms dingtalk api_server webhook msgraph_webhook feishu wecom "
@@ -214,58 +214,58 @@ IF_SET = {
 }
 
 
-def test_eight_fields_of_a_source_are_always_stored() -> None:
+def test_source_always_stores_eight_fields() -> None:
     assert list(telegram().to_dict().items()) == list(ALWAYS.items())
 
 
-def test_the_other_fields_of_a_source_are_stored_in_their_order_where_they_are_set() -> None:
+def test_optional_source_fields_keep_order() -> None:
     more = {name: value for name, value in IF_SET.items() if name != "guild_id"}
     assert list(telegram(**more).to_dict().items()) == list({**ALWAYS, **IF_SET}.items())
 
 
 @pytest.mark.parametrize("name", [name for name in IF_SET if name not in ("scope_id", "guild_id")])
-def test_one_other_field_of_a_source_is_read_again(name: str) -> None:
+def test_optional_source_field_round_trips(name: str) -> None:
     stored = {**ALWAYS, name: IF_SET[name]}
     assert SessionSource.from_dict(stored).to_dict() == stored
 
 
-def test_the_scope_is_read_under_its_older_name() -> None:
+def test_guild_id_is_read_as_scope() -> None:
     assert SessionSource.from_dict({**ALWAYS, "guild_id": "G"}).scope_id == "G"
 
 
-def test_the_scope_wins_over_its_older_name() -> None:
+def test_scope_id_precedes_guild_id() -> None:
     source = SessionSource.from_dict({**ALWAYS, "guild_id": "G", "scope_id": "S"})
     assert (source.scope_id, source.guild_id) == ("S", "S")
 
 
-def test_what_is_not_known_of_a_source_is_kept() -> None:
+def test_unknown_source_fields_are_kept() -> None:
     stored = {**ALWAYS, "flavour": {"of": ["the", "month"]}}
     assert SessionSource.from_dict(stored).to_dict() == stored
 
 
 @pytest.mark.parametrize("missing", ["platform", "chat_id"])
-def test_an_origin_needs_a_platform_and_a_chat(missing: str) -> None:
+def test_origin_requires_platform_and_chat(missing: str) -> None:
     stored = {name: value for name, value in ALWAYS.items() if name != missing}
     with pytest.raises(InvalidInput, match="an origin needs"):
         SessionSource.from_dict(stored)
 
 
 @pytest.mark.parametrize("platform", [None, "", 5, True])
-def test_a_platform_is_text(platform: object) -> None:
+def test_platform_must_be_text(platform: object) -> None:
     with pytest.raises(InvalidInput):
         SessionSource.from_dict({**ALWAYS, "platform": platform})
 
 
-def test_a_source_without_a_chat_is_stored_and_read_again() -> None:
+def test_source_without_chat_round_trips() -> None:
     source = SessionSource(platform="local", chat_id=None)  # type: ignore[arg-type]
     assert SessionSource.from_dict(source.to_dict()) == source
 
 
-def test_a_chat_that_is_a_number_is_read_as_text() -> None:
+def test_numeric_chat_id_becomes_text() -> None:
     assert SessionSource.from_dict({**ALWAYS, "chat_id": -100}).chat_id == "-100"
 
 
-def test_a_copy_of_a_source_changes_for_itself() -> None:
+def test_source_copy_is_independent() -> None:
     source = SessionSource.from_dict({**ALWAYS, "more": 1})
     copy = source.copy()
     copy.extra["more"], copy.chat_id = 2, "0"
@@ -306,12 +306,12 @@ sources = st.builds(
 
 
 @given(sources)
-def test_a_source_comes_back_as_it_was_stored(source: SessionSource) -> None:
+def test_random_source_round_trips(source: SessionSource) -> None:
     assert SessionSource.from_dict(source.to_dict()) == source
 
 
 @given(sources, st.booleans(), st.booleans())
-def test_a_key_begins_with_its_platform_and_type(
+def test_session_key_begins_with_platform_and_type(
     source: SessionSource, per_user: bool, per_thread: bool
 ) -> None:
     key = build_session_key(source, per_user, per_thread)
@@ -324,40 +324,40 @@ def test_a_key_begins_with_its_platform_and_type(
 
 @pytest.mark.parametrize("name", ["a..b", "..", "C:x", "d:", "é:x"])
 @pytest.mark.parametrize("check", [check_session_id, check_session_key])
-def test_neither_id_nor_key_leaves_its_folder(check: Any, name: str) -> None:
+def test_unsafe_id_or_key_is_refused(check: Any, name: str) -> None:
     with pytest.raises(InvalidInput):
         check(name)
 
 
 @pytest.mark.parametrize("name", ["/x", "\\x"])
-def test_a_key_is_no_path_from_the_root(name: str) -> None:
+def test_absolute_path_key_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput):
         check_session_key(name)
 
 
 @pytest.mark.parametrize("name", ["a/b", "/x", "a\\b"])
-def test_an_id_is_no_path(name: str) -> None:
+def test_path_as_session_id_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput):
         check_session_id(name)
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a\ud83d", "\udc00"])
-def test_an_id_is_what_a_file_a_database_and_an_environment_take(name: str) -> None:
+def test_unencodable_session_id_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="half a character"):
         check_session_id(name)
 
 
 @pytest.mark.parametrize("name", ["", None, 5, ["x"]])
 @pytest.mark.parametrize("check", [check_session_id, check_session_key])
-def test_what_is_no_text_is_neither_id_nor_key(check: Any, name: object) -> None:
+def test_non_text_id_or_key_is_refused(check: Any, name: object) -> None:
     with pytest.raises(InvalidInput):
         check(name)
 
 
 @pytest.mark.parametrize("key", ["agent:main:google_chat:group:spaces/X", "agent:main:x:a\\b"])
-def test_a_key_may_have_a_path_inside(key: str) -> None:
+def test_session_key_can_contain_path(key: str) -> None:
     assert check_session_key(key) == key
 
 
-def test_an_id_of_the_usual_form_is_one() -> None:
+def test_usual_session_id_is_accepted() -> None:
     assert check_session_id("20260101_000000_abcd1234") == "20260101_000000_abcd1234"

@@ -15,7 +15,7 @@ from tests.routing.chats import (
 
 
 @pytest.mark.requirement("store:interrupted")
-def test_a_suspended_session_is_not_marked_as_interrupted(any_store: SessionStore) -> None:
+def test_suspended_session_is_not_marked_interrupted(any_store: SessionStore) -> None:
     any_store.get_or_create_session(chat())
     any_store.suspend_session(KEY)
     assert not any_store.mark_resume_pending(KEY)
@@ -25,9 +25,7 @@ def test_a_suspended_session_is_not_marked_as_interrupted(any_store: SessionStor
 
 
 @pytest.mark.requirement("store:interrupted")
-def test_an_interruption_is_marked_with_its_reason_and_cleared(
-    any_store: SessionStore, clock: Clock
-) -> None:
+def test_interruption_is_marked_and_cleared(any_store: SessionStore, clock: Clock) -> None:
     any_store.get_or_create_session(chat())
     assert any_store.mark_resume_pending(KEY, "shutdown_timeout")
     entry = any_store.get(KEY)
@@ -45,9 +43,7 @@ def test_an_interruption_is_marked_with_its_reason_and_cleared(
 
 
 @pytest.mark.requirement("store:interrupted")
-def test_what_was_active_just_before_a_crash_is_marked_as_interrupted(
-    store: SessionStore, clock: Clock
-) -> None:
+def test_recently_active_sessions_are_marked_interrupted(store: SessionStore, clock: Clock) -> None:
     for name in ("old", "suspended", "marked", "recent"):
         store.get_or_create_session(chat(name))
         clock.advance(seconds=0 if name != "old" else 121)
@@ -66,7 +62,7 @@ def test_what_was_active_just_before_a_crash_is_marked_as_interrupted(
 @pytest.mark.parametrize(
     "verb", ["suspend_session", "mark_resume_pending", "clear_resume_pending", "update_session"]
 )
-def test_a_mark_on_a_chat_without_a_route_is_none(any_store: SessionStore, verb: str) -> None:
+def test_marking_chat_without_route_returns_false(any_store: SessionStore, verb: str) -> None:
     assert not getattr(any_store, verb)(KEY)
     assert any_store.load_entries() == {}
 
@@ -74,9 +70,7 @@ def test_a_mark_on_a_chat_without_a_route_is_none(any_store: SessionStore, verb:
 # The end of a turn
 
 
-def test_the_end_of_a_turn_consumes_the_marks_of_its_beginning(
-    store: SessionStore, clock: Clock
-) -> None:
+def test_turn_end_clears_reset_marks(store: SessionStore, clock: Clock) -> None:
     session_id = store.get_or_create_session(chat()).session_id
     store.suspend_session(KEY)
     session_id = store.get_or_create_session(chat()).session_id
@@ -92,7 +86,7 @@ def test_the_end_of_a_turn_consumes_the_marks_of_its_beginning(
     assert (entry.last_prompt_tokens, entry.updated_at) == (77, clock.time)
 
 
-def test_a_turn_that_was_not_finished_makes_no_interruption_good(store: SessionStore) -> None:
+def test_unfinished_turn_keeps_interruption(store: SessionStore) -> None:
     session_id = store.get_or_create_session(chat()).session_id
     store.mark_resume_pending(KEY)
     entry = store.end_turn(KEY, session_id, finished=False)
@@ -100,7 +94,7 @@ def test_a_turn_that_was_not_finished_makes_no_interruption_good(store: SessionS
     assert entry.resume_pending
 
 
-def test_the_end_of_a_turn_in_another_session_is_not_noted(store: SessionStore) -> None:
+def test_turn_end_in_left_session_is_ignored(store: SessionStore) -> None:
     old = store.get_or_create_session(chat()).session_id
     store.reset_session(KEY)
     before = store.get(KEY)

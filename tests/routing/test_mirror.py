@@ -36,7 +36,7 @@ from tests.routing.chats import (
 
 
 @pytest.mark.requirement("copies:cost")
-def test_one_changed_entry_is_one_row(make: Any, db: SessionDB, hold_mirror: None) -> None:
+def test_changed_entry_writes_single_row(make: Any, db: SessionDB, hold_mirror: None) -> None:
     store = make(db)
     for number in range(20):
         store.get_or_create_session(chat(number))
@@ -62,7 +62,7 @@ def test_one_changed_entry_is_one_row(make: Any, db: SessionDB, hold_mirror: Non
 
 @pytest.mark.requirement("copies:cost")
 @pytest.mark.parametrize("with_db", [True, False])
-def test_a_text_that_is_the_same_is_not_written_again(
+def test_unchanged_entry_is_not_rewritten(
     make: Any, db: SessionDB, folder: Path, with_db: bool
 ) -> None:
     store = make(db if with_db else None)
@@ -106,7 +106,7 @@ def save_moved_entry(store: SessionStore) -> bool:
         ),
     ],
 )
-def test_the_mirror_is_true_when_a_change_of_a_session_returns(
+def test_session_change_updates_mirror_before_return(
     make: Any,
     db: SessionDB,
     folder: Path,
@@ -124,7 +124,7 @@ def test_the_mirror_is_true_when_a_change_of_a_session_returns(
 
 
 @pytest.mark.requirement("copies:mirror")
-def test_the_mirror_follows_an_ordinary_change_soon(
+def test_ordinary_change_updates_mirror_soon(
     make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert sql_backend.MIRROR_DELAY_S < 1
@@ -139,9 +139,7 @@ def test_the_mirror_follows_an_ordinary_change_soon(
 
 
 @pytest.mark.requirement("copies:mirror")
-def test_the_mirror_is_true_after_close(
-    make: Any, db: SessionDB, folder: Path, hold_mirror: None
-) -> None:
+def test_close_updates_mirror(make: Any, db: SessionDB, folder: Path, hold_mirror: None) -> None:
     store = make(db)
     store.get_or_create_session(chat())
     store.suspend_session(KEY)
@@ -152,7 +150,7 @@ def test_the_mirror_is_true_after_close(
 
 
 @pytest.mark.requirement("copies:mirror")
-def test_the_mirror_is_true_after_a_process_that_did_not_close(home_path: Path) -> None:
+def test_process_exit_without_close_updates_mirror(home_path: Path) -> None:
     code = """
 import sys
 from session_core import SessionDB, SessionSource, SessionStore
@@ -164,7 +162,7 @@ store.suspend_session("agent:main:telegram:dm:42")
     assert file_entries(home_path / "sessions")[KEY]["suspended"]
 
 
-def test_the_mirror_is_the_table_to_the_letter(make: Any, db: SessionDB, folder: Path) -> None:
+def test_mirror_text_equals_table(make: Any, db: SessionDB, folder: Path) -> None:
     names = ['"quoted"', "back\\slash", "旅行", "tab\t", "line\n", "\x7f", "\x01", "é", "🚀", "/"]
     store = make(db)
     for name in names:
@@ -175,9 +173,7 @@ def test_the_mirror_is_the_table_to_the_letter(make: Any, db: SessionDB, folder:
     assert list(file_entries(folder)) == list(read_rows(db, folder)) == list(kept)[1::2]
 
 
-def test_a_mirror_of_more_than_one_piece_is_the_table_to_the_letter(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_large_mirror_text_equals_table(make: Any, db: SessionDB, folder: Path) -> None:
     with db.transaction():
         for number in range(2001):
             key = f"agent:main:telegram:dm:{number}"
@@ -188,12 +184,12 @@ def test_a_mirror_of_more_than_one_piece_is_the_table_to_the_letter(
     assert list(file_entries(folder)) == list(read_rows(db, folder))
 
 
-def test_the_mirror_is_only_for_its_owner(make: Any, db: SessionDB, folder: Path) -> None:
+def test_mirror_is_readable_by_owner_only(make: Any, db: SessionDB, folder: Path) -> None:
     make(db).get_or_create_session(chat())
     assert (folder / "sessions.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_link_within_home_stays(make: Any, db: SessionDB, folder: Path) -> None:
+def test_mirror_link_within_home_is_kept(make: Any, db: SessionDB, folder: Path) -> None:
     target = folder.parent / "real.json"
     target.write_text("{}")
     folder.mkdir()
@@ -203,7 +199,7 @@ def test_link_within_home_stays(make: Any, db: SessionDB, folder: Path) -> None:
     assert KEY in json.loads(target.read_text())
 
 
-def test_link_out_of_home_is_refused(
+def test_mirror_link_out_of_home_is_refused(
     make: Any, db: SessionDB, folder: Path, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
@@ -238,7 +234,7 @@ def test_fifo_as_mirror_is_reported(make: Any, db: SessionDB, folder: Path) -> N
 
 
 @pytest.mark.requirement("copies:mirror")
-def test_a_mirror_that_is_turned_off_is_not_made(make: Any, db: SessionDB, folder: Path) -> None:
+def test_disabled_mirror_is_not_created(make: Any, db: SessionDB, folder: Path) -> None:
     store = make(db, config=UNMIRRORED)
     store.get_or_create_session(chat())
     store.reset_session(KEY)
@@ -246,9 +242,7 @@ def test_a_mirror_that_is_turned_off_is_not_made(make: Any, db: SessionDB, folde
     assert not (folder / "sessions.json").exists()
 
 
-def test_a_stale_file_is_left_and_read_where_the_mirror_is_turned_off(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_disabled_mirror_reads_stale_file(make: Any, db: SessionDB, folder: Path) -> None:
     path = write_file(folder, {KEY: make_stored_entry("s1")})
     before = path.read_bytes()
     store = make(db, config=UNMIRRORED)
@@ -257,7 +251,7 @@ def test_a_stale_file_is_left_and_read_where_the_mirror_is_turned_off(
     assert path.read_bytes() == before
 
 
-def test_a_file_without_what_is_removed_is_not_written(
+def test_disabled_mirror_without_removed_entry_stays(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
     path = write_file(folder, {OTHER: make_stored_entry("s2", OTHER)})
@@ -269,7 +263,7 @@ def test_a_file_without_what_is_removed_is_not_written(
 
 
 @pytest.mark.requirement("copies:mirror")
-def test_a_mirror_that_could_not_be_written_is_tried_again(
+def test_failed_mirror_write_is_retried(
     make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mirror, "RETRY_S", 0.001)
@@ -289,7 +283,7 @@ def test_a_mirror_that_could_not_be_written_is_tried_again(
     assert len(tried) == 4
 
 
-def test_what_is_tried_again_is_not_waited_for(
+def test_mirror_retry_does_not_delay_exit(
     make: Any, db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:

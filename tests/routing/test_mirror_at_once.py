@@ -19,9 +19,7 @@ from tests.routing.chats import KEY, OTHER, chat, file_entries, read_rows, wait_
 
 
 @pytest.mark.requirement("copies:waiting")
-def test_a_change_does_not_wait_for_a_mirror_that_is_written(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_change_does_not_wait_for_mirror(make: Any, db: SessionDB, folder: Path) -> None:
     store = make(db)
     for chat_id in (42, 43):
         store.get_or_create_session(chat(chat_id))
@@ -44,7 +42,7 @@ def test_a_change_does_not_wait_for_a_mirror_that_is_written(
 
 
 @pytest.mark.requirement("copies:waiting")
-def test_several_who_wait_for_the_mirror_write_it_once(
+def test_waiting_changes_write_mirror_once(
     make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = make(db)
@@ -69,7 +67,7 @@ def test_several_who_wait_for_the_mirror_write_it_once(
     assert file_entries(folder) == read_rows(db, folder)
 
 
-def test_a_lock_that_a_forked_child_has_open_too_is_given_back(
+def test_mirror_lock_is_released_despite_fork(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[int] = []
@@ -83,7 +81,7 @@ def test_a_lock_that_a_forked_child_has_open_too_is_given_back(
     os.close(child)
 
 
-def test_a_mirror_whose_lock_stays_held_keeps_no_reset_from_coming_and_is_written_later(
+def test_held_mirror_lock_does_not_block_reset(
     make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = make(db)
@@ -100,7 +98,7 @@ def test_a_mirror_whose_lock_stays_held_keeps_no_reset_from_coming_and_is_writte
     assert file_entries(folder) == read_rows(db, folder)
 
 
-def test_resets_at_once_wait_for_somebody_who_has_stopped_as_long_as_one_does(
+def test_concurrent_resets_share_mirror_timeout(
     make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql_backend, "MIRROR_PATIENCE_S", 0.01)

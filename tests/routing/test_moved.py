@@ -43,7 +43,7 @@ def open_moved(home: Path, clock: Clock, **options: Any) -> tuple[SessionDB, Ses
 
 
 @pytest.mark.requirement("copies:moved")
-def test_a_moved_home_is_found_again(moved: Path, clock: Clock) -> None:
+def test_moved_home_keeps_routes(moved: Path, clock: Clock) -> None:
     db, store = open_moved(moved, clock)
     with db, store:
         assert set(get_session_ids(store)) == {KEY, OTHER}
@@ -52,7 +52,7 @@ def test_a_moved_home_is_found_again(moved: Path, clock: Clock) -> None:
 
 
 @pytest.mark.requirement("copies:moved")
-def test_what_was_removed_after_a_move_does_not_come_back(moved: Path, clock: Clock) -> None:
+def test_moved_home_keeps_removals(moved: Path, clock: Clock) -> None:
     db, store = open_moved(moved, clock)
     with db, store:
         store.remove(store.load_entries())
@@ -62,9 +62,7 @@ def test_what_was_removed_after_a_move_does_not_come_back(moved: Path, clock: Cl
 
 
 @pytest.mark.requirement("copies:moved")
-def test_a_home_that_was_moved_twice_is_found_again(
-    moved: Path, clock: Clock, tmp_path: Path
-) -> None:
+def test_twice_moved_home_keeps_routes(moved: Path, clock: Clock, tmp_path: Path) -> None:
     db, store = open_moved(moved, clock)
     with db, store:
         new = store.reset_session(KEY)
@@ -76,9 +74,7 @@ def test_a_home_that_was_moved_twice_is_found_again(
         assert len(get_session_ids(store)) == 2
 
 
-def test_the_routes_of_a_home_that_is_still_there_are_not_taken(
-    make: Any, db: SessionDB, tmp_path: Path
-) -> None:
+def test_existing_home_keeps_own_routes(make: Any, db: SessionDB, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     put_row(db, elsewhere, make_stored_entry("theirs"))
@@ -105,7 +101,7 @@ def test_copied_home_adopts_no_earlier_scope(
         assert set(read_rows(copied, copy / "sessions")) == {OTHER}
 
 
-def test_the_routes_of_another_kind_of_scope_are_not_taken(make: Any, db: SessionDB) -> None:
+def test_routes_of_foreign_scope_are_ignored(make: Any, db: SessionDB) -> None:
     for scope in ("", "a name", "C:\\hermes\\sessions"):
         db.save_gateway_routing_entry(
             KEY, json.dumps(make_stored_entry()), scope=scope, expect=None
@@ -114,7 +110,7 @@ def test_the_routes_of_another_kind_of_scope_are_not_taken(make: Any, db: Sessio
 
 
 @pytest.mark.requirement("copies:moved")
-def test_a_store_whose_folder_is_out_of_sight_keeps_its_routes(
+def test_store_with_hidden_folder_keeps_routes(
     make: Any, db: SessionDB, home_path: Path, clock: Clock
 ) -> None:
     """Another container does not see the folder, or its disk is not there for a moment."""
@@ -132,7 +128,7 @@ def test_a_store_whose_folder_is_out_of_sight_keeps_its_routes(
 
 
 @pytest.mark.requirement("copies:moved")
-def test_a_home_that_another_process_has_open_keeps_its_former_routes(
+def test_open_home_keeps_former_routes(
     moved: Path, clock: Clock, home_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db, store = open_moved(moved, clock)
@@ -143,7 +139,7 @@ def test_a_home_that_another_process_has_open_keeps_its_former_routes(
         assert set(read_rows(db, home_path / "sessions")) == {KEY, OTHER}
 
 
-def test_a_store_that_has_routes_takes_none_of_a_folder_that_is_gone(
+def test_store_with_routes_ignores_missing_folder(
     make: Any, db: SessionDB, folder: Path, home_path: Path
 ) -> None:
     put_row(db, folder, make_stored_entry())

@@ -45,7 +45,7 @@ CHANGES = {
 
 @pytest.mark.requirement("copies:older")
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_route_stays_where_it_is_while_the_sessions_cannot_change(
+def test_failed_session_change_keeps_route(
     store: SessionStore, older: SessionDB, folder: Path, change: Callable[[SessionStore], object]
 ) -> None:
     first = begin_session(store, older)
@@ -61,9 +61,7 @@ def test_a_route_stays_where_it_is_while_the_sessions_cannot_change(
 
 
 @pytest.mark.requirement("copies:older")
-def test_a_reset_that_died_before_its_route_was_stored_is_done_by_the_next_message(
-    store: SessionStore, older: SessionDB
-) -> None:
+def test_next_message_completes_interrupted_reset(store: SessionStore, older: SessionDB) -> None:
     first = begin_session(store, older)
     older.promote_to_session_reset(first, "session_reset")
     second = store.get_or_create_session(chat()).session_id
@@ -74,7 +72,7 @@ def test_a_reset_that_died_before_its_route_was_stored_is_done_by_the_next_messa
 
 @pytest.mark.requirement("copies:older")
 @pytest.mark.parametrize("look", [True, False], ids=["looked at", "not looked at"])
-def test_a_switch_that_died_before_its_route_was_stored_loses_no_conversation(
+def test_interrupted_switch_keeps_conversation(
     store: SessionStore, older: SessionDB, look: bool
 ) -> None:
     first = begin_session(store, older)
@@ -92,9 +90,7 @@ def test_a_switch_that_died_before_its_route_was_stored_loses_no_conversation(
 
 
 @pytest.mark.requirement("copies:older")
-def test_a_chat_stays_in_a_session_that_another_chat_has_left(
-    store: SessionStore, older: SessionDB
-) -> None:
+def test_chat_stays_in_shared_session(store: SessionStore, older: SessionDB) -> None:
     first = begin_session(store, older)
     session_id = create_switch_target(older)
     store.get_or_create_session(chat(43))
@@ -109,9 +105,7 @@ def build_peer(store: SessionStore, entry: Any) -> dict[str, Any]:
     return fields
 
 
-def test_a_reset_that_was_cut_short_before_its_route_is_told_with_the_message_that_ends_it(
-    make: Any, older: SessionDB
-) -> None:
+def test_next_message_delivers_interrupted_reset_hooks(make: Any, older: SessionDB) -> None:
     told: list[tuple[str, str]] = []
     hooks = Hooks(group=None)
     hooks.add("on_session_finalize", lambda session_id: told.append(("finalize", session_id)))

@@ -29,7 +29,7 @@ from tests.routing.chats import (
 # Looking
 
 
-def test_entries_are_found_by_their_session(any_store: SessionStore) -> None:
+def test_lookup_finds_entry_by_session_id(any_store: SessionStore) -> None:
     for name in ("a", "b"):
         any_store.get_or_create_session(chat(name))
     key = "agent:main:telegram:dm:b"
@@ -42,9 +42,7 @@ def test_entries_are_found_by_their_session(any_store: SessionStore) -> None:
     assert any_store.peek_session_id("none") is None
 
 
-def test_entries_are_listed_newest_first_and_by_activity(
-    any_store: SessionStore, clock: Clock
-) -> None:
+def test_list_sessions_sorts_by_activity(any_store: SessionStore, clock: Clock) -> None:
     for name in ("a", "b", "c"):
         any_store.get_or_create_session(chat(name))
         clock.advance(minutes=10)
@@ -54,7 +52,7 @@ def test_entries_are_listed_newest_first_and_by_activity(
 
 
 @pytest.mark.parametrize(("config", "ends"), [(NONE, False), (IDLE, True), (BOTH, True)])
-def test_whether_a_session_ever_ends_is_said_by_its_policy(
+def test_session_finalizable_depends_on_policy(
     make: Any, db: SessionDB, config: GatewayConfig, ends: bool
 ) -> None:
     store = make(db, config=config)
@@ -65,7 +63,7 @@ def test_whether_a_session_ever_ends_is_said_by_its_policy(
 
 
 @pytest.mark.requirement("store:conflict")
-def test_a_change_of_another_process_is_seen(any_store: SessionStore, make: Any) -> None:
+def test_store_sees_changes_of_second_store(any_store: SessionStore, make: Any) -> None:
     any_store.get_or_create_session(chat())
     other = make(any_store.db)
     reset = other.reset_session(KEY)
@@ -75,7 +73,7 @@ def test_a_change_of_another_process_is_seen(any_store: SessionStore, make: Any)
 
 
 @pytest.mark.requirement("store:conflict")
-def test_a_lost_update_is_a_conflict(any_store: SessionStore, make: Any) -> None:
+def test_lost_update_raises_conflict(any_store: SessionStore, make: Any) -> None:
     any_store.get_or_create_session(chat())
     stale = any_store.get(KEY)
     assert stale is not None
@@ -89,7 +87,7 @@ def test_a_lost_update_is_a_conflict(any_store: SessionStore, make: Any) -> None
 
 
 @pytest.mark.requirement("store:conflict")
-def test_a_new_entry_does_not_take_the_place_of_another(
+def test_new_entry_does_not_overwrite_existing(
     any_store: SessionStore,
 ) -> None:
     entry = any_store.get_or_create_session(chat())
@@ -125,7 +123,7 @@ def gateway(home_path: Path) -> Any:
 
 
 @pytest.mark.requirement("store:gateway")
-def test_beside_a_live_gateway_routes_are_read_and_not_changed(
+def test_live_gateway_makes_routes_read_only(
     make: Any, hermes: SessionDB, gateway: Any, folder: Path
 ) -> None:
     put_row(hermes, folder, make_stored_entry())
@@ -153,13 +151,13 @@ def test_beside_a_live_gateway_routes_are_read_and_not_changed(
 
 
 @pytest.mark.requirement("store:gateway")
-def test_a_live_gateway_is_heeded_without_a_database_too(make: Any, gateway: Any) -> None:
+def test_live_gateway_blocks_file_store(make: Any, gateway: Any) -> None:
     with pytest.raises(Denied):
         make().get_or_create_session(chat())
 
 
 @pytest.mark.requirement("store:gateway")
-def test_a_live_gateway_is_heeded_where_the_routes_are_in_another_folder(
+def test_live_gateway_blocks_store_in_separate_folder(
     hermes: SessionDB, gateway: Any, tmp_path: Path
 ) -> None:
     with SessionStore(tmp_path / "elsewhere" / "sessions", db=hermes) as store:
@@ -169,7 +167,7 @@ def test_a_live_gateway_is_heeded_where_the_routes_are_in_another_folder(
 
 
 @pytest.mark.requirement("store:gateway")
-def test_a_gateway_that_embeds_the_store_is_not_refused(
+def test_gateway_can_embed_store(
     make: Any, hermes: SessionDB, home_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_live_gateway(home_path, os.getpid())
@@ -178,23 +176,21 @@ def test_a_gateway_that_embeds_the_store_is_not_refused(
 
 
 @pytest.mark.requirement("store:refused")
-def test_a_time_that_no_calendar_has_lists_and_marks_all(any_store: SessionStore) -> None:
+def test_out_of_range_age_selects_every_entry(any_store: SessionStore) -> None:
     any_store.get_or_create_session(chat())
     assert len(any_store.list_sessions(10**12)) == 1
     assert any_store.suspend_recently_active(10**15) == 1
 
 
 @pytest.mark.requirement("store:refused")
-def test_an_entry_that_would_never_be_read_is_refused(
-    any_store: SessionStore, clock: Clock
-) -> None:
+def test_entry_with_metadata_key_is_refused(any_store: SessionStore, clock: Clock) -> None:
     entry = SessionEntry("_x", "s1", created_at=clock(), updated_at=clock())
     with pytest.raises(InvalidInput, match="_x"):
         any_store.save(entry)
 
 
 @pytest.mark.requirement("store:open")
-def test_a_store_is_opened_as_its_home_says(db: SessionDB, home_path: Path) -> None:
+def test_store_opens_with_home_configuration(db: SessionDB, home_path: Path) -> None:
     (home_path / "gateway.json").write_text('{"sessions_dir": "routes"}')
     (home_path / "config.yaml").write_text("session_reset: {mode: daily}\n")
     with SessionStore.open(home_path, db) as store:

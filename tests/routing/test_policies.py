@@ -53,19 +53,19 @@ BOTH = SessionResetPolicy(mode="both", idle_minutes=60, at_hour=4)
 
 
 @pytest.mark.requirement("store:policy-table")
-def test_no_mode_is_none_and_never_resets() -> None:
+def test_default_policy_never_resets() -> None:
     assert find_reason(SessionResetPolicy(), NOON - timedelta(days=999)) is None
 
 
 @pytest.mark.requirement("store:policy-table")
-def test_an_unknown_mode_never_resets() -> None:
+def test_unknown_mode_never_resets() -> None:
     assert (
         find_reason(SessionResetPolicy.from_dict({"mode": "weekly"}), NOON - timedelta(days=999))
         is None
     )
 
 
-def test_a_mode_is_known_in_small_letters_alone() -> None:
+def test_uppercase_mode_never_resets() -> None:
     assert (
         find_reason(SessionResetPolicy.from_dict({"mode": "Idle"}), NOON - timedelta(days=999))
         is None
@@ -76,26 +76,26 @@ def test_a_mode_is_known_in_small_letters_alone() -> None:
 
 
 @pytest.mark.requirement("store:policy-table")
-def test_a_session_is_idle_after_its_minutes() -> None:
+def test_session_is_idle_after_idle_minutes() -> None:
     assert find_reason(IDLE, NOON - timedelta(minutes=60) - TICK) == "idle"
 
 
 @pytest.mark.requirement("store:policy-table")
-def test_a_session_is_not_idle_at_its_last_minute() -> None:
+def test_session_is_active_at_last_idle_minute() -> None:
     assert find_reason(IDLE, NOON - timedelta(minutes=60)) is None
 
 
-def test_the_boundary_of_a_day_is_nothing_to_an_idle_policy() -> None:
+def test_idle_policy_ignores_daily_boundary() -> None:
     assert find_reason(IDLE, NOON - timedelta(minutes=59), now=NOON) is None
 
 
-def test_half_a_minute_is_an_idle_time() -> None:
+def test_idle_minutes_can_be_fractional() -> None:
     policy = SessionResetPolicy(mode="idle", idle_minutes=0.5)
     assert find_reason(policy, NOON - timedelta(seconds=30)) is None
     assert find_reason(policy, NOON - timedelta(seconds=30) - TICK) == "idle"
 
 
-def test_an_idle_time_without_end_never_comes() -> None:
+def test_infinite_idle_minutes_never_reset() -> None:
     policy = SessionResetPolicy(mode="idle", idle_minutes=10**30)
     assert find_reason(policy, datetime.fromisoformat("0001-01-01")) is None
 
@@ -104,17 +104,17 @@ def test_an_idle_time_without_end_never_comes() -> None:
 
 
 @pytest.mark.requirement("store:policy-table")
-def test_a_session_from_before_the_hour_is_reset() -> None:
+def test_session_before_daily_hour_is_reset() -> None:
     assert find_reason(DAILY, local(3, 10, 3, 59, 59)) == "daily"
 
 
 @pytest.mark.requirement("store:policy-table")
-def test_a_session_from_the_hour_itself_is_not_reset() -> None:
+def test_session_at_daily_hour_is_kept() -> None:
     assert find_reason(DAILY, local(3, 10, 4)) is None
 
 
 @pytest.mark.requirement("store:policy-table")
-def test_before_the_hour_the_boundary_is_that_of_yesterday() -> None:
+def test_boundary_before_hour_is_yesterday() -> None:
     now = local(3, 10, 3, 59, 59)
     yesterday = local(3, 9, 4)
     assert find_reason(DAILY, yesterday, now) is None
@@ -122,20 +122,20 @@ def test_before_the_hour_the_boundary_is_that_of_yesterday() -> None:
 
 
 @pytest.mark.requirement("store:policy-table")
-def test_at_the_hour_the_boundary_is_that_of_today() -> None:
+def test_boundary_at_hour_is_today() -> None:
     at = local(3, 10, 4)
     assert find_reason(DAILY, at - TICK, at) == "daily"
     assert find_reason(DAILY, at - TICK, at - TICK) is None
 
 
-def test_midnight_is_an_hour() -> None:
+def test_daily_hour_can_be_midnight() -> None:
     policy = SessionResetPolicy(mode="daily", at_hour=0)
     midnight = local(3, 10)
     assert find_reason(policy, midnight - TICK, midnight) == "daily"
     assert find_reason(policy, midnight, midnight) is None
 
 
-def test_an_idle_time_is_nothing_to_a_daily_policy() -> None:
+def test_daily_policy_ignores_idle_time() -> None:
     assert find_reason(DAILY, NOON - timedelta(hours=7)) is None
 
 
@@ -143,17 +143,17 @@ def test_an_idle_time_is_nothing_to_a_daily_policy() -> None:
 
 
 @pytest.mark.requirement("store:policy-table")
-def test_idle_is_the_reason_where_both_are() -> None:
+def test_idle_reason_precedes_daily() -> None:
     assert find_reason(BOTH, NOON - timedelta(days=2)) == "idle"
 
 
 @pytest.mark.requirement("store:policy-table")
-def test_daily_is_the_reason_where_the_session_was_not_idle() -> None:
+def test_daily_reason_applies_without_idle() -> None:
     at = local(3, 10, 4, 10)
     assert find_reason(BOTH, at - timedelta(minutes=20), at) == "daily"
 
 
-def test_neither_is_none() -> None:
+def test_recent_session_has_no_reset_reason() -> None:
     assert find_reason(BOTH, NOON - timedelta(minutes=60)) is None
 
 
@@ -162,25 +162,25 @@ def test_neither_is_none() -> None:
 
 @pytest.mark.requirement("store:policy-table")
 @pytest.mark.parametrize("policy", [IDLE, DAILY, BOTH], ids=["idle", "daily", "both"])
-def test_a_time_in_the_future_never_resets(policy: SessionResetPolicy) -> None:
+def test_future_time_never_resets(policy: SessionResetPolicy) -> None:
     assert find_reason(policy, NOON + timedelta(days=2)) is None
 
 
 @pytest.mark.requirement("store:policy-table")
-def test_a_process_at_work_keeps_a_session() -> None:
+def test_active_process_prevents_reset() -> None:
     assert find_reason(BOTH, NOON - timedelta(days=9), active=lambda _: True) is None
 
 
-def test_a_process_that_has_ended_keeps_none() -> None:
+def test_ended_process_allows_reset() -> None:
     assert find_reason(BOTH, NOON - timedelta(days=9), active=lambda _: False) == "idle"
 
 
 @pytest.mark.requirement("store:policy-table")
-def test_processes_that_cannot_be_asked_keep_a_session() -> None:
+def test_failing_process_check_prevents_reset() -> None:
     assert find_reason(BOTH, NOON - timedelta(days=9), active=fail_process_check) is None
 
 
-def test_processes_are_asked_by_session_key_and_only_where_it_matters() -> None:
+def test_process_check_runs_only_when_due() -> None:
     asked: list[str] = []
     find_reason(IDLE, NOON, active=lambda key: bool(asked.append(key)))
     assert asked == []
@@ -188,7 +188,7 @@ def test_processes_are_asked_by_session_key_and_only_where_it_matters() -> None:
     assert asked == ["agent:main:telegram:dm:42"]
 
 
-def test_a_time_with_a_zone_is_compared_all_the_same() -> None:
+def test_zoned_time_is_compared_as_local() -> None:
     kept = entry(NOON)
     kept.updated_at = (NOON - timedelta(days=9)).astimezone(timezone.utc)
     assert find_reset_reason(kept, IDLE, NOON) == "idle"
@@ -198,13 +198,13 @@ def test_a_time_with_a_zone_is_compared_all_the_same() -> None:
 # Where the clock is changed
 
 
-def test_an_hour_that_is_skipped_resets_at_the_first_moment_after() -> None:
+def test_skipped_hour_resets_at_next_moment() -> None:
     policy = SessionResetPolicy(mode="daily", at_hour=2)
     before = local(3, 29, 1, 59)
     assert find_reason(policy, before, local(3, 29, 3)) == "daily"
 
 
-def test_an_hour_that_comes_twice_resets_once() -> None:
+def test_repeated_hour_resets_once() -> None:
     policy = SessionResetPolicy(mode="daily", at_hour=2)
     said = local(10, 25, 2, 30)
     assert find_reason(policy, said, local(10, 25, 2, 10, fold=1)) is None
@@ -222,7 +222,7 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.requirement("store:clock-change")
 @pytest.mark.usefixtures("berlin")
-def test_an_hour_that_is_skipped_is_no_idle_time() -> None:
+def test_skipped_hour_is_not_idle_time() -> None:
     said = local(3, 29, 1, 59)
     assert find_reason(IDLE, said, local(3, 29, 3, 0, 30)) is None
     assert find_reason(IDLE, said, local(3, 29, 3, 59)) is None
@@ -231,7 +231,7 @@ def test_an_hour_that_is_skipped_is_no_idle_time() -> None:
 
 @pytest.mark.requirement("store:clock-change")
 @pytest.mark.usefixtures("berlin")
-def test_an_hour_that_comes_twice_is_idle_time_twice() -> None:
+def test_repeated_hour_counts_twice_as_idle() -> None:
     said = local(10, 25, 1, 59)
     assert find_reason(IDLE, said, local(10, 25, 2, 59)) is None
     assert find_reason(IDLE, said, local(10, 25, 2, 0, fold=1)) == "idle"
@@ -239,7 +239,7 @@ def test_an_hour_that_comes_twice_is_idle_time_twice() -> None:
 
 @pytest.mark.requirement("store:clock-change")
 @pytest.mark.usefixtures("berlin")
-def test_what_was_said_in_an_hour_that_comes_twice_ends_no_session_early() -> None:
+def test_message_in_repeated_hour_delays_reset() -> None:
     said = local(10, 25, 2, 30)  # which of both it was is not stored
     assert find_reason(IDLE, said, local(10, 25, 2, 40)) is None
     assert find_reason(IDLE, said, local(10, 25, 3, 30)) is None
@@ -254,69 +254,69 @@ def is_resumed(policy: SessionResetPolicy, freshness_s: float = 3600, **fields: 
     return is_resume_expired(entry(**fields), policy, NOON, freshness_s)
 
 
-def test_a_session_that_waited_too_long_is_not_resumed() -> None:
+def test_session_past_freshness_is_not_resumed() -> None:
     assert is_resumed(DAILY, last_resume_marked_at=NOON - timedelta(hours=1) - TICK)
 
 
-def test_a_session_is_resumed_at_the_end_of_its_window() -> None:
+def test_session_at_freshness_limit_is_resumed() -> None:
     assert not is_resumed(DAILY, last_resume_marked_at=NOON - timedelta(hours=1))
 
 
-def test_without_a_mark_the_last_message_counts() -> None:
+def test_resume_without_mark_uses_last_message() -> None:
     assert is_resumed(DAILY)
     assert not is_resumed(DAILY, updated_at=NOON - timedelta(hours=1))
 
 
-def test_a_session_is_always_resumed_where_nothing_resets() -> None:
+def test_session_without_policy_always_resumes() -> None:
     assert not is_resumed(SessionResetPolicy())
 
 
-def test_an_unknown_mode_always_resumes() -> None:
+def test_unknown_mode_always_resumes() -> None:
     assert not is_resumed(SessionResetPolicy.from_dict({"mode": "weekly"}))
 
 
 @pytest.mark.parametrize("freshness_s", [0, -1])
-def test_no_freshness_always_resumes(freshness_s: float) -> None:
+def test_zero_freshness_always_resumes(freshness_s: float) -> None:
     assert not is_resumed(DAILY, freshness_s)
 
 
-def test_only_what_waits_is_too_late() -> None:
+def test_session_without_interruption_never_expires_resume() -> None:
     assert not is_resumed(DAILY, resume_pending=False)
 
 
 # Pruning
 
 
-def test_an_entry_is_dropped_after_its_days() -> None:
+def test_entry_is_prunable_after_max_age() -> None:
     assert is_prunable(entry(NOON - timedelta(days=90) - TICK), 90, NOON)
 
 
-def test_an_entry_is_kept_on_its_last_day() -> None:
+def test_entry_is_kept_at_max_age() -> None:
     assert not is_prunable(entry(NOON - timedelta(days=90)), 90, NOON)
 
 
-def test_the_age_of_an_entry_is_that_of_its_last_message() -> None:
+def test_entry_age_counts_from_last_message() -> None:
     assert not is_prunable(entry(NOON), 1, NOON)
 
 
 @pytest.mark.parametrize("days", [None, 0, -1])
-def test_no_days_drop_nothing(days: int | None) -> None:
+def test_zero_days_prune_no_entry(days: int | None) -> None:
     assert not is_prunable(entry(NOON - timedelta(days=999)), days, NOON)
 
 
-def test_a_suspended_entry_is_kept() -> None:
+def test_suspended_entry_is_not_prunable() -> None:
     assert not is_prunable(entry(NOON - timedelta(days=999), suspended=True), 90, NOON)
 
 
-def test_an_entry_with_a_process_at_work_is_kept() -> None:
+def test_entry_with_active_process_is_not_prunable() -> None:
     old = entry(NOON - timedelta(days=999))
     assert not is_prunable(old, 90, NOON, lambda key: key == old.session_key)
     assert is_prunable(old, 90, NOON, lambda key: key == old.session_id)
 
 
-def test_an_entry_whose_processes_cannot_be_asked_is_kept() -> None:
+def test_failing_process_check_prevents_pruning() -> None:
     assert not is_prunable(entry(NOON - timedelta(days=999)), 90, NOON, fail_process_check)
 
 
-def test_more_days_than_a_calendar_has_drop_nothing() -> None:
+def test_huge_max_age_prunes_no_entry() -> None:
     assert not is_prunable(entry(datetime.fromisoformat("0001-01-01")), 10**30, NOON)

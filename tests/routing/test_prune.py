@@ -40,27 +40,27 @@ def filled(any_store: SessionStore, clock: Clock) -> SessionStore:
 
 
 @pytest.mark.requirement("store:prune")
-def test_what_was_not_used_for_so_long_is_removed(filled: SessionStore) -> None:
+def test_prune_removes_unused_entries(filled: SessionStore) -> None:
     assert filled.prune_old_entries(90) == 1
     assert list(filled.load_entries()) == [make_chat_key("recent"), make_chat_key("new")]
 
 
 @pytest.mark.requirement("store:prune")
 @pytest.mark.parametrize("days", [None, 0, -1, -90], ids=["none", "0", "-1", "-90"])
-def test_no_days_remove_nothing(filled: SessionStore, days: int | None) -> None:
+def test_prune_without_days_keeps_entries(filled: SessionStore, days: int | None) -> None:
     assert filled.prune_old_entries(days) == 0
     assert len(filled.load_entries()) == 3
 
 
 @pytest.mark.requirement("store:prune")
-def test_the_last_use_counts_and_not_the_beginning(filled: SessionStore) -> None:
+def test_prune_age_counts_from_last_use(filled: SessionStore) -> None:
     filled.update_session(make_chat_key("old"))
     assert filled.prune_old_entries(5) == 1
     assert list(filled.load_entries()) == [make_chat_key("old"), make_chat_key("new")]
 
 
 @pytest.mark.requirement("store:prune")
-def test_exactly_so_many_days_is_not_too_old(any_store: SessionStore, clock: Clock) -> None:
+def test_prune_keeps_entry_at_exact_age(any_store: SessionStore, clock: Clock) -> None:
     any_store.get_or_create_session(chat())
     clock.advance(days=30)
     assert any_store.prune_old_entries(30) == 0
@@ -69,14 +69,14 @@ def test_exactly_so_many_days_is_not_too_old(any_store: SessionStore, clock: Clo
 
 
 @pytest.mark.requirement("store:prune")
-def test_a_suspended_chat_stays(filled: SessionStore) -> None:
+def test_prune_keeps_suspended_chat(filled: SessionStore) -> None:
     filled.suspend_session(make_chat_key("old"))
     assert filled.prune_old_entries(90) == 0
 
 
 @pytest.mark.requirement("store:prune")
 @pytest.mark.parametrize("answer", [True, None], ids=["works", "cannot be asked"])
-def test_a_chat_with_a_process_at_work_stays_and_is_asked_for_by_its_key(
+def test_prune_keeps_chat_with_active_process(
     make: Any, db: SessionDB, clock: Clock, answer: bool | None
 ) -> None:
     asked = []
@@ -102,7 +102,7 @@ def test_a_chat_with_a_process_at_work_stays_and_is_asked_for_by_its_key(
     assert (removed, list(store.entries())) == (2 - len(left), left)
 
 
-def test_only_what_is_old_is_asked_for(make: Any, db: SessionDB) -> None:
+def test_prune_checks_processes_of_old_entries(make: Any, db: SessionDB) -> None:
     asked: list[str] = []
     store = make(db, has_active_processes_fn=lambda key: bool(asked.append(key)))
     store.get_or_create_session(chat())
@@ -112,9 +112,7 @@ def test_only_what_is_old_is_asked_for(make: Any, db: SessionDB) -> None:
 
 
 @pytest.mark.requirement("store:idle-prune")
-def test_nothing_is_written_where_nothing_is_removed(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_prune_without_removals_writes_no_row(make: Any, db: SessionDB, folder: Path) -> None:
     store = make(db)
     store.get_or_create_session(chat())
     count_writes(db)
@@ -126,7 +124,7 @@ def test_nothing_is_written_where_nothing_is_removed(
 
 
 @pytest.mark.requirement("store:idle-prune")
-def test_a_file_alone_is_not_written_where_nothing_is_removed(make: Any, folder: Path) -> None:
+def test_prune_without_removals_writes_no_file(make: Any, folder: Path) -> None:
     store = make()
     store.get_or_create_session(chat())
     before = (folder / "sessions.json").stat()
@@ -134,7 +132,7 @@ def test_a_file_alone_is_not_written_where_nothing_is_removed(make: Any, folder:
     assert (folder / "sessions.json").stat().st_ino == before.st_ino
 
 
-def test_one_row_is_written_for_each_that_is_removed(
+def test_prune_deletes_single_row_per_entry(
     make: Any, db: SessionDB, folder: Path, clock: Clock
 ) -> None:
     store = make(db)
@@ -148,7 +146,7 @@ def test_one_row_is_written_for_each_that_is_removed(
 
 
 @pytest.mark.requirement("store:prune")
-def test_sessions_and_what_was_said_are_kept(
+def test_prune_keeps_sessions_and_messages(
     store: SessionStore, db: SessionDB, clock: Clock
 ) -> None:
     entry = store.get_or_create_session(chat())
@@ -160,7 +158,7 @@ def test_sessions_and_what_was_said_are_kept(
     assert db.message_count(entry.session_id) == 1
 
 
-def test_what_is_in_the_file_alone_is_pruned_too(
+def test_prune_removes_file_only_entries(
     make: Any, db: SessionDB, folder: Path, clock: Clock
 ) -> None:
     write_file(folder, {KEY: make_stored_entry()})
@@ -170,7 +168,9 @@ def test_what_is_in_the_file_alone_is_pruned_too(
     assert file_entries(folder) == read_rows(db, folder) == {}
 
 
-def test_what_is_used_meanwhile_stays(make: Any, db: SessionDB, folder: Path, clock: Clock) -> None:
+def test_prune_keeps_entry_used_meanwhile(
+    make: Any, db: SessionDB, folder: Path, clock: Clock
+) -> None:
     """A message comes in between the look and the removal."""
 
     def comes_in(_: str) -> bool:
@@ -185,7 +185,7 @@ def test_what_is_used_meanwhile_stays(make: Any, db: SessionDB, folder: Path, cl
 
 
 @pytest.mark.requirement("store:prune")
-def test_several_who_prune_at_once_remove_each_entry_once(
+def test_concurrent_prunes_remove_entries_once(
     make: Any, db: SessionDB, folder: Path, clock: Clock
 ) -> None:
     store = make(db)
@@ -210,13 +210,13 @@ def test_several_who_prune_at_once_remove_each_entry_once(
 
 
 @pytest.mark.parametrize(("given", "days"), [(7, 7), (-5, 0), ("nonsense", 90), (None, 90)])
-def test_the_days_come_from_the_configuration(given: Any, days: int) -> None:
+def test_prune_age_comes_from_configuration(given: Any, days: int) -> None:
     config = GatewayConfig.from_dict({"session_store_max_age_days": given})
     assert config.session_store_max_age_days == days
     assert GatewayConfig.from_dict(config.to_dict()).session_store_max_age_days == days
 
 
-def test_very_many_are_removed_in_one_step(
+def test_prune_removes_many_entries_together(
     make: Any, db: SessionDB, folder: Path, clock: Clock
 ) -> None:
     with db.transaction():
@@ -234,7 +234,7 @@ def test_very_many_are_removed_in_one_step(
     assert list(file_entries(folder)) == list(read_rows(db, folder)) == [make_chat_key("fresh")]
 
 
-def test_an_entry_whose_time_is_in_another_zone_is_pruned_as_any(
+def test_prune_handles_entry_with_foreign_timezone(
     store: SessionStore, db: SessionDB, folder: Path, clock: Clock
 ) -> None:
     old = (clock.time - timedelta(days=40)).astimezone().isoformat()

@@ -54,122 +54,98 @@ def is_empty_session_ignored(store: SessionStore, db: SessionDB, reason: str | N
 
 
 @pytest.mark.requirement("store:recovery")
-def test_a_session_that_lives_is_gone_on_with(store: SessionStore, db: SessionDB) -> None:
+def test_open_session_is_recovered(store: SessionStore, db: SessionDB) -> None:
     assert is_session_continued(store, db, None)
 
 
 @pytest.mark.requirement("store:recovery")
-def test_a_session_whose_agent_was_closed_is_gone_on_with(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_session_after_agent_close_is_recovered(store: SessionStore, db: SessionDB) -> None:
     assert is_session_continued(store, db, "agent_close")
 
 
 @pytest.mark.requirement("store:recovery")
-def test_a_session_whose_viewer_went_away_is_gone_on_with(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_session_after_orphan_reap_is_recovered(store: SessionStore, db: SessionDB) -> None:
     assert is_session_continued(store, db, "ws_orphan_reap")
 
 
 @pytest.mark.requirement("store:recovery-unlike")
-def test_a_session_that_gave_way_to_one_that_was_resumed_is_gone_on_with_unlike_in_hermes_0_19(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_session_superseded_by_resume_is_recovered(store: SessionStore, db: SessionDB) -> None:
     """Newer releases end sessions so, of which only the agent was closed."""
     assert is_session_continued(store, db, "superseded_by_resume")
 
 
 @pytest.mark.requirement("store:recovery-unlike")
-def test_a_session_that_a_start_has_cleaned_up_is_gone_on_with_unlike_in_hermes_0_19(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_session_after_startup_reap_is_recovered(store: SessionStore, db: SessionDB) -> None:
     """Newer releases end sessions so, of which only the agent was closed."""
     assert is_session_continued(store, db, "startup_orphan_reap")
 
 
 @pytest.mark.requirement("store:recovery")
-def test_a_session_that_was_reset_stays_ended(store: SessionStore, db: SessionDB) -> None:
+def test_reset_session_stays_ended(store: SessionStore, db: SessionDB) -> None:
     assert not is_session_continued(store, db, "session_reset")
 
 
 @pytest.mark.requirement("store:recovery")
-def test_a_session_that_gave_way_to_a_new_one_stays_ended(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_replaced_session_stays_ended(store: SessionStore, db: SessionDB) -> None:
     assert not is_session_continued(store, db, "new_session")
 
 
 @pytest.mark.requirement("store:recovery")
-def test_a_session_that_its_command_line_closed_stays_ended(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_session_closed_by_cli_stays_ended(store: SessionStore, db: SessionDB) -> None:
     assert not is_session_continued(store, db, "cli_close")
 
 
 @pytest.mark.requirement("store:recovery")
-def test_a_session_that_a_shutdown_of_its_tui_closed_stays_ended(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_session_closed_by_tui_shutdown_stays_ended(store: SessionStore, db: SessionDB) -> None:
     assert not is_session_continued(store, db, "tui_shutdown")
 
 
 @pytest.mark.requirement("store:recovery")
-def test_a_session_that_its_tui_closed_stays_ended(store: SessionStore, db: SessionDB) -> None:
+def test_session_closed_by_tui_stays_ended(store: SessionStore, db: SessionDB) -> None:
     assert not is_session_continued(store, db, "tui_close")
 
 
 @pytest.mark.requirement("store:recovery")
-def test_a_session_that_was_idle_for_too_long_stays_ended(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_idle_session_stays_ended(store: SessionStore, db: SessionDB) -> None:
     assert not is_session_continued(store, db, "idle")
 
 
 @pytest.mark.requirement("store:recovery")
-def test_a_session_of_yesterday_stays_ended(store: SessionStore, db: SessionDB) -> None:
+def test_daily_reset_session_stays_ended(store: SessionStore, db: SessionDB) -> None:
     assert not is_session_continued(store, db, "daily")
 
 
 @pytest.mark.requirement("store:recovery")
-def test_a_session_that_was_suspended_stays_ended(store: SessionStore, db: SessionDB) -> None:
+def test_suspended_session_stays_ended(store: SessionStore, db: SessionDB) -> None:
     assert not is_session_continued(store, db, "suspended")
 
 
 @pytest.mark.requirement("store:recovery")
-def test_a_session_that_waited_too_long_to_be_resumed_stays_ended(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_resume_expired_session_stays_ended(store: SessionStore, db: SessionDB) -> None:
     assert not is_session_continued(store, db, "resume_pending_expired")
 
 
 @pytest.mark.requirement("store:recovery")
-def test_a_session_that_its_chat_has_left_stays_ended(store: SessionStore, db: SessionDB) -> None:
+def test_switched_session_stays_ended(store: SessionStore, db: SessionDB) -> None:
     assert not is_session_continued(store, db, "session_switch")
 
 
 @pytest.mark.requirement("store:recovery")
-def test_an_empty_session_that_lives_is_none_to_go_on_with(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_empty_open_session_is_not_recovered(store: SessionStore, db: SessionDB) -> None:
     assert is_empty_session_ignored(store, db, None)
 
 
 @pytest.mark.requirement("store:recovery")
-def test_an_empty_session_whose_agent_was_closed_is_none_to_go_on_with(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_empty_session_after_agent_close_is_skipped(store: SessionStore, db: SessionDB) -> None:
     assert is_empty_session_ignored(store, db, "agent_close")
 
 
 @pytest.mark.requirement("store:recovery")
-def test_an_empty_session_whose_viewer_went_away_is_none_to_go_on_with(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_empty_session_after_orphan_reap_is_skipped(store: SessionStore, db: SessionDB) -> None:
     assert is_empty_session_ignored(store, db, "ws_orphan_reap")
 
 
-def test_messages_are_counted_and_not_believed(
+def test_recovery_counts_stored_messages(
     store: SessionStore, db: SessionDB, home_path: Any
 ) -> None:
     add_session(db, "s1", "agent_close")
@@ -182,28 +158,26 @@ def test_messages_are_counted_and_not_believed(
 
 
 @pytest.mark.requirement("store:recovery")
-def test_the_newest_is_gone_on_with(store: SessionStore, db: SessionDB) -> None:
+def test_newest_session_is_recovered(store: SessionStore, db: SessionDB) -> None:
     add_session(db, "newest", "agent_close", started_at=STARTED + 2)
     add_session(db, "older", "agent_close", started_at=STARTED)
     assert find_arrival_session(store) == "newest"
 
 
 @pytest.mark.requirement("store:recovery-reset")
-def test_a_reset_is_not_undone_by_an_older_session(store: SessionStore, db: SessionDB) -> None:
+def test_older_session_does_not_undo_reset(store: SessionStore, db: SessionDB) -> None:
     add_session(db, "older", "agent_close", started_at=STARTED)
     add_session(db, "newest", "session_reset", started_at=STARTED + 2)
     assert find_arrival_session(store) not in {"older", "newest"}
 
 
-def test_an_empty_session_hides_no_other(store: SessionStore, db: SessionDB) -> None:
+def test_empty_session_hides_no_older_session(store: SessionStore, db: SessionDB) -> None:
     add_session(db, "older", "agent_close", started_at=STARTED)
     add_session(db, "newest", said=False, started_at=STARTED + 2)
     assert find_arrival_session(store) == "older"
 
 
-def test_after_a_switch_the_session_that_was_switched_to_is_found(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_switch_target_is_recovered(store: SessionStore, db: SessionDB) -> None:
     add_session(db, "older", "session_reset", started_at=STARTED)
     add_session(db, "newest", started_at=STARTED + 2)
     assert find_arrival_session(store) == "newest"
@@ -212,15 +186,13 @@ def test_after_a_switch_the_session_that_was_switched_to_is_found(
     assert find_arrival_session(store) == "older"
 
 
-def test_a_session_of_another_platform_is_not_found(store: SessionStore, db: SessionDB) -> None:
+def test_session_of_different_platform_is_skipped(store: SessionStore, db: SessionDB) -> None:
     add_session(db, "s1", source="discord")
     assert find_arrival_session(store) != "s1"
 
 
 @pytest.mark.requirement("store:recovery-unlike")
-def test_a_compression_stands_for_its_continuation_unlike_in_hermes(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_compressed_session_recovers_to_continuation(store: SessionStore, db: SessionDB) -> None:
     """Whoever was killed in between has stored it without the key of the chat."""
     add_session(db, "parent", "compression")
     db.create_session("tip", "telegram", parent_session_id="parent")
@@ -232,7 +204,7 @@ def test_a_compression_stands_for_its_continuation_unlike_in_hermes(
 
 
 @pytest.mark.requirement("store:recovery-unlike")
-def test_a_compression_without_a_continuation_loses_no_conversation_unlike_in_hermes(
+def test_compressed_session_without_continuation_is_recovered(
     store: SessionStore, db: SessionDB
 ) -> None:
     add_session(db, "died", "compression")
@@ -242,16 +214,14 @@ def test_a_compression_without_a_continuation_loses_no_conversation_unlike_in_he
     assert row["end_reason"] is None
 
 
-def test_a_compression_without_a_continuation_and_messages_is_none_to_go_on_with(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_empty_compressed_session_is_not_recovered(store: SessionStore, db: SessionDB) -> None:
     add_session(db, "died", "compression", said=False)
     assert find_arrival_session(store) != "died"
 
 
 @pytest.mark.requirement("store:recovery-reset")
 @pytest.mark.parametrize("between", ["idle", "cli_close"])
-def test_what_cannot_be_gone_on_with_hides_nothing_that_can(
+def test_ended_session_hides_no_recoverable_session(
     store: SessionStore, db: SessionDB, between: str
 ) -> None:
     add_session(db, "lives", started_at=STARTED)
@@ -261,9 +231,7 @@ def test_what_cannot_be_gone_on_with_hides_nothing_that_can(
 
 
 @pytest.mark.requirement("store:recovery-unlike")
-def test_a_session_behind_a_reset_is_not_gone_on_with_unlike_in_hermes(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_session_before_reset_is_not_recovered(store: SessionStore, db: SessionDB) -> None:
     """Hermes passes over what was reset, and is back in what was before that."""
     add_session(db, "lives", started_at=STARTED)
     add_session(db, "reset", "session_reset", started_at=STARTED + 1)
@@ -271,7 +239,7 @@ def test_a_session_behind_a_reset_is_not_gone_on_with_unlike_in_hermes(
 
 
 @pytest.mark.requirement("store:recovery-reset")
-def test_a_reset_of_the_routed_session_is_not_undone_though_nothing_says_whose_it_was(
+def test_reset_of_unowned_routed_session_stands(
     store: SessionStore, db: SessionDB, folder: Path
 ) -> None:
     add_session(db, "older", "agent_close", started_at=STARTED)
@@ -280,7 +248,7 @@ def test_a_reset_of_the_routed_session_is_not_undone_though_nothing_says_whose_i
     assert find_arrival_session(store) not in {"older", "routed"}
 
 
-def test_what_began_in_the_moment_of_the_routed_session_that_was_reset_stays_behind_it(
+def test_session_started_with_reset_session_is_skipped(
     store: SessionStore, db: SessionDB, folder: Path
 ) -> None:
     add_session(db, "beside", "agent_close", started_at=STARTED + 1)
@@ -290,7 +258,7 @@ def test_what_began_in_the_moment_of_the_routed_session_that_was_reset_stays_beh
 
 
 @pytest.mark.requirement("store:recovery-reset")
-def test_what_began_after_a_reset_of_the_routed_session_is_gone_on_with(
+def test_session_started_after_reset_is_recovered(
     store: SessionStore, db: SessionDB, folder: Path
 ) -> None:
     add_session(db, "newer", "agent_close", started_at=STARTED + 2)
@@ -301,7 +269,7 @@ def test_what_began_after_a_reset_of_the_routed_session_is_gone_on_with(
 
 @pytest.mark.requirement("store:recovery-unlike")
 @pytest.mark.parametrize("whose", [None, "agent:main:telegram:dm:43"], ids=["nobody", "another"])
-def test_the_routed_session_is_gone_on_with_whosever_it_was_unlike_in_hermes(
+def test_routed_session_of_any_owner_is_recovered(
     store: SessionStore, db: SessionDB, folder: Path, whose: str | None
 ) -> None:
     """Somebody has led the chat there; Hermes finds a session by the key of its chat alone."""
@@ -311,9 +279,7 @@ def test_the_routed_session_is_gone_on_with_whosever_it_was_unlike_in_hermes(
 
 
 @pytest.mark.requirement("store:recovery-unlike")
-def test_a_session_that_has_expired_and_whose_agent_was_closed_is_reset_unlike_in_hermes(
-    make: Any, db: SessionDB, clock: Clock
-) -> None:
+def test_expired_session_after_agent_close_is_reset(make: Any, db: SessionDB, clock: Clock) -> None:
     """A start of Hermes forgets the route and with it since when the chat is idle."""
     store = make(db, config=IDLE)
     old = begin_session(store, db)
@@ -325,9 +291,7 @@ def test_a_session_that_has_expired_and_whose_agent_was_closed_is_reset_unlike_i
 
 
 @pytest.mark.requirement("store:recovery-unlike")
-def test_a_suspended_session_that_has_ended_is_reset_unlike_in_hermes(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_suspended_ended_session_is_reset(store: SessionStore, db: SessionDB) -> None:
     """A start of Hermes forgets the route and with it that somebody has stopped the chat."""
     old = begin_session(store, db)
     store.suspend_session(KEY)
@@ -338,7 +302,7 @@ def test_a_suspended_session_that_has_ended_is_reset_unlike_in_hermes(
 
 
 @pytest.mark.requirement("store:recovery-unlike")
-def test_the_routed_session_that_another_chat_has_left_is_gone_on_with_unlike_in_hermes(
+def test_shared_routed_session_is_recovered(
     store: SessionStore, db: SessionDB, folder: Path
 ) -> None:
     add_session(db, "shared", "session_switch")
@@ -347,16 +311,14 @@ def test_the_routed_session_that_another_chat_has_left_is_gone_on_with_unlike_in
 
 
 @pytest.mark.requirement("store:recovery-reset")
-def test_a_compression_hides_no_reset(store: SessionStore, db: SessionDB) -> None:
+def test_compression_hides_no_reset(store: SessionStore, db: SessionDB) -> None:
     add_session(db, "lives", started_at=STARTED)
     add_session(db, "reset", "new_session", started_at=STARTED + 1)
     add_session(db, "newest", "compression", started_at=STARTED + 2)
     assert find_arrival_session(store) == "newest"
 
 
-def test_a_continuation_that_was_reset_ends_what_it_continues(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_reset_continuation_ends_compressed_session(store: SessionStore, db: SessionDB) -> None:
     add_session(db, "lives", started_at=STARTED)
     add_session(db, "parent", "compression", started_at=STARTED + 1)
     add_session(db, "tip", "session_reset", session_key=None, parent_session_id="parent",
@@ -368,7 +330,7 @@ def test_a_continuation_that_was_reset_ends_what_it_continues(
 
 
 @pytest.mark.requirement("store:recovery")
-def test_a_chat_is_found_by_who_and_where(store: SessionStore, db: SessionDB) -> None:
+def test_recovery_matches_user_and_chat(store: SessionStore, db: SessionDB) -> None:
     peer = {"user_id": "7", "chat_id": "-100", "chat_type": "group", "thread_id": "5"}
     add_session(db, "s1", "agent_close", session_key="an older key", **peer)
     entry = store.get_or_create_session(chat(-100, user_id="7", chat_type="group", thread_id="5"))
@@ -382,7 +344,7 @@ def test_a_chat_is_found_by_who_and_where(store: SessionStore, db: SessionDB) ->
 @pytest.mark.parametrize(
     "other", [{"user_id": "8"}, {"chat_id": "-101"}, {"chat_type": "channel"}, {"thread_id": "6"}]
 )
-def test_a_chat_of_somebody_or_somewhere_else_is_not_found(
+def test_recovery_skips_different_user_or_chat(
     store: SessionStore, db: SessionDB, other: dict[str, str]
 ) -> None:
     peer = {"user_id": "7", "chat_id": "-100", "chat_type": "group", "thread_id": "5"}
@@ -392,14 +354,14 @@ def test_a_chat_of_somebody_or_somewhere_else_is_not_found(
 
 
 @pytest.mark.requirement("store:recovery")
-def test_nothing_and_an_empty_text_are_the_same_there(store: SessionStore, db: SessionDB) -> None:
+def test_recovery_treats_null_as_empty_text(store: SessionStore, db: SessionDB) -> None:
     add_session(
         db, "s1", session_key="old", chat_id="42", chat_type="dm", user_id="", thread_id=None
     )
     assert find_arrival_session(store, chat(thread_id="")) == "s1"
 
 
-def test_a_home_without_keys_finds_nothing_again(make: Any, older: SessionDB) -> None:
+def test_home_without_session_keys_skips_recovery(make: Any, older: SessionDB) -> None:
     older.create_session("s1", "telegram", session_key=KEY)
     older.append_message("s1", "user", "said")
     assert find_arrival_session(make(older)) != "s1"
@@ -409,9 +371,7 @@ def test_a_home_without_keys_finds_nothing_again(make: Any, older: SessionDB) ->
 
 
 @pytest.mark.requirement("store:recovery")
-def test_the_entry_is_rebuilt_from_the_session_and_the_message(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_recovered_entry_is_built_from_message(store: SessionStore, db: SessionDB) -> None:
     add_session(db, "s1", "agent_close")
     entry = store.get_or_create_session(chat(chat_name="Ann"))
     assert entry.created_at.timestamp() == STARTED
@@ -421,7 +381,7 @@ def test_the_entry_is_rebuilt_from_the_session_and_the_message(
 
 
 @pytest.mark.parametrize("started_at", [-1e18, 1e18])
-def test_a_start_that_no_calendar_has_harms_nothing(
+def test_out_of_range_start_time_is_harmless(
     store: SessionStore, db: SessionDB, started_at: float
 ) -> None:
     add_session(db, "s1", started_at=started_at)
@@ -429,7 +389,7 @@ def test_a_start_that_no_calendar_has_harms_nothing(
     assert (entry.session_id, entry.created_at) == ("s1", store._now())
 
 
-def test_a_session_that_was_found_again_may_end_again(make: Any, db: SessionDB) -> None:
+def test_recovered_session_can_end_again(make: Any, db: SessionDB) -> None:
     hooks = Hooks(group=None, report=lambda *_: None)
     ended: list[str] = []
     hooks.add("on_session_finalize", lambda session_id: ended.append(str(session_id)))
@@ -441,7 +401,7 @@ def test_a_session_that_was_found_again_may_end_again(make: Any, db: SessionDB) 
     assert ended == ["s1", "s1"]
 
 
-def test_no_boundary_is_told_where_a_chat_goes_on(make: Any, db: SessionDB) -> None:
+def test_recovery_calls_no_boundary_hooks(make: Any, db: SessionDB) -> None:
     hooks = Hooks(group=None, report=lambda *_: None)
     told: list[Any] = []
     for hook in ("on_session_finalize", "on_session_reset"):
@@ -452,7 +412,7 @@ def test_no_boundary_is_told_where_a_chat_goes_on(make: Any, db: SessionDB) -> N
 
 
 @pytest.mark.requirement("store:profiles")
-def test_a_session_of_another_profile_is_not_found(make: Any, db: SessionDB) -> None:
+def test_session_of_different_profile_is_skipped(make: Any, db: SessionDB) -> None:
     """Who and where are the same there; only the key says whose conversation it is."""
     store = make(db, config=GatewayConfig(multiplex_profiles=True))
     add_session(db, "theirs", chat_id="42", chat_type="dm")
@@ -465,7 +425,7 @@ def test_a_session_of_another_profile_is_not_found(make: Any, db: SessionDB) -> 
 
 
 @pytest.mark.requirement("store:profiles")
-def test_a_session_that_the_profile_of_this_home_began_elsewhere_is_found(tmp_path: Path) -> None:
+def test_session_of_home_profile_is_recovered(tmp_path: Path) -> None:
     home = tmp_path / "profiles" / "coder"
     make_own_database(home / "state.db")
     with SessionDB(home / "state.db") as db, SessionStore(home / "sessions", db=db) as store:
@@ -473,9 +433,7 @@ def test_a_session_that_the_profile_of_this_home_began_elsewhere_is_found(tmp_pa
         assert find_arrival_session(store) == "s"
 
 
-def test_of_several_that_were_cut_short_the_newest_is_gone_on_with(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_newest_interrupted_compression_is_recovered(store: SessionStore, db: SessionDB) -> None:
     for number in (1, 2, 3):
         add_session(db, f"s{number}", "compression", started_at=STARTED + number)
     assert find_arrival_session(store) == "s3"

@@ -16,7 +16,7 @@ UNSAFE = ["../x", "", "a/b", None]
 
 @pytest.mark.requirement("store:unsafe")
 @pytest.mark.parametrize("session_id", UNSAFE)
-def test_a_route_leads_to_no_id_that_is_not_safe(any_store: SessionStore, session_id: Any) -> None:
+def test_unsafe_session_id_in_route_is_refused(any_store: SessionStore, session_id: Any) -> None:
     first = any_store.get_or_create_session(chat()).session_id
     entry = any_store.get(KEY)
     assert entry is not None
@@ -35,12 +35,12 @@ def test_a_route_leads_to_no_id_that_is_not_safe(any_store: SessionStore, sessio
 
 @pytest.mark.requirement("store:unsafe")
 @pytest.mark.parametrize("platform", ["", "  ", None, 7])
-def test_a_source_without_a_platform_is_refused(platform: Any) -> None:
+def test_source_without_platform_is_refused(platform: Any) -> None:
     with pytest.raises(InvalidInput, match="platform"):
         SessionSource(platform=platform, chat_id="1")
 
 
-def test_an_older_entry_without_a_platform_is_read(
+def test_stored_entry_without_platform_is_read(
     store: SessionStore, db: SessionDB, folder: Path
 ) -> None:
     put_row(db, folder, make_stored_entry(platform="", origin=None))
@@ -61,7 +61,7 @@ def test_an_older_entry_without_a_platform_is_read(
         lambda store: store.set_model_override(KEY, "a model"),
     ],
 )
-def test_what_is_of_the_wrong_kind_is_refused(
+def test_wrong_argument_type_is_refused(
     any_store: SessionStore, call: Callable[[SessionStore], Any]
 ) -> None:
     any_store.get_or_create_session(chat())
@@ -73,9 +73,7 @@ def test_what_is_of_the_wrong_kind_is_refused(
 
 
 @pytest.mark.requirement("store:unsafe")
-def test_a_turn_is_noted_in_no_other_chat_that_is_changed_meanwhile(
-    make: Any, db: SessionDB, clock: Clock
-) -> None:
+def test_turn_lease_is_stored_in_own_chat(make: Any, db: SessionDB, clock: Clock) -> None:
     def active(_: str) -> bool:
         store.update_session(OTHER, 1)
         return False
@@ -89,9 +87,7 @@ def test_a_turn_is_noted_in_no_other_chat_that_is_changed_meanwhile(
     assert noted == {KEY: True, OTHER: False}
 
 
-def test_what_follows_a_change_inside_another_one_is_done_once(
-    make: Any, db: SessionDB, clock: Clock
-) -> None:
+def test_nested_change_calls_hooks_once(make: Any, db: SessionDB, clock: Clock) -> None:
     def active(key: str) -> bool:
         if key == KEY:
             store.switch_session(OTHER, "target")
@@ -115,9 +111,7 @@ def build_recursive_dict() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("value", [{1}, b"x", object(), {("a",): 1}, build_recursive_dict()])
-def test_an_entry_that_is_no_json_is_refused_and_stays_as_it_was(
-    any_store: SessionStore, value: Any
-) -> None:
+def test_unserializable_entry_is_refused(any_store: SessionStore, value: Any) -> None:
     any_store.get_or_create_session(chat())
     before = any_store.get(KEY)
     changed = any_store.get(KEY)

@@ -43,7 +43,7 @@ from tests.routing.chats import (
         pytest.param(IDLE, "12:00", {"days": -1}, None, id="a time in the future stays"),
     ],
 )
-def test_a_policy_resets_at_its_boundary(  # noqa: PLR0917 -- fixtures
+def test_policy_resets_at_boundary(  # noqa: PLR0917 -- fixtures
     make: Any,
     db: SessionDB,
     clock: Clock,
@@ -62,9 +62,7 @@ def test_a_policy_resets_at_its_boundary(  # noqa: PLR0917 -- fixtures
     assert get_end_reason(db, first) == reason
 
 
-def test_an_entry_without_a_platform_has_the_policy_of_its_key(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_entry_without_platform_uses_key_platform(make: Any, db: SessionDB, folder: Path) -> None:
     idle = SessionResetPolicy(mode="idle", idle_minutes=60)
     put_row(
         db, folder, make_stored_entry() | {"platform": None, "updated_at": "2026-03-10T10:59:00"}
@@ -79,7 +77,7 @@ def test_an_entry_without_a_platform_has_the_policy_of_its_key(
 
 @pytest.mark.requirement("store:policies")
 @pytest.mark.parametrize("active", [lambda _: True, lambda _: 1 / 0])
-def test_a_chat_with_a_process_at_work_is_not_reset(
+def test_chat_with_active_process_is_kept(
     make: Any, db: SessionDB, clock: Clock, active: Any
 ) -> None:
     asked = []
@@ -93,7 +91,7 @@ def test_a_chat_with_a_process_at_work_is_not_reset(
 
 
 @pytest.mark.requirement("store:policies")
-def test_a_reset_says_whether_there_was_activity(make: Any, db: SessionDB, clock: Clock) -> None:
+def test_reset_records_previous_activity(make: Any, db: SessionDB, clock: Clock) -> None:
     store = make(db, config=IDLE)
     store.get_or_create_session(chat())
     clock.advance(hours=2)
@@ -104,9 +102,7 @@ def test_a_reset_says_whether_there_was_activity(make: Any, db: SessionDB, clock
 
 
 @pytest.mark.requirement("store:reset")
-def test_a_reset_ends_what_its_agent_has_only_closed(
-    make: Any, db: SessionDB, clock: Clock
-) -> None:
+def test_reset_ends_agent_closed_session(make: Any, db: SessionDB, clock: Clock) -> None:
     store = make(db, config=IDLE)
     first = begin_session(store, db)
     db.end_session(first, "ws_orphan_reap")
@@ -119,9 +115,7 @@ def test_a_reset_ends_what_its_agent_has_only_closed(
 
 
 @pytest.mark.requirement("store:reset")
-def test_a_reset_that_was_asked_for_begins_a_fresh_session(
-    any_store: SessionStore, clock: Clock
-) -> None:
+def test_requested_reset_creates_fresh_session(any_store: SessionStore, clock: Clock) -> None:
     first = any_store.get_or_create_session(chat(chat_name="Ann"))
     clock.advance(minutes=1)
     second = any_store.reset_session(KEY)
@@ -133,9 +127,7 @@ def test_a_reset_that_was_asked_for_begins_a_fresh_session(
 
 
 @pytest.mark.requirement("store:reset")
-def test_a_reset_ends_the_session_and_the_model_that_was_asked_for(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_reset_ends_session_and_model_override(store: SessionStore, db: SessionDB) -> None:
     first = begin_session(store, db)
     store.set_model_override(KEY, {"model": "m", "api_key": "secret"})
     overridden = store.get(KEY)
@@ -159,7 +151,7 @@ def test_a_reset_ends_the_session_and_the_model_that_was_asked_for(
         ),
     ],
 )
-def test_another_session_begins_with_what_is_known_of_the_chat_and_nothing_of_the_old_one(
+def test_new_session_keeps_only_chat_fields(
     store: SessionStore, db: SessionDB, folder: Path, begin: Callable[[SessionStore], Any]
 ) -> None:
     """As in Hermes, whose newer fields say which turn is at work or what its prompt was."""
@@ -175,9 +167,7 @@ def test_another_session_begins_with_what_is_known_of_the_chat_and_nothing_of_th
 
 
 @pytest.mark.requirement("store:reset")
-def test_a_reset_aims_at_the_continuation_that_the_route_has_missed(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_reset_ends_missed_continuation(store: SessionStore, db: SessionDB) -> None:
     parent = begin_session(store, db)
     db.end_session(parent, "compression")
     db.create_session("tip", "telegram", parent_session_id=parent)
@@ -188,14 +178,12 @@ def test_a_reset_aims_at_the_continuation_that_the_route_has_missed(
     )
 
 
-def test_a_reset_of_a_chat_without_a_session_is_none(any_store: SessionStore) -> None:
+def test_reset_without_route_begins_no_session(any_store: SessionStore) -> None:
     assert any_store.reset_session(KEY) is None
 
 
 @pytest.mark.requirement("store:switch")
-def test_a_switch_reopens_the_session_and_ends_the_other(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_switch_reopens_target_and_ends_current(store: SessionStore, db: SessionDB) -> None:
     first = begin_session(store, db)
     db.create_session("target", "cli")
     db.end_session("target", "cli_close")
@@ -207,7 +195,7 @@ def test_a_switch_reopens_the_session_and_ends_the_other(
 
 
 @pytest.mark.requirement("store:switch")
-def test_a_switch_to_where_the_chat_is_reopens_that(store: SessionStore, db: SessionDB) -> None:
+def test_switch_to_current_session_reopens_session(store: SessionStore, db: SessionDB) -> None:
     first = begin_session(store, db)
     db.end_session(first, "cli_close")
     assert store.switch_session(KEY, first) is not None
@@ -215,16 +203,14 @@ def test_a_switch_to_where_the_chat_is_reopens_that(store: SessionStore, db: Ses
 
 
 @pytest.mark.requirement("store:switch")
-def test_a_switch_to_a_session_that_is_not_there_changes_nothing(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_switch_to_missing_session_is_refused(store: SessionStore, db: SessionDB) -> None:
     first = begin_session(store, db)
     with pytest.raises(NotFound):
         store.switch_session(KEY, "nowhere")
     assert (store.peek_session_id(KEY), get_end_reason(db, first)) == (first, None)
 
 
-def test_a_switch_of_a_chat_without_a_route_is_none(store: SessionStore, db: SessionDB) -> None:
+def test_switch_without_route_is_ignored(store: SessionStore, db: SessionDB) -> None:
     db.create_session("target", "cli")
     assert store.switch_session(KEY, "target") is None
 
@@ -233,9 +219,7 @@ def test_a_switch_of_a_chat_without_a_route_is_none(store: SessionStore, db: Ses
 
 
 @pytest.mark.requirement("store:follow")
-def test_a_rotation_is_followed_with_all_that_is_known_of_the_chat(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_rotation_keeps_entry_fields(store: SessionStore, db: SessionDB) -> None:
     old = begin_session(store, db, user_id="7", chat_name="Ann", thread_id="9")
     db.create_session("child", "telegram", parent_session_id=old)
     store.move_to_continuation(f"{KEY}:9", old, "child")
@@ -248,7 +232,7 @@ def test_a_rotation_is_followed_with_all_that_is_known_of_the_chat(
 
 
 @pytest.mark.requirement("store:follow")
-def test_a_rotation_to_the_same_id_writes_nothing(store: SessionStore, db: SessionDB) -> None:
+def test_rotation_to_same_id_does_not_write(store: SessionStore, db: SessionDB) -> None:
     old = begin_session(store, db)
     before = db.get_gateway_routing_entry(KEY, scope=store._copies._scope)
     cursor = db.read_changes().cursor
@@ -258,7 +242,7 @@ def test_a_rotation_to_the_same_id_writes_nothing(store: SessionStore, db: Sessi
 
 
 @pytest.mark.requirement("store:follow")
-def test_a_rotation_of_a_chat_that_is_elsewhere_by_now_is_a_conflict(
+def test_rotation_of_moved_chat_raises_conflict(
     any_store: SessionStore,
 ) -> None:
     old = any_store.get_or_create_session(chat()).session_id
@@ -269,6 +253,6 @@ def test_a_rotation_of_a_chat_that_is_elsewhere_by_now_is_a_conflict(
     assert any_store.peek_session_id(KEY) == new.session_id
 
 
-def test_a_rotation_of_a_chat_without_a_route_is_not_found(any_store: SessionStore) -> None:
+def test_rotation_without_route_raises_not_found(any_store: SessionStore) -> None:
     with pytest.raises(NotFound):
         any_store.move_to_continuation(KEY, "a", "b")

@@ -25,7 +25,7 @@ def other(home_path: Path) -> Any:
         yield db
 
 
-def test_application_takes_no_route_of_another(
+def test_application_ignores_routes_of_second_application(
     make: Any, db: SessionDB, other: SessionDB, folder: Path
 ) -> None:
     ours = make(db).get_or_create_session(chat()).session_id
@@ -38,7 +38,7 @@ def test_application_takes_no_route_of_another(
     assert get_session_ids(make(db)) == {KEY: ours}
 
 
-def test_mirror_follows_the_last_writer(
+def test_mirror_follows_last_writer(
     make: Any, db: SessionDB, other: SessionDB, folder: Path
 ) -> None:
     ours = make(db).get_or_create_session(chat()).session_id
@@ -50,7 +50,7 @@ def test_mirror_follows_the_last_writer(
     assert get_session_ids(make(other)) == {KEY: theirs}
 
 
-def test_database_that_was_deleted_leaves_no_route(
+def test_deleted_database_leaves_no_route(
     make: Any, db: SessionDB, home_path: Path, folder: Path
 ) -> None:
     before = make(db).get_or_create_session(chat()).session_id
@@ -62,6 +62,6 @@ def test_database_that_was_deleted_leaves_no_route(
         assert make(anew).get_or_create_session(chat()).session_id != before
 
 
-def test_mirror_without_an_owner_is_taken(make: Any, db: SessionDB, folder: Path) -> None:
+def test_mirror_without_owner_is_adopted(make: Any, db: SessionDB, folder: Path) -> None:
     write_file(folder, {"_README": "by hand", KEY: make_stored_entry("s1")})
     assert get_session_ids(make(db)) == {KEY: "s1"}

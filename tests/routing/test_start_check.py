@@ -28,28 +28,26 @@ def rotate_session(db: SessionDB, parent: str, child: str = "child") -> None:
     db.append_message(child, "user", "a summary")
 
 
-def test_a_route_whose_session_lives_is_left_alone(store: SessionStore, db: SessionDB) -> None:
+def test_repair_keeps_route_of_open_session(store: SessionStore, db: SessionDB) -> None:
     begin_session(store, db)
     before = read_rows(db, store._folder)
     assert store.repair_routes() == []
     assert read_rows(db, store._folder) == before
 
 
-def test_a_route_whose_session_has_no_row_is_kept(store: SessionStore) -> None:
+def test_repair_keeps_route_without_session_row(store: SessionStore) -> None:
     entry = store.get_or_create_session(chat())
     assert store.repair_routes() == []
     assert store.get(KEY) == entry
 
 
-def test_a_route_whose_session_ended_without_a_reason_is_kept(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_repair_keeps_route_without_end_reason(store: SessionStore, db: SessionDB) -> None:
     db.end_session(begin_session(store, db), None)
     assert store.repair_routes() == []
 
 
 @pytest.mark.requirement("store:start")
-def test_a_crash_between_rotation_and_route_is_healed(store: SessionStore, db: SessionDB) -> None:
+def test_repair_follows_interrupted_rotation(store: SessionStore, db: SessionDB) -> None:
     """The child has no key of the chat, so nothing but its parent leads there."""
     parent = begin_session(store, db, user_id="7", chat_name="Ann")
     rotate_session(db, parent)
@@ -68,7 +66,7 @@ def test_a_crash_between_rotation_and_route_is_healed(store: SessionStore, db: S
     assert store.repair_routes() == []
 
 
-def test_such_a_crash_is_healed_for_a_route_without_an_origin(
+def test_repair_follows_rotation_without_origin(
     store: SessionStore, db: SessionDB, folder: Any
 ) -> None:
     db.create_session("s1", "telegram")
@@ -78,9 +76,7 @@ def test_such_a_crash_is_healed_for_a_route_without_an_origin(
     assert store.peek_session_id(KEY) == "child"
 
 
-def test_a_continuation_whose_agent_was_closed_is_gone_on_with(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_repair_reopens_agent_closed_continuation(store: SessionStore, db: SessionDB) -> None:
     rotate_session(db, begin_session(store, db))
     db.end_session("child", "agent_close")
     assert store.repair_routes() == [KEY]
@@ -91,9 +87,7 @@ def test_a_continuation_whose_agent_was_closed_is_gone_on_with(
 
 
 @pytest.mark.requirement("store:start")
-def test_a_compression_that_died_before_its_continuation_loses_no_conversation(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_repair_keeps_interrupted_compression(store: SessionStore, db: SessionDB) -> None:
     parent = begin_session(store, db)
     db.end_session(parent, "compression")
     assert store.repair_routes() == [KEY]
@@ -102,7 +96,7 @@ def test_a_compression_that_died_before_its_continuation_loses_no_conversation(
 
 @pytest.mark.requirement("store:start")
 @pytest.mark.parametrize("reason", ["agent_close", "ws_orphan_reap"])
-def test_a_session_whose_agent_was_closed_is_reopened_and_stays_routed(
+def test_repair_reopens_agent_closed_session(
     store: SessionStore, db: SessionDB, reason: str
 ) -> None:
     session_id = begin_session(store, db)
@@ -114,9 +108,7 @@ def test_a_session_whose_agent_was_closed_is_reopened_and_stays_routed(
     assert row["end_reason"] is None
 
 
-def test_a_route_is_led_to_another_session_that_can_be_gone_on_with(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_repair_leads_route_to_resumable_session(store: SessionStore, db: SessionDB) -> None:
     old = begin_session(store, db)
     db.end_session(old, "cli_close")
     db.create_session("other", "telegram", session_key=KEY, started_at=4e9)
@@ -126,9 +118,7 @@ def test_a_route_is_led_to_another_session_that_can_be_gone_on_with(
 
 
 @pytest.mark.requirement("store:start")
-def test_a_route_that_leads_nowhere_is_removed_from_both_copies(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_repair_removes_dangling_route(store: SessionStore, db: SessionDB) -> None:
     begin_session(store, db)
     store.get_or_create_session(chat(43))
     db.end_session(store.peek_session_id(KEY), "session_reset")
@@ -137,7 +127,7 @@ def test_a_route_that_leads_nowhere_is_removed_from_both_copies(
     assert list(read_rows(db, store._folder)) == list(file_entries(store._folder)) == left
 
 
-def test_a_route_without_an_origin_whose_session_has_ended_is_removed(
+def test_repair_removes_ended_route_without_origin(
     store: SessionStore, db: SessionDB, folder: Any
 ) -> None:
     db.create_session("s1", "telegram", session_key=KEY)
@@ -149,7 +139,7 @@ def test_a_route_without_an_origin_whose_session_has_ended_is_removed(
 
 
 @pytest.mark.requirement("store:start")
-def test_a_route_that_cannot_be_looked_up_is_kept(
+def test_repair_keeps_route_after_lookup_failure(
     store: SessionStore, db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.end_session(begin_session(store, db), "session_reset")
@@ -163,7 +153,7 @@ def test_a_route_that_cannot_be_looked_up_is_kept(
 
 
 @pytest.mark.parametrize("has_origin", [True, False])
-def test_check_keeps_entries_behind_a_lock(
+def test_repair_keeps_entries_of_locked_database(
     make: Any, db: SessionDB, folder: Path, home_path: Path, *, has_origin: bool
 ) -> None:
     store = make(db)
@@ -185,7 +175,7 @@ def test_check_keeps_entries_behind_a_lock(
         assert late.repair_routes() == [KEY]
 
 
-def test_check_waits_once_for_a_lock(make: Any, db: SessionDB, home_path: Path) -> None:
+def test_repair_waits_once_for_lock(make: Any, db: SessionDB, home_path: Path) -> None:
     store = make(db)
     for number in range(20):
         session_id = store.get_or_create_session(chat(number)).session_id
@@ -204,9 +194,7 @@ def test_check_waits_once_for_a_lock(make: Any, db: SessionDB, home_path: Path) 
 
 
 @pytest.mark.requirement("store:start")
-def test_a_check_is_no_activity_and_takes_no_mark_away(
-    store: SessionStore, db: SessionDB, clock: Clock
-) -> None:
+def test_repair_keeps_activity_and_marks(store: SessionStore, db: SessionDB, clock: Clock) -> None:
     session_id = begin_session(store, db)
     store.suspend_session(KEY)
     store.set_model_override(KEY, {"model": "m"})
@@ -217,7 +205,7 @@ def test_a_check_is_no_activity_and_takes_no_mark_away(
     assert store.get(KEY) == before
 
 
-def test_what_was_found_at_a_start_may_end_again(make: Any, db: SessionDB) -> None:
+def test_repaired_session_can_end_again(make: Any, db: SessionDB) -> None:
     hooks = Hooks(group=None, report=lambda *_: None)
     ended: list[str] = []
     hooks.add("on_session_finalize", lambda session_id: ended.append(str(session_id)))
@@ -230,13 +218,13 @@ def test_what_was_found_at_a_start_may_end_again(make: Any, db: SessionDB) -> No
     assert ended == [session_id, session_id]
 
 
-def test_a_store_without_a_database_has_nothing_to_check(make: Any) -> None:
+def test_repair_without_database_returns_no_keys(make: Any) -> None:
     store = make()
     store.get_or_create_session(chat())
     assert store.repair_routes() == []
 
 
-def test_one_route_that_another_process_changes_meanwhile_is_looked_at_again(
+def test_repair_retries_concurrently_changed_route(
     store: SessionStore, db: SessionDB, folder: Any
 ) -> None:
     parent = begin_session(store, db)
@@ -257,9 +245,7 @@ def test_one_route_that_another_process_changes_meanwhile_is_looked_at_again(
 
 
 @pytest.mark.requirement("store:start")
-def test_a_suspended_chat_whose_session_has_ended_is_reset_by_its_next_message(
-    store: SessionStore, db: SessionDB
-) -> None:
+def test_suspended_ended_chat_resets_after_repair(store: SessionStore, db: SessionDB) -> None:
     """Without its entry the session would be found again, as if nobody had suspended it."""
     old = begin_session(store, db)
     store.suspend_session(KEY)

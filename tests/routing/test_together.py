@@ -28,7 +28,7 @@ def rotate_session(store: SessionStore, db: SessionDB, old: str) -> None:
 
 
 @pytest.mark.requirement("store:together")
-def test_a_rotation_of_session_and_route_is_one_step(
+def test_transaction_rotates_session_and_route(
     store: SessionStore, db: SessionDB, folder: Path, begun: str
 ) -> None:
     before = file_entries(folder)
@@ -41,9 +41,7 @@ def test_a_rotation_of_session_and_route_is_one_step(
 
 
 @pytest.mark.requirement("store:together")
-def test_a_step_that_fails_leaves_everything_as_it_was(
-    make: Any, db: SessionDB, folder: Path
-) -> None:
+def test_failed_transaction_changes_no_route(make: Any, db: SessionDB, folder: Path) -> None:
     hooks = Hooks(group=None, report=lambda *_: None)
     told: list[str] = []
     hooks.add("on_session_finalize", lambda session_id: told.append(str(session_id)))
@@ -64,7 +62,7 @@ def test_a_step_that_fails_leaves_everything_as_it_was(
 
 
 @pytest.mark.requirement("store:together")
-def test_hooks_are_told_once_a_step_is_committed(make: Any, db: SessionDB, home_path: Path) -> None:
+def test_transaction_calls_hooks_after_commit(make: Any, db: SessionDB, home_path: Path) -> None:
     hooks = Hooks(group=None, report=lambda *_: None)
     store = make(db, hooks=hooks)
     old = store.get_or_create_session(chat()).session_id
@@ -79,7 +77,7 @@ def test_hooks_are_told_once_a_step_is_committed(make: Any, db: SessionDB, home_
     assert seen == [new]
 
 
-def test_several_chats_may_change_in_a_step(store: SessionStore) -> None:
+def test_transaction_changes_several_chats(store: SessionStore) -> None:
     ids = [store.get_or_create_session(chat(name)).session_id for name in (42, 43)]
     with store.transaction(OTHER, KEY):
         changed = [store.reset_session(key) for key in (KEY, OTHER)]
@@ -89,7 +87,7 @@ def test_several_chats_may_change_in_a_step(store: SessionStore) -> None:
 
 
 @pytest.mark.requirement("store:together")
-def test_a_step_and_a_message_of_its_chat_do_not_wait_for_each_other_forever(
+def test_transaction_and_message_do_not_deadlock(
     store: SessionStore, db: SessionDB, begun: str
 ) -> None:
     arrived: list[str] = []
@@ -114,7 +112,7 @@ def test_a_step_and_a_message_of_its_chat_do_not_wait_for_each_other_forever(
         pytest.param(lambda store: store.together(KEY).__enter__(), id="a step"),
     ],
 )
-def test_routes_are_not_changed_in_a_transaction_that_is_open(
+def test_open_database_transaction_refuses_route_changes(
     store: SessionStore, db: SessionDB, folder: Path, begun: str, change: Any
 ) -> None:
     before = read_rows(db, folder)
@@ -130,7 +128,7 @@ def test_routes_are_not_changed_in_a_transaction_that_is_open(
         pytest.param(lambda store: store.remove(store.entries()), id="a removal"),
     ],
 )
-def test_a_step_is_for_the_chats_that_it_names_and_removes_none(
+def test_transaction_refuses_unnamed_chats_and_removals(
     store: SessionStore, begun: str, change: Any
 ) -> None:
     with pytest.raises(InvalidInput), store.transaction(KEY):
@@ -138,7 +136,7 @@ def test_a_step_is_for_the_chats_that_it_names_and_removes_none(
     assert store.peek_session_id(KEY) == begun
 
 
-def test_after_a_step_the_store_goes_on_as_before(store: SessionStore, begun: str) -> None:
+def test_store_works_after_transaction(store: SessionStore, begun: str) -> None:
     with pytest.raises(ZeroDivisionError), store.transaction(KEY):
         raise ZeroDivisionError
     with store.transaction():

@@ -15,7 +15,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("chat_id", [42, 43])
-async def test_together_refuses_other_tasks(any_store: SessionStore, chat_id: int) -> None:
+async def test_transaction_refuses_second_task(any_store: SessionStore, chat_id: int) -> None:
     for known in (42, 43):
         any_store.get_or_create_session(chat(known))
     before = get_session_ids(any_store)
@@ -40,7 +40,7 @@ async def test_together_refuses_other_tasks(any_store: SessionStore, chat_id: in
     assert any_store.reset_session(key) is not None
 
 
-async def test_together_makes_other_threads_wait(store: SessionStore) -> None:
+async def test_transaction_makes_threads_wait(store: SessionStore) -> None:
     store.get_or_create_session(chat())
     before = get_session_ids(store)
     opened, leave = anyio.Event(), anyio.Event()

@@ -40,7 +40,7 @@ def hooks(told: list[Any]) -> Hooks:
 
 
 @pytest.mark.requirement("store:hooks")
-def test_a_reset_that_was_asked_for_is_told_once_old_before_new(
+def test_requested_reset_calls_hooks_in_order(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
@@ -63,7 +63,7 @@ def test_a_reset_that_was_asked_for_is_told_once_old_before_new(
         ),
     ],
 )
-def test_an_automatic_reset_is_told_once_old_before_new(  # noqa: PLR0917 -- fixtures
+def test_automatic_reset_calls_hooks_in_order(  # noqa: PLR0917 -- fixtures
     make: Any,
     db: SessionDB,
     hooks: Hooks,
@@ -79,7 +79,7 @@ def test_an_automatic_reset_is_told_once_old_before_new(  # noqa: PLR0917 -- fix
     assert told == [("finalize", old, reason), ("reset", new, reason)]
 
 
-def test_the_end_of_a_session_that_was_marked_as_expired_is_not_told_again(
+def test_expired_session_is_not_finalized_again(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
     first = make(db, config=IDLE)
@@ -93,7 +93,7 @@ def test_the_end_of_a_session_that_was_marked_as_expired_is_not_told_again(
 
 
 @pytest.mark.requirement("store:hooks")
-def test_a_switch_is_told_there_and_back(
+def test_switch_and_return_call_hooks(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
@@ -112,7 +112,7 @@ def test_a_switch_is_told_there_and_back(
     ]
 
 
-def test_a_switch_to_where_another_chat_has_begun_is_told(
+def test_switch_to_shared_session_calls_hooks(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
@@ -126,7 +126,7 @@ def test_a_switch_to_where_another_chat_has_begun_is_told(
 
 
 @pytest.mark.requirement("store:hooks")
-def test_the_end_of_a_session_that_was_reopened_is_told_again(
+def test_reopened_session_is_finalized_again(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
@@ -141,9 +141,7 @@ def test_the_end_of_a_session_that_was_reopened_is_told_again(
     ]
 
 
-def test_the_hooks_of_a_reset_are_told_when_it_is_stored(
-    make: Any, db: SessionDB, hooks: Hooks
-) -> None:
+def test_reset_hooks_run_after_store(make: Any, db: SessionDB, hooks: Hooks) -> None:
     store = make(db, hooks=hooks)
     begin_session(store, db)
     seen: list[Any] = []
@@ -155,7 +153,7 @@ def test_the_hooks_of_a_reset_are_told_when_it_is_stored(
     assert seen == [True]
 
 
-def test_no_hook_is_told_of_a_change_that_failed(
+def test_failed_change_calls_no_hooks(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
@@ -165,7 +163,7 @@ def test_no_hook_is_told_of_a_change_that_failed(
     assert told == []
 
 
-def test_a_mirror_that_cannot_be_written_keeps_no_reset_and_no_hook_from_coming(
+def test_unwritable_mirror_blocks_no_reset_hooks(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any], folder: Path
 ) -> None:
     store = make(db, hooks=hooks)
@@ -180,7 +178,7 @@ def test_a_mirror_that_cannot_be_written_keeps_no_reset_and_no_hook_from_coming(
 
 
 @pytest.mark.requirement("store:hooks")
-def test_a_retry_tells_a_boundary_once(
+def test_retry_calls_boundary_hooks_once(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any], folder: Path
 ) -> None:
     """Another process is faster between what was read and what is written."""
@@ -201,7 +199,7 @@ def test_a_retry_tells_a_boundary_once(
 
 
 @pytest.mark.parametrize("way", ["reset", "arrival", "force", "switch"])
-def test_the_entry_that_crossing_a_boundary_returns_can_be_changed_and_saved(
+def test_entry_after_boundary_can_be_saved(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any], way: str
 ) -> None:
     store = make(db, config=IDLE, hooks=hooks)
@@ -223,7 +221,7 @@ def test_the_entry_that_crossing_a_boundary_returns_can_be_changed_and_saved(
     assert [hook for hook, *_ in told] == ["finalize", "reset"]
 
 
-def test_a_save_is_a_conflict_where_more_was_changed_than_what_was_told(
+def test_concurrent_entry_change_makes_save_conflict(
     make: Any, db: SessionDB, hooks: Hooks
 ) -> None:
     store = make(db, hooks=hooks)
@@ -235,7 +233,7 @@ def test_a_save_is_a_conflict_where_more_was_changed_than_what_was_told(
         store.save(entry)
 
 
-def test_a_session_that_was_reset_elsewhere_is_no_boundary_where_both_change_in_one_step(
+def test_session_reset_elsewhere_calls_no_hooks(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)

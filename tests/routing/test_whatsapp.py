@@ -37,7 +37,7 @@ def get_key_suffix(store: SessionStore, chat_id: str, **fields: Any) -> str:
 
 
 @pytest.mark.requirement("store:whatsapp")
-def test_a_person_has_one_key_under_both_ids(make: Any, bridge: Path) -> None:
+def test_person_has_same_key_for_both_ids(make: Any, bridge: Path) -> None:
     write_alias_file(bridge, PHONE, f"{LID}@lid")
     write_alias_file(bridge, LID, f"{PHONE}@s.whatsapp.net", "_reverse")
     store = make()
@@ -47,7 +47,7 @@ def test_a_person_has_one_key_under_both_ids(make: Any, bridge: Path) -> None:
 
 
 @pytest.mark.requirement("store:whatsapp")
-def test_a_member_of_a_group_has_one_key_under_both_ids(make: Any, bridge: Path) -> None:
+def test_group_member_has_same_key_for_ids(make: Any, bridge: Path) -> None:
     write_alias_file(bridge, LID, PHONE, "_reverse")
     store = make()
     group = {"chat_id": "77@g.us", "chat_type": "group"}
@@ -56,55 +56,49 @@ def test_a_member_of_a_group_has_one_key_under_both_ids(make: Any, bridge: Path)
     }
 
 
-def test_a_map_says_nothing_of_other_platforms(make: Any, bridge: Path) -> None:
+def test_alias_map_applies_to_whatsapp_only(make: Any, bridge: Path) -> None:
     write_alias_file(bridge, "999", "1")
     source = SessionSource(platform="telegram", chat_id="999")
     assert make().key_of(source) == "agent:main:telegram:dm:999"
 
 
-def test_the_home_of_the_database_is_the_home_of_the_map(
-    hermes: Any, bridge: Path, tmp_path: Path
-) -> None:
+def test_alias_map_is_read_from_database_home(hermes: Any, bridge: Path, tmp_path: Path) -> None:
     write_alias_file(bridge, LID, PHONE)
     with SessionStore(tmp_path / "elsewhere" / "sessions", db=hermes) as store:
         assert get_key_suffix(store, f"{LID}@lid") == f"dm:{PHONE}"
 
 
-def test_ids_are_followed_all_the_way_and_round(home_path: Path, bridge: Path) -> None:
+def test_alias_chain_and_cycle_are_followed(home_path: Path, bridge: Path) -> None:
     for one, other in (("3333", "2222"), ("2222", "111"), ("111", "3333")):
         write_alias_file(bridge, one, other)
     aliases = WhatsAppAliases(home_path)
     assert {aliases.find_canonical(one) for one in ("3333", "2222", "111")} == {"111"}
 
 
-def test_of_two_of_a_length_the_first_in_order_stands_for_both(
-    home_path: Path, bridge: Path
-) -> None:
+def test_equal_length_aliases_use_first_in_order(home_path: Path, bridge: Path) -> None:
     write_alias_file(bridge, "22", "11")
     assert WhatsAppAliases(home_path).find_canonical("22") == "11"
 
 
 @pytest.mark.parametrize("mapped", ["", None, [], {"id": "1"}, True], ids=str)
-def test_a_map_that_names_nobody_is_none(home_path: Path, bridge: Path, mapped: Any) -> None:
+def test_empty_alias_map_keeps_id(home_path: Path, bridge: Path, mapped: Any) -> None:
     write_alias_file(bridge, "999", mapped)
     assert WhatsAppAliases(home_path).find_canonical("999") == "999"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000], ids=len)
-def test_a_map_that_cannot_be_read_is_none(home_path: Path, bridge: Path, content: bytes) -> None:
+def test_unreadable_alias_map_keeps_id(home_path: Path, bridge: Path, content: bytes) -> None:
     (bridge / "lid-mapping-999.json").write_bytes(content)
     assert WhatsAppAliases(home_path).find_canonical("999") == "999"
 
 
 @pytest.mark.parametrize("given", ["../999", "a/b", "a\\b", "\u0669", "a\x00b", ""])
-def test_an_id_that_is_no_part_of_a_file_name_is_looked_up_nowhere(
-    home_path: Path, bridge: Path, given: str
-) -> None:
+def test_unsafe_id_skips_alias_lookup(home_path: Path, bridge: Path, given: str) -> None:
     write_alias_file(bridge.parent, "999", "1")
     assert WhatsAppAliases(home_path).find_canonical(given) == given
 
 
-def test_a_map_that_was_changed_is_read_again(home_path: Path, bridge: Path) -> None:
+def test_changed_alias_map_is_reread(home_path: Path, bridge: Path) -> None:
     aliases = WhatsAppAliases(home_path)
     assert aliases.find_canonical("999") == "999"
     path = write_alias_file(bridge, "999", "11")
@@ -114,7 +108,7 @@ def test_a_map_that_was_changed_is_read_again(home_path: Path, bridge: Path) -> 
     assert aliases.find_canonical("999") == "22"
 
 
-def test_a_map_that_was_not_changed_is_not_read_again(home_path: Path, bridge: Path) -> None:
+def test_unchanged_alias_map_is_not_reread(home_path: Path, bridge: Path) -> None:
     path = write_alias_file(bridge, "999", "11")
     os.utime(path, (1, 1))
     aliases = WhatsAppAliases(home_path)
@@ -126,7 +120,7 @@ def test_a_map_that_was_not_changed_is_not_read_again(home_path: Path, bridge: P
 
 @pytest.mark.requirement("store:whatsapp")
 @pytest.mark.parametrize(("left", "found"), [(True, "22"), (False, "11")])
-def test_the_older_folder_counts_where_there_is_something_in_it(
+def test_non_empty_legacy_alias_folder_takes_precedence(
     home_path: Path, bridge: Path, left: bool, found: str
 ) -> None:
     write_alias_file(bridge, "999", "11")

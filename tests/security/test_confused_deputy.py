@@ -52,20 +52,20 @@ def outward_calls():
 
 @pytest.mark.requirement("security:deputy")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_nothing_that_is_asked_reaches_out(mode, tmp_path):
+async def test_server_makes_no_outward_calls(mode, tmp_path):
     with outward_calls() as heard:
         said = await walk_home(tmp_path, mode, INJECTIONS)
     assert len(said) > 200
     assert heard == []
 
 
-def test_the_listener_hears_what_reaches_out():
+def test_outward_call_detector_works():
     with outward_calls() as heard:
         os.system("true")  # noqa: S605, S607 -- harmless, and heard
     assert [event for event, _ in heard] == ["os.system"]
 
 
-def test_no_tool_sends_anything_anywhere():
+def test_tools_have_no_destination_arguments():
     words = ("send", "post", "fetch", "url", "http", "email", "upload", "webhook", "execute", "run")
     for spec in SPECS:
         names = {spec.name, *spec.arguments.model_fields}
@@ -73,7 +73,7 @@ def test_no_tool_sends_anything_anywhere():
 
 
 @pytest.mark.requirement("security:deputy")
-async def test_a_credential_of_the_environment_is_in_no_answer(monkeypatch, tmp_path):
+async def test_environment_credentials_are_not_shown(monkeypatch, tmp_path):
     value = "credential-of-the-environment-9431"
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "MCP_SESSIONS_TOKEN", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, value)
@@ -96,7 +96,7 @@ MADE_UP = {"sample.py", "sample_home.py"}
 
 
 @pytest.mark.requirement("security:deputy")
-def test_the_server_and_its_verbs_remove_by_plans_alone():
+def test_removals_go_through_plans():
     for name in ACTS_AT_ONCE:
         assert hasattr(SessionDB, name) or hasattr(SessionStore, name), name
     sources = [path for path in PACKAGE.rglob("*.py") if path.name not in MADE_UP]

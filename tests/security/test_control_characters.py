@@ -42,14 +42,14 @@ def _db(home_path):
 
 @pytest.mark.requirement("hostile:controls")
 @pytest.mark.parametrize("reason", CONTROLS)
-def test_end_of_session_refuses_controls(db, reason):
+def test_end_reason_refuses_controls(db, reason):
     with pytest.raises(InvalidInput, match="control characters"):
         db.end_session("s1", reason)
     assert db.get_session("s1")["ended_at"] is None
 
 
 @pytest.mark.requirement("hostile:controls")
-def test_end_of_session_takes_any_script(db):
+def test_end_reason_accepts_any_script(db):
     db.end_session("s1", "закрыта 关闭 🚀")
     assert db.get_session("s1")["end_reason"] == "закрыта 关闭 🚀"
 

@@ -87,7 +87,7 @@ async def test_cut_secrets_show_no_piece(tmp_path):
 
 
 @pytest.mark.requirement("hostile:cut-texts")
-def test_next_line_hides_no_secret():
+def test_line_break_hides_no_secret():
     sample = draw_sample("secret in an address", 3)
     coded = DISGUISES["codes of JSON"](sample.text)
     assert find_leaks(redact(f"{coded}\n[{coded}]"), list_windows([sample])) == set()

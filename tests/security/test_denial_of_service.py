@@ -39,13 +39,13 @@ def is_alive(port):
     ],
     ids=["large", "deep list", "deep mapping", "deep call", "number", "surrogate", "wide"],
 )
-def test_a_body_that_is_large_or_deep_is_refused(port, body, status):
+def test_large_or_deep_body_is_refused(port, body, status):
     headers = (f"Host: 127.0.0.1:{port}", RIGHT, *JSON)
     assert send_request(port, "POST /mcp HTTP/1.1", *headers, body=body).status in status
     assert is_alive(port)
 
 
-def test_a_header_without_end_is_refused(port):
+def test_oversized_header_is_refused(port):
     headers = (f"Host: 127.0.0.1:{port}", f"X-Long: {'a' * 200_000}", RIGHT, *JSON)
     assert send_request(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE).status in (
         0,
@@ -84,7 +84,7 @@ LINES = (
 
 
 @pytest.mark.requirement("security:load")
-def test_a_line_that_is_large_or_deep_harms_nothing(home_path):
+def test_large_or_deep_line_is_harmless(home_path):
     with start_raw_process(home_path) as process:
         process.begin()
         for line in LINES:
@@ -93,7 +93,7 @@ def test_a_line_that_is_large_or_deep_harms_nothing(home_path):
             assert answer["result"]["structuredContent"]["sessions"] == [], line[:80]
 
 
-async def test_every_limit_has_an_end_and_every_answer_too(client):
+async def test_limits_and_answers_are_bounded(client):
     tools = {
         tool.name: tool.input_schema["properties"] for tool in (await client.list_tools()).tools
     }
@@ -115,14 +115,14 @@ def make_cursor_bomb(size):
 
 @pytest.mark.requirement("security:load")
 @pytest.mark.parametrize("size", [40_000, 20 * MEGABYTE])
-async def test_a_cursor_that_swells_is_refused_before_it_does(refused, size):
+async def test_cursor_bomb_is_refused_unexpanded(refused, size):
     packed = make_cursor_bomb(size)
     assert len(packed) < 32_768
     assert "malformed cursor" in await refused("sessions_list", cursor=packed)
 
 
 @pytest.mark.parametrize("depth", [1_000, 100_000])
-async def test_a_deep_cursor_is_refused(refused, depth):
+async def test_deep_cursor_is_refused(refused, depth):
     packed = base64.urlsafe_b64encode(zlib.compress(b"[" * depth + b"]" * depth)).decode()
     assert "malformed cursor" in await refused("sessions_list", cursor=packed.rstrip("="))
 
@@ -141,7 +141,7 @@ LARGE = {
 
 @pytest.mark.requirement("security:load")
 @pytest.mark.parametrize("kind", LARGE)
-async def test_a_large_message_is_read_found_and_listed_within_the_budget(client, db, kind):
+async def test_large_message_is_served_within_budget(client, db, kind):
     db.append_message("s1", "user", "walrus", create={"source": "cli"})
     db.append_message("s1", "assistant", LARGE[kind], tool_calls=make_tool_call("y" * 500_000))
     db.append_message("s1", "tool", LARGE[kind], tool_name="run" * 50_000)
@@ -159,7 +159,7 @@ async def test_a_large_message_is_read_found_and_listed_within_the_budget(client
         assert len(result.content[0].text) <= given.get("max_chars", answer_size.DEFAULT_CHARS)
 
 
-async def test_calls_that_nest_without_end_are_read(client, db):
+async def test_deeply_nested_calls_are_read(client, db):
     deep = "[" * 20_000 + "]" * 20_000
     called = {"name": "run", "arguments": deep}
     calls = [{"id": "c", "type": "function", "function": called}]
@@ -185,7 +185,7 @@ QUERIES = (
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
-async def test_a_query_that_is_a_program_is_answered(db, client, query):
+async def test_expensive_query_is_answered(db, client, query):
     with db.transaction():
         for number in range(300):
             text = f"words and a number {number} 数据库 " * 5
@@ -195,7 +195,7 @@ async def test_a_query_that_is_a_program_is_answered(db, client, query):
         assert "defect" not in result.content[0].text
 
 
-async def test_a_hundred_who_wait_keep_nobody_else_waiting(client, db):
+async def test_hundred_waits_do_not_block_calls(client, db):
     db.append_message("s1", "user", "hello", create={"source": "cli"})
     async with anyio.create_task_group() as tasks:
         for _ in range(100):
@@ -206,7 +206,7 @@ async def test_a_hundred_who_wait_keep_nobody_else_waiting(client, db):
         tasks.cancel_scope.cancel()
 
 
-async def test_time_is_taken_from_nobody_by_a_wait_that_would_not_end(client):
+async def test_invalid_wait_timeout_is_refused(client):
     for timeout in (1e308, 50.001, "1e9", "50", -1, True):
         result = await client.call_tool("events_wait", {"timeout_s": timeout})
         assert result.is_error, timeout

@@ -26,9 +26,7 @@ EVERY = pytest.mark.parametrize(("method", "path"), PATHS)
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "localhost.", "127.0.0.1@evil.example", "0"]
 )
-def test_a_page_that_gave_its_name_our_address_is_refused_with_the_token_too(
-    port, method, path, host
-):
+def test_rebound_host_is_refused_despite_token(port, method, path, host):
     answered = send_request(port, f"{method} {path} HTTP/1.1", f"Host: {host}", RIGHT, *JSON)
     assert answered.status == 421
     assert "mcp-session" not in answered.text.lower().partition("\r\n\r\n")[0]
@@ -40,13 +38,13 @@ def test_a_page_that_gave_its_name_our_address_is_refused_with_the_token_too(
     "origin",
     ["https://evil.example", "null", "http://127.0.0.1.evil.example", "http://localhost.evil:8765"],
 )
-def test_a_page_of_another_origin_is_refused_with_the_token_too(port, method, path, origin):
+def test_foreign_origin_is_refused_despite_token(port, method, path, origin):
     headers = (f"Host: 127.0.0.1:{port}", f"Origin: {origin}", RIGHT, *JSON)
     assert send_request(port, f"{method} {path} HTTP/1.1", *headers).status == 403
 
 
 @EVERY
-def test_no_page_is_allowed_to_read_an_answer(port, method, path):
+def test_answers_carry_no_cors_permission(port, method, path):
     headers = (f"Host: 127.0.0.1:{port}", "Origin: https://evil.example", *JSON)
     answered = send_request(port, f"{method} {path} HTTP/1.1", *headers)
     assert "access-control-allow" not in answered.text.lower()
@@ -63,30 +61,30 @@ def test_no_page_is_allowed_to_read_an_answer(port, method, path):
     ],
     ids=range(5),
 )
-def test_a_second_name_helps_nobody(port, headers):
+def test_second_host_header_is_refused(port, headers):
     line = "POST /mcp HTTP/1.1"
     assert send_request(port, line, *headers, RIGHT, *JSON, body=HANDSHAKE).status in (400, 421)
 
 
-def test_a_second_origin_helps_nobody(port):
+def test_second_origin_header_is_refused(port):
     origins = (f"Origin: http://127.0.0.1:{port}", "Origin: https://evil.example")
     headers = (f"Host: 127.0.0.1:{port}", *origins, RIGHT, *JSON)
     assert send_request(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE).status == 403
 
 
-def test_an_address_in_the_first_line_is_no_name_of_ours(port):
+def test_absolute_request_target_is_refused(port):
     line = "POST http://evil.example/mcp HTTP/1.1"
     answered = send_request(port, line, "Host: evil.example", RIGHT, *JSON, body=HANDSHAKE)
     assert answered.status in (400, 404, 421)
 
 
-def test_the_same_request_by_our_name_is_answered(port):
+def test_own_host_is_answered(port):
     headers = (f"Host: 127.0.0.1:{port}", RIGHT, *JSON)
     assert send_request(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE).status == 200
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org"])
 @pytest.mark.parametrize(("token", "names"), [(None, ["x"]), ("t" * 32, []), (None, [])])
-def test_nobody_opens_it_to_others_without_a_token_and_a_name(host, token, names):
+def test_public_address_requires_token_and_host(host, token, names):
     with pytest.raises(InvalidInput):
         AccessRules.from_address(host, names, [], token)

@@ -74,7 +74,7 @@ async def test_errors_repeat_no_escape(client):
 
 
 @pytest.mark.requirement("hostile:errors")
-async def test_unexpected_failure_tells_nothing(client, home_path, monkeypatch):
+async def test_unexpected_failure_hides_details(client, home_path, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("internal state \x1b[31m")
 
@@ -86,7 +86,7 @@ async def test_unexpected_failure_tells_nothing(client, home_path, monkeypatch):
 
 @pytest.mark.requirement("hostile:errors")
 @pytest.mark.parametrize("cut", [16, 40, 60])
-def test_cut_secret_is_taken_out(cut):
+def test_cut_secret_is_redacted(cut):
     secret = "AKIA" + "IOSFODNN7EXAMPLQ"
     token = "ghp_" + "a1B2" * 9
     for each in (secret, token):

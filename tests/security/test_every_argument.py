@@ -164,14 +164,14 @@ ENOUGH = settings(
 @pytest.mark.requirement("security:arguments")
 @settings(ENOUGH, max_examples=300)
 @given(asked=CALLS)
-async def test_any_arguments_get_a_typed_answer_or_an_error_that_teaches(client, asked):
+async def test_random_arguments_get_answer_or_error(client, asked):
     spec, sent = asked
     check_answer(await client.call_tool(spec.name, sent), VALID[spec.name])
 
 
 @pytest.mark.requirement("security:arguments")
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-async def test_an_odd_value_is_answered_in_each_argument(client, spec):
+async def test_odd_values_are_answered(client, spec):
     valid = VALID[spec.name]
     for name in spec.arguments.model_fields:
         for value in (*HUGE, *ODD_FLOATS, *NASTY[:6], *NASTY[-5:], True, [], {}, [None], {"a": 1}):
@@ -182,7 +182,7 @@ async def test_an_odd_value_is_answered_in_each_argument(client, spec):
 
 
 @pytest.mark.requirement("security:arguments")
-async def test_the_server_answers_afterwards(client):
+async def test_server_survives_random_arguments(client):
     rows = (await client.call_tool("sessions_list", {"status": "all"})).structured_content
     assert rows["sessions"]
 
@@ -193,7 +193,7 @@ ANY = st.sampled_from(NASTY) | st.text(st.characters(exclude_categories=["Cs"]),
 @pytest.mark.requirement("security:arguments")
 @settings(ENOUGH, max_examples=150)
 @given(kind=st.sampled_from(["session", "route", "sessions", "file", "x"]), name=ANY, more=ANY)
-async def test_any_address_is_read_or_refused_in_words(client, kind, name, more):
+async def test_random_addresses_are_read_or_refused(client, kind, name, more):
     for address in (
         f"{kind}://{quote(name, safe='')}",
         f"{kind}://{quote(name, safe='')}/messages?cursor={quote(more, safe='')}",
@@ -210,7 +210,7 @@ async def test_any_address_is_read_or_refused_in_words(client, kind, name, more)
 @pytest.mark.requirement("security:arguments")
 @ENOUGH
 @given(name=st.sampled_from(["catch_up", "tidy_up", "nope"]), given_names=st.dictionaries(ANY, ANY))
-async def test_any_prompt_is_given_or_refused_in_words(client, name, given_names):
+async def test_random_prompts_are_rendered_or_refused(client, name, given_names):
     try:
         found = await client.get_prompt(name, given_names)
     except MCPError as refused:
@@ -222,7 +222,7 @@ async def test_any_prompt_is_given_or_refused_in_words(client, name, given_names
 @pytest.mark.requirement("security:arguments")
 @settings(ENOUGH, max_examples=150)
 @given(argument=st.sampled_from(COMPLETED) | ANY, typed=ANY)
-async def test_whatever_is_typed_is_completed_or_not(client, argument, typed):
+async def test_random_completions_are_answered(client, argument, typed):
     reference = PromptReference(type="ref/prompt", name="catch_up")
     found = await client.complete_argument(reference, {"name": argument, "value": typed})
     assert len(found.completion.values) <= 100

@@ -34,7 +34,7 @@ def _old_ones(db):
 
 
 @pytest.mark.requirement("security:handles")
-async def test_a_handle_cannot_be_guessed_and_is_never_the_same(call):
+async def test_handles_are_random_and_unique(call):
     handles = {(await call("sessions_prune"))["plan"] for _ in range(20)}
     assert len(handles) == 20
     bodies = [handle.split("-")[1] for handle in handles]
@@ -43,7 +43,7 @@ async def test_a_handle_cannot_be_guessed_and_is_never_the_same(call):
 
 @pytest.mark.requirement("security:handles")
 @pytest.mark.parametrize("change", ["last", "case", "longer", "shorter", "like"])
-async def test_a_handle_that_is_nearly_right_is_refused(call, refused, change):
+async def test_similar_handle_is_refused(call, refused, change):
     plan = (await call("sessions_prune"))["plan"]
     forged = {
         "last": plan[:-1] + ("2" if plan[-1] != "2" else "3"),
@@ -57,7 +57,7 @@ async def test_a_handle_that_is_nearly_right_is_refused(call, refused, change):
 
 
 @pytest.mark.requirement("security:handles")
-async def test_a_plan_of_another_home_is_no_plan_here(call, refused, tmp_path):
+async def test_plan_of_other_home_is_refused(call, refused, tmp_path):
     path = tmp_path / "other"
     path.mkdir()
     with SessionDB(path / "state.db") as db:
@@ -74,7 +74,7 @@ async def test_a_plan_of_another_home_is_no_plan_here(call, refused, tmp_path):
 
 @pytest.mark.requirement("security:handles")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_plan_of_one_profile_is_none_of_another(home_path, mode):
+async def test_plan_of_other_profile_is_refused(home_path, mode):
     (home_path / "profiles" / "work").mkdir(parents=True)
     with SessionDB(home_path / "profiles" / "work" / "state.db") as db:
         add_old_session(db, "old")
@@ -93,7 +93,7 @@ async def test_a_plan_of_one_profile_is_none_of_another(home_path, mode):
 
 @pytest.mark.requirement("security:handles")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_plan_ends_after_a_day_before_anybody_is_asked(home_path, mode):
+async def test_expired_plan_asks_no_consent(home_path, mode):
     served, asked = ServedProfiles(ServerOptions(home=str(home_path))), []
 
     async def human(_, params):
@@ -112,7 +112,7 @@ async def test_a_plan_ends_after_a_day_before_anybody_is_asked(home_path, mode):
 
 
 @pytest.mark.requirement("security:handles")
-async def test_a_used_plan_does_nothing_again(db, call):
+async def test_applied_plan_does_nothing_again(db, call):
     plan = (await call("sessions_prune"))["plan"]
     done = await call("sessions_prune", plan=plan)
     add_old_session(db, "old")
@@ -146,7 +146,7 @@ CHANGES = {
 @pytest.mark.requirement("security:handles")
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("tool", ["sessions_list", "sessions_search", "events_wait"])
-async def test_a_changed_cursor_is_refused_and_says_what_to_do(db, call, refused, tool, change):
+async def test_tampered_cursor_is_refused(db, call, refused, tool, change):
     for number in range(3):
         db.append_message(f"s{number}", "user", "hello", create={"source": "cli"})
     given = {"sessions_list": {"limit": 1}, "sessions_search": {"query": "hello", "limit": 1}}
@@ -158,13 +158,13 @@ async def test_a_changed_cursor_is_refused_and_says_what_to_do(db, call, refused
 
 
 @pytest.mark.requirement("security:handles")
-async def test_a_cursor_of_one_tool_is_none_of_another(call, refused):
+async def test_cursor_of_other_tool_is_refused(call, refused):
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
     assert "a cursor of 'events_wait'" in await refused("sessions_list", cursor=cursor)
 
 
 @pytest.mark.requirement("security:handles")
-def test_a_session_of_the_older_transport_opens_nothing_without_the_token(port):
+def test_legacy_session_requires_token(port):
     host = f"Host: 127.0.0.1:{port}"
     begun = send_request(port, "POST /mcp HTTP/1.1", host, RIGHT, *JSON, body=HANDSHAKE)
     heads = [line.split(": ", 1) for line in begun.text.split("\r\n") if ": " in line]

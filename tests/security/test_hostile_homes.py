@@ -47,13 +47,13 @@ def read_folder(folder: Path) -> dict[str, tuple[int, bytes | None]]:
 
 
 @pytest.mark.requirement("hostile:homes")
-def test_there_are_enough_homes():
+def test_hostile_home_table_is_complete():
     assert len(HOMES) >= 60
 
 
 @pytest.mark.requirement("hostile:homes")
 @pytest.mark.parametrize("name", HOMES)
-def test_hostile_home_harms_no_verb(opener, tmp_path, name):
+def test_verbs_survive_hostile_homes(opener, tmp_path, name):
     home, outside, user = tmp_path / "home", tmp_path / "outside", Path(os.environ["HOME"])
     home.mkdir()
     outside.mkdir()

@@ -53,7 +53,7 @@ def list_files(tmp_path):
 
 @pytest.mark.requirement("security:paths")
 @EVERY
-async def test_a_path_names_nothing_in_any_argument(client, refused, tmp_path, name):
+async def test_path_arguments_open_no_file(client, refused, tmp_path, name):
     before = list_files(tmp_path)
     for tool, given in (
         ("sessions_read", {"session": name}),
@@ -81,7 +81,7 @@ async def test_a_path_names_nothing_in_any_argument(client, refused, tmp_path, n
 
 @pytest.mark.requirement("security:paths")
 @EVERY
-async def test_a_path_is_no_address(client, name):
+async def test_path_is_refused_as_address(client, name):
     for address in (
         f"session://{name}",
         f"session://{quote(name, safe='')}",
@@ -97,14 +97,14 @@ async def test_a_path_is_no_address(client, name):
 
 
 @EVERY
-async def test_a_folder_is_compared_and_not_looked_at(call, name):
+async def test_project_filter_opens_no_folder(call, name):
     listed = await call("sessions_list", project=name)
     assert listed["sessions"] == []
     assert OUTSIDE not in json.dumps(await call("sessions_prune", project=name, older_than_days=0))
 
 
 @EVERY
-async def test_a_title_that_is_a_path_makes_no_file(call, tmp_path, home_path, name):
+async def test_path_title_creates_no_file(call, tmp_path, home_path, name):
     before = list_files(tmp_path)
     edited = await call("sessions_edit", session="s1", title=name[:100])
     assert edited["session"]["title"] == name[:100].replace("\x00", "")
@@ -124,7 +124,7 @@ def _linked(home_path, tmp_path):
 
 
 @pytest.mark.requirement("security:paths")
-async def test_a_link_among_files_is_neither_followed_nor_removed(call, linked, tmp_path):
+async def test_link_among_files_is_left_alone(call, linked, tmp_path):
     planned = await call("sessions_prune", what="orphans", older_than_days=0)
     assert linked.name not in json.dumps(planned)
     done = await call("sessions_prune", plan=planned["plan"])
@@ -135,9 +135,7 @@ async def test_a_link_among_files_is_neither_followed_nor_removed(call, linked, 
     assert (tmp_path / "outside.txt").read_text() == OUTSIDE
 
 
-async def test_a_file_that_is_swapped_for_a_link_stays_and_nothing_behind_it_goes(
-    call, linked, tmp_path
-):
+async def test_swapped_link_is_not_followed(call, linked, tmp_path):
     planned = await call("sessions_prune", what="orphans", older_than_days=0)
     swapped = linked.with_name("20250102_000000_abcdef.jsonl")
     swapped.unlink()
@@ -149,7 +147,7 @@ async def test_a_file_that_is_swapped_for_a_link_stays_and_nothing_behind_it_goe
 
 
 @pytest.mark.requirement("security:paths")
-async def test_a_restore_writes_nothing_through_a_link(call, linked, tmp_path):
+async def test_restore_writes_through_no_link(call, linked, tmp_path):
     planned = await call("sessions_prune", what="orphans", older_than_days=0)
     done = await call("sessions_prune", plan=planned["plan"])
     back = linked.with_name("20250102_000000_abcdef.jsonl")
@@ -159,9 +157,7 @@ async def test_a_restore_writes_nothing_through_a_link(call, linked, tmp_path):
     assert (tmp_path / "outside.txt").read_text() == OUTSIDE
 
 
-async def test_the_folder_of_files_may_lead_elsewhere_and_nothing_there_goes(
-    call, home_path, tmp_path
-):
+async def test_linked_folder_loses_no_files(call, home_path, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     there = elsewhere / "20250101_000000_abcdef.jsonl"

@@ -23,7 +23,7 @@ MOST_TAKEN = 6
 
 
 @pytest.mark.requirement("hostile:secrets")
-def test_kinds_are_as_many_as_claimed():
+def test_secret_kinds_match_claimed_number():
     assert set(TEMPLATES) == set(KINDS)
     assert len(KINDS) >= 150
     assert len(DISGUISES) >= 15
@@ -46,7 +46,7 @@ def test_kind_is_redacted_in_every_disguise(kind):
 
 
 @pytest.mark.requirement("hostile:secrets")
-def test_leaks_are_found_in_every_disguise():
+def test_leak_detector_sees_every_disguise():
     """What looks for leaks sees through each disguise, or it would prove nothing."""
     for kind in KINDS:
         sample = draw_sample(kind, 0)
@@ -90,7 +90,7 @@ PIECES = st.one_of(
 @pytest.mark.requirement("hostile:secrets")
 @settings(max_examples=300, deadline=None)
 @given(pieces=st.lists(PIECES, max_size=6))
-def test_redaction_changes_nothing_but_secrets_and_only_once(pieces):
+def test_redaction_changes_only_secrets(pieces):
     text = "".join(pieces)
     secrets = find_secrets(text)
     expected, place = "", 0

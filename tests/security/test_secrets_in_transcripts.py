@@ -39,13 +39,13 @@ def find_places(text):
 
 
 @pytest.mark.requirement("security:secrets")
-async def test_no_key_is_on_any_path(said):
+async def test_keys_appear_on_no_path(said):
     assert len(said) > 500
     shown = [(where, find_places(json.dumps(what, ensure_ascii=False))) for where, what in said]
     assert [(where, parts) for where, parts in shown if parts] == []
 
 
-async def test_a_mark_says_what_was_taken_out_on_every_path_that_quotes(said):
+async def test_redaction_mark_appears_on_quoting_paths(said):
     marked = {where for where, what in said if "[redacted" in json.dumps(what)}
     assert marked >= {
         "sessions_list",
@@ -65,7 +65,7 @@ async def test_a_mark_says_what_was_taken_out_on_every_path_that_quotes(said):
 
 @pytest.mark.requirement("security:secrets")
 @pytest.mark.parametrize("kind", FORMATS)
-async def test_a_key_of_each_known_format_is_taken_out(kind):
+async def test_known_key_formats_are_redacted(kind):
     shown = redact(f"before {FORMATS[kind]} after")
     assert find_places(shown) == []
     assert shown.startswith("before ")
@@ -73,7 +73,7 @@ async def test_a_key_of_each_known_format_is_taken_out(kind):
 
 
 @pytest.mark.requirement("security:secrets")
-def test_the_log_of_a_process_has_nothing_of_a_transcript(home_path):
+def test_process_log_contains_no_transcript(home_path):
     texts = INJECTIONS | KINDS
     plant_texts(home_path, texts)
     calls = [
@@ -121,7 +121,7 @@ NAMED = (
 
 
 @pytest.mark.parametrize("text", NAMED)
-async def test_a_value_beside_a_name_that_says_what_it_is_is_taken_out(text):
+async def test_named_values_are_redacted(text):
     assert SECRET not in redact(text)
 
 
@@ -139,7 +139,7 @@ UNTOUCHED = (
 
 @pytest.mark.requirement("security:secrets")
 @pytest.mark.parametrize("text", UNTOUCHED, ids=range(len(UNTOUCHED)))
-async def test_hashes_ids_and_commits_are_read_and_found_as_they_are(client, db, call, text):
+async def test_hashes_and_ids_are_not_redacted(client, db, call, text):
     db.append_message("s1", "user", f"walrus {text}", create={"source": "cli"})
     db.set_session_title("s1", text[:90])
     page = await call("sessions_read", session="s1")

@@ -63,16 +63,14 @@ def list_text_arguments(spec):
     ]
 
 
-def test_there_is_no_argument_for_a_statement_or_a_condition():
+def test_no_argument_takes_sql():
     names = {name for spec in SPECS for name in spec.arguments.model_fields}
     assert not names & {"sql", "where", "statement", "filter", "expression", "table", "column"}
 
 
 @pytest.mark.requirement("security:sql")
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
-async def test_a_payload_is_a_value_in_every_argument_and_changes_nothing(
-    db, home_path, client, payload
-):
+async def test_payload_arguments_change_nothing(db, home_path, client, payload):
     before = dump_database(home_path)
     for spec in SPECS:
         required = dict.fromkeys(spec.arguments.required, "s1")
@@ -93,7 +91,7 @@ async def test_a_payload_is_a_value_in_every_argument_and_changes_nothing(
 
 @pytest.mark.requirement("security:sql")
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
-async def test_a_payload_as_a_filter_selects_nothing(call, payload):
+async def test_payload_filters_select_nothing(call, payload):
     for name in ("source", "end_reason", "project", "query"):
         listed = await call("sessions_list", **{name: payload})
         assert listed["sessions"] == [], name
@@ -105,7 +103,7 @@ async def test_a_payload_as_a_filter_selects_nothing(call, payload):
 
 
 @pytest.mark.parametrize("payload", ["%", "_", "%%", "p_ain", "pl%n", "*", "pl*n", "\\%", "[a-z]"])
-async def test_a_part_of_a_word_is_looked_for_to_the_letter(db, call, payload):
+async def test_substring_search_escapes_wildcards(db, call, payload):
     assert (await call("sessions_search", query=payload, mode="substring"))["hits"] == []
     db.append_message("s9", "user", f"to {payload} the letter", create={"source": "cli"})
     (hit,) = (await call("sessions_search", query=payload, mode="substring"))["hits"]
@@ -113,7 +111,7 @@ async def test_a_part_of_a_word_is_looked_for_to_the_letter(db, call, payload):
 
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
-async def test_a_payload_that_is_stored_comes_back_as_it_is(db, call, payload):
+async def test_stored_payload_is_returned_unchanged(db, call, payload):
     edited = await call("sessions_edit", session="s1", title=f"t {payload}")
     assert edited["session"]["title"] == " ".join(f"t {payload}".replace("\x00", " ").split())
     db.append_message("s1", "user", f"zebra {payload}")
@@ -124,7 +122,7 @@ async def test_a_payload_that_is_stored_comes_back_as_it_is(db, call, payload):
 
 @pytest.mark.requirement("security:sql")
 @pytest.mark.options(read_only=True)
-async def test_a_server_that_only_reads_cannot_write(db, home_path, client, call):
+async def test_read_only_server_cannot_write(db, home_path, client, call):
     await call("sessions_list")
     before = dump_database(home_path)
     for spec in SPECS:

@@ -50,7 +50,7 @@ def request_session_list(port: int) -> bytes:
 
 
 @pytest.mark.requirement("hostile:stalled")
-def test_fresh_client_is_answered_beside_stalled(home):
+def test_stalled_connections_block_no_client(home):
     with serve_home(home) as (process, port):
         stalled = []
         for number in range(100):

@@ -43,7 +43,7 @@ async def _said(mode, tmp_path_factory):
 
 
 @pytest.mark.requirement("security:injection")
-async def test_the_walk_went_everywhere(said):
+async def test_walk_covers_every_path(said):
     places = {where for where, _ in said}
     assert {spec.name for spec in SPECS} <= places
     assert {"resource session", "resource route", "resource sessions", "resources/list"} <= places
@@ -57,7 +57,7 @@ async def test_the_walk_went_everywhere(said):
 
 
 @pytest.mark.requirement("security:injection")
-async def test_what_a_model_is_told_beforehand_is_as_on_an_empty_home(said, mode, tmp_path):
+async def test_server_texts_ignore_stored_injections(said, mode, tmp_path):
     served = ServedProfiles(ServerOptions(home=str(tmp_path / "empty")))
     async with Client(server.create_server(served), mode=mode, cache=None) as client:
         empty = [
@@ -71,7 +71,7 @@ async def test_what_a_model_is_told_beforehand_is_as_on_an_empty_home(said, mode
 
 
 @pytest.mark.requirement("security:injection")
-async def test_what_others_wrote_stands_in_quoted_fields_alone(said):
+async def test_stored_text_stays_in_quoted_fields(said):
     elsewhere = [
         (where, key, text[:80])
         for where, what in said
@@ -85,7 +85,7 @@ async def test_what_others_wrote_stands_in_quoted_fields_alone(said):
 
 
 @pytest.mark.requirement("security:injection")
-async def test_a_line_has_no_sign_that_hides_turns_or_breaks_it(said):
+async def test_single_lines_contain_no_controls(said):
     broken = [
         (where, key, text[:80])
         for where, what in said
@@ -97,7 +97,7 @@ async def test_a_line_has_no_sign_that_hides_turns_or_breaks_it(said):
 
 
 @pytest.mark.requirement("security:injection")
-async def test_a_question_to_the_human_has_its_own_lines_alone(said):
+async def test_consent_question_contains_no_injected_lines(said):
     questions = [what for where, what in said if where == "question"]
     assert len(questions) >= 4
     for asked in questions:
@@ -111,7 +111,7 @@ async def test_a_question_to_the_human_has_its_own_lines_alone(said):
         assert not HIDDEN - {"\n"} & set(asked)
 
 
-async def test_an_error_says_what_was_wrong_in_one_short_line(said):
+async def test_errors_are_single_short_lines(said):
     errors = [(where, what) for where, what in said if where.endswith("refused")]
     assert len(errors) > 30
     for where, error in errors:
@@ -121,7 +121,7 @@ async def test_an_error_says_what_was_wrong_in_one_short_line(said):
 
 
 @pytest.mark.requirement("security:injection")
-async def test_a_text_comes_out_as_it_was_said(said):
+async def test_message_text_is_returned_unchanged(said):
     read = [what for where, what in said if where == "sessions_read" and "messages" in what]
     seen = {message["text"] for page in read for message in page["messages"]}
     for text in INJECTIONS.values():
@@ -131,7 +131,7 @@ async def test_a_text_comes_out_as_it_was_said(said):
 @pytest.mark.requirement("security:injection")
 @pytest.mark.parametrize("kind", INJECTIONS)
 @pytest.mark.parametrize("name", ["catch_up", "compress_session"])
-async def test_a_prompt_carries_what_it_is_given_as_one_quotation(tmp_path, mode, kind, name):
+async def test_prompt_quotes_argument(tmp_path, mode, kind, name):
     given = INJECTIONS[kind]
     served = ServedProfiles(ServerOptions(home=str(tmp_path / "empty")))
     async with Client(server.create_server(served), mode=mode, cache=None) as client:

@@ -48,27 +48,27 @@ def read_requirement_name(requirement):
 
 
 @pytest.mark.requirement("security:supplies")
-def test_nothing_is_required_but_what_is_known():
+def test_dependencies_are_known():
     assert {read_requirement_name(each) for each in list_requirements("dependencies")} == KNOWN
 
 
 @pytest.mark.parametrize(
     "requirement", [*list_requirements("dependencies"), *list_requirements("dev")]
 )
-def test_a_requirement_has_a_lower_and_an_upper_bound_and_no_address(requirement):
+def test_requirements_have_both_bounds(requirement):
     asked = requirement.partition(";")[0]
     assert re.fullmatch(r"[\w.-]+>=[\d.]+,<[\d.]+", asked)
 
 
 @pytest.mark.requirement("security:supplies")
-def test_the_server_loads_nothing_that_its_requirements_do_not_bring(tmp_path):
+def test_server_imports_only_declared_packages(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", LOADED, str(tmp_path)], capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout) == ["mcp_serve", "session_core"]
 
 
-def test_nothing_is_fetched_or_run_when_it_is_installed():
+def test_installation_runs_no_code():
     assert not (ROOT / "setup.py").exists()
     assert "[tool.hatch.build.hooks" not in PROJECT
     assert 'build-backend = "hatchling.build"' in PROJECT

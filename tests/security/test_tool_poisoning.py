@@ -63,7 +63,7 @@ def list_texts(told):
 
 
 @pytest.mark.requirement("security:poisoning")
-async def test_a_change_of_what_the_tools_say_is_in_the_changelog(home_path):
+async def test_changed_descriptions_are_in_changelog(home_path):
     """What somebody has agreed to is not changed behind them: see what differs, then tell it."""
     told = json.dumps(await read_server_texts(home_path), sort_keys=True)
     now = hashlib.sha256(told.encode()).hexdigest()[:16]
@@ -72,7 +72,7 @@ async def test_a_change_of_what_the_tools_say_is_in_the_changelog(home_path):
 
 
 @pytest.mark.requirement("security:poisoning")
-async def test_they_say_the_same_of_every_home_in_both_eras_and_at_any_time(home_path, tmp_path):
+async def test_descriptions_are_constant(home_path, tmp_path):
     empty = await read_server_texts(tmp_path / "empty")
     plant_texts(home_path, INJECTIONS)
     assert await read_server_texts(home_path) == empty
@@ -83,7 +83,7 @@ async def test_they_say_the_same_of_every_home_in_both_eras_and_at_any_time(home
     assert await read_server_texts(home_path, all_profiles=True) == empty
 
 
-async def test_a_server_that_only_reads_says_no_more(home_path):
+async def test_read_only_server_adds_no_text(home_path):
     known = [json.dumps(each) for each in await read_server_texts(home_path)]
     assert [
         each
@@ -93,7 +93,7 @@ async def test_a_server_that_only_reads_says_no_more(home_path):
 
 
 @pytest.mark.requirement("security:poisoning")
-async def test_nothing_hides_in_a_description_and_nothing_orders(home_path):
+async def test_descriptions_hide_no_instructions(home_path):
     for text in list_texts(await read_server_texts(home_path)):
         assert text.isprintable() or text == server.INSTRUCTIONS, text
         assert text.replace("\n", "").isprintable()
@@ -102,6 +102,6 @@ async def test_nothing_hides_in_a_description_and_nothing_orders(home_path):
 
 
 @pytest.mark.parametrize("prompt", prompts.PROMPTS, ids=lambda each: each.name)
-def test_a_prompt_orders_nothing_but_what_it_is_for(prompt):
+def test_prompts_order_only_their_task(prompt):
     assert not POISON.search(prompt.text)
     assert prompt.text.isprintable()

@@ -42,7 +42,7 @@ WRONG = (
 
 @pytest.mark.requirement("security:token")
 @pytest.mark.parametrize(("method", "path"), PATHS)
-def test_no_path_but_one_answers_without_the_token(port, method, path):
+def test_only_health_answers_without_token(port, method, path):
     answered = send_request(port, f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", *JSON)
     assert answered.status == 401
     assert "www-authenticate: bearer" in answered.text.lower()
@@ -51,7 +51,7 @@ def test_no_path_but_one_answers_without_the_token(port, method, path):
 
 @pytest.mark.requirement("security:token")
 @pytest.mark.parametrize("given", WRONG, ids=range(len(WRONG)))
-def test_nothing_but_the_token_as_a_bearer_opens(port, given):
+def test_only_bearer_token_is_accepted(port, given):
     headers = (f"Host: 127.0.0.1:{port}", *given, *JSON)
     answered = send_request(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE)
     assert answered.status in (400, 401)
@@ -60,21 +60,21 @@ def test_nothing_but_the_token_as_a_bearer_opens(port, given):
 
 @pytest.mark.requirement("security:token")
 @pytest.mark.parametrize("name", ["token", "access_token", "authorization"])
-def test_a_token_in_the_address_does_not_open(port, name):
+def test_token_in_query_is_refused(port, name):
     line = f"POST /mcp?{name}={TOKEN} HTTP/1.1"
     answered = send_request(port, line, f"Host: 127.0.0.1:{port}", *JSON, body=HANDSHAKE)
     assert answered.status == 401
 
 
 @pytest.mark.requirement("security:token")
-def test_the_token_opens(port):
+def test_valid_token_is_accepted(port):
     headers = (f"Host: 127.0.0.1:{port}", RIGHT, *JSON)
     answered = send_request(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE)
     assert answered.status == 200
     assert TOKEN not in answered.text
 
 
-def test_health_says_one_thing(port):
+def test_health_returns_only_status(port):
     answered = send_request(port, "GET /health HTTP/1.1", f"Host: 127.0.0.1:{port}")
     head, _, body = answered.text.partition("\r\n\r\n")
     assert (answered.status, json.loads(body)) == (200, {"status": "ok"})
@@ -82,7 +82,7 @@ def test_health_says_one_thing(port):
 
 
 @pytest.mark.requirement("security:token")
-def test_each_home_has_a_token_of_its_own_that_nobody_guesses(tmp_path, monkeypatch):
+def test_homes_have_distinct_random_tokens(tmp_path, monkeypatch):
     monkeypatch.delenv("MCP_SESSIONS_TOKEN", raising=False)
     homes = [StateFolder(tmp_path / name / "state.db") for name in ("one", "two", "three")]
     made = {load_token(folder) for folder in homes}
@@ -96,7 +96,7 @@ def test_each_home_has_a_token_of_its_own_that_nobody_guesses(tmp_path, monkeypa
 
 @pytest.mark.requirement("security:token")
 @pytest.mark.parametrize("token", ["x", "short", "tokentokentoken", "ü" * 40])
-def test_a_token_that_somebody_would_guess_is_refused(tmp_path, monkeypatch, token):
+def test_guessable_token_is_refused(tmp_path, monkeypatch, token):
     monkeypatch.setenv("MCP_SESSIONS_TOKEN", token)
     with pytest.raises(Denied):
         load_token(StateFolder(tmp_path / "state.db"))

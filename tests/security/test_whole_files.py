@@ -65,7 +65,7 @@ def test_prune_routes_writes_through_no_link(run, tmp_path, outside):
 
 @pytest.mark.requirement("hostile:whole-files")
 @pytest.mark.parametrize("kind", ["nothing", "fifo", "folder"])
-def test_token_of_odd_file_is_refused(home_path, token_path, tmp_path, kind):
+def test_odd_token_file_is_refused(home_path, token_path, tmp_path, kind):
     if kind == "nothing":
         token_path.symlink_to(tmp_path / "made")
     elif kind == "fifo":

@@ -35,7 +35,7 @@ def parse_moment(text):
 
 
 @pytest.mark.requirement("changing:answers")
-async def test_a_plan_says_what_why_what_not_and_what_it_wins(call):
+async def test_plan_answer_has_contract_keys(call):
     pinned = await call("sessions_edit", session="old07", pinned=True)
     assert pinned.keys() == {"session", "batch"}
     plan = await call("sessions_prune")
@@ -51,7 +51,7 @@ async def test_a_plan_says_what_why_what_not_and_what_it_wins(call):
 
 
 @pytest.mark.requirement("changing:answers")
-async def test_what_was_pruned_says_how_much_and_what_was_left_and_why(call, db):
+async def test_prune_result_reports_removed_and_skipped(call, db):
     plan = await call("sessions_prune")
     db.append_message("old03", "user", "back again")
     done = await call("sessions_prune", plan=plan["plan"])
@@ -71,7 +71,7 @@ async def test_what_was_pruned_says_how_much_and_what_was_left_and_why(call, db)
 
 
 @pytest.mark.requirement("changing:answers")
-async def test_what_was_finalized_says_how_many(call):
+async def test_finalize_result_reports_count(call):
     plan = await call("sessions_finalize", sessions=["new"])
     assert sorted(plan) == sorted(PLAN)
     done = await call("sessions_finalize", plan=plan["plan"])
@@ -80,7 +80,7 @@ async def test_what_was_finalized_says_how_many(call):
 
 
 @pytest.mark.requirement("changing:answers")
-async def test_emptying_the_trash_says_that_it_has_no_undo(call):
+async def test_trash_plan_warns_about_missing_undo(call):
     plan = await call("sessions_prune", what="trash", older_than_days=0)
     assert plan["outcome"] == "nothing"
     await call("sessions_edit", session="new", title="T")
@@ -91,7 +91,7 @@ async def test_emptying_the_trash_says_that_it_has_no_undo(call):
     assert (await call("sessions_restore"))["batches"] == []
 
 
-async def test_single_batches_are_emptied(call, refused):
+async def test_trash_prune_removes_single_batches(call, refused):
     edits = [await call("sessions_edit", session="new", title=title) for title in ("T", "U")]
     first, second = (edit["batch"] for edit in edits)
     plan = await call("sessions_prune", what="trash", sessions=[first])
@@ -111,7 +111,7 @@ async def test_single_batches_are_emptied(call, refused):
     assert "b-none" in await refused("sessions_prune", what="trash", sessions=["b-none"])
 
 
-async def test_prune_names_the_call_that_shrinks(call, db):
+async def test_prune_result_names_shrink_call(call, db):
     db.append_messages("old03", [{"role": "user", "content": "x" * 300_000}] * 4)
     db.end_session("old03", "user_exit")
     plan = await call("sessions_prune", sessions=["old03"])
@@ -123,7 +123,7 @@ async def test_prune_names_the_call_that_shrinks(call, db):
 
 
 @pytest.mark.requirement("changing:answers")
-async def test_a_compression_says_what_must_survive_and_then_what_did(call):
+async def test_compression_reports_facts_and_retention(call):
     plan = await call("sessions_compress", session="long", keep_last=10)
     assert sorted(plan) == sorted([*PLAN, "brief"])
     brief = plan["brief"]
@@ -144,7 +144,7 @@ async def test_a_compression_says_what_must_survive_and_then_what_did(call):
 
 @pytest.mark.requirement("changing:answers")
 @pytest.mark.parametrize("shape", ["in_place", "continuation"])
-async def test_a_compression_is_of_the_shape_that_is_asked_for(call, db, shape):
+async def test_compression_uses_requested_shape(call, db, shape):
     plan = await call("sessions_compress", session="long", keep_last=7, shape=shape)
     done = await call("sessions_compress", plan=plan["plan"], summary="Ports were decided.")
     assert (done["shape"], done["session_id"] == "long") == (shape, shape == "in_place")
@@ -153,7 +153,7 @@ async def test_a_compression_is_of_the_shape_that_is_asked_for(call, db, shape):
 
 
 @pytest.mark.requirement("serving:halves")
-async def test_both_halves_are_compact_and_the_same(client):
+async def test_text_and_structured_answers_match(client):
     for name, given in (("sessions_list", {}), ("sessions_prune", {}), ("sessions_stats", {})):
         answer = await client.call_tool(name, given)
         (text,) = [part.text for part in answer.content]

@@ -31,22 +31,22 @@ WRONG = [
 
 @pytest.mark.requirement("serving:arguments")
 @pytest.mark.parametrize(("tool", "name", "value", "said"), WRONG)
-async def test_it_is_said_in_words(refused, tool, name, value, said):
+async def test_invalid_value_error_is_readable(refused, tool, name, value, said):
     assert await refused(tool, **{name: value}) == said
 
 
 @pytest.mark.requirement("serving:arguments")
-async def test_several_are_said_at_once(refused):
+async def test_several_invalid_arguments_are_listed(refused):
     said = await refused("sessions_list", limit=0, min_messages="3", stauts="all")
     assert said.startswith("min_messages is a whole number. limit is at least 1. 'stauts' is no")
 
 
 @pytest.mark.requirement("serving:arguments")
-async def test_a_number_without_a_fraction_is_whole(call):
+async def test_integral_float_is_accepted_as_integer(call):
     assert (await call("sessions_list", limit=5.0))["sessions"] == []
 
 
 @pytest.mark.requirement("serving:arguments")
-async def test_only_one_place_is_given(refused):
+async def test_read_rejects_two_positions(refused):
     said = await refused("sessions_read", session="x", before=1, after=2)
     assert said == "give at most one of before, after and around."

@@ -146,7 +146,7 @@ def tool_requests(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(case=tool_requests())
-def test_no_answer_is_over_its_budget(planted, portal, case):
+def test_answers_stay_within_budget(planted, portal, case):
     tool, arguments = case
     most = arguments.get("max_chars", answer_size.DEFAULT_CHARS)
     for _ in range(PAGES):
@@ -163,7 +163,7 @@ def test_no_answer_is_over_its_budget(planted, portal, case):
 
 
 @pytest.mark.requirement("serving:budgets")
-def test_every_message_is_read_however_little_fits(planted, portal):
+def test_small_pages_cover_every_message(planted, portal):
     whole: dict[int, str] = {}
     given = {"session": "plain", "max_chars": answer_size.MIN_CHARS, "limit": 200}
     while True:
@@ -180,7 +180,7 @@ def test_every_message_is_read_however_little_fits(planted, portal):
 
 
 @pytest.mark.requirement("serving:budgets")
-def test_a_message_that_is_shown_to_its_end_is_not_begun_again(home_path):
+def test_finished_message_is_not_repeated(home_path):
     served = ServedProfiles(ServerOptions(home=str(home_path)))
     with SessionDB(home_path / "state.db") as db:
         db.append_message("s1", "user", "word", create={"source": "cli"})
@@ -193,7 +193,7 @@ def test_a_message_that_is_shown_to_its_end_is_not_begun_again(home_path):
 
 
 @pytest.mark.requirement("serving:budgets")
-def test_what_does_not_fit_says_what_would(planted, portal):
+def test_oversized_answer_names_sufficient_max_chars(planted, portal):
     given = {"session": LONGER, "max_chars": answer_size.MIN_CHARS, "roles": ["\u4e16" * 50] * 20}
     answer = portal.call(planted.call_tool, "sessions_read", given)
     assert answer.is_error
@@ -205,7 +205,7 @@ def test_what_does_not_fit_says_what_would(planted, portal):
 
 
 @pytest.mark.requirement("serving:budgets")
-def test_sources_that_have_few_sessions_are_said_together(planted, portal):
+def test_stats_groups_rare_sources(planted, portal):
     report = portal.call(planted.call_tool, "sessions_stats", {}).structured_content["sessions"]
     assert len(report["by_source"]) == 51
     assert sum(report["by_source"].values()) == report["total"]

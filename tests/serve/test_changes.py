@@ -31,7 +31,7 @@ def list_ids(page):
 
 
 @pytest.mark.requirement("changing:edits")
-async def test_an_edit_applies_at_once_and_is_taken_back(call):
+async def test_edit_applies_at_once_and_restores(call):
     edited = await call("sessions_edit", session="new", title="Named", pinned=True, archived=True)
     assert edited["session"] | {"title": "Named", "pinned": True} == edited["session"]
     assert edited["session"]["status"] == "archived"
@@ -42,13 +42,13 @@ async def test_an_edit_applies_at_once_and_is_taken_back(call):
 
 
 @pytest.mark.requirement("changing:edits")
-async def test_a_change_takes_no_prefix_and_no_title(call, refused):
+async def test_edit_rejects_prefix_and_title(call, refused):
     text = await refused("sessions_edit", session="ne", title="x")
     assert text.startswith("no session 'ne'; a change takes a full id or a session key")
 
 
 @pytest.mark.requirement("changing:plans")
-async def test_pruning_plans_first_then_does_exactly_that_and_is_taken_back(call):
+async def test_prune_plans_then_applies_then_restores(call):
     planned = await call("sessions_prune")
     assert (planned["outcome"], planned["count"]) == ("planned", 3)
     assert sorted(item["id"] for item in planned["items"]) == ["old0", "old1", "old2"]
@@ -66,33 +66,33 @@ async def test_pruning_plans_first_then_does_exactly_that_and_is_taken_back(call
 
 
 @pytest.mark.requirement("changing:handles")
-async def test_nothing_to_do_is_said_without_a_plan(call):
+async def test_empty_prune_answers_without_plan(call):
     planned = await call("sessions_prune", source="telegram")
     assert (planned["outcome"], planned["plan"], planned["count"]) == ("nothing", None, 0)
 
 
 @pytest.mark.requirement("changing:handles")
-async def test_what_is_of_no_session_takes_no_filter(refused):
+async def test_sessionless_prune_rejects_filters(refused):
     for given in ({"what": "trash", "source": "cli"}, {"what": "index", "sessions": ["old0"]}):
         assert "is of no session: give no" in await refused("sessions_prune", **given)
 
 
 @pytest.mark.requirement("changing:handles")
-async def test_a_plan_takes_nothing_beside_it(call, refused):
+async def test_plan_rejects_other_arguments(call, refused):
     planned = await call("sessions_prune")
     text = await refused("sessions_prune", plan=planned["plan"], older_than_days=1)
     assert text == "with plan no older_than_days may be given; the plan has recorded it."
 
 
 @pytest.mark.requirement("changing:handles")
-async def test_a_plan_goes_to_the_tool_that_made_it(call, refused):
+async def test_plan_of_other_tool_is_refused(call, refused):
     planned = await call("sessions_prune")
     text = await refused("sessions_finalize", plan=planned["plan"])
     assert "is one to prune sessions; pass it to sessions_prune" in text
 
 
 @pytest.mark.requirement("changing:handles")
-async def test_an_unknown_handle_says_what_to_do_or_which_one_is_near_once(call, refused):
+async def test_unknown_plan_names_nearest_once(call, refused):
     assert await refused("sessions_prune", plan="p_nope") == "there is no plan 'p_nope'; plan anew."
     said = await refused("sessions_restore", batch="b_nope")
     assert said == "there is no batch 'b_nope'; list what can be undone."
@@ -102,7 +102,7 @@ async def test_an_unknown_handle_says_what_to_do_or_which_one_is_near_once(call,
 
 
 @pytest.mark.requirement("changing:plans")
-async def test_finalizing_ends_what_is_named(call, refused, db):
+async def test_finalize_ends_named_sessions(call, refused, db):
     assert "name the sessions to finalize" in await refused("sessions_finalize")
     planned = await call("sessions_finalize", sessions=["new"])
     assert (planned["outcome"], planned["count"]) == ("planned", 1)
@@ -121,7 +121,7 @@ def make_long_session(db):
 
 
 @pytest.mark.requirement("changing:plans")
-async def test_compressing_by_a_summary_of_the_caller(call, refused, db):
+async def test_compress_applies_caller_summary(call, refused, db):
     make_long_session(db)
     planned = await call("sessions_compress", session="long", keep_last=10)
     brief = planned["brief"]
@@ -141,7 +141,7 @@ async def test_compressing_by_a_summary_of_the_caller(call, refused, db):
 
 
 @pytest.mark.requirement("changing:plans")
-async def test_compressing_without_a_model(call, db):
+async def test_compress_applies_extractive_summary(call, db):
     make_long_session(db)
     planned = await call("sessions_compress", session="long", method="extractive", keep_last=10)
     done = await call("sessions_compress", plan=planned["plan"])
@@ -150,7 +150,7 @@ async def test_compressing_without_a_model(call, db):
 
 
 @pytest.mark.requirement("changing:handles")
-async def test_a_session_that_is_too_short_to_compress_is_nothing_to_do(call):
+async def test_short_session_needs_no_compression(call):
     planned = await call("sessions_compress", session="new")
     assert (planned["outcome"], planned["plan"], planned["count"]) == ("nothing", None, 0)
     assert planned["warnings"]
@@ -158,7 +158,7 @@ async def test_a_session_that_is_too_short_to_compress_is_nothing_to_do(call):
 
 @pytest.mark.requirement("changing:read-only")
 @pytest.mark.options(read_only=True)
-async def test_a_read_only_server_has_none_of_them(client):
+async def test_read_only_server_lists_no_changing_tools(client):
     names = [tool.name for tool in (await client.list_tools()).tools]
     assert names == [
         "sessions_list",
@@ -182,7 +182,7 @@ async def test_a_read_only_server_has_none_of_them(client):
         ({"action": "cancel"}, "cancelled", 4),
     ],
 )
-async def test_the_human_decides_where_the_client_can_ask(home_path, mode, answer, outcome, left):
+async def test_declined_plan_is_not_applied(home_path, mode, answer, outcome, left):
     served, human = ServedProfiles(ServerOptions(home=str(home_path))), Human(**answer)
     created = server.create_server(served)
     async with Client(created, mode=mode, elicitation_callback=human, cache=None) as client:
@@ -201,7 +201,7 @@ async def test_the_human_decides_where_the_client_can_ask(home_path, mode, answe
 
 @pytest.mark.requirement("changing:decided")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_yes_without_an_answer_changes_nothing_and_says_how_to_go_on(home_path, mode):
+async def test_empty_consent_changes_nothing(home_path, mode):
     served, human = ServedProfiles(ServerOptions(home=str(home_path))), Human(action="accept")
     async with Client(
         server.create_server(served), mode=mode, elicitation_callback=human
@@ -220,7 +220,7 @@ async def test_a_yes_without_an_answer_changes_nothing_and_says_how_to_go_on(hom
 
 @pytest.mark.requirement("changing:decided")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_nobody_is_asked_about_a_call_that_is_refused_anyway(home_path, mode):
+async def test_refused_call_asks_no_consent(home_path, mode):
     served, human = ServedProfiles(ServerOptions(home=str(home_path))), Human(action="decline")
     async with Client(
         server.create_server(served), mode=mode, elicitation_callback=human
@@ -237,7 +237,7 @@ async def test_nobody_is_asked_about_a_call_that_is_refused_anyway(home_path, mo
 
 @pytest.mark.requirement("changing:decided")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_nobody_is_asked_by_a_server_that_was_told_not_to(home_path, mode):
+async def test_confirm_never_asks_no_consent(home_path, mode):
     served, human = (
         ServedProfiles(ServerOptions(home=str(home_path), confirm=False)),
         Human(action="cancel"),
@@ -253,7 +253,7 @@ async def test_nobody_is_asked_by_a_server_that_was_told_not_to(home_path, mode)
 
 
 @pytest.mark.requirement("changing:plans")
-async def test_what_was_taken_back_takes_no_place_in_the_list(call, db):
+async def test_restored_batches_are_not_listed(call, db):
     for number in range(6):
         db.append_message(f"b{number}", "user", "hello", create={"source": "cli"})
     done = [await call("sessions_edit", session=f"b{n}", title=f"b {n}") for n in range(6)]
@@ -264,7 +264,7 @@ async def test_what_was_taken_back_takes_no_place_in_the_list(call, db):
     assert page["next_cursor"] is None
 
 
-async def test_import_is_planned_then_removed(call, db, tmp_path):
+async def test_import_removal_is_planned_first(call, db, tmp_path):
     file = tmp_path / "sessions.jsonl"
     said = {"role": "user", "content": "planted", "timestamp": 5.0}
     lines = [{"id": name, "source": "cli", "started_at": 1.0, "messages": [said]} for name in "ab"]

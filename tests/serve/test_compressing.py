@@ -31,7 +31,7 @@ def add_messages(db):
 
 
 @pytest.mark.requirement("changing:compress")
-async def test_a_plan_for_a_summary_is_not_applied_without_one(call, refused, db):
+async def test_summary_plan_requires_summary(call, refused, db):
     planned = await call("sessions_compress", session="long", keep_last=10)
     text = await refused("sessions_compress", plan=planned["plan"])
     assert "waits for a summary that you write" in text
@@ -42,7 +42,7 @@ async def test_a_plan_for_a_summary_is_not_applied_without_one(call, refused, db
 
 
 @pytest.mark.requirement("changing:compress")
-async def test_a_plan_without_a_model_takes_no_summary(call, refused):
+async def test_extractive_plan_rejects_summary(call, refused):
     planned = await call("sessions_compress", session="long", method="extractive", keep_last=10)
     given = {"plan": planned["plan"], "summary": "Ports were decided."}
     assert "pass no summary" in await refused("sessions_compress", **given)
@@ -50,7 +50,7 @@ async def test_a_plan_without_a_model_takes_no_summary(call, refused):
 
 
 @pytest.mark.requirement("changing:compress")
-async def test_what_is_counted_is_the_messages_that_the_summary_stands_for(call):
+async def test_compression_counts_replaced_messages(call):
     planned = await call("sessions_compress", session="long", keep_last=10)
     done = await call("sessions_compress", plan=planned["plan"], summary="Ports were decided.")
     again = await call("sessions_compress", plan=planned["plan"], summary="Ports were decided.")
@@ -61,7 +61,7 @@ async def test_what_is_counted_is_the_messages_that_the_summary_stands_for(call)
 
 @pytest.mark.requirement("changing:compress")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_the_question_counts_messages_and_is_not_asked_in_vain(home_path, mode):
+async def test_compression_question_counts_messages(home_path, mode):
     served, human = ServedProfiles(ServerOptions(home=str(home_path))), Human(action="cancel")
     async with Client(
         server.create_server(served), mode=mode, elicitation_callback=human
@@ -91,7 +91,7 @@ SAID = {
 
 @pytest.mark.requirement("changing:clean")
 @pytest.mark.parametrize("kind", SAID)
-async def test_a_summary_without_a_model_says_no_secret_of_what_it_stands_for(call, db, kind):
+async def test_extractive_summary_contains_no_secret(call, db, kind):
     """What is said bare is no secret that is known; beside its name it was one."""
     text = f"{SAID[kind]}\nWe decided to use {SECRET} for all, on port 8443.\n"
     for number in range(8):
@@ -109,7 +109,7 @@ async def test_a_summary_without_a_model_says_no_secret_of_what_it_stands_for(ca
 
 @pytest.mark.requirement("changing:clean")
 @pytest.mark.options(redact=False)
-async def test_who_wants_everything_has_it_in_a_summary_too(call, db):
+async def test_unredacted_summary_keeps_secrets(call, db):
     for _ in range(8):
         db.append_message("long", "user", f"We decided: DB_PASSWORD={SECRET} on port 8443.")
     add_messages(db)
@@ -120,7 +120,7 @@ async def test_who_wants_everything_has_it_in_a_summary_too(call, db):
 
 @pytest.mark.requirement("changing:dropped")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_an_undo_that_drops_something_says_what_and_asks_about_that(home_path, db, mode):
+async def test_lossy_undo_asks_for_consent(home_path, db, mode):
     served, human = ServedProfiles(ServerOptions(home=str(home_path))), Human(action="decline")
     async with Client(
         server.create_server(served), mode=mode, elicitation_callback=human

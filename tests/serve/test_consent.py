@@ -33,7 +33,7 @@ def _served(home_path):
 
 @pytest.mark.requirement("changing:asked")
 @MODES
-async def test_only_a_call_that_applies_a_plan_asks(served, mode):
+async def test_consent_is_asked_for_plans_only(served, mode):
     human = Human(action="accept", content={"agree": True})
     async with Client(
         server.create_server(served), mode=mode, elicitation_callback=human
@@ -65,7 +65,7 @@ async def test_only_a_call_that_applies_a_plan_asks(served, mode):
 
 @pytest.mark.requirement("changing:asked")
 @MODES
-async def test_the_question_is_the_same_for_the_same_plan_and_names_some_of_it(served, mode):
+async def test_consent_question_is_stable_with_examples(served, mode):
     human = Human(action="cancel")
     async with Client(
         server.create_server(served), mode=mode, elicitation_callback=human
@@ -89,7 +89,7 @@ async def test_the_question_is_the_same_for_the_same_plan_and_names_some_of_it(s
 
 @pytest.mark.requirement("changing:asked")
 @MODES
-async def test_whoever_cannot_ask_has_agreed_by_the_handle(served, mode):
+async def test_client_without_elicitation_agrees_by_plan(served, mode):
     async with Client(server.create_server(served), mode=mode) as client:
         plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
         done = (await client.call_tool("sessions_prune", {"plan": plan})).structured_content

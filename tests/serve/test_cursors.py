@@ -56,21 +56,21 @@ def forge_cursor(tool, place, now=1e9, **query):
 
 @pytest.mark.requirement("serving:forged")
 @pytest.mark.parametrize("tool", QUERIES)
-async def test_a_place_of_the_wrong_kind_is_malformed(refused, tool):
+async def test_cursor_with_wrong_position_is_malformed(refused, tool):
     for place in PLACES:
         assert MALFORMED in await refused(tool, cursor=forge_cursor(tool, place)), place
 
 
 @pytest.mark.requirement("serving:forged")
 @pytest.mark.parametrize("now", [float("nan"), float("inf"), -1.0, 1e300])
-async def test_a_moment_that_no_clock_shows_is_malformed(refused, now):
+async def test_cursor_with_impossible_time_is_malformed(refused, now):
     cursor = forge_cursor("sessions_list", "x", now, since="7d")
     assert MALFORMED in await refused("sessions_list", cursor=cursor)
 
 
 @pytest.mark.requirement("serving:forged")
 @pytest.mark.parametrize("query", [{"profile": 5}, {"nope": 1}, {"session": [1]}])
-async def test_a_query_that_nobody_could_ask_is_malformed(refused, query):
+async def test_cursor_with_invalid_query_is_malformed(refused, query):
     place = ["s1", ["s1", "back", None, 0]]
     cursor = forge_cursor("sessions_read", place, **query)
     assert MALFORMED in await refused("sessions_read", cursor=cursor)
@@ -78,7 +78,7 @@ async def test_a_query_that_nobody_could_ask_is_malformed(refused, query):
 
 @pytest.mark.requirement("serving:forged")
 @pytest.mark.parametrize("place", ["x", [1], [-5, None], ["a", "b"], [0, "zz"], [1, ["x", "", ""]]])
-async def test_one_of_the_resources_is_an_error_of_the_protocol(client, place):
+async def test_malformed_resource_cursor_is_protocol_error(client, place):
     with pytest.raises(MCPError) as caught:
         await client.list_resources(cursor=PagedQuery("resources/list", {}, 0.0).make_cursor(place))
     assert caught.value.error.code == -32602
@@ -87,7 +87,7 @@ async def test_one_of_the_resources_is_an_error_of_the_protocol(client, place):
 
 @pytest.mark.requirement("serving:forged")
 @pytest.mark.parametrize("position", [2**70, [], {}, "x", "\ud800"], ids=ascii)
-async def test_one_of_the_library_within_it_is_no_defect_either(call, home_path, client, position):
+async def test_malformed_library_cursor_is_refused(call, home_path, client, position):
     await call("sessions_edit", session="s1", title="T")
     inner = cursors.encode_cursor("batches", str(home_path / "state.db"), position)
     answer = await client.call_tool(
@@ -106,7 +106,7 @@ JSON = st.recursive(
 @pytest.mark.requirement("serving:forged")
 @settings(suppress_health_check=list(HealthCheck), max_examples=60)
 @given(tool=st.sampled_from(sorted(QUERIES)), place=JSON)
-async def test_no_place_is_a_defect(home_path, tool, place):
+async def test_forged_position_causes_no_defect(home_path, tool, place):
     served = ServedProfiles(ServerOptions(home=str(home_path)))
     async with Client(server.create_server(served), cache=None) as client:
         given_ = {"cursor": forge_cursor(tool, place) or "x"}
@@ -116,7 +116,7 @@ async def test_no_place_is_a_defect(home_path, tool, place):
 
 
 @pytest.mark.requirement("serving:cursors")
-async def test_a_page_is_as_large_as_the_one_before_it_unless_it_is_said(call, db):
+async def test_cursor_keeps_page_limit(call, db):
     for number in range(8):
         db.append_message("s1", "user", "x" * 600, create={"source": "cli"})
         db.append_message(f"n{number}", "user", "hello", create={"source": "cli"})
@@ -156,9 +156,7 @@ BESIDE = {
 
 @pytest.mark.requirement("serving:cursors")
 @pytest.mark.parametrize("tool", BESIDE)
-async def test_beside_a_cursor_stands_what_it_was_made_with_or_what_is_free(
-    call, refused, paged, tool
-):
+async def test_cursor_accepts_same_or_free_arguments(call, refused, paged, tool):
     for name in ("s1", "s2"):
         await call("sessions_edit", session=name, pinned=True)
     given, other, free = BESIDE[tool]

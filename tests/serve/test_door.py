@@ -19,13 +19,13 @@ def make_rules(token=TOKEN, origins=()):
 
 @pytest.mark.requirement("wire:pages")
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:9"])
-def test_a_page_of_this_machine_may_call_where_it_has_to_show_a_token(origin):
+def test_local_page_is_allowed_with_token(origin):
     assert make_rules().is_allowed_page(origin, HOST)
     assert not make_rules(token=None).is_allowed_page(origin, HOST)
 
 
 @pytest.mark.requirement("wire:pages")
-def test_without_a_token_the_pages_of_this_address_may_call_and_those_that_were_named():
+def test_tokenless_server_allows_own_pages():
     open_door = make_rules(token=None, origins=["http://localhost:3000/"])
     assert open_door.is_allowed_page(f"http://{HOST}", HOST)
     assert open_door.is_allowed_page("http://localhost:3000", HOST)
@@ -35,7 +35,7 @@ def test_without_a_token_the_pages_of_this_address_may_call_and_those_that_were_
 @pytest.mark.requirement("wire:pages")
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "file://", "http://", ""])
 @pytest.mark.parametrize("token", [None, TOKEN])
-def test_a_foreign_page_may_not_call(origin, token):
+def test_foreign_page_is_refused(origin, token):
     assert not make_rules(token=token).is_allowed_page(origin, HOST)
 
 
@@ -43,6 +43,6 @@ def test_a_foreign_page_may_not_call(origin, token):
 @pytest.mark.parametrize(
     ("host", "hosts", "token"), [("0.0.0.0", [], "t" * 20), ("0.0.0.0", ["x"], None)]
 )
-def test_a_door_to_others_has_names_and_a_token(host, hosts, token):
+def test_public_address_requires_hosts_and_token(host, hosts, token):
     with pytest.raises(InvalidInput, match=r"--allow-host|--no-token"):
         AccessRules.from_address(host, hosts, [], token)

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.requirement("changing:edited")
-async def test_a_reopened_session_is_the_tip_of_what_was_compressed(call, db):
+async def test_reopened_session_becomes_tip(call, db):
     db.append_message("first", "user", "hi", create={"source": "cli"})
     db.end_session("first", "compression")
     create = {"source": "cli", "parent_session_id": "first"}
@@ -22,7 +22,7 @@ async def test_a_reopened_session_is_the_tip_of_what_was_compressed(call, db):
 
 
 @pytest.mark.requirement("changing:edited")
-async def test_an_edit_takes_away_what_it_has_given(call, db):
+async def test_edit_reverses_previous_edit(call, db):
     db.append_message("s1", "user", "hi", create={"source": "cli"})
     plain = (await call("sessions_list"))["sessions"]
     await call("sessions_edit", session="s1", title="T", archived=True, pinned=True)

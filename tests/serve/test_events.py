@@ -14,13 +14,13 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.requirement("serving:events")
-async def test_it_starts_now_and_answers_at_once_when_told(db, call):
+async def test_wait_starts_now_without_timeout(db, call):
     db.append_message("s1", "user", "before", create={"source": "cli"})
     assert (await call("events_wait", timeout_s=0))["events"] == []
 
 
 @pytest.mark.requirement("serving:events")
-async def test_a_message_is_heard_while_it_waits(db, call):
+async def test_wait_returns_new_message(db, call):
     start = await call("events_wait", timeout_s=0)
     heard = {}
 
@@ -45,7 +45,7 @@ async def test_a_message_is_heard_while_it_waits(db, call):
 
 
 @pytest.mark.requirement("serving:events-kept")
-async def test_its_cursor_survives_a_restart(db, call, home_path):
+async def test_event_cursor_survives_restart(db, call, home_path):
     start = await call("events_wait", timeout_s=0)
     db.append_message("s1", "user", "meanwhile", create={"source": "cli"})
     served = ServedProfiles(ServerOptions(home=str(home_path)))
@@ -57,7 +57,7 @@ async def test_its_cursor_survives_a_restart(db, call, home_path):
 
 
 @pytest.mark.requirement("serving:events-kept")
-async def test_it_goes_on_behind_its_limit(db, call):
+async def test_events_continue_after_limit(db, call):
     db.create_session("s1", "cli")
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
     for number in range(5):
@@ -71,7 +71,7 @@ async def test_it_goes_on_behind_its_limit(db, call):
 
 
 @pytest.mark.requirement("serving:events")
-async def test_one_session_can_be_followed(db, call):
+async def test_wait_follows_single_session(db, call):
     for name in ("a", "b"):
         db.create_session(name, "cli")
     start = await call("events_wait", session="a", timeout_s=0)
@@ -82,7 +82,7 @@ async def test_one_session_can_be_followed(db, call):
 
 
 @pytest.mark.requirement("serving:events")
-async def test_titles_compressions_and_ends_are_heard(db, call):
+async def test_wait_reports_titles_compressions_and_ends(db, call):
     for name in ("a", "b"):
         db.append_message(name, "user", "hello", create={"source": "cli"})
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
@@ -103,7 +103,7 @@ async def test_titles_compressions_and_ends_are_heard(db, call):
 
 
 @pytest.mark.requirement("serving:events")
-async def test_a_chat_that_goes_elsewhere_is_heard(db, call, home_path):
+async def test_wait_reports_changed_route(db, call, home_path):
     with SessionStore.open(home_path, db) as store:
         chat = SessionSource(platform="telegram", chat_id="42")
         entry = store.get_or_create_session(chat)
@@ -122,9 +122,7 @@ async def test_a_chat_that_goes_elsewhere_is_heard(db, call, home_path):
 
 
 @pytest.mark.requirement("serving:events-kept")
-async def test_starts_and_ends_survive_a_restart_and_what_this_process_saw_does_not(
-    db, call, home_path
-):
+async def test_restart_keeps_only_stored_events(db, call, home_path):
     db.append_message("a", "user", "hello", create={"source": "cli"})
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
     db.set_session_title("a", "Named")
@@ -143,7 +141,7 @@ async def test_starts_and_ends_survive_a_restart_and_what_this_process_saw_does_
 
 
 @pytest.mark.requirement("serving:events")
-async def test_of_a_session_that_is_followed_the_title_is_heard_however_old_it_is(db, call):
+async def test_old_followed_session_reports_title(db, call):
     for number in range(60):
         when = {"timestamp": 1e9 + number, "create": {"source": "cli", "started_at": 1e9}}
         db.append_message(f"s{number}", "user", "hello", **when)
@@ -160,7 +158,7 @@ async def test_of_a_session_that_is_followed_the_title_is_heard_however_old_it_i
 
 
 @pytest.mark.requirement("serving:events")
-async def test_who_begins_to_follow_one_keeps_no_event_from_the_others(db, call):
+async def test_new_follower_hides_no_events(db, call):
     for name in ("a", "b"):
         db.append_message(name, "user", "hello", create={"source": "cli"})
     for number in range(50):
@@ -173,7 +171,7 @@ async def test_who_begins_to_follow_one_keeps_no_event_from_the_others(db, call)
 
 
 @pytest.mark.requirement("serving:events")
-async def test_a_text_is_at_most_500_characters(db, call):
+async def test_event_text_is_shortened(db, call):
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
     db.append_message("s1", "user", "x" * 5_000, create={"source": "cli"})
     heard = await call("events_wait", cursor=cursor, timeout_s=5)
@@ -181,7 +179,7 @@ async def test_a_text_is_at_most_500_characters(db, call):
 
 
 @pytest.mark.requirement("serving:events-kept")
-async def test_many_events_stay_within_the_budget_and_none_is_lost(db, call):
+async def test_many_events_fit_budget_without_loss(db, call):
     db.create_session("s1", "cli")
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
     with db.transaction():

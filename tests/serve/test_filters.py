@@ -60,13 +60,13 @@ LISTED = [
 
 @pytest.mark.requirement("serving:filters")
 @pytest.mark.parametrize(("given", "found"), LISTED, ids=str)
-async def test_a_list_has_what_is_asked_for(call, given, found):
+async def test_list_filters_select_sessions(call, given, found):
     page = await call("sessions_list", **given)
     assert [row["id"] for row in page["sessions"]] == found.split()
 
 
 @pytest.mark.requirement("serving:filters")
-async def test_an_age_is_an_age(call, db):
+async def test_list_accepts_ages(call, db):
     db.append_message("now", "user", "hello", create={"source": "cli"})
     for age in ("12h", "7d", "2w", "90m"):
         (row,) = (await call("sessions_list", since=age))["sessions"]
@@ -91,7 +91,7 @@ FOUND = [
 
 @pytest.mark.requirement("serving:filters")
 @pytest.mark.parametrize(("given", "found"), FOUND, ids=str)
-async def test_a_search_finds_what_is_asked_for(call, given, found):
+async def test_search_filters_select_hits(call, given, found):
     page = await call("sessions_search", **{"query": "ferry", **given})
     assert sorted(hit["session_id"] for hit in page["hits"]) == found.split()
 
@@ -101,7 +101,7 @@ MATCHED = {"old ferry": "all", "timetab": "prefix", "ferry zeppelin": "any"}
 
 @pytest.mark.requirement("serving:matched")
 @pytest.mark.parametrize("query", MATCHED)
-async def test_an_answer_says_in_which_way_the_words_were_found(call, query):
+async def test_search_reports_match_mode(call, query):
     page = await call("sessions_search", query=query)
     assert page["hits"]
     assert page["matched"] == MATCHED[query]
@@ -120,7 +120,7 @@ PRUNED = [
 
 @pytest.mark.requirement("changing:chosen")
 @pytest.mark.parametrize(("given", "planned"), PRUNED, ids=str)
-async def test_a_plan_to_prune_has_what_is_asked_for(call, given, planned):
+async def test_prune_filters_select_sessions(call, given, planned):
     plan = await call("sessions_prune", **given)
     assert sorted(item["id"] for item in plan["items"]) == planned.split()
 
@@ -136,16 +136,14 @@ FINALIZED = [
 
 @pytest.mark.requirement("changing:chosen")
 @pytest.mark.parametrize(("given", "planned"), FINALIZED, ids=str)
-async def test_a_plan_to_finalize_has_what_is_asked_for(call, db, given, planned):
+async def test_finalize_filters_select_sessions(call, db, given, planned):
     add_message(db, "fifth", "left open", BEGAN, source="cli", cwd="/srv/shop")
     plan = await call("sessions_finalize", **given)
     assert sorted(item["id"] for item in plan["items"]) == planned.split()
 
 
 @pytest.mark.requirement("changing:chosen")
-async def test_sessions_end_with_the_reason_that_is_given_and_their_chats_begin_afresh(
-    call, db, home_path
-):
+async def test_finalize_sets_reason_and_starts_new(call, db, home_path):
     with SessionStore.open(home_path, db) as store:
         chat = SessionSource(platform="telegram", chat_id="42")
         before = store.get_or_create_session(chat)
@@ -184,7 +182,7 @@ def _routed(db, home_path):
 
 
 @pytest.mark.requirement("serving:filters")
-async def test_a_route_is_in_one_of_six_states_and_found_by_it(call, routed):
+async def test_routes_filter_by_state(call, routed):
     routes = (await call("routes_list"))["routes"]
     assert {route["state"]: route["session_key"] for route in routes} == routed
     for state in STATES:
@@ -196,7 +194,7 @@ async def test_a_route_is_in_one_of_six_states_and_found_by_it(call, routed):
 
 
 @pytest.mark.requirement("changing:chosen")
-async def test_the_default_age_stands_beside_filters_and_not_beside_names(call, db):
+async def test_default_age_applies_to_filters_only(call, db):
     at = time.time() - 30 * DAY_S
     for name in ("lately", "kept"):
         add_message(db, name, "hi", at, source="slack")
@@ -210,7 +208,7 @@ async def test_the_default_age_stands_beside_filters_and_not_beside_names(call, 
 
 
 @pytest.mark.requirement("changing:chosen")
-async def test_everything_but_the_trash_is_pruned_at_once(call, db):
+async def test_prune_everything_keeps_trash(call, db):
     db.create_session("ghost", "cli", started_at=BEGAN)
     await call("sessions_edit", session="third", title="Named anew")
     planned = await call("sessions_prune", what="all")

@@ -35,7 +35,7 @@ async def list_and_read(path, *calls, **options):
 
 @pytest.mark.requirement("faces:homes")
 @pytest.mark.parametrize("schema", [16, 19, 22, 26, 30])
-async def test_a_home_of_any_schema_is_served(home_path, schema):
+async def test_every_schema_version_is_served(home_path, schema):
     make_hermes_database(home_path / "state.db", schema)
     newest = fill_database(home_path / "state.db", 4, 8)[-1]
     calls = (*READING, ("sessions_read", {"session": newest}))
@@ -47,7 +47,7 @@ async def test_a_home_of_any_schema_is_served(home_path, schema):
 
 
 @pytest.mark.requirement("faces:homes")
-async def test_routes_of_a_home_without_a_database_are_served(home_path):
+async def test_home_without_database_lists_routes(home_path):
     entry = {
         "session_key": "agent:main:telegram:dm:42",
         "session_id": "20260101_000000_abcd",
@@ -69,7 +69,7 @@ async def test_routes_of_a_home_without_a_database_are_served(home_path):
 
 
 @pytest.mark.requirement("faces:homes")
-async def test_a_home_with_damage_says_what_is_wrong(home_path):
+async def test_damaged_home_reports_error(home_path):
     (home_path / "state.db").write_bytes(b"this is no database at all" * 400)
     listed, found, report, *_ = await list_and_read(home_path, *READING)
     assert listed.is_error
@@ -80,14 +80,14 @@ async def test_a_home_with_damage_says_what_is_wrong(home_path):
 
 
 @pytest.mark.requirement("faces:homes")
-async def test_nothing_is_made_by_looking(home_path):
+async def test_reading_creates_no_files(home_path):
     before = sorted(path.name for path in home_path.iterdir())
     await list_and_read(home_path, *READING)
     assert sorted(path.name for path in home_path.iterdir()) == before
 
 
 @pytest.mark.requirement("faces:homes")
-async def test_many_threads_that_ask_first_get_one_database_and_one_feed(home_path):
+async def test_concurrent_threads_share_database_and_feed(home_path):
     for _ in range(20):
         home, gate = ServedHome(home_path), threading.Barrier(8)
 

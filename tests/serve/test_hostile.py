@@ -27,7 +27,7 @@ async def list_server_texts(client):
 
 
 @pytest.mark.requirement("faces:quoted")
-async def test_what_a_model_is_told_does_not_depend_on_transcripts(client, db, call):
+async def test_server_texts_are_independent_of_transcripts(client, db, call):
     before = await list_server_texts(client)
     for number, text in enumerate(HOSTILE):
         db.append_message(f"h{number}", "user", text, create={"source": text[:40] or "cli"})
@@ -36,7 +36,7 @@ async def test_what_a_model_is_told_does_not_depend_on_transcripts(client, db, c
 
 @pytest.mark.requirement("faces:quoted")
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-async def test_a_text_is_one_string_with_its_role_and_session(client, db, call, text):
+async def test_hostile_text_stays_in_text_field(client, db, call, text):
     db.append_message("h", "user", text, create={"source": "cli"})
     db.set_session_title("h", text[:90])
     result = await client.call_tool("sessions_read", {"session": "h"})
@@ -49,7 +49,7 @@ async def test_a_text_is_one_string_with_its_role_and_session(client, db, call, 
 
 @pytest.mark.requirement("faces:quoted")
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-async def test_a_line_has_no_sign_that_hides_or_turns(db, call, text):
+async def test_lines_contain_no_hidden_characters(db, call, text):
     chat = {"source": text[:60] or "cli", "cwd": f"/srv/{text[:30]}"}
     db.append_message("h", "user", f"needle {text}", create=chat)
     db.set_session_title("h", f"title {text[:80]}")

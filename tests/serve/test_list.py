@@ -26,7 +26,7 @@ def _conversations(db):
 
 
 @pytest.mark.requirement("serving:list")
-async def test_a_row_says_exactly_what_the_surface_says(call):
+async def test_list_row_has_contract_keys(call):
     page = await call("sessions_list", query="schema")
     assert page == {
         "sessions": [
@@ -47,7 +47,7 @@ async def test_a_row_says_exactly_what_the_surface_says(call):
 
 
 @pytest.mark.requirement("serving:list")
-async def test_archived_ones_are_left_out_unless_asked_for(call):
+async def test_list_omits_archived_by_default(call):
     shown = await call("sessions_list")
     archived = await call("sessions_list", status="archived")
     everything = await call("sessions_list", status="all")
@@ -57,14 +57,14 @@ async def test_archived_ones_are_left_out_unless_asked_for(call):
 
 
 @pytest.mark.requirement("serving:list")
-async def test_an_ended_one_says_when_and_why(call):
+async def test_ended_session_shows_end_and_reason(call):
     (row,) = (await call("sessions_list", status="ended"))["sessions"]
     assert (row["status"], row["end_reason"]) == ("ended", "user_exit")
     assert row["ended_at"].endswith("Z")
 
 
 @pytest.mark.requirement("serving:pages")
-async def test_it_goes_on_by_the_cursor_alone_or_with_the_same_arguments(call):
+async def test_list_cursor_continues_page(call):
     first = await call("sessions_list", status="all", limit=2)
     alone = await call("sessions_list", cursor=first["next_cursor"], limit=2)
     same = await call("sessions_list", status="all", cursor=first["next_cursor"], limit=2)
@@ -76,14 +76,14 @@ async def test_it_goes_on_by_the_cursor_alone_or_with_the_same_arguments(call):
 
 
 @pytest.mark.requirement("serving:pages")
-async def test_an_age_means_the_same_on_every_page(call):
+async def test_cursor_keeps_age_fixed(call):
     first = await call("sessions_list", since="20000d", limit=1)
     again = await call("sessions_list", since="20000d", cursor=first["next_cursor"], limit=1)
     assert [row["id"] for row in again["sessions"]] == ["s3"]
 
 
 @pytest.mark.requirement("serving:pages")
-async def test_a_cursor_of_another_query_is_refused(call, refused):
+async def test_cursor_of_other_query_is_refused(call, refused):
     first = await call("sessions_list", limit=1)
     text = await refused("sessions_list", cursor=first["next_cursor"], status="ended")
     assert text == (
@@ -93,19 +93,19 @@ async def test_a_cursor_of_another_query_is_refused(call, refused):
 
 @pytest.mark.requirement("serving:pages")
 @pytest.mark.parametrize("cursor", ["x", "é", "WyJ4Il0", "a" * 30_000])
-async def test_a_malformed_cursor_is_refused(refused, cursor):
+async def test_malformed_cursor_is_refused(refused, cursor):
     text = await refused("sessions_list", cursor=cursor)
     assert text == "malformed cursor; pass next_cursor of the page before as it is."
 
 
 @pytest.mark.requirement("serving:unknown")
-async def test_an_unknown_argument_names_the_valid_ones(refused):
+async def test_unknown_argument_error_lists_valid_names(refused):
     text = await refused("sessions_list", stauts="all")
     assert text.startswith("'stauts' is no argument here; did you mean 'status'? valid are profile")
 
 
 @pytest.mark.requirement("serving:unknown")
-async def test_a_value_that_is_none_names_those_that_there_are(refused):
+async def test_invalid_value_error_lists_valid_values(refused):
     assert await refused("sessions_list", status="closed") == (
         "status is one of 'open', 'ended', 'archived' or 'all'."
     )
@@ -113,13 +113,13 @@ async def test_a_value_that_is_none_names_those_that_there_are(refused):
 
 
 @pytest.mark.requirement("serving:unknown")
-async def test_null_is_what_was_not_given(call):
+async def test_null_argument_means_default(call):
     page = await call("sessions_list", query=None, limit=None, status=None)
     assert len(page["sessions"]) == 4
 
 
 @pytest.mark.requirement("serving:unknown")
-async def test_a_time_that_is_none_says_what_one_is(refused):
+async def test_invalid_time_error_shows_examples(refused):
     text = await refused("sessions_list", since="yesterday")
     assert text.startswith("since 'yesterday' is no time; give an age such as '7d'")
 
@@ -127,14 +127,14 @@ async def test_a_time_that_is_none_says_what_one_is(refused):
 @pytest.mark.parametrize(
     ("tool", "more"), [("sessions_list", {}), ("sessions_search", {"query": "x"})]
 )
-async def test_times_between_which_nothing_can_be_are_refused(refused, call, tool, more):
+async def test_reversed_time_range_is_refused(refused, call, tool, more):
     text = await refused(tool, since="2026-02-01", until="2026-01-01", **more)
     assert text.startswith("since '2026-02-01' is later than until '2026-01-01'")
     await call(tool, since="7d", until="1d", **more)
 
 
 @pytest.mark.requirement("serving:pages")
-async def test_a_page_stays_within_its_budget_and_the_cursor_goes_on(db, call):
+async def test_list_page_fits_budget_and_continues(db, call):
     for number in range(80):
         folder = f"/srv/{'long/' * 150}{number}"
         db.append_message(f"w{number:02}", "user", "x", create={"source": "cli", "cwd": folder})
@@ -149,14 +149,14 @@ async def test_a_page_stays_within_its_budget_and_the_cursor_goes_on(db, call):
 
 
 @pytest.mark.requirement("serving:list")
-async def test_a_title_loses_what_cannot_be_seen(db, call):
+async def test_title_loses_hidden_characters(db, call):
     db.set_session_title("s4", "safe \u202eevil\u202c \u200btitle")
     (row,) = (await call("sessions_list", query="title"))["sessions"]
     assert row["title"] == "safe evil title"
 
 
 @pytest.mark.requirement("serving:list")
-async def test_a_detailed_row_previews_more(db, call):
+async def test_detailed_row_has_longer_preview(db, call):
     text = "a long question " * 20
     db.append_message("long", "user", text, create={"source": "cli"})
     (short,) = (await call("sessions_list", limit=1))["sessions"]
@@ -166,7 +166,7 @@ async def test_a_detailed_row_previews_more(db, call):
 
 
 @pytest.mark.requirement("faces:unknown-profile")
-async def test_an_unknown_profile_names_those_that_are_served(refused):
+async def test_unknown_profile_error_lists_profiles(refused):
     assert (
         await refused("sessions_list", profile="work")
         == "no profile 'work' here; there are default."
@@ -174,7 +174,7 @@ async def test_an_unknown_profile_names_those_that_are_served(refused):
 
 
 @pytest.mark.requirement("serving:pages")
-async def test_a_default_that_is_not_that_of_the_cursor_is_refused(db, call, refused):
+async def test_cursor_refuses_different_default(db, call, refused):
     for name in ("a", "b"):
         db.append_message(name, "user", "hello", create={"source": "cli"})
     page = await call("sessions_list", order="size", limit=1)
@@ -185,7 +185,7 @@ async def test_a_default_that_is_not_that_of_the_cursor_is_refused(db, call, ref
 
 
 @pytest.mark.requirement("serving:list")
-async def test_a_conversation_that_was_compressed_is_one_row_of_its_tip(db, call):
+async def test_compressed_conversation_lists_tip_only(db, call):
     db.append_message("root", "user", "how it began", create={"source": "cli"})
     db.end_session("root", "compression")
     create = {"source": "cli", "parent_session_id": "root"}

@@ -61,7 +61,7 @@ def _noted(request, home_path):
 
 
 @pytest.mark.requirement("serving:metadata")
-async def test_metadata_is_no_route_no_session_and_no_resource(noted, client, call, refused):
+async def test_metadata_appears_on_no_path(noted, client, call, refused):
     assert [each["session_key"] for each in (await call("routes_list"))["routes"]] == [noted]
     assert (await call("routes_list", query="_"))["routes"] == []
     told = await client.read_resource("sessions://routes")
@@ -85,7 +85,7 @@ async def test_metadata_is_no_route_no_session_and_no_resource(noted, client, ca
 
 
 @pytest.mark.requirement("serving:metadata")
-async def test_a_session_and_a_title_that_begin_like_metadata_are_real(call, client, db):
+async def test_underscore_session_names_are_served(call, client, db):
     db.append_message("_README", "user", "I am one", create={"source": "cli"})
     db.set_session_title("_README", "_notes")
     (row,) = (await call("sessions_list"))["sessions"]

@@ -26,14 +26,14 @@ def _key(db, home_path):
 @pytest.mark.parametrize(
     ("tool", "more"), [("sessions_read", {}), ("sessions_search", {"query": "second"})]
 )
-async def test_what_reads_takes_an_id_a_prefix_a_key_and_a_title(call, db, key, tool, more):
+async def test_read_accepts_id_prefix_key_title(call, db, key, tool, more):
     db.set_session_title("tip", "Ferries")
     answers = [await call(tool, session=given, **more) for given in ("tip", "ti", key, "Ferries")]
     assert answers[1:] == answers[:1] * 3
 
 
 @pytest.mark.requirement("serving:naming")
-async def test_what_waits_takes_an_id_a_prefix_a_key_and_a_title(call, db, key):
+async def test_wait_accepts_id_prefix_key_title(call, db, key):
     db.set_session_title("tip", "Ferries")
     names = ("tip", "ti", key, "Ferries")
     begun = [await call("events_wait", session=given, timeout_s=0) for given in names]
@@ -45,14 +45,14 @@ async def test_what_waits_takes_an_id_a_prefix_a_key_and_a_title(call, db, key):
 
 
 @pytest.mark.requirement("serving:naming")
-async def test_an_id_is_itself_where_others_begin_with_it(call, db):
+async def test_exact_id_wins_over_prefix(call, db):
     for name in ("a", "ab", "abc"):
         db.append_message(name, "user", name, create={"source": "cli"})
     assert (await call("sessions_read", session="ab"))["session"]["id"] == "ab"
 
 
 @pytest.mark.requirement("serving:naming")
-async def test_of_those_that_begin_alike_five_are_named(refused, db):
+async def test_ambiguous_prefix_names_five_sessions(refused, db):
     for number in range(8):
         db.append_message(f"day{number}", "user", "hi", create={"source": "cli"})
     said = await refused("sessions_read", session="day")
@@ -71,7 +71,7 @@ CHANGING = (
 
 @pytest.mark.requirement("serving:naming")
 @pytest.mark.parametrize("naming", CHANGING, ids=lambda naming: naming("")[0])
-async def test_what_changes_takes_a_full_id_or_a_key_alone(call, refused, db, key, naming):
+async def test_changes_accept_full_id_or_key(call, refused, db, key, naming):
     db.set_session_title("tip", "Ferries")
     for given in ("ti", "Ferries"):
         tool, arguments = naming(given)

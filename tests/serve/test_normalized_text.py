@@ -44,7 +44,7 @@ UNITS = {
 @pytest.mark.requirement("hostile:normalized")
 @settings(max_examples=400)
 @given(units=st.lists(st.sampled_from(sorted(UNITS)), max_size=25))
-def test_view_maps_back_to_each_unit(units):
+def test_view_maps_back_to_text(units):
     text = "".join(units) + "z"
     view = NormalizedText(text)
     assert view.text == "".join(UNITS[unit] for unit in units) + "z"
@@ -58,7 +58,7 @@ def test_view_maps_back_to_each_unit(units):
 @pytest.mark.requirement("hostile:normalized")
 @settings(max_examples=400)
 @given(text=st.text(st.sampled_from('aA4%u0\\n"/\x1b[m31;&#x\u200b\ufe0f\x08 \n'), max_size=60))
-def test_view_of_any_text_maps_into_it(text):
+def test_random_view_maps_into_text(text):
     view = NormalizedText(text)
     view.join_lines()
     spans = [view.locate(place, place + 1) for place in range(len(view.text))]
@@ -70,7 +70,7 @@ def test_view_of_any_text_maps_into_it(text):
 
 @pytest.mark.requirement("hostile:normalized")
 @given(text=st.text(st.characters(codec="ascii", categories=["L", "N", "Zs"])))
-def test_plain_text_has_no_view_of_its_own(text):
+def test_plain_text_needs_no_view(text):
     assert NormalizedText(text).text is text
     assert not is_disguised(text)
 
@@ -106,7 +106,7 @@ def test_wrapped_token_is_joined(width, end):
         f"2026-11-19 12:00:00 {'words ' * 12}end\n2026-11-19 12:00:01 words",
     ],
 )
-def test_lines_of_their_own_are_not_joined(text):
+def test_separate_lines_are_not_joined(text):
     view = NormalizedText(text)
     assert not view.join_lines()
     assert view.text == text

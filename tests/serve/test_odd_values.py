@@ -24,7 +24,7 @@ def write_odd_value(home_path, column):
 
 @pytest.mark.requirement("faces:odd-values")
 @pytest.mark.parametrize("column", COLUMNS)
-async def test_bytes_in_a_column_of_text_are_listed_as_text(db, home_path, call, column):
+async def test_bytes_in_text_column_are_listed(db, home_path, call, column):
     db.append_message("s1", "user", "hello", create={"source": "cli"})
     db.end_session("s1", "done")
     write_odd_value(home_path, column)
@@ -34,7 +34,7 @@ async def test_bytes_in_a_column_of_text_are_listed_as_text(db, home_path, call,
 
 @pytest.mark.requirement("faces:odd-values")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_what_cannot_be_told_ends_nobody_elses_calls(db, home_path, mode, monkeypatch):
+async def test_failing_feed_leaves_calls_working(db, home_path, mode, monkeypatch):
     db.append_message("s1", "user", "hello", create={"source": "cli"})
     served = ServedProfiles(ServerOptions(home=str(home_path)))
     failed = anyio.Event()
@@ -60,6 +60,6 @@ async def test_what_cannot_be_told_ends_nobody_elses_calls(db, home_path, mode, 
 
 
 @pytest.mark.requirement("faces:odd-values")
-def test_half_of_a_character_in_a_name_is_shown_as_what_it_is():
+def test_lone_surrogate_in_name_is_replaced():
     shown = render.to_plain_line("Al \ud83d ex"), render.to_text("agent:\udcff")
     assert shown == ("Al \ufffd ex", "agent:\ufffd")

@@ -23,7 +23,7 @@ def list_texts(page):
 
 
 @pytest.mark.requirement("serving:read")
-async def test_the_window_is_the_latest_and_goes_on_to_older_ones(ids, call):
+async def test_read_starts_latest_and_pages_back(ids, call):
     page = await call("sessions_read", session="s1", limit=4)
     older = await call("sessions_read", cursor=page["next_cursor"], limit=4)
     oldest = await call("sessions_read", cursor=older["next_cursor"], limit=4)
@@ -35,7 +35,7 @@ async def test_the_window_is_the_latest_and_goes_on_to_older_ones(ids, call):
 
 
 @pytest.mark.requirement("serving:read")
-async def test_a_message_says_exactly_what_the_surface_says(ids, db, call):
+async def test_message_has_contract_keys(ids, db, call):
     db.append_message("s1", "user", "the last", timestamp=1_700_000_000)
     page = await call("sessions_read", session="s1", limit=1)
     assert page["messages"] == [
@@ -45,7 +45,7 @@ async def test_a_message_says_exactly_what_the_surface_says(ids, db, call):
 
 
 @pytest.mark.requirement("serving:pieces")
-async def test_a_message_that_is_cut_leads_back_to_those_before_it(db, call):
+async def test_cut_message_cursor_reaches_older_messages(db, call):
     older = [
         db.append_message("s1", "user", f"older {n}", create={"source": "cli"}) for n in (1, 2)
     ]
@@ -56,7 +56,7 @@ async def test_a_message_that_is_cut_leads_back_to_those_before_it(db, call):
 
 
 @pytest.mark.requirement("serving:read")
-async def test_before_and_after_are_exclusive_and_around_is_centred(ids, call):
+async def test_read_before_after_and_around(ids, call):
     assert list_texts(await call("sessions_read", session="s1", before=ids[3])) == ids[:3]
     after = await call("sessions_read", session="s1", after=ids[3], limit=2)
     assert list_texts(after) == ids[4:6]
@@ -72,20 +72,20 @@ async def test_before_and_after_are_exclusive_and_around_is_centred(ids, call):
 
 
 @pytest.mark.requirement("serving:read")
-async def test_only_one_place_may_be_given(ids, refused):
+async def test_read_rejects_two_positions(ids, refused):
     text = await refused("sessions_read", session="s1", before=1, around=2)
     assert "at most one of before, after and around" in text
 
 
 @pytest.mark.requirement("serving:read")
-async def test_a_session_is_required_without_a_cursor(client, refused):
+async def test_read_requires_session_or_cursor(client, refused):
     assert "session is required" in await refused("sessions_read")
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     assert tools["sessions_read"].input_schema["required"] == ["session"]
 
 
 @pytest.mark.requirement("serving:conversation")
-async def test_an_id_a_prefix_a_title_and_a_key_are_understood(db, call, refused):
+async def test_read_resolves_id_prefix_title_key(db, call, refused):
     for name in ("abc1", "abc2", "xyz"):
         db.append_message(name, "user", name, create={"source": "cli"})
     db.set_session_title("abc2", "Plans")
@@ -99,7 +99,7 @@ async def test_an_id_a_prefix_a_title_and_a_key_are_understood(db, call, refused
 
 
 @pytest.mark.requirement("serving:conversation")
-async def test_a_title_reads_the_tip_and_an_id_that_session(db, call):
+async def test_read_title_resolves_to_tip(db, call):
     db.append_message("old", "user", "first", create={"source": "cli"})
     db.set_session_title("old", "Trip")
     db.end_session("old", "compression")
@@ -113,7 +113,7 @@ async def test_a_title_reads_the_tip_and_an_id_that_session(db, call):
 
 
 @pytest.mark.requirement("serving:conversation")
-async def test_a_full_view_goes_on_into_the_parent(db, call):
+async def test_full_view_continues_into_parent(db, call):
     db.append_message("old", "user", "first", create={"source": "cli"})
     db.end_session("old", "compression")
     create = {"source": "cli", "parent_session_id": "old"}
@@ -126,7 +126,7 @@ async def test_a_full_view_goes_on_into_the_parent(db, call):
 
 
 @pytest.mark.requirement("serving:conversation")
-async def test_compacted_rows_are_shown_and_marked_in_a_full_view_alone(db, call):
+async def test_full_view_marks_compacted_rows(db, call):
     db.append_message("s1", "user", "long ago", create={"source": "cli"})
     db.archive_and_compact("s1", [{"role": "user", "content": "[summary]"}])
     live = await call("sessions_read", session="s1")
@@ -138,7 +138,7 @@ async def test_compacted_rows_are_shown_and_marked_in_a_full_view_alone(db, call
     ]
 
 
-async def test_a_hit_that_was_compressed_is_read_on_at_with_what_was_said_around_it(db, call):
+async def test_read_around_compacted_hit(db, call):
     said = [f"long ago {n}" for n in range(6)]
     for text in said:
         db.append_message("s1", "user", text, create={"source": "cli"})
@@ -153,7 +153,7 @@ async def test_a_hit_that_was_compressed_is_read_on_at_with_what_was_said_around
 
 
 @pytest.mark.requirement("serving:pieces")
-async def test_tool_rows_are_shortened_unless_detailed(db, call):
+async def test_concise_read_shortens_tool_rows(db, call):
     called = {"id": "c1", "type": "function", "function": {"name": "cat", "arguments": "{}"}}
     db.append_message("s1", "assistant", "", tool_calls=[called], create={"source": "cli"})
     db.append_message("s1", "tool", "x" * 900, tool_name="cat", tool_call_id="c1")
@@ -169,7 +169,7 @@ async def test_tool_rows_are_shortened_unless_detailed(db, call):
 @pytest.mark.parametrize(
     "text", ["a" * 90_000, "\n\t" * 30_000, "数据🚀" * 9_000], ids=["a", "n", "z"]
 )
-async def test_a_message_that_does_not_fit_is_read_in_pieces(db, call, text):
+async def test_long_message_is_read_in_pieces(db, call, text):
     db.append_message("s1", "user", "before", create={"source": "cli"})
     db.append_message("s1", "user", text)
     page = await call("sessions_read", session="s1")
@@ -184,9 +184,7 @@ async def test_a_message_that_does_not_fit_is_read_in_pieces(db, call, text):
 
 @pytest.mark.requirement("serving:pieces")
 @pytest.mark.parametrize("most", [1_000, 5_000, 40_000])
-async def test_an_answer_is_within_max_chars_and_following_the_cursor_reads_all(
-    ids, db, call, most
-):
+async def test_max_chars_pages_cover_every_message(ids, db, call, most):
     more = [int(db.append_message("s1", "user", f"{n} " + "word " * n * 9)) for n in range(60)]
     page = await call("sessions_read", session="s1", max_chars=most, limit=200)
     found = set(list_texts(page))
@@ -199,7 +197,7 @@ async def test_an_answer_is_within_max_chars_and_following_the_cursor_reads_all(
 
 
 @pytest.mark.requirement("serving:pieces")
-async def test_a_picture_alone_says_that_it_is_one(db, call):
+async def test_picture_message_shows_placeholder(db, call):
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     db.append_message("s1", "user", [picture], create={"source": "cli"})
     page = await call("sessions_read", session="s1")
@@ -207,13 +205,13 @@ async def test_a_picture_alone_says_that_it_is_one(db, call):
 
 
 @pytest.mark.requirement("serving:read")
-async def test_roles_may_be_a_list_that_was_sent_as_its_json(ids, call):
+async def test_roles_accept_json_text(ids, call):
     page = await call("sessions_read", session="s1", roles='["user"]')
     assert {each["role"] for each in page["messages"]} == {"user"}
 
 
 @pytest.mark.requirement("serving:read")
-async def test_a_message_of_another_session_is_pointed_to(ids, db, refused):
+async def test_foreign_message_error_names_session(ids, db, refused):
     other = int(db.append_message("s2", "user", "here", create={"source": "cli"}))
     text = await refused("sessions_read", session="s1", around=other)
     assert text == f"message {other} is not in session s1; read session s2 around it."
@@ -221,7 +219,7 @@ async def test_a_message_of_another_session_is_pointed_to(ids, db, refused):
 
 
 @pytest.mark.requirement("serving:pieces")
-async def test_a_cut_message_goes_on_in_the_detail_that_it_was_begun_in(db, call):
+async def test_cut_message_keeps_detail(db, call):
     text = "A" * 15_000 + "B" * 15_000 + "END"
     db.append_message("s1", "tool", text, tool_name="read_file", create={"source": "cli"})
     page = await call("sessions_read", session="s1", detail="detailed")
@@ -235,7 +233,7 @@ async def test_a_cut_message_goes_on_in_the_detail_that_it_was_begun_in(db, call
 
 
 @pytest.mark.requirement("serving:read")
-async def test_every_live_row_is_shown_whatever_its_role_and_none_that_was_taken_back(db, call):
+async def test_read_shows_live_rows_only(db, call):
     db.create_session("s1", "cli")
     rows = [("system", "be brief"), ("user", "hi"), ("assistant", ""), ("tool", "done"), ("x", "y")]
     ids = [int(db.append_message("s1", role, text)) for role, text in rows]

@@ -18,7 +18,7 @@ KINDS = pytest.mark.parametrize("kind", PLANTED)
 
 @pytest.mark.requirement("faces:redaction")
 @KINDS
-def test_a_secret_is_taken_out_and_the_text_around_it_stays(kind):
+def test_redaction_keeps_surrounding_text(kind):
     shown = redact(f"before {PLANTED[kind]} after")
     assert get_secret(PLANTED[kind]) not in shown
     assert shown.startswith("before ")
@@ -27,20 +27,20 @@ def test_a_secret_is_taken_out_and_the_text_around_it_stays(kind):
 
 @pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("text", HARMLESS)
-def test_hashes_ids_and_plain_words_stay(text):
+def test_redaction_keeps_hashes_and_words(text):
     assert redact(f"a {text} b") == f"a {text} b"
 
 
 @pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("kind", ["github", "openai", "stripe", "jwt", "rsa", "telegram", "google"])
-def test_a_text_that_was_cut_within_a_secret_shows_nothing_of_it(kind):
+def test_cut_text_shows_no_secret(kind):
     cut = f"use {PLANTED[kind]}"[:24] + "..."
     assert redact_cut(cut).startswith("use [redacted]"), redact_cut(cut)
 
 
 @pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("kind", ["twilio", "mailgun", "mailchimp", "discord"])
-def test_a_preview_shows_nothing_of_a_key_that_it_was_cut_within(kind):
+def test_cut_preview_shows_no_key(kind):
     digits = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
     whole = {
         "twilio": f"SK{digits}",
@@ -54,7 +54,7 @@ def test_a_preview_shows_nothing_of_a_key_that_it_was_cut_within(kind):
 
 @pytest.mark.requirement("faces:redaction")
 @KINDS
-def test_a_secret_is_seen_beside_those_of_every_other_kind(kind):
+def test_mixed_secret_kinds_are_redacted(kind):
     others = [planted for other, planted in PLANTED.items() if other != kind]
     shown = redact("\n".join([*others, "", PLANTED[kind], "", *others]))
     assert get_secret(PLANTED[kind]) not in shown
@@ -63,7 +63,7 @@ def test_a_secret_is_seen_beside_those_of_every_other_kind(kind):
 @pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("says", ["=", ":", ": ", " := ", " => ", '": "', r"\": \"", "' = '"])
 @pytest.mark.parametrize("name", ["api_key", "DB_PASSWORD", "client-secret", "authToken", "PASSWD"])
-def test_what_a_name_says_to_be_a_secret_is_one_in_every_notation(name, says):
+def test_named_secret_is_redacted_in_notations(name, says):
     shown = redact(f"a token, a password and a key: {name}{says}hunter2-hunter2")
     assert "hunter2" not in shown
 
@@ -88,7 +88,7 @@ AROUND = {
 
 @pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("around", AROUND)
-def test_a_secret_is_seen_whatever_stands_around_it(around):
+def test_secret_is_redacted_in_context(around):
     before, _, behind = AROUND[around].partition("{}")
     for kind, text in FORMATS.items():
         shown = redact(f"{before}{text}{behind}")
@@ -97,7 +97,7 @@ def test_a_secret_is_seen_whatever_stands_around_it(around):
 
 @pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_secret_is_seen_in_json_and_in_json_in_that(times):
+def test_secret_in_nested_json_is_redacted(times):
     for kind, text in FORMATS.items():
         said = f"it is {text}, then"
         for _ in range(times):
@@ -107,7 +107,7 @@ def test_a_secret_is_seen_in_json_and_in_json_in_that(times):
 
 @pytest.mark.requirement("faces:redaction")
 @KINDS
-def test_a_hidden_sign_in_a_secret_hides_nothing_of_it(kind):
+def test_hidden_character_does_not_hide_secret(kind):
     planted, secret = PLANTED[kind], get_secret(PLANTED[kind])
     at = planted.index(secret) + 3
     shown = redact(f"before {planted[:at]}\u200b{planted[at:]} after")
@@ -120,7 +120,7 @@ def test_a_hidden_sign_in_a_secret_hides_nothing_of_it(kind):
     "address",
     ["redis://:p4ssword@host:6379", "https://user:p@ss1word@host/x", "amqp://u:a:b1c2d3@host"],
 )
-def test_a_password_in_an_address_is_taken_out_whole(address):
+def test_url_password_is_redacted_whole(address):
     assert redact(
         f"at {address} it is"
     ) == f"at {address.split(':')[0]}://[redacted: password]@" + (
@@ -129,7 +129,7 @@ def test_a_password_in_an_address_is_taken_out_whole(address):
 
 
 @pytest.mark.requirement("faces:redaction")
-def test_a_key_that_was_cut_goes_and_a_header_that_is_talked_of_takes_nothing_along():
+def test_cut_private_key_is_redacted():
     header = "-----BEGIN RSA PRIVATE KEY-----"
     body = PLANTED["pkcs8"].splitlines()[1]
     assert body[:40] not in redact(f"see:\n{header}\n{body}\n{body[:30]}")
@@ -140,7 +140,7 @@ def test_a_key_that_was_cut_goes_and_a_header_that_is_talked_of_takes_nothing_al
 
 
 @pytest.mark.requirement("faces:redaction")
-def test_redacting_twice_is_redacting_once():
+def test_redaction_is_idempotent():
     text = "\n".join(PLANTED.values())
     assert redact(redact(text)) == redact(text)
 
@@ -187,14 +187,14 @@ def test_redacting_twice_is_redacting_once():
     ],
     ids=str.split,
 )
-def test_no_text_takes_long(text):
+def test_redaction_time_is_bounded(text):
     """A pattern that backtracks would take minutes, and the test its timeout."""
     assert redact(text)
 
 
 @pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
-async def test_no_planted_key_is_on_any_path(db, call, refused):
+async def test_answers_contain_no_planted_key(db, call, refused):
     for number, (kind, planted) in enumerate(PLANTED.items()):
         text = f"words before {planted} and needle{number} after it, {'filler ' * 60}"
         db.append_message(f"s{number:02}", "user", text, create={"source": "cli"})
@@ -224,7 +224,7 @@ async def test_no_planted_key_is_on_any_path(db, call, refused):
 @pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
 @KINDS
-async def test_what_is_asked_for_by_a_secret_repeats_none(client, kind):
+async def test_answers_do_not_echo_secret_arguments(client, kind):
     secret = get_secret(PLANTED[kind])
     for asked in (
         client.call_tool(secret, {}),
@@ -241,7 +241,7 @@ async def test_what_is_asked_for_by_a_secret_repeats_none(client, kind):
 @pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
 @KINDS
-async def test_a_query_that_is_a_secret_finds_nothing(db, call, kind):
+async def test_secret_query_finds_nothing(db, call, kind):
     planted = PLANTED[kind]
     db.append_message("s1", "user", planted, create={"source": "cli"})
     assert (await call("sessions_search", query=planted[:1900]))["hits"] == []
@@ -251,7 +251,7 @@ async def test_a_query_that_is_a_secret_finds_nothing(db, call, kind):
 @pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
 @pytest.mark.options(redact=False)
-async def test_who_asks_for_it_gets_everything(db, call):
+async def test_unredacted_server_shows_secrets(db, call):
     db.append_message("s1", "user", PLANTED["github"], create={"source": "cli"})
     page = await call("sessions_read", session="s1")
     assert page["messages"][0]["text"] == PLANTED["github"]
@@ -276,7 +276,7 @@ def _make_tool_call(name, **given):
     ],
     ids=["assigned", "named", "key"],
 )
-async def test_a_hit_in_what_a_tool_was_called_with_shows_no_secret(db, call, given):
+async def test_tool_argument_snippet_shows_no_secret(db, call, given):
     calls = _make_tool_call("write_file", **given)
     db.append_message("s1", "assistant", "w", tool_calls=calls, create={"source": "cli"})
     for query in ("walrus", f"{SECRET[:9]}*"):
@@ -289,7 +289,7 @@ async def test_a_hit_in_what_a_tool_was_called_with_shows_no_secret(db, call, gi
 
 @pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
-async def test_a_secret_that_a_hidden_sign_parts_is_not_in_a_snippet(db, call):
+async def test_snippet_hides_disguised_secret(db, call):
     text = f"sk-ant-api03-\u200b{SECRET}Gf2Ds6Az4 walrus"
     db.append_message("s1", "user", text, create={"source": "cli"})
     (hit,) = (await call("sessions_search", query="walrus"))["hits"]
@@ -298,7 +298,7 @@ async def test_a_secret_that_a_hidden_sign_parts_is_not_in_a_snippet(db, call):
 
 @pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
-async def test_a_name_of_a_tool_shows_no_secret(db, call):
+async def test_tool_name_shows_no_secret(db, call):
     calls = _make_tool_call(f"sk-ant-api03-{SECRET}", a=1)
     db.append_message("s1", "assistant", "x", tool_calls=calls, create={"source": "cli"})
     assert SECRET not in json.dumps(await call("sessions_read", session="s1"))
@@ -306,7 +306,7 @@ async def test_a_name_of_a_tool_shows_no_secret(db, call):
 
 @pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
-async def test_a_plan_gives_no_secret_as_a_reason(db, call):
+async def test_plan_reason_shows_no_secret(db, call):
     create = {"source": "cli", "started_at": 1_600_000_000}
     db.append_message("s1", "user", "x", timestamp=1_600_000_000, create=create)
     db.end_session("s1", f"password={SECRET}")
@@ -319,7 +319,7 @@ async def test_a_plan_gives_no_secret_as_a_reason(db, call):
 
 @pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
-async def test_a_brief_has_no_secret_in_what_must_survive_and_its_digest(db, call):
+async def test_brief_contains_no_secret(db, call):
     for number in range(60):
         text = f"ABC-{number}: port {8000 + number}\nexport DB_PASSWORD={SECRET}{number}\n"
         text += f"use https://deploy:{SECRET}{number}@git.example.org/repo\n"
@@ -337,7 +337,7 @@ async def test_a_brief_has_no_secret_in_what_must_survive_and_its_digest(db, cal
 
 @pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
-async def test_a_name_of_a_resource_has_no_sign_that_hides(db, client):
+async def test_resource_name_has_no_hidden_characters(db, client):
     text = "sk-ant-api03-\u200b" + f"{SECRET} \u202eevil\x1b[31m"
     db.append_message("s1", "user", text, create={"source": "cli"})
     first = (await client.list_resources()).resources[0]
@@ -347,7 +347,7 @@ async def test_a_name_of_a_resource_has_no_sign_that_hides(db, client):
 
 @pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("text", ["DB_PASSWORD=aB3$dE5fG7hJ9kLm", "password: x1$yyyyyyyy"])
-def test_a_value_with_a_dollar_in_it_is_a_secret_too(text):
+def test_value_with_dollar_is_redacted(text):
     shown = redact(text)
     assert redaction.MARK in shown
     assert text[-8:] not in shown
@@ -355,7 +355,7 @@ def test_a_value_with_a_dollar_in_it_is_a_secret_too(text):
 
 @pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("text", ["api_key=$SECRET_FROM_ENV1", "PASSWORD=${DB_PASS_1}"])
-def test_the_name_of_a_variable_is_none(text):
+def test_variable_name_is_kept(text):
     assert redact(text) == text
 
 
@@ -365,7 +365,7 @@ def test_the_name_of_a_variable_is_none(text):
 @pytest.mark.parametrize(
     "arguments", ['{{"password": "{}"}}', '{{"a": [{{"db_password": "{}"}}]}}']
 )
-async def test_a_value_beside_its_name_in_a_call_is_in_no_snippet(db, call, value, arguments):
+async def test_named_call_value_stays_out_of_snippet(db, call, value, arguments):
     secret = "hunter2-hunter2"
     function = {"name": "login", "arguments": arguments.format(value.format(secret))}
     calls = [{"id": "c", "type": "function", "function": function}]
@@ -379,7 +379,7 @@ async def test_a_value_beside_its_name_in_a_call_is_in_no_snippet(db, call, valu
 
 
 @pytest.mark.requirement("faces:redaction")
-def test_a_call_with_many_values_and_secrets_is_read_at_once():
+def test_large_tool_call_is_redacted_quickly():
     """What looked for each value in each secret would take minutes, and the test its timeout."""
     many = [{"password": f"hunter2-{number:06}"} for number in range(20_000)]
     function = {"name": "put", "arguments": json.dumps([many, list(range(300_000))])}
@@ -464,7 +464,7 @@ def test_secret_file_with_margin_is_redacted(margin):
     assert _PASSWORD not in shown
 
 
-def test_azure_secret_behind_other_script_is_redacted():
+def test_azure_secret_after_cjk_is_redacted():
     assert redact("\u5bc6\u94a5fCJ8Q~wYPMT120ZxPYlVpHDajKGCO~yhg0AZmGYY\u3002") == (
         "\u5bc6\u94a5[redacted: azure client secret]\u3002"
     )

@@ -34,7 +34,7 @@ def replace_database(home_path: Path, name: str) -> None:
 
 
 @pytest.mark.requirement("faces:replaced")
-async def test_another_database_in_its_place_is_read_and_written(home_path, call):
+async def test_replaced_database_is_read_and_written(home_path, call):
     for name in ("one", "two", "three"):
         replace_database(home_path, name)
         (row,) = (await call("sessions_list"))["sessions"]
@@ -48,7 +48,7 @@ async def test_another_database_in_its_place_is_read_and_written(home_path, call
 
 
 @pytest.mark.requirement("faces:replaced")
-async def test_who_waits_hears_of_another_database_that_events_were_missed(home_path, call):
+async def test_replaced_database_reports_event_gap(home_path, call):
     replace_database(home_path, "one")
     start = await call("events_wait", timeout_s=0)
     replace_database(home_path, "two")
@@ -60,7 +60,7 @@ async def test_who_waits_hears_of_another_database_that_events_were_missed(home_
     assert [event["text"] for event in heard["events"]] == ["news"]
 
 
-async def test_a_call_that_is_under_way_goes_on_where_the_home_is_replaced_twice(home_path):
+async def test_running_call_survives_two_replacements(home_path):
     replace_database(home_path, "one")
     served = ServedProfiles(ServerOptions(home=str(home_path)))
     under_way = served.get_home()
@@ -73,7 +73,7 @@ async def test_a_call_that_is_under_way_goes_on_where_the_home_is_replaced_twice
 
 
 @pytest.mark.requirement("faces:replaced")
-async def test_who_has_subscribed_is_told_that_all_is_otherwise(home_path):
+async def test_replaced_database_notifies_subscribers(home_path):
     replace_database(home_path, "one")
     served = ServedProfiles(ServerOptions(home=str(home_path)))
     surface = ServedSurface(served)
@@ -87,7 +87,7 @@ async def test_who_has_subscribed_is_told_that_all_is_otherwise(home_path):
 
 
 @pytest.mark.requirement("faces:replaced")
-async def test_a_batch_of_the_one_before_is_none_of_the_other(home_path, call, refused):
+async def test_batch_of_replaced_database_is_refused(home_path, call, refused):
     replace_database(home_path, "one")
     batch = (await call("sessions_edit", session="one", title="One"))["batch"]
     replace_database(home_path, "two")
@@ -113,21 +113,21 @@ def _silent(caplog):
 
 
 @pytest.mark.requirement("faces:damage")
-async def test_of_a_home_with_damage_the_fixed_resources_are_listed(damaged, client, silent):
+async def test_damaged_home_lists_fixed_resources(damaged, client, silent):
     listed = await client.list_resources()
     assert [str(each.uri) for each in listed.resources] == ["sessions://stats", "sessions://routes"]
     assert listed.next_cursor is None
 
 
 @pytest.mark.requirement("faces:damage")
-async def test_of_a_home_with_damage_nothing_is_completed(damaged, client, silent):
+async def test_damaged_home_completes_nothing(damaged, client, silent):
     for ref, argument in COMPLETED:
         given = {"name": argument, "value": "a"}
         assert (await client.complete_argument(ref, given)).completion.values == []
 
 
 @pytest.mark.requirement("faces:damage")
-async def test_a_home_with_damage_is_reported_by_the_statistics(damaged, call, silent):
+async def test_stats_reports_damaged_home(damaged, call, silent):
     report = await call("sessions_stats")
     assert [each["code"] for each in report["findings"]] == ["unreadable"]
     assert "state.db" in report["findings"][0]["what"]
@@ -146,7 +146,7 @@ CALLS = (
 
 
 @pytest.mark.requirement("faces:damage")
-async def test_every_tool_says_what_is_wrong_and_where_more_is_said(damaged, refused, silent):
+async def test_damaged_home_errors_name_stats(damaged, refused, silent):
     for tool, given in CALLS:
         said = await refused(tool, **given)
         assert "state.db" in said, tool

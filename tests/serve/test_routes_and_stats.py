@@ -25,7 +25,7 @@ def _key(db, home_path):
 
 
 @pytest.mark.requirement("serving:routes")
-async def test_a_route_says_exactly_what_the_surface_says(call, key):
+async def test_route_has_contract_keys(call, key):
     (route,) = (await call("routes_list", platform="telegram"))["routes"]
     assert route == {
         "session_key": key,
@@ -38,7 +38,7 @@ async def test_a_route_says_exactly_what_the_surface_says(call, key):
 
 
 @pytest.mark.requirement("serving:routes")
-async def test_routes_are_filtered_and_paged(call, key):
+async def test_routes_list_filters_and_pages(call, key):
     assert len((await call("routes_list", query="lisbon"))["routes"]) == 1
     assert len((await call("routes_list", state="active"))["routes"]) == 1
     first = await call("routes_list", limit=1)
@@ -49,13 +49,13 @@ async def test_routes_are_filtered_and_paged(call, key):
 
 
 @pytest.mark.requirement("serving:routes")
-async def test_a_session_is_read_by_the_key_of_its_chat(call, key):
+async def test_read_resolves_session_key(call, key):
     page = await call("sessions_read", session=key)
     assert [each["text"] for each in page["messages"]] == ["hello"]
 
 
 @pytest.mark.requirement("serving:stats")
-async def test_the_report_has_exactly_the_keys_of_the_surface(call, key, home_path):
+async def test_stats_report_has_contract_keys(call, key, home_path):
     report = await call("sessions_stats")
     assert list(report) == [
         "home",
@@ -77,7 +77,7 @@ async def test_the_report_has_exactly_the_keys_of_the_surface(call, key, home_pa
 
 
 @pytest.mark.requirement("serving:stats")
-async def test_a_finding_names_the_call_that_mends_it(call, db):
+async def test_stats_finding_names_repair_call(call, db):
     db.append_message("old", "user", "x", timestamp=1.6e9, create={"started_at": 1.6e9})
     db.end_session("old", "user_exit")
     findings = {each["code"]: each for each in (await call("sessions_stats"))["findings"]}
@@ -85,7 +85,7 @@ async def test_a_finding_names_the_call_that_mends_it(call, db):
 
 
 @pytest.mark.requirement("serving:stats")
-async def test_the_report_counts_what_is_there(call, db):
+async def test_stats_report_counts_sessions(call, db):
     for name in ("open", "ended", "archived"):
         db.append_message(name, "user", "hello", create={"source": "cli"})
         db.append_message(name, "assistant", "hi")
@@ -121,9 +121,7 @@ def _gateway(home_path):
 
 
 @pytest.mark.requirement("serving:routes")
-async def test_beside_a_live_gateway_routes_are_read_and_a_change_of_one_says_what_to_stop(
-    call, key, gateway
-):
+async def test_live_gateway_refuses_route_changes(call, key, gateway):
     assert (await call("sessions_stats"))["gateway_live"] is True
     (route,) = (await call("routes_list", platform="telegram"))["routes"]
     given = {"sessions": [route["session_id"]], "start_new": True}

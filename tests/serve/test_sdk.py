@@ -32,7 +32,7 @@ def _bare():
 
 
 @pytest.mark.requirement("faces:sdk")
-async def test_a_tool_can_be_added_that_was_made_by_hand(bare):
+async def test_handmade_tool_can_be_added(bare):
     assert isinstance(bare._tool_manager, ToolManager)
     assert private.list_tool_names(bare) == []
     made = Tool.from_function(lambda: "said", name="said_tool")
@@ -44,7 +44,7 @@ async def test_a_tool_can_be_added_that_was_made_by_hand(bare):
 
 
 @pytest.mark.requirement("faces:sdk")
-def test_the_names_of_prompts_are_known(bare):
+def test_prompt_names_are_listed(bare):
     assert private.list_prompt_names(bare) == []
 
     @bare.prompt()
@@ -55,7 +55,7 @@ def test_the_names_of_prompts_are_known(bare):
 
 
 @pytest.mark.requirement("faces:sdk")
-async def test_a_handler_can_be_replaced(bare):
+async def test_request_handler_can_be_replaced(bare):
     async def listed(_, params):
         return ListResourcesResult(resources=[], next_cursor="ours")
 
@@ -67,14 +67,14 @@ async def test_a_handler_can_be_replaced(bare):
 
 
 @pytest.mark.requirement("faces:sdk")
-def test_streams_that_listen_can_be_ended(made):
+def test_open_streams_can_be_ended(made):
     assert private.get_handler(made, "resources/subscribe") is not None
     assert isinstance(private.get_handler(made, "subscriptions/listen"), ListenHandler)
     assert make_stream_closer(made)() is None
 
 
 @pytest.mark.requirement("faces:sdk")
-def test_the_older_handshake_says_that_lists_change(made):
+def test_legacy_handshake_advertises_list_changes(made):
     capabilities = made._lowlevel_server.create_initialization_options().capabilities
     assert capabilities.resources.list_changed
     assert capabilities.resources.subscribe
@@ -83,7 +83,7 @@ def test_the_older_handshake_says_that_lists_change(made):
 
 
 @pytest.mark.requirement("faces:sdk")
-def test_arguments_are_validated_by_one_method():
+def test_sdk_validates_arguments_by_override():
     assert issubclass(ToolArguments, ArgModelBase)
     assert "validate_arguments" in vars(FuncMetadata)
     assert "model_dump_one_level" in vars(ArgModelBase)
@@ -94,7 +94,7 @@ def test_arguments_are_validated_by_one_method():
 
 @pytest.mark.requirement("faces:sdk")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_what_a_test_registers_stays_beside_our_tools(made, mode):
+async def test_added_tools_stay_registered(made, mode):
     @made.tool()
     def fixture_tool(text: str) -> str:
         """Echo."""
@@ -114,7 +114,7 @@ async def test_what_a_test_registers_stays_beside_our_tools(made, mode):
 
 @pytest.mark.requirement("faces:crash")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_crash_says_nothing_of_itself_to_the_client(made, mode, monkeypatch, caplog):
+async def test_crash_details_stay_on_server(made, mode, monkeypatch, caplog):
     def crash(*_, **__):
         raise RuntimeError("SELECT secret FROM /home/me")
 

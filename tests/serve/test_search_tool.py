@@ -20,7 +20,7 @@ def _said(db):
 
 
 @pytest.mark.requirement("serving:search")
-async def test_a_hit_says_exactly_what_the_surface_says(call):
+async def test_hit_has_contract_keys(call):
     found = await call("sessions_search", query='"part 3"')
     assert found["hits"] == [
         {
@@ -37,14 +37,14 @@ async def test_a_hit_says_exactly_what_the_surface_says(call):
 
 
 @pytest.mark.requirement("serving:search")
-async def test_a_hit_is_read_around(call):
+async def test_hit_can_be_read_around(call):
     (hit,) = (await call("sessions_search", query='"part 3"'))["hits"]
     page = await call("sessions_read", session=hit["session_id"], around=hit["message_id"], limit=3)
     assert [each["text"][-1] for each in page["messages"]] == ["2", "3", "4"]
 
 
 @pytest.mark.requirement("serving:search")
-async def test_a_conversation_has_its_best_hit_alone_unless_messages_are_asked_for(call):
+async def test_search_returns_best_hit_per_conversation(call):
     alone = await call("sessions_search", query="ledger")
     each = await call("sessions_search", query="ledger", per="message", limit=4)
     rest = await call("sessions_search", cursor=each["next_cursor"], limit=4)
@@ -53,7 +53,7 @@ async def test_a_conversation_has_its_best_hit_alone_unless_messages_are_asked_f
 
 
 @pytest.mark.requirement("serving:search")
-async def test_filters_narrow_it(call):
+async def test_search_filters_narrow_hits(call):
     assert len((await call("sessions_search", query="ledger", source="telegram"))["hits"]) == 1
     assert len((await call("sessions_search", query="ledger", project="/src"))["hits"]) == 1
     assert len((await call("sessions_search", query="ledger", roles=["assistant"]))["hits"]) == 1
@@ -63,7 +63,7 @@ async def test_filters_narrow_it(call):
 
 
 @pytest.mark.requirement("serving:search")
-async def test_a_query_is_required(refused):
+async def test_search_requires_query(refused):
     assert "query is required" in await refused("sessions_search")
 
 
@@ -71,20 +71,20 @@ async def test_a_query_is_required(refused):
 @pytest.mark.parametrize(
     "query", ['"', "null", "[1]", "a AND", "NEAR(", "'; DROP TABLE", "\x00", "*"]
 )
-async def test_whatever_is_typed_is_answered(client, query):
+async def test_search_answers_odd_queries(client, query):
     result = await client.call_tool("sessions_search", {"query": query})
     assert result.is_error is False or "query" in result.content[0].text, result
 
 
 @pytest.mark.requirement("serving:search")
-async def test_a_piece_of_a_word_is_found_where_that_is_asked_for(call):
+async def test_substring_search_finds_word_parts(call):
     assert (await call("sessions_search", query="QLite, pa"))["hits"] == []
     found = await call("sessions_search", query="QLite, pa", mode="substring", per="message")
     assert (len(found["hits"]), found["matched"]) == (6, "substring")
 
 
 @pytest.mark.requirement("serving:search")
-async def test_what_was_compacted_is_found_and_says_so(call, db):
+async def test_search_marks_compacted_hits(call, db):
     db.archive_and_compact("shop", [{"role": "user", "content": "[summary of the shop]"}])
     (hit,) = (await call("sessions_search", query='"part 3"'))["hits"]
     assert hit["compacted"] is True
@@ -93,7 +93,7 @@ async def test_what_was_compacted_is_found_and_says_so(call, db):
 
 
 @pytest.mark.requirement("serving:search")
-async def test_more_is_shown_around_a_hit_where_that_is_asked_for(call, db):
+async def test_detailed_search_shows_longer_snippets(call, db):
     text = f"{'before ' * 40}needle {'behind ' * 40}"
     db.append_message("long", "user", text, create={"source": "cli"})
     (short,) = (await call("sessions_search", query="needle"))["hits"]
@@ -104,7 +104,7 @@ async def test_more_is_shown_around_a_hit_where_that_is_asked_for(call, db):
 
 
 @pytest.mark.requirement("serving:search")
-async def test_hits_go_on_behind_their_cursor_to_the_end(call):
+async def test_search_cursor_reaches_last_hit(call):
     found, page = [], await call("sessions_search", query="ledger", per="message", limit=2)
     while True:
         found += [hit["message_id"] for hit in page["hits"]]

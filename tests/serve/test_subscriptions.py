@@ -33,7 +33,7 @@ def _served(db, home_path):
 
 @pytest.mark.requirement("serving:subscriptions")
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
-async def test_an_older_client_is_told_of_what_it_subscribed_to(db, served):
+async def test_legacy_client_is_notified_of_subscriptions(db, served):
     told = []
     heard = anyio.Event()
 
@@ -59,7 +59,7 @@ async def test_an_older_client_is_told_of_what_it_subscribed_to(db, served):
 
 
 @pytest.mark.requirement("serving:subscriptions")
-async def test_a_newer_client_is_told_of_what_comes_right_behind_the_answer(db, served):
+async def test_modern_client_is_notified_after_answer(db, served):
     created = server.create_server(served)
     async with Client(created, mode="auto", cache=None) as client:
         await client.list_tools()
@@ -98,7 +98,7 @@ class Line:
 
 
 @pytest.mark.requirement("serving:subscriptions")
-async def test_who_does_not_read_keeps_nobody_waiting_and_is_told_later():
+async def test_slow_subscriber_is_notified_later():
     wanting, asleep, awake = subscriptions.Subscriptions(), Line(), Line()
     for line in (asleep, awake):
         await line.follow(wanting, "a://1", "a://2")
@@ -116,7 +116,7 @@ async def test_who_does_not_read_keeps_nobody_waiting_and_is_told_later():
 @pytest.mark.requirement("serving:subscriptions")
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_who_is_gone_is_forgotten(mode, served, monkeypatch):
+async def test_disconnected_subscriber_is_forgotten(mode, served, monkeypatch):
     wanting = subscriptions.Subscriptions()
     monkeypatch.setattr(factory, "Subscriptions", lambda: wanting)
     created = server.create_server(served)
@@ -130,7 +130,7 @@ async def test_who_is_gone_is_forgotten(mode, served, monkeypatch):
 
 
 @pytest.mark.requirement("serving:subscriptions")
-async def test_who_follows_too_much_is_told_so(monkeypatch):
+async def test_excess_subscriptions_are_refused(monkeypatch):
     monkeypatch.setattr(subscriptions, "_MAX_ADDRESSES", 2)
     wanting, line = subscriptions.Subscriptions(), Line()
     line.read.set()
@@ -152,7 +152,7 @@ CHANGES = {
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_what_is_edited_is_told_however_old_it_is(mode, change, db, served, home_path):
+async def test_edit_of_old_session_is_notified(mode, change, db, served, home_path):
     fill_database(home_path / "state.db", 60, 2)
     newest = db.list_sessions(limit=1).items[0].id
     told = []
@@ -198,7 +198,7 @@ async def test_what_is_edited_is_told_however_old_it_is(mode, change, db, served
 
 @pytest.mark.requirement("serving:subscriptions")
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
-async def test_a_pin_is_told_where_no_column_has_it(tmp_path):
+async def test_own_pin_is_notified(tmp_path):
     home = tmp_path / "hermes"
     make_hermes_database(home / "state.db")
     with connect(home / "state.db") as connection:

@@ -103,20 +103,20 @@ async def _tools(client):
 
 
 @pytest.mark.requirement("serving:surface")
-async def test_every_argument_is_that_of_the_surface(tools):
+async def test_tool_arguments_match_contract(tools):
     listed = {name: sorted(tool.input_schema["properties"]) for name, tool in tools.items()}
     assert listed == {n: sorted([*args.split(), "profile"]) for n, args in ARGUMENTS.items()}
 
 
 @pytest.mark.requirement("serving:surface")
-async def test_what_is_required_and_that_nothing_else_is_taken(tools):
+async def test_required_arguments_match_contract(tools):
     required = {n: tool.input_schema.get("required", []) for n, tool in tools.items()}
     assert required == {name: REQUIRED.get(name, []) for name in ARGUMENTS}
     assert all(tool.input_schema["additionalProperties"] is False for tool in tools.values())
 
 
 @pytest.mark.requirement("serving:surface")
-async def test_limits_and_values_are_those_of_the_surface(tools):
+async def test_argument_limits_match_contract(tools):
     for name, (default, most) in LIMITS.items():
         limit = tools[name].input_schema["properties"]["limit"]
         assert (limit["default"], limit["minimum"], limit["maximum"]) == (default, 1, most)
@@ -129,7 +129,7 @@ async def test_limits_and_values_are_those_of_the_surface(tools):
 
 
 @pytest.mark.requirement("serving:surface")
-async def test_what_is_not_given_is_what_the_surface_says(tools):
+async def test_argument_defaults_match_contract(tools):
     for name, tool in tools.items():
         for argument, schema in tool.input_schema["properties"].items():
             default = LIMITS[name][0] if argument == "limit" else DEFAULTS.get(argument)
@@ -137,7 +137,7 @@ async def test_what_is_not_given_is_what_the_surface_says(tools):
 
 
 @pytest.mark.requirement("serving:surface")
-async def test_every_hint_is_set(tools):
+async def test_tool_hints_match_contract(tools):
     for name, tool in tools.items():
         changes, destructive = HINTS.get(name, (False, False))
         hints = tool.annotations
@@ -147,7 +147,7 @@ async def test_every_hint_is_set(tools):
 
 
 @pytest.mark.requirement("serving:small")
-async def test_the_list_of_tools_is_small(tools):
+async def test_tool_list_costs_few_tokens(tools):
     """3,000 tokens at the four characters that one takes at the least."""
     listed = [tool.model_dump(by_alias=True, exclude_none=True) for tool in tools.values()]
     compact = (",", ":")
@@ -170,7 +170,7 @@ def walk_schema(schema):
 
 
 @pytest.mark.requirement("serving:surface")
-async def test_no_schema_refers_elsewhere_or_says_nothing(tools):
+async def test_schemas_have_no_references(tools):
     for name, tool in tools.items():
         for schema in (tool.input_schema, tool.output_schema):
             assert schema["type"] == "object"
@@ -196,7 +196,7 @@ JSON = st.recursive(
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_whatever_is_sent_is_validated_or_refused_in_words(spec, data):
+def test_arbitrary_arguments_are_validated_or_explained(spec, data):
     names = st.sampled_from([*spec.arguments.model_fields, "nope", "__class__", ""])
     sent = data.draw(st.dictionaries(names, JSON, max_size=4))
     try:

@@ -22,7 +22,7 @@ def _db_path(home_path):
 
 
 @pytest.mark.requirement("wire:token")
-def test_it_is_made_once(db_path):
+def test_token_is_created_once(db_path):
     token = load_token(StateFolder(db_path))
     assert len(token) >= 43
     assert load_token(StateFolder(db_path)) == token
@@ -32,7 +32,7 @@ def test_it_is_made_once(db_path):
 @pytest.mark.parametrize(
     "content", [b"", b"\n", b"x", b"\xff\xfe" * 20, b"only-fifteen-ch", b"a\0" * 20]
 )
-def test_a_file_that_holds_none_is_refused(db_path, content):
+def test_invalid_token_file_is_refused(db_path, content):
     load_token(StateFolder(db_path))
     file = StateFolder(db_path).find() / "token"
     file.write_bytes(content)
@@ -45,7 +45,7 @@ def test_a_file_that_holds_none_is_refused(db_path, content):
 
 
 @pytest.mark.requirement("wire:token")
-def test_the_start_is_refused_with_what_is_wrong(db_path):
+def test_server_start_fails_on_invalid_token(db_path):
     load_token(StateFolder(db_path))
     file = StateFolder(db_path).find() / "token"
     file.write_text("")
@@ -63,7 +63,7 @@ def test_the_start_is_refused_with_what_is_wrong(db_path):
 
 
 @pytest.mark.requirement("wire:token")
-def test_a_folder_in_its_place_is_refused(db_path):
+def test_token_folder_is_refused(db_path):
     load_token(StateFolder(db_path))
     file = StateFolder(db_path).find() / "token"
     file.unlink()
@@ -74,13 +74,13 @@ def test_a_folder_in_its_place_is_refused(db_path):
 
 @pytest.mark.requirement("wire:token")
 @pytest.mark.parametrize("given", ["short", "ü" * 20, "with\ta-tab-in-it-and-long"])
-def test_one_of_the_environment_is_refused_that_is_none(db_path, monkeypatch, given):
+def test_invalid_environment_token_is_refused(db_path, monkeypatch, given):
     monkeypatch.setenv(TOKEN_VARIABLE, given)
     with pytest.raises(Denied, match=TOKEN_VARIABLE):
         load_token(StateFolder(db_path))
 
 
-def test_token_that_cannot_be_kept_names_the_variable(db_path):
+def test_unwritable_token_error_names_variable(db_path):
     (db_path.parent / ".mcp-sessions").symlink_to(db_path.parent / "nowhere" / "at" / "all")
     folder = StateFolder(db_path)
     with pytest.raises(SessionError, match="or set MCP_SESSIONS_TOKEN"):
@@ -88,7 +88,7 @@ def test_token_that_cannot_be_kept_names_the_variable(db_path):
 
 
 @pytest.mark.requirement("wire:token")
-def test_that_of_the_environment_is_taken(db_path, monkeypatch):
+def test_environment_token_is_used(db_path, monkeypatch):
     monkeypatch.setenv(TOKEN_VARIABLE, " a-token-of-the-environment ")
     assert load_token(StateFolder(db_path)) == "a-token-of-the-environment"
     assert StateFolder(db_path).find() is None

@@ -41,16 +41,14 @@ LISTS = (
 
 @pytest.mark.requirement("faces:told-apart")
 @pytest.mark.parametrize(("tool", "rows", "more"), LISTS)
-async def test_a_call_without_a_profile_means_the_first_and_every_row_says_which(
-    call, tool, rows, more
-):
+async def test_default_profile_is_first(call, tool, rows, more):
     for given in ({}, {"profile": "work"}, {"profile": "default"}):
         page = await call(tool, **given, **more)
         assert [row["profile"] for row in page[rows]] == [given.get("profile", "work")]
 
 
 @pytest.mark.requirement("faces:carried")
-async def test_a_cursor_goes_on_in_its_profile(call):
+async def test_cursor_keeps_profile(call):
     first = await call("sessions_list", profile="default", limit=2)
     rest = await call("sessions_list", cursor=first["next_cursor"])
     found = [row["id"] for row in first["sessions"] + rest["sessions"]]
@@ -58,7 +56,7 @@ async def test_a_cursor_goes_on_in_its_profile(call):
 
 
 @pytest.mark.requirement("faces:told-apart")
-async def test_an_event_says_whose_it_is_and_is_waited_for_by_the_cursor_alone(call, homes):
+async def test_event_cursor_keeps_profile(call, homes):
     cursor = (await call("events_wait", profile="default", timeout_s=0))["cursor"]
     for name, path in homes.items():
         with SessionDB(path / "state.db") as db:
@@ -69,7 +67,7 @@ async def test_an_event_says_whose_it_is_and_is_waited_for_by_the_cursor_alone(c
 
 
 @pytest.mark.requirement("faces:told-apart")
-async def test_a_read_and_an_edit_say_whose_the_session_is(call):
+async def test_read_and_edit_name_profile(call):
     given = {"session": "new_default", "profile": "default"}
     assert (await call("sessions_read", **given))["session"]["profile"] == "default"
     assert (await call("sessions_edit", **given, title="T"))["session"]["profile"] == "default"
@@ -77,7 +75,7 @@ async def test_a_read_and_an_edit_say_whose_the_session_is(call):
 
 @pytest.mark.requirement("faces:carried")
 @pytest.mark.parametrize("profile", ["default", "work"])
-async def test_a_plan_and_a_batch_are_passed_alone(call, profile, homes):
+async def test_plan_and_batch_find_profile(call, profile, homes):
     planned = await call("sessions_prune", profile=profile)
     done = await call("sessions_prune", plan=planned["plan"])
     assert (done["outcome"], done["removed"]) == ("applied", 2)
@@ -90,7 +88,7 @@ async def test_a_plan_and_a_batch_are_passed_alone(call, profile, homes):
 
 
 @pytest.mark.requirement("faces:carried")
-async def test_a_profile_with_damage_keeps_no_plan_of_another_from_being_found(call, homes):
+async def test_damaged_profile_does_not_hide_plans(call, homes):
     for file in homes["work"].glob("state.db*"):
         file.unlink()
     (homes["work"] / "state.db").mkdir()
@@ -99,7 +97,7 @@ async def test_a_profile_with_damage_keeps_no_plan_of_another_from_being_found(c
 
 
 @pytest.mark.requirement("faces:carried")
-async def test_a_plan_and_a_batch_are_refused_beside_another_profile(call, refused):
+async def test_plan_is_refused_for_other_profile(call, refused):
     planned = await call("sessions_prune", profile="default")
     given = {"plan": planned["plan"], "profile": "work"}
     assert "there is no plan" in await refused("sessions_prune", **given)
@@ -109,14 +107,14 @@ async def test_a_plan_and_a_batch_are_refused_beside_another_profile(call, refus
 
 
 @pytest.mark.requirement("faces:carried")
-async def test_a_handle_that_no_profile_knows_is_an_error(refused):
+async def test_unknown_plan_is_refused_in_profiles(refused):
     assert "there is no plan 'p_nope'" in await refused("sessions_prune", plan="p_nope")
     assert "there is no batch 'b_nope'" in await refused("sessions_restore", batch="b_nope")
 
 
 @pytest.mark.requirement("faces:carried")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_the_human_is_asked_about_the_plan_of_its_profile(home_path, mode):
+async def test_consent_question_names_profile(home_path, mode):
     served, human = (
         ServedProfiles(ServerOptions(home=str(home_path), all_profiles=True)),
         Human(action="decline"),

@@ -40,7 +40,7 @@ def _served_looks(monkeypatch):
 
 
 @pytest.mark.requirement("serving:waiting")
-async def test_one_looks_for_all(db, call, monkeypatch):
+async def test_waiters_share_single_look(db, call, monkeypatch):
     db.create_session("s1", "cli")
     looks = []
     plain = SessionDB.read_changes
@@ -59,9 +59,7 @@ async def test_one_looks_for_all(db, call, monkeypatch):
 
 
 @pytest.mark.requirement("serving:waiting")
-async def test_nobody_looks_again_before_somebody_commits_however_many_wait(
-    db, call, client, served_looks
-):
+async def test_waiters_look_only_after_commit(db, call, client, served_looks):
     db.create_session("s1", "cli")
     await call("sessions_list")
     async with anyio.create_task_group() as tasks:
@@ -75,7 +73,7 @@ async def test_nobody_looks_again_before_somebody_commits_however_many_wait(
 
 
 @pytest.mark.requirement("serving:waiting")
-async def test_all_of_them_hear_of_a_commit(db, call):
+async def test_commit_wakes_every_waiter(db, call):
     db.create_session("s1", "cli")
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
     heard = []
@@ -93,7 +91,7 @@ async def test_all_of_them_hear_of_a_commit(db, call):
 
 
 @pytest.mark.requirement("serving:waiting")
-async def test_when_the_one_who_looks_is_done_another_looks(db, call):
+async def test_next_waiter_takes_over_looking(db, call):
     db.create_session("s1", "cli")
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
     heard = []
@@ -111,7 +109,7 @@ async def test_when_the_one_who_looks_is_done_another_looks(db, call):
 
 
 @pytest.mark.requirement("serving:waiting")
-async def test_nothing_takes_the_threads_in_which_the_transport_reads_and_writes(db, call, client):
+async def test_waits_leave_transport_threads_free(db, call, client):
     db.append_message("s1", "user", "hello", create={"source": "cli"})
     started = (await call("events_wait", timeout_s=0))["cursor"]
     threads = to_thread.current_default_thread_limiter()
@@ -134,7 +132,7 @@ async def test_nothing_takes_the_threads_in_which_the_transport_reads_and_writes
 
 
 @pytest.mark.requirement("serving:waiting")
-async def test_changes_that_wait_for_a_lock_keep_no_read_waiting(db, call, home_path):
+async def test_locked_changes_do_not_block_reads(db, call, home_path):
     for number in range(12):
         db.create_session(f"s{number}", "cli")
     await call("sessions_list")
@@ -228,7 +226,7 @@ async def start_legacy_session(app):
 
 
 @pytest.mark.requirement("serving:crowd")
-async def test_only_so_many_older_clients_are_kept(served, monkeypatch):
+async def test_legacy_sessions_are_bounded(served, monkeypatch):
     monkeypatch.setattr(http_app, "_MAX_SESSIONS", 2)
     app = http_app.create_app(
         server.create_server(served), AccessRules.from_address("127.0.0.1", [], [], None)
@@ -245,7 +243,7 @@ WAIT = {"name": "events_wait", "arguments": {"timeout_s": 50}}
 
 @pytest.mark.requirement("serving:waiting")
 @pytest.mark.parametrize("ending", ["client", "server"])
-async def test_a_wait_over_http_ends_with_its_client_or_its_server(app, served, ending):
+async def test_http_wait_ends_with_client_or_server(app, served, ending):
     headers = await start_legacy_session(app)
     visit = Visit(app, {"id": 2, "method": "tools/call", "params": WAIT}, **headers)
     feed = served.home().feed
@@ -257,7 +255,7 @@ async def test_a_wait_over_http_ends_with_its_client_or_its_server(app, served, 
 
 
 @pytest.mark.requirement("serving:crowd")
-async def test_only_so_many_requests_are_served_at_once(app, served, monkeypatch):
+async def test_concurrent_http_requests_are_bounded(app, served, monkeypatch):
     monkeypatch.setattr(auth, "_MAX_REQUESTS", 2)
     headers = await start_legacy_session(app)
     inside = [

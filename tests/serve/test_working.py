@@ -65,7 +65,7 @@ async def wait_until(there: Callable[[], bool]) -> None:
 
 @pytest.mark.requirement("changing:working")
 @MODES
-async def test_a_client_hears_how_far_a_plan_is(served, mode):
+async def test_plan_reports_progress(served, mode):
     heard = Heard()
     async with Client(server.create_server(served), mode=mode) as client:
 
@@ -94,7 +94,7 @@ async def test_a_client_hears_how_far_a_plan_is(served, mode):
 
 @pytest.mark.requirement("changing:working")
 @MODES
-async def test_who_asks_for_no_progress_gets_none(served, mode):
+async def test_progress_requires_token(served, mode):
     async with Client(server.create_server(served), mode=mode) as client:
         planned = (await client.call_tool("sessions_prune", {})).structured_content
         done = await client.call_tool("sessions_prune", {"plan": planned["plan"]})
@@ -103,7 +103,7 @@ async def test_who_asks_for_no_progress_gets_none(served, mode):
 
 @pytest.mark.requirement("changing:working")
 @MODES
-async def test_a_cancelled_call_ends_between_two_steps_and_the_next_one_goes_on(served, db, mode):
+async def test_cancelled_plan_stops_between_steps(served, db, mode):
     async with (
         Client(server.create_server(served), mode=mode) as client,
         anyio.create_task_group() as t,
@@ -142,9 +142,7 @@ async def test_a_cancelled_call_ends_between_two_steps_and_the_next_one_goes_on(
 
 @pytest.mark.requirement("changing:working")
 @MODES
-async def test_a_call_whose_time_is_over_answers_partial_and_the_same_call_goes_on(
-    served, db, mode, monkeypatch
-):
+async def test_timed_out_plan_is_resumed(served, db, mode, monkeypatch):
     """As if each of its twenty seconds were over behind one step."""
     for does in (Maintenance.apply, Maintenance.restore):
         assert does.__defaults__ == (20.0,)
@@ -171,7 +169,7 @@ async def test_a_call_whose_time_is_over_answers_partial_and_the_same_call_goes_
 
 @pytest.mark.requirement("changing:working")
 @MODES
-async def test_a_compression_that_is_cancelled_before_its_commit_changes_nothing(served, db, mode):
+async def test_cancelled_compression_changes_nothing(served, db, mode):
     async with (
         Client(server.create_server(served), mode=mode) as client,
         anyio.create_task_group() as t,
@@ -214,7 +212,7 @@ async def test_a_compression_that_is_cancelled_before_its_commit_changes_nothing
         ("a\u202e\nb" + "c" * 99, f"mcp-sessions: a b{'c' * 56}…"),
     ],
 )
-async def test_the_log_names_the_client(served, mode, name, noted):
+async def test_audit_log_names_client(served, mode, name, noted):
     info = Implementation(name=name, version="1")
     async with Client(server.create_server(served), mode=mode, client_info=info) as client:
         await client.call_tool("sessions_edit", {"session": "long", "title": "Named"})
@@ -226,9 +224,7 @@ async def test_the_log_names_the_client(served, mode, name, noted):
 
 @pytest.mark.requirement("changing:working")
 @MODES
-async def test_a_deep_look_says_how_far_it_is_and_ends_when_it_is_cancelled(
-    served, mode, monkeypatch
-):
+async def test_deep_stats_reports_progress_and_cancels(served, mode, monkeypatch):
     monkeypatch.setattr(maintenance_progress, "_PROGRESS_INTERVAL_S", 0)
     monkeypatch.setattr(vacuum_file, "_INSTRUCTIONS_PER_STEP", 50)
     heard = Heard()

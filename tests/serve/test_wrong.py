@@ -32,12 +32,12 @@ NEXT = {
 
 @pytest.mark.requirement("serving:errors")
 @pytest.mark.parametrize("kind", NEXT)
-def test_each_says_what_is_wrong_and_what_to_call(kind):
+def test_errors_name_cause_and_next_call(kind):
     assert explain_error(kind("it is so")) == f"it is so{NEXT[kind]}"
 
 
 @pytest.mark.requirement("serving:errors")
-def test_what_is_unknown_comes_with_five_that_are_near():
+def test_not_found_lists_five_nearest():
     near = [f"s{number}" for number in range(9)]
     assert explain_error(NotFound("no session 's'", nearest=near)) == (
         "no session 's'. Nearest: s0, s1, s2, s3, s4."
@@ -45,18 +45,18 @@ def test_what_is_unknown_comes_with_five_that_are_near():
 
 
 @pytest.mark.requirement("serving:errors")
-def test_a_title_that_is_taken_says_who_has_it():
+def test_taken_title_error_names_session():
     assert "s7" in explain_error(TitleTaken("The plan", "s7"))
 
 
 @pytest.mark.requirement("serving:errors")
 @pytest.mark.parametrize("error", [ValueError("x"), KeyError("x"), RuntimeError("SELECT 1")])
-def test_of_a_defect_nothing_is_said(error):
+def test_defect_is_not_explained(error):
     assert explain_error(error) is None
 
 
 @pytest.mark.requirement("serving:errors")
-def test_no_error_says_a_secret_or_much():
+def test_errors_are_short_without_secrets():
     said = explain_error(InvalidInput(f"{PLANTED['github']} is none. " + "x" * 5_000))
     assert get_secret(PLANTED["github"]) not in said
     assert len(said) < 700

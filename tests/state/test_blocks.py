@@ -41,11 +41,11 @@ def list_block_users(path: Path, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_named_block_is_used(path: Path) -> None:
+def test_sql_blocks_are_each_used(path: Path) -> None:
     assert [name for name in load_block_names(path) if not list_block_users(path, name)] == []
 
 
-def test_no_two_blocks_of_a_database_say_the_same() -> None:
+def test_sql_blocks_have_distinct_statements() -> None:
     statements = Counter(
         (path.parent, re.sub(r":\w+|\?\d*", "?", " ".join(statement.split())))
         for path in FILES

@@ -44,7 +44,7 @@ def add_chain(path: Path, parents: list[int | None]) -> list[str]:
         lambda size: st.lists(st.none() | st.integers(0, size - 1), min_size=size, max_size=size)
     )
 )
-def test_what_is_remembered_of_a_chain_is_what_a_walk_would_say(
+def test_cached_root_and_tip_match_walk(
     tmp_path_factory: pytest.TempPathFactory, parents: list[int | None]
 ) -> None:
     path = tmp_path_factory.mktemp("chain") / "state.db"
@@ -75,7 +75,7 @@ def trace_link_statements(db: SessionDB) -> list[str]:
 
 @pytest.mark.requirement("search:chains")
 @pytest.mark.parametrize("order", ["recent", "started", "size"])
-def test_a_list_of_a_chain_walks_it_once(home_path: Path, order: SessionOrder) -> None:
+def test_list_walks_each_chain_once(home_path: Path, order: SessionOrder) -> None:
     path = home_path / "state.db"
     ids = add_chain(path, [None, *range(LONG - 1)])
     with SessionDB(path, read_only=True) as db:
@@ -85,7 +85,7 @@ def test_a_list_of_a_chain_walks_it_once(home_path: Path, order: SessionOrder) -
 
 
 @pytest.mark.requirement("search:chains")
-def test_the_roots_in_a_circle_are_known_after_one_walk(home_path: Path) -> None:
+def test_lineage_cycle_roots_are_cached_once(home_path: Path) -> None:
     path = home_path / "state.db"
     ids = add_chain(path, [LONG - 1, *range(LONG - 1)])
     with SessionDB(path, read_only=True) as db:
@@ -95,7 +95,7 @@ def test_the_roots_in_a_circle_are_known_after_one_walk(home_path: Path) -> None
     assert len(asked) == LONG
 
 
-def test_a_session_gets_its_parent_without_a_walk_where_it_has_no_child(home_path: Path) -> None:
+def test_childless_session_gets_parent_without_walk(home_path: Path) -> None:
     ids = add_chain(home_path / "state.db", [None, *range(LONG - 1)])
     with SessionDB(home_path / "state.db") as db:
         db.set_meta("the writer", "is open")
@@ -113,7 +113,7 @@ def test_a_session_gets_its_parent_without_a_walk_where_it_has_no_child(home_pat
 
 @pytest.mark.requirement("search:chains")
 @pytest.mark.parametrize("status", [None, "open", "ended"])
-def test_a_search_over_a_chain_walks_it_once(home_path: Path, status: str | None) -> None:
+def test_search_walks_each_chain_once(home_path: Path, status: str | None) -> None:
     path = home_path / "state.db"
     ids = add_chain(path, [None, *range(LONG - 1)])
     with SessionDB(path, read_only=True) as db:

@@ -88,7 +88,7 @@ def search_in_every_mode(db: SessionDB, word: str) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_updated_text_is_found_by_its_new_words(
+def test_updated_text_is_found_by_new_words(
     db: SessionDB, change: Change, *, indexed: bool
 ) -> None:
     ids = append_texts(db, f"a {OLD}", "something else", f"a {OLD} and a seal")
@@ -145,7 +145,7 @@ def test_deleted_and_inserted_messages_are_searched(db: SessionDB, change: Chang
     assert search_in_every_mode(db, NEW) == [[-7, ids[1], ids[2] + 1]] * 8
 
 
-def test_tool_names_and_arguments_that_change_are_found(db: SessionDB, change: Change) -> None:
+def test_changed_tool_names_and_arguments_are_found(db: SessionDB, change: Change) -> None:
     calls = [{"id": "c1", "type": "function", "function": {"name": OLD, "arguments": "{}"}}]
     db.append_messages("s", [{"role": "assistant", "content": "x", "tool_calls": calls}])
     db.append_messages("s", [{"role": "tool", "content": "y", "tool_name": OLD}])
@@ -169,7 +169,7 @@ def test_open_reader_sees_each_change_at_once(db: SessionDB, home_path: Path) ->
             assert search_messages(reader, word) == [1]
 
 
-def test_mass_update_begins_the_index_anew(db: SessionDB, change: Change) -> None:
+def test_mass_update_resets_the_index(db: SessionDB, change: Change) -> None:
     ids = append_texts(db, *[f"a {OLD} {number}" for number in range(fts.MAX_LAG + 500)], "a seal")
     index_everything(db)
 
@@ -197,7 +197,7 @@ def test_few_changes_leave_the_index_in_use(db: SessionDB, home_path: Path) -> N
     assert search_messages(db, OLD) == [one for one in ids if one % 100]
 
 
-def test_home_of_an_earlier_version_is_indexed_anew(db: SessionDB, home_path: Path) -> None:
+def test_home_of_earlier_version_is_reindexed(db: SessionDB, home_path: Path) -> None:
     """Its index may have words that were changed before there was anything to note that."""
     append_texts(db, f"a {OLD}", f"a {OLD} b")
     index_everything(db)
@@ -227,7 +227,7 @@ def test_home_of_an_earlier_version_is_indexed_anew(db: SessionDB, home_path: Pa
         assert search_messages(reader, NEW) == search_messages(reader, OLD) == []
 
 
-def test_changed_message_can_be_removed_and_put_back(db: SessionDB, home_path: Path) -> None:
+def test_changed_message_is_removed_and_restored(db: SessionDB, home_path: Path) -> None:
     ids = append_texts(db, f"a {OLD}", f"a {OLD} b")
     index_everything(db)
     with connect(home_path / "state.db") as other:

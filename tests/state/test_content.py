@@ -21,7 +21,7 @@ VALUES = st.recursive(
 
 
 @given(st.lists(VALUES) | st.dictionaries(st.text(), VALUES))
-def test_a_list_or_mapping_reads_as_it_was_stored(value: Any) -> None:
+def test_content_list_or_mapping_reads_as_stored(value: Any) -> None:
     stored = content.encode_content(value)
     assert isinstance(stored, str)
     assert stored.startswith("\x00json:")
@@ -30,12 +30,12 @@ def test_a_list_or_mapping_reads_as_it_was_stored(value: Any) -> None:
 
 
 @given(st.text() | st.none() | st.binary())
-def test_what_is_no_list_is_stored_as_it_is(value: Any) -> None:
+def test_content_text_is_stored_unchanged(value: Any) -> None:
     assert content.encode_content(value) == value
 
 
 @given(st.integers() | st.booleans() | FINITE)
-def test_number_keeps_its_type(value: Any) -> None:
+def test_content_number_keeps_type(value: Any) -> None:
     stored = content.encode_content(value)
     assert isinstance(stored, str)
     assert content.decode_content(stored) == value
@@ -45,11 +45,11 @@ def test_number_keeps_its_type(value: Any) -> None:
 @pytest.mark.parametrize(
     "stored", ["plain", "", None, b"\x00json:[1]", "\x00json:", "\x00json:{", "\x00json", 5, 1.5]
 )
-def test_what_is_not_behind_the_marker_is_left_alone(stored: Any) -> None:
+def test_content_without_marker_stays_unchanged(stored: Any) -> None:
     assert content.decode_content(stored) == stored
 
 
-def test_json_that_is_nested_too_deep_is_left_as_text() -> None:
+def test_deeply_nested_json_stays_text() -> None:
     deep = "[" * 200_000 + "]" * 200_000
     assert content.decode_content(content.JSON_MARKER + deep) == content.JSON_MARKER + deep
     assert content.decode_json(deep) is None
@@ -66,26 +66,26 @@ def test_json_that_is_nested_too_deep_is_left_as_text() -> None:
         (r'["\ud83d\ude80"]', ["🚀"]),
     ],
 )
-def test_half_a_character_behind_an_escape_is_mended(stored: str, read: Any) -> None:
+def test_escaped_lone_surrogate_is_replaced(stored: str, read: Any) -> None:
     assert content.decode_content(content.JSON_MARKER + stored) == read
     assert content.decode_json(stored) == read
 
 
-def test_half_a_character_in_text_is_mended() -> None:
+def test_lone_surrogate_in_text_is_replaced() -> None:
     assert content.encode_content("a\ud83db") == "a\ufffdb"
     assert content.encode_json("a\ud83db") == "a\ufffdb"
     assert content.clean_text("🚀 whole") == "🚀 whole"
 
 
 @pytest.mark.parametrize("value", [{1, 2}, [object()], {"a": b"raw"}, {(1, 2): 3}, object()])
-def test_what_is_no_json_is_invalid(value: Any) -> None:
+def test_non_json_content_is_invalid(value: Any) -> None:
     with pytest.raises(InvalidInput):
         content.encode_content(value)
     with pytest.raises(InvalidInput):
         content.encode_json(value)
 
 
-def test_a_list_that_holds_itself_is_invalid() -> None:
+def test_recursive_list_is_invalid() -> None:
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(InvalidInput):
@@ -93,16 +93,16 @@ def test_a_list_that_holds_itself_is_invalid() -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, [], {}])
-def test_an_empty_json_column_is_null(nothing: Any) -> None:
+def test_empty_json_column_is_null(nothing: Any) -> None:
     assert content.encode_json(nothing) is None
 
 
 @pytest.mark.parametrize("nothing", [None, "", "{", "nope", 5, b"\xff"])
-def test_a_broken_json_column_reads_as_none(nothing: Any) -> None:
+def test_broken_json_column_reads_as_none(nothing: Any) -> None:
     assert content.decode_json(nothing) in (None, 5)
 
 
-def test_a_json_column_takes_text_as_it_is() -> None:
+def test_json_column_stores_text_unchanged() -> None:
     assert content.encode_json('[{"id": 1}]') == '[{"id": 1}]'
     assert content.decode_json(content.encode_json([{"id": 1}])) == [{"id": 1}]
 
@@ -126,17 +126,17 @@ def test_a_json_column_takes_text_as_it_is() -> None:
         ({"type": "image"}, ""),
     ],
 )
-def test_the_plain_text_is_what_a_person_would_read(given: Any, text: str) -> None:
+def test_plain_text_joins_readable_parts(given: Any, text: str) -> None:
     assert content.extract_plain_text(given) == text
 
 
 @pytest.mark.parametrize(("depth", "text"), [(content.MAX_DEPTH, "a"), (300, ""), (5000, "")])
-def test_what_is_nested_deeper_than_anybody_nests_is_no_text(depth: int, text: str) -> None:
+def test_plain_text_stops_at_maximum_depth(depth: int, text: str) -> None:
     deep: Any = "a"
     for _ in range(depth):
         deep = {"type": "tool_result", "content": [deep]}
     assert content.extract_plain_text(deep) == text
 
 
-def test_the_marker_is_the_one_on_disk() -> None:
+def test_content_marker_matches_stored_format() -> None:
     assert content.encode_content(["é"]) == "\x00json:" + json.dumps(["é"])

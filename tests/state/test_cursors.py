@@ -21,20 +21,20 @@ POSITIONS = st.recursive(
 
 
 @given(POSITIONS, POSITIONS)
-def test_a_cursor_stands_for_its_position(scope: Any, position: Any) -> None:
+def test_cursor_decodes_to_position(scope: Any, position: Any) -> None:
     text = cursors.encode_cursor("list", scope, position)
     assert cursors.decode_cursor("list", scope, text) == position
     assert text.isascii()
     assert not set(text) & set("+/= \n")
 
 
-def test_the_order_of_a_scope_does_not_matter() -> None:
+def test_cursor_ignores_order_of_scope() -> None:
     text = cursors.encode_cursor("list", {"a": 1, "b": 2}, 5)
     assert cursors.decode_cursor("list", {"b": 2, "a": 1}, text) == 5
 
 
 @pytest.mark.parametrize(("kind", "scope"), [("search", "q"), ("list", "r"), ("list", ["q"])])
-def test_a_cursor_of_another_list_is_invalid(kind: str, scope: Any) -> None:
+def test_cursor_of_another_list_is_invalid(kind: str, scope: Any) -> None:
     text = cursors.encode_cursor("list", "q", 5)
     with pytest.raises(InvalidInput, match="another"):
         cursors.decode_cursor(kind, scope, text)
@@ -47,7 +47,7 @@ def alter_cursor(text: str, **parts: Any) -> str:
 
 
 @pytest.mark.parametrize("position", [6, "x", None, [], [1, 2, 3], {"a": 1}])
-def test_a_position_that_was_altered_is_invalid(position: Any) -> None:
+def test_cursor_with_altered_position_is_invalid(position: Any) -> None:
     text = cursors.encode_cursor("list", "q", 5)
     assert cursors.decode_cursor("list", "q", alter_cursor(text)) == 5
     with pytest.raises(InvalidInput):
@@ -71,12 +71,12 @@ def test_a_position_that_was_altered_is_invalid(position: Any) -> None:
         b"bytes",
     ],
 )
-def test_what_is_no_cursor_is_invalid(text: Any) -> None:
+def test_malformed_cursor_is_invalid(text: Any) -> None:
     with pytest.raises(InvalidInput):
         cursors.decode_cursor("list", "q", text)
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_a_position_or_invalid(text: str) -> None:
+def test_random_text_is_an_invalid_cursor(text: str) -> None:
     with pytest.raises(InvalidInput):
         cursors.decode_cursor("list", "q", text)

@@ -57,7 +57,7 @@ def list_session_ids(db: SessionDB) -> list[str]:
 
 @pytest.mark.requirement("lists:damage")
 @pytest.mark.parametrize("damage", [*DAMAGE, *STRANGERS])
-def test_a_damaged_row_hides_nothing(path: Path, damage: str) -> None:
+def test_damaged_row_hides_no_other_rows(path: Path, damage: str) -> None:
     with SessionDB(path) as db:
         db.list_sessions()
         with connect(path) as connection:
@@ -72,7 +72,7 @@ def test_a_damaged_row_hides_nothing(path: Path, damage: str) -> None:
 
 
 @pytest.mark.requirement("lists:damage")
-def test_a_session_is_as_active_as_the_last_of_its_times_that_are_times(path: Path) -> None:
+def test_last_active_time_skips_invalid_times(path: Path) -> None:
     with connect(path) as connection:
         asked = "SELECT min(id), max(timestamp) FROM messages WHERE session_id = ?"
         first, last = connection.execute(asked, (BAD,)).fetchone()
@@ -83,7 +83,7 @@ def test_a_session_is_as_active_as_the_last_of_its_times_that_are_times(path: Pa
 
 @pytest.mark.parametrize("kind", ["own", "hermes"])
 @pytest.mark.parametrize("message_id", [-7, 0, 2**62, 2**63 - 1])
-def test_a_damaged_id_is_nobodys_mistake(home_path: Path, kind: str, message_id: int) -> None:
+def test_damaged_message_id_breaks_no_reads(home_path: Path, kind: str, message_id: int) -> None:
     path = home_path / "odd.db"
     if kind == "own":
         make_own_database(path)

@@ -82,7 +82,7 @@ def test_own_home_has_no_blocked_index(tmp_path):
         assert db.list_blocked_indexes() == []
 
 
-def test_index_that_appears_later_is_listed(tmp_path):
+def test_blocked_index_added_later_is_listed(tmp_path):
     path = tmp_path / "state.db"
     make_hermes_database(path, 30)
     with SessionDB(path) as db:
@@ -173,14 +173,14 @@ def test_extension_loading_is_off_afterwards(library):
 
 
 @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
-def test_library_that_others_write_is_refused(library, mode):
+def test_library_writable_by_others_is_refused(library, mode):
     library.chmod(mode)
     with pytest.raises(Denied, match=r"libfts5_cjk\.so can be written by other users"):
         load_extension_of(library)
 
 
 @pytest.mark.parametrize("up", [0, 1, 2])
-def test_folder_that_others_write_is_refused(library, up):
+def test_folder_writable_by_others_is_refused(library, up):
     folder = library.parents[up]
     mode = folder.stat().st_mode
     folder.chmod(0o775)

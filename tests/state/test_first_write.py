@@ -36,7 +36,7 @@ REFUSED: dict[str, Callable[[SessionDB], Any]] = {
 
 
 @pytest.mark.parametrize("change", NOTHING.values(), ids=NOTHING)
-def test_a_change_that_changes_nothing_makes_no_home(
+def test_change_without_effect_creates_no_home(
     tmp_path: Path, change: Callable[[SessionDB], Any]
 ) -> None:
     with SessionDB(tmp_path / "home" / "state.db") as db:
@@ -45,15 +45,13 @@ def test_a_change_that_changes_nothing_makes_no_home(
 
 
 @pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED)
-def test_a_change_that_is_refused_makes_no_home(
-    tmp_path: Path, change: Callable[[SessionDB], Any]
-) -> None:
+def test_refused_change_creates_no_home(tmp_path: Path, change: Callable[[SessionDB], Any]) -> None:
     with SessionDB(tmp_path / "home" / "state.db") as db, pytest.raises(NotFound):
         change(db)
     assert not (tmp_path / "home").exists()
 
 
-def test_a_transaction_that_fails_before_its_first_change_makes_no_home(tmp_path: Path) -> None:
+def test_transaction_without_changes_creates_no_home(tmp_path: Path) -> None:
     with SessionDB(tmp_path / "home" / "state.db") as db:
         with roll_back_at_end(db):
             assert db.in_transaction
@@ -64,7 +62,7 @@ def test_a_transaction_that_fails_before_its_first_change_makes_no_home(tmp_path
     assert not (tmp_path / "home").exists()
 
 
-def test_a_transaction_that_began_with_the_first_change_is_undone_whole(tmp_path: Path) -> None:
+def test_late_transaction_is_rolled_back_whole(tmp_path: Path) -> None:
     with SessionDB(tmp_path / "state.db") as db:
         with roll_back_at_end(db):
             db.create_session("s", "cli")
@@ -75,7 +73,7 @@ def test_a_transaction_that_began_with_the_first_change_is_undone_whole(tmp_path
         assert [row["content"] for row in db.get_messages("s")] == ["b"]
 
 
-def test_a_part_of_a_transaction_that_began_late_is_undone_alone(tmp_path: Path) -> None:
+def test_late_transaction_rolls_back_inner_block(tmp_path: Path) -> None:
     with SessionDB(tmp_path / "state.db") as db:
         with db.transaction():
             with roll_back_at_end(db):
@@ -84,7 +82,7 @@ def test_a_part_of_a_transaction_that_began_late_is_undone_alone(tmp_path: Path)
         assert (db.get_session("gone"), (db.get_session("kept") or {})["id"]) == (None, "kept")
 
 
-def test_a_transaction_that_could_not_begin_yet_is_still_one(tmp_path: Path) -> None:
+def test_late_transaction_survives_busy_database(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with SessionDB(path, patience_s=0.0) as db, roll_back_at_end(db):
         make_own_database(path)
@@ -98,7 +96,7 @@ def test_a_transaction_that_could_not_begin_yet_is_still_one(tmp_path: Path) -> 
         assert again.get_session("s") is None
 
 
-def test_a_transaction_that_began_late_is_that_of_its_thread_alone(tmp_path: Path) -> None:
+def test_late_transaction_belongs_to_thread(tmp_path: Path) -> None:
     with SessionDB(tmp_path / "state.db") as db, ThreadPoolExecutor(1) as pool:
         with roll_back_at_end(db):
             pool.submit(db.create_session, "theirs", "cli").result(20)
@@ -106,7 +104,7 @@ def test_a_transaction_that_began_late_is_that_of_its_thread_alone(tmp_path: Pat
         assert (db.get_session("mine"), (db.get_session("theirs") or {})["id"]) == (None, "theirs")
 
 
-def test_an_empty_file_becomes_a_home_for_its_owner_alone(tmp_path: Path) -> None:
+def test_empty_file_becomes_private_home(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     path.touch()
     path.chmod(0o644)
@@ -115,7 +113,7 @@ def test_an_empty_file_becomes_a_home_for_its_owner_alone(tmp_path: Path) -> Non
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_first_change_makes_a_home_that_holds_it_once(tmp_path: Path) -> None:
+def test_first_change_is_stored_once(tmp_path: Path) -> None:
     path = tmp_path / "home" / "state.db"
     with SessionDB(path) as db:
         first = db.append_message("s", "user", "hello", create={"source": "cli"})
@@ -125,7 +123,7 @@ def test_the_first_change_makes_a_home_that_holds_it_once(tmp_path: Path) -> Non
         assert again.kind == "own"
 
 
-def test_who_looks_while_another_thread_makes_the_home_finds_it_empty_and_not_gone(
+def test_read_during_creation_finds_empty_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = connections.has_database
@@ -142,7 +140,7 @@ def test_who_looks_while_another_thread_makes_the_home_finds_it_empty_and_not_go
         assert db.get_session("s") is not None
 
 
-def test_what_another_process_has_stored_meanwhile_is_respected(tmp_path: Path) -> None:
+def test_first_write_respects_concurrent_creation(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with SessionDB(path) as late, SessionDB(path) as early:
         assert late.get_session("s") is None

@@ -44,7 +44,7 @@ def test_hermes_home_found_without_database_is_absent(app: Path) -> None:
 
 @pytest.mark.parametrize("profile", ["", "profiles/work"])
 @pytest.mark.parametrize("named_by", ["HERMES_HOME", "default"])
-def test_home_of_this_hermes_is_absent(
+def test_active_hermes_home_is_absent(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named_by: str, profile: str
 ) -> None:
     root = Path(os.environ["HOME"], ".hermes") if named_by == "default" else tmp_path / "hermes"
@@ -64,7 +64,7 @@ def test_named_home_without_path_is_absent(app: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.requirement("ledger:kind")
 @pytest.mark.parametrize("has_table", [True, False])
-def test_mirror_of_ours_is_no_hermes_sign(home_path: Path, *, has_table: bool) -> None:
+def test_own_mirror_is_no_hermes_sign(home_path: Path, *, has_table: bool) -> None:
     db = SessionDB(home_path / "state.db") if has_table else None
     with SessionStore(home_path / "sessions", db=db) as store:
         store.get_or_create_session(SessionSource(platform="telegram", chat_id="42"))
@@ -76,7 +76,7 @@ def test_mirror_of_ours_is_no_hermes_sign(home_path: Path, *, has_table: bool) -
     assert not is_hermes_home(home_path)
 
 
-def test_mirror_that_is_a_pipe_never_blocks(home_path: Path) -> None:
+def test_mirror_pipe_never_blocks(home_path: Path) -> None:
     (home_path / "config.yaml").touch()
     mirror = home_path / "sessions" / "sessions.json"
     mirror.parent.mkdir()
@@ -85,7 +85,7 @@ def test_mirror_that_is_a_pipe_never_blocks(home_path: Path) -> None:
 
 
 @pytest.mark.requirement("ledger:kind")
-def test_deleted_database_is_made_again(home_path: Path) -> None:
+def test_deleted_database_is_created_again(home_path: Path) -> None:
     """An application whose database was deleted begins anew, with the files that it left."""
     source = SessionSource(platform="telegram", chat_id="42")
     with SessionDB(home_path / "state.db") as db, SessionStore(home_path / "s", db=db) as store:

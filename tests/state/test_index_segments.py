@@ -63,7 +63,7 @@ def test_append_only_index_has_no_dead_bytes(path: Path) -> None:
         assert db.measure_sizes().index_dead == 0
 
 
-def test_dead_bytes_match_what_a_merge_frees(path: Path) -> None:
+def test_dead_bytes_match_merged_bytes(path: Path) -> None:
     with SessionDB(path) as db:
         merge_index(db)
         db.delete_sessions([f"fill_{seed}_{n:05}" for seed in range(8) for n in range(5)])

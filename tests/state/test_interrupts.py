@@ -54,7 +54,7 @@ def db(home_path: Path) -> Iterator[SessionDB]:
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_an_interrupt_at_any_place_leaves_a_database_that_works(
+def test_interrupt_anywhere_leaves_working_database(
     db: SessionDB, call: Callable[[SessionDB], object]
 ) -> None:
     place = 0
@@ -70,7 +70,7 @@ def test_an_interrupt_at_any_place_leaves_a_database_that_works(
     assert place > 30
 
 
-def test_what_an_interrupt_left_open_keeps_nobody_else_out(db: SessionDB) -> None:
+def test_interrupted_transaction_blocks_no_other_connection(db: SessionDB) -> None:
     with SessionDB(db.path, patience_s=0.0) as other:
         place = 0
         while run_interrupted(db, append_in_transaction, place):
@@ -78,7 +78,7 @@ def test_what_an_interrupt_left_open_keeps_nobody_else_out(db: SessionDB) -> Non
             other.append_message("s", "user", "other")
 
 
-def test_a_close_that_was_interrupted_can_be_called_again(home_path: Path) -> None:
+def test_interrupted_close_can_be_repeated(home_path: Path) -> None:
     place, again = 0, True
     while again:
         db = SessionDB(home_path / "state.db")

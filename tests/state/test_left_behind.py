@@ -84,7 +84,7 @@ def read_stored_texts(db: SessionDB) -> list[str]:
         return [row["content"] for row in other.get_messages("s")]
 
 
-def test_a_thread_is_told_from_a_later_one_of_the_same_number() -> None:
+def test_thread_token_differs_after_number_reuse() -> None:
     marks = []
     for _ in range(20):
         run_in_thread(lambda: marks.append(get_thread_token()))
@@ -93,7 +93,7 @@ def test_a_thread_is_told_from_a_later_one_of_the_same_number() -> None:
     assert not any(mark == get_thread_token() for mark in marks)
 
 
-def test_a_thread_with_the_number_of_one_that_left_a_transaction_is_not_in_it(
+def test_reused_thread_number_joins_no_transaction(
     db: SessionDB,
 ) -> None:
     holding, number = abandon_transaction(db)
@@ -110,7 +110,7 @@ def test_a_thread_with_the_number_of_one_that_left_a_transaction_is_not_in_it(
     del holding
 
 
-def test_a_transaction_that_was_taken_from_its_thread_commits_nothing_of_the_next_one(
+def test_abandoned_transaction_commits_nothing_of_the_next(
     db: SessionDB,
 ) -> None:
     holding, _ = abandon_transaction(db)
@@ -132,9 +132,7 @@ def test_a_transaction_that_was_taken_from_its_thread_commits_nothing_of_the_nex
 
 
 @pytest.mark.parametrize("how", ["in peace", "by an error"])
-def test_a_child_that_leaves_the_transaction_of_its_parent_touches_nothing(
-    db: SessionDB, how: str
-) -> None:
+def test_forked_child_leaves_parent_transaction_untouched(db: SessionDB, how: str) -> None:
     forks = [sys.executable, "-c", FORKS, str(db.path), how]
     assert subprocess.run(forks, timeout=WAIT_S, check=False).returncode == 0
     assert read_stored_texts(db) == [str(number) for number in range(41)]

@@ -7,7 +7,7 @@ from pathlib import Path
 from session_core import SessionDB
 
 
-def test_the_messages_of_a_line_are_counted_once_until_a_commit(home_path: Path) -> None:
+def test_summary_counts_messages_once_until_commit(home_path: Path) -> None:
     path = home_path / "state.db"
     with SessionDB(path) as writer, SessionDB(path, read_only=True) as reader:
         writer.append_message("chat", "user", "first", create={"source": "cli"})
@@ -22,7 +22,7 @@ def test_the_messages_of_a_line_are_counted_once_until_a_commit(home_path: Path)
         assert reader.summarize_session("chat").messages == 2
 
 
-def test_a_line_inside_a_transaction_is_that_of_its_changes(home_path: Path) -> None:
+def test_summary_inside_transaction_shows_changes(home_path: Path) -> None:
     with SessionDB(home_path / "state.db") as db:
         db.append_message("chat", "user", "first", create={"source": "cli"})
         with db.transaction():

@@ -43,14 +43,14 @@ def query_each_index(db: SessionDB, sql: str) -> list[tuple[Any, ...]]:
         return [row for table in TABLES for row in connection.execute(sql.format(table))]
 
 
-def test_what_is_set_is_as_it_was_behind_it(db: SessionDB) -> None:
+def test_automerge_setting_is_restored_after_removal(db: SessionDB) -> None:
     remove_messages_singly(db)
     assert query_each_index(db, CHOSEN) == []
     assert query_each_index(db, FOUND) == [(4,), (4,)]
     assert db.check_integrity(deep=True) == []
 
 
-def test_what_is_put_back_sets_nothing_either(db: SessionDB) -> None:
+def test_automerge_setting_is_restored_after_restore(db: SessionDB) -> None:
     image, _ = db.read_message_images("s", None, 10**9)
     remove_messages_singly(db)
     db.put_images([image])
@@ -59,7 +59,7 @@ def test_what_is_put_back_sets_nothing_either(db: SessionDB) -> None:
     assert db.check_integrity(deep=True) == []
 
 
-def test_what_somebody_has_chosen_stays(db: SessionDB) -> None:
+def test_automerge_setting_of_user_stays(db: SessionDB) -> None:
     with connect(db.path) as connection:
         for table in TABLES:
             connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('automerge', 2)")  # noqa: S608
@@ -67,7 +67,7 @@ def test_what_somebody_has_chosen_stays(db: SessionDB) -> None:
     assert query_each_index(db, CHOSEN) == [("automerge", 2)] * 2
 
 
-def test_what_is_undone_sets_nothing(db: SessionDB) -> None:
+def test_automerge_setting_survives_rollback(db: SessionDB) -> None:
     with suppress(ZeroDivisionError), db.transaction():
         remove_messages_singly(db, 2)
         raise ZeroDivisionError
@@ -77,7 +77,7 @@ def test_what_is_undone_sets_nothing(db: SessionDB) -> None:
     assert db.check_integrity(deep=True) == []
 
 
-def test_it_merges_less_often_than_by_itself(db: SessionDB, tmp_path: Path) -> None:
+def test_removal_merges_less_often(db: SessionDB, tmp_path: Path) -> None:
     count = "SELECT count(DISTINCT segid) FROM {}_idx"
     plain = tmp_path / "plain.db"
     with connect(db.path, "ro") as connection, connect(plain, "rwc") as other:

@@ -45,13 +45,13 @@ def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     ("wrong", "says"),
     [("", "name a file"), ("a\0b", "NUL"), (b"state.db", "text"), (7, "text")],
 )
-def test_what_is_no_path_is_invalid_input(wrong: Any, says: str) -> None:
+def test_malformed_path_is_invalid_input(wrong: Any, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         SessionDB(wrong)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no such files here")
-def test_what_is_no_file_is_invalid_input(tmp_path: Path) -> None:
+def test_path_of_special_file_is_invalid_input(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for wrong, says in (
         (tmp_path, "directory"),
@@ -62,14 +62,14 @@ def test_what_is_no_file_is_invalid_input(tmp_path: Path) -> None:
             SessionDB(wrong)
 
 
-def test_a_file_in_the_place_of_the_folder_is_denied(tmp_path: Path) -> None:
+def test_file_in_place_of_folder_is_denied(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with SessionDB(tmp_path / "file" / "state.db") as db, pytest.raises(Denied, match="folder"):
         db.create_session("s", "cli")
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_a_link_to_nothing_is_not_taken_for_an_empty_home(
+def test_dangling_link_is_not_an_empty_home(
     tmp_path: Path, use: Callable[[SessionDB], Any]
 ) -> None:
     link = tmp_path / "state.db"
@@ -79,7 +79,7 @@ def test_a_link_to_nothing_is_not_taken_for_an_empty_home(
     assert not (tmp_path / "disk").exists()
 
 
-def test_a_link_to_an_empty_file_becomes_a_home(tmp_path: Path) -> None:
+def test_link_to_empty_file_becomes_home(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk" / "state.db").touch()
     (tmp_path / "state.db").symlink_to(tmp_path / "disk" / "state.db")
@@ -95,7 +95,7 @@ def test_a_link_to_an_empty_file_becomes_a_home(tmp_path: Path) -> None:
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 @pytest.mark.parametrize("log", ["-wal", "-journal"])
 @pytest.mark.parametrize("there", [True, False], ids=["empty", "gone"])
-def test_a_log_beside_nothing_is_kept_and_no_home_is_made_of_it(
+def test_orphaned_log_is_kept_without_creating_home(
     tmp_path: Path, there: bool, log: str, use: Callable[[SessionDB], Any]
 ) -> None:
     path = tmp_path / "state.db"
@@ -111,7 +111,7 @@ def test_a_log_beside_nothing_is_kept_and_no_home_is_made_of_it(
     assert left.read_bytes() == b"what was said" * 400
 
 
-def test_a_journal_with_nothing_in_it_is_no_log(tmp_path: Path) -> None:
+def test_empty_journal_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "state.db").touch()
     (tmp_path / "state.db-journal").write_bytes(bytes(512))
     with SessionDB(tmp_path / "state.db") as db:
@@ -121,9 +121,7 @@ def test_a_journal_with_nothing_in_it_is_no_log(tmp_path: Path) -> None:
 # -- links -----------------------------------------------------------------------------------
 
 
-def test_what_sqlite_keeps_beside_the_file_is_found_behind_a_link(
-    tmp_path: Path, path: Path
-) -> None:
+def test_sidecar_files_are_found_through_link(tmp_path: Path, path: Path) -> None:
     link = tmp_path / "link.db"
     link.symlink_to(path)
     with connect(path) as writer, SessionDB(link) as db:
@@ -141,7 +139,7 @@ def test_what_sqlite_keeps_beside_the_file_is_found_behind_a_link(
 # -- closing ---------------------------------------------------------------------------------
 
 
-def test_the_file_alone_holds_everything_after_a_close(tmp_path: Path, path: Path) -> None:
+def test_closed_database_file_is_complete(tmp_path: Path, path: Path) -> None:
     with SessionDB(path) as db:
         for number in range(20):
             db.append_message("s", "user", str(number), create={"source": "cli"})
@@ -151,7 +149,7 @@ def test_the_file_alone_holds_everything_after_a_close(tmp_path: Path, path: Pat
         assert [row["content"] for row in again.get_messages("s")] == [str(n) for n in range(20)]
 
 
-def test_a_close_leaves_no_log_to_read_through_in_a_home_of_our_own(tmp_path: Path) -> None:
+def test_close_truncates_log_of_own_home(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with SessionDB(path) as db:
         db.append_message("s", "user", "x", create={"source": "cli"})
@@ -159,7 +157,7 @@ def test_a_close_leaves_no_log_to_read_through_in_a_home_of_our_own(tmp_path: Pa
     assert get_sidecar_path(path, "-wal").stat().st_size == 0
 
 
-def test_a_log_that_one_great_change_made_long_is_cut_by_those_that_follow(
+def test_long_log_is_truncated_by_later_changes(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "state.db"
@@ -173,7 +171,7 @@ def test_a_log_that_one_great_change_made_long_is_cut_by_those_that_follow(
         assert get_sidecar_path(path, "-wal").stat().st_size <= 16 << 20 < long
 
 
-def test_a_close_does_not_wait_for_who_reads_or_writes(path: Path) -> None:
+def test_close_waits_for_no_other_connection(path: Path) -> None:
     with connect(path) as writer, connect(path) as reader:
         db = SessionDB(path)
         db.append_message("s", "user", "x", create={"source": "cli"})
@@ -190,7 +188,7 @@ def test_a_close_does_not_wait_for_who_reads_or_writes(path: Path) -> None:
 # -- readers ---------------------------------------------------------------------------------
 
 
-def test_a_crowd_that_read_at_once_leaves_few_connections(path: Path) -> None:
+def test_concurrent_reads_leave_few_connections(path: Path) -> None:
     crowd = 40
     together = threading.Barrier(crowd)
     with SessionDB(path) as db, ThreadPoolExecutor(crowd) as pool:
@@ -209,13 +207,11 @@ def test_a_crowd_that_read_at_once_leaves_few_connections(path: Path) -> None:
         (r"C:\Users\me\state.db", "file:///C:/Users/me/state.db?mode=ro"),
     ],
 )
-def test_a_path_of_windows_is_opened_without_a_host(path: str, uri: str) -> None:
+def test_windows_path_becomes_uri_without_host(path: str, uri: str) -> None:
     assert make_uri(PureWindowsPath(path), "mode=ro") == uri
 
 
-def test_a_writer_folds_its_log_back_for_good_where_a_sync_is_not_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writer_uses_full_fsync_on_darwin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_own_database(tmp_path / "state.db")
     for system, full in (("linux", 0), ("darwin", 1)):
         monkeypatch.setattr(sys, "platform", system)
@@ -224,7 +220,7 @@ def test_a_writer_folds_its_log_back_for_good_where_a_sync_is_not_enough(
         handle.connection.close()
 
 
-def test_what_sqlite_says_of_a_damaged_name_is_corrupt(tmp_path: Path) -> None:
+def test_damaged_schema_name_is_corrupt(tmp_path: Path) -> None:
     error = UnicodeDecodeError("utf-8", b"\xc1", 0, 1, "invalid start byte")
     assert isinstance(translate_error(error, tmp_path), Corrupt)
     path = tmp_path / "state.db"
@@ -251,7 +247,7 @@ def test_database_in_memory_is_refused(
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "sqlite", "https"])
-def test_address_is_no_path_of_a_database(
+def test_address_as_database_path_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

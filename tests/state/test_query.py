@@ -43,25 +43,25 @@ A, B, C = Leaf("a1"), Leaf("b1"), Leaf("c1")
         ("*", "literal", Leaf("*")),
     ],
 )
-def test_a_query_is_understood(typed: str, kind: str, node: object) -> None:
+def test_query_is_parsed(typed: str, kind: str, node: object) -> None:
     understood = query.parse_query(typed)
     assert (understood.kind, understood.node) == (kind, node)
 
 
 @given(st.text(max_size=300))
-def test_every_text_is_understood(typed: str) -> None:
+def test_random_text_is_parsed(typed: str) -> None:
     assert isinstance(query.parse_query(typed), Query)
 
 
 @pytest.mark.parametrize(
     "typed", ["(" * 3000, "a AND " * 2000, "(a OR " * 400, '"' * 4001, "x" * 9999]
 )
-def test_a_monstrous_query_is_understood(typed: str) -> None:
+def test_huge_query_is_parsed(typed: str) -> None:
     assert len(query.parse_query(typed).text) <= query.MAX_QUERY_LENGTH
 
 
 @given(st.text(alphabet='ab"()* ANDORT:^-', max_size=40))
-def test_what_is_typed_is_always_quoted(typed: str) -> None:
+def test_expression_quotes_user_text(typed: str) -> None:
     node = query.parse_query(typed).node
     if node is None:
         return
@@ -70,7 +70,7 @@ def test_what_is_typed_is_always_quoted(typed: str) -> None:
     assert re.fullmatch(r"(?:AND|OR|NOT|[()\s])*", outside)
 
 
-def test_an_expression_excludes_only_what_it_knows_exactly() -> None:
+def test_expression_excludes_only_exact_words() -> None:
     known = {"a1": '"a1"', "b1": '"b1"', "c1": None}
     node = And((A, Not(And((B, C)))))
     assert query.build_match_expression(node, lambda leaf: known[leaf.text]) == '"a1"'
@@ -104,7 +104,7 @@ def test_an_expression_excludes_only_what_it_knows_exactly() -> None:
         ("✅", "done✅", True),
     ],
 )
-def test_a_text_matches(typed: str, text: str, matches: bool) -> None:
+def test_query_matches_text(typed: str, text: str, matches: bool) -> None:
     node = query.parse_query(typed).node
     assert node is not None
     assert query.is_match(node, search_text.fold_text(text)) is matches
@@ -129,7 +129,7 @@ class CountingText(str):
         ("na " * 3000 + "hey", "na " * 300 + "hey", (8100, 9003)),
     ],
 )
-def test_a_phrase_is_looked_for_in_one_pass(
+def test_phrase_is_found_in_single_pass(
     text: str, phrase: str, place: tuple[int, int] | None
 ) -> None:
     watched = CountingText(text)
@@ -142,9 +142,7 @@ PIECES = st.lists(st.sampled_from(["a", "b", "ab", "大", "学", " ", "-", "é"]
 
 
 @given(PIECES, PIECES, st.booleans())
-def test_a_phrase_is_where_its_words_stand_in_a_row(
-    text: list[str], phrase: list[str], prefix: bool
-) -> None:
+def test_phrase_matches_consecutive_words(text: list[str], phrase: list[str], prefix: bool) -> None:
     leaf, told = Leaf("".join(phrase), prefix), search_text.split_words("".join(text))
     wanted = leaf.words
     rows = [told[at : at + len(wanted)] for at in range(len(told) - len(wanted) + 1)]
@@ -158,14 +156,14 @@ def test_a_phrase_is_where_its_words_stand_in_a_row(
 
 
 @given(st.text(max_size=60))
-def test_folding_twice_changes_nothing(text: str) -> None:
+def test_fold_is_idempotent(text: str) -> None:
     once = search_text.fold_text(text)
     assert search_text.fold_text(once) == once or any(
         unicodedata.category(one) == "Lu" for one in once
     )
 
 
-def test_images_are_no_text_and_other_json_is() -> None:
+def test_search_text_skips_images() -> None:
     parts = '\x00json:[{"type": "image_url", "image_url": {"url": "data:x"}}, {"text": "hi"}]'
     assert search_text.build_search_text(parts, None, None) == "hi"
     assert search_text.build_search_text('\x00json:{"answer": {"is": 42}}', None, None) == "42"
@@ -176,7 +174,7 @@ def test_images_are_no_text_and_other_json_is() -> None:
     assert search_text.build_search_text(b"bytes", None, None) == "bytes"
 
 
-def test_a_snippet_shows_the_words_where_they_are_close() -> None:
+def test_snippet_shows_words_close_together() -> None:
     words = [query.compile_leaf(Leaf("ledger")), query.compile_leaf(Leaf("balance"))]
     text = "ledger " + "x " * 300 + "the ledger is in balance now " + "y " * 300 + "balance"
     cut = snippet.cut_snippet(text, words)
@@ -185,12 +183,12 @@ def test_a_snippet_shows_the_words_where_they_are_close() -> None:
     assert (cut[0], cut[-1]) == ("…", "…")
 
 
-def test_a_snippet_of_a_short_text_is_the_text() -> None:
+def test_snippet_of_short_text_is_complete() -> None:
     assert snippet.cut_snippet("one\n two", []) == "one two"
 
 
 @given(st.text(max_size=600), st.text(max_size=10))
-def test_a_snippet_can_be_cut_from_any_text(text: str, word: str) -> None:
+def test_snippet_of_random_text_is_bounded(text: str, word: str) -> None:
     assert (
         len(snippet.cut_snippet(text, [query.compile_leaf(Leaf(word))], word))
         <= snippet.SNIPPET_LENGTH + 2
@@ -202,10 +200,10 @@ def test_a_snippet_can_be_cut_from_any_text(text: str, word: str) -> None:
     [("decided", "decide"), ("drop", "dropped"), ("kept", "kept"), ("policies", "policy"),
      ("running", "run"), ("summaries", "summarization"), ("errors", "error")],
 )  # fmt: skip
-def test_a_word_has_other_forms(word: str, form: str) -> None:
+def test_word_has_other_forms(word: str, form: str) -> None:
     assert form in query.list_word_forms(word)
 
 
-def test_a_question_is_cut_into_what_it_is_about() -> None:
+def test_question_is_split_into_pieces() -> None:
     found = list(query.split_pieces("what's in foo_bar.py 数据库", 2))
     assert found == ["数据", "据库", "what", "in", "foo_bar.py", "foo", "bar", "py"]

@@ -50,7 +50,7 @@ def read_pragmas(path: Path) -> dict[str, Any]:
         return {name: connection.execute(f"PRAGMA {name}").fetchone() for name in KEPT}
 
 
-def test_a_vacuum_leaves_how_the_file_is_made(db: SessionDB, path: Path) -> None:
+def test_vacuum_keeps_file_settings(db: SessionDB, path: Path) -> None:
     before = read_pragmas(path)
     assert before["freelist_count"] > (0,)
     won = db.vacuum()
@@ -59,7 +59,7 @@ def test_a_vacuum_leaves_how_the_file_is_made(db: SessionDB, path: Path) -> None
     assert path.stat().st_size + Path(f"{path}-wal").stat().st_size == won.after_bytes
 
 
-def test_a_journal_stays_a_journal(home_path: Path) -> None:
+def test_vacuum_keeps_journal_mode(home_path: Path) -> None:
     path = home_path / "state.db"
     make_hermes_database(path)
     fill_database(path, 20, 20)
@@ -75,7 +75,7 @@ def test_a_journal_stays_a_journal(home_path: Path) -> None:
     assert read_pragmas(path) == {**before, "freelist_count": (0,)}
 
 
-def test_nobody_else_may_have_the_file_open(db: SessionDB, path: Path) -> None:
+def test_vacuum_is_refused_while_file_is_shared(db: SessionDB, path: Path) -> None:
     size = path.stat().st_size
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -91,7 +91,7 @@ def test_nobody_else_may_have_the_file_open(db: SessionDB, path: Path) -> None:
     assert path.stat().st_size < size
 
 
-def test_readers_of_this_process_do_not_hinder_it(db: SessionDB, path: Path) -> None:
+def test_vacuum_runs_beside_own_readers(db: SessionDB, path: Path) -> None:
     begun, done = threading.Event(), threading.Event()
     seen: list[int] = []
 
@@ -113,7 +113,7 @@ def test_readers_of_this_process_do_not_hinder_it(db: SessionDB, path: Path) -> 
     assert db.measure_sizes().free == 0
 
 
-def test_a_vacuum_without_room_is_refused_before_it_begins(
+def test_vacuum_without_disk_space_is_refused(
     db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = namedtuple("usage", "total used free")  # noqa: PYI024 -- as shutil has it
@@ -124,14 +124,14 @@ def test_a_vacuum_without_room_is_refused_before_it_begins(
     assert (path.stat().st_mtime_ns, db.measure_sizes().db) == before
 
 
-def test_a_reader_may_not_reclaim(db: SessionDB, path: Path) -> None:
+def test_vacuum_of_read_only_database_is_denied(db: SessionDB, path: Path) -> None:
     with SessionDB(path, read_only=True) as reader:
         for verb in (reader.vacuum, reader.optimize_step):
             with pytest.raises(Denied):
                 verb()
 
 
-def test_a_step_of_merging_leaves_fewer_parts_of_every_index(db: SessionDB, path: Path) -> None:
+def test_optimize_step_merges_segments_of_indexes(db: SessionDB, path: Path) -> None:
     for number in range(12):
         db.append_messages(f"more {number}", [{"role": "user", "content": "words"}], create={})
     db._tidy()
@@ -163,7 +163,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.requirement("maintenance:vacuum-memory")
-def test_a_vacuum_beside_a_log_needs_no_memory(db: SessionDB, path: Path, memory: Path) -> None:
+def test_vacuum_of_wal_database_needs_no_memory(db: SessionDB, path: Path, memory: Path) -> None:
     made: list[bool] = []
     assert db.vacuum(step=lambda: made.append(bool(copies(path.parent)))).after_bytes > 0
     assert any(made) == is_copy_in_memory(path)
@@ -172,9 +172,7 @@ def test_a_vacuum_beside_a_log_needs_no_memory(db: SessionDB, path: Path, memory
 
 
 @pytest.mark.requirement("maintenance:vacuum-memory")
-def test_a_copy_that_has_no_room_in_memory_is_refused_before_it_begins(
-    home_path: Path, memory: Path
-) -> None:
+def test_vacuum_without_free_memory_is_refused(home_path: Path, memory: Path) -> None:
     path = home_path / "state.db"
     make_hermes_database(path)
     fill_database(path, 20, 20)

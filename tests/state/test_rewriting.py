@@ -68,9 +68,7 @@ def commit_in_process(path: Path, key: str) -> str:
     return done.stderr.strip().rpartition("\n")[2]
 
 
-def test_the_file_has_no_free_pages_afterwards_and_nothing_is_left_beside_it(
-    db: SessionDB, path: Path
-) -> None:
+def test_vacuum_frees_pages_and_leaves_no_copies(db: SessionDB, path: Path) -> None:
     before = db.list_sessions().items, db.get_messages("fill_0_00039")
     assert db.measure_sizes().free > 0
     anew(db)
@@ -82,9 +80,7 @@ def test_the_file_has_no_free_pages_afterwards_and_nothing_is_left_beside_it(
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
 @pytest.mark.parametrize("point", EARLY)
-def test_what_another_process_commits_before_the_lock_begins_it_anew_and_is_kept(
-    db: SessionDB, path: Path, point: str
-) -> None:
+def test_commit_before_lock_restarts_vacuum(db: SessionDB, path: Path, point: str) -> None:
     said: list[str] = []
 
     def act(now: str) -> None:
@@ -100,16 +96,14 @@ def test_what_another_process_commits_before_the_lock_begins_it_anew_and_is_kept
 
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
-def test_what_another_process_commits_before_the_first_look_is_in_the_copy(
-    db: SessionDB, path: Path
-) -> None:
+def test_commit_before_copy_is_included(db: SessionDB, path: Path) -> None:
     points = course(db, lambda now: commit_in_process(path, now) if now == "first look" else None)
     assert points.count("copy begins") == 1
     assert db.get_meta("first look") == "1"
 
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
-def test_under_the_lock_nobody_can_commit(db: SessionDB, path: Path) -> None:
+def test_vacuum_lock_blocks_other_commits(db: SessionDB, path: Path) -> None:
     said: list[str] = []
     points = course(
         db, lambda now: said.append(commit_in_process(path, now)) if now in LATE else None
@@ -122,7 +116,7 @@ def test_under_the_lock_nobody_can_commit(db: SessionDB, path: Path) -> None:
 
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
-def test_who_writes_again_and_again_is_left_alone(db: SessionDB, path: Path) -> None:
+def test_vacuum_gives_up_under_steady_writes(db: SessionDB, path: Path) -> None:
     said: list[str] = []
     free = db.measure_sizes().free
 
@@ -139,9 +133,7 @@ def test_who_writes_again_and_again_is_left_alone(db: SessionDB, path: Path) -> 
 
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
-def test_who_is_writing_when_it_is_to_be_written_back_is_left_alone(
-    db: SessionDB, path: Path
-) -> None:
+def test_vacuum_yields_to_open_write_transaction(db: SessionDB, path: Path) -> None:
     begun = iter(["BEGIN IMMEDIATE", "INSERT INTO state_meta VALUES ('other', 1)"])
     with connect(path) as other, SessionDB(path, patience_s=0) as hasty:
         hasty.set_meta("opened", "1")
@@ -160,7 +152,7 @@ def test_who_is_writing_when_it_is_to_be_written_back_is_left_alone(
 
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
-def test_a_process_that_comes_meanwhile_reads_and_writes_on(db: SessionDB, path: Path) -> None:
+def test_vacuum_lets_other_process_continue(db: SessionDB, path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", STAYING, str(path)],
         stdin=subprocess.PIPE,
@@ -188,9 +180,7 @@ def test_a_process_that_comes_meanwhile_reads_and_writes_on(db: SessionDB, path:
 
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
-def test_connections_that_are_open_see_one_moment_and_then_the_new_one(
-    db: SessionDB, path: Path
-) -> None:
+def test_open_readers_keep_snapshot_during_vacuum(db: SessionDB, path: Path) -> None:
     count = "SELECT count(*), max(rowid) FROM messages"
     with connect(path) as other:
         other.execute("BEGIN")
@@ -210,9 +200,7 @@ def test_connections_that_are_open_see_one_moment_and_then_the_new_one(
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
 @pytest.mark.parametrize("point", ["copying", "between", "writing back"])
-def test_ended_at_any_point_it_leaves_the_file_as_it_was(
-    db: SessionDB, path: Path, point: str
-) -> None:
+def test_vacuum_stopped_anywhere_changes_nothing(db: SessionDB, path: Path, point: str) -> None:
     class Enough(Exception):
         pass
 

@@ -37,9 +37,7 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.requirement("maintenance:vacuum-copies")
-def test_it_comes_to_the_very_rows_of_a_plain_vacuum(
-    db: SessionDB, path: Path, tmp_path: Path
-) -> None:
+def test_rewritten_rows_equal_plain_vacuum(db: SessionDB, path: Path, tmp_path: Path) -> None:
     plain = tmp_path / "plain.db"
     with connect(path, "ro") as connection, connect(plain, "rwc") as other:
         connection.backup(other)
@@ -66,7 +64,7 @@ KEPT = ("page_size", "auto_vacuum", "journal_mode", "user_version", "application
         "reserved bytes",
     ],
 )
-def test_how_the_file_is_made_stays(home_path: Path, made: str) -> None:
+def test_rewrite_keeps_file_settings(home_path: Path, made: str) -> None:
     path = home_path / "state.db"
     if made == "reserved bytes":
         create_reserved_database(path, 32)
@@ -108,15 +106,13 @@ def read_file_settings(path: Path) -> tuple[object, ...]:
 
 
 @pytest.mark.requirement("maintenance:vacuum-copies")
-def test_the_copy_can_be_read_by_its_owner_alone(db: SessionDB, path: Path) -> None:
+def test_vacuum_copy_is_private(db: SessionDB, path: Path) -> None:
     modes: set[int] = set()
     course(db, lambda _: modes.update(each.stat().st_mode & 0o777 for each in copies(path.parent)))
     assert modes == {0o600}
 
 
-def test_the_copy_of_a_database_behind_a_link_is_beside_the_database(
-    home_path: Path, tmp_path: Path
-) -> None:
+def test_vacuum_copy_lies_beside_linked_database(home_path: Path, tmp_path: Path) -> None:
     path, linked = home_path / "state.db", tmp_path / "linked.db"
     make_own_database(path)
     linked.symlink_to(path)
@@ -129,7 +125,7 @@ def test_the_copy_of_a_database_behind_a_link_is_beside_the_database(
 
 
 @pytest.mark.requirement("maintenance:vacuum-copies")
-def test_a_copy_that_was_exchanged_is_not_written_back(db: SessionDB, path: Path) -> None:
+def test_exchanged_copy_is_not_written_back(db: SessionDB, path: Path) -> None:
     def act(now: str) -> None:
         if now == "copy begins":
             (copy,) = copies(path.parent)
@@ -142,7 +138,7 @@ def test_a_copy_that_was_exchanged_is_not_written_back(db: SessionDB, path: Path
     assert rows(path) == before
 
 
-def test_a_folder_that_takes_no_copy_is_told(home_path: Path) -> None:
+def test_folder_without_room_for_name_is_denied(home_path: Path) -> None:
     path = home_path / ("n" * 245)
     make_own_database(path)
     with SessionDB(path) as db:
@@ -164,7 +160,7 @@ KILLED = (
 
 
 @pytest.mark.requirement("maintenance:vacuum-copies")
-def test_the_copy_that_a_killed_process_has_left_is_deleted_by_the_next_one(path: Path) -> None:
+def test_stale_copy_is_deleted_at_next_write(path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
     assert copies(path.parent, ".tmp") != []
     with SessionDB(path) as db:
@@ -175,7 +171,7 @@ def test_the_copy_that_a_killed_process_has_left_is_deleted_by_the_next_one(path
 
 
 @pytest.mark.requirement("maintenance:vacuum-copies")
-def test_only_what_was_left_is_deleted(db: SessionDB, path: Path, tmp_path: Path) -> None:
+def test_only_stale_copies_are_deleted(db: SessionDB, path: Path, tmp_path: Path) -> None:
     folder, name = path.parent, ".state.db.vacuum-"
     precious = tmp_path / "precious"
     precious.write_text("of somebody")
@@ -195,9 +191,7 @@ def test_only_what_was_left_is_deleted(db: SessionDB, path: Path, tmp_path: Path
 
 
 @pytest.mark.requirement("maintenance:vacuum-copies")
-def test_a_copy_that_somebody_is_at_is_not_taken_for_one_that_was_left(
-    db: SessionDB, path: Path
-) -> None:
+def test_copy_in_use_is_not_deleted(db: SessionDB, path: Path) -> None:
     other = path.parent / ".state.db.vacuum-other000.tmp"
     with subprocess.Popen(
         [sys.executable, "-c", f"f = open({str(other)!r}, 'wb'); print(flush=True); input()"],

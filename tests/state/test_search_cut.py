@@ -78,9 +78,7 @@ def list_hits(path: Path, query: str, **options: Any) -> list[int]:
         "大阪",
     ],
 )
-def test_a_word_far_behind_in_what_a_tool_said_is_found(
-    path: Path, schema: int, query: str
-) -> None:
+def test_word_late_in_tool_output_is_found(path: Path, schema: int, query: str) -> None:
     with open_filled_home(path, schema) as connection:
         text = f"{LONG} striped zebrafish Größe 大阪"
         one = add_message(connection, "s", "tool", text, tool_name="terminal")
@@ -91,9 +89,7 @@ def test_a_word_far_behind_in_what_a_tool_said_is_found(
 @pytest.mark.requirement("search:cut")
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("options", [{}, {"mode": "substring"}])
-def test_what_a_tool_said_in_parts_is_found(
-    path: Path, schema: int, options: dict[str, Any]
-) -> None:
+def test_tool_output_in_parts_is_found(path: Path, schema: int, options: dict[str, Any]) -> None:
     with open_filled_home(path, schema) as connection:
         one = add_message(connection, "s", "tool", PARTS, tool_name="terminal")
         two = add_message(connection, "s", "user", PARTS)
@@ -101,14 +97,14 @@ def test_what_a_tool_said_in_parts_is_found(
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_what_a_tool_said_behind_a_nul_is_found(path: Path, schema: int) -> None:
+def test_tool_output_after_nul_is_found(path: Path, schema: int) -> None:
     with open_filled_home(path, schema) as connection:
         one = add_message(connection, "s", "tool", "binary \0 zebrafish")
     assert list_hits(path, "zebrafish") == [one]
 
 
 @pytest.mark.parametrize("query", ["zebrafish", "striped zebra", "大阪"])
-def test_triggers_that_cut_what_they_index_are_known(path: Path, query: str) -> None:
+def test_truncating_triggers_are_recognized(path: Path, query: str) -> None:
     with open_filled_home(path, 22) as connection:
         add_truncating_triggers(connection)
         one = add_message(connection, "s", "tool", f"{LONG} striped zebrafish 大阪")
@@ -117,7 +113,7 @@ def test_triggers_that_cut_what_they_index_are_known(path: Path, query: str) -> 
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_a_word_that_only_stands_far_behind_may_be_excluded(path: Path, schema: int) -> None:
+def test_word_late_in_output_can_be_excluded(path: Path, schema: int) -> None:
     with open_filled_home(path, schema) as connection:
         add_message(connection, "s", "tool", f"deploy {LONG} zebrafish")
         two = add_message(connection, "s", "tool", f"deploy {LONG}")
@@ -126,7 +122,7 @@ def test_a_word_that_only_stands_far_behind_may_be_excluded(path: Path, schema: 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("query", ["deploy", "de*", "did we deploy anything?", "ship deploy"])
-def test_no_page_repeats_what_one_before_it_has_shown(path: Path, schema: int, query: str) -> None:
+def test_search_pages_repeat_no_hits(path: Path, schema: int, query: str) -> None:
     with open_filled_home(path, schema) as connection:
         texts = ["deploy", f"deploy {LONG} deploy", f"{LONG} deploy", f"{LONG} ship deploy"]
         ids = [add_message(connection, "s", "tool", text) for text in texts]
@@ -147,7 +143,7 @@ def test_no_page_repeats_what_one_before_it_has_shown(path: Path, schema: int, q
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("query", ["terminal", "t*", "erm"])
-def test_a_tool_that_said_nothing_is_found_by_its_name(path: Path, schema: int, query: str) -> None:
+def test_silent_tool_is_found_by_name(path: Path, schema: int, query: str) -> None:
     with open_filled_home(path, schema) as connection:
         one = add_message(connection, "s", "tool", None, tool_name="terminal")
     mode = "substring" if query == "erm" else "words"
@@ -155,9 +151,7 @@ def test_a_tool_that_said_nothing_is_found_by_its_name(path: Path, schema: int, 
 
 
 @pytest.mark.requirement("search:cut")
-def test_what_is_too_much_to_read_at_once_is_read_on_the_next_pages(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_outputs_continue_on_next_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "MAX_CHARACTERS", 5000)
     with open_filled_home(path, 30) as connection:
         one = add_message(connection, "s", "tool", f"{LONG} zebrafish", timestamp=1000.0)
@@ -169,9 +163,7 @@ def test_what_is_too_much_to_read_at_once_is_read_on_the_next_pages(
     assert list_hits(path, "zebrafish") == [one]
 
 
-def test_images_that_tools_sent_are_not_all_decoded_at_once(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tool_images_are_decoded_within_bounds(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "MAX_CHARACTERS", 5000)
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 50_000}}
     with open_filled_home(path, 30) as connection:
@@ -184,7 +176,7 @@ def test_images_that_tools_sent_are_not_all_decoded_at_once(
 
 @pytest.mark.requirement("search:cut")
 @pytest.mark.parametrize("seed", range(4))
-def test_an_index_that_cuts_gives_the_answers_of_one_that_does_not(path: Path, seed: int) -> None:
+def test_truncated_index_gives_complete_answers(path: Path, seed: int) -> None:
     paths = [path.with_name(f"{schema}.db") for schema in SCHEMAS]
     for schema, one in zip(SCHEMAS, paths, strict=True):
         _fill_randomly(one, schema, random.Random(seed))

@@ -46,7 +46,7 @@ def list_hits(path: Path, query: str, **options: Any) -> list[int]:
 @pytest.mark.requirement("search:layouts")
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("query", ["数据", "架", "数据库的架构", "terminal", "deploy", "构设"])
-def test_what_a_tool_said_is_found(path: Path, schema: int, query: str) -> None:
+def test_tool_output_is_found(path: Path, schema: int, query: str) -> None:
     with open_filled_home(path, schema) as connection:
         text = "deploy 了数据库的架构设计"
         one = add_message(connection, "s", "tool", text, tool_name="terminal")
@@ -56,7 +56,7 @@ def test_what_a_tool_said_is_found(path: Path, schema: int, query: str) -> None:
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_conversations_with_nobody_are_found(path: Path, schema: int) -> None:
+def test_cron_conversations_are_found(path: Path, schema: int) -> None:
     with open_filled_home(path, schema) as connection:
         add_session(connection, "job", source="cron")
         one = add_message(connection, "job", "user", "每天检查数据库")
@@ -78,7 +78,7 @@ def test_encoded_text_is_found(path: Path, schema: int, query: str) -> None:
 @pytest.mark.requirement("search:layouts")
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("query", ["deploy", "DEPLOY ledger"])
-def test_a_word_between_han_characters_is_found(path: Path, schema: int, query: str) -> None:
+def test_word_between_han_characters_is_found(path: Path, schema: int, query: str) -> None:
     text = "把deploy了的ledger库"
     calls = '[{"function": {"name": "run", "arguments": "先deploy后ledger吧"}}]'
     with open_filled_home(path, schema) as connection:
@@ -96,9 +96,7 @@ def test_a_word_between_han_characters_is_found(path: Path, schema: int, query: 
 
 @pytest.mark.parametrize("sign", ["\ue000", "\u0378", "\U00040000"])
 @pytest.mark.parametrize("query", ["{}:zero", "({})zero", "zero"])
-def test_a_word_beside_a_sign_that_only_the_index_takes_for_a_letter_is_found(
-    path: Path, sign: str, query: str
-) -> None:
+def test_word_beside_unassigned_character_is_found(path: Path, sign: str, query: str) -> None:
     with open_filled_home(path, 22) as connection:
         text = f"{sign}:zero ({sign})zero"
         one = add_message(connection, "s", "user", [{"type": "text", "text": text}])
@@ -107,7 +105,7 @@ def test_a_word_beside_a_sign_that_only_the_index_takes_for_a_letter_is_found(
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_words_behind_an_escaped_sign_are_found(path: Path, schema: int) -> None:
+def test_words_after_escaped_character_are_found(path: Path, schema: int) -> None:
     with open_filled_home(path, schema) as connection:
         one = add_message(connection, "s", "user", [{"type": "text", "text": "say “deploy” now"}])
         with SessionDB(path, read_only=True) as db:
@@ -128,7 +126,7 @@ def drop_indexes(connection: Any) -> None:
         connection.execute(f"DROP TABLE {table}")
 
 
-def test_accents_are_no_matter_where_nothing_is_indexed(path: Path) -> None:
+def test_search_without_index_ignores_accents(path: Path) -> None:
     with open_filled_home(path, 22) as connection:
         drop_indexes(connection)
         one = add_message(connection, "s", "user", "Café Noir")
@@ -153,9 +151,7 @@ def test_accents_are_no_matter_where_nothing_is_indexed(path: Path) -> None:
         ("大学", "substring"),
     ],
 )
-def test_no_way_of_writing_it_hides_a_text(
-    path: Path, indexed: bool, query: str, mode: str
-) -> None:
+def test_encoding_variants_hide_no_text(path: Path, indexed: bool, query: str, mode: str) -> None:
     arguments = r'{"path": "src\/app.py"}'
     calls = [{"id": "c", "function": {"name": "run", "arguments": arguments}}]
     with open_filled_home(path, 22) as connection:
@@ -179,7 +175,7 @@ def test_encoded_substrings_are_found(path: Path, schema: int, needle: str) -> N
     assert list_hits(path, needle, mode="substring") == [one]
 
 
-def test_names_of_json_are_not_found(path: Path) -> None:
+def test_json_key_names_are_not_found(path: Path) -> None:
     with open_filled_home(path, 22) as connection:
         add_message(connection, "s", "user", [{"type": "text", "text": "hello"}])
         calls = [{"id": "c", "function": {"name": "run", "arguments": '{"path": "x"}'}}]
@@ -189,7 +185,7 @@ def test_names_of_json_are_not_found(path: Path) -> None:
     assert list_hits(path, "hello NOT type") == [1]
 
 
-def test_a_rare_piece_far_back_is_found_at_once(
+def test_rare_old_substring_is_found_immediately(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scan, "_DENSE_IDS", 5)
@@ -204,7 +200,7 @@ def test_a_rare_piece_far_back_is_found_at_once(
 
 
 @pytest.mark.parametrize("table", ["messages_fts", "messages_fts_trigram"])
-def test_a_missing_index_is_made_up_for(path: Path, table: str) -> None:
+def test_missing_index_is_compensated(path: Path, table: str) -> None:
     with open_filled_home(path, 22) as connection:
         for what in ("insert", "update", "delete"):
             connection.execute(f"DROP TRIGGER {table}_{what}")
@@ -215,7 +211,7 @@ def test_a_missing_index_is_made_up_for(path: Path, table: str) -> None:
     assert list_hits(path, "eplo", mode="substring") == [one]
 
 
-def test_messages_that_no_trigger_indexed_are_found(path: Path) -> None:
+def test_unindexed_messages_are_found(path: Path) -> None:
     with open_filled_home(path, 22) as connection:
         one = add_message(connection, "s", "user", "deploy 数据库")
         for table in ("messages_fts", "messages_fts_trigram"):
@@ -230,7 +226,7 @@ def test_messages_that_no_trigger_indexed_are_found(path: Path) -> None:
     "marks",
     [{"fts_stale": "1"}, {"fts_rebuild_high_water": "2", "fts_rebuild_progress": "0"}],
 )
-def test_an_index_that_is_being_rebuilt_is_not_trusted(path: Path, marks: dict[str, str]) -> None:
+def test_index_under_rebuild_is_not_trusted(path: Path, marks: dict[str, str]) -> None:
     with open_filled_home(path, 30) as connection:
         connection.executemany("INSERT INTO state_meta VALUES (?, ?)", marks.items())
         one = add_message(connection, "s", "user", "deploy it")
@@ -238,7 +234,7 @@ def test_an_index_that_is_being_rebuilt_is_not_trusted(path: Path, marks: dict[s
     assert list_hits(path, "deploy") == [one]
 
 
-def test_a_damaged_index_is_made_up_for(path: Path) -> None:
+def test_damaged_hermes_index_is_compensated(path: Path) -> None:
     with open_filled_home(path, 22) as connection:
         one = add_message(connection, "s", "user", "deploy 数据库")
         connection.execute("UPDATE messages_fts_data SET block = x'FFFFFFFF' WHERE id > 10")
@@ -251,7 +247,7 @@ def test_a_damaged_index_is_made_up_for(path: Path) -> None:
 @pytest.mark.requirement("search:layouts")
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("indexed", [True, False])
-def test_a_message_of_any_id_is_found(path: Path, schema: int, indexed: bool) -> None:
+def test_message_with_extreme_id_is_found(path: Path, schema: int, indexed: bool) -> None:
     odd = [-(2**63), -70_000, 0, 1, 300_000, 2**63 - 1]
     with open_filled_home(path, schema) as connection:
         if not indexed:
@@ -270,7 +266,7 @@ def test_null_flags_of_older_homes_are_live(path: Path) -> None:
     assert list_hits(path, "deploy") == [one]
 
 
-def test_searching_leaves_the_file_as_it_is(path: Path) -> None:
+def test_search_leaves_schema_unchanged(path: Path) -> None:
     with open_filled_home(path, 22) as connection:
         add_message(connection, "s", "user", "数据 deploy")
         before = connection.execute("SELECT name, sql FROM sqlite_master").fetchall()

@@ -69,7 +69,7 @@ def list_postings(db: SessionDB, word: str) -> list[int]:
     )
 
 
-def test_index_and_tail_are_one_answer(db: SessionDB) -> None:
+def test_search_merges_index_and_tail(db: SessionDB) -> None:
     before = append_texts(db, "ledger one", "nothing")
     index_everything(db)
     after = append_texts(db, "ledger two")
@@ -80,7 +80,7 @@ def test_index_and_tail_are_one_answer(db: SessionDB) -> None:
     assert list_hits(db, "ledger two") == after
 
 
-def test_appending_indexes_in_batches_behind_itself(db: SessionDB) -> None:
+def test_appends_are_indexed_in_batches(db: SessionDB) -> None:
     ids = append_texts(db, *["ledger"] * (fts.MAX_LAG - 1))
     assert read_index_mark(db) == 0
     ids += append_texts(db, "ledger")
@@ -88,7 +88,7 @@ def test_appending_indexes_in_batches_behind_itself(db: SessionDB) -> None:
     assert len(list_postings(db, "ledger")) == fts.MAX_LAG
 
 
-def test_many_messages_at_once_are_indexed_at_once(
+def test_bulk_append_is_indexed_immediately(
     db: SessionDB, home_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "_MAX_FOLLOW_UP_S", 60)
@@ -99,7 +99,7 @@ def test_many_messages_at_once_are_indexed_at_once(
         assert list_hits(beside, "ledger") == [ids[0], ids[-1]]
 
 
-def test_a_transaction_is_indexed_after_it(db: SessionDB) -> None:
+def test_transaction_is_indexed_after_commit(db: SessionDB) -> None:
     with db.transaction():
         ids = append_texts(db, "ledger", *["plain"] * (2 * fts.MAX_LAG))
         assert list_hits(db, "ledger") == [ids[0]]
@@ -107,7 +107,7 @@ def test_a_transaction_is_indexed_after_it(db: SessionDB) -> None:
     assert read_index_mark(db) == ids[-1]
 
 
-def test_closing_leaves_nothing_to_be_indexed(db: SessionDB, home_path: Path) -> None:
+def test_close_indexes_remaining_messages(db: SessionDB, home_path: Path) -> None:
     ids = append_texts(db, "ledger", "plain")
     db.close()
     with SessionDB(home_path / "state.db", read_only=True) as fresh:
@@ -116,7 +116,7 @@ def test_closing_leaves_nothing_to_be_indexed(db: SessionDB, home_path: Path) ->
 
 
 @pytest.mark.parametrize("read_only", [True, False])
-def test_what_a_killed_process_appended_is_found(
+def test_messages_of_killed_process_are_found(
     db: SessionDB, home_path: Path, read_only: bool
 ) -> None:
     db.close()
@@ -138,7 +138,7 @@ def test_what_a_killed_process_appended_is_found(
         assert read_index_mark(fresh) == (0 if read_only else 5001)
 
 
-def test_a_search_indexes_what_a_stranger_appended_in_bulk(db: SessionDB, home_path: Path) -> None:
+def test_search_indexes_foreign_bulk_appends(db: SessionDB, home_path: Path) -> None:
     append_texts_as_stranger(home_path / "state.db", "ledger", *["plain"] * 3000)
     with SessionDB(home_path / "state.db", read_only=True) as beside:
         assert list_hits(beside, "ledger") == [1]
@@ -147,7 +147,7 @@ def test_a_search_indexes_what_a_stranger_appended_in_bulk(db: SessionDB, home_p
     assert read_index_mark(db) == 3001
 
 
-def test_a_search_waits_for_no_lock(db: SessionDB, home_path: Path) -> None:
+def test_search_waits_for_no_lock(db: SessionDB, home_path: Path) -> None:
     append_texts_as_stranger(home_path / "state.db", "ledger", *["plain"] * 3000)
     with connect(home_path / "state.db") as stranger:
         stranger.execute("BEGIN IMMEDIATE")
@@ -156,16 +156,14 @@ def test_a_search_waits_for_no_lock(db: SessionDB, home_path: Path) -> None:
         stranger.execute("ROLLBACK")
 
 
-def test_an_index_that_cannot_be_fed_refuses_no_message(db: SessionDB, home_path: Path) -> None:
+def test_damaged_index_refuses_no_append(db: SessionDB, home_path: Path) -> None:
     with connect(home_path / "state.db") as stranger:
         stranger.execute("UPDATE ms_index_data SET block = x'FF' WHERE id = 10")
     ids = append_texts(db, *["ledger"] * (fts.MAX_LAG + 1))
     assert list_hits(db, "ledger") == ids
 
 
-def test_a_row_that_cannot_be_parsed_keeps_no_other_from_the_index(
-    db: SessionDB, home_path: Path
-) -> None:
+def test_unparsable_row_blocks_no_indexing(db: SessionDB, home_path: Path) -> None:
     calls = [{"id": "c", "function": {"name": "run", "arguments": '{"a": ' + "[" * 1000}}]
     db.append_message("s", "assistant", None, tool_calls=calls)
     deep: Any = "wombat"
@@ -180,9 +178,7 @@ def test_a_row_that_cannot_be_parsed_keeps_no_other_from_the_index(
         assert fresh.message_count("s") == len(ids) + 2
 
 
-def test_what_is_left_over_never_fails_a_change_that_is_durable(
-    db: SessionDB, home_path: Path
-) -> None:
+def test_failed_indexing_fails_no_durable_change(db: SessionDB, home_path: Path) -> None:
     def change(handle: Connection) -> None:
         handle.run_change("UPDATE sessions SET title = 'kept' WHERE id = 's'")
         handle.due = True
@@ -197,16 +193,14 @@ def test_what_is_left_over_never_fails_a_change_that_is_durable(
     assert db.get_session_title("s") == "kept"
 
 
-def test_a_batch_is_bounded_by_its_size(db: SessionDB) -> None:
+def test_index_batch_is_bounded_by_size(db: SessionDB) -> None:
     ids = append_texts(db, *["word " * 70_000] * 3)
     assert db._write(fts.index_batch)
     assert read_index_mark(db) == ids[1]
     assert list_hits(db, "word") == ids
 
 
-def test_what_a_stranger_appended_is_found_before_it_is_indexed(
-    db: SessionDB, home_path: Path
-) -> None:
+def test_foreign_append_is_found_before_indexing(db: SessionDB, home_path: Path) -> None:
     append_texts(db, "ledger")
     index_everything(db)
     append_texts_as_stranger(home_path / "state.db", "ledger of a stranger")
@@ -216,9 +210,7 @@ def test_what_a_stranger_appended_is_found_before_it_is_indexed(
     assert list_hits(db, "ledger") == [1, 2]
 
 
-def test_a_search_in_one_session_hides_nothing_from_the_next(
-    db: SessionDB, home_path: Path
-) -> None:
+def test_session_search_hides_nothing_from_next(db: SessionDB, home_path: Path) -> None:
     ids = append_texts(db, "ledger of one")
     index_everything(db)
     ids += append_texts(db, "ledger again")
@@ -229,7 +221,7 @@ def test_a_search_in_one_session_hides_nothing_from_the_next(
         assert list_hits(fresh, "ledger") == ids
 
 
-def test_rare_words_of_a_question_count_for_more_before_anything_is_indexed(
+def test_rare_words_rank_higher_without_index(
     db: SessionDB,
 ) -> None:
     append_texts(db, *[f"gateway deploy status {number}" for number in range(300)])
@@ -240,7 +232,7 @@ def test_rare_words_of_a_question_count_for_more_before_anything_is_indexed(
     assert answer in [hit.message_id for hit in hits[:3]]
 
 
-def test_words_that_are_rare_together_are_found_however_far_back(
+def test_rare_word_combination_is_found_far_back(
     db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(any_words, "_LIST_ROWS", 20)
@@ -253,7 +245,7 @@ def test_words_that_are_rare_together_are_found_however_far_back(
     assert found.hits[0].message_id == answer
 
 
-def test_deleting_takes_the_words_out_of_the_index(db: SessionDB) -> None:
+def test_delete_removes_words_from_index(db: SessionDB) -> None:
     append_texts(db, "ledger 数据库", "ledger")
     index_everything(db)
     db.clear_messages("s")
@@ -261,7 +253,7 @@ def test_deleting_takes_the_words_out_of_the_index(db: SessionDB) -> None:
     assert list_hits(db, "ledger") == []
 
 
-def test_words_left_behind_by_a_stranger_find_nothing(db: SessionDB, home_path: Path) -> None:
+def test_stale_index_words_find_nothing(db: SessionDB, home_path: Path) -> None:
     append_texts(db, "ledger", "ledger")
     index_everything(db)
     with connect(home_path / "state.db") as stranger:
@@ -269,7 +261,7 @@ def test_words_left_behind_by_a_stranger_find_nothing(db: SessionDB, home_path: 
     assert list_hits(db, "ledger") == [2]
 
 
-def test_messages_that_are_brought_back_are_found(db: SessionDB, home_path: Path) -> None:
+def test_restored_messages_are_found(db: SessionDB, home_path: Path) -> None:
     append_texts(db, "ledger", "ledger")
     index_everything(db)
     db.clear_messages("s")
@@ -286,7 +278,7 @@ def test_messages_that_are_brought_back_are_found(db: SessionDB, home_path: Path
     assert list_hits(db, "ledger") == [1]
 
 
-def test_what_is_brought_back_above_the_mark_is_found(db: SessionDB, home_path: Path) -> None:
+def test_message_restored_above_mark_is_found(db: SessionDB, home_path: Path) -> None:
     append_texts(db, "ledger", "ledger")
     assert list_hits(db, "ledger") == [1, 2]
     with connect(home_path / "state.db") as stranger:
@@ -299,9 +291,7 @@ def test_what_is_brought_back_above_the_mark_is_found(db: SessionDB, home_path: 
     assert list_hits(db, "ledger") == [1, 2]
 
 
-def test_a_tail_too_long_to_keep_is_read_in_parts(
-    db: SessionDB, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_tail_is_read_in_parts(db: SessionDB, monkeypatch: pytest.MonkeyPatch) -> None:
     append_texts(db, *["plain"] * 40)
     index_everything(db)
     monkeypatch.setattr(fts, "MAX_LAG", 1_000_000)
@@ -321,7 +311,7 @@ def test_a_tail_too_long_to_keep_is_read_in_parts(
     assert pages > 1
 
 
-def test_a_search_in_a_session_is_bounded_by_its_range(db: SessionDB) -> None:
+def test_session_search_is_bounded_by_range(db: SessionDB) -> None:
     append_texts(db, *["ledger"] * 3000)
     db.create_session("t", "cli")
     db.append_messages("t", [{"role": "user", "content": "ledger"}])
@@ -330,7 +320,7 @@ def test_a_search_in_a_session_is_bounded_by_its_range(db: SessionDB) -> None:
     assert len(db.search("ledger", session="t").hits) == 1
 
 
-def test_one_giant_conversation_does_not_hide_the_others(db: SessionDB) -> None:
+def test_giant_conversation_hides_no_others(db: SessionDB) -> None:
     for number in range(12):
         db.create_session(f"old{number}", "cli")
         db.append_messages(f"old{number}", [{"role": "user", "content": "ledger"}])
@@ -345,9 +335,7 @@ def test_one_giant_conversation_does_not_hide_the_others(db: SessionDB) -> None:
     assert between in [hit.message_id for hit in hits]
 
 
-def test_a_home_that_was_indexed_without_ids_of_tool_calls_finds_them(
-    db: SessionDB, home_path: Path
-) -> None:
+def test_older_index_finds_tool_call_ids(db: SessionDB, home_path: Path) -> None:
     calls = [{"id": "call_Qx7", "type": "function", "function": {"name": "run"}}]
     db.append_messages("s", [{"role": "assistant", "content": "look", "tool_calls": calls}])
     index_everything(db)
@@ -362,7 +350,7 @@ def test_a_home_that_was_indexed_without_ids_of_tool_calls_finds_them(
         assert list_hits(fresh, "call_Qx7") == [1]
 
 
-def test_half_an_index_of_the_size_of_the_text(db: SessionDB, home_path: Path) -> None:
+def test_index_is_smaller_than_text(db: SessionDB, home_path: Path) -> None:
     text = "the quick brown fox number {} jumps over some lazy dogs at home in the evening sun"
     for start in range(0, 6000, 1000):
         append_texts(db, *[text.format(number) for number in range(start, start + 1000)])
@@ -372,7 +360,7 @@ def test_half_an_index_of_the_size_of_the_text(db: SessionDB, home_path: Path) -
     assert size < 0.8 * 6000 * len(text)
 
 
-def test_a_damaged_index_is_made_up_for(db: SessionDB, home_path: Path) -> None:
+def test_damaged_own_index_is_compensated(db: SessionDB, home_path: Path) -> None:
     ids = append_texts(db, "ledger one")
     index_everything(db)
     with connect(home_path / "state.db") as stranger:

@@ -84,9 +84,7 @@ def list_hits(db: SessionDB, query: str, mode: str = "words") -> list[int]:
 
 
 @pytest.mark.parametrize(("text", "asked"), EACH)
-def test_a_word_is_found_in_every_spelling_indexed_or_not(
-    db: SessionDB, text: str, asked: str
-) -> None:
+def test_word_is_found_in_every_spelling(db: SessionDB, text: str, asked: str) -> None:
     ids = [
         *db.append_messages(
             "s", [{"role": "user", "content": each} for each in (text, "other")], create={}
@@ -101,7 +99,7 @@ def test_a_word_is_found_in_every_spelling_indexed_or_not(
     ("text", "asked"),
     [("がく", "かく"), ("มี", "มา"), ("कि", "का"), ("한", "하"), ("foobar", "foo"), ("कि", "क")],
 )
-def test_what_is_another_word_is_not_found(db: SessionDB, text: str, asked: str) -> None:
+def test_different_word_is_not_found(db: SessionDB, text: str, asked: str) -> None:
     db.append_message("s", "user", text, create={})
     assert not db.search(f'"{asked}"').hits
     index_everything(db)
@@ -110,7 +108,7 @@ def test_what_is_another_word_is_not_found(db: SessionDB, text: str, asked: str)
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(TEXTS, min_size=1, max_size=4), st.data())
-def test_no_answer_changes_when_messages_are_indexed(texts: list[str], data: st.DataObject) -> None:
+def test_indexing_changes_no_answers(texts: list[str], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder, SessionDB(Path(folder, "state.db")) as db:
         db.append_messages("s", [{"role": "user", "content": text} for text in texts], create={})
         queries = []
@@ -128,7 +126,7 @@ def test_no_answer_changes_when_messages_are_indexed(texts: list[str], data: st.
 
 
 @given(TEXTS)
-def test_folding_is_done_once_whatever_the_form(text: str) -> None:
+def test_fold_ignores_unicode_normal_form(text: str) -> None:
     folded = search_text.fold_text(text)
     assert search_text.fold_text(folded) == folded
     assert search_text.fold_text(NFD(text)) == search_text.fold_text(NFC(text)) == folded
@@ -145,9 +143,7 @@ def test_folding_is_done_once_whatever_the_form(text: str) -> None:
         ("שלום", "שָׁלוֹם"),
     ],
 )
-def test_a_hermes_home_is_asked_for_the_spellings_that_it_may_have(
-    tmp_path: Path, text: str, asked: str
-) -> None:
+def test_hermes_search_tries_stored_spellings(tmp_path: Path, text: str, asked: str) -> None:
     make_hermes_database(tmp_path / "state.db", 22)
     with SessionDB(tmp_path / "state.db") as db:
         (first, _) = db.append_messages(

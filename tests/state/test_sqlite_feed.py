@@ -86,7 +86,7 @@ def execute_statements(path: Path, *statements: str) -> None:
 
 
 @pytest.mark.parametrize("journal", ["WAL", "DELETE"])
-def test_a_commit_of_another_process_is_heard(
+def test_feed_reports_commit_of_another_process(
     db: SessionDB, path: Path, commit: Callable[[str], float], journal: str
 ) -> None:
     db.close()
@@ -102,7 +102,7 @@ def test_a_commit_of_another_process_is_heard(
             cursor = found.cursor
 
 
-def test_who_looks_again_gets_the_cursor_back_however_many_look(db: SessionDB) -> None:
+def test_idle_feed_returns_same_cursor(db: SessionDB) -> None:
     for _ in range(2):
         cursors = [db.read_changes(db.read_changes().cursor).cursor for _ in range(400)]
         assert len(set(cursors)) == 400
@@ -111,7 +111,7 @@ def test_who_looks_again_gets_the_cursor_back_however_many_look(db: SessionDB) -
         assert len({db.read_changes(cursor).events[0].message_id for cursor in cursors}) == 1
 
 
-def test_waiting_keeps_no_writer_out(
+def test_feed_wait_blocks_no_writer(
     db: SessionDB, path: Path, commit: Callable[[str], float]
 ) -> None:
     db.close()
@@ -128,9 +128,7 @@ def test_waiting_keeps_no_writer_out(
             thread.join(10)
 
 
-def test_waiting_beside_a_writer_that_keeps_everybody_out_ends_in_time(
-    db: SessionDB, path: Path
-) -> None:
+def test_feed_wait_beside_exclusive_writer_ends(db: SessionDB, path: Path) -> None:
     db.close()
     execute_statements(path, "PRAGMA journal_mode=DELETE")
     with SessionDB(path, read_only=True) as reader:
@@ -146,7 +144,7 @@ def test_waiting_beside_a_writer_that_keeps_everybody_out_ends_in_time(
         ]
 
 
-def test_a_vacuum_neither_hides_nor_repeats_a_session(db: SessionDB, path: Path) -> None:
+def test_feed_survives_renumbering_by_vacuum(db: SessionDB, path: Path) -> None:
     for number in range(20):
         db.create_session(f"s{number}", "cli")
     db.delete_sessions([f"s{number}" for number in range(0, 20, 2)])
@@ -158,9 +156,7 @@ def test_a_vacuum_neither_hides_nor_repeats_a_session(db: SessionDB, path: Path)
         assert [event.session_id for event in again.read_changes(cursor).events] == ["new"]
 
 
-def test_a_restored_backup_is_a_gap_and_what_follows_is_reported(
-    db: SessionDB, path: Path, tmp_path: Path
-) -> None:
+def test_feed_continues_after_restored_backup(db: SessionDB, path: Path, tmp_path: Path) -> None:
     db.append_message("s", "user", "in the backup")
     db.close()
     execute_statements(path, "PRAGMA wal_checkpoint(TRUNCATE)")
@@ -176,9 +172,7 @@ def test_a_restored_backup_is_a_gap_and_what_follows_is_reported(
         assert list_message_texts(restored, found.cursor) == ["after"]
 
 
-def test_a_restored_backup_that_was_written_to_is_a_gap(
-    db: SessionDB, path: Path, tmp_path: Path
-) -> None:
+def test_feed_reports_gap_after_written_backup(db: SessionDB, path: Path, tmp_path: Path) -> None:
     db.close()
     execute_statements(path, "PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copyfile(path, tmp_path / "backup.db")
@@ -192,7 +186,7 @@ def test_a_restored_backup_that_was_written_to_is_a_gap(
         assert restored.read_changes(cursor).gap
 
 
-def test_a_cursor_of_another_home_of_our_own_is_a_gap(tmp_path: Path) -> None:
+def test_feed_cursor_of_another_home_is_gap(tmp_path: Path) -> None:
     cursors = []
     for name in ("a", "b"):
         with SessionDB(tmp_path / name / "state.db") as db:
@@ -201,7 +195,7 @@ def test_a_cursor_of_another_home_of_our_own_is_a_gap(tmp_path: Path) -> None:
             assert db.read_changes(cursors[0]).gap is (name == "b")
 
 
-def test_a_costly_look_for_ends_is_put_off_and_made_up_for(
+def test_feed_defers_costly_end_scan(
     db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed, "_CHEAP_SCAN_S", -1.0)
@@ -221,7 +215,7 @@ def test_a_costly_look_for_ends_is_put_off_and_made_up_for(
     assert db.read_changes(found.cursor).events == []
 
 
-def test_no_end_is_lost_where_the_clock_is_set_back(path: Path) -> None:
+def test_feed_keeps_ends_after_clock_change(path: Path) -> None:
     clock = [5000.0]
     with SessionDB(path, clock=lambda: clock[0]) as db:
         for name in ("a", "b", "c"):
@@ -240,7 +234,9 @@ def test_no_end_is_lost_where_the_clock_is_set_back(path: Path) -> None:
         assert ([event.session_id for event in found.events], found.gap) == (["c"], False)
 
 
-def test_a_database_that_is_replaced_is_a_gap(db: SessionDB, path: Path, tmp_path: Path) -> None:
+def test_feed_reports_gap_after_replaced_database(
+    db: SessionDB, path: Path, tmp_path: Path
+) -> None:
     execute_statements(path, "PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copyfile(path, tmp_path / "backup.db")
     db.append_message("s", "user", "later than the backup")
@@ -294,14 +290,14 @@ SOUND = {
         SOUND | {"reported": 7},
     ],
 )
-def test_a_forged_cursor_is_invalid_input(tmp_path: Path, forged: Any) -> None:
+def test_feed_rejects_forged_cursor(tmp_path: Path, forged: Any) -> None:
     with SessionDB(tmp_path / "state.db") as db:
         assert db.read_changes(cursors.encode_cursor("changes", None, SOUND)).events == []
         with pytest.raises(InvalidInput):
             db.read_changes(cursors.encode_cursor("changes", None, forged))
 
 
-def test_a_closed_database_ends_the_wait(db: SessionDB) -> None:
+def test_feed_wait_ends_when_database_closes(db: SessionDB) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(db.read_changes, timeout_s=30)
         db.close()

@@ -61,9 +61,7 @@ def count_rows(path: Path, table: str) -> int:
         return found
 
 
-def test_rows_of_tables_that_we_do_not_know_go_with_their_session(
-    db: SessionDB, path: Path
-) -> None:
+def test_delete_removes_rows_of_unknown_tables(db: SessionDB, path: Path) -> None:
     execute_statements(
         path,
         'CREATE TABLE "odd ""name" (session_id TEXT, note TEXT)',
@@ -83,7 +81,7 @@ def test_rows_of_tables_that_we_do_not_know_go_with_their_session(
     )
 
 
-def test_a_lock_and_a_lease_go_with_their_session(db: SessionDB, path: Path) -> None:
+def test_delete_removes_locks_and_leases(db: SessionDB, path: Path) -> None:
     append_words(db)
     tables = {"compression_locks": "session_id"}
     with connect(path) as connection:
@@ -100,7 +98,7 @@ def test_a_lock_and_a_lease_go_with_their_session(db: SessionDB, path: Path) -> 
     assert [count_rows(path, table) for table in tables] == [1] * len(tables)
 
 
-def test_routes_and_generations_stay(home_path: Path) -> None:
+def test_delete_keeps_routes_and_generations(home_path: Path) -> None:
     path = home_path / "state.db"
     make_hermes_database(path, 30)
     with SessionDB(path) as db:
@@ -120,7 +118,7 @@ def test_routes_and_generations_stay(home_path: Path) -> None:
         )
 
 
-def test_the_row_of_a_session_goes_with_the_last_of_its_messages(db: SessionDB) -> None:
+def test_delete_removes_session_row_last(db: SessionDB) -> None:
     append_words(db, messages=50)
     left = []
     while True:
@@ -135,7 +133,7 @@ def test_the_row_of_a_session_goes_with_the_last_of_its_messages(db: SessionDB) 
     assert db.get_session("s") is None
 
 
-def test_a_message_that_comes_while_its_session_is_deleted_goes_too(db: SessionDB) -> None:
+def test_delete_includes_message_appended_meanwhile(db: SessionDB) -> None:
     append_words(db, messages=50)
     db._write(lambda handle: deletion.delete_batch(handle, ["s"], {}, 4_000))
     db.append_message("s", "user", "one more")
@@ -143,7 +141,7 @@ def test_a_message_that_comes_while_its_session_is_deleted_goes_too(db: SessionD
     assert (db.message_count(), db.get_session("s")) == (0, None)
 
 
-def test_every_step_of_a_delete_gets_on_however_little_room_there_is(db: SessionDB) -> None:
+def test_delete_step_always_makes_progress(db: SessionDB) -> None:
     append_words(db, messages=3)
     config = json.dumps({"_delegate_from": "s"})
     for number in range(3):
@@ -156,7 +154,7 @@ def test_every_step_of_a_delete_gets_on_however_little_room_there_is(db: Session
     assert (db.message_count(), db.list_children("s") if db.get_session("s") else []) == (0, [])
 
 
-def test_rows_whose_flag_is_null_are_counted_and_followed_as_live(home_path: Path) -> None:
+def test_null_flag_rows_count_as_live(home_path: Path) -> None:
     path = home_path / "state.db"
     make_hermes_database(path, 16, null_flags=True)
     with SessionDB(path) as db:
@@ -174,7 +172,7 @@ def test_rows_whose_flag_is_null_are_counted_and_followed_as_live(home_path: Pat
         assert db.recount_session("s") is False
 
 
-def test_a_pace_is_slowed_by_slow_steps_and_never_stops() -> None:
+def test_pace_slows_down_but_never_stops() -> None:
     now = [0.0]
     pace = BatchSize(lambda: now[0])
     rooms = []
@@ -187,7 +185,7 @@ def test_a_pace_is_slowed_by_slow_steps_and_never_stops() -> None:
     assert 0 < rooms[-1] < rooms[0]
 
 
-def test_the_index_of_what_was_deleted_is_whole(db: SessionDB) -> None:
+def test_delete_leaves_consistent_index(db: SessionDB) -> None:
     for name in ("a", "b", "c"):
         append_words(db, name, 300)
     db.delete_sessions(["a", "c"])
@@ -196,7 +194,7 @@ def test_the_index_of_what_was_deleted_is_whole(db: SessionDB) -> None:
     assert db.search("a").hits == []
 
 
-def test_a_damaged_page_is_found(db: SessionDB, path: Path) -> None:
+def test_integrity_check_finds_damaged_page(db: SessionDB, path: Path) -> None:
     append_words(db, messages=400)
     db.close()
     execute_statements(path, "PRAGMA wal_checkpoint(TRUNCATE)")
@@ -208,14 +206,14 @@ def test_a_damaged_page_is_found(db: SessionDB, path: Path) -> None:
         assert [finding.code for finding in again.check_integrity()] == ["damaged"]
 
 
-def test_a_file_that_is_no_database_is_corrupt(tmp_path: Path) -> None:
+def test_integrity_check_of_foreign_file_is_corrupt(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     path.write_bytes(b"no database at all " * 100)
     with SessionDB(path, read_only=True) as db, pytest.raises(Corrupt):
         db.check_integrity()
 
 
-def test_a_damaged_search_index_is_found_on_the_copy(db: SessionDB, path: Path) -> None:
+def test_integrity_check_finds_damaged_search_index(db: SessionDB, path: Path) -> None:
     append_words(db, messages=2600)
     db.close()
     with connect(path) as connection:
@@ -231,7 +229,7 @@ def test_a_damaged_search_index_is_found_on_the_copy(db: SessionDB, path: Path) 
     assert table in found[0].what
 
 
-def test_messages_that_the_index_lacks_are_counted(home_path: Path) -> None:
+def test_integrity_check_counts_unindexed_messages(home_path: Path) -> None:
     path = home_path / "state.db"
     make_hermes_database(path, 22)
     with SessionDB(path) as db:
@@ -244,7 +242,7 @@ def test_messages_that_the_index_lacks_are_counted(home_path: Path) -> None:
 
 
 @LINUX
-def test_checks_leave_the_live_file_and_all_locks_alone(db: SessionDB, path: Path) -> None:
+def test_integrity_check_leaves_file_and_locks(db: SessionDB, path: Path) -> None:
     append_words(db)
     with connect(path) as holder:
         holder.execute("BEGIN IMMEDIATE")
@@ -257,7 +255,7 @@ def test_checks_leave_the_live_file_and_all_locks_alone(db: SessionDB, path: Pat
     assert db.get_session_title("s") == "not yet"
 
 
-def test_a_copy_for_checking_is_gone_afterwards(
+def test_integrity_check_removes_copy(
     db: SessionDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "temporary"
@@ -268,7 +266,7 @@ def test_a_copy_for_checking_is_gone_afterwards(
     assert list(folder.iterdir()) == []
 
 
-def test_without_room_for_a_copy_the_index_is_not_checked(
+def test_integrity_check_without_room_skips_index(
     db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append_words(db)
@@ -277,7 +275,7 @@ def test_without_room_for_a_copy_the_index_is_not_checked(
     assert [finding.code for finding in db.check_integrity(deep=True)] == ["no_room_for_check"]
 
 
-def test_checks_of_a_home_without_a_database_find_nothing_and_make_nothing(home_path: Path) -> None:
+def test_integrity_check_creates_no_database(home_path: Path) -> None:
     with SessionDB(home_path / "state.db") as db:
         assert db.check_integrity(deep=True) == []
         found = db.measure_sizes()
@@ -285,16 +283,14 @@ def test_checks_of_a_home_without_a_database_find_nothing_and_make_nothing(home_
     assert list(home_path.iterdir()) == []
 
 
-def test_sizes_stay_estimates_where_no_child_can_count(
-    db: SessionDB, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sizes_without_child_stay_estimates(db: SessionDB, monkeypatch: pytest.MonkeyPatch) -> None:
     append_words(db)
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     assert db.measure_sizes(exact=True) == db.measure_sizes()
     assert not db.measure_sizes(exact=True).exact
 
 
-def test_the_child_counts_every_table(db: SessionDB, path: Path) -> None:
+def test_sizes_child_counts_every_table(db: SessionDB, path: Path) -> None:
     append_words(db)
     counted = sizes_child.count_table_bytes(path)
     assert counted is not None
@@ -302,7 +298,7 @@ def test_the_child_counts_every_table(db: SessionDB, path: Path) -> None:
     assert sum(counted.values()) == db.measure_sizes().db - db.measure_sizes().free
 
 
-def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:
+def test_sizes_child_ends_with_parent(tmp_path: Path) -> None:
     slow = tmp_path / "slow.db"
     os.mkfifo(slow)  # whoever opens it waits for somebody to write
     parent = (
@@ -333,7 +329,7 @@ def _is_running(group: int) -> bool:
     return True
 
 
-def test_an_estimate_follows_the_rows_that_are_there(db: SessionDB, path: Path) -> None:
+def test_size_estimate_follows_row_sizes(db: SessionDB, path: Path) -> None:
     rows = [{"role": "user", "content": f"long {n} {n * 7919} " * 60} for n in range(1500)]
     db.append_messages("s", rows, create={"source": "cli"})
     append_words(db, "t", 1500)
@@ -369,7 +365,7 @@ def _iter_locks() -> Iterator[str]:
             yield from (line.split(maxsplit=2)[2] for line in lines if line.startswith("lock:"))
 
 
-def test_a_recount_waits_for_rows_that_change_meanwhile(
+def test_recount_repeats_after_concurrent_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count, said = admin.count_session, iter(["y"])

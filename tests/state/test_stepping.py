@@ -61,7 +61,7 @@ LONG: dict[str, Callable[[SessionDB, Callable[[], object]], object]] = {
 
 @pytest.mark.requirement("maintenance:ended-looks")
 @pytest.mark.parametrize("work", LONG.values(), ids=LONG)
-def test_it_is_looked_in_on_and_comes_to_the_same(
+def test_long_work_calls_step_regularly(
     db: SessionDB, work: Callable[[SessionDB, Callable[[], object]], object]
 ) -> None:
     looked: list[None] = []
@@ -73,7 +73,7 @@ def test_it_is_looked_in_on_and_comes_to_the_same(
 @pytest.mark.requirement("maintenance:ended-looks")
 @pytest.mark.parametrize("at", [1, 2, 5])
 @pytest.mark.parametrize("work", LONG.values(), ids=LONG)
-def test_what_is_raised_ends_it_there_and_leaves_no_trace(
+def test_step_error_ends_work_without_trace(
     db: SessionDB,
     path: Path,
     temporary: Path,
@@ -100,9 +100,7 @@ def test_what_is_raised_ends_it_there_and_leaves_no_trace(
 
 
 @pytest.mark.requirement("maintenance:ended-looks")
-def test_the_copy_that_a_killed_look_has_left_is_deleted_by_the_next_one(
-    db: SessionDB, path: Path, temporary: Path
-) -> None:
+def test_check_deletes_copy_of_killed_check(db: SessionDB, path: Path, temporary: Path) -> None:
     killed = (
         "import glob, os, sys\n"
         "from session_core import SessionDB\n"
@@ -129,7 +127,7 @@ def test_the_copy_that_a_killed_look_has_left_is_deleted_by_the_next_one(
 @pytest.mark.requirement("maintenance:ended-looks")
 @pytest.mark.parametrize("kind", [OSError, ValueError])
 @pytest.mark.parametrize("work", LONG.values(), ids=LONG)
-def test_it_is_raised_whatever_it_is(
+def test_step_error_keeps_type(
     db: SessionDB,
     work: Callable[[SessionDB, Callable[[], object]], object],
     kind: type[Exception],
@@ -142,7 +140,7 @@ def test_it_is_raised_whatever_it_is(
 
 
 @pytest.mark.requirement("maintenance:ended-looks")
-def test_an_interrupt_between_two_looks_is_no_error_of_the_database(path: Path) -> None:
+def test_interrupt_between_steps_is_raised_unchanged(path: Path) -> None:
     long = (
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "
         "SELECT max(CASE i WHEN 9999 THEN interrupt() ELSE i END) FROM n"

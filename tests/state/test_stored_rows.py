@@ -168,7 +168,7 @@ def add_unknown_tables(path: Path) -> None:
         )
 
 
-def test_everything_comes_back_as_it_was(db: SessionDB, path: Path) -> None:
+def test_images_restore_rows_exactly(db: SessionDB, path: Path) -> None:
     ids = fill_database(path)
     add_unknown_tables(path)
     store_odd_values(path)
@@ -193,7 +193,7 @@ def test_everything_comes_back_as_it_was(db: SessionDB, path: Path) -> None:
     assert db.check_integrity(deep=True) == []
 
 
-def test_what_comes_back_is_found(db: SessionDB, path: Path) -> None:
+def test_restored_messages_are_searchable(db: SessionDB, path: Path) -> None:
     ids = fill_database(path, 12, 40)
     questions = [
         (query, mode)
@@ -210,9 +210,7 @@ def test_what_comes_back_is_found(db: SessionDB, path: Path) -> None:
 
 
 @pytest.mark.parametrize("schema", [26, 30])
-def test_the_triggers_of_hermes_index_what_comes_back_in_any_order(
-    home_path: Path, schema: int
-) -> None:
+def test_hermes_triggers_index_restored_rows(home_path: Path, schema: int) -> None:
     path = create_home(home_path / "state.db", schema)
     ids = fill_database(path, 12, 40)
 
@@ -260,7 +258,7 @@ def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @settings(max_examples=25)
 @given(values=st.lists(STORED, min_size=12, max_size=12))
-def test_any_value_comes_back_as_it_was(shared: Path, values: list[tuple[Any, bool]]) -> None:
+def test_images_restore_random_values(shared: Path, values: list[tuple[Any, bool]]) -> None:
     session_id = "fill_0_00000"
     with connect(shared) as connection:
         marks = [
@@ -283,7 +281,7 @@ def test_any_value_comes_back_as_it_was(shared: Path, values: list[tuple[Any, bo
         assert dump_rows(shared) == before
 
 
-def test_an_index_that_does_not_know_what_it_is_to_forget_is_begun_anew(tmp_path: Path) -> None:
+def test_inconsistent_index_is_reset_on_delete(tmp_path: Path) -> None:
     path = create_home(tmp_path / "state.db", "own")
     with SessionDB(path) as db:
         db.append_message("gone", "user", "the ferry", create={"source": "cli"})
@@ -301,7 +299,7 @@ PLACES = [
 ]
 
 
-def test_triggers_of_others_change_nothing_that_is_put_back(db: SessionDB, path: Path) -> None:
+def test_foreign_triggers_leave_restored_rows_unchanged(db: SessionDB, path: Path) -> None:
     (one, *_) = fill_database(path, 2)
     execute_statements(
         path,
@@ -325,7 +323,7 @@ def test_triggers_of_others_change_nothing_that_is_put_back(db: SessionDB, path:
     assert db.check_integrity(deep=True) == []
 
 
-def test_a_trigger_on_a_message_changes_nothing_that_is_put_back(home_path: Path) -> None:
+def test_message_trigger_leaves_restored_rows_unchanged(home_path: Path) -> None:
     path = create_home(home_path / "state.db", "own")
     (one, *_) = fill_database(path, 2)
     execute_statements(
@@ -341,7 +339,7 @@ def test_a_trigger_on_a_message_changes_nothing_that_is_put_back(home_path: Path
         assert db.check_integrity(deep=True) == []
 
 
-def test_a_number_of_a_row_that_hermes_has_not_given_yet_stays_ungiven(home_path: Path) -> None:
+def test_missing_display_order_stays_null(home_path: Path) -> None:
     path = create_home(home_path / "state.db", 30)
     (one, *_) = fill_database(path, 2)
     execute_statements(path, "UPDATE messages SET display_order = NULL")
@@ -352,7 +350,7 @@ def test_a_number_of_a_row_that_hermes_has_not_given_yet_stays_ungiven(home_path
 
 
 @pytest.mark.parametrize("newer", [19, 22, 26, 30])
-def test_what_an_older_schema_had_goes_into_a_newer_one(home_path: Path, newer: int) -> None:
+def test_images_of_older_schema_are_restored(home_path: Path, newer: int) -> None:
     older = create_home(home_path / "old" / "state.db", 16)
     ids = fill_database(older)
     execute_statements(
@@ -375,7 +373,7 @@ def test_what_an_older_schema_had_goes_into_a_newer_one(home_path: Path, newer: 
     ]
 
 
-def test_what_a_newer_schema_had_is_reported_by_an_older_one(home_path: Path) -> None:
+def test_older_schema_reports_omitted_values(home_path: Path) -> None:
     newer = create_home(home_path / "new" / "state.db", 30)
     ids = fill_database(newer)
     execute_statements(newer, "INSERT INTO session_turn_leases VALUES ('fill_0_00000', 'h', 1, 2)")
@@ -390,7 +388,7 @@ def test_what_a_newer_schema_had_is_reported_by_an_older_one(home_path: Path) ->
         assert db.check_integrity(deep=True) == []
 
 
-def test_a_key_that_has_grown_since_knows_its_rows_again(home_path: Path) -> None:
+def test_extended_key_matches_stored_rows(home_path: Path) -> None:
     older = create_home(home_path / "old" / "state.db", 20)
     (one, *_) = fill_database(older, 1)
     insert = "INSERT INTO session_model_usage (session_id, model"
@@ -412,7 +410,7 @@ def test_a_key_that_has_grown_since_knows_its_rows_again(home_path: Path) -> Non
         assert db.get_model_usage(one) == []
 
 
-def test_a_column_that_may_not_be_empty_any_more_gets_its_default(home_path: Path) -> None:
+def test_null_in_required_column_becomes_default(home_path: Path) -> None:
     path = home_path / "state.db"
     make_hermes_database(path, 16, null_flags=True)
     (one, *_) = fill_database(path, 1)
@@ -428,9 +426,7 @@ def test_a_column_that_may_not_be_empty_any_more_gets_its_default(home_path: Pat
         assert len(db.get_messages(one)) == 10
 
 
-def test_a_row_without_what_this_home_needs_is_refused_with_a_reason(
-    db: SessionDB, path: Path
-) -> None:
+def test_incomplete_row_is_refused_with_reason(db: SessionDB, path: Path) -> None:
     execute_statements(
         path, "CREATE TABLE needs (session_id TEXT, a)", "CREATE TABLE rules (session_id, a)"
     )
@@ -456,9 +452,7 @@ def test_a_row_without_what_this_home_needs_is_refused_with_a_reason(
     assert db.message_count(one) == 10
 
 
-def test_rows_without_a_key_come_back_beside_those_that_took_their_place(
-    db: SessionDB, path: Path
-) -> None:
+def test_keyless_rows_are_restored_beside_others(db: SessionDB, path: Path) -> None:
     execute_statements(path, "CREATE TABLE notes (session_id TEXT, note)")
     ids = fill_database(path, 2)
     twice = [f"INSERT INTO notes VALUES ('{ids[0]}', 'same')"] * 2  # noqa: S608
@@ -475,7 +469,7 @@ def test_rows_without_a_key_come_back_beside_those_that_took_their_place(
     assert dump_rows(path)["notes"] == back
 
 
-def test_what_a_session_needs_of_other_tables_is_kept_and_never_removed(home_path: Path) -> None:
+def test_shared_rows_are_kept_on_removal(home_path: Path) -> None:
     path = create_home(home_path / "state.db", 30)
     ids = fill_database(path, 2)
     execute_statements(
@@ -492,9 +486,7 @@ def test_what_a_session_needs_of_other_tables_is_kept_and_never_removed(home_pat
         assert dump_rows(path) == before
 
 
-def test_text_with_a_nul_is_taken_out_of_the_index_and_put_in_again(
-    db: SessionDB, path: Path
-) -> None:
+def test_text_with_nul_is_reindexed(db: SessionDB, path: Path) -> None:
     (one, *_) = fill_database(path, 1)
     with connect(path) as connection:
         for content in (b"\x00\xff\x00", [{"type": "text", "text": "parts"}], "a\0b needle"):
@@ -509,7 +501,7 @@ def test_text_with_a_nul_is_taken_out_of_the_index_and_put_in_again(
     assert db.check_integrity(deep=True) == []
 
 
-def test_a_message_that_is_changed_leaves_nothing_in_the_index(db: SessionDB, path: Path) -> None:
+def test_changed_message_leaves_no_index_words(db: SessionDB, path: Path) -> None:
     first, *_ = (row["id"] for row in db.get_messages(fill_database(path, 1)[0]))
     execute_statements(
         path, f"UPDATE messages SET content = 'a' || char(0) || 'needle' WHERE id = {first}"
@@ -526,9 +518,7 @@ def test_a_message_that_is_changed_leaves_nothing_in_the_index(db: SessionDB, pa
     assert db.check_integrity(deep=True) == []
 
 
-def test_a_session_that_gets_its_messages_back_is_among_the_newest_again(
-    db: SessionDB, path: Path
-) -> None:
+def test_session_with_restored_messages_is_recent(db: SessionDB, path: Path) -> None:
     for number in range(listing.MAX_RECENT + 50):
         db.append_message(f"s{number}", "user", "x", timestamp=1e9 + number, create={})
     db.append_message("back", "user", "first", timestamp=1.0, create={})

@@ -25,7 +25,7 @@ def db(request: pytest.FixtureRequest, home_path: Path) -> SessionDB:
     return SessionDB(path)
 
 
-def test_a_row_that_is_no_utf8_is_read_with_signs_in_its_place(db: SessionDB) -> None:
+def test_invalid_utf8_reads_as_replacement_characters(db: SessionDB) -> None:
     row = db.get_message(1)
     assert row is not None
     assert row["content"] == SHOWN
@@ -33,14 +33,14 @@ def test_a_row_that_is_no_utf8_is_read_with_signs_in_its_place(db: SessionDB) ->
     assert (db.get_session(row["session_id"]) or {})["model"] == SHOWN
 
 
-def test_a_row_that_is_no_utf8_hides_no_list_and_no_search(db: SessionDB) -> None:
+def test_invalid_utf8_hides_no_rows(db: SessionDB) -> None:
     assert len(db.list_sessions().items) == 3
     found = {hit.session_id for hit in db.search("turn", limit=9).hits}
     assert len(found) == 3
     assert db.read_changes().events == []
 
 
-def test_a_session_with_such_a_row_is_changed_and_deleted(db: SessionDB) -> None:
+def test_session_with_invalid_utf8_is_deleted(db: SessionDB) -> None:
     session = (db.get_message(1) or {})["session_id"]
     db.append_message(session, "user", "after it")
     db.set_session_title(session, "Broken")
@@ -63,7 +63,7 @@ SAID = "my password is database is locked"
         SAID,
     ],
 )
-def test_no_error_passes_on_what_the_driver_says(text: str) -> None:
+def test_errors_hide_text_of_driver(text: str) -> None:
     error = _sqlite3.load_library().OperationalError(text)
     said = translate_error(error, Path("state.db"))
     assert isinstance(said, StorageError)
@@ -81,7 +81,7 @@ def test_no_error_passes_on_what_the_driver_says(text: str) -> None:
         ("disk I/O error", StorageError),
     ],
 )
-def test_what_the_driver_means_is_told(text: str, kind: type[SessionError]) -> None:
+def test_driver_errors_are_translated(text: str, kind: type[SessionError]) -> None:
     assert (
         type(translate_error(_sqlite3.load_library().OperationalError(text), Path("state.db")))
         is kind

@@ -27,17 +27,17 @@ REMOVED = [
 
 
 @pytest.mark.parametrize("code", REMOVED, ids=hex)
-def test_a_control_character_is_removed(code: int) -> None:
+def test_title_loses_control_characters(code: int) -> None:
     assert titles.clean_title(f"a{chr(code)}b") == "ab"
 
 
 @pytest.mark.parametrize("code", [9, 10, 13, 32, 0xA0, 0x2003, 0x202F, 0x3000], ids=hex)
-def test_any_space_becomes_one_space(code: int) -> None:
+def test_title_whitespace_becomes_single_space(code: int) -> None:
     assert titles.clean_title(f" a{chr(code)}{chr(code)} b{chr(code)}") == "a b"
 
 
 @given(st.text(st.characters(codec=None), max_size=150))
-def test_cleaning_twice_changes_nothing(title: str) -> None:
+def test_title_cleaning_is_idempotent(title: str) -> None:
     try:
         cleaned = titles.clean_title(title)
     except InvalidInput:
@@ -52,18 +52,18 @@ def test_cleaning_twice_changes_nothing(title: str) -> None:
 
 
 @pytest.mark.parametrize("length", [99, 100])
-def test_a_title_has_up_to_100_characters(length: int) -> None:
+def test_title_has_up_to_100_characters(length: int) -> None:
     assert titles.clean_title("é" * length) == "é" * length
 
 
-def test_the_length_is_that_of_the_cleaned_title() -> None:
+def test_title_length_is_checked_after_cleaning() -> None:
     assert titles.clean_title("\u200b" * 200 + "x") == "x"
     with pytest.raises(InvalidInput, match="101"):
         titles.clean_title("x" * 101 + " " * 50)
 
 
 @given(st.lists(st.integers(1, 60), max_size=20), st.text("ab #2", min_size=1, max_size=100))
-def test_the_following_title_is_free_and_of_the_lineage(numbers: list[int], title: str) -> None:
+def test_following_title_is_free_in_lineage(numbers: list[int], title: str) -> None:
     base = titles.strip_number(titles.clean_title(title) or "a")
     taken = {base if number == 1 else f"{base} #{number}" for number in numbers}
     following = titles.choose_next_title(base, taken)
@@ -72,7 +72,7 @@ def test_the_following_title_is_free_and_of_the_lineage(numbers: list[int], titl
     assert base.startswith(titles.strip_number(following))
 
 
-def test_only_a_number_at_the_end_is_a_suffix() -> None:
+def test_title_suffix_is_trailing_number() -> None:
     stems = {
         "Trip #2": "Trip",
         "Trip #2 #3": "Trip #2",

@@ -32,14 +32,14 @@ def read_entries(path: Path) -> list[bytes]:
         return [row[0] for row in connection.execute(ENTRY)]
 
 
-def test_bytes_are_indexed_alike_by_every_version(db: SessionDB, path: Path) -> None:
+def test_bytes_are_indexed_alike_by_versions(db: SessionDB, path: Path) -> None:
     db.append_message("s", "user", IMAGE)
     (entry,) = read_entries(path)
     assert b"\0" not in entry
     assert entry.endswith(b"plain words  ")
 
 
-def test_a_session_with_bytes_can_be_changed_and_deleted(db: SessionDB, path: Path) -> None:
+def test_session_with_bytes_is_changed_and_deleted(db: SessionDB, path: Path) -> None:
     first = db.append_message("s", "user", IMAGE)
     assert db.rewind_to_message("s", first).rewound == 1
     assert db.restore_rewound("s", first) == 1
@@ -52,7 +52,7 @@ def test_a_session_with_bytes_can_be_changed_and_deleted(db: SessionDB, path: Pa
     assert db.check_integrity(deep=True) == []
 
 
-def test_bytes_that_an_older_version_indexed_are_taken_out_whole(db: SessionDB, path: Path) -> None:
+def test_bytes_indexed_by_older_version_are_removed(db: SessionDB, path: Path) -> None:
     first = db.append_message("s", "user", b"\x89PNG stored")
     with connect(path) as connection:  # what an older version leaves of a row with a NUL
         connection.execute("DROP TRIGGER messages_fts_trigram_update")

@@ -20,17 +20,17 @@ LONG_TALK = 260
 
 
 @pytest.fixture(scope="session", name="months")
-def _months(tmp_path_factory) -> Path:
+def _make_sample_home(tmp_path_factory) -> Path:
     """The sample home of the demo, with a chat."""
     path: Path = tmp_path_factory.mktemp("months")
     clock = sample.SampleClock()
     with SessionDB(path / "state.db", clock=clock) as db:
         sample.build_home(db, clock)
-        _long_talk(db)
+        _add_long_conversation(db)
     return path
 
 
-def _long_talk(db: SessionDB) -> None:
+def _add_long_conversation(db: SessionDB) -> None:
     """A conversation that no longer fits into the window of a model."""
     messages = [
         {
@@ -45,7 +45,7 @@ def _long_talk(db: SessionDB) -> None:
 
 
 @pytest.fixture(name="home")
-def _home(months: Path, home_path: Path) -> Path:
+def _copy_home(months: Path, home_path: Path) -> Path:
     """A home of its own for each task."""
     with connect(months / "state.db", mode="ro") as connection:
         connection.execute("VACUUM INTO ?", (str(home_path / "state.db"),))
@@ -57,7 +57,7 @@ def _home(months: Path, home_path: Path) -> Path:
 
 
 @pytest.fixture(name="client", params=["auto", "legacy"])
-async def _client(request, home: Path) -> AsyncIterator[Client]:
+async def _open_client(request, home: Path) -> AsyncIterator[Client]:
     served = ServedProfiles(ServerOptions(home=str(home)))
     async with Client(server.create_server(served), mode=request.param, cache=None) as client:
         yield client
@@ -65,7 +65,7 @@ async def _client(request, home: Path) -> AsyncIterator[Client]:
 
 
 @pytest.fixture(name="given")
-def _given(client: Client) -> Callable[..., Model]:
+def _make_task_model(client: Client) -> Callable[..., Model]:
     """Give a task to a model that has read nothing yet; the steps are what it needs."""
 
     def given(task: str, *steps: str) -> Model:

@@ -7,20 +7,20 @@ import pytest
 pytestmark = pytest.mark.anyio
 
 
-def mended_by(finding):
+def get_repair_call(finding):
     """Return the tool and the argument that a finding names, as a model reads them."""
     tool, _, what = finding["tool"].partition("(what=")
     return tool, what.strip("')")
 
 
 @pytest.mark.requirement("tasks:changing")
-async def test_a_home_is_tidied_by_what_its_report_names(given, client):
+async def test_home_is_repaired_from_report_commands(given, client):
     model = given("Tidy up my sessions.", "look")
     report = await model.call("sessions_stats")
     findings = [each for each in report["findings"] if each["tool"]]
     assert findings
     for finding in findings:
-        tool, what = mended_by(finding)
+        tool, what = get_repair_call(finding)
         planned = await model.call(tool, what=what)
         assert planned["outcome"] == "planned", planned
         done = await model.call(tool, plan=planned["plan"])
@@ -33,7 +33,7 @@ async def test_a_home_is_tidied_by_what_its_report_names(given, client):
 
 
 @pytest.mark.requirement("tasks:changing")
-async def test_what_was_just_done_is_taken_back_by_what_the_answer_said(given):
+async def test_last_change_is_undone_from_answer(given):
     model = given("Remove the empty sessions. No, wait, bring them back!", "plan", "apply", "undo")
     planned = await model.call("sessions_prune", what="ghosts")
     done = await model.call("sessions_prune", plan=planned["plan"])
@@ -43,7 +43,7 @@ async def test_what_was_just_done_is_taken_back_by_what_the_answer_said(given):
 
 
 @pytest.mark.requirement("tasks:changing")
-async def test_what_was_done_yesterday_is_found_and_taken_back(given):
+async def test_change_of_yesterday_is_found_and_undone(given):
     yesterday = given("Remove the empty sessions.", "plan", "apply")
     planned = await yesterday.call("sessions_prune", what="ghosts")
     await yesterday.call("sessions_prune", plan=planned["plan"])
@@ -57,7 +57,7 @@ async def test_what_was_done_yesterday_is_found_and_taken_back(given):
 
 
 @pytest.mark.requirement("tasks:changing")
-async def test_a_long_session_is_compressed_by_the_models_own_summary(given, client):
+async def test_long_session_is_compressed_by_model_summary(given, client):
     model = given("Compress 'Move of the services'.", "which", "plan", "read", "apply")
     (row,) = (await model.call("sessions_list", query="Move of the services"))["sessions"]
     planned = await model.call("sessions_compress", session=row["id"])
@@ -79,7 +79,7 @@ async def test_a_long_session_is_compressed_by_the_models_own_summary(given, cli
 
 
 @pytest.mark.requirement("tasks:changing")
-async def test_a_long_session_is_compressed_without_a_model(given):
+async def test_long_session_is_compressed_without_model(given):
     model = given("Compress 'Move of the services', do not read it.", "which", "plan", "apply")
     (row,) = (await model.call("sessions_list", query="Move of the services"))["sessions"]
     planned = await model.call("sessions_compress", session=row["id"], method="extractive")
@@ -89,7 +89,7 @@ async def test_a_long_session_is_compressed_without_a_model(given):
 
 
 @pytest.mark.requirement("tasks:changing")
-async def test_a_conversation_is_named_and_kept(given):
+async def test_conversation_is_renamed_and_pinned(given):
     model = given("Call the one about Lisbon 'Holiday in May', and keep it.", "which", "do it")
     (row,) = (await model.call("sessions_list", query="Lisbon"))["sessions"]
     edited = await model.call(
@@ -100,7 +100,7 @@ async def test_a_conversation_is_named_and_kept(given):
 
 
 @pytest.mark.requirement("tasks:changing")
-async def test_what_was_never_ended_is_ended(given):
+async def test_unended_session_is_finalized(given):
     model = given("End the sessions that nobody has used for a month.", "plan", "apply")
     planned = await model.call("sessions_finalize", what="abandoned")
     assert planned["count"] > 50
@@ -110,7 +110,7 @@ async def test_what_was_never_ended_is_ended(given):
 
 
 @pytest.mark.requirement("tasks:changing")
-async def test_one_conversation_is_removed(given, client):
+async def test_single_conversation_is_removed(given, client):
     model = given("Delete the conversation about the invoice screenshot.", "which", "plan", "apply")
     (hit, *_) = (await model.call("sessions_search", query="invoice screenshot", limit=1))["hits"]
     planned = await model.call("sessions_prune", sessions=[hit["session_id"]])
@@ -121,7 +121,7 @@ async def test_one_conversation_is_removed(given, client):
 
 
 @pytest.mark.requirement("tasks:changing")
-async def test_old_conversations_of_a_project_are_removed_and_others_stay(given, client):
+async def test_old_project_conversations_are_removed(given, client):
     model = given("Delete what is older than two months in /home/sam/billing.", "plan", "apply")
     planned = await model.call("sessions_prune", project="/home/sam/billing", older_than_days=60)
     assert planned["count"] > 5

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.requirement("tasks:reading")
-async def test_a_decision_is_found_and_shown_with_what_was_said_before(given):
+async def test_decision_is_found_with_preceding_messages(given):
     model = given("What did we decide about the orders schema?", "find it", "read it")
     found = await model.call(
         "sessions_search", query="what did we decide about the orders schema?", limit=3
@@ -28,7 +28,7 @@ async def test_a_decision_is_found_and_shown_with_what_was_said_before(given):
 
 
 @pytest.mark.requirement("tasks:reading")
-async def test_where_an_error_came_from_is_in_the_first_answer(given):
+async def test_error_cause_is_in_first_answer(given):
     model = given("Where did ERR_POOL_4711 come from?", "find it")
     found = await model.call("sessions_search", query="ERR_POOL_4711", limit=3)
     assert "table_41.py" in found["hits"][0]["snippet"]
@@ -37,7 +37,7 @@ async def test_where_an_error_came_from_is_in_the_first_answer(given):
 
 
 @pytest.mark.requirement("tasks:reading")
-async def test_catching_up_with_the_last_work_in_a_project(given):
+async def test_latest_project_work_is_found(given):
     model = given("What was I doing last in /home/sam/shop?", "which one", "what was said")
     listed = await model.call("sessions_list", project="/home/sam/shop", limit=1)
     (row,) = listed["sessions"]
@@ -47,7 +47,7 @@ async def test_catching_up_with_the_last_work_in_a_project(given):
 
 
 @pytest.mark.requirement("tasks:reading")
-async def test_a_whole_conversation_is_read_from_its_beginning(given):
+async def test_whole_conversation_is_read_from_start(given):
     model = given("Read me all of 'Schema change for orders', from 0 on.", "read it")
     page = await model.call(
         "sessions_read", session="Schema change for orders", after=0, limit=200, max_chars=40_000
@@ -63,7 +63,7 @@ async def test_a_whole_conversation_is_read_from_its_beginning(given):
 
 
 @pytest.mark.requirement("tasks:reading")
-async def test_following_a_chat_until_somebody_says_something(given, home):
+async def test_chat_is_followed_until_new_message(given, home):
     model = given(f"Tell me what {CHAT} writes next.", "which chat", "wait")
     (route,) = (await model.call("routes_list", query=CHAT))["routes"]
     heard = {}
@@ -85,7 +85,7 @@ async def test_following_a_chat_until_somebody_says_something(given, home):
 
 
 @pytest.mark.requirement("tasks:reading")
-async def test_a_question_in_another_script_finds_its_conversation(given):
+async def test_question_in_other_script_finds_conversation(given):
     model = given("予算はどうなりましたか", "find it", "read it")
     found = await model.call("sessions_search", query="予算はどうなりましたか", limit=1)
     page = await model.call("sessions_read", session=found["hits"][0]["session_id"])
@@ -94,7 +94,7 @@ async def test_a_question_in_another_script_finds_its_conversation(given):
 
 
 @pytest.mark.requirement("tasks:reading")
-async def test_what_was_summarised_away_is_found_and_read_in_full(given):
+async def test_summarized_message_is_found_and_read(given):
     model = given("Why did the pager go off at 3 am?", "find it", "read it")
     found = await model.call("sessions_search", query="pager 3 am", limit=1)
     (hit,) = found["hits"]
@@ -106,7 +106,7 @@ async def test_what_was_summarised_away_is_found_and_read_in_full(given):
 
 
 @pytest.mark.requirement("tasks:reading")
-async def test_what_it_all_cost_was_said_in_a_later_part_of_the_conversation(given):
+async def test_total_cost_is_found_in_later_part(given):
     model = given("What will 'Trip to Lisbon' cost us?", "read it")
     page = await model.call("sessions_read", session="Trip to Lisbon")
     assert any("1,240 euros" in message["text"] for message in page["messages"])
@@ -114,7 +114,7 @@ async def test_what_it_all_cost_was_said_in_a_later_part_of_the_conversation(giv
 
 
 @pytest.mark.requirement("tasks:reading")
-async def test_how_much_there_is_and_what_is_wrong_is_one_call(given):
+async def test_stats_and_problems_take_single_call(given):
     model = given("How big are my sessions, and is anything wrong?", "look")
     report = await model.call("sessions_stats")
     assert report["sessions"]["total"] > 240
@@ -124,7 +124,7 @@ async def test_how_much_there_is_and_what_is_wrong_is_one_call(given):
 
 
 @pytest.mark.requirement("tasks:reading")
-async def test_a_wrong_argument_is_mended_by_what_the_error_says(given):
+async def test_wrong_argument_is_fixed_from_error(given):
     model = given("What did I do in the last week?", "try", "do it as the error says")
     assert await model.call("sessions_list", from_date="7d") == {}
     assert "since" in model.errors[0]

@@ -34,7 +34,7 @@ def test_walk_includes_other_threads(tmp_path: Path):
     assert walk.depth > 1
 
 
-def test_walk_ends_with_its_block(tmp_path: Path):
+def test_walk_ends_with_block(tmp_path: Path):
     tracer = CallTracer()
     with tracer.install(), SessionDB(tmp_path / "state.db") as db:
         with tracer.record_walk() as walk:

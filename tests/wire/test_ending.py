@@ -49,7 +49,7 @@ def make_call(number, name, **given):
 
 
 @pytest.mark.requirement("wire:last-words")
-def test_all_who_wait_are_answered_before_it_ends(served_home):
+def test_shutdown_answers_waiting_calls(served_home):
     with serve_home(served_home) as (process, port):
         session = start_legacy_session(port)
         read_answer(send_message(port, make_call(2, "sessions_list"), **session))
@@ -69,7 +69,7 @@ def test_all_who_wait_are_answered_before_it_ends(served_home):
 
 
 @pytest.mark.requirement("wire:last-words")
-def test_it_ends_where_the_clients_of_waits_are_gone(served_home):
+def test_shutdown_ignores_disconnected_waiters(served_home):
     with serve_home(served_home) as (process, port):
         session = start_legacy_session(port)
         read_answer(send_message(port, make_call(2, "sessions_list"), **session))
@@ -84,7 +84,7 @@ def test_it_ends_where_the_clients_of_waits_are_gone(served_home):
 
 
 @pytest.mark.requirement("wire:last-words")
-def test_the_stream_of_the_oldest_transport_is_ended_in_order(served_home):
+def test_shutdown_ends_sse_stream_cleanly(served_home):
     with serve_home(served_home) as (process, port):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         connection.request("GET", "/sse", headers=HEADERS)

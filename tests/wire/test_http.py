@@ -50,7 +50,7 @@ PATHS = [("POST", "/mcp"), ("GET", "/sse"), ("POST", "/messages/"), ("GET", "/")
 @pytest.mark.requirement("wire:refused")
 @pytest.mark.parametrize(("method", "path"), PATHS)
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1], "ü"])
-def test_no_path_opens_without_the_token(port, method, path, token):
+def test_every_path_requires_token(port, method, path, token):
     given = (token or "").encode().decode("latin-1")
     status, headers, body = send_request(port, method, path, make_initialize_request(), token=given)
     assert (status, headers["WWW-Authenticate"][:6]) == (401, "Bearer")
@@ -58,7 +58,7 @@ def test_no_path_opens_without_the_token(port, method, path, token):
 
 
 @pytest.mark.requirement("wire:http")
-def test_health_says_one_thing_and_wants_no_token(port):
+def test_health_needs_no_token(port):
     status, _, body = send_request(port, "GET", "/health", token=None)
     assert (status, json.loads(body)) == (200, {"status": "ok"})
 
@@ -68,7 +68,7 @@ def test_health_says_one_thing_and_wants_no_token(port):
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil:80", ""]
 )
-def test_another_name_is_refused(port, path, host):
+def test_foreign_host_is_refused(port, path, host):
     assert send_request(port, "GET", path, Host=host)[0] == 421
 
 
@@ -77,18 +77,18 @@ def test_another_name_is_refused(port, path, host):
 @pytest.mark.parametrize(
     "origin", ["https://evil.example", "null", "http://localhost.evil", "file://"]
 )
-def test_a_foreign_page_is_refused(port, path, origin):
+def test_foreign_origin_is_refused(port, path, origin):
     assert send_request(port, "GET", path, Origin=origin)[0] == 403
 
 
 @pytest.mark.requirement("wire:refused")
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "[::1]:80", "127.0.0.1"])
-def test_a_name_of_this_machine_is_known(port, host):
+def test_loopback_host_is_accepted(port, host):
     assert send_request(port, "GET", "/health", Host=host)[0] == 200
 
 
 @pytest.mark.requirement("wire:refused")
-def test_a_body_that_is_too_large_is_refused_whether_or_not_it_says_so(port):
+def test_oversized_body_is_refused(port):
     assert send_request(port, "POST", "/mcp", "x" * 5_000_000)[0] == 413
     pieces = (b"x" * 65_536 for _ in range(80))
     assert send_request(port, "POST", "/mcp", pieces)[0] == 413
@@ -98,7 +98,7 @@ def test_a_body_that_is_too_large_is_refused_whether_or_not_it_says_so(port):
 @pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize("way", ["streamable", "sse"])
-async def test_a_client_of_each_era_calls_over_both(port, mode, way):
+async def test_both_eras_call_over_http(port, mode, way):
     given = {"Authorization": f"Bearer {TOKEN}"}
     async with httpx2.AsyncClient(headers=given) as http_client:
         if way == "sse":
@@ -113,7 +113,7 @@ async def test_a_client_of_each_era_calls_over_both(port, mode, way):
 
 
 @pytest.mark.requirement("wire:graceful")
-def test_it_ends_gracefully_with_a_stream_open(served_home):
+def test_shutdown_with_open_stream_is_graceful(served_home):
     listen = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -140,7 +140,7 @@ def test_it_ends_gracefully_with_a_stream_open(served_home):
 
 
 @pytest.mark.requirement("wire:token-served")
-def test_the_doctor_prints_the_token_of_the_profiles_that_are_served(tmp_path):
+def test_doctor_prints_token_of_served_profiles(tmp_path):
     (tmp_path / "home" / "profiles" / "work").mkdir(parents=True)
     env = make_environment(tmp_path / "home")
     env.pop("MCP_SESSIONS_TOKEN", None)
@@ -158,7 +158,7 @@ def test_the_doctor_prints_the_token_of_the_profiles_that_are_served(tmp_path):
 
 
 @pytest.mark.requirement("wire:token-served")
-def test_a_token_is_made_once_and_printed_by_the_doctor(tmp_path):
+def test_doctor_prints_existing_token(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     env = {
@@ -191,7 +191,7 @@ def test_a_token_is_made_once_and_printed_by_the_doctor(tmp_path):
         (["--host", "256.0.0.1", "--allow-host", "x"], 1, "nobody can listen"),
     ],
 )
-def test_an_open_door_is_refused(served_home, more, code, said):
+def test_public_server_requires_token(served_home, more, code, said):
     done = subprocess.run(
         [*serve_command(served_home), "--http", *more],
         env=make_environment(served_home) | {"MCP_SESSIONS_TOKEN": TOKEN},
@@ -204,6 +204,6 @@ def test_an_open_door_is_refused(served_home, more, code, said):
 
 
 @pytest.mark.requirement("wire:open")
-def test_loopback_may_do_without_a_token(served_home):
+def test_loopback_server_runs_without_token(served_home):
     with serve_home(served_home, "--no-token") as (_, port):
         assert send_request(port, "POST", "/mcp", make_initialize_request(), token=None)[0] == 200

@@ -40,9 +40,7 @@ def _home(tmp_path):
     ("more", "outcome", "asked"),
     [([], "declined", 1), (["--confirm=ask"], "declined", 1), (["--confirm=never"], "applied", 0)],
 )
-async def test_the_human_is_asked_unless_the_server_was_told_not_to(
-    home, mode, more, outcome, asked
-):
+async def test_confirm_option_controls_consent(home, mode, more, outcome, asked):
     first, *rest = serve_command(home, *more)
     server = StdioServerParameters(command=first, args=rest, env=make_environment(home))
     human = Human(action="decline")
@@ -55,7 +53,7 @@ async def test_the_human_is_asked_unless_the_server_was_told_not_to(
 
 @pytest.mark.requirement("wire:options")
 @pytest.mark.parametrize(("more", "shown"), [([], False), (["--no-redact"], True)])
-def test_secrets_are_let_through_by_that_option_alone(home, more, shown):
+def test_redact_option_controls_secrets(home, more, shown):
     with start_raw_process(home, *more) as process:
         process.begin()
         given = {"name": "sessions_read", "arguments": {"session": "s1"}}
@@ -75,7 +73,7 @@ def request_status(port, **headers):
 
 
 @pytest.mark.requirement("wire:options")
-def test_other_names_and_pages_are_let_in_where_they_were_named(home):
+def test_allowed_hosts_and_origins_are_accepted(home):
     names = ["--allow-host", "box.example", "--allow-host", "box.local:9"]
     pages = ["--allow-origin", "https://app.example", "--allow-origin", "http://box.local"]
     with serve_home(home, *names, *pages) as (_, port):
@@ -89,7 +87,7 @@ def test_other_names_and_pages_are_let_in_where_they_were_named(home):
             assert request_status(port, Origin=origin) == 403, origin
 
 
-def test_a_browser_lets_a_page_that_was_named_call_and_no_other(home):
+def test_cors_allows_named_origin_only(home):
     page, asked = "https://app.example", "authorization, content-type, mcp-session-id"
     beforehand = ("Access-Control-Request-Method: POST", f"Access-Control-Request-Headers: {asked}")
     with serve_home(home, "--allow-origin", page) as (_, port):
@@ -115,14 +113,14 @@ def test_a_browser_lets_a_page_that_was_named_call_and_no_other(home):
 
 
 @pytest.mark.requirement("wire:options")
-def test_what_is_open_to_others_answers_by_the_names_that_were_given_alone(home):
+def test_public_server_answers_named_hosts_only(home):
     with serve_home(home, "--host", "0.0.0.0", "--allow-host", "box.example") as (_, port):
         assert request_status(port, Host="box.example") == 200
         assert request_status(port, Host=f"127.0.0.1:{port}") == 421
 
 
 @pytest.mark.requirement("wire:options")
-def test_profiles_are_served_as_they_are_named(home):
+def test_profile_options_select_profiles(home):
     for name in ("home", "work"):
         path = home / "profiles" / name
         path.mkdir(parents=True)

@@ -67,7 +67,7 @@ def start_legacy_session(port):
 
 
 @pytest.mark.requirement("wire:rough")
-def test_a_wait_that_is_cancelled_hears_nothing_of_what_the_next_one_hears(tmp_path):
+def test_cancelled_wait_receives_no_events(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     with SessionDB(home / "state.db") as db, start_raw_process(home) as process:
@@ -93,7 +93,7 @@ def test_a_wait_that_is_cancelled_hears_nothing_of_what_the_next_one_hears(tmp_p
 
 @pytest.mark.requirement("wire:interrupted")
 @pytest.mark.parametrize("asked", [[], [make_call(2, "events_wait", timeout_s=50)]])
-def test_ctrl_c_ends_it_whether_or_not_somebody_waits(served_home, asked):
+def test_ctrl_c_ends_server(served_home, asked):
     with start_raw_process(served_home) as process:
         process.begin()
         process.ask("tools/call", name="sessions_list", arguments={})
@@ -105,7 +105,7 @@ def test_ctrl_c_ends_it_whether_or_not_somebody_waits(served_home, asked):
 
 
 @pytest.mark.requirement("wire:rough")
-def test_who_reads_late_over_standard_output_gets_every_answer(served_home):
+def test_slow_stdio_reader_gets_every_answer(served_home):
     process = subprocess.Popen(
         serve_command(served_home),
         env=make_environment(served_home),
@@ -131,7 +131,7 @@ def test_who_reads_late_over_standard_output_gets_every_answer(served_home):
 
 
 @pytest.mark.requirement("wire:rough")
-def test_who_reads_late_over_http_keeps_nobody_waiting(port):
+def test_slow_http_reader_blocks_no_client(port):
     session = start_legacy_session(port)
     late = [
         send_body(port, json.dumps(make_call(number, "sessions_search", query="the")), **session)
@@ -147,7 +147,7 @@ def test_who_reads_late_over_http_keeps_nobody_waiting(port):
 @pytest.mark.parametrize(
     "body", [b"garbage", b"[]", b"{}", b'{"jsonrpc":"2.0"}', b"\x00", b"[" * 5000, b'"x"', b""]
 )
-def test_garbage_over_http_is_refused_and_harms_nothing(port, body):
+def test_garbage_over_http_is_refused(port, body):
     session = start_legacy_session(port)
     answer, said = read_answer(send_body(port, body, **session))
     assert 400 <= answer.status < 500, said
@@ -156,7 +156,7 @@ def test_garbage_over_http_is_refused_and_harms_nothing(port, body):
 
 
 @pytest.mark.requirement("wire:rough")
-def test_a_request_over_http_before_the_handshake_is_refused(port):
+def test_http_request_before_handshake_is_refused(port):
     answer, said = read_answer(send_body(port, json.dumps(make_call(2, "sessions_list"))))
     assert answer.status == 400, said
     assert b'"sessions"' not in said
@@ -166,7 +166,7 @@ def test_a_request_over_http_before_the_handshake_is_refused(port):
 @pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize("way", ["streamable", "sse"])
-async def test_a_hundred_calls_at_once_are_all_answered_over_http(port, mode, way):
+async def test_hundred_concurrent_http_calls_are_answered(port, mode, way):
     given = {"Authorization": f"Bearer {TOKEN}"}
     answers = []
     async with httpx2.AsyncClient(headers=given, timeout=60) as http_client:

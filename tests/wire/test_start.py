@@ -43,7 +43,7 @@ print(json.dumps(sorted(name for name in ours if name.split(".")[1] in parts)))
 
 
 @pytest.mark.requirement("wire:start")
-def test_only_the_door_is_loaded_before_the_first_answer(tmp_path):
+def test_startup_loads_few_modules(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", LOADED, str(tmp_path)], capture_output=True, text=True, check=True
     )
@@ -66,7 +66,7 @@ def test_only_the_door_is_loaded_before_the_first_answer(tmp_path):
 
 
 @pytest.mark.requirement("wire:start")
-def test_who_only_reads_loads_nothing_that_summarises_or_maintains(served_home):
+def test_reading_loads_no_maintenance_modules(served_home):
     done = subprocess.run(
         [sys.executable, "-c", READ, str(served_home)], capture_output=True, text=True, check=True
     )
@@ -81,7 +81,7 @@ def test_who_only_reads_loads_nothing_that_summarises_or_maintains(served_home):
 
 
 @pytest.mark.requirement("wire:start")
-def test_the_bare_command_and_its_help_load_no_sdk():
+def test_help_loads_no_sdk():
     said = "import sys; from mcp_serve.cli import main; print('mcp' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -24,13 +24,13 @@ READING = [
 
 
 @pytest.mark.requirement("wire:stdio")
-async def test_the_reading_tools_come_first_and_in_order(client):
+async def test_tool_list_starts_with_reading_tools(client):
     tools = (await client.list_tools()).tools
     assert [tool.name for tool in tools][:6] == READING
 
 
 @pytest.mark.requirement("wire:stdio")
-async def test_a_conversation_is_found_and_read(client):
+async def test_stdio_searches_and_reads(client):
     found = await client.call_tool("sessions_search", {"query": "deploy script", "limit": 1})
     (hit,) = found.structured_content["hits"]
     given = {"session": hit["session_id"], "around": hit["message_id"], "limit": 3}
@@ -39,7 +39,7 @@ async def test_a_conversation_is_found_and_read(client):
 
 
 @pytest.mark.requirement("wire:stdio")
-async def test_a_commit_of_another_process_is_heard(client, served_home):
+async def test_stdio_wait_sees_foreign_commit(client, served_home):
     start = (await client.call_tool("events_wait", {"timeout_s": 0})).structured_content
     heard = {}
 
@@ -58,7 +58,7 @@ async def test_a_commit_of_another_process_is_heard(client, served_home):
 
 
 @pytest.mark.requirement("wire:many")
-async def test_a_hundred_calls_at_once_are_all_answered(client):
+async def test_hundred_concurrent_stdio_calls_are_answered(client):
     answers = []
 
     async def ask(number):
@@ -72,7 +72,7 @@ async def test_a_hundred_calls_at_once_are_all_answered(client):
 
 
 @pytest.mark.requirement("wire:many")
-async def test_waiting_keeps_nobody_else_waiting(client):
+async def test_stdio_wait_does_not_block_calls(client):
     async with anyio.create_task_group() as tasks:
         for _ in range(20):
             tasks.start_soon(client.call_tool, "events_wait", {"timeout_s": 50})
@@ -82,7 +82,7 @@ async def test_waiting_keeps_nobody_else_waiting(client):
 
 
 @pytest.mark.requirement("wire:stdio")
-def test_who_it_is_is_said_in_both_eras(served_home):
+def test_server_info_is_sent_in_both_eras(served_home):
     with start_raw_process(served_home) as process:
         modern = process.ask("server/discover", meta=MODERN)["result"]
         assert "sessions_search" in modern["instructions"]
@@ -94,7 +94,7 @@ def test_who_it_is_is_said_in_both_eras(served_home):
 
 
 @pytest.mark.requirement("wire:end")
-def test_the_end_of_the_input_ends_it(served_home):
+def test_end_of_input_ends_server(served_home):
     with start_raw_process(served_home) as process:
         process.begin()
         process.ask("tools/call", name="sessions_list", arguments={})
@@ -103,7 +103,7 @@ def test_the_end_of_the_input_ends_it(served_home):
 
 
 @pytest.mark.requirement("wire:end")
-def test_it_ends_while_somebody_waits(served_home):
+def test_end_of_input_ends_pending_wait(served_home):
     with start_raw_process(served_home) as process:
         process.begin()
         process.ask("tools/call", name="sessions_list", arguments={})
@@ -115,7 +115,7 @@ def test_it_ends_while_somebody_waits(served_home):
 
 
 @pytest.mark.requirement("wire:garbage")
-def test_garbage_harms_nothing(served_home):
+def test_garbage_over_stdio_is_harmless(served_home):
     with start_raw_process(served_home) as process:
         process.begin()
         for line in ("garbage", "[]", "{}", '{"jsonrpc":"2.0"}', "\x00", "[" * 5000, '"x"'):
@@ -125,14 +125,14 @@ def test_garbage_harms_nothing(served_home):
 
 
 @pytest.mark.requirement("wire:garbage")
-def test_a_request_before_the_handshake_is_refused(served_home):
+def test_stdio_request_before_handshake_is_refused(served_home):
     with start_raw_process(served_home) as process:
         assert process.ask("tools/list")["error"]["code"] == -32602
         assert process.begin()["result"]
 
 
 @pytest.mark.requirement("server:told")
-def test_who_begins_with_a_subscription_is_told_of_what_comes_behind_it(tmp_path):
+def test_initial_subscription_receives_changes(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     with SessionDB(home / "state.db") as db:
@@ -149,7 +149,7 @@ def test_who_begins_with_a_subscription_is_told_of_what_comes_behind_it(tmp_path
 
 
 @pytest.mark.requirement("wire:garbage")
-def test_an_unknown_tool_is_an_error_of_the_protocol(served_home):
+def test_unknown_tool_is_protocol_error(served_home):
     with start_raw_process(served_home) as process:
         process.begin()
         error = process.ask("tools/call", name="sessions_delete", arguments={})["error"]
@@ -158,7 +158,7 @@ def test_an_unknown_tool_is_an_error_of_the_protocol(served_home):
 
 
 @pytest.mark.requirement("wire:nothing")
-def test_where_there_is_no_home_it_says_so(tmp_path):
+def test_missing_home_is_reported(tmp_path):
     missing = tmp_path / "nowhere" / "home"
     with start_raw_process(missing) as process:
         process.begin()
@@ -173,14 +173,14 @@ def test_where_there_is_no_home_it_says_so(tmp_path):
 
 
 @pytest.mark.requirement("wire:profiles")
-def test_a_profile_that_is_not_there_stops_the_start(served_home):
+def test_missing_profile_stops_start(served_home):
     with start_raw_process(served_home, "--profile", "work") as process:
         assert process.process.wait(30) == 3
         assert "no profile 'work'" in process.process.stderr.read()
 
 
 @pytest.mark.requirement("wire:profiles")
-def test_profiles_are_told_apart(tmp_path):
+def test_stdio_serves_profiles_separately(tmp_path):
     root = tmp_path / "root"
     for name, folder in (("default", root), ("work", root / "profiles" / "work")):
         folder.mkdir(parents=True, exist_ok=True)
@@ -195,7 +195,7 @@ def test_profiles_are_told_apart(tmp_path):
 
 
 @pytest.mark.requirement("wire:nothing")
-def test_a_read_only_server_writes_nothing(tmp_path):
+def test_read_only_server_writes_nothing(tmp_path):
     home, state = tmp_path / "home", tmp_path / "state"
     home.mkdir()
     with SessionDB(home / "state.db") as db:

@@ -84,7 +84,7 @@ SLOW = {
 
 @pytest.mark.requirement("wire:strangers")
 @pytest.mark.parametrize("said", SLOW)
-def test_who_does_not_go_on_is_closed(port, said):
+def test_stalled_connection_is_closed(port, said):
     with send_text(port, SLOW[said]) as connection:
         answered = read_until_closed(connection)
     with_token, whole = "with the token" in said, "second" in said
@@ -93,7 +93,7 @@ def test_who_does_not_go_on_is_closed(port, said):
 
 
 @pytest.mark.requirement("wire:strangers")
-def test_who_goes_on_byte_by_byte_is_closed_all_the_same(port):
+def test_trickling_connection_is_closed(port):
     with send_text(port, "GET /mcp HTTP/1.1\r\n") as connection:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
@@ -105,7 +105,7 @@ def test_who_goes_on_byte_by_byte_is_closed_all_the_same(port):
 
 
 @pytest.mark.requirement("wire:strangers")
-def test_what_takes_long_to_answer_is_not_closed(port):
+def test_slow_answer_keeps_connection_open(port):
     given = {"name": "events_wait", "arguments": {"timeout_s": 1.5}}
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -125,7 +125,7 @@ def test_what_takes_long_to_answer_is_not_closed(port):
 
 
 @pytest.mark.requirement("wire:strangers")
-def test_six_hundred_who_say_nothing_keep_nobody_out(served_home):
+def test_silent_connections_do_not_exhaust_server(served_home):
     with serve_home(served_home) as (process, port):
         silent = [
             send_text(port, "GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ") for _ in range(600)
@@ -140,7 +140,7 @@ def test_six_hundred_who_say_nothing_keep_nobody_out(served_home):
 
 
 @pytest.mark.requirement("wire:strangers")
-def test_those_who_were_let_in_are_not_sent_away_by_strangers(served_home):
+def test_authenticated_connections_are_not_evicted(served_home):
     asks = f"GET /sse HTTP/1.1\r\nHost: 127.0.0.1\r\n{KNOWN}\r\n"
     with serve_home(served_home) as (_, port), send_text(port, asks) as stream:
         begun = b""
