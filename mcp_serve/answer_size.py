@@ -43,7 +43,8 @@ def fit_answer(
         answer = fetch(max(len(take_fitting_rows(answer[rows][:-1], room - beside)), 1))
     if count_chars(answer) > room:
         raise InvalidInput(
-            f"one of the {rows} and the cursor behind it take {count_chars(answer):,} characters, and an "
+            f"one of the {rows} and the cursor behind it take {count_chars(answer):,} "
+            "characters, and an "
             f"answer has {room:,}; ask with shorter arguments"
         )
     return answer

@@ -52,7 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep-last",
         type=make_integer_parser(0, 100_000),
         metavar="N",
-        help=f"so many messages stay at the end (the last {CompressionLimits().tail_tokens:,} tokens)",
+        help=(
+            f"so many messages stay at the end (the last {CompressionLimits().tail_tokens:,} "
+            "tokens)"
+        ),
     )
     plan_command.add_plan_arguments(parser)
     add_extension_option(parser)

@@ -30,7 +30,8 @@ def require_home(served: ServedProfiles) -> None:
     if why is not None:
         path = served.get_path()
         raise NotFound(
-            f"there is no home in {path} ({find_naming_source(served)}): {why}; {suggest_remedy(path)}",
+            f"there is no home in {path} ({find_naming_source(served)}): {why}; "
+            f"{suggest_remedy(path)}",
             nearest=tuple(map(str, _find_similar_homes(path))),
         )
 

@@ -99,7 +99,8 @@ def _show_plan(out: Terminal, kind: str, found: Answer) -> None:
         return
     out.write_line(plan_output.describe_plan(kind, found["count"]), "bold")
     out.write_line(
-        f"It takes back `{found['tool']}` of {format_local_time(found['at'])}, and has no undo itself."
+        f"It takes back `{found['tool']}` of {format_local_time(found['at'])}, and has no "
+        "undo itself."
     )
     if found["items"]:
         out.write_line()

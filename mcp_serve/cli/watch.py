@@ -140,4 +140,7 @@ def _format_event(event: Answer) -> str:
     said = f"{event['role']}: {event.get('text', '')}" if "role" in event else ""
     what = said or _EVENT_LABELS.get(event["type"], event["type"])
     more = ", ".join(str(event[name]) for name in _EVENT_FIELDS[event["type"]] if name in event)
-    return f"{format_clock_time(event['at'])}  {profile}{event['session_id']}  {to_plain_line(f'{what} {more}')}"
+    return (
+        f"{format_clock_time(event['at'])}  {profile}{event['session_id']}  "
+        f"{to_plain_line(f'{what} {more}')}"
+    )

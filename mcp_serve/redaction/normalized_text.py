@@ -75,12 +75,12 @@ _OTHER_LINE = r"(?:[\w./\-]{1,200}\.\w{1,8}:\d|\d{4}-\d\d-\d\d|[A-Z][A-Z0-9_]{2,
 """How a line begins that belongs to no other: the place of a file, a date, a setting."""
 
 _WRAP = re.compile(rf"\n(?<=[^\n]{{60}}\n){_INDENT}(?!{_OTHER_LINE})(?=\S)")
-_TOKEN_AHEAD = r"(?=[^\s\\]{8})(?=[^\s\\]{0,200}\d)(?=[^\s\\]{0,200}[A-Za-z])"
-_PREFIX_WRAP = re.compile(_WRAP.pattern + _TOKEN_AHEAD)
+_LONG_WORD_AHEAD = r"(?=[^\s\\]{8})(?=[^\s\\]{0,200}\d)(?=[^\s\\]{0,200}[A-Za-z])"
+_PREFIX_WRAP = re.compile(_WRAP.pattern + _LONG_WORD_AHEAD)
 """A break that may part a prefix, or leave so little behind it that it is not seen."""
 
 _ESCAPED_WRAP = re.compile(
-    rf"\\n(?<=[^\n]{{60}}\\n)(?<=[\w+/=.\-\\]\\n)(?!{_OTHER_LINE}){_TOKEN_AHEAD}"
+    rf"\\n(?<=[^\n]{{60}}\\n)(?<=[\w+/=.\-\\]\\n)(?!{_OTHER_LINE}){_LONG_WORD_AHEAD}"
 )
 _REST_PATTERN = re.compile(
     r"(?:(?=[A-Za-z0-9_+/.%~\-]{0,200}\d)|(?=[A-Za-z]{0,40}[a-z][A-Z]))"

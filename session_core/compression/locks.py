@@ -156,7 +156,10 @@ class _LockThread(threading.Thread):
 
 def _make_holder() -> str:
     nonce, thread = uuid.uuid4().hex[:8], threading.get_native_id()
-    return f"pid={os.getpid()}:tid={thread}:agent={_AGENT_NAME}:{_identify_process(os.getpid())}:nonce={nonce}"
+    return (
+        f"pid={os.getpid()}:tid={thread}:"
+        f"agent={_AGENT_NAME}:{_identify_process(os.getpid())}:nonce={nonce}"
+    )
 
 
 @cache
@@ -189,7 +192,8 @@ def _make_locked_error(session_id: str, holder: str | None) -> NotCompressed:
         )
     return NotCompressed(
         "locked",
-        f"session {session_id} is being compressed by {_describe_holder(holder)}; wait, then try again",
+        f"session {session_id} is being compressed by {_describe_holder(holder)}; wait, "
+        "then try again",
     )
 
 

@@ -202,7 +202,8 @@ class CompressionPlanner:
         if len(in_vain) == _MAX_INEFFECTIVE_RUNS:
             raise NotCompressed(
                 "ineffective",
-                f"the last {_MAX_INEFFECTIVE_RUNS} compressions of session {session_id} left it as long as "
+                f"the last {_MAX_INEFFECTIVE_RUNS} compressions of session {session_id} left it "
+                "as long as "
                 "it may be; begin a new session, or force it",
             )
 

@@ -159,7 +159,8 @@ def _read_inserted_rows(past: PastCompression, db: StateDatabase) -> dict[int, M
     past.require_old_session(db)
     if len(found) < len(rows):
         raise Conflict(
-            f"messages that compression {past.batch} put into session {past.old_session_id} were deleted "
+            f"messages that compression {past.batch} put into session {past.old_session_id} "
+            "were deleted "
             "since, so it cannot be undone; restore what has deleted them first"
         )
     if any(row.get("compacted") and not _is_live(row) for row in found.values()):

@@ -69,7 +69,10 @@ def _format_failure(error: str, history_len: int) -> str:
             "This session is too large for the model's context window. "
             "Use /compact to make it smaller, or /reset to start afresh."
         )
-    return f"The request failed: {error[:_MAX_FAILURE_CHARS]}\nTry again, or use /reset to start afresh."
+    return (
+        f"The request failed: {error[:_MAX_FAILURE_CHARS]}\nTry again, or use /reset to "
+        "start afresh."
+    )
 
 
 def _is_too_large(error: str, history_len: int) -> bool:

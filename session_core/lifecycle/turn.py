@@ -76,7 +76,8 @@ def check_agent(made: Any) -> Any:
     """
     if not callable(made):
         raise InvalidInput(
-            f"build(run) has returned {_describe_type(made)}; let it return the agent of the session, "
+            f"build(run) has returned {_describe_type(made)}; let it return the agent of the "
+            "session, "
             "a function of run and message"
         )
     return made
@@ -91,7 +92,8 @@ def check_result(result: Any) -> Any:
     told = result.get("final_response") if isinstance(result, Mapping) else result
     if told is not None and not isinstance(told, str):
         raise InvalidInput(
-            f"the agent has answered with {_describe_type(told)}; let it return text, None, or a mapping "
+            f"the agent has answered with {_describe_type(told)}; let it return text, None, "
+            "or a mapping "
             "whose final_response is one of these"
         )
     return result

@@ -83,7 +83,10 @@ def create_token() -> str:
 def format_token(nonce: str) -> str:
     """Return the token of this process with a nonce; a process that was forked has its own."""
     pid = os.getpid()
-    return f"pid={pid}:start={_get_start_time(pid)}:host={_get_host_name()}:agent=mcp-sessions:nonce={nonce}"
+    return (
+        f"pid={pid}:start={_get_start_time(pid)}:host={_get_host_name()}:"
+        f"agent=mcp-sessions:nonce={nonce}"
+    )
 
 
 def _is_alive(token: str) -> bool:

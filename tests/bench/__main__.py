@@ -21,10 +21,10 @@ from pathlib import Path
 from session_core import _sqlite3
 from session_core.errors import Unsupported
 from tests.bench import (
-    beside,
     build,
     formats,
-    maintained,
+    maintenance_rows,
+    peer_jobs,
     retention,
     rows,
     shapes,
@@ -121,7 +121,7 @@ class BenchRun:
         print(
             f"{os.cpu_count()} cores (load {_format_load()}), Python {platform.python_version()}, "
             f"ours on {chosen.name} SQLite {chosen.version}, {date.today().isoformat()}, "  # noqa: DTZ011
-            f"peers {beside.HERMES[1]}, {beside.OPENAI[1]}"
+            f"peers {peer_jobs.HERMES[1]}, {peer_jobs.OPENAI[1]}"
         )
         print(_format_line("what", "home", "ours", "peer", "better", "target", "reached", ""))
         missed = 0
@@ -143,7 +143,7 @@ class BenchRun:
         if "retention" in self.names:
             yield from self._measure_retention()
         if "maintenance" in self.names:
-            yield from maintained.measure_maintenance(
+            yield from maintenance_rows.measure_maintenance(
                 self.folder, quick=self.quick, driver_name=self.driver
             )
         if "wire" in self.names:
@@ -196,7 +196,7 @@ class BenchRun:
             "home": vars(built),
             "seconds": 0.05 if self.quick else 1.5,
         }
-        run = beside.run_hermes if who == "hermes" else beside.run_ours
+        run = peer_jobs.run_hermes if who == "hermes" else peer_jobs.run_ours
         return run(Path(built.db).parent, job | what)
 
     def _measure_appends(self) -> Iterator[rows.BenchRow]:
@@ -222,8 +222,8 @@ class BenchRun:
             "texts": str(texts),
             "writers": _WRITER_COUNT,
         }
-        run = {"SQLiteSession": beside.run_openai, "hermes": beside.run_hermes}
-        answer = run.get(who, beside.run_ours)(home, job)
+        run = {"SQLiteSession": peer_jobs.run_openai, "hermes": peer_jobs.run_hermes}
+        answer = run.get(who, peer_jobs.run_ours)(home, job)
         shutil.rmtree(home, ignore_errors=True)
         return answer
 
@@ -239,7 +239,7 @@ class BenchRun:
         """Return the run in the middle of three, since each waits for its mirror but once."""
         home = self.folder / f"routes-{who}-{count}"
         job = {"do": "routes", "db": str(home / "state.db"), "driver": self.driver}
-        run = beside.run_hermes if who == "hermes" else beside.run_ours
+        run = peer_jobs.run_hermes if who == "hermes" else peer_jobs.run_ours
         answers = []
         for _ in range(1 if self.quick else 3):
             shutil.rmtree(home, ignore_errors=True)
@@ -255,7 +255,7 @@ class BenchRun:
         for fixture in formats.FIXTURE_NAMES:
             chosen = list(working_sessions.make_sessions(count, fixture))
             job = {"do": "fallback", "conversations": [session.zone for session in chosen]}
-            yield from retention.measure_retention(fixture, chosen, beside.run_hermes(home, job))
+            yield from retention.measure_retention(fixture, chosen, peer_jobs.run_hermes(home, job))
         chosen = list(working_sessions.make_sessions(count, "held out"))
         yield retention.measure_plan(home, chosen, 2000 if self.quick else 100_000)
         shutil.rmtree(home, ignore_errors=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 from session_core import SessionDB, _sqlite3
 from session_core.state.sqlite.connection import make_file_uri
-from tests.bench import beside, shapes
+from tests.bench import peer_jobs, shapes
 from tests.bench.text import HALF_WORD
 
 _SOURCE_FOLDER = Path(__file__).parent
@@ -135,7 +135,7 @@ def _store_session(db: SessionDB, session: shapes.BenchSession) -> None:
 
 
 def fill_hermes_home(db_path: Path, content: shapes.HomeWriter) -> ContentCounter:
-    beside.run_hermes(db_path.parent, {"db": str(db_path), "do": "create"})
+    peer_jobs.run_hermes(db_path.parent, {"db": str(db_path), "do": "create"})
     counted = ContentCounter()
     connection = _sqlite3.connect(make_file_uri(db_path, "mode=rw"), busy_timeout_s=1)
     try:
@@ -150,7 +150,7 @@ def fill_hermes_home(db_path: Path, content: shapes.HomeWriter) -> ContentCounte
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     finally:
         connection.close()
-    seen = beside.run_hermes(db_path.parent, {"db": str(db_path), "do": "verify"})
+    seen = peer_jobs.run_hermes(db_path.parent, {"db": str(db_path), "do": "verify"})
     if seen["messages"] != counted.messages or not seen["found"]:
         raise RuntimeError(f"hermes does not see what was built: {seen}")
     return counted

@@ -183,8 +183,8 @@ def make_size_row(own: BuiltHome, hermes: BuiltHome) -> BenchRow:
         better=peers / mine,
         target=f"<= {MAX_SIZE_RATIO:g}",
         reached=mine <= MAX_SIZE_RATIO,
-        note=f"{_measure_size(own) / 1e6:,.0f} MB for {own.content_bytes / 1e6:,.0f} MB of content in "
-        f"{own.messages:,} messages; stored in {own.built_s:.0f} s",
+        note=f"{_measure_size(own) / 1e6:,.0f} MB for {own.content_bytes / 1e6:,.0f} MB of "
+        f"content in {own.messages:,} messages; stored in {own.built_s:.0f} s",
     )
 
 

@@ -16,9 +16,9 @@ from tests.bench.serve import EMPTY_CALL, StdioServer, ToolCall
 
 from session_core import SessionDB, _sqlite3
 from session_core.state.sqlite.connection import make_file_uri
-from tests.bench import listening, rows, serving, starting, through_sdk
+from tests.bench import http_start, rows, server_start, serving, through_sdk
 from tests.bench.build import BuiltHome
-from tests.bench.hearing import measure_event_delay
+from tests.bench.event_delay import measure_event_delay
 from tests.bench.rows import Answer, BenchRow
 
 _PAGE_SIZE = 50
@@ -43,9 +43,9 @@ def measure_wire_rows(folder: Path, built: BuiltHome, *, quick: bool) -> Iterato
     home = folder / "wire"
     _copy_home(built, home)
     if built.name == "even hermes":
-        yield from starting.measure_start(home, quick=quick)
-        yield from listening.measure_http_start(home, quick=quick)
-        yield from starting.measure_tool_list(home)
+        yield from server_start.measure_start(home, quick=quick)
+        yield from http_start.measure_http_start(home, quick=quick)
+        yield from server_start.measure_tool_list(home)
     yield from _measure_calls(home, built, quick=quick)
     yield measure_event_delay(home, built, quick=quick)
     shutil.rmtree(home)

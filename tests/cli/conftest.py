@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from tests.cli.at_terminal import PseudoTerminal
-from tests.cli.forks import ForkServer, build_environment
+from tests.cli.command_user import PseudoTerminal
+from tests.cli.fork_server import ForkServer, build_environment
 from tests.cli.homes import build_home
 
 

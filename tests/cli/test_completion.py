@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from mcp_serve.cli.main import VERBS
-from tests.cli.at_terminal import CommandUser
+from tests.cli.command_user import CommandUser
 
 BASH_SCRIPT = """
 source "$1"

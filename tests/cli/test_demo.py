@@ -17,7 +17,7 @@ from mcp.client.stdio import stdio_client
 
 from mcp_serve.cli.demo_home import sample
 from mcp_serve.cli.screen import DEFAULT_WIDTH, format_elapsed, format_remaining, truncate_text
-from tests.cli.at_terminal import (
+from tests.cli.command_user import (
     COMMAND,
     CTRL_C,
     STYLE,

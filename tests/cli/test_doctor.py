@@ -14,7 +14,7 @@ import pytest
 
 from mcp_serve.cli.demo_home import sample
 from session_core import Ledger, SessionDB, StateFolder
-from tests.cli.at_terminal import (
+from tests.cli.command_user import (
     COMMAND,
     CTRL_C,
     STYLE,

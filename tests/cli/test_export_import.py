@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from mcp_serve.cli.demo_home import sample
 from session_core import SessionDB
-from tests.cli.at_terminal import CTRL_C, CommandUser, strip_style
+from tests.cli.command_user import CTRL_C, CommandUser, strip_style
 from tests.maintenance.carried import differences, rows
 
 

@@ -15,8 +15,8 @@ import pytest
 from mcp_serve.cli.clients import formats
 from mcp_serve.cli.clients.places import CLIENTS, UserEnvironment
 from mcp_serve.cli.main import main
-from tests.cli.at_terminal import CTRL_C, PseudoTerminal
-from tests.cli.forks import build_environment
+from tests.cli.command_user import CTRL_C, PseudoTerminal
+from tests.cli.fork_server import build_environment
 
 NAMES = [client.name for client in CLIENTS]
 

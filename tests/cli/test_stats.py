@@ -16,7 +16,7 @@ from mcp_serve.cli.demo_home import sample
 from mcp_serve.cli.report import charts
 from mcp_serve.tools.stats import SPEC
 from session_core import SessionDB
-from tests.cli.at_terminal import COMMAND, CommandUser, strip_style
+from tests.cli.command_user import COMMAND, CommandUser, strip_style
 from tests.homes import connect
 
 WEEK = 7 * 86_400.0

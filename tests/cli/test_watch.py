@@ -10,7 +10,7 @@ from select import select
 import pytest
 
 from session_core import SessionDB
-from tests.cli.at_terminal import COMMAND, CTRL_C, CommandUser, strip_style
+from tests.cli.command_user import COMMAND, CTRL_C, CommandUser, strip_style
 
 COMMIT_SCRIPT = """
 import sys

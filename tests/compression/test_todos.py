@@ -7,7 +7,7 @@ from typing import Any
 
 from session_core.compression.extractive.passages import SECTIONS
 from session_core.compression.extractive.summarize import summarize
-from tests.compression.test_extractive import user
+from tests.compression.test_summarize import user
 
 HEADINGS = [f"{name}:" for name in SECTIONS]
 

@@ -14,14 +14,14 @@ from mcp.server.mcpserver import MCPServer
 from mcp_serve import server
 from mcp_serve.cli.main import main
 from mcp_serve.profiles import ServedProfiles
-from tests.conformance import asking, contents, surroundings
+from tests.conformance import content_tools, context_tools, elicitation_tools
 
 _plain = server.create_server
 
 
 def _create(served: ServedProfiles) -> MCPServer[Any]:
     made = _plain(served)
-    for part in (contents, asking, surroundings):
+    for part in (content_tools, elicitation_tools, context_tools):
         part.register(made)
     return made
 

@@ -430,7 +430,7 @@ def test_boolean_methods_return_false_for_unknown_session(db: StateDatabase) -> 
 @pytest.mark.parametrize(
     "verb",
     [
-        lambda db: db.revision("20260102_nobody"),
+        lambda db: db.get_revision("20260102_nobody"),
         lambda db: db.append_message("20260102_nobody", "user", "x"),
         lambda db: db.append_messages("20260102_nobody", []),
         lambda db: db.read_window("20260102_nobody"),

@@ -27,7 +27,7 @@ NOTHING: dict[str, tuple[Call, Any]] = {
     "children": (lambda db: db.list_children("n"), []),
     "holder": (lambda db: db.get_compression_lock_holder("n"), None),
     "find": (lambda db: db.find_sessions(SessionFilter(ids=("n",))), []),
-    "changes": (lambda db: db.changes(session="n").events, []),
+    "changes": (lambda db: db.read_changes(session="n").events, []),
 }
 NO: dict[str, tuple[Call, Any]] = {
     "update": (lambda db: db.update_session("n", model="x"), False),
@@ -49,7 +49,7 @@ ITSELF: dict[str, tuple[Call, Any]] = {
     "lineage": (lambda db: db.get_compression_lineage("n"), ["n"]),
 }
 NOT_FOUND: dict[str, Call] = {
-    "revision": lambda db: db.revision("n"),
+    "revision": lambda db: db.get_revision("n"),
     "summarize": lambda db: db.summarize_session("n"),
     "window": lambda db: db.read_window("n"),
     "window around": lambda db: db.read_window("s", around=99),

@@ -13,6 +13,8 @@ from session_core._sqlite3 import SqliteChoice
 from tests.faults import template
 from tests.faults.compression import COMPRESSION_MUTATIONS
 from tests.faults.compression_sweep import CompressionSweep
+from tests.faults.hook_mutations import HOOK_MUTATIONS
+from tests.faults.hook_sweep import HookSweep
 from tests.faults.ledger import LEDGER_MUTATIONS
 from tests.faults.ledger_sweep import LedgerSweep
 from tests.faults.maintenance import MAINTENANCE_MUTATIONS
@@ -20,9 +22,7 @@ from tests.faults.maintenance_sweep import MaintenanceSweep
 from tests.faults.mutations import DATABASE_MUTATIONS
 from tests.faults.points import FAULTS, find_commit_seed
 from tests.faults.route_sweep import RouteSweep
-from tests.faults.route_sweep_told import HookSweep
 from tests.faults.routes import ROUTE_MUTATIONS
-from tests.faults.routes_told import HOOK_MUTATIONS
 from tests.faults.sweep import FaultSweep, SweepOutcome
 
 SWEEP_PARTS: tuple[tuple[str, type[FaultSweep], dict[str, Any]], ...] = (

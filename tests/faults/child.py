@@ -22,11 +22,11 @@ from typing import Any, cast
 from session_core import _sqlite3
 from session_core.errors import SessionError
 from tests.faults.compression import COMPRESSION_MUTATIONS
+from tests.faults.hook_mutations import HOOK_MUTATIONS
 from tests.faults.ledger import LEDGER_MUTATIONS
 from tests.faults.maintenance import MAINTENANCE_MUTATIONS
 from tests.faults.mutations import DATABASE_MUTATIONS, open_home
 from tests.faults.routes import ROUTE_MUTATIONS, RouteHome
-from tests.faults.routes_told import HOOK_MUTATIONS
 
 _PR_SET_PTRACER = 0x59616D61
 _ANY_PROCESS = ctypes.c_ulong(-1)

@@ -187,52 +187,136 @@ _RESET_NAME = "reset_session"
 
 _MUTATIONS = (
     *_make_mutations("update_session", _update_session, CHAT),
-    *_make_mutations(_RESET_NAME, lambda opened: opened.store.reset_session(build_key(CHAT)), CHAT, "fresh",
-           older="later"),
+    *_make_mutations(
+        _RESET_NAME,
+        lambda opened: opened.store.reset_session(build_key(CHAT)),
+        CHAT,
+        "fresh",
+        older="later",
+    ),
     *_make_mutations("remove", _remove_route, CHAT, "later"),
     _make_own_mutation("follow", _follow_continuation, GONE_ON, chat=ROTATED),
-    _make_own_mutation("follow, hermes", _follow_continuation, GONE_ON, chat=ROTATED, kind="hermes"),
+    _make_own_mutation(
+        "follow, hermes", _follow_continuation, GONE_ON, chat=ROTATED, kind="hermes"
+    ),
     _make_own_mutation("follow, older", _follow_continuation, GONE_ON, chat=ROTATED, kind="older"),
-    _make_own_mutation("follow, a whole rotation", _rotate_session, CHAT, "continued", in_steps=True),
-    _make_own_mutation("follow, a whole rotation, hermes", _rotate_session, CHAT, "continued", in_steps=True,
-         kind="hermes"),
+    _make_own_mutation(
+        "follow, a whole rotation", _rotate_session, CHAT, "continued", in_steps=True
+    ),
+    _make_own_mutation(
+        "follow, a whole rotation, hermes",
+        _rotate_session,
+        CHAT,
+        "continued",
+        in_steps=True,
+        kind="hermes",
+    ),
     _make_own_mutation("together", _rotate_in_transaction, CHAT, "continued"),
-    _make_own_mutation("together, hermes", _rotate_in_transaction, CHAT, "continued", kind="hermes"),
-    _make_own_mutation("switch_session", lambda opened: opened.store.switch_session(build_key(CHAT), OTHER),
-         CHAT, OTHER),
-    _make_own_mutation("switch_session, hermes", lambda opened: opened.store.switch_session(build_key(CHAT), OTHER),
-         CHAT, OTHER, kind="hermes"),
-    _make_own_mutation("switch_session, older", lambda opened: opened.store.switch_session(build_key(CHAT), OTHER),
-         CHAT, OTHER, kind="older"),
-    _make_own_mutation("prune_old_entries", lambda opened: opened.store.prune_old_entries(90), OLD, chat=OLD),
-    _make_own_mutation("prune_old_entries, file", lambda opened: opened.store.prune_old_entries(90),
-         OLD, "later", chat=OLD, kind="file"),
+    _make_own_mutation(
+        "together, hermes", _rotate_in_transaction, CHAT, "continued", kind="hermes"
+    ),
+    _make_own_mutation(
+        "switch_session",
+        lambda opened: opened.store.switch_session(build_key(CHAT), OTHER),
+        CHAT,
+        OTHER,
+    ),
+    _make_own_mutation(
+        "switch_session, hermes",
+        lambda opened: opened.store.switch_session(build_key(CHAT), OTHER),
+        CHAT,
+        OTHER,
+        kind="hermes",
+    ),
+    _make_own_mutation(
+        "switch_session, older",
+        lambda opened: opened.store.switch_session(build_key(CHAT), OTHER),
+        CHAT,
+        OTHER,
+        kind="older",
+    ),
+    _make_own_mutation(
+        "prune_old_entries", lambda opened: opened.store.prune_old_entries(90), OLD, chat=OLD
+    ),
+    _make_own_mutation(
+        "prune_old_entries, file",
+        lambda opened: opened.store.prune_old_entries(90),
+        OLD,
+        "later",
+        chat=OLD,
+        kind="file",
+    ),
     _make_own_mutation("get_or_create_session", _receive_message, CHAT),
-    _make_own_mutation("get_or_create_session, first of a chat", _receive_first_message, "fresh", "later", chat="newcomer"),
-    _make_own_mutation("get_or_create_session, suspended", _wake_suspended_session, "fresh", "later", chat=ASLEEP),
-    _make_own_mutation("get_or_create_session, suspended, older", _wake_suspended_session, "fresh", "later", chat=ASLEEP,
-         kind="older"),
-    _make_own_mutation("end_turn", lambda opened: opened.store.end_turn(build_key(CHAT), CHAT, 77), CHAT),
+    _make_own_mutation(
+        "get_or_create_session, first of a chat",
+        _receive_first_message,
+        "fresh",
+        "later",
+        chat="newcomer",
+    ),
+    _make_own_mutation(
+        "get_or_create_session, suspended", _wake_suspended_session, "fresh", "later", chat=ASLEEP
+    ),
+    _make_own_mutation(
+        "get_or_create_session, suspended, older",
+        _wake_suspended_session,
+        "fresh",
+        "later",
+        chat=ASLEEP,
+        kind="older",
+    ),
+    _make_own_mutation(
+        "end_turn", lambda opened: opened.store.end_turn(build_key(CHAT), CHAT, 77), CHAT
+    ),
     _make_own_mutation("save", _save_entry, CHAT),
-    _make_own_mutation("suspend_session", lambda opened: opened.store.suspend_session(build_key(CHAT)),
-         CHAT, "later"),
-    _make_own_mutation("mark_resume_pending", lambda opened: opened.store.mark_resume_pending(build_key(CHAT)),
-         CHAT),
-    _make_own_mutation("clear_resume_pending", lambda opened: opened.store.clear_resume_pending(build_key(ROTATED)),
-         GONE_ON, chat=ROTATED),
-    _make_own_mutation("suspend_recently_active", lambda opened: opened.store.suspend_recently_active(), CHAT,
-         in_steps=True),
-    _make_own_mutation("set_model_override",
-         lambda opened: opened.store.set_model_override(build_key(CHAT), {"model": "m"}), CHAT),
+    _make_own_mutation(
+        "suspend_session",
+        lambda opened: opened.store.suspend_session(build_key(CHAT)),
+        CHAT,
+        "later",
+    ),
+    _make_own_mutation(
+        "mark_resume_pending",
+        lambda opened: opened.store.mark_resume_pending(build_key(CHAT)),
+        CHAT,
+    ),
+    _make_own_mutation(
+        "clear_resume_pending",
+        lambda opened: opened.store.clear_resume_pending(build_key(ROTATED)),
+        GONE_ON,
+        chat=ROTATED,
+    ),
+    _make_own_mutation(
+        "suspend_recently_active",
+        lambda opened: opened.store.suspend_recently_active(),
+        CHAT,
+        in_steps=True,
+    ),
+    _make_own_mutation(
+        "set_model_override",
+        lambda opened: opened.store.set_model_override(build_key(CHAT), {"model": "m"}),
+        CHAT,
+    ),
     _make_own_mutation("begin_turn", _begin_turn, CHAT),
     _make_own_mutation("drop_turn", _drop_turn, CHAT, in_steps=True),
-    _make_own_mutation("claim_end", lambda opened: opened.store.claim_end(build_key(CHAT), CHAT), CHAT),
-    _make_own_mutation("set_end_told", lambda opened: opened.store.set_end_delivered(build_key(CHAT), CHAT), CHAT),
+    _make_own_mutation(
+        "claim_end", lambda opened: opened.store.claim_end(build_key(CHAT), CHAT), CHAT
+    ),
+    _make_own_mutation(
+        "set_end_told", lambda opened: opened.store.set_end_delivered(build_key(CHAT), CHAT), CHAT
+    ),
     _make_own_mutation("claim_expiry", _claim_expiry, OLD, chat=OLD),
-    _make_own_mutation("set_expiry_finalized", _finalize_expiry, OLD, "later", chat=OLD, in_steps=True),
-    _make_own_mutation("check_against_state", lambda opened: opened.store.repair_routes(), GONE_ON,
-         chat=ROTATED, in_steps=True),
-)  # fmt: skip
+    _make_own_mutation(
+        "set_expiry_finalized", _finalize_expiry, OLD, "later", chat=OLD, in_steps=True
+    ),
+    _make_own_mutation(
+        "check_against_state",
+        lambda opened: opened.store.repair_routes(),
+        GONE_ON,
+        chat=ROTATED,
+        in_steps=True,
+    ),
+)
 
 ROUTE_MUTATIONS = {mutation.name: mutation for mutation in _MUTATIONS}
 

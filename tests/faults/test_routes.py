@@ -6,11 +6,11 @@ import pytest
 
 from session_core.routing.store import SessionStore
 from tests.faults import routes, state
+from tests.faults.hook_mutations import HOOK_MUTATIONS
+from tests.faults.hook_sweep import HookSweep
 from tests.faults.points import FAULTS
 from tests.faults.route_sweep import RouteSweep
-from tests.faults.route_sweep_told import HookSweep
 from tests.faults.routes import READING_NAMES, ROUTE_MUTATIONS
-from tests.faults.routes_told import HOOK_MUTATIONS
 
 pytestmark = pytest.mark.faults
 

@@ -14,8 +14,8 @@ import pytest
 
 from session_core import SessionDB
 from tests.cjk import INDEX, add_cjk_index, compile_tokenizer
-from tests.cli.at_terminal import COMMAND
-from tests.cli.forks import build_environment
+from tests.cli.command_user import COMMAND
+from tests.cli.fork_server import build_environment
 from tests.cli.homes import PastClock
 from tests.homes import connect, make_hermes_database
 from tests.interop.twins import shape

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.forks import CommandResult, ForkServer, build_environment
+from tests.cli.fork_server import CommandResult, ForkServer, build_environment
 from tests.homes import connect
 from tests.interop.hermes import Hermes
 from tests.interop.maintained import KINDS, maker, snapshot

@@ -35,7 +35,8 @@ with Ledger(StateFolder(sys.argv[1])) as ledger:
     sys.stdin.readline()
     batch = ledger.add_batch("theirs").id
     for number in range(20):
-        ledger.prepare(step := make_step_id(), batch, [TrashItem("row", number)], members=[str(number)])
+        items = [TrashItem("row", number)]
+        ledger.prepare(step := make_step_id(), batch, items, members=[str(number)])
         ledger.done(step, number)
         ledger.audit("theirs", "sessions_prune", None, {"number": number})
     print(json.dumps([batch, ledger.batch(batch).count]))

@@ -35,7 +35,7 @@ def compressor(world: World, tmp_path: Path) -> Iterator[Compressor]:
         yield Compressor(world.db, ledger, store=world.store, hooks=world.hooks)
 
 
-def CompressingAgent(compressor: Compressor, shape: Any) -> Any:
+def make_compressing_agent(compressor: Compressor, shape: Any) -> Any:
     """An agent that compresses its session in the middle of a turn, and goes on."""
 
     def agent(run: AgentTurn, message: Any) -> str:
@@ -59,7 +59,7 @@ def test_compressing_turn_leaves_consistent_session(
     world: World, compressor: Compressor, shape: Any
 ) -> None:
     old = fill_long_chat(world)
-    world.agent = CompressingAgent(compressor, shape)
+    world.agent = make_compressing_agent(compressor, shape)
     reply = world.say("and now?")
     assert (reply.text, reply.superseded) == ("short of it", False)
     assert (reply.session_id == old) is (shape == "in_place")
@@ -74,7 +74,7 @@ def test_compressing_agent_is_reused_next_turn(
     world: World, compressor: Compressor, shape: Any
 ) -> None:
     fill_long_chat(world)
-    world.agent = CompressingAgent(compressor, shape)
+    world.agent = make_compressing_agent(compressor, shape)
     world.say("and now?")
     world.agent = echo
     built = len(world.built)
@@ -205,7 +205,7 @@ def test_bare_compressor_uses_runtime_hooks(
             await run.acompress(bare, lambda _: "what was said", shape=shape, keep_last=2)
             return "short of it"
 
-        world.agent = acompress if kind == "async" else CompressingAgent(bare, shape)
+        world.agent = acompress if kind == "async" else make_compressing_agent(bare, shape)
         reply = world.say("and now?")
         bare.close()
     (given,) = called

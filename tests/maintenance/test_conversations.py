@@ -17,8 +17,14 @@ from tests.homes import add_session, connect, make_own_database
 INSIDE = ("continuation", "delegate")
 
 
-def make_row(session_id: str, parent: str | None = None, link: LinkKind | None = None,
-          started_at: float = 0.0, active_at: float | None = 0.0, **fields) -> InventoryItem:  # fmt: skip
+def make_row(
+    session_id: str,
+    parent: str | None = None,
+    link: LinkKind | None = None,
+    started_at: float = 0.0,
+    active_at: float | None = 0.0,
+    **fields,
+) -> InventoryItem:
     given = {"title": None, "ended_at": None, "end_reason": None, "rows": 0, **fields}
     return InventoryItem(
         id=session_id, source="cli", parent_id=parent, link=link, session_key=None,

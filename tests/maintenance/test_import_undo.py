@@ -23,7 +23,7 @@ from session_core.ledger.state_folder import StateFolder
 from session_core.maintenance.transfer.store import MARK_PREFIX
 from tests.homes import connect, make_hermes_database
 from tests.maintenance.carried import rows
-from tests.maintenance.test_importing import make_line, make_long_line, write_lines
+from tests.maintenance.test_import_sessions import make_line, make_long_line, write_lines
 
 
 @pytest.fixture

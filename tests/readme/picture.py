@@ -8,8 +8,8 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from tests.cli.at_terminal import PseudoTerminal
-from tests.cli.forks import ForkServer, build_environment
+from tests.cli.command_user import PseudoTerminal
+from tests.cli.fork_server import ForkServer, build_environment
 from tests.readme import home
 from tests.readme.parts import ROOT
 

@@ -41,7 +41,8 @@ FORMATS = {
     "gitlab trigger": "gl" + f"ptt-{_HEX}{_HEX[:8]}",
     "ibm cloud": f"ibm_cloud_iam_api_key: {_BODY[:44]}",
     "ibm cos": f'cos_hmac_secret_access_key = "{_HEX}{_HEX[:16]}"',
-    "json web token": f"{_make_token_part(alg='HS256')}.{_make_token_part(sub='1234567890')}.{_BODY[:43]}",
+    "json web token": f"{_make_token_part(alg='HS256')}."
+    f"{_make_token_part(sub='1234567890')}.{_BODY[:43]}",
     "keyword api key": f'api_key = "{_BODY[:24]}"',
     "keyword password": f'password: "{_BODY[:12]}"',
     "keyword secret": f"client_secret => '{_BODY[:24]}'",

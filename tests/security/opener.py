@@ -14,7 +14,7 @@ import sys
 import time
 
 from mcp_serve.cli.main import main
-from tests.cli.forks import _import_verbs
+from tests.cli.fork_server import _import_verbs
 
 MEMORY, SECONDS = 1_500_000_000, 60
 

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_serve.cli.errors import USAGE
 from session_core import InvalidInput, SessionDB
-from tests.cli.forks import ForkServer, build_environment
+from tests.cli.fork_server import ForkServer, build_environment
 
 CONTROLS = ("a\x1b[31mb", "a\x07", "a\nb", "\x9b", "a\x7f", "\x00")
 

@@ -15,7 +15,7 @@ from mcp_serve.redaction.redaction import MARK, redact
 from session_core import SessionDB
 from tests.security.leaks import find_leaks, list_windows
 from tests.security.secret_kinds import DISGUISES, KINDS, draw_sample
-from tests.security.test_secret_kinds import INNOCENTS, MOST_TAKEN
+from tests.security.test_patterns import INNOCENTS, MOST_TAKEN
 from tests.security.walk import Walk
 
 PREVIEW = 60

@@ -11,8 +11,8 @@ import pytest
 
 from mcp_serve import answer_size
 from mcp_serve.registry import SPECS
-from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send_request
 from tests.security.corpus import make_tool_call
+from tests.security.raw_requests import HANDSHAKE, JSON, RIGHT, send_request
 from tests.wire.conftest import start_raw_process
 
 pytestmark = pytest.mark.anyio

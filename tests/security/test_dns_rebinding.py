@@ -6,7 +6,7 @@ import pytest
 
 from mcp_serve.http.auth import AccessRules
 from session_core import InvalidInput
-from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send_request
+from tests.security.raw_requests import HANDSHAKE, JSON, RIGHT, send_request
 
 PATHS = (
     ("POST", "/mcp"),

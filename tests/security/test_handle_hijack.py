@@ -14,8 +14,8 @@ from mcp.types import ElicitResult
 from mcp_serve import server
 from mcp_serve.profiles import ServedProfiles, ServerOptions
 from session_core import SessionDB
-from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send_request
 from tests.security.corpus import OLD
+from tests.security.raw_requests import HANDSHAKE, JSON, RIGHT, send_request
 
 pytestmark = pytest.mark.anyio
 

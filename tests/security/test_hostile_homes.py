@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.forks import build_environment
+from tests.cli.fork_server import build_environment
 from tests.security.hostile_homes import HOMES
 
 VERBS = (

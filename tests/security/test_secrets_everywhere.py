@@ -15,7 +15,7 @@ from mcp_serve.cli.main import VERBS
 from mcp_serve.completions import _COMPLETERS
 from mcp_serve.registry import SPECS
 from session_core import SessionDB
-from tests.cli.forks import ForkServer, build_environment
+from tests.cli.fork_server import ForkServer, build_environment
 from tests.security.corpus import LONG, plant_texts
 from tests.security.leaks import find_leaks, list_windows
 from tests.security.secret_kinds import DISGUISES, KINDS, draw_sample

@@ -10,7 +10,7 @@ from mcp_serve.redaction.redaction import redact
 from tests.security.corpus import CANARY, INJECTIONS, LONG, plant_texts
 from tests.security.formats import FORMATS, NEEDLES
 from tests.security.walk import walk_home
-from tests.serve.planted import HARMLESS, PLANTED
+from tests.serve.planted_secrets import HARMLESS, PLANTED
 from tests.wire.conftest import start_raw_process
 
 pytestmark = pytest.mark.anyio

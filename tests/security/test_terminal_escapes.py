@@ -8,8 +8,8 @@ import re
 import pytest
 
 from session_core import SessionDB, SessionSource, SessionStore
-from tests.cli.at_terminal import PseudoTerminal
-from tests.cli.forks import ForkServer, build_environment
+from tests.cli.command_user import PseudoTerminal
+from tests.cli.fork_server import ForkServer, build_environment
 from tests.homes import connect
 
 ESCAPES = {

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_serve.http.auth import load_token
 from session_core import Denied, StateFolder
-from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send_request
+from tests.security.raw_requests import HANDSHAKE, JSON, RIGHT, send_request
 from tests.wire.conftest import TOKEN
 
 PATHS = (

@@ -11,7 +11,7 @@ from mcp_serve.redaction import redaction
 from mcp_serve.redaction.messages import flatten_message
 from mcp_serve.redaction.redaction import redact, redact_cut
 from tests.security.formats import FORMATS, NEEDLES
-from tests.serve.planted import HARMLESS, PLANTED, get_secret
+from tests.serve.planted_secrets import HARMLESS, PLANTED, get_secret
 
 KINDS = pytest.mark.parametrize("kind", PLANTED)
 

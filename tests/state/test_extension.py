@@ -145,7 +145,7 @@ def test_unrelated_methods_work_beside_blocked_index(db, path):
 
 def test_sizes_count_blocked_index_as_index(db):
     for exact in (False, True):
-        sizes = db.sizes(exact=exact)
+        sizes = db.measure_sizes(exact=exact)
         assert sizes.tables[INDEX] >= 4096
         assert not any(name.startswith(f"{INDEX}_") for name in sizes.tables)
         others = sum(size for name, size in sizes.tables.items() if "fts" in name)

@@ -11,9 +11,9 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from session_core import SessionDB
-from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send_request
+from tests.security.raw_requests import HANDSHAKE, JSON, RIGHT, send_request
 from tests.serve.humans import Human
-from tests.serve.planted import PLANTED, get_secret
+from tests.serve.planted_secrets import PLANTED, get_secret
 from tests.wire.conftest import make_environment, serve_command, serve_home, start_raw_process
 
 pytestmark = pytest.mark.anyio

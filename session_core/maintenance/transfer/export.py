@@ -395,7 +395,10 @@ def _render_message(row: Mapping[str, Any], short: Mapping[str, Any]) -> str:
         for call in chat_messages.list_calls(short)
     )
     body = "\n\n".join(part for part in (said, calls.rstrip()) if part)
-    return f"\n## {_format_heading(row['role'])}{name} · {_format_time(row['timestamp'])}{mark}\n\n{body}\n"
+    return (
+        f"\n## {_format_heading(row['role'])}{name} · "
+        f"{_format_time(row['timestamp'])}{mark}\n\n{body}\n"
+    )
 
 
 def _render_text(message: Mapping[str, Any]) -> str:

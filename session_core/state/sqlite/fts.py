@@ -140,7 +140,8 @@ def _repair_entry(handle: Connection, row_id: int, stored: bytes) -> None:
     if went_on and not goes_on:
         raise Unsupported(
             "the search index of this home was written by a newer sqlite than "
-            f"{_sqlite3.load_library().sqlite_version}; choose the bundled one to change such messages"
+            f"{_sqlite3.load_library().sqlite_version}; choose the bundled one to change such "
+            "messages"
         )
     if goes_on and not went_on:
         # What this version is to take out has to be what that one has put in.

@@ -364,7 +364,8 @@ def load_extension(connection: _sqlite3.Connection, folder: Path) -> None:
     library = _find_library(folder)
     if not hasattr(connection, "enable_load_extension"):
         raise Unsupported(
-            f"the {_sqlite3.describe_sqlite().name} SQLite of this Python is built without extension "
+            f"the {_sqlite3.describe_sqlite().name} SQLite of this Python is built without "
+            "extension "
             "loading; install pysqlite3, or use another Python"
         )
     connection.enable_load_extension(True)  # noqa: FBT003 -- its only argument

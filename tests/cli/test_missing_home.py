@@ -1,0 +1,182 @@
+"""A home that is not there is told from an empty one, by every verb, and none is made by asking."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from tests.cli.command_user import CommandUser
+from tests.cli.homes import build_home
+
+READING_VERBS = (
+    *(("list",), ("search", "x"), ("show", "x"), ("stats",), ("routes",)),
+    *(("log",), ("trash", "list"), ("restore",), ("export",)),
+)
+CHANGING_VERBS = (("prune",), ("finalize", "abandoned"), ("edit", "x", "--pin"), ("compress", "x"))
+ALL_VERBS = [*READING_VERBS, *CHANGING_VERBS]
+
+
+@pytest.fixture(name="at")
+def _at(script):
+    """Run a verb on a home as a script does."""
+    return lambda home, *arguments: script("--home", str(home), *arguments)
+
+
+def list_files(folder):
+    return sorted(str(path) for path in folder.rglob("*"))
+
+
+@pytest.mark.requirement("terminal:absent")
+@pytest.mark.parametrize("verb", ALL_VERBS, ids=lambda verb: verb[0])
+def test_every_verb_reports_named_missing_home(at, tmp_path, verb):
+    before = list_files(tmp_path)
+    for more in ((), ("--json",)):
+        done = at(tmp_path / "none", *verb, *(more if verb[0] != "export" else ()))
+        assert (done.code, done.out) == (3, "")
+        assert f"there is no home in {tmp_path / 'none'} (--home): there is no such" in done.err
+        assert "name another --home" in done.err
+    assert list_files(tmp_path) == before
+
+
+def make_empty_folder(path):
+    path.mkdir()
+
+
+def make_file(path):
+    path.write_text("a list of things to buy")
+
+
+def make_empty_database(path):
+    path.mkdir()
+    (path / "state.db").touch()
+
+
+def make_profiles_only(path):
+    build_home(path / "profiles" / "work", ghosts=1)
+
+
+@pytest.mark.requirement("terminal:absent")
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (make_empty_folder, "no state.db is in it; start the agent once"),
+        (make_file, "it is a file, and a home is a folder with a state.db; name a folder"),
+        (make_empty_database, "its state.db has no bytes, and is no database; put a backup in its"),
+        (make_profiles_only, "no state.db is in it"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_missing_home_error_names_cause_and_remedy(at, tmp_path, made, says):
+    made(tmp_path / "h")
+    done = at(tmp_path / "h", "list")
+    assert (done.code, done.out) == (3, "")
+    assert says in done.err
+
+
+@pytest.mark.requirement("terminal:absent")
+def test_missing_home_error_suggests_nearby_home(at, home):
+    work = build_home(home / "profiles" / "work", ghosts=1)
+    for given in (home.with_name("hom"), home / "sessions", home.parent):
+        done = at(given, "list")
+        assert done.code == 3
+        assert done.err.rstrip().endswith(f"nearest: {home}")
+    for given in (home / "profiles", home / "profiles" / "wrok"):
+        assert str(work) in at(given, "list").err.partition("nearest: ")[2]
+
+
+@pytest.mark.requirement("terminal:absent")
+def test_empty_profile_folder_is_missing_home(at, run, home):
+    work = build_home(home / "profiles" / "work", ghosts=1)
+    (home / "profiles" / "play").mkdir()
+    assert at(work, "list").code == 0
+    assert run("list", "--profile", "work").code == 0
+    assert run("list", "--all-profiles").code == 0
+    done = run("list", "--profile", "play")
+    assert done.code == 3
+    assert f"there is no home in {home / 'profiles' / 'play'} (--profile play)" in done.err
+
+
+def test_hermes_home_without_database_is_accepted(at, tmp_path):
+    (tmp_path / "h" / "sessions").mkdir(parents=True)
+    (tmp_path / "h" / "sessions" / "sessions.json").write_text("{}")
+    done = at(tmp_path / "h", "routes")
+    assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.requirement("terminal:absent")
+def test_unnamed_missing_home_gives_empty_list(script, tmp_path):
+    done = script("list", "--json")
+    assert (done.code, json.loads(done.out)["sessions"]) == (0, [])
+    for verb in READING_VERBS[:-1]:
+        if verb[0] != "show":
+            done = script(*verb)
+            assert (done.code, done.err) == (0, "")
+            said = " ".join(done.out.split())
+            assert "There is no home yet in" in said
+            assert "mcp-sessions import FILE" in said
+    assert not list((tmp_path / "user").iterdir())
+
+
+@pytest.mark.parametrize(
+    "verb", [["prune"], ["finalize", "abandoned"], ["trash", "empty"], ["export"]]
+)
+def test_changing_verb_creates_no_missing_home(script, tmp_path, verb):
+    done = script(*verb)
+    assert (done.code, (done.out + done.err).count("There is no home yet in")) == (0, 1)
+    assert not list((tmp_path / "user").iterdir())
+
+
+@pytest.mark.requirement("terminal:absent")
+def test_import_creates_named_home(at, run, home, tmp_path):
+    out = tmp_path / "sessions.jsonl"
+    assert run("export", "--out", str(out)).code == 0
+    new = tmp_path / "new"
+    looked = at(new, "import", str(out), "--plan-only")
+    assert f"A home begins with them in {new}: there is no such folder." in looked.out
+    assert "Nothing was changed. Do it by" in looked.out
+    assert not new.exists()
+    assert at(new, "import", str(out), "--yes").code == 0
+    assert at(new, "list").out == run("list").out
+    shutil.rmtree(new)
+
+
+def test_bare_command_reports_missing_home(forks, tmp_path):
+    with CommandUser(forks, tmp_path, tmp_path / "none").at(80, "--home", "none") as seen:
+        assert seen.end() == 0
+    assert "none yet: there is no such folder; start the agent once" in " ".join(
+        seen.screen.split()
+    )
+
+
+@pytest.mark.requirement("terminal:absent")
+def test_bare_command_uses_named_profile(person, home):
+    work = build_home(home / "profiles" / "work", ghosts=1)
+    with person("--profile", "work") as seen:
+        assert seen.end() == 0
+    assert f"Sessions in {work} (--profile work)" in "".join(seen.screen.split("\n"))
+    with person("--profile", "wrok") as seen:
+        assert seen.end() == 3
+    assert "no profile 'wrok'" in seen.screen
+
+
+def test_database_file_names_its_home(at, home, tmp_path):
+    listed = at(home, "list", "--json").out
+    assert at(home / "state.db", "list", "--json").out == listed
+    own = tmp_path / "app"
+    build_home(own, ghosts=1)
+    (own / "state.db").rename(own / "agent.db")
+    (own / "config.yaml").write_text("DEBUG: true\n")
+    done = at(own / "agent.db", "list", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out)["sessions"]
+    assert "no state.db is in it" in at(own, "list", "--json").err
+    assert json.loads(at(own / "agent.db", "stats", "--json").out)["home"] == str(own / "agent.db")
+
+
+def test_missing_database_file_is_reported(at, tmp_path):
+    done = at(tmp_path / "agent.db", "list")
+    assert (done.code, done.out) == (3, "")
+    assert f"no home in {tmp_path / 'agent.db'} (--home): there is no such file" in done.err
+    assert not list(tmp_path.glob("agent.db*"))

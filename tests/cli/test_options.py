@@ -1,0 +1,101 @@
+"""`--json` stands before or behind every verb: it is answered, or refused in both places."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mcp_serve.cli.main import VERBS
+from tests.cli.command_user import CommandUser
+from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, build_home
+
+VERBS_WITHOUT_ANSWER = {"demo": (), "completion": ("bash",), "serve": ()}
+"""What a script has no answer of."""
+
+ANSWERING_VERBS = {
+    "list": (),
+    "show": (LONG_SESSION_ID,),
+    "search": ("ports",),
+    "routes": (),
+    "stats": (),
+    "prune": ("ghosts", "--plan-only"),
+    "finalize": ("abandoned", "--plan-only"),
+    "compress": (LONG_SESSION_ID, "--plan-only"),
+    "edit": (FRESH_SESSION_ID, "--pin", "--plan-only"),
+    "restore": (),
+    "trash": ("list",),
+    "log": (),
+    "export": ("--out", "all.jsonl"),
+    "import": ("some.jsonl", "--plan-only"),
+    "install": (),
+    "uninstall": ("zed",),
+    "doctor": ("--token",),
+}
+
+
+@pytest.fixture(name="person")
+def _person(forks, tmp_path):
+    session = {"id": "s", "source": "cli", "started_at": 1, "messages": []}
+    (tmp_path / "some.jsonl").write_text(f"{json.dumps(session)}\n")
+    return CommandUser(forks, tmp_path, build_home(tmp_path / "shelf"))
+
+
+def test_every_verb_has_known_json_support():
+    assert VERBS_WITHOUT_ANSWER.keys() | ANSWERING_VERBS.keys() | {"watch"} == VERBS.keys()
+
+
+@pytest.mark.requirement("verbs:json-everywhere")
+@pytest.mark.parametrize("verb", ANSWERING_VERBS)
+def test_json_option_works_on_both_sides(person, verb):
+    for words in (
+        ("--json", verb, *ANSWERING_VERBS[verb]),
+        (verb, *ANSWERING_VERBS[verb], "--json"),
+    ):
+        done = person.run(*words)
+        assert done.code == 0, done.err
+        assert isinstance(json.loads(done.out), dict)
+        (person.folder / "all.jsonl").unlink(missing_ok=True)
+
+
+@pytest.mark.requirement("verbs:json-everywhere")
+@pytest.mark.parametrize("verb", VERBS_WITHOUT_ANSWER)
+def test_json_option_is_refused_without_answer(person, verb):
+    for words in (
+        ("--json", verb, *VERBS_WITHOUT_ANSWER[verb]),
+        (verb, *VERBS_WITHOUT_ANSWER[verb], "--json"),
+    ):
+        done = person.run(*words)
+        assert (done.code, done.out) == (2, "")
+        assert "--json" in done.err
+
+
+def test_misplaced_options_are_refused(person):
+    for words in (("--json",), ("--home", "x", "completion", "bash"), ("--profile", "x", "demo")):
+        assert person.run(*words).code == 2
+    code, seen = person.sees(80, "--json")
+    assert (code, "takes no --json" in seen) == (2, True)
+
+
+@pytest.mark.requirement("verbs:json-everywhere")
+def test_install_and_uninstall_answer_json(person):
+    def answer(*words, code=0):
+        done = person.run(*words, "--json")
+        assert done.code == code, done.err
+        return json.loads(done.out)
+
+    states = {each["client"]: each["state"] for each in answer("install")["clients"]}
+    assert states["cursor"] == "absent"
+    assert "serve" in answer("install", "cursor", "--print")["text"]
+    declined = answer("install", "cursor", code=5)
+    assert (declined["outcome"], declined["copy"]) == ("declined", None)
+    told = answer("install", "cursor", "--yes")
+    assert (told["outcome"], told["client"], told["path"]) == (
+        "applied",
+        "cursor",
+        declined["path"],
+    )
+    assert told["difference"] == declined["difference"]
+    assert answer("install", "cursor", "--yes")["outcome"] == "nothing"
+    assert answer("uninstall", "cursor", "--yes")["outcome"] == "applied"
+    assert answer("uninstall", "cursor")["outcome"] == "nothing"

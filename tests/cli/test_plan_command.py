@@ -1,0 +1,352 @@
+"""What a person types to change something: the plan, the question, what is said, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from rich.cells import cell_len
+
+from session_core import SessionDB, SessionFilter
+from tests.cli.command_user import CTRL_C
+from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID
+from tests.homes import connect
+
+
+def list_session_ids(home):
+    with SessionDB(home / "state.db", read_only=True) as db:
+        return set(db.find_sessions(SessionFilter(status="all")))
+
+
+# -- the question -----------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("verbs:question")
+def test_plan_is_applied_after_yes(person, home):
+    with person("prune", "ghosts") as seen:
+        seen.until("Remove 25 empty sessions? [y/N]")
+        assert "20261109_120000_905700" in seen.screen
+        assert "and 5 more" in seen.screen
+        assert "It can be undone for 30 days" in seen.screen
+        assert len(list_session_ids(home)) == 31
+        seen.type("y\n")
+        assert seen.end() == 0
+    assert "Done: 25 removed." in seen.screen
+    assert len(list_session_ids(home)) == 6
+
+
+@pytest.mark.requirement("verbs:question")
+def test_no_closes_plan_without_change(person, home):
+    before = list_session_ids(home)
+    with person("prune") as seen:
+        seen.until("[y/N]")
+        seen.type("\n")
+        assert seen.end() == 5
+    assert list_session_ids(home) == before
+    assert "Declined: nothing was changed, and the plan is closed." in seen.screen
+
+
+@pytest.mark.requirement("verbs:question")
+def test_declined_plan_is_refused(run, answer):
+    declined = answer("prune", code=5)
+    assert declined["outcome"] == "declined"
+    done = run("prune", "--plan", declined["plan"], "--yes")
+    assert done.code == 4
+    assert "closed" in done.err
+
+
+@pytest.mark.requirement("verbs:question")
+def test_plan_is_declined_without_terminal(run, home):
+    before = list_session_ids(home)
+    for verb in (
+        ("prune",),
+        ("finalize", "abandoned"),
+        ("compress", LONG_SESSION_ID, "--keep-last", "9"),
+        ("edit", FRESH_SESSION_ID, "--pin"),
+    ):
+        done = run(*verb)
+        assert done.code == 5
+        assert "nobody could be asked, and --yes was not given" in done.err
+    assert list_session_ids(home) == before
+
+
+@pytest.mark.requirement("verbs:question")
+def test_ctrl_c_at_question_keeps_plan_open(person, answer):
+    with person("prune") as seen:
+        seen.until("[y/N]")
+        seen.type(CTRL_C)
+        assert seen.end() == 130
+    assert "nothing was changed. Go on with it by" in seen.screen
+    plan = seen.screen.split("--plan ")[-1].split()[0]
+    assert answer("prune", "--plan", plan, "--yes")["removed"] == 3
+
+
+# -- plans and scripts ------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("verbs:plans")
+def test_plan_handle_is_applied_later(person, run, answer, home):
+    before = list_session_ids(home)
+    done = run("prune", "--plan-only")
+    assert done.code == 0
+    assert list_session_ids(home) == before
+    handle = done.out.split("--plan ")[-1].split()[0]
+    with person("prune", "--plan", handle) as seen:
+        seen.until("Remove 3 conversations? [y/N]")
+        seen.type("y\n")
+        assert seen.end() == 0
+    assert len(list_session_ids(home)) == len(before) - 3
+    assert answer("prune", "--plan", handle)["outcome"] == "applied"
+
+
+@pytest.mark.requirement("verbs:plans")
+def test_plan_limit_shows_every_item(run, answer, home):
+    before = list_session_ids(home)
+    first = answer("prune", "ghosts", "--dry-run")
+    assert (first["count"], len(first["items"])) == (25, 20)
+    again = answer("prune", "--plan", first["plan"], "--plan-only", "--limit", "25")
+    assert again["plan"] == first["plan"]
+    assert again["items"][:20] == first["items"]
+    assert len({each["id"] for each in again["items"]}) == 25
+    shown = run("prune", "--plan", first["plan"], "--plan-only", "--limit", "3").out
+    assert "and 22 more; --limit 25 shows all" in shown
+    assert list_session_ids(home) == before
+
+
+@pytest.mark.requirement("verbs:json")
+@pytest.mark.parametrize(
+    ("verb", "counted"),
+    [
+        (("prune", "ghosts"), ("removed", 25)),
+        (("prune", "all"), ("removed", 28)),
+        (("finalize", "abandoned"), ("finalized", 1)),
+        (("finalize", "--session", FRESH_SESSION_ID, "--reason", "done"), ("finalized", 1)),
+    ],
+    ids=lambda verb: " ".join(map(str, verb)),
+)
+def test_json_has_tool_keys(answer, verb, counted):
+    plan = answer(*verb, "--plan-only")
+    planned = {"outcome", "plan", "expires_at", "count", "items", "protected", "bytes", "warnings"}
+    assert set(plan) == planned
+    done = answer(*verb[:1], "--plan", plan["plan"], "--yes")
+    name, count = counted
+    assert set(done) == planned | {name, "skipped", "remaining", "batch"}
+    assert (done["outcome"], done[name], done["remaining"]) == ("applied", count, 0)
+
+
+def test_compact_index_needs_no_merge(answer, run):
+    plan = answer("prune", "index", "--yes")
+    assert (plan["outcome"], plan["plan"]) == ("nothing", None)
+    shown = " ".join(run("prune", "index").out.split())
+    assert "Nothing to do." in shown
+    assert "which is not worth it" in shown
+
+
+@pytest.mark.requirement("verbs:json")
+def test_json_is_alone_on_stdout_despite_question(run):
+    script = run("prune", "--json")
+    assert json.loads(script.out)["outcome"] == "declined"
+    assert "Remove 3 conversations" in script.err
+
+
+@pytest.mark.requirement("verbs:json")
+def test_empty_plan_exits_with_success(run, answer):
+    assert answer("prune", "--source", "telegram")["outcome"] == "nothing"
+    assert run("prune", "--source", "telegram").out == "Nothing to do.\n"
+
+
+@pytest.mark.requirement("verbs:codes")
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("prune", "everything"), 2, "invalid choice"),
+        (("prune", "--trash", "/nowhere"), 2, "there is no folder /nowhere"),
+        (("prune", "--plan", "p-nope", "--plan-only"), 3, "there is no plan"),
+        (("prune", "--plan", "p-nope"), 3, "there is no plan"),
+        (("prune", "--session", "nobody"), 3, "nobody"),
+        (("prune", "trash", "--source", "cli"), 2, "trash is of no session: give no filter"),
+        (("prune", "--older-than", "soon"), 2, "--older-than/--before: 'soon' is no time"),
+        (("prune", "--min-messages", "-1"), 2, "at least 0"),
+        (("prune", "--max-cost", "nan"), 2, "no number of at least 0"),
+        (("prune", "--limit", "0"), 2, "at least 1"),
+        (("prune", "--title", "x" * 3000), 2, "--title has at most 2,000 characters"),
+        (("prune", "--title", "a", "--title", "b"), 2, "was given twice"),
+        (("prune", "--source", "x" * 300), 2, "--source has at most 200 characters"),
+        (("prune", "--trash", ""), 2, "it is empty"),
+        *(
+            (("prune", f"--{name}", ""), 2, f"argument --{name}: it is empty")
+            for name in ("project", "source", "title", "cwd", "model", "user", "end-reason")
+        ),
+        (("finalize", "abandoned", "--project", ""), 2, "--project: it is empty"),
+        (("finalize", "abandoned", "--source", ""), 2, "--source: it is empty"),
+        (("finalize",), 2, "to finalize by --session, or give expired, orphaned or abandoned"),
+        (("finalize", "--reason", "x" * 200), 2, "--reason has at most 100 characters"),
+        (("compress",), 2, "name the session"),
+        (("compress", LONG_SESSION_ID, "--keep-last", "-1"), 2, "--keep-last: -1 is out of range"),
+        (("compress", LONG_SESSION_ID, "--method", "summary"), 2, "--plan-only"),
+        (("compress", LONG_SESSION_ID, "--summary", "/nowhere"), 2, "no summary can be read"),
+        (("edit", FRESH_SESSION_ID, "--title", "x" * 600), 2, "--title has at most 500 characters"),
+        (("edit", FRESH_SESSION_ID, "--title", "The ports", "--yes"), 1, "is already in use"),
+        (("log", "--limit", "-3"), 2, "at least 1"),
+        (("trash", "empty", "--older-than", "-1"), 2, "is no time"),
+        (("restore", "b-nope"), 3, "there is no batch"),
+        (("restore", "--yes"), 2, "--yes is for one BATCH; name it"),
+        (("restore", "b-nope", "--plan-only"), 3, "there is no batch"),
+        (("edit", "nobody", "--pin"), 3, "nobody"),
+        (("edit", FRESH_SESSION_ID), 2, "nothing to edit; give --title"),
+        (("edit", FRESH_SESSION_ID, "--pin", "--unpin"), 2, "not allowed with"),
+        (("prune", "--all-profiles"), 2, "one --profile"),
+        (("trash",), 2, "list|empty"),
+    ],
+)
+def test_error_is_reported_by_line_and_code(run, arguments, code, says):
+    done = run(*arguments)
+    assert done.code == code
+    assert says in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.requirement("verbs:plans")
+def test_plan_refuses_additional_arguments(run, plan_of):
+    plan = plan_of("prune")
+    done = run("prune", "ghosts", "--plan", plan, "--yes")
+    assert (done.code, "with --plan no WHAT may be given" in done.err) == (2, True)
+
+
+@pytest.mark.requirement("verbs:plans")
+def test_plan_of_another_verb_is_refused(run, plan_of):
+    done = run("finalize", "--plan", plan_of("prune"), "--yes")
+    assert (done.code, "pass it to `mcp-sessions prune`" in done.err) == (2, True)
+
+
+@pytest.mark.requirement("verbs:plans")
+def test_trash_empty_refuses_prune_plans(run, plan_of, home):
+    before = list_session_ids(home)
+    done = run("trash", "empty", "--plan", plan_of("prune", "ghosts"), "--yes")
+    assert (done.code, "is one to prune ghosts" in done.err) == (2, True)
+    assert list_session_ids(home) == before
+
+
+@pytest.mark.requirement("verbs:plans")
+def test_apply_skips_sessions_changed_since_plan(run, answer, home):
+    plan = answer("prune", "--plan-only")
+    with SessionDB(home / "state.db") as db:
+        db.append_message(plan["items"][0]["id"], "user", "one more")
+    done = run("prune", "--plan", plan["plan"], "--yes")
+    assert done.code == 0
+    assert "Done: 2 removed." in done.out
+    assert "1 left as it is:" in done.out
+
+
+@pytest.mark.requirement("verbs:codes")
+def test_locked_store_exits_as_busy(person, plan_of, home):
+    plan = plan_of("prune")
+    with connect(home / "state.db") as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        with person("prune", "--plan", plan, "--yes") as seen:
+            assert seen.end() == 4
+    assert "mcp-sessions: " in seen.screen
+
+
+# -- which sessions ---------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("verbs:filters")
+def test_every_filter_limits_prune(answer):
+    def chosen(*arguments):
+        found = answer("prune", "--plan-only", *arguments)
+        return [each["title"] for each in found["items"]]
+
+    assert chosen("--title", "part 1") == ["The ledger, part 1"]
+    assert chosen("--older-than", "143") == []
+    assert len(chosen("--older-than", "140")) == 3
+    assert chosen("--before", "2000-01-01") == []
+    assert chosen("--older-than", "30d", "--since", "2d") == []
+    assert len(chosen("--max-messages", "4")) == 3
+    assert chosen("--min-messages", "5") == []
+    assert chosen("--source", "tui", "--older-than", "30d") == []
+    assert len(chosen("--source", "tui", "--source", "cli", "--older-than", "30d")) == 3
+    assert chosen("--status", "archived") == []
+    assert chosen("--model", "nobody's") == []
+
+
+@pytest.mark.requirement("verbs:filters")
+def test_named_session_is_pruned_despite_age(answer):
+    fresh = "20261109_120003_905703"
+    found = answer("prune", "--session", fresh, "--yes")
+    assert [each["id"] for each in found["items"]] == [fresh]
+
+
+@pytest.mark.requirement("verbs:trash-elsewhere")
+def test_trash_folder_option_supports_restore(answer, home, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    done = answer("prune", "--trash", str(other), "--yes")
+    assert [path.suffix for path in other.glob("*.db")] == [".db"]
+    assert answer("restore", done["batch"], "--yes")["restored"] == 3
+    assert len(list_session_ids(home)) == 31
+
+
+# -- how it looks -----------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("verbs:screens")
+@pytest.mark.parametrize("columns", [60, 80, 140])
+def test_plan_lines_fit_terminal(person, columns):
+    def check(*arguments):
+        with person(*arguments, columns=columns) as seen:
+            assert seen.end() == 0, seen.screen
+        long = [line for line in seen.screen.splitlines() if cell_len(line.rstrip()) > columns]
+        assert [line for line in long if "mcp-sessions --home" not in line] == []
+        return seen.screen
+
+    shown = check("prune", "--plan-only")
+    assert all(each in shown for each in ("20260701_090001_0ld001", "2026-"))
+    check("prune", "all", "--yes")
+    check("finalize", "abandoned", "--plan-only")
+    check("compress", LONG_SESSION_ID, "--keep-last", "9", "--yes")
+    check("edit", FRESH_SESSION_ID, "--title", "Cooking", "--pin", "--yes")
+    assert "b-" in check("restore")
+    check("trash", "list")
+    check("trash", "empty", "--older-than", "0", "--plan-only")
+    check("log")
+
+
+@pytest.mark.requirement("verbs:screens")
+def test_plan_has_no_style_in_pipe(run):
+    done = run("prune", "--yes")
+    assert "\x1b" not in done.out + done.err
+    assert done.err == ""
+
+
+# -- Ctrl-C while it works --------------------------------------------------------------------
+
+
+@pytest.mark.requirement("verbs:ctrl-c")
+def test_ctrl_c_stops_between_resumable_steps(run, person, answer, plan_of, home):
+    with SessionDB(home / "state.db") as db:
+        for number in range(200):
+            db.append_message("20260701_090000_0ld000", "user", f"{number} " + "x" * 2000)
+    before = list_session_ids(home)
+    plan = plan_of("prune", "--session", "20260701_090000_0ld000", "--older-than", "0")
+    with person("prune", "--plan", plan, "--yes") as seen:
+        with connect(home / "state.db") as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            seen.until("Removing")
+            seen.type(CTRL_C)
+            seen.until("Ending behind this step")
+            connection.rollback()
+        assert seen.end() == 130
+    assert "Stopped: 0 removed; 1 to go." in seen.screen
+    assert f"--plan {plan}" in seen.screen
+    assert "Undo what was done by" in seen.screen
+    assert list_session_ids(home) == before
+    within = home / "within"
+    within.mkdir()
+    stuck = run("prune", "--plan", plan, "--trash", str(within))
+    assert (stuck.code, "name a folder elsewhere for the trash" in stuck.err) == (6, True)
+    assert "A part of it was done, and the store is whole." in stuck.err
+    done = answer("prune", "--plan", plan)
+    assert (done["outcome"], done["removed"]) == ("applied", 1)
+    assert answer("restore", done["batch"], "--yes")["outcome"] == "applied"
+    assert list_session_ids(home) == before

@@ -1,0 +1,242 @@
+"""Several maintainers of one plan, and one that dies: each thing is done once, and comes back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB
+from session_core.errors import Conflict
+from session_core.ledger import execute, undo_log
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.state_folder import StateFolder
+from session_core.maintenance.apply import runner
+from session_core.maintenance.apply.sessions import SessionRemover
+from session_core.maintenance.async_maintenance import AsyncMaintenance
+from session_core.maintenance.maintenance import Maintenance
+from session_core.maintenance.types import PlanRequest
+from tests.maintenance.changing import Changing
+from tests.maintenance.homes import DAY, NOW
+
+
+class _Killed(BaseException):
+    """The process is gone here."""
+
+
+def raise_killed(*_: object, **__: object) -> None:
+    raise _Killed
+
+
+def fill(changed: Changing) -> None:
+    """Add old sessions, one larger than a step, with a file and a route that is lost."""
+    for number in range(4):
+        changed.home.session(f"old_{number}", 140, reason="idle")
+    changed.home.session("large", 150, reason="idle", messages=0)
+    changed.home.clock.now = NOW - 150 * DAY
+    for number in range(6):
+        changed.home.db.append_message("large", "user", f"says {number} " + "x" * 40_000)
+    changed.home.clock.now = NOW
+    changed.home.file("session_old_1.json", 140, "one")
+    changed.home.route("1", "nobody", 40)
+
+
+@contextmanager
+def open_other_maintainer(changed: Changing) -> Iterator[Maintenance]:
+    """Another maintainer with a database and a ledger of its own."""
+    path = changed.home.db.path
+    with (
+        SessionDB(path, clock=changed.home.clock) as db,
+        Ledger(StateFolder(path, root=changed.root), clock=changed.home.clock) as ledger,
+        Maintenance(db, ledger, clock=changed.home.clock) as maintenance,
+    ):
+        yield maintenance
+
+
+@pytest.mark.requirement("maintenance:together")
+def test_two_maintainers_apply_each_member_once(changed: Changing) -> None:
+    fill(changed)
+    before = changed.read_everything()
+    planned = changed.plan("all")
+    together = threading.Barrier(2)
+    done: list[Any] = []
+
+    def run(maintenance: Maintenance) -> None:
+        together.wait(10)
+        done.append(maintenance.apply(planned.plan))
+
+    with open_other_maintainer(changed) as another:
+        threads = [
+            threading.Thread(target=run, args=(each,)) for each in (changed.maintenance, another)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert len(done) == 2
+    assert {(each.outcome, each.removed, each.skipped) for each in done} == {("applied", 6, ())}
+    assert changed.sessions() == set()
+    changed.restore(done[0])
+    assert changed.read_everything() == before
+
+
+@pytest.mark.requirement("maintenance:together")
+def test_second_maintainer_continues_partial_session(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(changed)
+    planned = changed.plan()
+    usual, looked = SessionRemover.draft_step, []
+
+    with open_other_maintainer(changed) as another:
+
+        def look(self: SessionRemover, members):
+            piece = usual(self, members)
+            if not looked:
+                looked.append("here")
+                looked.append(another.apply(planned.plan, 0))
+            return piece
+
+        monkeypatch.setattr(SessionRemover, "draft_step", look)
+        done = changed.apply(planned)
+    assert (looked[1].outcome, done.removed, done.skipped) == ("partial", 5, ())
+    assert changed.sessions() == set()
+
+
+CRASHES: dict[str, tuple[Any, str]] = {
+    "before the trash is durable": (undo_log.UndoLog, "prepare"),
+    "before the step": (execute, "_check_not_given_up"),
+    "behind the step": (undo_log.UndoLog, "done"),
+}
+
+
+@pytest.mark.requirement("maintenance:together")
+@pytest.mark.parametrize("when", CRASHES)
+@pytest.mark.parametrize(("what", "nth"), [("sessions", 1), ("sessions", 2), ("all", 3)])
+def test_crashed_plan_resumes_and_is_restored(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch, what: str, when: str, nth: int
+) -> None:
+    fill(changed)
+    before = changed.read_everything()
+    planned = changed.plan(what)
+    place, name = CRASHES[when]
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, raise_at_call(getattr(place, name), nth))
+        with pytest.raises(_Killed):
+            changed.apply(planned)
+    changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
+    done = changed.apply(planned)
+    things = planned.count - (what == "all")  # of which one is that the index is merged
+    assert (done.outcome, done.removed, done.skipped) == ("applied", things, ())
+    assert changed.sessions() == set()
+    assert changed.read_everything()["files"] == {}
+    changed.restore(done)
+    assert changed.read_everything() == before
+
+
+def raise_at_call(usual: Callable[..., object], nth: int) -> Callable[..., object]:
+    left = [nth]
+
+    def call(*args: object, **kwargs: object) -> object:
+        left[0] -= 1
+        return usual(*args, **kwargs) if left[0] else raise_killed()
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "removal",
+    [
+        "session_core.maintenance.apply.files.delete_file",
+        "session_core.routing.store.SessionStore.remove",
+    ],
+)
+def test_resumed_plan_removes_leftover_files_and_routes(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch, removal: str
+) -> None:
+    fill(changed)
+    before = changed.read_everything()
+    planned = changed.plan("all")
+    with monkeypatch.context() as patch:
+        patch.setattr(removal, raise_killed)
+        with pytest.raises(_Killed):
+            changed.apply(planned)
+    changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
+    done = changed.apply(planned)
+    assert (done.outcome, done.skipped) == ("applied", ())
+    assert changed.read_everything()["files"] == {}
+    assert changed.home.store.load_entries() == {}
+    changed.restore(done)
+    assert changed.read_everything() == before
+
+
+def test_restore_waits_for_current_step(changed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(changed)
+    before = changed.read_everything()
+    planned = changed.plan()
+    part = changed.maintenance.apply(planned.plan, 0)
+    usual, begun, looked = runner.wait_for_steps, threading.Event(), threading.Event()
+
+    def wait(*args: Any) -> None:
+        looked.set()
+        usual(*args)
+
+    def prepare(*args: Any, **kwargs: Any) -> list[str]:
+        marked = prepared(*args, **kwargs)
+        begun.set()
+        assert looked.wait(10)
+        return marked
+
+    prepared = changed.ledger.prepare_step
+    ended: list[BaseException] = []
+
+    def apply() -> None:
+        try:
+            changed.maintenance.apply(planned.plan)
+        except Conflict as error:
+            ended.append(error)
+
+    monkeypatch.setattr(runner, "wait_for_steps", wait)
+    with open_other_maintainer(changed) as another:
+        monkeypatch.setattr(changed.ledger, "prepare_step", prepare)
+        thread = threading.Thread(target=apply)
+        thread.start()
+        assert begun.wait(10)
+        back = another.restore(part.batch)
+        thread.join(30)
+    assert (back.outcome, len(ended)) == ("applied", 1)
+    now = changed.read_everything()
+    assert now["hits"] == before["hits"]
+    for table in ("sessions", "messages"):
+        assert now["rows"][table] == before["rows"][table]
+
+
+@pytest.mark.requirement("maintenance:together")
+def test_crashed_restore_resumes(changed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(changed)
+    before = changed.read_everything()
+    done = changed.plan_and_apply("all")
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            undo_log.UndoLog, "finish_step", raise_at_call(undo_log.UndoLog.finish_step, 2)
+        )
+        with pytest.raises(_Killed):
+            changed.restore(done)
+    changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
+    changed.restore(done)
+    assert changed.read_everything() == before
+
+
+@pytest.mark.anyio
+async def test_async_maintenance_behaves_alike(changed: Changing) -> None:
+    fill(changed)
+    maintenance = AsyncMaintenance(changed.maintenance)
+    planned = await maintenance.plan(PlanRequest("sessions"))
+    done = await maintenance.apply(planned.plan)
+    assert (done.removed, changed.sessions()) == (5, set())
+    await maintenance.restore(done.batch)
+    assert len(changed.sessions()) == 5
+    assert (await maintenance.health()).sessions.total == 5

@@ -1,0 +1,165 @@
+"""What did not fit stays in the trash, and the same restore brings it back once it fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from session_core.errors import Conflict
+from tests.maintenance.changing import Changing, live_gateway
+from tests.maintenance.homes import BRANCH, NOW
+from tests.maintenance.test_restore import list_refused
+
+
+def fill_large(changed: Changing) -> None:
+    """Add an old session that is larger than a step."""
+    changed.home.session("large", 150, reason="idle", messages=0)
+    changed.home.clock.now = NOW - 150 * 86_400
+    for number in range(6):
+        changed.home.db.append_message("large", "user", f"{number} " + "x" * 40_000)
+    changed.home.clock.now = NOW
+
+
+def test_freed_id_restores_session(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    before = changed.read_everything()
+    done = changed.plan_and_apply()
+    changed.home.db.create_session("old", "cli")
+    back = changed.restore(done)
+    assert (back.outcome, back.restored, len(back.unfit)) == ("applied", 0, 1)
+    changed.home.db.delete_session("old")
+    back = changed.restore(done)
+    assert (back.restored, back.unfit) == (1, ())
+    assert changed.read_everything() == before
+    with pytest.raises(Conflict, match="undone already"):
+        changed.restore(done)
+
+
+def test_freed_title_is_restored(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    changed.home.db.set_session_title("old", "The schema")
+    done = changed.plan_and_apply()
+    changed.home.session("other", 1)
+    changed.home.db.set_session_title("other", "The schema")
+    changed.restore(done)
+    again = changed.restore(done)
+    assert list_refused(again) == [("title of sessions old", "somebody else has it by now")]
+    changed.home.db.set_session_title("other", "Another")
+    assert changed.restore(done).unfit == ()
+    assert changed.home.db.get_session("old")["title"] == "The schema"
+
+
+def test_branch_parent_is_restored_by_second_try(
+    changed: Changing,
+) -> None:
+    changed.home.session("trunk", 140, reason="branched")
+    changed.home.session("branch", 140, reason="idle", parent_session_id="trunk", config=BRANCH)
+    before = changed.read_everything()
+    first, second = changed.plan_and_apply(ids=("branch",)), changed.plan_and_apply(ids=("trunk",))
+    assert list_refused(changed.restore(first))[0][0] == "parent_session_id of sessions branch"
+    again = changed.restore(first)
+    why = f"session trunk is not there; restore batch {second.batch} first, then this again"
+    assert list_refused(again) == [("parent_session_id of sessions branch", why)]
+    changed.restore(second)
+    changed.restore(first)
+    assert changed.read_everything() == before
+
+
+def test_second_restore_keeps_continued_session(changed: Changing) -> None:
+    for name in ("one", "two"):
+        changed.home.session(name, 140, reason="idle")
+    done = changed.plan_and_apply()
+    assert len(changed.ledger.list_steps(done.batch)) == 1
+    changed.home.db.create_session("two", "cli")
+    assert changed.restore(done).restored == 1
+    first = changed.home.db.get_messages("one")[0]["id"]
+    changed.home.sql("DELETE FROM messages WHERE id = ?", first)
+    changed.home.db.append_message("one", "user", "gone on")
+    again = changed.restore(done)
+    assert list_refused(again) == [("sessions two", "somebody else has it by now")]
+    assert first not in [row["id"] for row in changed.home.db.get_messages("one")]
+
+
+def test_freed_file_name_restores_file(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    changed.home.file("session_old.json", 140, "mine")
+    before = changed.read_everything()
+    done = changed.plan_and_apply()
+    path = changed.home.file("session_old.json", 0, "another")
+    changed.restore(done)
+    path.unlink()
+    assert changed.restore(done).unfit == ()
+    assert changed.read_everything() == before
+
+
+def test_refused_orphaned_file_is_not_counted(changed: Changing) -> None:
+    name = "session_20260101_120000_abcdef01.json"
+    changed.home.file(name, 50)
+    done = changed.plan_and_apply("orphans")
+    path = changed.home.file(name, 0, "another")
+    assert (changed.restore(done).restored, path.read_text()) == (0, "another")
+    path.unlink()
+    assert changed.restore(done).restored == 1
+
+
+def test_freed_route_is_restored(changed: Changing) -> None:
+    changed.home.route("1", "nobody", 40)
+    done = changed.plan_and_apply("routes")
+    changed.home.session("s", 0)
+    key = changed.home.route("1", "s", 0)
+    assert changed.restore(done).restored == 0
+    changed.home.store.remove(changed.home.store.load_entries())
+    back = changed.restore(done)
+    assert (back.restored, back.unfit) == (1, ())
+    assert changed.home.store.peek_session_id(key) == "nobody"
+
+
+def test_misfit_blocks_no_other_restore(changed: Changing) -> None:
+    fill_large(changed)
+    changed.home.session("older", 200, reason="idle")
+    done = changed.plan_and_apply()
+    steps = len(changed.ledger.list_steps(done.batch))
+    changed.home.db.create_session("large", "cli")
+    for _ in range(steps):
+        back = changed.restore(done, 0)
+    assert (back.outcome, back.remaining) == ("applied", 0)
+    assert changed.sessions() == {"large", "older"}
+
+
+def test_restore_reports_progress_and_stops(
+    changed: Changing,
+) -> None:
+    fill_large(changed)
+    before = changed.read_everything()
+    done = changed.plan_and_apply()
+    told: list[int] = []
+    part = changed.maintenance.restore(done.batch, stop=lambda: True)
+    assert part.outcome == "partial"
+    changed.maintenance.restore(done.batch, progress=lambda so_far: told.append(so_far.remaining))
+    assert told == sorted(told, reverse=True)
+    assert (len(told), told[-1]) == (part.remaining, 0)
+    assert changed.read_everything() == before
+
+
+def append_message(changed: Changing) -> None:
+    changed.home.db.append_message("s", "user", "and on")
+
+
+def add_route(changed: Changing) -> None:
+    changed.home.route("1", "s", 0)
+
+
+def add_lock(changed: Changing) -> None:
+    changed.home.db.try_acquire_compression_lock("s", "somebody", 300)
+
+
+@pytest.mark.parametrize(
+    "come", [append_message, add_route, add_lock], ids=lambda come: come.__name__
+)
+def test_undo_of_reopen_keeps_session_in_use(changed: Changing, come) -> None:
+    changed.home.session("s", 2, reason="idle")
+    edited = changed.maintenance.edit("s", reopen=True)
+    come(changed)
+    with live_gateway(changed.home):
+        back = changed.maintenance.restore(edited.batch)
+    assert (back.restored, len(back.unfit)) == (0, 1)
+    assert changed.home.db.get_session("s")["ended_at"] is None

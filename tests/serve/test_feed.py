@@ -1,0 +1,277 @@
+"""Many who wait: one of them looks for all, and a wait whose client has left ends."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import anyio
+import pytest
+from anyio import to_thread
+from mcp.types import PromptReference
+
+from mcp_serve import server
+from mcp_serve.feed import HomeFeed
+from mcp_serve.http import app as http_app
+from mcp_serve.http import auth
+from mcp_serve.http.auth import AccessRules
+from mcp_serve.profiles import ServedProfiles, ServerOptions
+from session_core import SessionDB
+from tests.homes import connect
+
+pytestmark = pytest.mark.anyio
+
+WAITERS = 50
+MANY = 400
+
+
+@pytest.fixture(name="served_looks")
+def _served_looks(monkeypatch):
+    """The looks of those who wait at what has happened, as they come."""
+    looks = []
+    plain = HomeFeed.read_events
+
+    def counted(*given):
+        looks.append(given)
+        return plain(*given)
+
+    monkeypatch.setattr(HomeFeed, "read_events", counted)
+    return looks
+
+
+@pytest.mark.requirement("serving:waiting")
+async def test_waiters_share_single_look(db, call, monkeypatch):
+    db.create_session("s1", "cli")
+    looks = []
+    plain = SessionDB.read_changes
+
+    def counted(*given, **more):
+        looks.append(given)
+        return plain(*given, **more)
+
+    monkeypatch.setattr(SessionDB, "read_changes", counted)
+    cursor = (await call("events_wait", timeout_s=0))["cursor"]
+    async with anyio.create_task_group() as tasks:
+        for _ in range(WAITERS):
+            tasks.start_soon(lambda: call("events_wait", cursor=cursor, timeout_s=2))
+    # Each looks when it begins and when it ends, and once in between at most.
+    assert len(looks) < 10 * WAITERS
+
+
+@pytest.mark.requirement("serving:waiting")
+async def test_waiters_look_only_after_commit(db, call, client, served_looks):
+    db.create_session("s1", "cli")
+    await call("sessions_list")
+    async with anyio.create_task_group() as tasks:
+        for _ in range(MANY):
+            tasks.start_soon(client.call_tool, "events_wait", {"timeout_s": 50})
+        await wait_until(lambda: len(served_looks) >= MANY)
+        for _ in range(3):  # and nobody is woken meanwhile
+            await call("events_wait", timeout_s=0.2)
+        tasks.cancel_scope.cancel()
+    assert len(served_looks) < 2 * MANY
+
+
+@pytest.mark.requirement("serving:waiting")
+async def test_commit_wakes_every_waiter(db, call):
+    db.create_session("s1", "cli")
+    cursor = (await call("events_wait", timeout_s=0))["cursor"]
+    heard = []
+
+    async def wait():
+        heard.append(await call("events_wait", cursor=cursor, timeout_s=50))
+
+    with anyio.fail_after(40):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(WAITERS):
+                tasks.start_soon(wait)
+            await call("sessions_list")
+            db.append_message("s1", "user", "news")
+    assert [each["events"][0]["text"] for each in heard] == ["news"] * WAITERS
+
+
+@pytest.mark.requirement("serving:waiting")
+async def test_next_waiter_takes_over_looking(db, call):
+    db.create_session("s1", "cli")
+    cursor = (await call("events_wait", timeout_s=0))["cursor"]
+    heard = []
+
+    async def wait():
+        heard.append(await call("events_wait", cursor=cursor, timeout_s=50))
+
+    with anyio.fail_after(40):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            assert (await call("events_wait", cursor=cursor, timeout_s=0.2))["events"] == []
+            tasks.start_soon(wait)
+            db.append_message("s1", "user", "news")
+    assert [each["events"][0]["text"] for each in heard] == ["news"] * 2
+
+
+@pytest.mark.requirement("serving:waiting")
+async def test_waits_leave_transport_threads_free(db, call, client):
+    db.append_message("s1", "user", "hello", create={"source": "cli"})
+    started = (await call("events_wait", timeout_s=0))["cursor"]
+    threads = to_thread.current_default_thread_limiter()
+    taken = [object() for _ in range(int(threads.available_tokens))]
+    for each in taken:
+        await threads.acquire_on_behalf_of(each)
+    try:
+        with anyio.fail_after(30):
+            await call("sessions_list")
+            await call("events_wait", timeout_s=0.1)
+            assert (await call("events_wait", cursor=started, timeout_s=0))["cursor"]
+            await client.list_resources()
+            prompt = PromptReference(type="ref/prompt", name="catch_up")
+            await client.complete_argument(prompt, {"name": "session", "value": "s"})
+            edited = await call("sessions_edit", session="s1", title="greeting")
+            await call("sessions_restore", batch=edited["batch"])
+    finally:
+        for each in taken:
+            threads.release_on_behalf_of(each)
+
+
+@pytest.mark.requirement("serving:waiting")
+async def test_locked_changes_do_not_block_reads(db, call, home_path):
+    for number in range(12):
+        db.create_session(f"s{number}", "cli")
+    await call("sessions_list")
+    with connect(home_path / "state.db") as other:
+        async with anyio.create_task_group() as tasks:
+            other.execute("BEGIN IMMEDIATE")
+            for number in range(12):
+                given = {"session": f"s{number}", "title": f"chat {number}"}
+                tasks.start_soon(partial(call, "sessions_edit", **given))
+            await anyio.sleep(0.2)  # all of them are on their way
+            with anyio.fail_after(10):
+                found = await call("sessions_list")
+            assert [each["title"] for each in found["sessions"]] == [None] * 12
+            other.rollback()
+    assert all(each["title"] for each in (await call("sessions_list"))["sessions"])
+
+
+class Visit:
+    """A request over ASGI, whose client reads for as long as it likes."""
+
+    def __init__(self, app, body, **headers):
+        sent = {
+            "host": "127.0.0.1",
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+        } | {name.replace("_", "-"): value for name, value in headers.items()}
+        self._scope = {
+            "type": "http",
+            "method": "POST",
+            "path": http_app.MCP,
+            "query_string": b"",
+            "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
+        }
+        self._app = app
+        self._body = [json.dumps({"jsonrpc": "2.0"} | body).encode()]
+        self.left = anyio.Event()
+        self.begun = anyio.Event()
+        self.headers = {}
+        self.status = None
+
+    async def __call__(self):
+        """Make it."""
+        await self._app(self._scope, self._receive, self._send)
+
+    async def _receive(self):
+        if self._body:
+            return {"type": "http.request", "body": self._body.pop(), "more_body": False}
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message):
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            self.begun.set()
+
+
+@pytest.fixture(name="served")
+def _served(db, home_path):
+    db.create_session("s1", "cli")
+    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    yield served
+    served.close()
+
+
+@pytest.fixture(name="app")
+async def _app(served):
+    """The app over HTTP, alive; it wants no token."""
+    app = http_app.create_app(
+        server.create_server(served), AccessRules.from_address("127.0.0.1", [], [], None)
+    )
+    inner = app._app
+    async with inner.router.lifespan_context(inner):
+        yield app
+
+
+async def wait_until(condition):
+    """Return when something is so."""
+    with anyio.fail_after(30):
+        while not condition():  # noqa: ASYNC110 -- what somebody holds says nothing when it is free
+            await anyio.sleep(0.01)
+
+
+async def start_legacy_session(app):
+    """Shake hands as an older client does, and return the headers of what follows."""
+    info = {"name": "raw", "version": "1"}
+    given = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+    visit = Visit(app, {"id": 1, "method": "initialize", "params": given})
+    await visit()
+    return {"mcp_session_id": visit.headers["mcp-session-id"]}
+
+
+@pytest.mark.requirement("serving:crowd")
+async def test_legacy_sessions_are_bounded(served, monkeypatch):
+    monkeypatch.setattr(http_app, "_MAX_SESSIONS", 2)
+    app = http_app.create_app(
+        server.create_server(served), AccessRules.from_address("127.0.0.1", [], [], None)
+    )
+    async with app._app.router.lifespan_context(app._app):
+        answers = [await start_legacy_session(app) for _ in range(2)]
+        assert len({each["mcp_session_id"] for each in answers}) == 2
+        with pytest.raises(KeyError):
+            await start_legacy_session(app)
+
+
+WAIT = {"name": "events_wait", "arguments": {"timeout_s": 50}}
+
+
+@pytest.mark.requirement("serving:waiting")
+@pytest.mark.parametrize("ending", ["client", "server"])
+async def test_http_wait_ends_with_client_or_server(app, served, ending):
+    headers = await start_legacy_session(app)
+    visit = Visit(app, {"id": 2, "method": "tools/call", "params": WAIT}, **headers)
+    feed = served.home().feed
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(visit)
+        await wait_until(feed._turn.locked)
+        visit.left.set() if ending == "client" else app.end()
+        await wait_until(lambda: not feed._turn.locked())
+
+
+@pytest.mark.requirement("serving:crowd")
+async def test_concurrent_http_requests_are_bounded(app, served, monkeypatch):
+    monkeypatch.setattr(auth, "_MAX_REQUESTS", 2)
+    headers = await start_legacy_session(app)
+    inside = [
+        Visit(app, {"id": number, "method": "tools/call", "params": WAIT}, **headers)
+        for number in (2, 3)
+    ]
+    late = Visit(app, {"id": 4, "method": "tools/list", "params": {}}, **headers)
+    async with anyio.create_task_group() as tasks:
+        for visit in inside:
+            tasks.start_soon(visit)
+            await visit.begun.wait()
+        await late()
+        assert late.status == 503
+        inside[0].left.set()
+        await wait_until(lambda: len(app._inside) < 2)
+        again = Visit(app, {"id": 5, "method": "tools/list", "params": {}}, **headers)
+        await again()
+        assert again.status == 200
+        inside[1].left.set()
