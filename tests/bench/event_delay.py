@@ -13,11 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.bench.serve import StdioServer, ToolCall
-
 from tests.bench import peer_jobs, serving
 from tests.bench.build import BuiltHome
 from tests.bench.rows import Answer, BenchRow
+from tests.bench.serving import StdioServer, ToolCall
 
 MAX_DELAY_MS = 300.0
 _TIMEOUT_S = {False: 20.0, True: 2.0}

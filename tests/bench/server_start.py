@@ -11,10 +11,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.bench.serve import EMPTY_CALL, StdioServer, ToolCall
-
 from tests.bench import serving
 from tests.bench.rows import Answer, BenchRow
+from tests.bench.serving import EMPTY_CALL, StdioServer, ToolCall
 
 START, MEMORY = 1.10, 1.3
 TOKENS, CHARACTERS = 3000, 20_000

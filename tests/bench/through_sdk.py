@@ -10,7 +10,8 @@ from typing import Any
 import anyio
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from tests.bench.serve import EMPTY_CALL, ServerProgram, ToolCall
+
+from tests.bench.serving import EMPTY_CALL, ServerProgram, ToolCall
 
 CallsByName = Mapping[str, tuple[Any, Sequence[ToolCall]]]
 

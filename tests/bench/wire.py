@@ -12,14 +12,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.bench.serve import EMPTY_CALL, StdioServer, ToolCall
-
 from session_core import SessionDB, _sqlite3
 from session_core.state.sqlite.connection import make_file_uri
 from tests.bench import http_start, rows, server_start, serving, through_sdk
 from tests.bench.build import BuiltHome
 from tests.bench.event_delay import measure_event_delay
 from tests.bench.rows import Answer, BenchRow
+from tests.bench.serving import EMPTY_CALL, StdioServer, ToolCall
 
 _PAGE_SIZE = 50
 _WARM_UP = 3
