@@ -33,7 +33,7 @@ def test_routes_written_by_hermes_are_read_whole(chats):
     stored = chats.table() or chats.file_entries()
     assert set(chats.keys.values()) <= set(stored)
     with chats.ours() as store:
-        read = {key: entry.to_dict() for key, entry in store.entries().items()}
+        read = {key: entry.to_dict() for key, entry in store.load_entries().items()}
         assert store.problems == []
         assert [store.get(key).to_dict() for key in read] == list(read.values())
     flushed = stored[chats.keys["slack"]]
@@ -88,7 +88,7 @@ def test_hermes_loads_every_written_field(chats, copy):
         return  # this version has but one copy
     with chats.ours(config={"sessions_dir": ""}) as store:
         _write_all_kinds(store, chats)
-        written = {key: entry.to_dict() for key, entry in store.entries().items()}
+        written = {key: entry.to_dict() for key, entry in store.load_entries().items()}
     assert chats.table() in ({}, written)
     assert chats.file_entries() == written
     chats.lose(copy)
@@ -156,7 +156,7 @@ def test_route_table_takes_precedence_over_file(chats):
     chats.edit_file(**{key: in_file, "agent:main:telegram:dm:only": {
         **in_file, "session_key": "agent:main:telegram:dm:only"}})  # fmt: skip
     with chats.ours() as store:
-        ours = {one: entry.session_id for one, entry in store.entries().items()}
+        ours = {one: entry.session_id for one, entry in store.load_entries().items()}
     theirs = {one: entry["session_id"] for one, entry in chats.loaded_by_theirs().items()}
     assert ours == theirs
     assert ours[key] == chats.table()[key]["session_id"] != "of_the_file"

@@ -142,7 +142,7 @@ class InterruptingDatabase:
         self.get_session = db.get_session
         self.meanwhile: list[Callable[[], object]] = []
 
-    def revision(self, session_id: str) -> Revision:
+    def get_revision(self, session_id: str) -> Revision:
         """Answer, but first let it happen."""
         answer = self._db.get_revision(session_id)
         if self.meanwhile:

@@ -171,7 +171,7 @@ def test_unreadable_mark_is_ignored_and_rewritten(start_hermes: Start, noted: st
     session_id = world.say().session_id
     world.clock.advance(hours=2)
     tick(world)
-    path = kept(world)._find()
+    path = kept(world)._find_path()
     assert path is not None
     with connect(path) as connection:
         connection.execute("UPDATE marks SET noted = ?", (noted,))
@@ -189,7 +189,7 @@ def test_damaged_mark_file_is_reported(start_hermes: Start) -> None:
     tick(world)
     marks = kept(world)
     marks.close()
-    path = marks._find()
+    path = marks._find_path()
     assert path is not None
     path.write_bytes(b"no database" * 1000)
     errors: list[BaseException] = []

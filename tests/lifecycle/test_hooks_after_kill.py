@@ -47,7 +47,7 @@ def tell(hook, session_id):
 for hook in ("finalize", "reset"):
     world.hooks.add(f"on_session_{hook}", lambda session_id, hook=hook: tell(hook, session_id))
 if where == "before":
-    Hooks.call_boundary = Hooks.once = die
+    Hooks.call_boundary = Hooks.call_once = die
 elif where == "just before":
     world.store._begin_delivery = world.store.begin_end_delivery = die
 {
@@ -260,7 +260,7 @@ def test_route_without_listeners_records_no_hooks(
     open_bare_store: Any, session_id: str, home_path: Path
 ) -> None:
     store, _ = open_bare_store()
-    for name in store.hooks.names():
+    for name in store.hooks.list_names():
         store.hooks.remove(name)
     store._begin_delivery = None
     store.reset_session(KEY)
@@ -322,7 +322,7 @@ def test_route_removed_before_reset_delivery_is_delivered(start: Any, session_id
     began = world.store._begin_delivery
 
     def begins(key: str, owed: Any, hook: str) -> bool:
-        world.store.remove(world.store.entries())
+        world.store.remove(world.store.load_entries())
         told: bool = began(key, owed, hook)
         return told
 
