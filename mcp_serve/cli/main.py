@@ -1,7 +1,6 @@
-"""The command `mcp-sessions`: its verbs, and what its exit code says.
+"""The command `mcp-sessions`: its verbs, its parser, and the exit code of an error.
 
-A verb is a module with `arguments(parser)` and `run(options) -> int`; only the one that was asked
-for is imported. Errors of the library end here as one line on stderr, never as a trace.
+A verb is a module with `add_arguments(parser)` and `run(options) -> int`, imported on demand.
 """
 
 from __future__ import annotations
@@ -129,9 +128,9 @@ def build_parser(given: Sequence[str]) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if name in given:
-            found = import_module(module)
-            verb.epilog = getattr(found, "EXAMPLES", None)
-            found.arguments(verb)
+            verb_module = import_module(module)
+            verb.epilog = getattr(verb_module, "EXAMPLES", None)
+            verb_module.add_arguments(verb)
     return parser
 
 
