@@ -107,9 +107,9 @@ def test_second_maintainer_continues_partial_session(
 
 
 CRASHES: dict[str, tuple[Any, str]] = {
-    "before the trash is durable": (undo_log.UndoLog, "prepare"),
-    "before the step": (execute, "_check_not_given_up"),
-    "behind the step": (undo_log.UndoLog, "done"),
+    "before the trash is durable": (undo_log.UndoLog, "prepare_step"),
+    "before the step": (execute, "_require_not_aborted"),
+    "behind the step": (undo_log.UndoLog, "finish_step"),
 }
 
 

@@ -83,7 +83,7 @@ def test_messages_are_counted_by_covering_index(home_path: Path, schema: Any) ->
 
 
 def list_orphaned_messages() -> str:
-    return admin.SQL["list_orphans"].format(
+    return admin.SQL["list_orphan_rows"].format(
         table="messages", column="session_id", last_at="max(timestamp)"
     )
 

@@ -189,7 +189,7 @@ def test_killed_run_is_logged_before_restore(
     add_large_session(changed)
     planned = changed.plan()
     with monkeypatch.context() as patch:
-        patch.setattr("session_core.maintenance.apply.runner.Runner.log_progress", raise_killed)
+        patch.setattr("session_core.maintenance.apply.runner.PlanRunner.log_progress", raise_killed)
         with pytest.raises(_Killed):
             changed.apply(planned, stop=raise_killed)
     gone = 4 - len(changed.sessions())

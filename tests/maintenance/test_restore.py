@@ -218,7 +218,7 @@ def test_restore_undoes_compression(changed: Changing) -> None:
     for number in range(12):
         home.db.append_message("s", "assistant" if number % 2 else "user", f"{number} " * 800)
     before = changed.read_everything()["rows"]["messages"]
-    with changed.maintenance._whole().compressions._create_compressor() as compressor:
+    with changed.maintenance._require_parts().compressions._create_compressor() as compressor:
         done = compressor.compress("s", lambda _: "in short: counting", keep_last=2)
     assert changed.read_everything()["rows"]["messages"] != before
     coming = changed.maintenance.preview_restore(done.batch)
@@ -234,7 +234,7 @@ def test_destructive_compression_undo_is_planned(
     home.session("s", 2, messages=0)
     for number in range(12):
         home.db.append_message("s", "assistant" if number % 2 else "user", f"{number} " * 800)
-    with changed.maintenance._whole().compressions._create_compressor() as compressor:
+    with changed.maintenance._require_parts().compressions._create_compressor() as compressor:
         done = compressor.compress(
             "s", lambda _: "in short: counting", keep_last=2, shape="continuation"
         )

@@ -262,7 +262,7 @@ def test_second_maintainer_stops_removing_restored_member(
     half = apply_until_half(long)
     part = StepUndoer.undo_part
     with open_other_maintainer(long) as another:
-        runner = another._whole().runner
+        runner = another._require_parts().runner
         plan, batch = another._ledger.get_plan(half.plan), another._ledger.get_batch(half.batch)
         with closing(PlanRun(runner._means, runner._returning, batch, plan)) as run:
 
@@ -283,7 +283,7 @@ def test_second_maintainer_stops_removing_restored_member(
 
 def test_member_restored_elsewhere_is_not_repeated(long: Changing) -> None:
     half = apply_until_half(long)
-    undoing = long.maintenance._whole().runner._returning._undoing
+    undoing = long.maintenance._require_parts().runner._returning._undoing
     step = long.ledger.list_steps(half.batch)[-1]
     batch = long.ledger.add_batch("restore").id
     undoing.undo_part(batch, step, {"root"})
@@ -293,10 +293,10 @@ def test_member_restored_elsewhere_is_not_repeated(long: Changing) -> None:
 
 
 POINTS: dict[str, tuple[Any, str]] = {
-    "before it": (StepUndoer, "part"),
-    "before a step": (Ledger, "prepare"),
-    "behind a step": (Ledger, "done"),
-    "at its end": (Ledger, "end_half"),
+    "before it": (StepUndoer, "undo_part"),
+    "before a step": (Ledger, "prepare_step"),
+    "behind a step": (Ledger, "finish_step"),
+    "at its end": (Ledger, "finish_partial"),
 }
 
 
