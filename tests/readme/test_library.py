@@ -25,7 +25,7 @@ PRINTS = {
         "hello! (2 messages so far)",
     ],
     "Its life": ["back in the first: True", "cut off: []"],
-    "Compression that can be taken back": ["Undone(session_id='long', restored="],
+    "Compression that can be taken back": ["UndoResult(session_id='long', restored="],
     "Maintenance: see, plan, apply, restore": [
         "old_sessions 1",
         "-> prune sessions",
