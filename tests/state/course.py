@@ -15,8 +15,8 @@ _LOOK = "PRAGMA data_version"
 
 def anew(db: SessionDB, step: Callable[[], object] | None = None) -> None:
     """Write it anew in this way, whatever its library would do."""
-    with db._errors():
-        db._writer().run_alone(partial(db._vacuum_through_file, step=step))
+    with db._translate_errors():
+        db._get_writer().run_alone(partial(db._vacuum_through_file, step=step))
 
 
 def course(db: SessionDB, act: Callable[[str], object]) -> list[str]:

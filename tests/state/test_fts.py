@@ -124,7 +124,7 @@ def test_messages_of_killed_process_are_found(
         "import os, signal, sys\n"
         "from session_core import SessionDB\n"
         "from session_core.state.sqlite import fts as index\n"
-        "index.LAG = 10**9\n"
+        "index.MAX_LAG = 10**9\n"
         "rows = [{'role': 'user', 'content': text} for text in ['ledger', *['plain'] * 5000]]\n"
         "SessionDB(sys.argv[1]).append_messages('s', rows)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -268,7 +268,7 @@ def test_restored_messages_are_found(db: SessionDB, home_path: Path) -> None:
 
     def bring_back(handle: object) -> None:
         before = fts.get_change_number(handle)  # type: ignore[arg-type]
-        handle.run(  # type: ignore[attr-defined]
+        handle.run_change(  # type: ignore[attr-defined]
             "INSERT INTO messages (id, session_id, role, content, timestamp)"
             " VALUES (1, 's', 'user', 'ledger', 1.0)"
         )

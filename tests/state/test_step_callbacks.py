@@ -105,7 +105,7 @@ def test_check_deletes_copy_of_killed_check(db: SessionDB, path: Path, temporary
         "import glob, os, sys\n"
         "from session_core import SessionDB\n"
         "from session_core.state.sqlite import vacuum_file as stepping\n"
-        "stepping._EVERY = 50\n"
+        "stepping._INSTRUCTIONS_PER_STEP = 50\n"
         "def step():\n"
         "    if glob.glob(os.environ['TMPDIR'] + '/*/copy.db'):\n"
         "        os.kill(os.getpid(), 9)\n"

@@ -152,10 +152,10 @@ KILLED = (
     "from functools import partial\n"
     "from session_core import SessionDB\n"
     "from session_core.state.sqlite import vacuum_file as stepping\n"
-    "stepping._EVERY = 2000\n"
+    "stepping._INSTRUCTIONS_PER_STEP = 2000\n"
     "db = SessionDB(sys.argv[1])\n"
     "kill = lambda: os.kill(os.getpid(), 9)\n"
-    "db._writer().alone(partial(db._vacuum_through_file, step=kill))\n"
+    "db._get_writer().run_alone(partial(db._vacuum_through_file, step=kill))\n"
 )
 
 
