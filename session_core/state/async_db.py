@@ -79,9 +79,9 @@ class AsyncSessionDB(AsyncWrapper[StateDatabase]):
 
     async def run(self, step: Callable[[StateDatabase], R]) -> R:
         """Run a function of the database, in one worker thread."""
-        return await self._run(partial(step, self.db), "changes")
+        return await self._run_in_thread(partial(step, self.db), "changes")
 
-    async def _run(self, function: Callable[[], R], kind: ThreadKind) -> R:
+    async def _run_in_thread(self, function: Callable[[], R], kind: ThreadKind) -> R:
         if kind == "changes":
             check_no_transaction(self.db)
         return await super()._run_in_thread(function, kind)
@@ -103,18 +103,18 @@ class AsyncSessionDB(AsyncWrapper[StateDatabase]):
         following = ChangePoller(cursor, timeout_s, stop)
         look = partial(self.db.read_changes, session=session, limit=limit)
         while True:
-            found = await self._run(partial(following.poll_once, look), "looks")
+            found = await self._run_in_thread(partial(following.poll_once, look), "looks")
             if found is not None:
                 return found
             await sleep(following.pause_s)
 
     async def kind(self) -> HomeKind:
         """Whose home this is."""
-        return await self._run(lambda: self.db.kind, "looks")
+        return await self._run_in_thread(lambda: self.db.kind, "looks")
 
     async def has_routing(self) -> bool:
         """Whether this database keeps routes."""
-        return await self._run(lambda: self.db.has_routing, "looks")
+        return await self._run_in_thread(lambda: self.db.has_routing, "looks")
 
     list_holders = _wrap_read(StateDatabase.list_holders)
     close = _wrap_read(StateDatabase.close)

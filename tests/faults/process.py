@@ -51,34 +51,34 @@ class ChildProcess:
 
     @property
     def out(self) -> int:
-        """The descriptor of what it says, for those who read it raw after a heard line."""
+        """The descriptor of its output, to read raw bytes after a line."""
         return _require_stream(self._process.stdout).fileno()
 
-    def tell(self, line: str = "") -> None:
+    def write_line(self, line: str = "") -> None:
         """Write a line to its input."""
         stream = _require_stream(self._process.stdin)
         stream.write(line + "\n")
         stream.flush()
 
-    def hear(self) -> str:
-        """Return the next line that it says, in time."""
+    def read_line(self) -> str:
+        """Return the next line of its output; fail after a timeout."""
         line = b""
         while not line.endswith(b"\n"):
             if not select.select([self.out], [], [], TIMEOUT_S)[0]:
-                raise AssertionError("the process says nothing")
+                raise AssertionError("the process wrote no line in time")
             byte = os.read(self.out, 1)
             if not byte:
                 break
             line += byte
         return line.decode().rstrip("\n")
 
-    def ask(self, line: str) -> str:
-        """Tell a line and return the answer."""
-        self.tell(line)
-        return self.receive_notification()
+    def request(self, line: str) -> str:
+        """Write a line and return the answer."""
+        self.write_line(line)
+        return self.read_line()
 
     def end(self, number: signal.Signals | None = None) -> int:
-        """Let it end, or make it by a signal; return its status."""
+        """Wait until it ends, or send it a signal; return its status."""
         if number is not None:
             self._process.send_signal(number)
         self._process.communicate(timeout=TIMEOUT_S)

@@ -84,8 +84,8 @@ def test_full_disk_refuses_until_room(tmp_path, kind):
 
 
 def _check_filled_home(home: Path, filler: ChildProcess) -> None:
-    told = json.loads(filler.receive_notification())
-    again = int(filler.receive_notification())
+    told = json.loads(filler.read_line())
+    again = int(filler.read_line())
     filler.end()
     assert set(told["failures"]) <= {"StorageFull", "StorageError"}
     assert told["seen"] == told["acknowledged"]

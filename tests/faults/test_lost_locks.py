@@ -45,12 +45,12 @@ def test_own_calls_keep_commits_of_holder(hermes, locks, does, ends, library):
         log, count = _start_holder(holder, hermes, DROPPED[locks])
 
         with ChildProcess("client", hermes, does, ends, library) as client:
-            assert client.receive_notification() == "done"
+            assert client.read_line() == "done"
             assert _end_client(client, ends) == 0
 
         expected = count + 2 if does == "writes" else count + 1
         assert (hermes / "state.db-wal").stat().st_ino == log
-        assert int(holder.ask("commit")) == expected
+        assert int(holder.request("commit")) == expected
         assert _count_messages(hermes) == expected
     assert _count_messages(hermes) == expected
     assert state.find_damage(hermes) == []
@@ -62,11 +62,11 @@ def test_exit_during_transaction_loses_no_commit(hermes, locks):
         log, count = _start_holder(holder, hermes, DROPPED[locks])
 
         with ChildProcess("client", hermes, "is stuck", "return", "standard") as client:
-            assert client.receive_notification() == "done"
+            assert client.read_line() == "done"
             assert _end_client(client, "return") == 0
 
         assert (hermes / "state.db-wal").stat().st_ino == log
-        assert int(holder.ask("commit")) == count + 1
+        assert int(holder.request("commit")) == count + 1
         assert _count_messages(hermes) == count + 1
     assert state.find_damage(hermes) == []
 
@@ -76,23 +76,23 @@ def test_careless_writer_unlinks_log_of_holder(hermes):
         _start_holder(holder, hermes, DROPPED["none at all"])
 
         with ChildProcess("client", hermes, "careless", "close", "standard") as client:
-            client.receive_notification()
+            client.read_line()
             client.end()
 
         assert not (hermes / "state.db-wal").exists()
 
 
 def _start_holder(holder: ChildProcess, home: Path, dropped: tuple[str, ...]) -> tuple[int, int]:
-    assert holder.receive_notification() == "ready"
+    assert holder.read_line() == "ready"
     for name in dropped:
-        holder.ask(f"drop {name}")
-    return (home / "state.db-wal").stat().st_ino, int(holder.ask("count"))
+        holder.request(f"drop {name}")
+    return (home / "state.db-wal").stat().st_ino, int(holder.request("count"))
 
 
 def _end_client(client: ChildProcess, how: str) -> int:
     """End a client; return 0 if it went as it was told to."""
     if not how.startswith("SIG"):
-        client.tell()
+        client.write_line()
         return client.end()
     number = signal.Signals[how]
     return client.end(number) + number

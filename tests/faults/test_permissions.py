@@ -105,19 +105,19 @@ def test_log_on_read_only_mount_is_denied(home, who):
 
 def test_changed_immutable_file_is_read_again(home):
     with ChildProcess("onlooker", home / "state.db", before=_build_mount_command(home)) as onlooker:
-        count, _, immutable = json.loads(onlooker.ask("look"))
+        count, _, immutable = json.loads(onlooker.request("look"))
         assert immutable is True
         for told in range(1, 4):
             _append_message(home)  # on the other side of the mount, where it can be written
-            assert json.loads(onlooker.ask("look")) == [count + told, 1, True]
+            assert json.loads(onlooker.request("look")) == [count + told, 1, True]
 
 
 def test_new_log_of_immutable_file_is_noticed(home):
     with ChildProcess("onlooker", home / "state.db", before=_build_mount_command(home)) as onlooker:
-        count, _, _ = json.loads(onlooker.ask("look"))
+        count, _, _ = json.loads(onlooker.request("look"))
         with state.open_connection(home / "state.db", "rw") as writer:
             writer.execute(APPEND_SQL)
-            assert json.loads(onlooker.ask("look")) == [count + 1, 1, False]
+            assert json.loads(onlooker.request("look")) == [count + 1, 1, False]
 
 
 def _append_message(home: Path) -> None:
@@ -131,7 +131,7 @@ def _run_guest_unchanged(home: Path, who: str, *, mounted: bool = False) -> dict
     with ChildProcess(
         "guest", home / "state.db", who, before=_build_mount_command(home) if mounted else ()
     ) as one:
-        came_to = json.loads(one.receive_notification())
+        came_to = json.loads(one.read_line())
         one.end()
     assert _digest_files(home) == before
     return came_to

@@ -55,9 +55,9 @@ def _run_cycle(
     appender: ChildProcess, path: Path, threads: int, lives_s: float, *, writing: bool
 ) -> set[int]:
     """Let a child append for a moment, kill it, and return what it acknowledged."""
-    appender.tell(json.dumps([str(path), threads]))
-    pid = int(appender.receive_notification())
-    seen = f"{appender.receive_notification()}\n".encode() if writing else b""
+    appender.write_line(json.dumps([str(path), threads]))
+    pid = int(appender.read_line())
+    seen = f"{appender.read_line()}\n".encode() if writing else b""
     deadline = time.monotonic() + lives_s
     while (left := deadline - time.monotonic()) > 0:
         if select.select([appender.out], [], [], left)[0]:

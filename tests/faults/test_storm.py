@@ -21,7 +21,7 @@ pytestmark = [
 @pytest.mark.parametrize("threads", [0, 4])
 def test_interrupt_storm_loses_no_write(tmp_path: Path, threads: int) -> None:
     with ChildProcess("storm", tmp_path / "state.db", str(threads)) as process:
-        came_to = json.loads(process.receive_notification())
+        came_to = json.loads(process.read_line())
     assert came_to.pop("interrupts") > 50
     assert came_to.pop("acknowledged") > 50
     assert came_to == {

@@ -264,9 +264,9 @@ def test_nested_public_call_joins_transaction(db):
 
 def test_forked_child_ignores_connections_of_parent(home):
     with ChildProcess("forker", home / "state.db") as process:
-        assert process.receive_notification() == Unsupported.__name__
-        assert process.receive_notification() == "child ended with 0"
-        assert process.receive_notification() == "parent wrote"
+        assert process.read_line() == Unsupported.__name__
+        assert process.read_line() == "child ended with 0"
+        assert process.read_line() == "parent wrote"
         assert process.end() == 0
     assert state.find_damage(home) == []
 

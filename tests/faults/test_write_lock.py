@@ -30,8 +30,8 @@ def home(request, tmp_path):
 @pytest.fixture
 def holder(home):
     with ChildProcess("holder", home / "state.db") as process:
-        process.receive_notification()
-        process.ask("lock")
+        process.read_line()
+        process.request("lock")
         yield process
 
 
@@ -41,7 +41,7 @@ def test_write_waits_for_lock_release(home, holder):
         waiting = pool.submit(db.append_message, "chat", "user", "patient")
         _wait_until_refused(db)
         assert not waiting.done()
-        holder.ask("unlock")
+        holder.request("unlock")
 
         added = waiting.result(timeout=20)
 
@@ -52,7 +52,7 @@ def test_many_threads_wait_for_lock_release(home, holder):
     with SessionDB(home / "state.db") as db, ThreadPoolExecutor(THREADS) as pool:
         waiting = [pool.submit(db.append_message, "chat", "user", "all") for _ in range(THREADS)]
         _wait_until_refused(db)
-        holder.ask("unlock")
+        holder.request("unlock")
 
         added = {future.result(timeout=20) for future in waiting}
 
@@ -101,7 +101,7 @@ def test_many_processes_create_home_once(tmp_path):
             running.enter_context(ChildProcess("client", home, "begins", "close", "standard"))
             for _ in range(THREADS)
         ]
-        assert [client.receive_notification() for client in clients] == ["done"] * THREADS
+        assert [client.read_line() for client in clients] == ["done"] * THREADS
     with SessionDB(home / "state.db", read_only=True) as db:
         assert (db.kind, db.message_count("shared")) == ("own", THREADS)
     assert state.find_damage(home) == []

@@ -289,7 +289,7 @@ class LockedDatabase(SessionDB):
 
     busy = 0
 
-    def _look(self, *args: Any) -> Any:
+    def _read_changes(self, *args: Any) -> Any:
         if self.busy:
             self.busy -= 1
             raise Busy("a writer keeps everybody out")

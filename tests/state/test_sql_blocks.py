@@ -14,7 +14,7 @@ from session_core.state.sqlite import sql_blocks
 ROOT = Path(session_core.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.sql") if "-- name:" in path.read_text("utf-8"))
 _TEXT = re.compile(r'"([a-z_]+(?:\{\w+\}[a-z_]*)*)"')
-_LOADED = re.compile(r'blocks\.load\("(\w+)"')
+_LOADED = re.compile(r'load_blocks\("(\w+)"')
 
 
 def load_block_names(path: Path) -> dict[str, str]:
@@ -31,7 +31,7 @@ def has_block_name(module: str, name: str) -> bool:
 def list_block_users(path: Path, name: str) -> list[str]:
     """Return the modules that use a block: that load its file, or load none that has the name."""
     found = []
-    for module in sorted(path.parent.glob("*.py")):
+    for module in sorted(path.parent.rglob("*.py")):
         source = module.read_text("utf-8")
         files = [path.with_name(f"{stem}.sql") for stem in _LOADED.findall(source)]
         own = path in files or not any(name in load_block_names(file) for file in files)

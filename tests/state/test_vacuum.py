@@ -134,7 +134,7 @@ def test_vacuum_of_read_only_database_is_denied(db: SessionDB, path: Path) -> No
 def test_optimize_step_merges_segments_of_indexes(db: SessionDB, path: Path) -> None:
     for number in range(12):
         db.append_messages(f"more {number}", [{"role": "user", "content": "words"}], create={})
-    db._tidy()
+    db._update_search_index()
     while db.optimize_step():
         pass
     with connect(path, "ro") as connection:
