@@ -9,14 +9,26 @@ from typing import Any
 import pytest
 
 from session_core import StateDatabase
-from tests.contract.engines import ENGINES, Engine
+from tests.contract.engines import ENGINES, MAIN_ENGINES, Engine
 
 Open = Callable[[], StateDatabase]
 
 
-@pytest.fixture(params=ENGINES, scope="session")
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on the main engines, and on the schemas that its markers name."""
+    if "engine" not in metafunc.fixturenames:
+        return
+    marks = list(metafunc.definition.iter_markers("schemas"))
+    extra = {f"sqlite-hermes-{schema}" for mark in marks for schema in mark.args}
+    names = [name for name in ENGINES if name in MAIN_ENGINES or name in extra]
+    if any(mark.kwargs.get("only") for mark in marks):
+        names = [name for name in ENGINES if name in extra]
+    metafunc.parametrize("engine", names, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """Each engine in turn."""
+    """Return the engine of the run."""
     return ENGINES[request.param]
 
 

@@ -70,6 +70,8 @@ ENGINES: dict[str, Engine] = {
         Sqlite("sqlite-hermes-30", 30),
     )
 }
+MAIN_ENGINES = ("sqlite", "sqlite-hermes")
+"""The engines that run every test; the others run the tests marked `schemas`."""
 
 
 @contextmanager

@@ -10,6 +10,8 @@ import pytest
 from session_core import StateDatabase
 from tests.contract.engines import require_column
 
+pytestmark = pytest.mark.schemas(16, 30)
+
 SUMMARY = {"role": "user", "content": "a summary"}
 NOTE = {"role": "user", "content": "a note"}
 CALL = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]

@@ -10,6 +10,8 @@ import pytest
 from session_core import Conflict, InvalidInput, NotFound, StateDatabase, Unsupported
 from tests.contract.engines import has_column, require_column
 
+pytestmark = pytest.mark.schemas(16, 30)
+
 PARTS = [{"type": "text", "text": "a part"}, {"type": "image_url", "image_url": {"url": "x"}}]
 CALLS = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
 SUMMARY = {"role": "user", "content": "what was said", "timestamp": 3.5}

@@ -11,6 +11,8 @@ import pytest
 
 from session_core import NotFound, SessionFilter, StateDatabase
 
+pytestmark = pytest.mark.schemas(16, 30)
+
 OLD = time.time() - 30 * 86_400
 
 Strange = Callable[..., int]

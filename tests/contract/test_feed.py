@@ -137,6 +137,7 @@ def test_feed_omits_rewound_messages(db: StateDatabase) -> None:
     assert read_feed_texts(db, cursor) == ["kept"]
 
 
+@pytest.mark.schemas(16, 30)
 @pytest.mark.requirement("feed:copies")
 def test_feed_omits_copies_carried_by_compaction(db: StateDatabase) -> None:
     db.create_session("s", "cli")
@@ -149,6 +150,7 @@ def test_feed_omits_copies_carried_by_compaction(db: StateDatabase) -> None:
         assert read_feed_texts(db, cursor) == ["a summary"]
 
 
+@pytest.mark.schemas(16, 30)
 def test_feed_reports_early_compacted_messages_once(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     cursor = db.read_changes().cursor

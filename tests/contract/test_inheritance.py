@@ -9,6 +9,8 @@ import pytest
 
 from session_core import SessionFilter, StateDatabase
 
+pytestmark = pytest.mark.schemas(16, 30)
+
 Strange = Callable[..., int]
 
 ROOT = {"cwd": "/srv/shop/web", "user_id": "u1", "chat_id": "77", "chat_type": "dm"}

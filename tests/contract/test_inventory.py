@@ -11,6 +11,8 @@ from session_core import StateDatabase
 from session_core.types import OrphanRows
 from tests.contract.engines import has_column
 
+pytestmark = pytest.mark.schemas(16, 30)
+
 Strange = Callable[..., int]
 
 DELEGATE = {"_delegate_from": "somebody"}

@@ -59,6 +59,7 @@ def test_summary_reports_status(db: StateDatabase) -> None:
     assert db.summarize_session("a").status == "archived"
 
 
+@pytest.mark.schemas(16, 30)
 def test_summary_shows_pin_if_column_exists(db: StateDatabase) -> None:
     add_session_at(db, "a", 1.0)
     with require_column(db, "pinned"):
@@ -66,6 +67,7 @@ def test_summary_shows_pin_if_column_exists(db: StateDatabase) -> None:
         assert db.summarize_session("a").pinned
 
 
+@pytest.mark.schemas(16, 30)
 def test_summary_project_prefers_repository_to_folder(db: StateDatabase) -> None:
     add_session_at(db, "a", 1.0, cwd="/srv/app/sub", git_repo_root="/srv/app")
     expected = "/srv/app" if has_column(db, "git_repo_root") else "/srv/app/sub"
@@ -128,6 +130,7 @@ def test_preview_omits_rewound_message(db: StateDatabase) -> None:
     assert db.summarize_session("a").preview == "instead"
 
 
+@pytest.mark.schemas(16, 30)
 def test_preview_survives_compaction(db: StateDatabase) -> None:
     add_session_at(db, "a", 1.0)
     with require_column(db, "compacted"):
@@ -414,6 +417,7 @@ def test_list_filters_by_displayed_start(
     )
 
 
+@pytest.mark.schemas(16, 30)
 @pytest.mark.parametrize(
     ("where", "column"),
     [

@@ -496,6 +496,7 @@ def test_append_keeps_reasoning_of_every_role(db: StateDatabase, session: str) -
     assert db.get_messages(session)[0]["reasoning"] == "because"
 
 
+@pytest.mark.schemas(16, 30)
 def test_append_batch_sets_last_activity_from_newest(
     db: StateDatabase, session: str, strange: Callable[..., int]
 ) -> None:
@@ -526,6 +527,7 @@ def test_restore_rewound_reactivates_messages(db: StateDatabase, session: str) -
     assert db.get_revision(session) == rewound._replace(live=3)
 
 
+@pytest.mark.schemas(16, 30)
 @pytest.mark.requirement("messages:flags")
 def test_restore_rewound_keeps_compacted_messages_compacted(
     db: StateDatabase, session: str
@@ -546,6 +548,7 @@ def test_partial_restore_keeps_counters(db: StateDatabase, session: str) -> None
     assert read_counters(db) == (3, 0)
 
 
+@pytest.mark.schemas(16, 30)
 @pytest.mark.requirement("messages:flags")
 def test_archive_and_compact_replaces_live_messages(db: StateDatabase, session: str) -> None:
     ids = append_text(db, "a", "b", "c")
@@ -572,6 +575,7 @@ def test_archive_and_compact_replaces_live_messages(db: StateDatabase, session: 
         assert read_counters(db) == (2, 1)
 
 
+@pytest.mark.schemas(16, 30)
 def test_second_compaction_keeps_earlier_compacted_messages(
     db: StateDatabase, session: str
 ) -> None:
@@ -583,6 +587,7 @@ def test_second_compaction_keeps_earlier_compacted_messages(
         assert db.get_revision(session)[1:3] == (1, 3)
 
 
+@pytest.mark.schemas(16, 30)
 def test_rejected_compaction_leaves_session_unchanged(db: StateDatabase, session: str) -> None:
     append_text(db, "a", "b")
     before = db.get_revision(session)

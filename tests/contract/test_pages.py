@@ -198,6 +198,7 @@ def test_window_omits_rewound_messages(db: StateDatabase, ten_messages: Ids) -> 
     )
 
 
+@pytest.mark.schemas(16, 30)
 @pytest.mark.requirement("windows:view")
 def test_window_merges_compacted_messages_in_order(db: StateDatabase, ten_messages: Ids) -> None:
     with require_column(db, "compacted"):

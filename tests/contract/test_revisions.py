@@ -53,6 +53,7 @@ def test_revision_changes_with_every_conversation_change(
     assert db.append_message(session, "user", "y").before == after
 
 
+@pytest.mark.schemas(16, 30)
 def test_revision_seen_by_instances_changes_after_compaction(
     db: StateDatabase, other: StateDatabase, session: str
 ) -> None:

@@ -9,14 +9,8 @@ from typing import Any
 import pytest
 
 from session_core import Conflict, InvalidInput, StateDatabase
-from tests.contract.engines import ENGINES
 
-WITHOUT = ("sqlite-hermes-16",)
-"""The engines whose homes keep their routes in a file, and whose sessions know no chats."""
-
-pytestmark = pytest.mark.parametrize(
-    "engine", [name for name in ENGINES if name not in WITHOUT], indirect=True
-)
+pytestmark = pytest.mark.schemas(30)  # a home of schema 16 has no routing table
 SCOPE = "somewhere"
 
 

@@ -6,9 +6,8 @@ import pytest
 
 from session_core import StateDatabase, Unsupported
 from session_core.types import Page
-from tests.contract.test_routes import WITHOUT
 
-pytestmark = pytest.mark.parametrize("engine", WITHOUT, indirect=True)
+pytestmark = pytest.mark.schemas(16, only=True)
 
 
 @pytest.mark.requirement("routes:none")

@@ -10,6 +10,8 @@ import pytest
 
 from session_core import Conflict, InvalidInput, NotFound, StateDatabase
 
+pytestmark = pytest.mark.schemas(16, 30)
+
 ENTRY = '{"session_key": "k", "session_id": "s"}'
 
 

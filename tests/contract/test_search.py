@@ -278,6 +278,7 @@ def test_search_never_finds_rewound_messages(db: StateDatabase) -> None:
     assert list_message_ids(db.search("ledger")) == [second]
 
 
+@pytest.mark.schemas(16, 30)
 @pytest.mark.requirement("search:flags")
 def test_search_finds_compacted_messages_once(db: StateDatabase) -> None:
     old = add_message_text(db, "a", "ledger gone", timestamp=1.0)
@@ -293,6 +294,7 @@ def test_search_finds_compacted_messages_once(db: StateDatabase) -> None:
         }
 
 
+@pytest.mark.schemas(16, 30)
 def test_search_hit_prefers_live_copy(db: StateDatabase) -> None:
     carried = {"role": "user", "content": "ledger carried", "timestamp": 2.0}
     add_message_text(db, "a", "ledger carried", timestamp=2.0)

@@ -260,6 +260,7 @@ def test_update_session_rejects_fields_with_own_method(db: StateDatabase, name: 
         db.update_session("s", **{name: "x"})
 
 
+@pytest.mark.schemas(16, 30)
 @pytest.mark.requirement("sessions:looking")
 @pytest.mark.parametrize("name", ["session_key", "display_name", "git_branch", "pinned"])
 def test_update_session_rejects_missing_column_as_unsupported(db: StateDatabase, name: str) -> None:
@@ -374,6 +375,7 @@ def test_archive_session_covers_abandoned_continuation(db: StateDatabase) -> Non
 # -- gateway fields --------------------------------------------------------------------------
 
 
+@pytest.mark.schemas(16, 30)
 @pytest.mark.requirement("sessions:expiry")
 def test_expiry_finalized_requires_column(db: StateDatabase) -> None:
     db.create_session("s", "telegram")
@@ -502,6 +504,7 @@ def test_home_reports_kind_and_id(db: StateDatabase) -> None:
     assert db.kind == kind
 
 
+@pytest.mark.schemas(16, 30)
 def test_home_kind_is_read_from_file(db: StateDatabase) -> None:
     assert not has_column(db, "bogus")
     assert has_column(db, "archived")

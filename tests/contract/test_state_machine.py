@@ -28,6 +28,8 @@ from session_core import AppendManyResult, Revision, SessionFilter, StateDatabas
 from tests.contract.engines import ENGINES, Engine, has_column
 from tests.contract.model import NOTHING, Message, Model, Session, Step, perform_step
 
+pytestmark = pytest.mark.schemas(16, 30)
+
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["session_core", "tests.contract.engines", "tests.contract.model"])
 

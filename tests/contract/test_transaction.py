@@ -434,6 +434,7 @@ print([row["content"] for row in db.get_messages("s")])
 """
 
 
+@pytest.mark.schemas(16, 30)
 @pytest.mark.requirement("transactions:fork")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_forked_process_cannot_use_inherited_database(engine: Engine, home_path: Path) -> None:
@@ -467,6 +468,7 @@ inside.wait(10)
 """
 
 
+@pytest.mark.schemas(16, 30)
 def test_process_exits_despite_daemon_thread_in_transaction(
     engine: Engine, home_path: Path, open_again: Open
 ) -> None:
@@ -481,6 +483,7 @@ def test_process_exits_despite_daemon_thread_in_transaction(
     assert list_texts(open_again()) == ["kept"]
 
 
+@pytest.mark.schemas(16, 30)
 def test_dropped_column_is_detected(db: StateDatabase, strange: Callable[..., int]) -> None:
     db.create_session("s", "cli")
     assert not has_column(db, "brand_new")

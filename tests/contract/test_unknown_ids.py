@@ -10,6 +10,8 @@ import pytest
 from session_core import NotFound, SessionFilter, StateDatabase
 from tests.contract.engines import require_column
 
+pytestmark = pytest.mark.schemas(16, 30)
+
 Call = Callable[[Any], Any]
 NOTHING: dict[str, tuple[Call, Any]] = {
     "row": (lambda db: db.get_session("n"), None),

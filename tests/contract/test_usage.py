@@ -8,6 +8,8 @@ import pytest
 
 from session_core import InvalidInput, NotFound, StateDatabase
 
+pytestmark = pytest.mark.schemas(16, 30)
+
 CALL: dict[str, Any] = {
     "model": "m",
     "billing_provider": "p",
