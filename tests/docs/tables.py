@@ -273,7 +273,10 @@ def _list_methods(kind: type) -> Iterator[tuple[str, str]]:
             continue
         if not method.__module__.startswith("session_core."):
             continue
-        does = extract_first_sentence(inspect.getdoc(getattr(kind, name)) or "")
+        value = getattr(kind, name)
+        # The protocol leaves obvious methods to the documentation of its engine.
+        text = inspect.getdoc(value) or inspect.getdoc(getattr(session_core.SessionDB, name, value))
+        does = extract_first_sentence(text or "")
         yield f"`{name}{_format_signature(method)}`", does
 
 
