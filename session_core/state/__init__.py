@@ -1,1 +1,1 @@
-"""The state database: every conversation of a home."""
+"""The state database: the conversations of a home."""

@@ -1,8 +1,7 @@
-"""`AsyncSessionDB`: the same database for coroutines, each call in a worker thread.
+"""`AsyncSessionDB`: the state database for coroutines; each call runs in a worker thread.
 
-It decides nothing: each name below is the method of that name, and when one who follows has an
-answer is said in `following`. A cancelled caller gets control back at once, and a change that has
-begun finishes.
+Each name is the method of `StateDatabase` of that name. A cancelled caller gets control back at
+once, and a change that has begun finishes.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def _wrap_change(
 
 
 def check_no_transaction(db: StateDatabase) -> None:
-    """Refuse a change in a worker thread that would wait for a transaction of its own caller.
+    """Refuse a change in a worker thread if it would wait for a transaction of its own caller.
 
     Raises:
         InvalidInput: this task has a transaction open.
@@ -55,7 +54,7 @@ def check_no_transaction(db: StateDatabase) -> None:
 
 
 class AsyncSessionDB(AsyncWrapper[StateDatabase]):
-    """Wraps a database; what the methods do is said in `state/contract/`.
+    """Wraps a database; `SessionDB` documents the methods.
 
     A transaction of several calls belongs in one function, run in one worker thread:
     `await db.run(step)`. All wrappers of one database share its worker threads.
@@ -78,7 +77,7 @@ class AsyncSessionDB(AsyncWrapper[StateDatabase]):
             await self.close()
 
     async def run(self, step: Callable[[StateDatabase], R]) -> R:
-        """Run a function of the database, in one worker thread."""
+        """Run a function of the database in one worker thread."""
         return await self._run_in_thread(partial(step, self.db), "changes")
 
     async def _run_in_thread(self, function: Callable[[], R], kind: ThreadKind) -> R:
@@ -95,25 +94,25 @@ class AsyncSessionDB(AsyncWrapper[StateDatabase]):
         timeout_s: float = 0.0,
         stop: StopSignal | None = None,
     ) -> EventPage:
-        """Return what was committed since `cursor`; without one, from now on.
+        """Return the events committed after `cursor`, or from now on without one.
 
-        Where there is nothing yet it is waited for, until `stop` is set or the time is over.
+        If there are none yet, wait until `stop` is set or the time is over.
         """
-        # Waiting takes no thread, so that many may wait, and one that is cancelled ends at once.
-        following = ChangePoller(cursor, timeout_s, stop)
-        look = partial(self.db.read_changes, session=session, limit=limit)
+        # Waiting takes no thread: many callers can wait, and a cancelled one ends at once.
+        poller = ChangePoller(cursor, timeout_s, stop)
+        read = partial(self.db.read_changes, session=session, limit=limit)
         while True:
-            found = await self._run_in_thread(partial(following.poll_once, look), "looks")
-            if found is not None:
-                return found
-            await sleep(following.pause_s)
+            page = await self._run_in_thread(partial(poller.poll_once, read), "looks")
+            if page is not None:
+                return page
+            await sleep(poller.pause_s)
 
     async def kind(self) -> HomeKind:
-        """Whose home this is."""
+        """Return the kind of the home."""
         return await self._run_in_thread(lambda: self.db.kind, "looks")
 
     async def has_routing(self) -> bool:
-        """Whether this database keeps routes."""
+        """Return True if the database stores routes."""
         return await self._run_in_thread(lambda: self.db.has_routing, "looks")
 
     list_holders = _wrap_read(StateDatabase.list_holders)

@@ -1,4 +1,4 @@
-"""How much one transaction may change so that it holds the write lock briefly, on every engine."""
+"""The size of deletion batches, adapted so that each holds the write lock briefly."""
 
 from __future__ import annotations
 
@@ -6,22 +6,18 @@ import time
 from collections.abc import Callable
 
 _TARGET_S = 0.014
-"""On the average; one that pays for others takes twice as long."""
+"""The mean duration; a transaction that merges the search index takes twice as long."""
 
 _INITIAL_BYTES = 32_000
 _MIN_BYTES = 16_000
-"""Each transaction is paid for by three syncs, so smaller ones only make a busy machine busier."""
+"""Each transaction costs three syncs, so smaller batches only add load."""
 
 _DECAY_FACTOR = 0.8
 _MAX_BYTES = 4_000_000
 
 
 class BatchSize:
-    """How many bytes of messages one transaction may delete so that it holds the lock briefly.
-
-    Now and then a transaction pays for merging the search index that those before it left behind,
-    so it is the pace of the last few that counts.
-    """
+    """The number of bytes of messages that one transaction may delete."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.room = _INITIAL_BYTES
@@ -31,12 +27,14 @@ class BatchSize:
         self._began_at = 0.0
 
     def begin(self) -> None:
-        """Note that a transaction has the lock."""
+        """Record that a transaction has taken the lock."""
         self._began_at = self._clock()
 
     def end(self, size: int | None = None) -> None:
-        """Adapt to how long it had it, for so many bytes where that was not all of the room."""
+        """Adapt to the time since `begin`, for `size` bytes if they were not the full batch."""
+        # Some transactions pay for merging the search index that earlier ones have left, so the
+        # pace is the decayed mean of the last few.
         self._bytes = self._bytes * _DECAY_FACTOR + (self.room if size is None else size)
         self._seconds = self._seconds * _DECAY_FACTOR + self._clock() - self._began_at
-        wanted = _TARGET_S * self._bytes / max(self._seconds, 0.0001)
-        self.room = int(min(max(wanted, _MIN_BYTES), 2 * self.room, _MAX_BYTES))
+        target_bytes = _TARGET_S * self._bytes / max(self._seconds, 0.0001)
+        self.room = int(min(max(target_bytes, _MIN_BYTES), 2 * self.room, _MAX_BYTES))

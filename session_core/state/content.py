@@ -1,13 +1,11 @@
-r"""How a message's content and its JSON columns are stored, and how they read.
+r"""Message content and JSON columns as they are stored, and as they are read.
 
-Text is stored as it is; a list, a mapping, a number or a boolean as JSON behind the marker
-``"\x00json:"``, which hides it from SQL text functions. Everything above this file sees decoded
+Text is stored as it is. A list, a mapping, a number or a boolean is stored as JSON after the
+marker ``"\x00json:"``, which hides it from SQL text functions. All modules above see decoded
 content only.
 
-What is not said to a model again: memory that was recalled for one call, and reviews.
-
-Hermes has stored both beside the conversation: blocks of recalled memory inside of what was said,
-and turns in which the agent was to learn from the conversation.
+Hermes stores two things next to the conversation that a model must not see again: blocks of
+recalled memory inside messages, and turns in which the agent reviews the conversation.
 """
 
 from __future__ import annotations
@@ -22,23 +20,23 @@ from session_core.errors import InvalidInput
 JSON_MARKER = "\x00json:"
 
 MAX_DEPTH = 20
-"""What is nested deeper is no text: nobody who means to be read does so."""
+"""The depth to which content is searched for text; deeper nesting is data."""
 
 _TEXT_PARTS = ("text", "input_text", "output_text")
 
 
 def encode_content(content: Any) -> str | bytes | None:
-    """Return what is stored for `content`."""
+    """Return the stored form of `content`."""
     if content is None or isinstance(content, bytes):
         return content
     if isinstance(content, str) and not content.startswith(JSON_MARKER):
         return clean_text(content)
-    # Also text that would else be taken for such JSON, and numbers: the column makes text of them.
+    # Text that begins with the marker is encoded too, and numbers, which a TEXT column converts.
     return JSON_MARKER + dump_json(content)
 
 
 def decode_content(stored: Any) -> Any:
-    """Return the content that was stored; what cannot be decoded is returned as it is."""
+    """Return the content of a stored value, or the value itself if it cannot be decoded."""
     if isinstance(stored, str) and stored.startswith(JSON_MARKER):
         try:
             return load_json(stored[len(JSON_MARKER) :])
@@ -48,23 +46,23 @@ def decode_content(stored: Any) -> Any:
 
 
 def encode_json(value: Any) -> str | None:
-    """Return the text of a JSON column: None and empty are NULL, text is taken as it is."""
+    """Return the text of a JSON column: NULL for None and empty values, text unchanged."""
     if value is None or value in ([], {}):
         return None
     return clean_text(value) if isinstance(value, str) else dump_json(value)
 
 
 def load_json(stored: str | bytes) -> Any:
-    """Return the value of a JSON text, without halves of characters.
+    """Return the value of a JSON text, without lone surrogates.
 
     Raises:
         ValueError: it is broken, or nested too deep.
     """
-    half = "\\ud" if isinstance(stored, str) else b"\\ud"
+    surrogate_escape = "\\ud" if isinstance(stored, str) else b"\\ud"
     try:
         value = json.loads(stored)
-        # An escape may stand for half a character, which nothing above this could send or index.
-        return _replace_surrogates(value) if half in stored.lower() else value  # type: ignore[operator]
+        # An escape can encode a lone surrogate, which can be neither sent nor indexed.
+        return _replace_surrogates(value) if surrogate_escape in stored.lower() else value  # type: ignore[operator]
     except RecursionError as error:
         raise ValueError("nested too deep") from error
 
@@ -83,18 +81,18 @@ def dump_json(value: Any) -> str:
     """Return the JSON of a value.
 
     Raises:
-        InvalidInput: JSON has no such value, as an object or a number that is none.
+        InvalidInput: the value has no JSON form, as an object or NaN.
     """
     try:
         return json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(
-            "no JSON can be made of that value; it takes text, finite numbers, lists and mappings"
+            "value has no JSON form; use text, finite numbers, booleans, lists and mappings"
         ) from error
 
 
 def decode_json(stored: Any) -> Any:
-    """Return the value of a JSON column, or None where it is empty or broken."""
+    """Return the value of a JSON column, or None if it is empty or broken."""
     if not stored:
         return None
     try:
@@ -104,7 +102,7 @@ def decode_json(stored: Any) -> Any:
 
 
 def clean_text(text: str) -> str:
-    """Replace lone surrogates, which no database takes."""
+    """Replace lone surrogates, which no database accepts."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -113,13 +111,13 @@ def clean_text(text: str) -> str:
 
 
 def count_tool_calls(stored: str | None) -> int:
-    """Return how many tool calls the text of that column holds."""
+    """Return the number of tool calls in the text of their column."""
     calls = decode_json(stored)
     return len(calls) if isinstance(calls, list) else int(isinstance(calls, dict))
 
 
 def extract_plain_text(content: Any) -> str:
-    """Return what a person would read of decoded content: its text parts, images left out."""
+    """Return the readable text of decoded content: its text parts, without images."""
     return _extract_text(content, 0)
 
 
@@ -161,12 +159,12 @@ _REVIEW_PROMPTS = tuple(
 
 
 def strip_recalled_memory(text: str) -> str:
-    """Return what was said, without the memory that was recalled into it."""
+    """Return a message without the memory that was recalled into it."""
     return _MEMORY_TAG.sub("", _MEMORY_NOTE.sub("", _remove_memory_blocks(text))).strip()
 
 
 def drop_reviews(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Leave out where the agent was told to review the conversation, and what it replied."""
+    """Leave out the prompts that ask for a review of the conversation, and the replies."""
     reviewed = False
     for message in messages:
         is_reply = reviewed and message["role"] == "assistant"
@@ -176,11 +174,12 @@ def drop_reviews(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]
 
 
 def _remove_memory_blocks(text: str) -> str:
-    """Return a text without its blocks; of several that are open the first one counts."""
+    """Return a text without its memory blocks."""
     kept: list[str] = []
     end, opened = 0, -1
     for tag in _MEMORY_TAG.finditer(text):
         if not tag[1]:
+            # Of nested opening tags the first one counts.
             opened = tag.start() if opened < 0 else opened
         elif opened >= 0:
             kept.append(text[end:opened])
@@ -190,5 +189,5 @@ def _remove_memory_blocks(text: str) -> str:
 
 def _is_review(message: dict[str, Any]) -> bool:
     content = message["content"]
-    by_others = message["role"] in ("user", "system")
-    return by_others and isinstance(content, str) and content.lstrip().startswith(_REVIEW_PROMPTS)
+    is_prompt = message["role"] in ("user", "system")
+    return is_prompt and isinstance(content, str) and content.lstrip().startswith(_REVIEW_PROMPTS)

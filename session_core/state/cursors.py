@@ -1,8 +1,4 @@
-"""Cursors: opaque text that says where a list goes on, and of which list it is.
-
-The scope is whatever the list depends on (query, filters, order); only its digest travels, with
-that of the position, so that a cursor of another list is an error and never a wrong page.
-"""
+"""Opaque cursors: the position in a list, and the list that it belongs to."""
 
 from __future__ import annotations
 
@@ -24,17 +20,19 @@ def encode_cursor(kind: str, scope: Any, position: Any) -> str:
 
 
 def decode_cursor(kind: str, scope: Any, text: str) -> Any:
-    """Return the position that a cursor stands for.
+    """Return the position of a cursor.
 
     Raises:
-        InvalidInput: it is no cursor, or one of another list.
+        InvalidInput: it is malformed, or belongs to another list.
     """
     parts = _parse_parts(text)
     if parts is None:
-        raise InvalidInput("malformed cursor; take next_cursor of the page before as it is")
-    found, digest, position = parts
-    if found != kind or digest != _compute_digest(scope, position):
-        raise InvalidInput("a cursor of another list or query; pass it with the same arguments")
+        raise InvalidInput("malformed cursor; pass next_cursor of the previous page unchanged")
+    cursor_kind, digest, position = parts
+    if cursor_kind != kind or digest != _compute_digest(scope, position):
+        raise InvalidInput(
+            "cursor belongs to a different query; pass it with the arguments it was created with"
+        )
     return position
 
 
@@ -50,5 +48,7 @@ def _parse_parts(text: str) -> list[Any] | None:
 
 
 def _compute_digest(scope: Any, position: Any) -> str:
+    # The scope is all that the list depends on (query, filters, order). Only its digest travels, so
+    # that a cursor of another list is an error and never a wrong page.
     text = json.dumps([scope, position], sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

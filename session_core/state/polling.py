@@ -1,4 +1,4 @@
-"""The rule for one who follows: when there is an answer, and when it is looked for again."""
+"""Polling of the change feed: when a reader has an answer, and when it reads again."""
 
 from __future__ import annotations
 
@@ -13,32 +13,34 @@ _POLL_INTERVAL_S = 0.05
 
 
 class ChangePoller:
-    """Waits for what is committed after a cursor, until the time is over or `stop` is set."""
+    """Waits for commits after a cursor, until the time is over or `stop` is set."""
 
     def __init__(self, cursor: str | None, timeout_s: float, stop: StopSignal | None) -> None:
         if not isinstance(timeout_s, (int, float)) or not timeout_s >= 0:
-            raise InvalidInput(f"timeout_s is {timeout_s!r:.40}; a number of at least 0")
+            raise InvalidInput(f"timeout_s must be a number >= 0, got {timeout_s!r:.40}")
         self._cursor = cursor
         self._until = time.monotonic() + timeout_s
         self._stop = stop
 
-    def poll_once(self, look: Callable[[str | None], EventPage]) -> EventPage | None:
-        """Look once; None where it is to be done again, after `pause_s`.
+    def poll_once(self, read: Callable[[str | None], EventPage]) -> EventPage | None:
+        """Read once; return None if the caller should poll again after `pause_s`.
 
         Raises:
-            Busy: somebody keeps everybody out, and the time is over.
+            Busy: another process locks the database exclusively, and the time is over.
         """
-        over = time.monotonic() >= self._until or (self._stop is not None and self._stop.is_set())
+        is_over = time.monotonic() >= self._until or (
+            self._stop is not None and self._stop.is_set()
+        )
         try:
-            found = look(self._cursor)
+            page = read(self._cursor)
         except Busy:
-            if over:
+            if is_over:
                 raise
             return None
-        self._cursor = found.cursor
-        return found if found.events or found.gap or over else None
+        self._cursor = page.cursor
+        return page if page.events or page.gap or is_over else None
 
     @property
     def pause_s(self) -> float:
-        """How long to wait before the next look."""
+        """The seconds to wait before the next read."""
         return max(0.0, min(_POLL_INTERVAL_S, self._until - time.monotonic()))

@@ -1,15 +1,8 @@
-"""What a person typed, understood: words, phrases, prefixes, AND, OR, NOT; and what it matches.
+"""Search queries: parsing, the words of plain questions, and matching of decoded text.
 
-Operators act in upper case only. What does not parse is searched as the words it consists of, so no
-text is an error. The matcher says on decoded text what an index can only say of its own copy, and
-every engine uses this one.
-
-Plain questions: which of their words mean something, and what else a word may look like.
-
-Whether a decoded text matches a query, how often, and where: the same for every engine.
-
-What counts is what a word index counts: the folded words, one behind the other. They are looked up
-with `in` first, which is a memory search, and gone through only where that found something.
+A query has words, phrases, prefixes, AND, OR, NOT (in upper case only). Text that does not parse is
+searched as its words, so no query is an error. An index decides on its own copy of the text; the
+matcher decides on the decoded text, and every engine uses it.
 """
 
 from __future__ import annotations
@@ -29,41 +22,41 @@ _MAX_DEPTH = 24
 _OPERATORS = frozenset(("AND", "OR", "NOT"))
 _LEXER = re.compile(r'"[^"]*"\*?|[^\s"]+')
 _GLUED_QUOTE = re.compile(r'^(?:[^"]|"[^"]*")*?(?:[^\s("]"[^"]*"|"[^"]*"[^\s)*"])')
-"""A quotation mark in the middle of a word opens no phrase."""
+"""Matches a quotation mark in the middle of a word, which opens no phrase."""
 
 _QUOTE_TABLE = str.maketrans({"\x00": " ", "\u201c": '"', "\u201d": '"', "\u201e": '"'})
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A word, or words in a row; with `prefix` the last one may go on."""
+    """A word or a phrase; with `prefix` its last word may continue."""
 
     text: str
     prefix: bool = False
 
     @property
     def words(self) -> list[str]:
-        """The folded words of it."""
+        """The folded words of the leaf."""
         return search_text.split_words(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """What must not match."""
+    """A part that must not match."""
 
     part: Node
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """What must all match; at least one part is no `Not`."""
+    """Parts that must all match; at least one of them is not a `Not`."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Of which one must match; no part is a `Not`."""
+    """Parts of which one must match; no part is a `Not`."""
 
     parts: tuple[Node, ...]
 
@@ -74,9 +67,9 @@ QueryKind = Literal["words", "syntax", "text", "literal", "empty"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A typed query: `words` may be loosened, `syntax` means what it says, `text` did not parse.
+    """A parsed query: `words` may be loosened, `syntax` is exact, `text` did not parse.
 
-    A `literal` has no letter or digit in it and can only be looked for as it is.
+    A `literal` has no letter or digit and can only be searched for as it is.
     """
 
     text: str
@@ -85,7 +78,7 @@ class Query:
 
 
 def parse_query(typed: str) -> Query:
-    """Understand what was typed; anything can be."""
+    """Parse a query; every text is one."""
     text = " ".join(typed[:MAX_QUERY_LENGTH].translate(_QUOTE_TABLE).split())
     if not text:
         return Query("", "empty")
@@ -107,7 +100,7 @@ def parse_query(typed: str) -> Query:
 
 
 def iter_leaves(node: Node | None, *, negative: bool = False) -> Iterator[Leaf]:
-    """Yield the leaves that a match may show; with `negative` those under NOT too."""
+    """Yield the leaves that a match can show; with `negative` those under NOT too."""
     if isinstance(node, Leaf):
         yield node
     elif isinstance(node, Not):
@@ -119,7 +112,7 @@ def iter_leaves(node: Node | None, *, negative: bool = False) -> Iterator[Leaf]:
 
 
 def add_prefixes(node: Node, *, except_for: Container[str] = ()) -> Node:
-    """Return the same with every word as a prefix, but for some."""
+    """Return the node with every word as a prefix, except for some."""
     if isinstance(node, Leaf):
         return node if node.text.lower() in except_for else Leaf(node.text, prefix=True)
     if isinstance(node, Not):
@@ -130,43 +123,44 @@ def add_prefixes(node: Node, *, except_for: Container[str] = ()) -> Node:
 def build_match_expression(
     node: Node, word: Callable[[Leaf], str | None], *, exact: bool = False
 ) -> str | None:
-    """Return an FTS5 expression, None where a leaf that is needed has none.
+    """Return an FTS5 expression, or None if a needed leaf has none.
 
-    It may match more than the node does, where a leaf beside others has none; `exact` never.
+    It can match more than the node does if a leaf next to others has no expression; with `exact` it
+    never does.
     """
     if isinstance(node, Leaf):
         return word(node)
     if isinstance(node, Not):
         return None
-    found = [
+    expressions = [
         build_match_expression(part, word, exact=exact)
         for part in node.parts
         if not isinstance(part, Not)
     ]
-    known = [part for part in found if part is not None]
-    if not known or (None in found and (exact or isinstance(node, Or))):
+    present = [part for part in expressions if part is not None]
+    if not present or (None in expressions and (exact or isinstance(node, Or))):
         return None
     if isinstance(node, Or):
-        return f"({' OR '.join(known)})"
-    positive = known[0] if len(known) == 1 else f"({' AND '.join(known)})"
-    barred = [
+        return f"({' OR '.join(present)})"
+    positive = present[0] if len(present) == 1 else f"({' AND '.join(present)})"
+    exclusions = [
         build_match_expression(part.part, word, exact=True)
         for part in node.parts
         if isinstance(part, Not)
     ]
-    if exact and None in barred:
+    if exact and None in exclusions:
         return None
-    excluded = [part for part in barred if part is not None]
+    excluded = [part for part in exclusions if part is not None]
     return f"({positive} NOT ({' OR '.join(excluded)}))" if excluded else positive
 
 
 def quote_fts_string(text: str) -> str:
-    """Return a text as an FTS5 string, in which nothing has a meaning."""
+    """Return a text as an FTS5 string, in which no character is an operator."""
     return '"' + text.replace("\x00", " ").replace('"', '""') + '"'
 
 
 class _Parser:
-    """Recursive descent: or ← and (OR and)*, and ← unary (AND? unary)*; None where it is wrong."""
+    """Recursive descent: or ← and (OR and)*, and ← unary (AND? unary)*; None on a syntax error."""
 
     def __init__(self, tokens: list[str]) -> None:
         self._tokens = list(_split_parentheses(tokens))
@@ -207,26 +201,26 @@ class _Parser:
         return And(tuple(parts))
 
     def _parse_unary(self, depth: int) -> Node:
-        typed = self._peek()
-        if typed is None or typed in ("AND", "OR", ")") or depth > _MAX_DEPTH:
+        symbol = self._peek()
+        if symbol is None or symbol in ("AND", "OR", ")") or depth > _MAX_DEPTH:
             raise _SyntaxError
         self._at += 1
-        if typed == "NOT":
+        if symbol == "NOT":
             part = self._parse_unary(depth + 1)
             if isinstance(part, Not):
                 raise _SyntaxError
             return Not(part)
-        if typed == "(":
+        if symbol == "(":
             inner = self._parse_or(depth + 1)
             if self._peek() != ")" or isinstance(inner, Not):
                 raise _SyntaxError
             self._at += 1
             return inner
-        found = _parse_leaf(typed)
+        leaf = _parse_leaf(symbol)
         self._leaves += 1
-        if found is None or self._leaves > MAX_LEAVES:
+        if leaf is None or self._leaves > MAX_LEAVES:
             raise _SyntaxError
-        return found
+        return leaf
 
 
 class _SyntaxError(Exception):
@@ -258,7 +252,7 @@ def _iter_plain_leaves(tokens: list[str]) -> Iterator[Leaf]:
 
 
 def _parse_leaf(token: str) -> Leaf | None:
-    """Return the leaf of a token, None if there is no letter, digit or emoji in it."""
+    """Return the leaf of a token, or None if it has no letter, digit or emoji."""
     prefix = token.endswith("*") and not token.endswith("**")
     text = token.strip('"*') if token.startswith('"') else token.rstrip("*").replace('"', " ")
     text = text.strip()
@@ -300,13 +294,13 @@ _MIN_FORM_LENGTH = 4
 
 
 def is_question(text: str) -> bool:
-    """Whether a text asks something: the one message that has all of its words may ask it too."""
+    """Return True if a text is a question, which a message with all its words may repeat."""
     typed = text.lower().split()
     return len(typed) >= _MIN_QUESTION_WORDS and (text.endswith("?") or typed[0] in _QUESTION_WORDS)
 
 
 def is_stop_word(piece: str) -> bool:
-    """Whether a piece says nothing about what is asked."""
+    """Return True if a piece is too common to distinguish messages."""
     if search_text.has_spaceless(piece):
         return any(char in _SPACELESS_STOP_CHARS for char in piece)
     return piece in STOP_WORDS or len(piece) == 1
@@ -315,7 +309,7 @@ def is_stop_word(piece: str) -> bool:
 def split_pieces(text: str, gram: int) -> Iterator[str]:
     """Yield the words of a text, an identifier whole and in its parts.
 
-    What is written without spaces comes in overlapping pieces.
+    Text in scripts without spaces comes in overlapping pieces.
     """
     rest = text = unicodedata.normalize("NFKC", text)
     for run in search_text.find_spaceless_runs(text):
@@ -323,17 +317,17 @@ def split_pieces(text: str, gram: int) -> Iterator[str]:
         yield from (run[at : at + size] for at in range(len(run) - size + 1))
         rest = rest.replace(run, " ")
     for part in rest.split():
-        found = search_text.split_words(part)
-        if len(found) > 1 and "'" not in part:
+        words = search_text.split_words(part)
+        if len(words) > 1 and "'" not in part:
             yield part.lower()
-        if len(found) == 1 and not part.isascii():
-            yield part.lower()  # an index that does not fold has it as it was typed
+        if len(words) == 1 and not part.isascii():
+            yield part.lower()  # an index that does not fold has it as typed
         else:
-            yield from found[:1] if "'" in part else found
+            yield from words[:1] if "'" in part else words
 
 
 def list_word_forms(piece: str) -> list[str]:
-    """Return the word and what it may look like elsewhere: decided, decide, decides, deciding."""
+    """Return a word and its likely forms: decided, decide, decides, deciding."""
     if not (piece.isascii() and piece.isalpha() and len(piece) >= _MIN_FORM_LENGTH):
         return [piece]
     stems = {piece}
@@ -344,16 +338,20 @@ def list_word_forms(piece: str) -> list[str]:
             if stem[-1] == stem[-2] and stem[-1] not in "aeiouls":
                 stems.add(stem[:-1])
             break
-    found = [piece]
+    forms = [piece]
     for stem in sorted(stems):
-        found += [stem, *(stem + form for form in _FORM_ENDINGS)]
+        forms += [stem, *(stem + form for form in _FORM_ENDINGS)]
         if stem[-1] not in _VOWELS and stem[-2] in _VOWELS:
-            found += [stem + stem[-1] + form for form in ("ed", "ing", "er")]
-    return list(dict.fromkeys(found))
+            forms += [stem + stem[-1] + form for form in ("ed", "ing", "er")]
+    return list(dict.fromkeys(forms))
 
 
 class LeafMatcher:
-    """One leaf, ready to be looked for in folded text."""
+    """Finds one leaf in folded text.
+
+    It compares consecutive folded words, as a word index does. A search with `in` comes first: it
+    is a memory search, and the words are compared only after a hit.
+    """
 
     __slots__ = ("_again", "_lone", "_longest", "leaf", "words")
 
@@ -366,11 +364,11 @@ class LeafMatcher:
 
     @property
     def longest_piece(self) -> str:
-        """A piece that is in every text that has the leaf."""
+        """A piece that every text with the leaf contains."""
         return self._longest
 
     def find(self, folded: str, start: int = 0) -> tuple[int, int] | None:
-        """Return where it begins and ends, at or after `start`, None if it is not there."""
+        """Return the bounds of the next match at or after `start`, or None."""
         if len(self.words) == 1:
             return self._find_single_word(folded, start)
         if self._longest not in folded:
@@ -389,13 +387,13 @@ class LeafMatcher:
                     return begins[0], end
                 at = _find_next_word(folded, end)
             elif begins:
-                # No word of the text is read twice: it may go on as a later beginning.
+                # No word of the text is read twice: the match may continue as a later one.
                 del begins[: place - self._again[place]]
             else:
                 at += 1
 
     def _find_single_word(self, folded: str, at: int) -> tuple[int, int] | None:
-        """Return the same where it has one word, as most have."""
+        """Return the next match of a leaf of one word, as most are."""
         while (at := self._find_begin(folded, at)) >= 0:
             end = self._find_end(folded, at, 0)
             if end is not None:
@@ -404,18 +402,18 @@ class LeafMatcher:
         return None
 
     def count_matches(self, folded: str) -> int:
-        """Return about how often it is there, 0 only if it is not."""
+        """Return about how often the leaf occurs; 0 only if it does not."""
         return folded.count(self._longest) if self.find(folded) else 0
 
     def _find_begin(self, folded: str, at: int) -> int:
-        """Return where its first word may begin, -1 if nowhere."""
+        """Return the next possible position of the first word, or -1."""
         at = folded.find(self.words[0], at)
         while at > 0 and not self._lone[0] and search_text.is_word_char(folded[at - 1]):
             at = folded.find(self.words[0], at + 1)
         return at
 
     def _find_end(self, folded: str, at: int, place: int) -> int | None:
-        """Return where that one of its words ends if it begins there."""
+        """Return the end of the word with number `place` if it begins at `at`, or None."""
         if not folded.startswith(self.words[place], at):
             return None
         end = at + len(self.words[place])
@@ -425,31 +423,31 @@ class LeafMatcher:
 
 
 def _find_next_word(folded: str, at: int) -> int:
-    """Return where the next word begins."""
+    """Return the beginning of the next word."""
     while at < len(folded) and search_text.is_separator(folded[at]):
         at += 1
     return at
 
 
 def _compute_prefix_function(words: Sequence[str]) -> list[int]:
-    """Return, for so many first words, how many of their last ones are its first ones again."""
-    found = [0] * len(words)
+    """Return the failure function of Knuth, Morris and Pratt over words."""
+    lengths = [0] * len(words)
     for count in range(2, len(words)):
-        shared = found[count - 1]
+        shared = lengths[count - 1]
         while shared and words[shared] != words[count - 1]:
-            shared = found[shared]
-        found[count] = shared + (words[shared] == words[count - 1])
-    return found
+            shared = lengths[shared]
+        lengths[count] = shared + (words[shared] == words[count - 1])
+    return lengths
 
 
 @lru_cache(maxsize=512)
 def compile_leaf(leaf: Leaf) -> LeafMatcher:
-    """Return a leaf, ready to be looked for."""
+    """Return the matcher of a leaf."""
     return LeafMatcher(leaf)
 
 
 def is_match(node: Node, folded: str) -> bool:
-    """Whether folded text matches."""
+    """Return True if folded text matches a node."""
     if isinstance(node, Leaf):
         return compile_leaf(node).find(folded) is not None
     if isinstance(node, Not):
@@ -460,7 +458,7 @@ def is_match(node: Node, folded: str) -> bool:
 
 
 def find_needle(node: Node) -> str:
-    """Return a piece that is in every text that matches; empty where there is none."""
+    """Return a piece that every matching text contains; empty if there is none."""
     if isinstance(node, Leaf):
         return compile_leaf(node).longest_piece
     if isinstance(node, And):
@@ -469,7 +467,7 @@ def find_needle(node: Node) -> str:
 
 
 def make_word_start_test(needle: str) -> Callable[[str], bool]:
-    """Return a test whether a folded needle stands at the beginning of a word."""
+    """Return a predicate: a folded needle occurs at the beginning of a word."""
 
     def test(folded: str) -> bool:
         at = folded.find(needle)

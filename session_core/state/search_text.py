@@ -1,10 +1,10 @@
-r"""The text by which a message is found, and how it is cut into words: the same for every engine.
+"""The searchable text of a message, and its folded words: the same for every engine.
 
-It is what a person would read, the name of a tool and the values of its arguments; and what nobody
-is shown: the names of the arguments and the ids of the calls. Scripts that are written without
-spaces (and emoji) have every character as a word, so that a piece of any length is a phrase.
-Folding makes spellings equal in every script: case, accents and points, composed or not, wide or
-narrow. Vowels that are written as marks stay.
+It is the readable text, the name of a tool and the values of its arguments; and, apart from these,
+the names of the arguments and the ids of the calls, which are not shown. In scripts without spaces
+(and for emoji) every character is a word, so that a piece of any length is a phrase. Folding makes
+spellings equal in every script: case, accents and points, composed or not, wide or narrow. Vowels
+that are written as marks stay.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ _FOLDABLE_CHARS = re.compile(
     "\u3400-\ua4cf\uac00-\ud7ff\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
     "\U0001f000-\U0001f0ff\U0001f300-\U0001ffff\U00020000-\U0002f7ff]+"
 )
-"""What is not the same in every spelling; all else is passed over at once."""
+"""Characters that folding may change; all others are skipped at once."""
 
 _UNCERTAIN_CHARS = re.compile(rf"[^\x00-\x7f\w{SPACELESS_CHARS}]+")
-"""Signs that are between words, or marks, which are part of them."""
+"""Characters that are separators, or marks, which are part of words."""
 
 _WORD = re.compile("[a-z0-9\x80-\U0010ffff]+")
 _MARK_CATEGORIES = ("Mn", "Mc", "Co")
 _VARIATION_SELECTORS = (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
 _NUKTA, _POINTS, _ACCENTS = 7, range(10, 37), 202
-"""Classes of marks that a reader may leave out; vowels and voicing have others."""
+"""Combining classes of optional marks; vowels and voicing have other classes."""
 
 _ID_KEY = re.compile("(^|_)id$")
-"""What a tool call has its ids under, of which there may be one for each side."""
+"""Keys of the ids of a tool call; it can have one for each side."""
 
 _MAX_TEXT_LENGTH = 4096
 """A longer value without a space is data (an image, a key), not text."""
 
 
 class _FoldTable(dict[int, str]):
-    """What each character is folded to, found out once."""
+    """The folded form of each character, computed once."""
 
     def __missing__(self, code: int) -> str:
         self[code] = folded = _fold_character(chr(code))
@@ -79,7 +79,7 @@ def _is_dropped_mark(mark: str) -> bool:
 
 
 class _SpacingTable(dict[int, str]):
-    """What stands in a word index for a character: itself, or a blank where no word has it."""
+    """The form of each character in a word index: itself, or a blank between words."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -93,7 +93,7 @@ class _SpacingTable(dict[int, str]):
 
 
 class _JoiningTable(dict[str, bool]):
-    """Whether a character next to a word would make it another one."""
+    """The characters that continue a word next to them."""
 
     def __missing__(self, char: str) -> bool:
         self[char] = joined = not is_separator(char) and not has_spaceless(char)
@@ -106,13 +106,13 @@ _JOINING_TABLE = _JoiningTable()
 
 
 def build_search_text(content: Any, tool_name: Any, tool_calls: Any) -> str:
-    """Return the text by which a stored row is found."""
-    shown, unshown = build_text_parts(content, tool_name, tool_calls)
-    return f"{shown}\n{unshown}" if unshown else shown
+    """Return the searchable text of a stored row."""
+    shown, hidden = build_text_parts(content, tool_name, tool_calls)
+    return f"{shown}\n{hidden}" if hidden else shown
 
 
 def build_text_parts(content: Any, tool_name: Any, tool_calls: Any) -> tuple[str, str]:
-    """Return of it what a person would read, and what nobody is shown."""
+    """Return the readable part of the searchable text, and the part that is not shown."""
     text = _extract_content_text(content)
     if tool_name:
         text = f"{text}\n{extract_plain_text(tool_name)}" if text else extract_plain_text(tool_name)
@@ -122,28 +122,28 @@ def build_text_parts(content: Any, tool_name: Any, tool_calls: Any) -> tuple[str
     calls = decode_json(stored)
     if not isinstance(calls, list):
         return "\n".join(filter(None, (text, stored))), ""
-    shown, unshown = [text], list[str]()
+    shown, hidden = [text], list[str]()
     for call in calls:
-        _collect_texts(_list_ids(call), unshown, unshown)
-        _collect_texts(_extract_call_values(call), shown, unshown)
-    return "\n".join(filter(None, shown)), "\n".join(dict.fromkeys(unshown))
+        _collect_texts(_list_ids(call), hidden, hidden)
+        _collect_texts(_extract_call_values(call), shown, hidden)
+    return "\n".join(filter(None, shown)), "\n".join(dict.fromkeys(hidden))
 
 
 def fold_text(text: str) -> str:
-    """Return the text with spellings of one word made equal."""
+    """Return a text in which all spellings of a word are equal."""
     if text.isascii():
         return text.lower()
-    even = unicodedata.normalize("NFC", text).casefold()
-    folded = _FOLDABLE_CHARS.sub(lambda found: found[0].translate(_FOLD_TABLE), even)
+    normalized = unicodedata.normalize("NFC", text).casefold()
+    folded = _FOLDABLE_CHARS.sub(lambda match: match[0].translate(_FOLD_TABLE), normalized)
     return unicodedata.normalize("NFC", folded)
 
 
 def space_words(folded: str) -> str:
-    """Return folded text as it goes to a word index that tells words in ASCII alone."""
+    """Return folded text for a word index that recognises only ASCII separators."""
     if folded.isascii():
         return folded
-    known = _UNCERTAIN_CHARS.sub(lambda found: found[0].translate(_SPACING_TABLE), folded)
-    return _SPACELESS_RUN.sub(lambda run: f" {' '.join(run[0])} ", known)
+    spaced = _UNCERTAIN_CHARS.sub(lambda match: match[0].translate(_SPACING_TABLE), folded)
+    return _SPACELESS_RUN.sub(lambda run: f" {' '.join(run[0])} ", spaced)
 
 
 def split_words(text: str) -> list[str]:
@@ -152,7 +152,7 @@ def split_words(text: str) -> list[str]:
 
 
 def list_spellings(text: str) -> list[str]:
-    """Return a text as it may be stored where nobody folds it."""
+    """Return the spellings of a text in an index that does not fold."""
     if text.isascii():
         return [text]
     forms = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
@@ -160,22 +160,22 @@ def list_spellings(text: str) -> list[str]:
 
 
 def has_spaceless(text: str) -> bool:
-    """Whether a character of the text is a word by itself."""
+    """Return True if a character of the text is a word by itself."""
     return not text.isascii() and _SPACELESS_CHAR.search(text) is not None
 
 
 def find_spaceless_runs(text: str) -> list[str]:
-    """Return the pieces of a text that are written without spaces."""
+    """Return the runs of a text in scripts without spaces."""
     return [] if text.isascii() else _SPACELESS_RUN.findall(text)
 
 
 def is_word_char(char: str) -> bool:
-    """Whether a folded character next to a word would make it another word."""
+    """Return True if a folded character continues the word next to it."""
     return _JOINING_TABLE[char]
 
 
 def is_separator(char: str) -> bool:
-    """Whether a folded character is of no word."""
+    """Return True if a folded character is between words."""
     return _SPACING_TABLE[ord(char)] == " "
 
 
@@ -192,7 +192,7 @@ def _extract_content_text(content: Any) -> str:
 
 
 def _extract_call_values(call: Any) -> Any:
-    """Return of a tool call what it says, whoever wrote it: the name, and the arguments decoded."""
+    """Return the name and the decoded arguments of a tool call of any provider."""
     if not isinstance(call, Mapping):
         return call
     inner = call.get("function")
@@ -221,7 +221,7 @@ def _list_ids(call: Any) -> list[Any]:
 
 
 def _collect_texts(value: Any, texts: list[str], names: list[str], depth: int = 0) -> None:
-    """Add the texts that are in a value, and the names under which they are."""
+    """Append the texts in a value to `texts` and its keys to `names`."""
     if isinstance(value, str):
         if len(value) <= _MAX_TEXT_LENGTH or " " in value[:_MAX_TEXT_LENGTH]:
             texts.append(value)

@@ -1,4 +1,4 @@
-"""The piece of a text that shows best why it was found."""
+"""Snippets: the part of a text that shows best why it matches a query."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ SNIPPET_LENGTH = 200
 _LEAD_LENGTH = 50
 _MAX_PLACES = 40
 _MAX_EXACT_LENGTH = 50_000
-"""In a longer text the place of a character that folding moved is only estimated."""
+"""In a longer text the position of a character that folding moved is estimated."""
 
 
 class TextFinder(Protocol):
-    """What can be looked for in folded text."""
+    """A word or phrase that can be searched for in folded text."""
 
     def find(self, folded: str, start: int = 0) -> tuple[int, int] | None:
-        """Return where it begins and ends, at or after `start`."""
+        """Return the bounds of the next match at or after `start`, or None."""
 
 
 def cut_snippet(
     text: str, words: Iterable[TextFinder], literal: str = "", *, folded: str | None = None
 ) -> str:
-    """Return about 200 characters around the place where most words are close together."""
+    """Return about 200 characters around the place with the most words close together."""
     if len(text) <= SNIPPET_LENGTH:
         return " ".join(text.split())
     folded = search_text.fold_text(text) if folded is None else folded
@@ -38,27 +38,28 @@ def cut_snippet(
 
 
 def _find_places(folded: str, words: Iterable[TextFinder], literal: str) -> list[tuple[int, int]]:
-    """Return where which word is; the literal text counts as many."""
-    found: list[tuple[int, int]] = []
+    """Return the positions of the words, each with its number."""
+    places: list[tuple[int, int]] = []
     for number, word in enumerate(words):
-        at = word.find(folded)
-        while at is not None and len(found) < _MAX_PLACES * (number + 1):
-            found.append((at[0], number))
-            at = word.find(folded, at[1])
-    whole = folded.find(literal) if literal else -1
-    if whole >= 0:
-        found += [(whole, -number) for number in range(1, 4)]
-    return found
+        bounds = word.find(folded)
+        while bounds is not None and len(places) < _MAX_PLACES * (number + 1):
+            places.append((bounds[0], number))
+            bounds = word.find(folded, bounds[1])
+    literal_at = folded.find(literal) if literal else -1
+    if literal_at >= 0:
+        # The literal query counts as three words.
+        places += [(literal_at, -number) for number in range(1, 4)]
+    return places
 
 
 def _score_window(start: int, places: list[tuple[int, int]]) -> tuple[int, int]:
-    """How many different words are near; the earlier of two places is better."""
+    """Return the number of different words near a position; the earlier of two is better."""
     near = {number for at, number in places if start <= at < start + SNIPPET_LENGTH - _LEAD_LENGTH}
     return len(near), -start
 
 
 def _unfold_position(text: str, folded: str, at: int) -> int:
-    """Return where in the text the place of the folded text is."""
+    """Return the position in the text of a position in its folded form."""
     if len(text) == len(folded):
         return at
     if len(text) > _MAX_EXACT_LENGTH:
@@ -74,8 +75,8 @@ def _unfold_position(text: str, folded: str, at: int) -> int:
 
 
 def _find_word_start(text: str, at: int) -> int:
-    """Return the beginning of the word at a place, if that is near."""
-    for back in range(20):
-        if text[at - back].isspace():
-            return at - back + 1
+    """Return the beginning of the word at a position, if it is near."""
+    for offset in range(20):
+        if text[at - offset].isspace():
+            return at - offset + 1
     return at

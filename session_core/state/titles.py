@@ -1,4 +1,4 @@
-"""What a title may be, and how the titles of one lineage are numbered."""
+"""Valid titles, and the numbering of the titles of one lineage."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NUMBER_SUFFIX = re.compile(r" #(\d+)$")
 
 
 def clean_title(title: str | None) -> str | None:
-    """Return the title as it is stored: no control characters, single spaces; None when empty.
+    """Return a title as it is stored: no control characters, single spaces; None if empty.
 
     Raises:
-        InvalidInput: it is no text, or what is left is longer than 100 characters.
+        InvalidInput: it is not text, or the result is longer than 100 characters.
     """
     validation.check_text("title", title)
     if not title:
@@ -30,28 +30,30 @@ def clean_title(title: str | None) -> str | None:
     text = "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in title)
     text = " ".join(_REMOVED_CHARS.sub("", text).split())
     if len(text) > MAX_TITLE_LENGTH:
-        raise InvalidInput(f"title too long ({len(text)} characters, at most {MAX_TITLE_LENGTH})")
+        raise InvalidInput(
+            f"title must have at most {MAX_TITLE_LENGTH} characters, got {len(text)}"
+        )
     return text or None
 
 
 def strip_number(title: str) -> str:
-    """Return the title without its lineage number: "Trip #2" is one of "Trip"."""
+    """Return a title without its lineage number: "Trip #2" becomes "Trip"."""
     return _NUMBER_SUFFIX.sub("", title)
 
 
 def make_lineage_prefix(base: str) -> str:
-    """Return what every title of the lineage of `base` begins with, whatever number follows."""
+    """Return the prefix of every title of the lineage of `base`, whatever its number."""
     return base[:_PREFIX_LENGTH]
 
 
 def is_numbered_title(title: str, base: str) -> bool:
-    """Whether a title is that of `base` with a number, for which it may have been cut."""
+    """Return True if a title is `base` with a number; `base` may be cut to make room for it."""
     suffix = _NUMBER_SUFFIX.search(title)
     return suffix is not None and title == _add_suffix(base, suffix[0])
 
 
 def choose_next_title(base: str, taken: Iterable[str]) -> str:
-    """Return the next free title of the lineage of `base`, given those that are taken."""
+    """Return the next free title of the lineage of `base`."""
     base, taken = strip_number(base), set(taken)
     numbers = [number for title in taken if (number := _parse_number(base, title)) is not None]
     if not numbers:

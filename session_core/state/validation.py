@@ -1,4 +1,4 @@
-"""What every engine refuses of arguments before it looks at anything."""
+"""Checks of arguments that every engine makes before it reads anything."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from session_core.errors import InvalidInput
 _CONTROL_CHARS = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 _MAX_NUMBER = 2**62
-"""One more than a limit is still a number that every engine takes."""
+"""A limit plus one must still fit the integers of every engine."""
 
 
 def check_limit(limit: Any) -> None:
-    """Refuse what limits a list to nothing."""
+    """Refuse a limit that is not a positive integer."""
     if not isinstance(limit, int) or not 1 <= limit < _MAX_NUMBER:
-        raise InvalidInput(f"limit is {limit!r:.40}; it is a whole number of at least 1")
+        raise InvalidInput(f"limit must be an integer >= 1, got {limit!r:.40}")
 
 
 def check_flag(name: str, flag: Any) -> None:
-    """Refuse what says neither yes nor no."""
+    """Refuse a flag that is not a boolean."""
     if flag not in (True, False):
-        raise InvalidInput(f"{name} is {flag!r:.40}; it is true or false")
+        raise InvalidInput(f"{name} must be true or false, got {flag!r:.40}")
 
 
 def check_text(name: str, text: Any, *, needed: bool = False) -> None:
-    """Refuse what is no text; None is none given."""
+    """Refuse a value that is not text; None is allowed unless `needed`."""
     if not isinstance(text, str) and (needed or text is not None):
-        raise InvalidInput(f"{name} is {text!r:.40}; it is text")
+        raise InvalidInput(f"{name} must be text, got {text!r:.40}")
 
 
 def check_name(name: str, text: Any) -> None:
@@ -41,57 +41,59 @@ def check_name(name: str, text: Any) -> None:
 
 
 def check_line(name: str, text: Any) -> None:
-    """Refuse what is no text, or has characters that a terminal obeys; None is none given."""
+    """Refuse text with control characters, which a terminal obeys; None is allowed."""
     check_text(name, text)
     if text is not None and not text.isprintable() and _CONTROL_CHARS.search(text):
-        raise InvalidInput(f"{name} must not contain control characters; leave them out")
+        raise InvalidInput(f"{name} must not contain control characters; remove them")
 
 
-def check_mapping(name: str, given: Any, *needed: str) -> None:
-    """Refuse what is no mapping, or one without what it has to name."""
-    if not isinstance(given, Mapping) or not all(key in given for key in needed):
-        wanted = f" with {' and '.join(needed)}" if needed else ""
-        raise InvalidInput(f"{name} is {given!r:.40}; it is a mapping{wanted}")
+def check_mapping(name: str, value: Any, *needed: str) -> None:
+    """Refuse a value that is not a mapping, or lacks one of the `needed` keys."""
+    if not isinstance(value, Mapping) or not all(key in value for key in needed):
+        keys = f" with {' and '.join(needed)}" if needed else ""
+        raise InvalidInput(f"{name} must be a mapping{keys}, got {value!r:.40}")
 
 
 def check_number(name: str, number: Any, *, needed: bool = False) -> None:
-    """Refuse what is no number, or not a finite one; None is none given."""
+    """Refuse a value that is not a finite number; None is allowed unless `needed`."""
     if isinstance(number, int) or (number is None and not needed):
         return
     if not isinstance(number, float) or not isfinite(number):
-        raise InvalidInput(f"{name} is {number!r:.40}; it is a finite number")
+        raise InvalidInput(f"{name} must be a finite number, got {number!r:.40}")
 
 
 def check_minimum(name: str, number: Any, least: float) -> None:
-    """Refuse what is no number, or too small a one."""
+    """Refuse a value that is not a number, or is less than `least`."""
     is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
     if not is_number or not number >= least:
         raise InvalidInput(f"{name} must be a number >= {least}, got {number!r:.40}")
 
 
-def parse_integers(name: str, given: Iterable[int]) -> list[int]:
-    """Return what was given as several whole numbers.
+def parse_integers(name: str, values: Iterable[int]) -> list[int]:
+    """Return a list of integers.
 
     Raises:
-        InvalidInput: it is no list of them.
+        InvalidInput: it is not a list of integers.
     """
-    found = None if isinstance(given, bytes) or not isinstance(given, Iterable) else list(given)
-    if found is None or not all(isinstance(number, int) for number in found):
-        raise InvalidInput(f"{name} is a list of whole numbers")
-    return found
+    numbers = (
+        None if isinstance(values, bytes) or not isinstance(values, Iterable) else list(values)
+    )
+    if numbers is None or not all(isinstance(number, int) for number in numbers):
+        raise InvalidInput(f"{name} must be a list of integers")
+    return numbers
 
 
-def parse_texts(name: str, given: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Return what was given as several texts; one text alone is not taken for its letters.
+def parse_texts(name: str, values: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Return a tuple of texts; a single text is refused, not split into its letters.
 
     Raises:
-        InvalidInput: it is no list of texts.
+        InvalidInput: it is not a list of texts.
     """
-    if given is None:
+    if values is None:
         return None
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise InvalidInput(f"{name} is a list, such as [{given!r:.40}]")
-    found = tuple(given)
-    if not all(isinstance(text, str) for text in found):
-        raise InvalidInput(f"{name} is a list of texts")
-    return found
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidInput(f"{name} must be a list, such as [{values!r:.40}]")
+    texts = tuple(values)
+    if not all(isinstance(text, str) for text in texts):
+        raise InvalidInput(f"{name} must be a list of texts")
+    return texts

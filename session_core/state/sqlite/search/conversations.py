@@ -1,4 +1,4 @@
-"""Which conversation a match belongs to, whether it passes as one, and what is shown of it."""
+"""The conversation of a match: its status, and the title, source and copy to show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SQL = sql_blocks.load_blocks("search")
 
 
 class MatchConversations:
-    """The conversations of one search; a continuation is the same one as its parent."""
+    """The conversations of one search; a continuation belongs to that of its parent."""
 
     def __init__(self, handle: Connection, request: SearchRequest) -> None:
         self._handle = handle
@@ -23,7 +23,8 @@ class MatchConversations:
         self._tips: dict[str, dict[str, Any]] = {}
 
     def has_wanted_status(self, match: Match) -> bool:
-        """Whether the conversation is open or ended as was asked; SQL asked all other filters."""
+        """Return True if the conversation has the status that the request filters by."""
+        # SQL has checked all other filters, and the status of conversations of one session.
         if not match.continued or self._request.status not in ("open", "ended"):
             return True
         ended = self._read_tip(match.session_id)["ended_at"] is not None
@@ -31,19 +32,19 @@ class MatchConversations:
 
     def pick_best(self, ranked: Iterable[Match]) -> list[Match]:
         """Return the first match of each conversation."""
-        found: dict[str, Match] = {}
+        best: dict[str, Match] = {}
         for match in ranked:
-            found.setdefault(self.find_root(match), match)
-        return list(found.values())
+            best.setdefault(self.find_root(match), match)
+        return list(best.values())
 
     def find_root(self, match: Match) -> str:
-        """Return the session in which the conversation of a match began."""
+        """Return the first session of the conversation of a match."""
         if match.parent is None:
             return match.session_id
         return lineage.find_root_cached(self._handle, match.session_id)
 
     def list_members(self, match: Match) -> list[str]:
-        """Return the sessions of its conversation."""
+        """Return the sessions of the conversation of a match."""
         if match.parent is None and not match.continued:
             return [match.session_id]
         root = self.find_root(match)
@@ -52,29 +53,27 @@ class MatchConversations:
         return self._families[root]
 
     def find_later_copy(self, match: Match) -> dict[str, Any] | None:
-        """Return the row to which a compacted message was carried on, None if it was not."""
-        place = match.id, match.session_id
+        """Return the row that a compaction or continuation copied a message to, or None."""
+        key = match.id, match.session_id
         bounds = {"id": match.id, "session": match.session_id, "at": match.at, "role": match.role}
-        found = None
+        copy = None
         if match.compacted:
-            found = self._handle.fetch_row(self._handle.expand_sql(SQL["get_later_copy"]), bounds)
-            found = found or compaction.find_visible_copy(self._handle, *place, match.at)
-        if found is None and match.continued and self._request.session is None:
-            found = self._handle.fetch_row(
-                self._handle.expand_sql(SQL["get_copy_in_child"]), bounds
-            )
-            found = found or compaction.find_copy_in_child(self._handle, *place)
-        return found
+            copy = self._handle.fetch_row(self._handle.expand_sql(SQL["get_later_copy"]), bounds)
+            copy = copy or compaction.find_visible_copy(self._handle, *key, match.at)
+        if copy is None and match.continued and self._request.session is None:
+            copy = self._handle.fetch_row(self._handle.expand_sql(SQL["get_copy_in_child"]), bounds)
+            copy = copy or compaction.find_copy_in_child(self._handle, *key)
+        return copy
 
     def find_title(self, match: Match) -> str | None:
-        """Return the title of the session, else that of the tip, to which it may have moved."""
+        """Return the title of the session, or of the tip, to which it may have moved."""
         if match.title is None and match.continued:
             title = self._read_tip(match.session_id)["title"]
             return None if title is None else str(title)
         return match.title
 
     def find_source(self, match: Match) -> str:
-        """Return the source of the session, inherited if it continues another one."""
+        """Return the source of the session, inherited if it is a continuation."""
         if match.parent is None or match.source not in lineage.UNKNOWN_SOURCES:
             return match.source
         row = sessions.require_session(self._handle, match.session_id)

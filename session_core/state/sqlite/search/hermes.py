@@ -1,13 +1,10 @@
-"""How much of a home the two indexes of Hermes have: up to where, of which rows, how much of each.
+"""The two search indexes of a Hermes home: their coverage, and lookups in them.
 
-It is looked at, never told by a version: a layout may be older or newer than its schema.
-
-How words are looked up in the two indexes of a Hermes home, and what those hide.
-
-Its word index has a run of Han as one word, its trigram index nothing shorter than three
-characters, and both have multi-part content and arguments of tools as ASCII-escaped JSON. So a
-short piece is looked up by the trigrams that begin with it, and an escaped one by its codes. What
-is found is a superset, to be verified on decoded text.
+The coverage is inspected, never derived from a version: a layout can be older or newer than its
+schema. The word index has a run of Han as one word, the trigram index has no text shorter than
+three characters, and both have multi-part content and tool arguments as ASCII-escaped JSON. So a
+short piece is looked up by the trigrams that begin with it, and an escaped one by its codes. The
+matches are a superset, to be verified on decoded text.
 """
 
 from __future__ import annotations
@@ -26,10 +23,10 @@ from session_core.state.sqlite.connection import Connection
 SQL = sql_blocks.load_blocks("search")
 
 INDEX_BROKEN_KEY = "search_index_broken"
-"""Set in `seen` once an index could not be read: everything is read row by row then."""
+"""Set in `seen` after an index could not be read: all rows are then read one by one."""
 
 _SUBSTR_LIMIT = re.compile(r"substr\s*\((?:[^()]|\([^()]*\))*,\s*1\s*,\s*(\d+)\s*\)", re.IGNORECASE)
-"""How a trigger, or the view that an index is of, cuts a text short."""
+"""Matches how a trigger, or the view of an index, truncates a text."""
 
 _CUT_ROWS_SQL = (
     "coalesce(m.role = 'tool'"
@@ -38,18 +35,18 @@ _CUT_ROWS_SQL = (
 
 
 def find_index_end(handle: Connection) -> int:
-    """Return up to which message the word index goes; NOTHING if it is not there or has holes."""
+    """Return the last id of the word index; EMPTY_MARK if it is missing or has holes."""
     if handle.seen.get(INDEX_BROKEN_KEY) or not handle.has_column("messages_fts_docsize"):
         return fts.EMPTY_MARK
-    found = handle.seen.get("word_index_end")
-    if found is None:
+    index_end = handle.seen.get("word_index_end")
+    if index_end is None:
         end = None if _is_rebuilding(handle) else handle.fetch_value(SQL["get_word_index_end"])
-        found = handle.seen["word_index_end"] = fts.EMPTY_MARK if end is None else end
-    return int(found)
+        index_end = handle.seen["word_index_end"] = fts.EMPTY_MARK if end is None else end
+    return int(index_end)
 
 
 def _is_rebuilding(handle: Connection) -> bool:
-    """Whether the index has holes that Hermes has not got to fill yet."""
+    """Return True if the index has holes that Hermes has not filled yet."""
     if not handle.has_column("state_meta"):
         return False
     marks = dict(handle.fetch_tuples(SQL["list_marks"]))
@@ -65,14 +62,14 @@ def _is_rebuilding(handle: Connection) -> bool:
 
 
 def has_trigrams(handle: Connection) -> bool:
-    """Whether there is a trigram index."""
+    """Return True if there is a trigram index."""
     return handle.has_column("messages_fts_trigram")
 
 
 def has_partial_trigrams(handle: Connection) -> bool:
-    """Whether the trigram index leaves rows out, as in newer homes.
+    """Return True if the trigram index leaves rows out, as in newer homes.
 
-    It has nothing there of what tools said, of arguments, and of sessions nobody talks in.
+    It lacks tool results, tool arguments and internal sessions.
     """
     partial = handle.seen.get("partial_trigrams")
     if partial is None:
@@ -83,26 +80,24 @@ def has_partial_trigrams(handle: Connection) -> bool:
 
 
 def build_cut_condition(handle: Connection) -> str | None:
-    """Return a condition on rows of which only the beginning is indexed, None if there are none.
-
-    Newer homes cut what tools said, and SQLite cuts it at the marker of multi-part content.
-    """
+    """Return a condition on rows whose beginning alone is indexed, or None."""
+    # Newer homes truncate tool results, and SQLite truncates at the marker of multi-part content.
     if "cut_rows" not in handle.seen:
         lengths = _SUBSTR_LIMIT.findall(handle.fetch_value(SQL["get_indexed_text"]) or "")
         longest = min(map(int, lengths), default=None)
         handle.seen["cut_rows"] = None if longest is None else _CUT_ROWS_SQL.format(longest)
-    found: str | None = handle.seen["cut_rows"]
-    return found
+    condition: str | None = handle.seen["cut_rows"]
+    return condition
 
 
 WORDS, TRIGRAMS = "list_word_ids", "list_trigram_ids"
 
 MULTI_PART_MATCH = 'content : ^ "json"'
-"""What only a row with the marker of multi-part content begins with, or one that says json."""
+"""Matches rows that begin with the marker of multi-part content, or with the word json."""
 
 GRAM_LENGTH = 3
 _CODED_ROW_MATCH = '("json" OR "function")'
-"""What every row of multi-part content, and every row that calls a tool, has in the word index."""
+"""Matches all rows with multi-part content or tool calls."""
 
 _UNICODE_ESCAPE = re.compile(r"\\u([0-9a-f]{4})")
 _ESCAPE_BEFORE_WORD = re.compile(r"\\(u[0-9a-fA-F]{4})(?=[0-9A-Za-z])")
@@ -121,19 +116,19 @@ _CREATE_TRIGRAM_VOCABULARY = (
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A statement that lists ids, newest first, and what it is to match."""
+    """A statement that lists ids, newest first, and its match expression."""
 
     block: str
     match: str
 
     def has_match(self, handle: Connection) -> bool:
-        """Whether there is a match at all."""
+        """Return True if there is a match at all."""
         bounds = {"match": self.match, "low": fts.MIN_ID, "high": fts.MAX_ID, "count": 1}
         return bool(handle.fetch_value(SQL[self.block], bounds) != "[]")
 
 
 def build_word_match(leaf: Leaf) -> str | None:
-    """Return what the word index is asked for a leaf, None for what it has as one long word."""
+    """Return the expression of a leaf for the word index, or None for spaceless scripts."""
     if search_text.has_spaceless(leaf.text):
         return None
     star = "*" if leaf.prefix else ""
@@ -144,7 +139,7 @@ def build_word_match(leaf: Leaf) -> str | None:
 
 
 def build_inner_match(node: Node) -> str | None:
-    """Return what the trigram index is asked for words, None if one is too short for it."""
+    """Return the expression of a node for the trigram index, or None for short words."""
 
     def gram(leaf: Leaf) -> str | None:
         return queries.quote_fts_string(leaf.text) if len(leaf.text) >= GRAM_LENGTH else None
@@ -153,9 +148,9 @@ def build_inner_match(node: Node) -> str | None:
 
 
 def build_lookups(handle: Connection, node: Node, *, coded: bool) -> list[Lookup]:
-    """Return lookups whose union holds every match, none where there is no such union.
+    """Return lookups whose union holds every match; empty if there is no such union.
 
-    Without `coded`, words that JSON hides may be missed.
+    Without `coded`, words next to JSON escapes may be missed.
     """
     positive = _drop_not(node)
     match = queries.build_match_expression(positive, build_word_match)
@@ -174,27 +169,28 @@ def build_lookups(handle: Connection, node: Node, *, coded: bool) -> list[Lookup
 
 
 def build_substring_lookups(handle: Connection, needle: str) -> list[Lookup]:
-    """Return the lookups of a substring: as it is, and as JSON has it once and twice encoded."""
-    found: list[Lookup] = []
+    """Return the lookups of a substring: plain, and in JSON encoded once and twice."""
+    lookups: list[Lookup] = []
     for spelling in search_text.list_spellings(needle):
         match = _build_trigram_match(handle, spelling)
         if match is None:
             return []
-        found += [Lookup(TRIGRAMS, match)] if match else []
-        found += [
-            Lookup(TRIGRAMS, queries.quote_fts_string(one)) for one in _iter_encodings(spelling)
+        lookups += [Lookup(TRIGRAMS, match)] if match else []
+        lookups += [
+            Lookup(TRIGRAMS, queries.quote_fts_string(encoding))
+            for encoding in _iter_encodings(spelling)
         ]
         escaped = _build_escaped_phrase(spelling)
-        found += [Lookup(WORDS, escaped)] if escaped else []
-    return found
+        lookups += [Lookup(WORDS, escaped)] if escaped else []
+    return lookups
 
 
 def _build_spaceless_lookups(handle: Connection, leaf: Leaf) -> list[Lookup]:
     run = max(search_text.find_spaceless_runs(leaf.text), key=len, default="")
     if not run or not has_trigrams(handle):
         return []
-    found = build_substring_lookups(handle, run)
-    return [*found, Lookup(WORDS, queries.quote_fts_string(run) + "*")] if found else []
+    lookups = build_substring_lookups(handle, run)
+    return [*lookups, Lookup(WORDS, queries.quote_fts_string(run) + "*")] if lookups else []
 
 
 def _drop_not(node: Node) -> Node:
@@ -205,7 +201,7 @@ def _drop_not(node: Node) -> Node:
 
 
 def _build_hidden_match(handle: Connection, node: Node) -> str | None:
-    """Return what finds words that JSON hides, None if it hides none of them."""
+    """Return an expression for words that JSON hides, or None if it hides none of them."""
     hidden: dict[Leaf, str] = {}
     glue = _list_glue(handle)
     for leaf in set(queries.iter_leaves(node)):
@@ -222,26 +218,24 @@ def _build_hidden_match(handle: Connection, node: Node) -> str | None:
 
 
 def _take_first_word(leaf: Leaf) -> Leaf:
-    """Return the first word of a leaf, which is the one that JSON hides."""
+    """Return the first word of a leaf: JSON hides only that one."""
     words = leaf.words if leaf.text.isascii() else ()
     return Leaf(words[0]) if len(words) > 1 else leaf
 
 
 def _build_glued_match(leaf: Leaf, glue: Sequence[str]) -> str:
-    """Return what the word index is asked for a leaf as JSON hides it.
-
-    An escaped character before a word is part of the word there, as `n` or `u201c`; what is not
-    ASCII is a row of codes, with the case as it was typed. A sign that only the index takes for a
-    letter (one of private use) is a word of its own where it is not escaped.
-    """
+    """Return the expression of a leaf as JSON hides it."""
+    # An escaped character before a word is part of the word in the index, as `n` or `u201c`; text
+    # that is not ASCII is a row of codes, in the case as typed. A private-use character, which only
+    # the index takes for a letter, is a word of its own if it is not escaped.
     text = _LEADING_NON_WORD.sub("", leaf.text)
     if text.isascii():
-        befores = glue if leaf.text.isascii() else ("", *glue)
-        phrases, star = [f"{before}{text}" for before in befores], "*" if leaf.prefix else ""
+        prefixes = glue if leaf.text.isascii() else ("", *glue)
+        phrases, star = [f"{prefix}{text}" for prefix in prefixes], "*" if leaf.prefix else ""
     else:
         forms = dict.fromkeys((text, text.lower(), text.upper(), text.capitalize()))
-        befores = ("", *glue) if text[0].isascii() else ("",)
-        phrases, star = [f"{one}{_escape_words(form)}" for form in forms for one in befores], "*"
+        prefixes = ("", *glue) if text[0].isascii() else ("",)
+        phrases, star = [f"{one}{_escape_words(form)}" for form in forms for one in prefixes], "*"
     return f"({' OR '.join(queries.quote_fts_string(phrase) + star for phrase in phrases)})"
 
 
@@ -250,7 +244,7 @@ def _escape_words(text: str) -> str:
 
 
 def _list_glue(handle: Connection) -> list[str]:
-    """Return what stands before a word as part of it: escapes, and the codes that do so here."""
+    """Return the prefixes that escapes add to words in this index."""
     end = find_index_end(handle)
     last, codes = handle.kept.get(_GLUED_CACHE_KEY, (None, set()))
     if last is None or end - last >= _MAX_NEWER_ROWS:
@@ -269,34 +263,34 @@ def _list_glue(handle: Connection) -> list[str]:
 
 
 def _build_trigram_match(handle: Connection, needle: str) -> str | None:
-    """Return what the trigram index is asked for a substring.
-
-    Empty if nothing there can have it, None if it is in too many to ask.
-    """
+    """Return the expression of a substring; empty for no match, None for too many."""
     if len(needle) >= GRAM_LENGTH:
         return queries.quote_fts_string(needle)
     lowered = needle.lower()
     handle.run_change(_CREATE_TRIGRAM_VOCABULARY)
-    found = handle.fetch_tuples(
+    rows = handle.fetch_tuples(
         "SELECT term FROM temp.ms_vocabulary WHERE term >= ? AND term < ? LIMIT ?",
         (lowered, lowered + "\U0010ffff", _MAX_GRAMS),
     )
-    if len(found) == _MAX_GRAMS:
+    if len(rows) == _MAX_GRAMS:
         return None
-    return " OR ".join(queries.quote_fts_string(term) for (term,) in found)
+    return " OR ".join(queries.quote_fts_string(term) for (term,) in rows)
 
 
 def _iter_encodings(needle: str) -> Iterator[str]:
-    """Yield a substring as JSON inside JSON has it, where that differs; some escape a slash."""
-    once = json.dumps(needle)[1:-1]
-    codings = (once, once.replace("/", "\\/"))
-    for coded in dict.fromkeys((*codings, *(json.dumps(one)[1:-1] for one in codings))):
-        if coded != needle:
-            yield coded
+    """Yield a substring as JSON inside JSON encodes it, if that differs."""
+    encoded = json.dumps(needle)[1:-1]
+    # Some encoders also escape a slash.
+    encodings = (encoded, encoded.replace("/", "\\/"))
+    for text in dict.fromkeys(
+        (*encodings, *(json.dumps(encoding)[1:-1] for encoding in encodings))
+    ):
+        if text != needle:
+            yield text
 
 
 def _build_escaped_phrase(text: str) -> str | None:
-    """Return what the word index is asked for an escaped piece, None if nothing is escaped."""
+    """Return the expression of an escaped substring, or None if nothing is escaped."""
     coded = json.dumps(text)[1:-1]
     if _UNICODE_ESCAPE.sub("", coded):
         return None

@@ -1,10 +1,8 @@
-"""Where the matches of a query are looked up: the index that this home has, and what it leaves out.
+"""The lookups of a query in the index of a home, and the rows that the index does not cover.
 
-A plan is a few lookups whose union holds every match up to `covered_to`; what lies above is read
-row by row, and so are rows of which an index lacks something. What an index of Hermes finds is
-verified on decoded text; ours holds decoded text.
-
-What SQL can tell of a row without decoding it; each is a condition on `messages m`.
+A plan is a few lookups whose union holds every match up to `covered_to`. Rows above that are read
+one by one, and so are rows that are only partly indexed. Matches of a Hermes index are verified on
+decoded text; our own index holds decoded text.
 """
 
 from __future__ import annotations
@@ -28,41 +26,41 @@ _FOUND_SQL = "EXISTS (SELECT 1 FROM messages_fts WHERE messages_fts MATCH :{} AN
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """Lookups that together find every match up to `covered_to`; none: nothing indexes it."""
+    """Lookups that together find every match up to `covered_to`; empty without an index."""
 
     lookups: tuple[Lookup, ...] = ()
     covered_to: int = fts.EMPTY_MARK
     verify: bool = True
     dense: bool = False
-    """Whether a lookup is dear where matches are many: the newest rows are read before it."""
+    """True if a lookup is slow when matches are many; the newest rows are read before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnindexedRows:
-    """Rows of which an index lacks something, or everything."""
+    """Rows that an index lacks, or has only a part of."""
 
     rows: str
     """A condition on them."""
     known: str = ""
-    """A condition on those that are found nevertheless."""
+    """A condition on those that the lookups find anyway."""
     values: dict[str, Any] = field(default_factory=dict)
-    """What is bound in it."""
+    """The values of both conditions."""
 
     @property
     def unknown_condition(self) -> str:
-        """A condition on those that are not found."""
+        """A condition on the rows that the lookups do not find."""
         return f"({self.rows}) AND NOT ({self.known})" if self.known else self.rows
 
 
 def make_plan(handle: Connection, node: Node, *, coded: bool = True) -> IndexPlan:
-    """Plan the search for a node; without `coded`, words that JSON has glued may be missed."""
+    """Plan the search for a node; without `coded`, words next to JSON escapes may be missed."""
     dense = any(
         leaf.prefix and len(leaf.text) < _SHORT_LENGTH for leaf in queries.iter_leaves(node)
     )
     if _has_own_index(handle):
         match = queries.build_match_expression(node, _build_own_match)
-        asked = () if match is None else (Lookup(_OWN_BLOCK, match),)
-        return IndexPlan(asked, fts.find_high_mark(handle), verify=False, dense=dense)
+        own_lookups = () if match is None else (Lookup(_OWN_BLOCK, match),)
+        return IndexPlan(own_lookups, fts.find_high_mark(handle), verify=False, dense=dense)
     end = hermes.find_index_end(handle)
     if end == fts.EMPTY_MARK:
         return IndexPlan()
@@ -73,7 +71,7 @@ def make_plan(handle: Connection, node: Node, *, coded: bool = True) -> IndexPla
 
 
 def is_indexed(handle: Connection, leaf: Leaf) -> bool:
-    """Whether an index of words has a word; one that has none says no."""
+    """Return True if the word index has a word."""
     if _has_own_index(handle):
         return Lookup(_OWN_BLOCK, _build_own_match(leaf)).has_match(handle)
     match = hermes.build_word_match(leaf)
@@ -83,7 +81,7 @@ def is_indexed(handle: Connection, leaf: Leaf) -> bool:
 
 
 def plan_substring(handle: Connection, needle: str) -> IndexPlan:
-    """Plan the search for a substring: on a home of our own those that begin with a word."""
+    """Plan the search for a substring; in a home of our own, for words that begin with it."""
     if _has_own_index(handle):
         return _plan_own_prefixes(handle, Leaf(needle, prefix=True))
     end = hermes.find_index_end(handle)
@@ -95,10 +93,8 @@ def plan_substring(handle: Connection, needle: str) -> IndexPlan:
 
 
 def plan_inner_words(handle: Connection, node: Node) -> IndexPlan | None:
-    """Plan a second look at a Hermes home, for words that stand inside a longer run.
-
-    Between Han characters its word index does not see where a word begins and ends.
-    """
+    """Plan another search of a Hermes home, for words inside a longer run."""
+    # The tokenizer of Hermes sees no word boundaries between Han characters.
     end, match = hermes.find_index_end(handle), hermes.build_inner_match(node)
     if fts.is_own_index(handle) or end == fts.EMPTY_MARK or match is None:
         return None
@@ -108,26 +104,28 @@ def plan_inner_words(handle: Connection, node: Node) -> IndexPlan | None:
 
 
 def plan_multi_part(handle: Connection, plan: IndexPlan) -> tuple[IndexPlan, str] | None:
-    """Plan the look at multi-part rows, and tell them; None if the trigram index is not asked.
+    """Plan the search of multi-part rows; None if the trigram index is not used.
 
-    It stops at the marker, so it has nothing of them. The word index knows them by their beginning.
+    Return the plan and the condition on these rows.
     """
     if not _has_trigram_lookup(plan):
         return None
-    told, cut = MULTI_PART_SQL, hermes.build_cut_condition(handle)
+    # The trigram index stops at the marker, so it has no text of these rows; the word index has
+    # the beginning of the marker.
+    condition, cut = MULTI_PART_SQL, hermes.build_cut_condition(handle)
     if cut is not None:
-        told += f" AND NOT ({cut})"
+        condition += f" AND NOT ({cut})"
     lookup = Lookup(WORDS, hermes.MULTI_PART_MATCH)
-    return IndexPlan((lookup,), hermes.find_index_end(handle)), told
+    return IndexPlan((lookup,), hermes.find_index_end(handle)), condition
 
 
 def find_unindexed_rows(handle: Connection, plan: IndexPlan) -> UnindexedRows | None:
-    """Return which rows the lookups do not have, None if they have all."""
+    """Return the rows that the lookups cannot find, or None if there are none."""
     if not plan.lookups or fts.is_own_index(handle):
         return None
     trigrams = _has_trigram_lookup(plan)
-    lacking = NO_TRIGRAMS_SQL if trigrams and hermes.has_partial_trigrams(handle) else None
-    rows = " OR ".join(filter(None, (lacking, hermes.build_cut_condition(handle))))
+    partial = NO_TRIGRAMS_SQL if trigrams and hermes.has_partial_trigrams(handle) else None
+    rows = " OR ".join(filter(None, (partial, hermes.build_cut_condition(handle))))
     if not rows or trigrams or plan.dense:
         return UnindexedRows(rows) if rows else None
     matches = {f"found_{place}": lookup.match for place, lookup in enumerate(plan.lookups)}
@@ -136,7 +134,7 @@ def find_unindexed_rows(handle: Connection, plan: IndexPlan) -> UnindexedRows | 
 
 
 def find_glued_rows(handle: Connection, plan: IndexPlan, needle: str) -> UnindexedRows | None:
-    """Return which rows the second look does not have that may have a word inside a longer run."""
+    """Return the rows that may have a word in a longer run and that the trigrams lack."""
     rows = find_unindexed_rows(handle, plan)
     if rows is None or not needle.isascii():
         return rows
@@ -146,17 +144,17 @@ def find_glued_rows(handle: Connection, plan: IndexPlan, needle: str) -> Unindex
 
 
 def has_inner_words(handle: Connection, needle: str) -> bool:
-    """Whether a folded needle may lie inside a word, which an index of ours does not have."""
+    """Return True if a folded needle may lie inside a word, which our index does not find."""
     return _has_own_index(handle) and search_text.is_word_char(needle[0])
 
 
 def get_gram_length(handle: Connection) -> int:
-    """Return how long pieces of a spaceless script must be to be looked up at once."""
+    """Return the length of spaceless text that one lookup needs."""
     return 2 if fts.is_own_index(handle) else hermes.GRAM_LENGTH
 
 
 def _has_own_index(handle: Connection) -> bool:
-    """Whether there is an index of ours, and it can be read."""
+    """Return True if the home has our index and it can be read."""
     return fts.is_own_index(handle) and not handle.seen.get(hermes.INDEX_BROKEN_KEY)
 
 
@@ -188,7 +186,7 @@ NO_TRIGRAMS_SQL = (
     "m.tool_calls IS NOT NULL OR NOT EXISTS"
     " (SELECT 1 FROM messages_fts_trigram_docsize d WHERE d.id = m.id)"
 )
-"""A row of which a newer trigram index has nothing, or not all."""
+"""A row that a newer trigram index lacks, or has only a part of."""
 
 MULTI_PART_SQL = "coalesce(m.content, '') <> '' AND unicode(m.content) IS NULL"
 """A row with the marker of multi-part content."""
@@ -197,10 +195,10 @@ GLUED_SQL = " OR ".join(
     f"m.{column} LIKE :glued AND length(CAST(m.{column} AS BLOB)) <> length(m.{column})"
     for column in ("content", "tool_calls", "tool_name")
 )
-"""A row that may have an ASCII word beside a character of another script."""
+"""A row that may have an ASCII word next to a character of another script."""
 
 _TOOL_NAME_SQL = "length(CAST(m.tool_name AS BLOB)) <> length(m.tool_name)"
-"""The name of a tool that is not plain ASCII, which is rare enough to be read."""
+"""A tool name that is not plain ASCII; these are rare enough to be read."""
 
 _LIKE_SIEVE_SQL = f"""
 m.content LIKE :sieve OR length(CAST(m.content AS BLOB)) <> length(m.content)
@@ -208,28 +206,26 @@ OR m.tool_calls LIKE :sieve OR instr(m.tool_calls, '\\u') OR instr(m.tool_calls,
 OR length(CAST(m.tool_calls AS BLOB)) <> length(m.tool_calls)
 OR m.tool_name LIKE :sieve OR {_TOOL_NAME_SQL}
 """
-"""A row that is not plain ASCII passes: its letters may be equal when folded, or encoded."""
+"""Rows that are not plain ASCII pass: folding or decoding may make their letters equal."""
 
 _HAN_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+")
 _COMPOUND_CHARS = (
     "\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef"
     "\u2e80-\u2fdf\u3038-\u303a\u3190-\u33ff\uf900-\ufaff\U0001f200-\U0001f2ff\U0002f800-\U0002fa1f"
 )
-"""Signs that are folded to Han characters, or to nothing between them."""
+"""Characters that fold to Han characters, or to nothing between them."""
 
 
 def build_sieve(text: str) -> tuple[str, dict[str, str]]:
-    """Return a condition on rows that may have a folded text, empty where SQL cannot tell.
-
-    It cannot tell what is encoded, as behind the marker, nor which letters are equal when folded.
-    """
+    """Return a condition on rows that may contain a folded text, or empty text."""
+    # SQL can see neither encoded text, as after the marker, nor letters that folding makes equal.
     if text.isascii() and text.isprintable() and text and not set(text) & set('"\\'):
         return _LIKE_SIEVE_SQL, {"sieve": f"%{text.replace('%', '_')}%"}
     if _HAN_RUN.fullmatch(text):
-        either = (
+        condition = (
             "instr(m.content, :sieve) OR unicode(m.content) IS NULL OR m.tool_calls IS NOT NULL"
             f" OR {_TOOL_NAME_SQL} OR length(CAST(m.content AS BLOB)) <> length(m.content)"
             f" AND m.content GLOB '*[{_COMPOUND_CHARS}]*'"
         )
-        return either, {"sieve": text}
+        return condition, {"sieve": text}
     return "", {}

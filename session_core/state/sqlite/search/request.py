@@ -1,4 +1,4 @@
-"""What was asked for: the filters of a search in SQL, and what a cursor of it depends on."""
+"""The arguments of a search, its filters in SQL, and the scope of its cursor."""
 
 from __future__ import annotations
 
@@ -30,49 +30,50 @@ class SearchRequest:
     until: float | None
 
     def __post_init__(self) -> None:
-        """Make equal what means the same, so that a cursor is of the same search."""
+        # Equal requests get equal values, so that a cursor fits each spelling of its search.
         for name in ("source", "roles"):
-            given = getattr(self, name)
-            if given is not None:
-                object.__setattr__(self, name, tuple(sorted(set(given))))
+            values = getattr(self, name)
+            if values is not None:
+                object.__setattr__(self, name, tuple(sorted(set(values))))
 
     def check(self) -> None:
-        """Refuse what makes no sense.
+        """Refuse unknown values.
 
         Raises:
-            InvalidInput: a value is none of those that there are.
+            InvalidInput: `mode` or `per` is unknown.
         """
-        for name, known in (("mode", ("words", "substring")), ("per", ("conversation", "message"))):
+        for name, values in (
+            ("mode", ("words", "substring")),
+            ("per", ("conversation", "message")),
+        ):
             value = getattr(self, name)
-            if value not in known:
-                raise InvalidInput(f"unknown {name} {value!r:.40}; known are {', '.join(known)}")
+            if value not in values:
+                raise InvalidInput(f"{name} must be {' or '.join(values)}, got {value!r:.40}")
 
     @property
     def scope(self) -> dict[str, Any]:
-        """What a cursor depends on."""
+        """All arguments that a cursor depends on."""
         return asdict(self)
 
 
 def build_condition(handle: Connection, request: SearchRequest) -> tuple[str, dict[str, Any]]:
-    """Return the condition of the filters on `messages m` and `sessions s`, and its values.
-
-    A conversation that was continued is open or ended as its tip is, which SQL does not tell; such
-    sessions pass here.
-    """
+    """Return the condition of the filters on `messages m` and `sessions s`, and its values."""
     if request.session is not None:
         sessions.require_session(handle, request.session)
-    of_tip = request.status in tuple(_TIP_STATUS_SQL)
-    status = cast("SessionStatus | None", None if of_tip else request.status)
+    # The status of a continued conversation is that of its tip, which SQL cannot see: all
+    # continued sessions pass here, and `MatchConversations.has_wanted_status` decides.
+    is_tip_status = request.status in tuple(_TIP_STATUS_SQL)
+    status = cast("SessionStatus | None", None if is_tip_status else request.status)
     if request.session is not None and request.status is None:
-        status = "all"  # who names a session means it, though it is put away
+        status = "all"  # a session that is named is searched even if it is archived
     where = SessionFilter(source=request.source, project=request.project, status=status)
     text, values = listing.compose_condition(handle, where)
     conditions = [text]
-    if of_tip:
+    if is_tip_status:
         conditions.append(
             f"({_TIP_STATUS_SQL[str(request.status)]} OR s.end_reason = 'compression')"
         )
-    for name, one in (
+    for name, condition in (
         ("session", "m.session_id = :session"),
         ("since", "m.timestamp >= :since"),
         ("until", "m.timestamp < :until"),
@@ -80,7 +81,7 @@ def build_condition(handle: Connection, request: SearchRequest) -> tuple[str, di
         value = getattr(request, name)
         if value is not None:
             values[name] = value
-            conditions.append(one)
+            conditions.append(condition)
     if request.roles is not None:
         _add_roles(request.roles, conditions, values)
     return " AND ".join(conditions), values

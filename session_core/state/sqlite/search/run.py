@@ -1,4 +1,4 @@
-"""One search on one moment of the database: stage by stage, block by block, a page of hits."""
+"""One search of one snapshot: stage by stage, block by block, until a page of hits is full."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _MAX_BLOCKS = 6
 
 @dataclass(frozen=True, slots=True)
 class SearchPosition:
-    """Where a search goes on: in which stage, below which message, after how many of a block."""
+    """The position of a search: stage, message id, and hits of a block to skip."""
 
     stage: str
     top: int
     below: int
     skip: int = 0
     found: int = 0
-    """Whether there was a hit already, so that nothing is loosened any more."""
+    """1 if there was a hit, which stops the loosening."""
 
 
 class SearchRun:
-    """One search on one moment of the database."""
+    """One search of one snapshot of the database."""
 
     def __init__(self, handle: Connection, request: SearchRequest) -> None:
         self.handle = handle
@@ -52,31 +52,35 @@ class SearchRun:
         self._texts: dict[Any, Any] = {}
         self._best: set[int | str] | None = None
 
-    def read_page(self, place: SearchPosition | None, limit: int) -> SearchResult:
+    def read_page(self, position: SearchPosition | None, limit: int) -> SearchResult:
         """Return a page of hits."""
         stages = search_stages.iter_stages(
             self.handle, self.query, self.request.query, self.request.mode
         )
-        stage = next(stages, None) if place is None else _find_stage(stages, place.stage)
-        top = self.top if place is None else place.top
-        found = place is not None and bool(place.found)
+        stage = next(stages, None) if position is None else _find_stage(stages, position.stage)
+        top = self.top if position is None else position.top
+        found = position is not None and bool(position.found)
         hits: list[SearchHit] = []
         matched: MatchMode = stage.matched if stage else "text"
         while stage is not None:
-            here = place or SearchPosition(stage.name, top, top)
-            page, following, back = self._read_stage_page(stage, here, limit - len(hits))
-            hits, found, place = hits + page, found or bool(page), None
+            stage_position = position or SearchPosition(stage.name, top, top)
+            page, next_position, oldest_at = self._read_stage_page(
+                stage, stage_position, limit - len(hits)
+            )
+            hits, found, position = hits + page, found or bool(page), None
             matched = stage.matched if page or not hits else matched
-            if following is not None and (found or not stage.adds):
-                return self._make_result(hits, matched, back, replace(following, found=int(found)))
+            if next_position is not None and (found or not stage.adds):
+                return self._make_result(
+                    hits, matched, oldest_at, replace(next_position, found=int(found))
+                )
             if found and not stage.goes_on:
-                return self._make_result(hits, matched, back, None)
-            before, stage = following, next(stages, None)
+                return self._make_result(hits, matched, oldest_at, None)
+            last_position, stage = next_position, next(stages, None)
             if stage is None:
-                return self._make_result(hits, matched, back, before)
+                return self._make_result(hits, matched, oldest_at, last_position)
             if len(hits) == limit:
                 return self._make_result(
-                    hits, matched, back, SearchPosition(stage.name, top, top, found=1)
+                    hits, matched, oldest_at, SearchPosition(stage.name, top, top, found=1)
                 )
         return self._make_result(hits, matched, None, None)
 
@@ -84,46 +88,54 @@ class SearchRun:
         self,
         hits: list[SearchHit],
         matched: MatchMode,
-        back: float | None,
-        place: SearchPosition | None,
+        oldest_at: float | None,
+        position: SearchPosition | None,
     ) -> SearchResult:
-        text = None
-        if place is not None:
-            position = [place.stage, place.top, place.below, place.skip, place.found]
-            text = cursors.encode_cursor("search", self.request.scope, position)
+        cursor = None
+        if position is not None:
+            fields = [
+                position.stage,
+                position.top,
+                position.below,
+                position.skip,
+                position.found,
+            ]
+            cursor = cursors.encode_cursor("search", self.request.scope, fields)
         if self.query.kind == "text" and self.request.mode == "words":
             matched = "text"
-        return SearchResult(hits, matched, back, text)
+        return SearchResult(hits, matched, oldest_at, cursor)
 
     def _read_stage_page(
-        self, stage: SearchStage, place: SearchPosition, limit: int
+        self, stage: SearchStage, position: SearchPosition, limit: int
     ) -> tuple[list[SearchHit], SearchPosition | None, float | None]:
-        """Return hits of a stage, where it goes on, and how far back it looked."""
+        """Return hits of a stage, the position after them, and the oldest time searched."""
         hits: list[SearchHit] = []
-        below, skip = place.below, place.skip
-        back: float | None = None
+        below, skip = position.below, position.skip
+        oldest_at: float | None = None
         for _ in range(_MAX_BLOCKS):
-            block = self._gather_block(stage, below, place.top)
-            back = None if block.done else self.handle.fetch_value(SQL["get_time"], (block.floor,))
+            block = self._gather_block(stage, below, position.top)
+            oldest_at = (
+                None if block.done else self.handle.fetch_value(SQL["get_time"], (block.floor,))
+            )
             ranked = self._rank_block(stage, block)
-            here = replace(place, below=below)
+            block_position = replace(position, below=below)
             for number, match in enumerate(ranked[skip:], skip):
                 if len(hits) == limit:
-                    return hits, replace(place, below=below, skip=number), back
-                hit = self._make_hit(stage, match, here)
+                    return hits, replace(position, below=below, skip=number), oldest_at
+                hit = self._make_hit(stage, match, block_position)
                 if hit is not None:
                     hits.append(hit)
             if block.done or stage.brief:
-                return hits, None, back
+                return hits, None, oldest_at
             below, skip = block.floor, 0
             if len(hits) >= limit or block.read:
                 break
-        return hits, replace(place, below=below, skip=0), back
+        return hits, replace(position, below=below, skip=0), oldest_at
 
     def _make_task(self, stage: SearchStage) -> SearchTask:
         return SearchTask(
             self.handle,
-            stage.look,
+            stage.query,
             self.filters,
             self.values,
             self.low,
@@ -149,16 +161,16 @@ class SearchRun:
     def _make_hit(
         self, stage: SearchStage, match: Match, block: SearchPosition
     ) -> SearchHit | None:
-        """Return what is shown of a match, None if it was shown already, or its copy is."""
+        """Return the hit of a match, or None if it or its copy was shown before."""
         copy = self.conversations.find_later_copy(match)
         if self.request.per == "message" and copy is not None:
             return None
         if self._was_shown(stage, match, block):
             return None
-        shown = copy or {}
+        shown_row = copy or {}
         return SearchHit(
-            session_id=shown.get("session_id", match.session_id),
-            message_id=shown.get("id", match.id),
+            session_id=shown_row.get("session_id", match.session_id),
+            message_id=shown_row.get("id", match.id),
             role=match.role,
             at=match.at,
             snippet=snippet.cut_snippet(
@@ -166,11 +178,11 @@ class SearchRun:
             ),
             title=self.conversations.find_title(match),
             source=self.conversations.find_source(match),
-            compacted=bool(shown.get("compacted", match.compacted)),
+            compacted=bool(shown_row.get("compacted", match.compacted)),
         )
 
     def _was_shown(self, stage: SearchStage, match: Match, block: SearchPosition) -> bool:
-        """Whether an earlier block or stage has shown this message or its conversation."""
+        """Return True if an earlier block or stage showed the message or its conversation."""
         if stage.best is not None and self._get_identity(match) in self._list_shown(
             stage.best, block.top
         ):
@@ -183,15 +195,15 @@ class SearchRun:
         return block.below < block.top and self._has_match(stage, members, block.below, block.top)
 
     def _has_match(self, stage: SearchStage, sessions: list[str], low: int, below: int) -> bool:
-        """Whether sessions have a match of a stage between two messages."""
+        """Return True if sessions have a match of a stage between two ids."""
         texts = candidates.iter_session_texts(self._make_task(stage), sessions, low, below)
-        return any(stage.look.test(text) for text in texts)
+        return any(stage.query.test(text) for text in texts)
 
     def _get_identity(self, match: Match) -> int | str:
         return match.id if self.request.per == "message" else self.conversations.find_root(match)
 
     def _list_shown(self, best: SearchStage, top: int) -> set[int | str]:
-        """Return what the stage of any words has shown, found again."""
+        """Return the identities that the stage of any words has shown, searched again."""
         if self._best is None:
             block = self._gather_block(best, top, top)
             self._best = {self._get_identity(match) for match in block.matches}
@@ -202,4 +214,4 @@ def _find_stage(stages: Iterator[SearchStage], name: str) -> SearchStage:
     for stage in stages:
         if stage.name == name:
             return stage
-    raise InvalidInput("a cursor of an earlier state of this home; search again without it")
+    raise InvalidInput("cursor belongs to an earlier state of this home; search again without it")

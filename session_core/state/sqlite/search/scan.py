@@ -1,9 +1,8 @@
-"""The texts above the index, which are read once and kept from one search to the next.
+"""Blocks of matches, newest first, each within a bound of work.
 
-Blocks of matches, newest first, each within a bound of work.
-
-A block depends on the database, the query and where it begins, and on nothing else, so that a
-cursor can go on inside it. It ends when it has enough to rank, or when enough was looked at.
+A block depends on the database, the query and its position only, so that a cursor can continue
+inside it. It ends when it has enough matches to rank, or when enough rows were read. The texts
+above the index are read once and kept from one search to the next.
 """
 
 from __future__ import annotations
@@ -43,19 +42,16 @@ _CHANGED_CACHE_KEY = "search_changed"
 
 
 def load_tail_texts(task: SearchTask) -> dict[int, str] | None:
-    """Return the folded texts above the index by id, None if they are too many to keep.
-
-    They are kept from one search to the next.
-    """
-    handle, covered_to = task.handle, task.look.plan.covered_to
+    """Return the folded texts above the index by id, or None if they are too many to keep."""
+    handle, covered_to = task.handle, task.query.plan.covered_to
     low = covered_to + 1
     indexed = covered_to != fts.EMPTY_MARK or fts.is_own_index(handle)
     if not indexed or handle.kept.get(_TOO_LONG_CACHE_KEY) == low:
         return None
     kept = _load_cached_texts(handle, low)
-    above = next(reversed(kept), low - 1)
+    last_read = next(reversed(kept), low - 1)
     room = 0
-    for row in fts.list_unindexed(handle, above, _MAX_ROWS + 1):
+    for row in fts.list_unindexed(handle, last_read, _MAX_ROWS + 1):
         if not room:
             room = _MAX_CHARACTERS - sum(map(len, kept.values()))
         kept[row[0]] = search_text.fold_text(search_text.build_search_text(*row[1:]))
@@ -63,14 +59,14 @@ def load_tail_texts(task: SearchTask) -> dict[int, str] | None:
         if len(kept) > _MAX_ROWS or room <= 0:
             handle.kept[_TOO_LONG_CACHE_KEY] = low
             return None
-    # A writer may roll back, so it keeps nothing.
+    # A writer may roll back, so its rows are not kept.
     if not handle.connection.total_changes:
         handle.kept[_TAIL_CACHE_KEY] = low, fts.get_change_number(handle), kept
     return kept
 
 
 def load_changed_texts(handle: Connection) -> dict[int, str]:
-    """Return the folded texts of the messages of which the index has other words, by id."""
+    """Return by id the folded texts of messages whose index entry is outdated."""
     if _CHANGED_CACHE_KEY not in handle.seen:
         ids = json.dumps(fts.list_changed_messages(handle) or ())
         rows = handle.connection.execute(SQL["list_apart_texts"], (ids,)).fetchall()
@@ -78,16 +74,14 @@ def load_changed_texts(handle: Connection) -> dict[int, str]:
             row[0]: search_text.fold_text(search_text.build_search_text(*row[1:]))
             for row in reversed(rows)
         }
-    found: dict[int, str] = handle.seen[_CHANGED_CACHE_KEY]
-    return found
+    texts: dict[int, str] = handle.seen[_CHANGED_CACHE_KEY]
+    return texts
 
 
 def _load_cached_texts(handle: Connection, low: int) -> dict[int, str]:
-    """Return what was read of it before, as far as it still holds.
-
-    Where somebody else committed and there are now other rows than before among those read, some
-    were brought back: all are read again. So they are if a text was changed, or may have been.
-    """
+    """Return the texts of an earlier search that are still valid."""
+    # If another process has committed and the number of rows in the cached range has changed, rows
+    # were restored: all are read again. The same if a text was changed, or may have been.
     kept: dict[int, str]
     kept_from, number, kept = handle.kept.pop(_TAIL_CACHE_KEY, (low, 0, {}))
     if kept_from > low or handle.connection.total_changes:
@@ -95,20 +89,20 @@ def _load_cached_texts(handle: Connection, low: int) -> dict[int, str]:
     if not handle.seen.get(_TAIL_CACHE_KEY) and not number == fts.get_change_number(handle) >= 0:
         kept = {}
     if kept_from < low:
-        kept = {one: text for one, text in kept.items() if one >= low}
+        kept = {message_id: text for message_id, text in kept.items() if message_id >= low}
     if kept and not handle.seen.get(_TAIL_CACHE_KEY):
-        known = low, next(reversed(kept))
-        if handle.fetch_value(SQL["count_between"], known) != len(kept):
+        cached_range = low, next(reversed(kept))
+        if handle.fetch_value(SQL["count_between"], cached_range) != len(kept):
             kept = {}
     handle.seen[_TAIL_CACHE_KEY] = True
     return kept
 
 
 MAX_BLOCK_MATCHES = 200
-"""So many matches are ranked against each other."""
+"""The number of matches that are ranked together."""
 
 MAX_SESSION_MATCHES = 6
-"""Where conversations are asked for, so many matches of one session are enough."""
+"""The number of matches of one session if hits are conversations."""
 
 _MAX_LISTED_IDS = 4000
 _STEP_IDS = 1000
@@ -118,13 +112,13 @@ _DENSE_IDS = 2000
 
 @dataclass(slots=True)
 class MatchBlock:
-    """Matches with ids from `floor` on; `done` if there is nothing below."""
+    """Matches with ids from `floor` on; `done` if there are no rows below."""
 
     matches: list[Match] = field(default_factory=list)
     floor: int = 0
     done: bool = False
     read: bool = False
-    """Whether it took all that may be read in one call."""
+    """True if the block used the whole read budget of one call."""
 
 
 class _BlockBuilder:
@@ -145,14 +139,14 @@ class _BlockBuilder:
             or self.characters >= MAX_CHARACTERS
         )
 
-    def add_rows(self, found: Iterable[tuple[Any, ...]], *, verify: bool) -> int | None:
-        """Add the rows that match; return the id at which it was full, if it was."""
+    def add_rows(self, rows: Iterable[tuple[Any, ...]], *, verify: bool) -> int | None:
+        """Add the rows that match; return the id at which the block was full, or None."""
         task = self.task
-        for row in found:
+        for row in rows:
             match = decode_match(row)
-            wanted = (not verify or task.look.test(match.folded)) and self._is_wanted(match)
-            self.characters += measure_weight(row[4], match.text, ranked=wanted)
-            if wanted:
+            is_match = (not verify or task.query.test(match.folded)) and self._is_wanted(match)
+            self.characters += measure_weight(row[4], match.text, ranked=is_match)
+            if is_match:
                 self.matches.append(match)
             if len(self.matches) >= MAX_BLOCK_MATCHES or self.characters >= MAX_CHARACTERS:
                 return match.id
@@ -167,7 +161,7 @@ class _BlockBuilder:
         )
 
     def limit_per_session(self, ids: list[int]) -> list[int]:
-        """Return those ids that pass the filters, a few of each session."""
+        """Return the ids that pass the filters, a few of each session."""
         task = self.task
         if len(ids) <= _MAX_SPARSE_IDS or not task.per_session:
             return ids
@@ -181,68 +175,68 @@ class _BlockBuilder:
 
 
 def gather_block(task: SearchTask, below: int) -> MatchBlock:
-    """Return the newest block of matches whose ids are less than `below`."""
-    filling = _BlockBuilder(task)
-    if task.look.apart:
-        return _gather_scattered(filling, below)
-    plan = task.look.plan
+    """Return the newest block of matches with ids less than `below`."""
+    builder = _BlockBuilder(task)
+    if task.query.apart:
+        return _gather_scattered(builder, below)
+    plan = task.query.plan
     above = max(plan.covered_to + 1, task.low)
     if below > above:
-        below = _add_tail(filling, above, below)
-        if below > above or filling.is_full:
-            done, read = below <= task.low, len(filling.matches) < MAX_BLOCK_MATCHES
-            return MatchBlock(filling.matches, below, done=done, read=read)
+        below = _add_tail(builder, above, below)
+        if below > above or builder.is_full:
+            done, is_exhausted = below <= task.low, len(builder.matches) < MAX_BLOCK_MATCHES
+            return MatchBlock(builder.matches, below, done=done, read=is_exhausted)
     if below > task.low and plan.lookups and plan.dense:
-        below = _scan_range(filling, task.low, below, _DENSE_IDS)
-        if filling.is_full or len(filling.matches) >= MAX_BLOCK_MATCHES // 4:
-            return MatchBlock(filling.matches, below, done=below <= task.low)
+        below = _scan_range(builder, task.low, below, _DENSE_IDS)
+        if builder.is_full or len(builder.matches) >= MAX_BLOCK_MATCHES // 4:
+            return MatchBlock(builder.matches, below, done=below <= task.low)
     if below <= task.low or not plan.lookups:
-        return MatchBlock(filling.matches, task.low, done=True)
-    return _gather_from_lookups(filling, below)
+        return MatchBlock(builder.matches, task.low, done=True)
+    return _gather_from_lookups(builder, below)
 
 
-def _gather_from_lookups(filling: _BlockBuilder, below: int) -> MatchBlock:
-    task, plan = filling.task, filling.task.look.plan
+def _gather_from_lookups(builder: _BlockBuilder, below: int) -> MatchBlock:
+    task, plan = builder.task, builder.task.query.plan
     while True:
         ids, floor, done = list_lookup_ids(task.handle, plan.lookups, task.low, below, _STEP_IDS)
-        chosen = filling.limit_per_session(_merge_changed(task, ids, floor, below))
-        filling.looked_at += len(ids)
-        stopped = filling.add_rows(iter_rows(task, chosen), verify=plan.verify)
+        chosen = builder.limit_per_session(_merge_changed(task, ids, floor, below))
+        builder.looked_at += len(ids)
+        stopped = builder.add_rows(iter_rows(task, chosen), verify=plan.verify)
         if stopped is not None:
-            return MatchBlock(filling.matches, stopped, read=filling.characters >= MAX_CHARACTERS)
+            return MatchBlock(builder.matches, stopped, read=builder.characters >= MAX_CHARACTERS)
         if done:
-            return MatchBlock(filling.matches, task.low, done=True)
+            return MatchBlock(builder.matches, task.low, done=True)
         below = floor
         if task.per_session:
             below = _skip_giant_session(task, ids, below)
-        if filling.is_full:
-            return MatchBlock(filling.matches, below)
+        if builder.is_full:
+            return MatchBlock(builder.matches, below)
 
 
 def _merge_changed(task: SearchTask, ids: list[int], low: int, below: int) -> list[int]:
-    """Return the ids, newest first, with each changed message told by its text instead."""
-    texts, look = load_changed_texts(task.handle), task.look
+    """Return the ids, newest first; changed messages are tested on their text instead."""
+    texts, query = load_changed_texts(task.handle), task.query
     if not texts:
         return ids
     matching = {
-        one
-        for one, text in texts.items()
-        if low <= one < below and look.needle in text and look.test(text)
+        message_id
+        for message_id, text in texts.items()
+        if low <= message_id < below and query.needle in text and query.test(text)
     }
     return sorted(matching.union(ids).difference(texts.keys() - matching), reverse=True)
 
 
 def _skip_giant_session(task: SearchTask, ids: list[int], below: int) -> int:
-    """Return where to go on below a session that fills a step and has all ids of its range."""
+    """Return the position below a session that fills a step without gaps."""
     if len(ids) < _STEP_IDS:
         return below
-    above, session_id = (
-        task.handle.fetch_value("SELECT session_id FROM messages WHERE id = ?", (one,))
-        for one in (ids[0], ids[-1])
+    first_session, session_id = (
+        task.handle.fetch_value("SELECT session_id FROM messages WHERE id = ?", (message_id,))
+        for message_id in (ids[0], ids[-1])
     )
-    if above != session_id:
+    if first_session != session_id:
         return below
-    # Nobody else ever gets an id between two of them, so what was true once remains true.
+    # Ids are never reused, so a range without gaps keeps belonging to the session.
     giants = task.handle.kept.setdefault("giants", {})
     first, last = giants.get(session_id, (0, 0))
     if not first <= ids[-1] <= last:
@@ -253,45 +247,53 @@ def _skip_giant_session(task: SearchTask, ids: list[int], below: int) -> int:
     return int(first)
 
 
-def _scan_range(filling: _BlockBuilder, low: int, below: int, most: int) -> int:
-    """Read rows from `low` on, so many at most until it is full; return down to where."""
-    step = min(most, _STEP_IDS)
-    for _ in range(most // step):
-        top = find_highest_id(filling.task.handle, low, below)
+def _scan_range(builder: _BlockBuilder, low: int, below: int, limit: int) -> int:
+    """Read up to `limit` rows from `low` on until the block is full; return the id reached."""
+    step = min(limit, _STEP_IDS)
+    for _ in range(limit // step):
+        top = find_highest_id(builder.task.handle, low, below)
         if top is None:
             return low
         below = max(low, top + 1 - step)
-        stopped = filling.add_rows(scan_rows(filling.task, below, top + 1), verify=True)
+        stopped = builder.add_rows(scan_rows(builder.task, below, top + 1), verify=True)
         if stopped is not None:
             return stopped
     return below
 
 
-def _gather_scattered(filling: _BlockBuilder, below: int) -> MatchBlock:
-    """Return the newest of what lies apart."""
-    task, look = filling.task, filling.task.look
+def _gather_scattered(builder: _BlockBuilder, below: int) -> MatchBlock:
+    """Return the newest block of scattered rows."""
+    task, query = builder.task, builder.task.query
     top = find_highest_id(task.handle, task.low, below)
     if top is None:
         return MatchBlock(floor=task.low, done=True)
     start, below = max(task.low, top + 1 - MAX_SIEVED_ROWS), top + 1
-    if look.sieve:
+    if query.sieve:
         ids, floor = list_scattered(task, start, below)
     else:
         texts, floor = read_scattered_texts(task, start, below)
-        ids = [one for one, text in texts.items() if look.needle in text and look.test(text)]
-    stopped = filling.add_rows(iter_rows(task, ids, look.sieve), verify=bool(look.sieve))
+        ids = [
+            message_id
+            for message_id, text in texts.items()
+            if query.needle in text and query.test(text)
+        ]
+    stopped = builder.add_rows(iter_rows(task, ids, query.sieve), verify=bool(query.sieve))
     floor = floor if stopped is None else stopped
-    done, read = floor <= task.low, len(filling.matches) < MAX_BLOCK_MATCHES
-    return MatchBlock(filling.matches, floor, done=done, read=read)
+    done, is_exhausted = floor <= task.low, len(builder.matches) < MAX_BLOCK_MATCHES
+    return MatchBlock(builder.matches, floor, done=done, read=is_exhausted)
 
 
-def _add_tail(filling: _BlockBuilder, low: int, below: int) -> int:
-    """Add what is above the index; return down to where."""
-    texts = load_tail_texts(filling.task)
+def _add_tail(builder: _BlockBuilder, low: int, below: int) -> int:
+    """Add the matches above the index; return the id reached."""
+    texts = load_tail_texts(builder.task)
     if texts is not None:
-        look = filling.task.look
-        likely = [pair for pair in texts.items() if look.needle in pair[1]]
-        ids = [one for one, folded in likely if low <= one < below and look.test(folded)]
-        stopped = filling.add_rows(iter_rows(filling.task, ids[::-1]), verify=False)
+        query = builder.task.query
+        candidates = [pair for pair in texts.items() if query.needle in pair[1]]
+        ids = [
+            message_id
+            for message_id, folded in candidates
+            if low <= message_id < below and query.test(folded)
+        ]
+        stopped = builder.add_rows(iter_rows(builder.task, ids[::-1]), verify=False)
         return low if stopped is None else stopped
-    return _scan_range(filling, low, below, filling.task.scan_limit)
+    return _scan_range(builder, low, below, builder.task.scan_limit)

@@ -1,8 +1,8 @@
 """Full-text search over all messages of a home.
 
-BM25 over a whole index costs with the number of matches, so relevance is judged among the newest
-matches only, in blocks, and the cursor goes on with the next block. Plain words that find nothing
-are loosened: all words, words as prefixes, any of them by how many match.
+BM25 over a whole index costs in proportion to the matches, so relevance is judged among the newest
+matches only, in blocks, and the cursor continues with the next block. Plain words without a match
+are loosened in steps: all words, words as prefixes, any of them ranked by how many match.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from session_core.types import SearchMode, SearchResult, SearchUnit
 
 MAX_HITS = 100
 _CURSOR_FIELD_TYPES = (str, int, int, int, int)
-_MALFORMED_CURSOR = "malformed cursor; take next_cursor of the page before as it is"
+_MALFORMED_CURSOR = "malformed cursor; pass next_cursor of the previous page unchanged"
 
 
 class Search(SqliteStore):
@@ -47,11 +47,10 @@ class Search(SqliteStore):
     ) -> SearchResult:
         """Find messages by words, phrases, prefixes, AND, OR, NOT, or by a substring.
 
-        Without a status archived ones are left out, unless `session` names one.
+        Without a status, archived conversations are left out, unless `session` names one.
 
         Raises:
-            InvalidInput: an argument is none of those that there are, or the cursor is of another
-                search.
+            InvalidInput: an argument has an unknown value, or the cursor belongs to another search.
             NotFound: there is no such session.
         """
         validation.check_limit(limit)
@@ -73,46 +72,46 @@ class Search(SqliteStore):
             until,
         )
         request.check()
-        place = None if cursor is None else _decode_cursor(request, cursor)
-        most = min(limit, MAX_HITS)
+        position = None if cursor is None else _decode_cursor(request, cursor)
+        max_hits = min(limit, MAX_HITS)
 
         def answer(handle: Connection) -> SearchResult:
-            return _run_search(handle, request, place, most)
+            return _run_search(handle, request, position, max_hits)
 
         def answer_unless_behind(handle: Connection) -> SearchResult | None:
             return None if fts.is_behind(handle) else answer(handle)
 
-        found = self._read(answer if self.read_only else answer_unless_behind)
-        if found is None:
+        result = self._read(answer if self.read_only else answer_unless_behind)
+        if result is None:
             self._update_search_index()
-            found = self._read(answer)
-        return found
+            result = self._read(answer)
+        return result
 
 
 def _run_search(
-    handle: Connection, request: SearchRequest, place: SearchPosition | None, most: int
+    handle: Connection, request: SearchRequest, position: SearchPosition | None, max_hits: int
 ) -> SearchResult:
-    """Answer by the index, and without it where it is damaged."""
+    """Search by the index, or without it if the index is damaged."""
     try:
-        return SearchRun(handle, request).read_page(place, most)
+        return SearchRun(handle, request).read_page(position, max_hits)
     except _sqlite3.load_library().DatabaseError:
         if handle.seen.get(hermes.INDEX_BROKEN_KEY):
             raise
         handle.seen[hermes.INDEX_BROKEN_KEY] = True
-        return SearchRun(handle, request).read_page(place, most)
+        return SearchRun(handle, request).read_page(position, max_hits)
 
 
 def _decode_cursor(request: SearchRequest, cursor: str) -> SearchPosition:
-    position = cursors.decode_cursor("search", request.scope, cursor)
-    if not isinstance(position, list) or len(position) != len(_CURSOR_FIELD_TYPES):
+    fields = cursors.decode_cursor("search", request.scope, cursor)
+    if not isinstance(fields, list) or len(fields) != len(_CURSOR_FIELD_TYPES):
         raise InvalidInput(_MALFORMED_CURSOR)
     if not all(
-        isinstance(value, kind) for value, kind in zip(position, _CURSOR_FIELD_TYPES, strict=True)
+        isinstance(value, kind) for value, kind in zip(fields, _CURSOR_FIELD_TYPES, strict=True)
     ):
         raise InvalidInput(_MALFORMED_CURSOR)
-    if not all(fts.MIN_ID <= number <= fts.MAX_ID + 1 for number in position[1:]):
+    if not all(fts.MIN_ID <= number <= fts.MAX_ID + 1 for number in fields[1:]):
         raise InvalidInput(_MALFORMED_CURSOR)
-    place = SearchPosition(*position)
-    if place.skip < 0:
+    position = SearchPosition(*fields)
+    if position.skip < 0:
         raise InvalidInput(_MALFORMED_CURSOR)
-    return place
+    return position

@@ -1,8 +1,8 @@
-"""The ways in which a query is looked for, one after the other, and what each reports.
+"""The stages of a search, from strict to loose, and the match mode that each reports.
 
-A query that means what it says has one. Plain words are loosened as long as nothing is found. What
-an index leaves out is a stage of its own that adds to those before it; a message belongs to exactly
-one of them, so that none is found twice.
+A query with syntax has one stage. Plain words are loosened until there is a match. Rows that an
+index does not cover have a stage of their own that adds to the stages before it; each message
+belongs to exactly one of them, so that none is found twice.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from session_core.state import query as queries
-from session_core.state import query as state_query
 from session_core.state import search_text
 from session_core.state.query import Node, Query
 from session_core.state.sqlite.connection import Connection
@@ -25,30 +24,30 @@ _MAX_INNER_LEAVES = 2
 
 @dataclass(frozen=True, slots=True)
 class SearchStage:
-    """One way to look, and what is reported of it."""
+    """One way to find matches, and the match mode that it reports."""
 
     name: str
     matched: MatchMode
-    look: CandidateQuery
-    words: tuple[state_query.LeafMatcher, ...] = ()
+    query: CandidateQuery
+    words: tuple[queries.LeafMatcher, ...] = ()
     terms: tuple[any_words.SearchTerm, ...] = ()
-    """Of which the best of the whole home are gathered, instead of the newest that match."""
+    """If set, the best messages of the whole home are gathered instead of the newest."""
     goes_on: bool = False
-    """Whether the next stage adds to what this one has found."""
+    """True if the next stage adds to the matches of this one."""
     adds: bool = False
-    """Whether it only adds: what it has not got to does not keep the next one waiting."""
+    """True if the stage only adds: unread rows of it do not delay the next stage."""
     brief: bool = False
-    """Whether its first block is all of it."""
+    """True if the stage has only one block."""
     before: tuple[SearchStage, ...] = ()
     """The stages whose conversations are not shown again."""
     best: SearchStage | None = None
-    """The best of any words, where this one comes after it with what was not among them."""
+    """The stage of the best messages, if this one yields all others."""
 
 
 def iter_stages(
     handle: Connection, query: Query, typed: str, mode: SearchMode
 ) -> Iterator[SearchStage]:
-    """Return the stages of a query, none where there is nothing to look for."""
+    """Return the stages of a query; none if there is nothing to search for."""
     if mode == "substring":
         return _iter_substring_stages(handle, typed.replace("\x00", ""), "substring")
     if query.node is None:
@@ -59,8 +58,9 @@ def iter_stages(
 
 
 def _iter_word_stages(handle: Connection, query: Query, node: Node) -> Iterator[SearchStage]:
-    """A question is asked for any of its words at once: who has all of them asks it, too."""
-    if query.kind != "words" or not state_query.is_question(query.text):
+    """Yield the stages of words: strict ones, then loose ones."""
+    # A question goes to any of its words at once: a message with all of them may only repeat it.
+    if query.kind != "words" or not queries.is_question(query.text):
         yield from _iter_strict_stages(handle, query, node)
     if query.kind != "syntax":
         yield from _iter_loose_stages(handle, node)
@@ -72,25 +72,25 @@ def _iter_strict_stages(handle: Connection, query: Query, node: Node) -> Iterato
         return
     if len(set(queries.iter_leaves(node))) <= _MAX_INNER_LEAVES:
         yield from _iter_inner_stages(handle, node)
-    prefixes = queries.add_prefixes(node, except_for=state_query.STOP_WORDS)
+    prefixes = queries.add_prefixes(node, except_for=queries.STOP_WORDS)
     yield from _add_unindexed_stage(handle, _make_node_stage(handle, "prefix", "prefix", prefixes))
 
 
 def _iter_inner_stages(handle: Connection, node: Node) -> Iterator[SearchStage]:
-    """Yield the stages for words that stand between Han characters."""
+    """Yield the stages for words between Han characters."""
     plan = index_plan.plan_inner_words(handle, node)
     if plan is not None:
         stage = _make_node_stage(handle, "inner", "all", node)
-        stage = replace(stage, look=replace(stage.look, plan=plan), adds=True, brief=True)
-        yield from _split_stage(stage, index_plan.find_glued_rows(handle, plan, stage.look.needle))
+        stage = replace(stage, query=replace(stage.query, plan=plan), adds=True, brief=True)
+        yield from _split_stage(stage, index_plan.find_glued_rows(handle, plan, stage.query.needle))
 
 
 def _iter_loose_stages(handle: Connection, node: Node) -> Iterator[SearchStage]:
-    """Yield the best of those that have any of the words, then all others, newest first."""
+    """Yield the best messages with any of the words, then all others, newest first."""
     terms = any_words.split_terms(handle, node)
     best = _make_node_stage(handle, "any", "any", node)
-    look = replace(best.look, needle="", sieve="")
-    best = replace(best, look=look, terms=terms, goes_on=True, brief=True)
+    query = replace(best.query, needle="", sieve="")
+    best = replace(best, query=query, terms=terms, goes_on=True, brief=True)
     yield best
 
     def test(folded: str) -> bool:
@@ -104,16 +104,14 @@ def _iter_loose_stages(handle: Connection, node: Node) -> Iterator[SearchStage]:
 
 
 def _make_node_stage(handle: Connection, name: str, matched: MatchMode, node: Node) -> SearchStage:
-    """Return the stage of what matches a node."""
-    words = tuple(
-        state_query.compile_leaf(leaf) for leaf in dict.fromkeys(queries.iter_leaves(node))
-    )
-    needle = state_query.find_needle(node)
+    """Return the stage of the messages that match a node."""
+    words = tuple(queries.compile_leaf(leaf) for leaf in dict.fromkeys(queries.iter_leaves(node)))
+    needle = queries.find_needle(node)
     sieve, values = index_plan.build_sieve(needle)
     plan = index_plan.make_plan(handle, node)
 
     def test(folded: str) -> bool:
-        return state_query.is_match(node, folded)
+        return queries.is_match(node, folded)
 
     return SearchStage(
         name, matched, CandidateQuery(plan, test, needle, sieve, values=values), words
@@ -121,30 +119,30 @@ def _make_node_stage(handle: Connection, name: str, matched: MatchMode, node: No
 
 
 def _add_unindexed_stage(handle: Connection, stage: SearchStage) -> Iterator[SearchStage]:
-    """Yield the stage, and another one for the rows that its index leaves out."""
-    return _split_stage(stage, index_plan.find_unindexed_rows(handle, stage.look.plan))
+    """Yield the stage, and another one for the rows that its index does not cover."""
+    return _split_stage(stage, index_plan.find_unindexed_rows(handle, stage.query.plan))
 
 
 def _split_stage(stage: SearchStage, left_out: UnindexedRows | None) -> Iterator[SearchStage]:
     if left_out is None:
         yield stage
         return
-    look, values = stage.look, stage.look.values | left_out.values
-    indexed = replace(look, only=f"NOT ({left_out.unknown_condition})", values=values)
-    # What a lookup has found is known: nobody need ask again of each row.
-    yield replace(stage, look=look if left_out.known else indexed, goes_on=True)
+    query, values = stage.query, stage.query.values | left_out.values
+    indexed = replace(query, only=f"NOT ({left_out.unknown_condition})", values=values)
+    # The rows of a lookup are indexed, so the condition need not be checked for each of them.
+    yield replace(stage, query=query if left_out.known else indexed, goes_on=True)
     rest = CandidateQuery(
         IndexPlan(),
-        look.test,
-        look.needle,
-        "" if left_out.known else look.sieve,
+        query.test,
+        query.needle,
+        "" if left_out.known else query.sieve,
         only=left_out.unknown_condition,
         apart=left_out.rows,
         values=values,
     )
-    before = (replace(stage, look=indexed),)
+    before = (replace(stage, query=indexed),)
     name = f"{stage.name}+"
-    yield replace(stage, name=name, look=rest, adds=True, brief=False, before=before)
+    yield replace(stage, name=name, query=rest, adds=True, brief=False, before=before)
 
 
 def _iter_substring_stages(
@@ -168,31 +166,33 @@ def _iter_substring_stages(
 
 
 def _iter_place_stages(whole: SearchStage, needle: str) -> Iterator[SearchStage]:
-    """Yield the stages of a home of our own: what begins a word, then what lies inside of one."""
-    begins = state_query.make_word_start_test(needle)
+    """Yield the stages of a home of our own: beginnings of words, then their insides."""
+    begins_word = queries.make_word_start_test(needle)
 
-    def inside(folded: str) -> bool:
-        return whole.look.test(folded) and not begins(folded)
+    def is_inside(folded: str) -> bool:
+        return whole.query.test(folded) and not begins_word(folded)
 
-    yield replace(whole, look=replace(whole.look, test=begins))
-    yield replace(whole, name="inside", look=replace(whole.look, plan=IndexPlan(), test=inside))
+    yield replace(whole, query=replace(whole.query, test=begins_word))
+    yield replace(
+        whole, name="inside", query=replace(whole.query, plan=IndexPlan(), test=is_inside)
+    )
 
 
 def _iter_row_stages(handle: Connection, whole: SearchStage) -> Iterator[SearchStage]:
-    """Yield the stages of a Hermes home: plain rows, multi-part ones, what the index leaves out."""
-    coded = index_plan.plan_multi_part(handle, whole.look.plan)
-    if coded is None:
+    """Yield the stages of a Hermes home: plain rows, multi-part rows, unindexed rows."""
+    multi_part_plan = index_plan.plan_multi_part(handle, whole.query.plan)
+    if multi_part_plan is None:
         yield whole
         return
-    plan, told = coded
-    left_out = index_plan.find_unindexed_rows(handle, whole.look.plan)
-    others = f"({left_out.rows}) AND NOT ({told})" if left_out else "0"
-    plain = f"NOT ({told}) AND NOT ({others})"
-    yield replace(whole, look=replace(whole.look, only=plain))
-    yield replace(whole, name="coded", look=replace(whole.look, plan=plan, only=told))
+    plan, multi_part = multi_part_plan
+    left_out = index_plan.find_unindexed_rows(handle, whole.query.plan)
+    others = f"({left_out.rows}) AND NOT ({multi_part})" if left_out else "0"
+    plain = f"NOT ({multi_part}) AND NOT ({others})"
+    yield replace(whole, query=replace(whole.query, only=plain))
+    yield replace(whole, name="coded", query=replace(whole.query, plan=plan, only=multi_part))
     if left_out is not None:
-        look = replace(whole.look, plan=IndexPlan(), only=others, apart=others)
-        yield replace(whole, name="substring+", look=look)
+        query = replace(whole.query, plan=IndexPlan(), only=others, apart=others)
+        yield replace(whole, name="substring+", query=query)
 
 
 def _chain_stages(*stages: SearchStage) -> Iterator[SearchStage]:
