@@ -68,16 +68,23 @@ def test_copied_error_keeps_message(copied: Callable[[Any], Any]) -> None:
 # -- every public error and value ------------------------------------------------------------
 
 SERVICES = {
-    *("AgentCache", "AsyncCompressor", "AsyncMaintenance", "AsyncSessionDB", "AsyncSessionStore"),
-    *("Compressor", "ExpiryWatcher", "Hooks", "Ledger", "Maintenance", "Run", "SessionDB"),
+    *(
+        "AgentCache",
+        "AgentTurn",
+        "AsyncCompressor",
+        "AsyncMaintenance",
+        "AsyncSessionDB",
+        "AsyncSessionStore",
+    ),
+    *("Compressor", "ExpiryWatcher", "Hooks", "Ledger", "Maintenance", "SessionDB"),
     *("SessionRuntime", "SessionStore", "StateDatabase", "StateFolder"),
 }
 """Public classes that hold a database, a file or a lock."""
 
 MADE: dict[str, Any] = {
-    "Appended": AppendResult(7, Revision(0, 0, 0, 0, None), Revision(7, 1, 0, 0, None)),
+    "AppendResult": AppendResult(7, Revision(0, 0, 0, 0, None), Revision(7, 1, 0, 0, None)),
     "GatewayConfig": GatewayConfig(sessions_dir=Path("x"), of_the_future=5),
-    "Limits": CompressionLimits(),
+    "CompressionLimits": CompressionLimits(),
     "Page": Page([1, 2], "next"),
     "Platform": Platform.TELEGRAM,
     "SessionEntry": SessionEntry.from_dict(
@@ -91,7 +98,7 @@ MADE: dict[str, Any] = {
     "SessionFilter": SessionFilter(project="x"),
     "SessionResetPolicy": SessionResetPolicy(mode="idle"),
     "SessionSource": SessionSource("telegram", "42", extra={"of_the_future": 5}),
-    "Wanted": PlanRequest("sessions"),
+    "PlanRequest": PlanRequest("sessions"),
 }
 
 
