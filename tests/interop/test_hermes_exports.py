@@ -13,7 +13,7 @@ from session_core.state.sqlite.database import SessionDB
 from tests.interop.hermes import Hermes
 from tests.maintenance.carried import CHAT_STATE, Place, differences, place, rows
 
-DETACHED = "parent_session_id: what it refers to is gone"
+DETACHED = "parent_session_id: the row that it refers to is gone"
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def test_realistic_home_imports_without_missing_parent(full: Home, home_path: Pa
         done = copy.importing.import_file(file)
         found = differences(before, rows(copy.path))
     gone = {(each.id, each.why) for each in done.left_out}
-    assert gone == {("fatherless", "parent_session_id: what it refers to is gone")}
+    assert gone == {("fatherless", "parent_session_id: the row that it refers to is gone")}
     assert [each for each in found if each[2] != "missing"] == [
         ("sessions", (b"fatherless",), "parent_session_id", b"nobody", None)
     ]
@@ -179,8 +179,8 @@ def test_taken_title_is_left_out(fresh: Place, file: Path):
     )
     assert done.sessions == 3
     assert done.left_out == (
-        SkippedItem("a", "title: somebody else has it by now"),
-        SkippedItem("c", "title: somebody else has it by now"),
+        SkippedItem("a", "title: another row has it now"),
+        SkippedItem("c", "title: another row has it now"),
     )
     titles = {each.id: each.title for each in fresh.db.list_inventory()}
     assert titles == {"here": "Trip", "a": None, "b": "Work", "c": None}
@@ -249,7 +249,9 @@ def test_rows_without_session_are_refused(fresh: Place, file: Path, kind: str, s
     done = fresh.importing.import_file(
         write_lines(file, make_line_with_table("a", name, row, shared=shared))
     )
-    assert done.left_out == (SkippedItem("a", f"a row of {name}: it is none of this session"),)
+    assert done.left_out == (
+        SkippedItem("a", f"a row of {name}: it does not belong to this session"),
+    )
     assert (done.sessions, done.messages) == (1, 1)
     with connect(fresh.path, "ro") as connection:
         after = connection.execute(f"SELECT * FROM {name}").fetchall()  # noqa: S608 -- one of these
@@ -270,7 +272,9 @@ def test_only_referenced_rows_are_imported(fresh: Place, file: Path):
         make_table("teams", {"id": number, "name": str(number)}, shared=True) for number in (5, 6)
     ]
     done = fresh.importing.import_file(write_lines(file, carried))
-    assert done.left_out == (SkippedItem("a", "a row of teams: it is none of this session"),)
+    assert done.left_out == (
+        SkippedItem("a", "a row of teams: it does not belong to this session"),
+    )
     assert [each[0] for each in fresh.db.read_row_images("teams", {}).rows] == [5]
     assert len(fresh.db.read_row_images("jobs", {"team": 5}).rows) == 1
 

@@ -42,7 +42,7 @@ def test_freed_title_is_restored(changed: Changing) -> None:
     changed.home.db.set_session_title("other", "The schema")
     changed.restore(done)
     again = changed.restore(done)
-    assert list_refused(again) == [("title of sessions old", "somebody else has it by now")]
+    assert list_refused(again) == [("title of sessions old", "another row has it now")]
     changed.home.db.set_session_title("other", "Another")
     assert changed.restore(done).unfit == ()
     assert changed.home.db.get_session("old")["title"] == "The schema"
@@ -75,7 +75,7 @@ def test_second_restore_keeps_continued_session(changed: Changing) -> None:
     changed.home.sql("DELETE FROM messages WHERE id = ?", first)
     changed.home.db.append_message("one", "user", "gone on")
     again = changed.restore(done)
-    assert list_refused(again) == [("sessions two", "somebody else has it by now")]
+    assert list_refused(again) == [("sessions two", "another row has it now")]
     assert first not in [row["id"] for row in changed.home.db.get_messages("one")]
 
 

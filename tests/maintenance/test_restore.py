@@ -67,7 +67,7 @@ def test_taken_id_receives_no_messages(gone: Changing) -> None:
     done = gone.plan_and_apply()
     gone.home.session("old", 1, messages=1)
     back = gone.restore(done)
-    assert ("sessions old", "somebody else has it by now") in list_refused(back)
+    assert ("sessions old", "another row has it now") in list_refused(back)
     assert gone.home.db.message_count("old") == 1
 
 

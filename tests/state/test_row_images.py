@@ -446,8 +446,8 @@ def test_incomplete_row_is_refused_with_reason(db: SessionDB, path: Path) -> Non
     report = db.put_images(images)
     assert report.emptied == ()
     assert {one.table: one.why for one in report.refused} == {
-        "needs": "this home takes no row without it",
-        "rules": "a rule of this home does not take it",
+        "needs": "this home requires a value",
+        "rules": "a rule of this home refuses it",
     }
     assert db.message_count(one) == 10
 

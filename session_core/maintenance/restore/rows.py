@@ -99,7 +99,7 @@ class RowRestorer:
             what = f"{column} of {SESSIONS} {session_id}"
             if taken:
                 why = (
-                    "somebody else has it by now"
+                    "another row has it now"
                     if column == _TITLE_COLUMN
                     else self._explain_missing(value)
                 )

@@ -39,8 +39,8 @@ from session_core.maintenance.types import CountFn, SkippedItem, StopFn
 from session_core.state.protocol import StateDatabase
 
 _PRESENT_REASON = "it is there already"
-_TITLE_TAKEN_REASON = "title: somebody else has it by now"
-_PARENT_GONE_REASON = "parent_session_id: what it refers to is gone"
+_TITLE_TAKEN_REASON = "title: another row has it now"
+_PARENT_GONE_REASON = "parent_session_id: the row that it refers to is gone"
 
 
 class Importer:

@@ -1,8 +1,7 @@
-"""What is checked before rows go: they are as they were imaged, and nothing else goes with them.
+"""Deletion of exactly the rows that an image has; a row that has changed raises `Changed`.
 
-Removal of exactly the rows that an image has: what was changed since is left, and says so.
-
-It protects nobody, and keeps nothing: both is for those who took the image.
+Checks come first: the rows are as in their image, and no other row is deleted with them. Protection
+of sessions and the trash are the tasks of the caller, which took the image.
 """
 
 from __future__ import annotations
@@ -29,57 +28,61 @@ _PAGE_ROWS = 500
 
 
 def check_unchanged(handle: Connection, image: RowImages) -> None:
-    """Make sure that rows are as they were imaged."""
+    """Raise `Changed` unless rows are as in their image."""
     shape = require_shape(handle, image)
     if image.table == MESSAGES:
         place = shape.columns.index("id")
         for page in _split_pages(sorted(image.rows, key=itemgetter(place))):
-            found = read.read_messages(handle, shape, [row[place] for row in page])
-            if len(found) != len(page) or not all(map(raw.is_same, found, page)):
+            rows = read.read_messages(handle, shape, [row[place] for row in page])
+            if len(rows) != len(page) or not all(map(raw.is_same, rows, page)):
                 raise make_changed_error("a message")
         return
     for row in image.rows:
-        found = raw.find_rows(handle, shape, make_row_key(shape, row))
-        if len(found) != image.rows.count(row) or not raw.is_same(found[0], row):
+        rows = raw.find_rows(handle, shape, make_row_key(shape, row))
+        if len(rows) != image.rows.count(row) or not raw.is_same(rows[0], row):
             raise make_changed_error(f"a row of {image.table}")
 
 
-def check_all_imaged(handle: Connection, given: Sequence[RowImages]) -> None:
-    """Make sure that nothing else goes with the rows of sessions, as some tables have it."""
-    sessions_of = [image for image in given if image.table == SESSIONS]
-    known = {(image.table, tuple(row)) for image in given for row in image.rows if sessions_of}
-    gone = [each for image in sessions_of for each in collect_column_values(image, "id")]
-    if gone and not known.issuperset(read.iter_session_rows(handle, gone)):
-        raise make_changed_error("what belongs to a session")
-    if read.read_referring_rows(handle, given):
-        raise make_changed_error("what refers to a row")
+def check_all_imaged(handle: Connection, images: Sequence[RowImages]) -> None:
+    """Raise `Changed` if rows outside the images would be deleted with sessions."""
+    session_images = [image for image in images if image.table == SESSIONS]
+    imaged_rows = {
+        (image.table, tuple(row)) for image in images for row in image.rows if session_images
+    }
+    session_ids = [
+        session_id for image in session_images for session_id in collect_column_values(image, "id")
+    ]
+    if session_ids and not imaged_rows.issuperset(read.iter_session_rows(handle, session_ids)):
+        raise make_changed_error("a row of a session")
+    if read.read_referring_rows(handle, images):
+        raise make_changed_error("a reference to a row")
 
 
-def check_nothing_refers(handle: Connection, given: Sequence[RowImages]) -> None:
-    """Make sure that nothing else goes with messages, or is emptied, as some tables have it."""
-    if read.read_referring_rows(handle, given):
-        raise make_changed_error("what refers to a message")
+def check_nothing_refers(handle: Connection, images: Sequence[RowImages]) -> None:
+    """Raise `Changed` if rows outside the images refer to messages."""
+    if read.read_referring_rows(handle, images):
+        raise make_changed_error("a reference to a message")
 
 
 def make_id_images(ids: Sequence[int]) -> RowImages:
-    """Return messages of which nothing but the ids is known."""
-    return RowImages(MESSAGES, ("id",), tuple((each,) for each in ids))
+    """Return an image of messages with their ids only."""
+    return RowImages(MESSAGES, ("id",), tuple((message_id,) for message_id in ids))
 
 
 def collect_column_values(image: RowImages, column: str) -> list[Any]:
-    """Return the values of a column, each once."""
+    """Return the distinct values of a column."""
     place = image.columns.index(column)
     return list(dict.fromkeys(row[place] for row in image.rows))
 
 
 def make_row_key(shape: TableShape, row: Row) -> dict[str, Any]:
-    """Return what a row is known by: its key, and all of it where that is not of one row alone."""
+    """Return the key of a row, or all its columns if the key has a NULL."""
     key = dict(zip(shape.key, shape.get_row_key(row), strict=True))
     return dict(zip(shape.columns, row, strict=True)) if None in key.values() else key
 
 
 def require_shape(handle: Connection, image: RowImages) -> TableShape:
-    """Return what the table of an image looks like, which has to be as it was."""
+    """Return the shape of an image's table, which must be unchanged."""
     shape = raw.get_shape(handle, image.table)
     if shape is None or shape.columns != image.columns:
         raise make_changed_error(f"the table {image.table}")
@@ -90,65 +93,67 @@ def _split_pages(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     return (rows[start : start + _PAGE_ROWS] for start in range(0, len(rows), _PAGE_ROWS))
 
 
-def make_changed_error(what: str) -> Changed:
-    """Return the error for what is not any more what it was."""
-    return Changed(f"{what} was changed since; plan again")
+def make_changed_error(subject: str) -> Changed:
+    """Return the error for a row or session that has changed."""
+    return Changed(f"{subject} was changed since; plan again")
 
 
 SQL = sql_blocks.load_blocks("rows")
 
 _RowKey = tuple[str, dict[str, Any]]
-"""A row by its table and what it is known by."""
+"""The table and the key of a row."""
 
 
 class RowDeleter(SqliteStore):
-    """Removes and alters what is still as it was imaged."""
+    """Deletes and updates rows that are as in their image."""
 
     def remove_messages(
         self,
         removed: Mapping[str, tuple[Sequence[int], Revision]],
         imaged: Iterable[RowImages] = (),
     ) -> dict[str, Revision]:
-        """Delete messages of sessions that are still at a revision; return the revisions after.
+        """Delete messages of sessions that are at a revision; return the revisions after.
 
-        All in one call, since a search index pays for each. The counters stay as they are.
-        `imaged` is what they were: where anything was written since, they are compared.
+        One call deletes all of them, since a search index has a cost for each. Counters stay. Rows
+        are compared with `imaged` if there was a write since the images were taken.
 
         Raises:
-            Changed: a session is at another revision, has not all of them, one is not as in its
-                image, others refer to one, or a rule of this home refuses it.
-            NotFound: there is no such session.
+            Changed: a session is at another revision or lacks a message, a message differs from its
+                image, rows refer to one, or a rule of this home refuses the deletion. NotFound:
+                there is no such session.
         """
-        wanted = _parse_removed(removed)
-        as_they_were = read.check_images(imaged)
+        requests = _parse_removed(removed)
+        images = read.check_images(imaged)
 
         def step(handle: Connection) -> dict[str, Revision]:
-            for image in as_they_were:
+            for image in images:
                 if handle.changed or image.at is None or image.at is not handle.moment:
                     check_unchanged(handle, image)
             after = {
                 session_id: _compute_revision_without(handle, session_id, ids, expected)
-                for session_id, (ids, expected) in wanted.items()
+                for session_id, (ids, expected) in requests.items()
             }
-            gone = [one for ids, _ in wanted.values() for one in ids]
-            check_nothing_refers(handle, as_they_were or [make_id_images(gone)])
+            message_ids = [message_id for ids, _ in requests.values() for message_id in ids]
+            check_nothing_refers(handle, images or [make_id_images(message_ids)])
             with (
                 _translate_constraint_errors(handle),
-                read.preserve_session_rows(handle, wanted),
+                read.preserve_session_rows(handle, requests),
                 fts.merge_less_often(handle),
             ):
-                _delete_messages(handle, gone)
-            handle.cache |= {("revision", each): revision for each, revision in after.items()}
+                _delete_messages(handle, message_ids)
+            handle.cache |= {
+                ("revision", session_id): revision for session_id, revision in after.items()
+            }
             return after
 
         return self._write(step)
 
     def remove_rows(self, removed: Iterable[RowImages]) -> None:
-        """Delete rows that are still as they were imaged, in any order; shared ones stay.
+        """Delete rows that are as in their images, in any order; shared rows stay.
 
         Raises:
-            Changed: one of them is not as in its image, others belong or refer to it, or a rule of
-                this home refuses it.
+            Changed: a row differs from its image, other rows belong or refer to it, or a rule of
+                this home refuses the deletion.
         """
         rest = [image for image in read.check_images(removed) if not image.shared and image.rows]
 
@@ -168,28 +173,28 @@ class RowDeleter(SqliteStore):
         before: Mapping[str, Any],
         after: Mapping[str, Any],
     ) -> None:
-        """Set columns of the row with a key which has `before` in some columns.
+        """Set columns of the row with a key, if it has the values `before`.
 
         Raises:
-            Changed: it has not, there is no such row, or a rule of this home refuses it.
-            InvalidInput: the table has no such column.
+            Changed: it has other values, there is no such row, or a rule of this home refuses the
+                change. InvalidInput: the table has no such column.
         """
-        if not key or not all(isinstance(one, Mapping) for one in (key, before, after)):
-            raise InvalidInput("a key, what was and what is to be are mappings of columns")
+        if not key or not all(isinstance(values, Mapping) for values in (key, before, after)):
+            raise InvalidInput("key, before and after must be mappings of columns")
 
         def step(handle: Connection) -> None:
             shape = raw.get_shape(handle, table)
             if shape is None:
                 raise InvalidInput(f"this home has no table {table}")
-            for given in (key, before, after):
-                read.require_columns(shape, given)
-            found = raw.find_rows(handle, shape, key)
-            if len(found) != 1 or not _has_values(shape, found[0], before):
+            for values in (key, before, after):
+                read.require_columns(shape, values)
+            rows = raw.find_rows(handle, shape, key)
+            if len(rows) != 1 or not _has_values(shape, rows[0], before):
                 raise make_changed_error(f"a row of {table}")
             if after:
-                _forget_counts(handle, RowImages(table, shape.columns, tuple(found)))
+                _forget_counts(handle, RowImages(table, shape.columns, tuple(rows)))
                 with _translate_constraint_errors(handle):
-                    _update_columns(handle, shape, found[0], key, after)
+                    _update_columns(handle, shape, rows[0], key, after)
 
         self._write(step)
 
@@ -201,7 +206,7 @@ def _update_columns(
     key: Mapping[str, Any],
     after: Mapping[str, Any],
 ) -> None:
-    """Set columns of a row, of a message in the search indexes too."""
+    """Set columns of a row, and of a message in the search indexes too."""
     ids = [row[shape.columns.index("id")]] if shape.table == MESSAGES else []
     before = fts.get_change_number(handle)
     fts.remove_messages(handle, ids)
@@ -214,70 +219,72 @@ def _update_columns(
 def _compute_revision_without(
     handle: Connection, session_id: str, ids: Collection[int], expected: Revision
 ) -> Revision:
-    """Return what the revision is without these messages, which must all be there."""
+    """Return the revision without these messages; raise `Changed` if one is missing."""
     if sessions.get_revision(handle, session_id) != expected:
         raise make_changed_error(f"session {session_id}")
-    given = {"ids": json.dumps(list(ids)), "session": session_id}
-    count, live, compacted = handle.fetch_tuples(handle.expand_sql(SQL["count_flags"]), given)[0]
+    bounds = {"ids": json.dumps(list(ids)), "session": session_id}
+    count, live, compacted = handle.fetch_tuples(handle.expand_sql(SQL["count_flags"]), bounds)[0]
     if count < len(ids):
         raise make_changed_error(f"session {session_id}")
     after = expected._replace(live=expected.live - live, compacted=expected.compacted - compacted)
     if expected.last_id in ids:
-        last = handle.fetch_value(SQL["get_last_without"], given)
+        last = handle.fetch_value(SQL["get_last_without"], bounds)
         after = after._replace(last_id=last or 0)
     return after
 
 
 def _delete_messages(handle: Connection, ids: Sequence[int]) -> None:
     if delete_messages(handle, ids) < len(ids):
-        raise make_changed_error("a message that is to be deleted")
+        raise make_changed_error("a message to delete")
 
 
 def _parse_removed(
     removed: Mapping[str, tuple[Sequence[int], Revision]],
 ) -> dict[str, tuple[set[int], Revision]]:
-    validation.check_mapping("what is removed", removed)
-    if not all(isinstance(each, Sequence) and len(each) == 2 for each in removed.values()):  # noqa: PLR2004 -- a pair
-        raise InvalidInput("of each session its message ids are removed, and as of a revision")
+    validation.check_mapping("removed", removed)
+    if not all(isinstance(request, Sequence) and len(request) == 2 for request in removed.values()):  # noqa: PLR2004 -- a pair
+        raise InvalidInput("removed must map each session to its message ids and a revision")
     return {
         session_id: (set(validation.parse_integers("message ids", ids)), expected)
         for session_id, (ids, expected) in removed.items()
     }
 
 
-def _delete_images(handle: Connection, given: Sequence[RowImages]) -> None:
-    """Delete rows, those that others refer to after these: sessions, and before them messages."""
+def _delete_images(handle: Connection, images: Sequence[RowImages]) -> None:
+    """Delete rows in an order that foreign keys allow: other rows, messages, sessions."""
     rest: list[_RowKey] = []
-    for image in given:
+    for image in images:
         _forget_counts(handle, image)
         shape = require_shape(handle, image)
         if image.table != MESSAGES:
             rest += [(image.table, make_row_key(shape, row)) for row in image.rows]
-    left = _delete_in_rounds(handle, [one for one in rest if one[0] != SESSIONS])
-    for image in given:
+    remaining = _delete_in_rounds(handle, [row_key for row_key in rest if row_key[0] != SESSIONS])
+    for image in images:
         if image.table == MESSAGES:
             place = image.columns.index("id")
             with read.preserve_session_rows(handle, collect_column_values(image, "session_id")):
                 _delete_messages(handle, [row[place] for row in image.rows])
-    left = _delete_in_rounds(handle, [*left, *(one for one in rest if one[0] == SESSIONS)])
-    if left:
-        raise make_changed_error(f"what belongs to a row of {left[0][0]}")
+    remaining = _delete_in_rounds(
+        handle, [*remaining, *(row_key for row_key in rest if row_key[0] == SESSIONS)]
+    )
+    if remaining:
+        raise make_changed_error(f"a row that belongs to a row of {remaining[0][0]}")
 
 
 def _delete_in_rounds(handle: Connection, rest: list[_RowKey]) -> list[_RowKey]:
-    """Delete rows in as many rounds as it takes; return those that others still refer to."""
+    """Delete rows in rounds until no more can go; return those that others refer to."""
     while True:
-        left = [one for one in rest if not _delete_row(handle, *one)]
-        if not left or len(left) == len(rest):
-            return left
-        rest = left
+        remaining = [row_key for row_key in rest if not _delete_row(handle, *row_key)]
+        if not remaining or len(remaining) == len(rest):
+            return remaining
+        rest = remaining
 
 
 def _delete_row(handle: Connection, table: str, key: Mapping[str, Any]) -> bool:
-    """Delete a row; say whether nothing refers to it any more."""
+    """Delete a row; return False if another row still refers to it."""
     try:
         if not raw.delete_rows(handle, table, key) and _is_present(handle, table, key):
-            raise make_changed_error(f"a row of {table} that is to be deleted")
+            raise make_changed_error(f"a row of {table} to delete")
     except _sqlite3.load_library().IntegrityError as error:
         if "FOREIGN KEY" not in str(error):
             raise
@@ -292,17 +299,17 @@ def _is_present(handle: Connection, table: str, key: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def _translate_constraint_errors(handle: Connection) -> Iterator[None]:
-    """Say that a row is kept where a trigger or a key of somebody else refuses a change of it."""
+    """Raise `Changed` if a foreign trigger or key refuses a change."""
     try:
         yield
     except _sqlite3.load_library().IntegrityError as error:
         if not handle.connection.in_transaction:
-            raise  # all of it was rolled back, and whoever goes on would do so without one
-        raise Changed("a rule of this home, by a trigger or a key, does not allow it") from error
+            raise  # the transaction was rolled back, so the caller must not continue
+        raise Changed("a rule of this home (a trigger or a key) refuses the change") from error
 
 
 def _forget_counts(handle: Connection, image: RowImages) -> None:
-    """Forget what was counted of the sessions whose rows or messages these are."""
+    """Drop the cached counts of the sessions of these rows."""
     if image.table == SESSIONS:
         for session_id in collect_column_values(image, "id"):
             handle.forget_message_counts(session_id)
@@ -314,5 +321,5 @@ def _forget_counts(handle: Connection, image: RowImages) -> None:
 
 
 def _has_values(shape: TableShape, row: Row, values: Mapping[str, Any]) -> bool:
-    found = [row[shape.columns.index(name)] for name in values]
-    return raw.is_same(found, list(values.values()))
+    current = [row[shape.columns.index(name)] for name in values]
+    return raw.is_same(current, list(values.values()))

@@ -1,7 +1,7 @@
-"""Rows exactly as they are stored: read, compared, found by their key, and written.
+"""Raw rows and their tables: reading, comparing, inserting, updating and deleting.
 
-Text that is no UTF-8 is `Raw`. A table without a primary key is keyed by its row ids. Columns that
-are computed are none of the row.
+Text that is not UTF-8 is `RawText`. The key of a table without a primary key is its row id.
+Computed columns are left out.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SQL = sql_blocks.load_blocks("stored")
 Row = tuple[Any, ...]
 
 _MAX_VALUES = 20_000
-"""So many values are bound to one statement; SQLite takes 32,766."""
+"""The maximum number of values bound to one statement; SQLite allows 32,766."""
 
 _ROWID_NAMES = ("rowid", "_rowid_", "oid")
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """A foreign key: columns of a table, and those of another that they name."""
+    """A foreign key: columns of a table, and the columns of another that they refer to."""
 
     columns: tuple[str, ...]
     table: str
@@ -37,22 +37,22 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """What a table looks like here."""
+    """The columns, key and links of a table in this home."""
 
     table: str
     columns: tuple[str, ...]
-    """As its rows are imaged: where there is no primary key, behind the row id."""
+    """All stored columns; without a primary key, the row id comes first."""
     key: tuple[str, ...]
     keyed: bool
-    """Whether the key is a primary key, by which a row is known wherever it is."""
+    """True if the key is a primary key, which identifies a row in any home."""
     defaults: Mapping[str, str]
-    """Expressions, of the columns that have one."""
+    """The default expressions of columns that have one."""
     links: tuple[ForeignKey, ...]
     reads: str
-    """The statement that reads rows, up to its condition."""
+    """The statement that reads rows, without its condition."""
 
     def build_select(self, where: str) -> str:
-        """Return the statement that reads rows."""
+        """Return a statement that reads rows."""
         return self.reads + where
 
     def get_row_key(self, row: Sequence[Any]) -> Row:
@@ -61,7 +61,7 @@ class TableShape:
 
 
 def get_shape(handle: Connection, table: str) -> TableShape | None:
-    """Return what a table looks like, None where this home has none of that name."""
+    """Return the shape of a table, or None if the home has no such table."""
     key = "shape", table
     if key not in handle.schema:
         handle.schema[key] = _read_shape(handle, table)
@@ -69,8 +69,8 @@ def get_shape(handle: Connection, table: str) -> TableShape | None:
 
 
 def _read_shape(handle: Connection, table: str) -> TableShape | None:
-    found = handle.fetch_tuples(SQL["list_columns"], (table,))
-    columns = tuple(name for name, _ in found)
+    rows = handle.fetch_tuples(SQL["list_columns"], (table,))
+    columns = tuple(name for name, _ in rows)
     if not columns:
         return None
     keys = _read_key_columns(handle, table)
@@ -85,7 +85,7 @@ def _read_shape(handle: Connection, table: str) -> TableShape | None:
         columns,
         key,
         keyed=bool(keys),
-        defaults={name: default for name, default in found if default is not None},
+        defaults={name: default for name, default in rows if default is not None},
         links=_read_foreign_keys(handle, table),
         reads=f"SELECT {join_columns(columns)} FROM {quote_name(table)} WHERE ",  # noqa: S608 -- from the schema, quoted
     )
@@ -95,14 +95,14 @@ def _read_foreign_keys(handle: Connection, table: str) -> tuple[ForeignKey, ...]
     parts: dict[int, list[Row]] = {}
     for number, *part in handle.fetch_tuples(SQL["list_links"], (table,)):
         parts.setdefault(number, []).append(tuple(part))
-    found = []
-    for several in parts.values():
-        parent = several[0][1]
-        named = tuple(to for _, _, to in several)
+    keys = []
+    for group in parts.values():
+        parent = group[0][1]
+        named = tuple(to for _, _, to in group)
         if None in named:
             named = _read_key_columns(handle, parent)
-        found.append(ForeignKey(tuple(one for one, _, _ in several), parent, named))
-    return tuple(found)
+        keys.append(ForeignKey(tuple(column for column, _, _ in group), parent, named))
+    return tuple(keys)
 
 
 def _read_key_columns(handle: Connection, table: str) -> tuple[str, ...]:
@@ -112,9 +112,9 @@ def _read_key_columns(handle: Connection, table: str) -> tuple[str, ...]:
 def read_rows(handle: Connection, sql: str, params: Params = ()) -> list[Row]:
     """Run a statement and return its rows, every value as it is stored."""
     connection = handle.connection
-    usual = connection.text_factory
+    text_factory = connection.text_factory
     try:
-        # Without a call for each text; one that is no UTF-8 is rare.
+        # `str` avoids a Python call for each text; text that is not UTF-8 is rare.
         connection.text_factory = str
         try:
             return connection.execute(sql, params).fetchall()
@@ -124,7 +124,7 @@ def read_rows(handle: Connection, sql: str, params: Params = ()) -> list[Row]:
         connection.text_factory = _decode_text
         return connection.execute(sql, params).fetchall()
     finally:
-        connection.text_factory = usual
+        connection.text_factory = text_factory
 
 
 def _decode_text(stored: bytes) -> str | RawText:
@@ -134,18 +134,18 @@ def _decode_text(stored: bytes) -> str | RawText:
         return RawText(stored)
 
 
-def find_rows(handle: Connection, of: TableShape, key: Mapping[str, Any]) -> list[Row]:
-    """Return the rows with a key, or with these values in some other columns."""
-    return read_rows(handle, of.build_select(build_condition(key)), bind_values(key.values()))
+def find_rows(handle: Connection, shape: TableShape, key: Mapping[str, Any]) -> list[Row]:
+    """Return the rows with a key, or with these values in any other columns."""
+    return read_rows(handle, shape.build_select(build_condition(key)), bind_values(key.values()))
 
 
-def is_same(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Whether values are equal and of the same types, which SQLite does not tell apart."""
-    return list(one) == list(other) and list(map(type, one)) == list(map(type, other))
+def is_same(values: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Return True if values and their types are equal; SQLite treats 1 and 1.0 as equal."""
+    return list(values) == list(others) and list(map(type, values)) == list(map(type, others))
 
 
 def build_condition(values: Mapping[str, Any]) -> str:
-    """Return the condition that columns have values, which are bound by `bound`."""
+    """Return the condition that columns have values; `bind_values` binds them."""
     return (
         " AND ".join(
             f"{quote_name(name)} IS {make_placeholder(value)}" for name, value in values.items()
@@ -164,22 +164,20 @@ def insert_row(handle: Connection, table: str, values: Mapping[str, Any]) -> int
 def insert_rows(
     handle: Connection, table: str, names: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
-    """Insert rows as they are stored, in few statements.
-
-    An index of Hermes writes what it has gathered at the end of each.
-    """
-    together = max(_MAX_VALUES // len(names), 1)
-    for start in range(0, len(rows), together):
-        some = rows[start : start + together]
-        marks = ", ".join(f"({', '.join(map(make_placeholder, row))})" for row in some)
+    """Insert rows as they are stored, in few statements."""
+    # A Hermes index writes its pending entries at the end of each statement.
+    batch_size = max(_MAX_VALUES // len(names), 1)
+    for start in range(0, len(rows), batch_size):
+        batch = rows[start : start + batch_size]
+        marks = ", ".join(f"({', '.join(map(make_placeholder, row))})" for row in batch)
         sql = f"INSERT INTO {quote_name(table)} ({join_columns(names)}) VALUES {marks}"  # noqa: S608 -- from the schema, quoted
-        handle.connection.execute(sql, bind_values(chain.from_iterable(some)))
+        handle.connection.execute(sql, bind_values(chain.from_iterable(batch)))
 
 
 def update_rows(
     handle: Connection, table: str, key: Mapping[str, Any], values: Mapping[str, Any]
 ) -> int:
-    """Set columns of the rows with a key; return how many there are."""
+    """Set columns of the rows with a key; return their number."""
     changes = ", ".join(
         f"{quote_name(name)} = {make_placeholder(value)}" for name, value in values.items()
     )
@@ -188,21 +186,21 @@ def update_rows(
 
 
 def delete_rows(handle: Connection, table: str, key: Mapping[str, Any]) -> int:
-    """Delete the rows with a key; return how many there were."""
+    """Delete the rows with a key; return their number."""
     sql = f"DELETE FROM {quote_name(table)} WHERE {build_condition(key)}"  # noqa: S608 -- from the schema, quoted
     return handle.run_change(sql, bind_values(key.values()))
 
 
 def make_placeholder(value: Any) -> str:
-    """Return what stands for a value in a statement."""
+    """Return the placeholder of a value in a statement."""
     return "CAST(? AS TEXT)" if isinstance(value, RawText) else "?"
 
 
 def bind_values(values: Any) -> list[Any]:
-    """Return values as they are bound to their marks."""
+    """Return values as they are bound to their placeholders."""
     return [value.stored if isinstance(value, RawText) else value for value in values]
 
 
 def join_columns(names: Any) -> str:
-    """Return columns, for use in a statement."""
+    """Return quoted column names for a statement."""
     return ", ".join(map(quote_name, names))

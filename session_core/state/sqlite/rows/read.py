@@ -1,20 +1,8 @@
-"""Rows that refer to others by a foreign key, and those that refer to these: found by looking.
+"""Row images: rows read whole and exactly as they are stored, so that they can be restored.
 
-Whoever deletes a row has them deleted, or emptied, or is refused. What is a session's own by a
-column of its id is found without this (`deletion.belonging`), and the children of a session stay.
-
-Which rows are of some sessions: what a file of somebody else may bring, and nothing beside it.
-
-Those of the tables that belong to a session, where a column says that it is theirs, and those to
-which one of these refers. All others are refused.
-
-Rows as they are stored, with every column, known or not: read whole, copied, and put back.
-
-Images: rows read whole and exactly as they are stored, for what must be able to bring them back.
-
-Columns and tables that nobody here knows are among them. Nothing is changed.
-
-What triggers of somebody else make of sessions while their messages go or come is undone.
+They include unknown tables and columns. This module finds the rows that belong to a session, the
+rows that refer to others by a foreign key, and the owner of imported rows; it changes no rows,
+except to undo the effect of foreign triggers.
 """
 
 from __future__ import annotations
@@ -41,15 +29,15 @@ INTEGRITY_SQL = sql_blocks.load_blocks("integrity")
 _OWN_TABLES = frozenset({"sessions", "messages"})
 
 TableLinks = Mapping[str, Sequence[tuple[TableShape, ForeignKey]]]
-"""By table, the others that refer to it."""
+"""By table, the tables that refer to it."""
 
 
 def read_referring_rows(handle: Connection, images: Iterable[RowImages]) -> list[RowImages]:
-    """Return the rows that refer to these, as stored, each once, and none of these."""
+    """Return, once each, the rows that refer to these and are not among them."""
     links = _list_links(handle)
     images = list(images) if links else []
     seen = {(image.table, row) for image in images for row in image.rows}
-    found: list[RowImages] = []
+    referring: list[RowImages] = []
     for image in images:
         for shape, link in links.get(image.table, ()):
             rows = [
@@ -59,21 +47,21 @@ def read_referring_rows(handle: Connection, images: Iterable[RowImages]) -> list
             ]
             if rows:
                 seen |= {(shape.table, row) for row in rows}
-                found.append(RowImages(shape.table, shape.columns, tuple(dict.fromkeys(rows))))
-                images.append(found[-1])  # which is come to as well
-    return found
+                referring.append(RowImages(shape.table, shape.columns, tuple(dict.fromkeys(rows))))
+                images.append(referring[-1])  # its own referring rows are read too
+    return referring
 
 
 def _list_links(handle: Connection) -> TableLinks:
-    """Return which tables refer to which, but what belongs to sessions by their ids."""
+    """Return the links between tables, except links to sessions by their id."""
     if "links" not in handle.schema:
-        found: dict[str, list[tuple[TableShape, ForeignKey]]] = {}
+        links: dict[str, list[tuple[TableShape, ForeignKey]]] = {}
         for (name,) in handle.fetch_tuples(INTEGRITY_SQL["list_tables"]):
             shape = raw.get_shape(handle, name)
             for link in () if shape is None or name in _OWN_TABLES else shape.links:
                 if shape is not None and (link.table, link.named) != ("sessions", ("id",)):
-                    found.setdefault(link.table, []).append((shape, link))
-        handle.schema["links"] = found
+                    links.setdefault(link.table, []).append((shape, link))
+        handle.schema["links"] = links
     return cast("TableLinks", handle.schema["links"])
 
 
@@ -81,13 +69,13 @@ def _read_rows(
     handle: Connection, shape: TableShape, link: ForeignKey, image: RowImages
 ) -> Iterator[Row]:
     if not set(link.named) <= set(image.columns):
-        return  # it leads nowhere by the schema
+        return  # the schema has no such column
     places = [image.columns.index(name) for name in link.named]
-    keys = dict.fromkeys(tuple(row[at] for at in places) for row in image.rows)
+    keys = dict.fromkeys(tuple(row[place] for place in places) for row in image.rows)
     if all(type(value) is int for key in keys for value in key) and len(places) == 1:
         where = f"{quote_name(link.columns[0])} IN (SELECT value FROM json_each(?))"  # noqa: S608 -- from the schema, quoted
-        given = (json.dumps([value for (value,) in keys]),)
-        yield from raw.read_rows(handle, shape.build_select(where), given)
+        values = (json.dumps([value for (value,) in keys]),)
+        yield from raw.read_rows(handle, shape.build_select(where), values)
         return
     for key in keys:
         if None not in key:
@@ -98,36 +86,36 @@ def _bind_names(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(names, values, strict=True))
 
 
-_FOREIGN_REASON = "it is none of this session"
+_FOREIGN_REASON = "it does not belong to this session"
 
 OwnerColumns = Mapping[str, Collection[str]]
-"""By table, the columns that say whose a row is."""
+"""By table, the columns with the id of the owning session."""
 
 
 def split_owned_rows(
     handle: Connection, images: Sequence[RowImages], of: Collection[str]
 ) -> tuple[list[RowImages], list[RowMismatch]]:
-    """Return what is of these sessions, and the rest as refused."""
+    """Return the rows that belong to these sessions, and refuse all others."""
     owners = _list_owner_columns(handle)
-    taken = [_find_owner(image, owners, of) for image in images if not image.shared]
-    named = set(_iter_referred(handle, taken, owners))
-    taken += [_list_needed(handle, image, named) for image in images if image.shared]
-    whole = [image for image in images if not image.shared]
-    whole += [image for image in images if image.shared]
+    owned = [_find_owner(image, owners, of) for image in images if not image.shared]
+    referred = set(_iter_referred(handle, owned, owners))
+    owned += [_list_needed(handle, image, referred) for image in images if image.shared]
+    ordered = [image for image in images if not image.shared]
+    ordered += [image for image in images if image.shared]
     refused = [
         RowMismatch(before.table, (), _FOREIGN_REASON)
-        for before, after in zip(whole, taken, strict=True)
+        for before, after in zip(ordered, owned, strict=True)
         for _ in range(len(before.rows) - len(after.rows))
     ]
-    return taken, refused
+    return owned, refused
 
 
 def _list_owner_columns(handle: Connection) -> OwnerColumns:
-    found: dict[str, list[str]] = {SESSIONS: ["id"], MESSAGES: ["session_id"]}
+    columns: dict[str, list[str]] = {SESSIONS: ["id"], MESSAGES: ["session_id"]}
     for table, column in list_belonging_columns(handle):
         if table not in (SESSIONS, MESSAGES):
-            found.setdefault(table, []).append(column)
-    return found
+            columns.setdefault(table, []).append(column)
+    return columns
 
 
 def _find_owner(image: RowImages, owners: OwnerColumns, of: Collection[str]) -> RowImages:
@@ -139,7 +127,7 @@ def _find_owner(image: RowImages, owners: OwnerColumns, of: Collection[str]) -> 
 def _iter_referred(
     handle: Connection, images: Sequence[RowImages], owners: OwnerColumns
 ) -> Iterator[tuple[str, tuple[str, ...], Row]]:
-    """Yield what rows refer to in tables that are of no session."""
+    """Yield the references of rows to tables that do not belong to sessions."""
     for image in images:
         shape = raw.get_shape(handle, image.table)
         for link in () if shape is None else shape.links:
@@ -175,26 +163,26 @@ _UNIQUE_ERROR_PREFIX = "UNIQUE constraint failed: "
 
 
 class SessionCopier(SqliteStore):
-    """Rows for what copies a session, and for undo."""
+    """Copies sessions and restores their rows."""
 
     def copy_session(
         self, session_id: str, to_session_id: str, *, without: Collection[str] = (), **fields: Any
     ) -> None:
-        """Create a session with every column of another but these `fields`; it begins now.
+        """Create a session with the columns of another, except `without` and `fields`.
 
-        Columns that are left out get what a new session has there.
+        It starts now. Columns in `without` get the values of a new session.
 
         Raises:
             NotFound: there is no such session.
-            Conflict: the other one is there already.
-            Unsupported: this home allows no two sessions with the same value in some column.
+            Conflict: the new id exists already.
+            Unsupported: a unique index of this home refuses the copy.
         """
-        left_out = validation.parse_texts("without", without) or ()
+        omitted = validation.parse_texts("without", without) or ()
 
         def step(handle: Connection) -> None:
-            given = {"started_at": self._clock(), **fields, "id": to_session_id}
-            row = {**sessions.require_session(handle, session_id), **given}
-            values = {name: value for name, value in row.items() if name not in left_out}
+            changes = {"started_at": self._clock(), **fields, "id": to_session_id}
+            row = {**sessions.require_session(handle, session_id), **changes}
+            values = {name: value for name, value in row.items() if name not in omitted}
             values = _list_settable_values(handle, "sessions", values)
             with translate_copy_errors():
                 handle.run_change(_build_insert("sessions", values), list(values.values()))
@@ -202,9 +190,9 @@ class SessionCopier(SqliteStore):
         self._write(step)
 
     def put_session_fields(self, session_id: str, fields: Mapping[str, Any]) -> bool:
-        """Set columns of a session, any that this home has, to what they were; for undo."""
+        """Set any columns of a session to former values, for undo."""
         if not isinstance(fields, Mapping) or "id" in fields:
-            raise InvalidInput("what is put back is a mapping of columns without the id")
+            raise InvalidInput("fields must be a mapping of columns without the id")
 
         def step(handle: Connection) -> bool:
             values = _list_settable_values(handle, "sessions", fields)
@@ -218,20 +206,20 @@ class SessionCopier(SqliteStore):
     def read_belongings(self, session_id: str) -> dict[str, list[dict[str, Any]]]:
         """Return by table the rows that are deleted with a session, without its messages."""
 
-        def look(handle: Connection) -> dict[str, list[dict[str, Any]]]:
-            found: dict[str, list[dict[str, Any]]] = {}
+        def read_rows(handle: Connection) -> dict[str, list[dict[str, Any]]]:
+            rows_by_table: dict[str, list[dict[str, Any]]] = {}
             for table, column in deletion.list_belonging_columns(handle):
                 if table not in ("sessions", "compression_locks"):
                     rows = handle.fetch_rows(_build_select(table, column), (session_id,))
-                    found.setdefault(table, []).extend(rows)
-            return {table: rows for table, rows in found.items() if rows}
+                    rows_by_table.setdefault(table, []).extend(rows)
+            return {table: rows for table, rows in rows_by_table.items() if rows}
 
-        return self._read(look)
+        return self._read(read_rows)
 
     def list_routing_rows(self, *session_ids: str) -> list[dict[str, Any]]:
-        """Return the routing rows that lead to one of these sessions, of every scope."""
+        """Return the routing rows of these sessions in every scope."""
 
-        def look(handle: Connection) -> list[dict[str, Any]]:
+        def read_rows(handle: Connection) -> list[dict[str, Any]]:
             if not handle.has_column(routes.ROUTING_TABLE) or routes.list_routed_sessions(
                 handle
             ).isdisjoint(session_ids):
@@ -240,10 +228,10 @@ class SessionCopier(SqliteStore):
                 SQL["list_routes"], (json.dumps(session_ids, ensure_ascii=False),)
             )
 
-        return self._read(look)
+        return self._read(read_rows)
 
     def put_routing_row(self, row: Mapping[str, Any]) -> None:
-        """Put a routing row back as `routing_rows` returned it, in the place of the one there."""
+        """Store a routing row that `list_routing_rows` returned, replacing the present one."""
         validation.check_mapping("a routing row", row, "scope", "session_key")
 
         def step(handle: Connection) -> None:
@@ -256,7 +244,7 @@ class SessionCopier(SqliteStore):
 
 @contextmanager
 def translate_copy_errors() -> Iterator[None]:
-    """A row is copied inside, which a home may not allow."""
+    """Raise `Unsupported` if a unique index refuses a copied row."""
     try:
         yield
     except _sqlite3.load_library().IntegrityError as error:
@@ -264,17 +252,17 @@ def translate_copy_errors() -> Iterator[None]:
         if column in (str(error), "sessions.id"):
             raise
         raise Unsupported(
-            f"no two rows of this home may have the same {column}, so none is copied; "
+            f"a unique index of this home on {column} refuses a copy of the row; "
             "drop that index, or leave the session as it is"
         ) from error
 
 
 def _list_settable_values(handle: Connection, table: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a row can be put back: what the table computes is not."""
+    """Return the values of a row without computed columns."""
     computed = handle.list_computed_columns(table)
     for name in row:
         if name not in computed and not handle.has_column(table, name):
-            raise InvalidInput(f"no column {name!r} in {table} to put that into")
+            raise InvalidInput(f"table {table} has no column {name!r}")
     return {name: value for name, value in row.items() if name not in computed}
 
 
@@ -291,7 +279,7 @@ SESSIONS = "sessions"
 MESSAGES = "messages"
 
 _ID_COLUMNS = {SESSIONS: ("id",), MESSAGES: ("id", "session_id")}
-"""What a row cannot be put anywhere without."""
+"""The columns that a row needs to be restored."""
 
 _TYPICAL_BYTES = 1_000
 _BATCH_ROWS = 500
@@ -303,10 +291,10 @@ class RowReader(SqliteStore):
     """Reads rows as they are stored."""
 
     def read_session_images(self, session_id: str) -> list[RowImages]:
-        """Return a session's row and all that belongs to it but its messages, as stored.
+        """Return a session's row and all rows that belong to it, except messages.
 
-        What it refers to in other tables comes as `shared`. Of a session that is not there it is
-        what was left behind.
+        Rows of other tables that it refers to are `shared`. For an unknown session it returns the
+        rows that were left behind.
         """
         validation.check_text("session_id", session_id, needed=True)
         return self._read(lambda handle: read_session_images(handle, session_id))
@@ -314,59 +302,59 @@ class RowReader(SqliteStore):
     def read_message_images(
         self, session_id: str, after: int | None, room: int
     ) -> tuple[RowImages, bool]:
-        """Return the next messages by id up to `room` bytes, at least one; and if there are more.
+        """Return the next messages by id up to `room` bytes, at least one; and True if more follow.
 
-        None is before all of them. A row counts 200 bytes more than it holds.
+        With `after` None it starts at the first. Each row counts 200 bytes more than its values.
         """
         validation.check_text("session_id", session_id, needed=True)
         validation.check_number("after", after)
         validation.check_number("room", room, needed=True)
         writer = self._open.writer
-        at = None if writer is None else writer.moment  # before they are read
+        at = None if writer is None else writer.moment  # taken before the rows are read
         begin = _MIN_ROWID if after is None else after
         image, more = self._read(lambda handle: read_next_messages(handle, session_id, begin, room))
         return replace(image, at=at), more
 
     def read_referring_images(self, images: Iterable[RowImages]) -> list[RowImages]:
-        """Return the rows of other tables whose foreign keys lead to these, as stored.
+        """Return the rows of other tables whose foreign keys lead to these, directly or not.
 
-        Theirs too, each once. Who deletes the latter has them deleted or emptied, or is refused.
+        Each is returned once. A deletion of the latter would delete or empty them, or be refused.
         """
-        given = check_images(images)
-        return self._read(lambda handle: read_referring_rows(handle, given))
+        checked = check_images(images)
+        return self._read(lambda handle: read_referring_rows(handle, checked))
 
     def read_row_images(self, table: str, where: Mapping[str, Any]) -> RowImages:
-        """Return the rows of a table with these values; none where this home has no such table.
+        """Return the rows of a table with these values; none if this home has no such table.
 
         Raises:
             InvalidInput: the table has no such column.
         """
         validation.check_text("table", table, needed=True)
         if not isinstance(where, Mapping):
-            raise InvalidInput("where is a mapping of columns to values")
+            raise InvalidInput("where must be a mapping of columns to values")
 
-        def look(handle: Connection) -> RowImages:
+        def read_rows(handle: Connection) -> RowImages:
             shape = raw.get_shape(handle, table)
             if shape is None:
                 return RowImages(table, (), ())
             require_columns(shape, where)
             return _to_image(shape, raw.find_rows(handle, shape, where))
 
-        return self._read(look)
+        return self._read(read_rows)
 
 
-def check_images(given: Iterable[RowImages]) -> list[RowImages]:
-    """Return what was given as images.
+def check_images(images: Iterable[RowImages]) -> list[RowImages]:
+    """Return images as a list.
 
     Raises:
-        InvalidInput: they are none, or their rows do not fit their columns.
+        InvalidInput: they are not images, or their rows do not fit their columns.
     """
-    found = list(given) if isinstance(given, Iterable) else [None]
-    if not all(isinstance(image, RowImages) for image in found):
-        raise InvalidInput("rows are given as images of them")
-    for image in found:
+    checked = list(images) if isinstance(images, Iterable) else [None]
+    if not all(isinstance(image, RowImages) for image in checked):
+        raise InvalidInput("rows must be given as RowImages")
+    for image in checked:
         _check_image(image)
-    return found
+    return checked
 
 
 def _check_image(image: RowImages) -> None:
@@ -375,32 +363,32 @@ def _check_image(image: RowImages) -> None:
     if len(set(columns)) < len(columns) or not set(columns).issuperset(
         _ID_COLUMNS.get(image.table, ())
     ):
-        raise InvalidInput(f"an image of {image.table} has a column twice, or no ids")
+        raise InvalidInput(f"the image of {image.table} has a duplicate column, or no ids")
     rows = image.rows if isinstance(image.rows, (tuple, list)) else [None]
     if not all(isinstance(row, (tuple, list)) and len(row) == len(columns) for row in rows):
-        raise InvalidInput(f"an image of {image.table} has a row that does not fit its columns")
+        raise InvalidInput(f"the image of {image.table} has a row that does not fit its columns")
     if image.table == MESSAGES:
         place = columns.index("id")
         validation.parse_integers("message ids", [row[place] for row in image.rows])
 
 
-def require_columns(shape: TableShape, given: Mapping[str, Any]) -> None:
-    """Refuse columns that a table has not."""
-    for name in given:
+def require_columns(shape: TableShape, names: Mapping[str, Any]) -> None:
+    """Refuse columns that a table does not have."""
+    for name in names:
         if name not in shape.columns:
-            raise InvalidInput(f"no column {name!r} in {shape.table}")
+            raise InvalidInput(f"table {shape.table} has no column {name!r}")
 
 
 def read_session_images(handle: Connection, session_id: str) -> list[RowImages]:
-    """Return the images of a session's row and of what belongs to it."""
+    """Return the images of a session's row and of the rows that belong to it."""
     columns = {SESSIONS: ["id"], **_list_session_columns(handle)}
-    found = [_read_belonging(handle, table, names, session_id) for table, names in columns.items()]
-    found = [image for image in found if image.rows]
-    return found + _read_shared(handle, found)
+    images = [_read_belonging(handle, table, names, session_id) for table, names in columns.items()]
+    images = [image for image in images if image.rows]
+    return images + _read_shared(handle, images)
 
 
 def _list_session_columns(handle: Connection) -> dict[str, list[str]]:
-    """Return the other tables with rows of a session, and the columns that say of which."""
+    """Return the other tables with rows of a session, and their columns of its id."""
     columns: dict[str, list[str]] = {}
     for table, column in list_belonging_columns(handle):
         if table != SESSIONS:
@@ -409,11 +397,11 @@ def _list_session_columns(handle: Connection) -> dict[str, list[str]]:
 
 
 def iter_session_rows(handle: Connection, session_ids: Sequence[str]) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of other tables that belong to sessions, with their table; no message."""
-    marks = ", ".join(f"?{number}" for number in range(1, len(session_ids) + 1))
+    """Yield the rows of sessions in other tables, with the table; no messages."""
+    placeholders = ", ".join(f"?{number}" for number in range(1, len(session_ids) + 1))
     for table, names in _list_session_columns(handle).items():
-        chosen = [f"{quote_name(name)} IN ({marks})" for name in names]
-        select = _require_shape(handle, table).build_select(" OR ".join(chosen))
+        conditions = [f"{quote_name(name)} IN ({placeholders})" for name in names]
+        select = _require_shape(handle, table).build_select(" OR ".join(conditions))
         yield from ((table, row) for row in raw.read_rows(handle, select, list(session_ids)))
 
 
@@ -429,29 +417,29 @@ def _read_belonging(
 
 
 def _read_shared(handle: Connection, images: Sequence[RowImages]) -> list[RowImages]:
-    """Return the rows of other tables without which these could not be put back."""
-    ours = {image.table for image in images} | {SESSIONS, MESSAGES}
-    found: dict[tuple[str, Row], RowImages] = {}
+    """Return the rows of other tables that these need to be restored."""
+    own_tables = {image.table for image in images} | {SESSIONS, MESSAGES}
+    images_by_key: dict[tuple[str, Row], RowImages] = {}
     for image in images:
         for link in _require_shape(handle, image.table).links:
-            parent = None if link.table in ours else raw.get_shape(handle, link.table)
+            parent = None if link.table in own_tables else raw.get_shape(handle, link.table)
             for row in image.rows if parent is not None else ():
                 values = tuple(row[image.columns.index(name)] for name in link.columns)
                 if parent is not None and None not in values:
                     key = dict(zip(link.named, values, strict=True))
                     rows = raw.find_rows(handle, parent, key)
-                    found[link.table, values] = RowImages(
+                    images_by_key[link.table, values] = RowImages(
                         link.table, parent.columns, tuple(rows), shared=True
                     )
-    return [image for image in found.values() if image.rows]
+    return [image for image in images_by_key.values() if image.rows]
 
 
 def read_next_messages(
     handle: Connection, session_id: str, after: int, room: int
 ) -> tuple[RowImages, bool]:
-    """Return the next messages of a session that there is room for, and whether there are more."""
+    """Return the next messages of a session that fit `room`, and True if more follow."""
     shape = _require_shape(handle, MESSAGES)
-    taken: list[Row] = []
+    rows: list[Row] = []
     while True:
         count = min(max(room // _TYPICAL_BYTES, 1), _BATCH_ROWS)
         ids = [
@@ -459,23 +447,23 @@ def read_next_messages(
             for row in handle.fetch_tuples(SQL["list_ids_after"], (session_id, after, count + 1))
         ]
         for row in read_messages(handle, shape, ids[:count]):
-            if taken and room <= 0:
-                return _to_image(shape, taken), True
-            taken.append(row)
+            if rows and room <= 0:
+                return _to_image(shape, rows), True
+            rows.append(row)
             room -= ESTIMATED_ROW_BYTES + _estimate_bytes(row)
         if len(ids) <= count:
-            return _to_image(shape, taken), False
+            return _to_image(shape, rows), False
         after = ids[count - 1]
 
 
 def read_messages(handle: Connection, shape: TableShape, ids: Sequence[int]) -> list[Row]:
-    """Return messages by their ids, in the order of these."""
-    chosen = shape.build_select("id IN (SELECT value FROM json_each(?)) ORDER BY id")
-    return raw.read_rows(handle, chosen, (json.dumps(ids),)) if ids else []
+    """Return messages by id, in the order of the ids."""
+    select = shape.build_select("id IN (SELECT value FROM json_each(?)) ORDER BY id")
+    return raw.read_rows(handle, select, (json.dumps(ids),)) if ids else []
 
 
 def _estimate_bytes(row: Row) -> int:
-    """Return what a row holds, roughly."""
+    """Return the approximate size of a row."""
     return sum([len(value) for value in row if type(value) in _SIZED_TYPES])
 
 
@@ -492,10 +480,8 @@ def _require_shape(handle: Connection, table: str) -> TableShape:
 
 @contextmanager
 def preserve_session_rows(handle: Connection, session_ids: Iterable[Any]) -> Iterator[None]:
-    """Messages are deleted or inserted inside, which leaves the rows of their sessions alone.
-
-    Someone may have put triggers on messages that count in those.
-    """
+    """Run a block that deletes or inserts messages, and restore the rows of their sessions."""
+    # Foreign triggers on messages may update columns of their sessions.
     shape = raw.get_shape(handle, SESSIONS)
     keys = [{"id": session_id} for session_id in session_ids]
     before = [raw.find_rows(handle, shape, key) if shape else [] for key in keys]
@@ -506,11 +492,13 @@ def preserve_session_rows(handle: Connection, session_ids: Iterable[Any]) -> Ite
 
 
 def _restore_row(
-    handle: Connection, shape: TableShape, key: Mapping[str, Any], wanted: Row
+    handle: Connection, shape: TableShape, key: Mapping[str, Any], original: Row
 ) -> None:
-    """Set what a trigger has made otherwise in a row."""
-    for found in raw.find_rows(handle, shape, key):
-        if not raw.is_same(found, wanted):
-            pairs = zip(shape.columns, found, wanted, strict=True)
-            other = {name: value for name, now, value in pairs if not raw.is_same([now], [value])}
-            raw.update_rows(handle, shape.table, key, other)
+    """Set the columns that a trigger has changed."""
+    for row in raw.find_rows(handle, shape, key):
+        if not raw.is_same(row, original):
+            pairs = zip(shape.columns, row, original, strict=True)
+            changed = {
+                name: value for name, current, value in pairs if not raw.is_same([current], [value])
+            }
+            raw.update_rows(handle, shape.table, key, changed)

@@ -1,10 +1,9 @@
-"""Rows of one table that are put back: inserted, perhaps without a value, refused, or present.
+"""Restoring of row images: rows are inserted, refused, or present already.
 
-Images put back: what is there is never overwritten, and what does not fit is said.
-
-Rows go in by the names of their columns, those that others refer to first. A key that somebody else
-has is refused; a value that cannot stand here any more is left out of its row. Triggers do their
-work, as those that feed a search index do, and what they make otherwise in the rows is set right.
+Present rows are never overwritten. Rows are inserted by column name, rows that others refer to
+first. A row whose key has another row is refused; a value that cannot be restored is left out of
+its row. Triggers run, as those of a search index must, and their changes of the rows are undone.
+The report lists everything that did not fit.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ SQL = sql_blocks.load_blocks("rows")
 
 _INDEXED_COLUMNS = ("content", "tool_name", "tool_calls")
 
-_TAKEN_REASON = "somebody else has it by now"
-_GONE_REASON = "what it refers to is gone"
-_NEEDED_REASON = "this home takes no row without it"
-_FORBIDDEN_REASON = "a rule of this home does not take it"
+_TAKEN_REASON = "another row has it now"
+_GONE_REASON = "the row that it refers to is gone"
+_NEEDED_REASON = "this home requires a value"
+_FORBIDDEN_REASON = "a rule of this home refuses it"
 
 
 @dataclass(slots=True)
 class PutReport:
-    """What became of the rows so far."""
+    """The result of the rows so far."""
 
     inserted: int = 0
     present: int = 0
@@ -46,17 +45,17 @@ class PutReport:
     emptied: list[RowMismatch] = field(default_factory=list)
     dropped: dict[str, dict[str, None]] = field(default_factory=dict)
     sessions: set[Any] = field(default_factory=set)
-    """Those that were inserted."""
+    """The ids of inserted sessions."""
 
     def to_result(self) -> PutResult:
-        """Return it as it is told."""
+        """Return the public result."""
         dropped = {table: tuple(names) for table, names in self.dropped.items()}
         refused, emptied = tuple(self.refused), tuple(self.emptied)
         return PutResult(self.inserted, self.present, refused, emptied, dropped)
 
 
 class TableWriter:
-    """Rows of one table that are put back."""
+    """Restores the rows of one table."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class TableWriter:
         self._rows = rows
         self._report = report
         self._change_number = fts.get_change_number(handle)
-        # A column that came into the key since has the default of the table in such a row.
+        # A key column that is newer than the image has its default in these rows.
         self._grown = {
             name: handle.fetch_value(f"SELECT {shape.defaults[name]}")
             for name in shape.key
@@ -82,10 +81,10 @@ class TableWriter:
         """The keys of rows that are present or new."""
         self._counted: Counter[Row] = Counter()
         self._new: dict[Row, dict[str, Any]] = {}
-        """What was inserted, by its key: the values as they are to stand here."""
+        """The inserted rows by key, with the values that they must have."""
 
     def insert_missing(self) -> None:
-        """Insert what is not there."""
+        """Insert the rows that are missing."""
         if self._shape.table != MESSAGES:
             self._insert_rows()
             return
@@ -96,24 +95,24 @@ class TableWriter:
         for session_id in sessions if self._new else ():
             self._handle.forget_session_counts(session_id)
             if session_id not in self._report.sessions:
-                # Lists that know it look again at what was stored last.
+                # Lists that have cached the session read its last message again.
                 self._handle.run_change(SQL["move_last"], raw.bind_values([session_id]))
 
     def repair_links(self) -> None:
-        """Leave out what refers to something that is gone, else take the row out again."""
+        """Clear references to missing rows, or take the row out again."""
         for link in self._shape.links:
-            wanted: dict[Row, list[Row]] = {}
+            keys_by_reference: dict[Row, list[Row]] = {}
             for key, values in self._new.items():
-                named = tuple(values.get(name) for name in link.columns)
-                if None not in named:
-                    wanted.setdefault(named, []).append(key)
-            for named, keys in wanted.items():
-                if not self._is_present(link, named):
+                reference = tuple(values.get(name) for name in link.columns)
+                if None not in reference:
+                    keys_by_reference.setdefault(reference, []).append(key)
+            for reference, keys in keys_by_reference.items():
+                if not self._is_present(link, reference):
                     for key in keys:
                         self._omit_columns(link, key)
 
     def finish(self) -> None:
-        """Set right what triggers have made otherwise, and tell the search index."""
+        """Undo the changes of triggers, and update the search index."""
         for key in self._list_conflicting_keys():
             self._correct_row(key, self._new[key])
         for values in self._new.values():
@@ -121,13 +120,13 @@ class TableWriter:
                 self._handle.forget_session_counts(values["id"])
         if self._shape.table == MESSAGES and self._new:
             ids = [key[0] for key in self._new]
-            odd = [key[0] for key, values in self._new.items() if _has_nul(values)]
-            fts.repair_entries(self._handle, odd)
+            nul_ids = [key[0] for key, values in self._new.items() if _has_nul(values)]
+            fts.repair_entries(self._handle, nul_ids)
             fts.restore_messages(self._handle, ids, self._change_number)
             fts.note_appended(self._handle, max(ids))
 
     def _insert_all(self) -> bool:
-        """Insert messages of which none is there yet, unless something about one is unusual."""
+        """Insert messages in one statement if none exists and no row is unusual."""
         if not self._rows:
             return False
         place = self._names.index("id")
@@ -151,30 +150,30 @@ class TableWriter:
         return True
 
     def _list_conflicting_keys(self) -> list[Row]:
-        """Return the keys of new rows that may not stand as they were given."""
+        """Return the keys of new rows that may differ from their images."""
         keys = [key for key in self._new if None not in key]
         if self._shape.table != MESSAGES or tuple(self._names) != self._shape.columns:
             return keys
         place = self._names.index("id")
-        found = read.read_messages(self._handle, self._shape, [key[0] for key in keys])
-        there = {(row[place],): row for row in found}
+        rows = read.read_messages(self._handle, self._shape, [key[0] for key in keys])
+        stored = {(row[place],): row for row in rows}
         return [
             key
             for key in keys
-            if not raw.is_same(there.get(key, ()), tuple(self._new[key].values()))
+            if not raw.is_same(stored.get(key, ()), tuple(self._new[key].values()))
         ]
 
     def _insert_rows(self) -> None:
         for row in self._rows:
             key = self._get_key(row)
-            there = self._read_by_key(key)
-            equal = sum(raw.is_same(found, row) for found in there)
-            # A key with NULL in it is of any number of rows, equal ones too.
-            if equal > (self._counted[tuple(row)] if None in key else 0):
+            present_rows = self._read_by_key(key)
+            equal_rows = sum(raw.is_same(present_row, row) for present_row in present_rows)
+            # Any number of rows can have a key with a NULL, equal rows included.
+            if equal_rows > (self._counted[tuple(row)] if None in key else 0):
                 self._report.present += 1
                 self._known.add(key)
                 self._counted[tuple(row)] += 1
-            elif not there or None in key:
+            elif not present_rows or None in key:
                 self._insert_row(key, dict(zip(self._names, row, strict=True)))
                 self._counted[tuple(row)] += 1
             elif self._shape.keyed:
@@ -183,43 +182,43 @@ class TableWriter:
                 self._insert_with_new_rowid(row)
 
     def _get_key(self, row: Sequence[Any]) -> Row:
-        given = {**self._grown, **dict(zip(self._names, row, strict=True))}
-        return tuple(given.get(name) for name in self._shape.key)
+        values = {**self._grown, **dict(zip(self._names, row, strict=True))}
+        return tuple(values.get(name) for name in self._shape.key)
 
     def _read_by_key(self, key: Row) -> list[Row]:
-        """Return what has a key, by the columns that the image has."""
-        given = dict(zip(self._shape.key, key, strict=True))
+        """Return the rows with a key, with the columns of the image."""
+        key_values = dict(zip(self._shape.key, key, strict=True))
         names, table = raw.join_columns(self._names), quote_name(self._shape.table)
-        sql = f"SELECT {names} FROM {table} WHERE {raw.build_condition(given)}"  # noqa: S608 -- from the schema, quoted
+        sql = f"SELECT {names} FROM {table} WHERE {raw.build_condition(key_values)}"  # noqa: S608 -- from the schema, quoted
         return raw.read_rows(self._handle, sql, raw.bind_values(key))
 
     def _insert_with_new_rowid(self, row: Sequence[Any]) -> None:
-        """Put back a row that is known by its row id alone, which somebody else has got."""
+        """Restore a row whose only key, its row id, has another row now."""
         values = dict(zip(self._names, row, strict=True))
         (place,) = self._shape.key
         del values[place]
-        for found in raw.find_rows(self._handle, self._shape, values):
-            here = dict(zip(self._shape.columns, found, strict=True))
-            equal = raw.is_same([here[name] for name in values], list(values.values()))
-            if equal and (here[place],) not in self._known:
-                self._known.add((here[place],))
+        for row_here in raw.find_rows(self._handle, self._shape, values):
+            present_values = dict(zip(self._shape.columns, row_here, strict=True))
+            is_equal = raw.is_same([present_values[name] for name in values], list(values.values()))
+            if is_equal and (present_values[place],) not in self._known:
+                self._known.add((present_values[place],))
                 self._report.present += 1
                 return
         self._insert_row(None, values)
 
     def _insert_row(self, key: Row | None, values: dict[str, Any]) -> None:
-        """Insert a row, without the values that this home does not take."""
+        """Insert a row, without the values that this home refuses."""
         while True:
             try:
                 row_id = raw.insert_row(self._handle, self._shape.table, values)
             except _sqlite3.load_library().IntegrityError as error:
                 if not self._handle.connection.in_transaction:
                     raise
-                name, why = self._find_refused_column(error), _find_refusal_reason(error)
+                name, reason = self._find_refused_column(error), _find_refusal_reason(error)
                 if name is None or not self._can_omit(name, values):
-                    self._refuse(key or (), why)
+                    self._refuse(key or (), reason)
                     return
-                self._report.emptied.append(RowMismatch(self._shape.table, key or (), why, name))
+                self._report.emptied.append(RowMismatch(self._shape.table, key or (), reason, name))
                 del values[name]
             else:
                 key = (row_id,) if key is None else key
@@ -232,8 +231,8 @@ class TableWriter:
 
     def _find_refused_column(self, error: Exception) -> str | None:
         """Return the one column that an error is about."""
-        _, _, named = str(error).partition(" constraint failed: ")
-        name = named.removeprefix(f"{self._shape.table}.")
+        _, _, columns = str(error).partition(" constraint failed: ")
+        name = columns.removeprefix(f"{self._shape.table}.")
         return name if name in self._shape.columns else None
 
     def _can_omit(self, name: str, values: Mapping[str, Any]) -> bool:
@@ -241,20 +240,20 @@ class TableWriter:
             return False
         return values[name] is not None or name in self._shape.defaults
 
-    def _is_present(self, link: ForeignKey, named: Row) -> bool:
+    def _is_present(self, link: ForeignKey, reference: Row) -> bool:
         if raw.get_shape(self._handle, link.table) is None or not link.named:
-            return True  # a link that leads nowhere by its schema is none of ours
-        found = dict(zip(link.named, named, strict=True))
-        sql = f"SELECT 1 FROM {quote_name(link.table)} WHERE {raw.build_condition(found)}"  # noqa: S608 -- from the schema, quoted
-        return bool(self._handle.fetch_tuples(sql, raw.bind_values(found.values())))
+            return True  # the schema itself has no such table or column
+        values = dict(zip(link.named, reference, strict=True))
+        sql = f"SELECT 1 FROM {quote_name(link.table)} WHERE {raw.build_condition(values)}"  # noqa: S608 -- from the schema, quoted
+        return bool(self._handle.fetch_tuples(sql, raw.bind_values(values.values())))
 
     def _omit_columns(self, link: ForeignKey, key: Row) -> None:
-        given = dict(zip(self._shape.key, key, strict=True))
+        key_values = dict(zip(self._shape.key, key, strict=True))
         empty = dict.fromkeys(link.columns)
         try:
-            raw.update_rows(self._handle, self._shape.table, given, empty)
+            raw.update_rows(self._handle, self._shape.table, key_values, empty)
         except _sqlite3.load_library().IntegrityError:
-            raw.delete_rows(self._handle, self._shape.table, given)
+            raw.delete_rows(self._handle, self._shape.table, key_values)
             del self._new[key]
             self._report.inserted -= 1
             self._refuse(key, _GONE_REASON)
@@ -264,23 +263,23 @@ class TableWriter:
         self._report.emptied += emptied
 
     def _correct_row(self, key: Row, values: Mapping[str, Any]) -> None:
-        given = dict(zip(self._shape.key, key, strict=True))
-        for found in raw.find_rows(self._handle, self._shape, given):
-            here = dict(zip(self._shape.columns, found, strict=True))
-            other = {
+        key_values = dict(zip(self._shape.key, key, strict=True))
+        for row in raw.find_rows(self._handle, self._shape, key_values):
+            present_values = dict(zip(self._shape.columns, row, strict=True))
+            changed = {
                 name: value
                 for name, value in values.items()
-                if not raw.is_same([here[name]], [value])
+                if not raw.is_same([present_values[name]], [value])
             }
-            if other:
-                raw.update_rows(self._handle, self._shape.table, given, other)
+            if changed:
+                raw.update_rows(self._handle, self._shape.table, key_values, changed)
 
-    def _refuse(self, key: Row, why: str) -> None:
-        self._report.refused.append(RowMismatch(self._shape.table, key, why))
+    def _refuse(self, key: Row, reason: str) -> None:
+        self._report.refused.append(RowMismatch(self._shape.table, key, reason))
 
 
 def _find_refusal_reason(error: Exception) -> str:
-    """Return why a row is not taken; the text of the error may hold what it says."""
+    """Return the reason of a refusal, without the error text, which may hold data."""
     text = str(error)
     if text.startswith("UNIQUE constraint"):
         return _TAKEN_REASON
@@ -288,7 +287,7 @@ def _find_refusal_reason(error: Exception) -> str:
 
 
 def _has_nul(values: Mapping[str, Any]) -> bool:
-    """Whether what an index has of a message has a NUL in it."""
+    """Return True if an indexed column of a message has a NUL."""
     texts = [values.get(name) for name in _INDEXED_COLUMNS]
     return any(fts.has_nul(text.stored if isinstance(text, RawText) else text) for text in texts)
 
@@ -299,33 +298,34 @@ _NO_TABLE_REASON = "this home has no such table"
 
 
 class RowWriter(SqliteStore):
-    """Puts rows back."""
+    """Restores rows from their images."""
 
     def put_images(
         self, images: Iterable[RowImages], *, of: Collection[str] | None = None
     ) -> PutResult:
-        """Put rows back where they are not, in any order; say what was there and what did not fit.
+        """Insert missing rows, in any order; report rows that exist and rows that do not fit.
 
-        A row that is there and equal is present. One whose key somebody else has is refused, as is
-        one that needs what is gone. A title that was taken, and a parent that is gone, are left out
-        of their row, and so is what this home has no column for. In a transaction that is not
-        linked nothing needs what is gone. With `of` rows that are of none of these sessions are
-        refused: that is for what somebody else has written.
+        An equal row is present. A row is refused if its key has another row, or if it needs a
+        missing one (not in a transaction with `linked=False`). A taken title, a missing parent and
+        unknown columns are left out. With `of`, rows of other sessions are refused: untrusted
+        imports use that.
         """
-        given = check_images(images)
-        return self._write(lambda handle: write_images(handle, given, of))
+        checked = check_images(images)
+        return self._write(lambda handle: write_images(handle, checked, of))
 
 
 def write_images(
-    handle: Connection, given: Sequence[RowImages], of: Collection[str] | None = None
+    handle: Connection, images: Sequence[RowImages], of: Collection[str] | None = None
 ) -> PutResult:
-    """Put rows back, in the open transaction."""
+    """Restore rows in the open transaction."""
     report = PutReport()
     routes.forget_routed_sessions(handle)
     if of is not None:
-        given, report.refused = read.split_owned_rows(handle, given, of)
-    whole = _order_messages(given)
-    ordered = sorted(whole, key=lambda image: (not image.shared, _TABLE_ORDER.get(image.table, 2)))
+        images, report.refused = read.split_owned_rows(handle, images, of)
+    sorted_images = _order_messages(images)
+    ordered = sorted(
+        sorted_images, key=lambda image: (not image.shared, _TABLE_ORDER.get(image.table, 2))
+    )
     with _defer_foreign_keys(handle):
         tables = [
             table for image in ordered for table in _iter_table_writers(handle, image, report)
@@ -339,22 +339,23 @@ def write_images(
     return report.to_result()
 
 
-def _order_messages(given: Sequence[RowImages]) -> list[RowImages]:
-    """Have messages come by their ids: an index of Hermes writes all it has at each lower one."""
-    found = [image for image in given if image.table != MESSAGES]
-    several: dict[tuple[str, ...], list[Row]] = {}
-    for image in given:
+def _order_messages(images: Sequence[RowImages]) -> list[RowImages]:
+    """Return the images with all messages sorted by id."""
+    # A Hermes index flushes its pending entries at each lower id.
+    ordered = [image for image in images if image.table != MESSAGES]
+    rows_by_columns: dict[tuple[str, ...], list[Row]] = {}
+    for image in images:
         if image.table == MESSAGES:
-            several.setdefault(tuple(image.columns), []).extend(image.rows)
-    for columns, rows in several.items():
+            rows_by_columns.setdefault(tuple(image.columns), []).extend(image.rows)
+    for columns, rows in rows_by_columns.items():
         by_id = sorted(rows, key=itemgetter(columns.index("id")))
-        found.append(RowImages(MESSAGES, columns, tuple(by_id)))
-    return found
+        ordered.append(RowImages(MESSAGES, columns, tuple(by_id)))
+    return ordered
 
 
 @contextmanager
 def _defer_foreign_keys(handle: Connection) -> Iterator[None]:
-    """Rows that refer to each other come in any order; at the end each has to have its own."""
+    """Defer foreign keys to the end, since rows may refer to each other in any order."""
     handle.run_change("PRAGMA defer_foreign_keys=ON")
     try:
         yield
@@ -365,7 +366,7 @@ def _defer_foreign_keys(handle: Connection) -> Iterator[None]:
 def _iter_table_writers(
     handle: Connection, image: RowImages, report: PutReport
 ) -> Iterator[TableWriter]:
-    """Yield what puts an image back, if there is where to put it."""
+    """Yield the writer of an image, if the home has its table."""
     shape = raw.get_shape(handle, image.table)
     if shape is None:
         report.refused += [RowMismatch(image.table, (), _NO_TABLE_REASON) for _ in image.rows]
