@@ -13,10 +13,10 @@ SOURCE = Path(__file__).with_name("cjk_tokenizer.c")
 
 
 def add_cjk_index(path: Path) -> None:
-    """Add the index to a database of Hermes, on a SQLite that does not have its tokenizer.
+    """Add the index to a Hermes database, with a SQLite that lacks its tokenizer.
 
-    The tokenizer of our fixture cuts as unicode61 does, so the index is made with that one, and
-    its schema names the other afterwards.
+    The tokenizer of the fixture splits as unicode61 does, so the index is made with unicode61 and
+    its schema is changed afterwards.
     """
     with connect(path) as connection:
         connection.execute("BEGIN")
@@ -28,7 +28,7 @@ def add_cjk_index(path: Path) -> None:
 
 
 def block_index(path: Path, name: str = INDEX) -> None:
-    """Let an index name the tokenizer that this SQLite does not have."""
+    """Make an index use a tokenizer that this SQLite does not have."""
     with connect(path) as connection:
         version = connection.execute("PRAGMA schema_version").fetchone()[0]
         connection.execute("PRAGMA writable_schema=ON")
@@ -41,7 +41,7 @@ def block_index(path: Path, name: str = INDEX) -> None:
 
 
 def compile_tokenizer(home: Path) -> Path:
-    """Compile the extension into a home, where its user alone can write it.
+    """Compile the extension into a home, writable by its user only.
 
     It needs gcc and sqlite3ext.h.
     """

@@ -1,4 +1,4 @@
-"""What every test has: a home folder of its own, and databases that are closed afterwards."""
+"""The fixtures of every test: its own home folder, and databases that are closed at the end."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from hypothesis import HealthCheck, settings
 
 from session_core import _sqlite3
 
-# How long an example takes says something of the machine alone.
+# The duration of an example depends on the machine, so there is no deadline.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The tests run on either SQLite library: `--sqlite bundled`."""
+    """Add the option for the SQLite library: `--sqlite bundled`."""
     parser.addoption("--sqlite", choices=("standard", "bundled"), default="standard")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Decide before the first connection."""
+    """Choose the SQLite library before the first connection."""
     _sqlite3.choose_sqlite(config.getoption("--sqlite"))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What cannot be tested in CI has failed there; nothing is skipped."""
+    """Turn skipped tests into failures in CI."""
     report = yield
     if report.skipped and os.environ.get("CI"):
         report.outcome = "failed"
@@ -38,7 +38,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody's real home folder is touched."""
+    """Give each test its own home folder, so that no real one is touched."""
     home = tmp_path / "user"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
@@ -54,7 +54,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def home_path(tmp_path: Path) -> Path:
-    """An empty folder for a home."""
+    """Return an empty folder for a home."""
     path = tmp_path / "home"
     path.mkdir()
     return path

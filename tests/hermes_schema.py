@@ -276,7 +276,7 @@ _PEOPLE = (
 
 
 def list_statements(schema: int, layout: int) -> Iterator[str]:
-    """Return what makes an empty database, one statement after the other."""
+    """Return the statements that make an empty database."""
     for name, lines in _TABLES.items():
         body = ",\n    ".join(_select_since(lines, schema))
         if body:
@@ -293,7 +293,7 @@ def list_statements(schema: int, layout: int) -> Iterator[str]:
 
 
 def list_cjk_statements(tokenizer: str) -> Iterator[str]:
-    """Return what adds the index of a native tokenizer, which leaves out the rows of tools."""
+    """Return the statements that add the index of a native tokenizer, without tool rows."""
     yield _CJK_VIEW
     options = {"source": "messages_fts_cjk_src", "tokenize": f", tokenize='{tokenizer}'"}
     columns = ["content", "tool_name", "tool_calls"]
@@ -303,7 +303,7 @@ def list_cjk_statements(tokenizer: str) -> Iterator[str]:
 
 
 def _list_external_indexes(layout: int) -> Iterator[str]:
-    """Words from all rows; trigrams without the rows of tools, cron jobs and subagents."""
+    """Yield the indexes: words of all rows, trigrams without tools, cron jobs and subagents."""
     prefix = layout >= 3
     people = _PEOPLE if prefix else "1"
     if prefix:
@@ -347,6 +347,6 @@ def _split_script(script: str) -> list[str]:
 
 
 def _select_since(lines: str, schema: int) -> list[str]:
-    """Return the lines that there are in a schema, without their numbers."""
+    """Return the lines of a schema version, without their numbers."""
     pairs = (line.strip().split(" ", 1) for line in lines.strip().splitlines())
     return [text for since, text in pairs if int(since) <= schema]

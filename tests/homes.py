@@ -1,8 +1,8 @@
-"""Databases for tests: an empty Hermes one of any schema, one of our own, and rows to fill them.
+"""Databases for tests: an empty Hermes one of any schema, one of our own, and sample rows.
 
-Schemas 16, 17, 19 and 22 are what the real packages create (`tests/interop/` compares them); 18, 20
-and 21 lie between; 23 to 30 follow what is known of them: which columns and tables came, not always
-with which number.
+Schemas 16, 17, 19 and 22 are as the real packages create them (`tests/interop/` compares them); 18,
+20 and 21 lie between. Schemas 23 to 30 have the known columns and tables, which may have come with
+another number.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def make_hermes_database(
     """Make an empty database as Hermes does.
 
     `fts_layout` is 0 for indexes with a copy of the text, 1 for external content from `messages`, 3
-    from the view `messages_fts_src`. A database that was upgraded keeps 0 whatever its schema.
-    With `null_flags` the flag of messages was added to it later, and may be NULL.
+    for the view `messages_fts_src`. An upgraded database keeps 0 in every schema. With `null_flags`
+    the flag of messages was added later, and may be NULL.
     """
     layout = fts_layout if fts_layout is not None else 0 if schema < 23 else 1 if schema < 26 else 3
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def connect(path: Path, mode: str = "rw") -> Iterator[_sqlite3.Connection]:
 
 
 def add_session(connection: _sqlite3.Connection, session_id: str, **columns: Any) -> str:
-    """Insert a session row; columns that this schema has not are left out."""
+    """Insert a session row, without the columns that this schema lacks."""
     row = {"id": session_id, "source": "cli", "started_at": time.time(), **columns}
     _insert_row(connection, "sessions", row)
     return session_id
@@ -80,7 +80,7 @@ def add_message(
     content: Any = "hello",
     **columns: Any,
 ) -> int:
-    """Insert a message row as it is stored, and count it where it is live; return its id."""
+    """Insert a raw message row, and count it if it is live; return its id."""
     row = {"session_id": session_id, "role": role, "timestamp": time.time(), **columns}
     row["content"] = "\x00json:" + json.dumps(content) if _is_json(content) else content
     calls = row.get("tool_calls")
@@ -146,7 +146,7 @@ def _add_conversation(
 def _add_turn(
     connection: _sqlite3.Connection, chance: random.Random, session_id: str, turn: int, at: float
 ) -> None:
-    """Add one message: asked, calling a tool, the tool's, answered."""
+    """Add one message: a question, a tool call, its result, or an answer."""
     text = f"{chance.choice(TEXTS)} ({session_id} turn {turn})"
     if turn % 4 == 0:
         content = [{"type": "text", "text": text}] if turn % 8 == 4 else text

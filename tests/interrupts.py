@@ -1,4 +1,4 @@
-"""An interrupt at a chosen place, and a thread that must come to an end beside it."""
+"""An interrupt at a chosen line, and a thread that must end."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ WAIT_S = 20.0
 def make_interrupting_profiler(
     at: int, places: tuple[str, ...]
 ) -> Callable[[FrameType, str, Any], None]:
-    """Return a profiler that raises what Ctrl-C raises at the nth place of these files, once.
+    """Return a profiler that raises KeyboardInterrupt once, at the nth call in these files.
 
-    A signal handler is run where a function begins and where a call is over.
+    Python runs signal handlers at the beginning and the end of a call.
     """
     passed = 0
 
@@ -30,7 +30,7 @@ def make_interrupting_profiler(
 
 
 def run_beside_thread(step: Callable[[], object]) -> None:
-    """Run a step in a thread of its own, which must come to an end."""
+    """Run a step in its own thread, which must end."""
     failed: list[BaseException] = []
 
     def run() -> None:

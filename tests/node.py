@@ -1,7 +1,7 @@
-"""Node, and what is installed from npm for the tests: each in a folder of its own, made once.
+"""Node and the npm packages of the tests, each installed once into its own folder.
 
-Node itself comes as a wheel, into an environment beside those of the other peers, so that a machine
-needs none. Versions are exact, and no script of a package is run while it is installed.
+Node comes as a wheel, into an environment next to those of the peers, so that a machine needs no
+Node. Versions are exact, and scripts of packages do not run during the installation.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def find_node() -> Path:
 
 
 def install_modules(*packages: str, scripts: bool = False) -> Path:
-    """Return the folder in which exactly these packages are; install them if need be.
+    """Return a folder with exactly these packages; install them if needed.
 
-    With `scripts` the packages may run theirs, which some clients need.
+    With `scripts` the packages may run their install scripts, which some clients need.
     """
     mark = hashlib.sha256(" ".join(packages).encode()).hexdigest()[:12]
     folder = get_peers_folder() / f"npm-{mark}"

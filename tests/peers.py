@@ -1,8 +1,8 @@
-"""Other systems beside us: each in a virtual environment of its own, run in a process of its own.
+"""Peer systems, each in its own virtual environment and process.
 
-The environments stand in `.peers/` of this repository, or where `MCP_SESSIONS_PEERS` points, and
-are made at first use, which needs a package index. They are never imported into our own process:
-two SQLite libraries on one file drop each other's locks.
+The environments are in `.peers/` of this repository, or in `MCP_SESSIONS_PEERS`, and are made at
+first use from a package index. They are never imported into our own process: two SQLite libraries
+on one file drop each other's locks.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def peer_python(name: str, requirement: str, *, versions: Sequence[str] = VERSIO
 
 
 def get_peers_folder() -> Path:
-    """Return where the environments are."""
+    """Return the folder of the environments."""
     return Path(os.environ.get("MCP_SESSIONS_PEERS") or ROOT / ".peers").absolute()
 
 
 def list_pythons(versions: Sequence[str]) -> dict[str, str]:
-    """Return the Pythons of these versions that are here, by version."""
+    """Return the installed Pythons of these versions, by version."""
     found = ((read_version(command), command) for command in _list_candidates(versions))
     return {version: command for version, command in found if version in versions}
 
@@ -54,7 +54,7 @@ def find_base_python(versions: Sequence[str] = VERSIONS) -> str:
 
 
 def make_peer_environment(home: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return an environment in which a peer finds nobody's home but this one."""
+    """Return the variables with which a peer finds only this home."""
     kept = ("PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR")
     env = {name: os.environ[name] for name in kept if name in os.environ}
     own = {"HOME": str(home), "HERMES_HOME": str(home), "PYTHONIOENCODING": "utf-8"}
@@ -62,7 +62,7 @@ def make_peer_environment(home: Path, extra: Mapping[str, str] | None = None) ->
 
 
 def run_command(command: list[str], requirement: str, *, path: Path | None = None) -> None:
-    """Run a step of an installation; programs of the folder `path` are found first.
+    """Run a step of an installation, with the programs of the folder `path` first.
 
     Raises:
         PeerMissing: it failed.
@@ -75,7 +75,7 @@ def run_command(command: list[str], requirement: str, *, path: Path | None = Non
 
 
 def build_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Build it beside its place and move it there, so that it is whole or not there at all."""
+    """Build a folder next to its place and move it there, so that it is complete or missing."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
@@ -95,7 +95,7 @@ def _list_candidates(versions: Sequence[str]) -> Iterator[str]:
         found = shutil.which(f"python{version}")
         if found:
             yield found
-    # pyenv shows on the path what was chosen of it, and has more beside that.
+    # pyenv has only the selected versions on the path, and more in its own folder.
     for shims in filter(_is_of_pyenv, map(Path, os.environ["PATH"].split(os.pathsep))):
         for version in versions:
             yield from map(str, shims.parent.glob(f"versions/*/bin/python{version}"))
@@ -106,7 +106,7 @@ def _is_of_pyenv(folder: Path) -> bool:
 
 
 def read_version(command: str) -> str | None:
-    """Return the version of a Python that can make environments, None where it is none."""
+    """Return the version of a Python that can make environments, or None."""
     code = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2])"
     asked = [command, "-c", code]
     answer = subprocess.run(asked, capture_output=True, text=True, check=False)

@@ -26,7 +26,7 @@ both_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 
 class BlockedCalls:
-    """Calls that wait for the test, and how many of them have begun and ended."""
+    """Calls that wait for the test, with counts of those begun and ended."""
 
     def __init__(self) -> None:
         self.opened = threading.Event()
@@ -45,7 +45,7 @@ class BlockedCalls:
 
 
 def list_worker_threads() -> set[threading.Thread]:
-    """Return the worker threads that run now."""
+    """Return the running worker threads."""
     return {thread for thread in threading.enumerate() if thread.name == "session_core worker"}
 
 
@@ -188,7 +188,7 @@ async def test_worker_thread_can_run_event_loop(inner: str) -> None:
 
 @both_loops
 async def test_worker_recognizes_calling_event_loop() -> None:
-    """A call has a loop of its own, also if the loop of its caller is one of trio."""
+    """A call has its own event loop, also if its caller runs on trio."""
     ended = []
 
     async def hook() -> None:

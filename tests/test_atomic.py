@@ -1,4 +1,4 @@
-"""Files are whole or not there, whatever happens meanwhile."""
+"""Atomic files: complete or missing after any failure."""
 
 from __future__ import annotations
 
@@ -330,7 +330,7 @@ def test_killed_write_keeps_old_file(path: Path) -> None:
     assert list_names(path) == ["sessions.json"]
 
 
-# What was left behind
+# Leftover temporary files
 
 
 def test_sweep_deletes_only_old_prefixed_files(path: Path) -> None:
@@ -351,7 +351,7 @@ def test_sweep_ignores_missing_folder(tmp_path: Path) -> None:
     assert delete_leftovers(tmp_path / "none", PREFIX, older_than_s=0, now=NOW) == 0
 
 
-# What is broken
+# Broken files
 
 
 def test_broken_file_is_set_aside_unchanged(path: Path) -> None:

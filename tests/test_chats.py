@@ -1,4 +1,4 @@
-"""Which key a chat has, and what a source is when it is stored."""
+"""Session keys of chats, and stored sources."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_known_platforms_are_complete() -> None:
     assert [platform.value for platform in Platform] == known.split()
 
 
-# What is stored of a source
+# Stored sources
 
 ALWAYS = {
     "platform": "telegram",
@@ -319,7 +319,7 @@ def test_session_key_begins_with_platform_and_type(
     assert get_key_platform(key) == str(source.platform)
 
 
-# What may become part of a file name
+# Parts of file names
 
 
 @pytest.mark.parametrize("name", ["a..b", "..", "C:x", "d:", "é:x"])

@@ -1,4 +1,4 @@
-"""What the configuration of a home means, however it is written and whatever is broken in it."""
+"""The configuration of a home: every form of it, and broken values."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_config_round_trip_keeps_unread_keys() -> None:
     assert GatewayConfig.from_dict(stored).to_dict() == stored
 
 
-# What is given and cannot be used
+# Unusable values
 
 
 @pytest.mark.parametrize("hour", [-1, 24, 4.5, "x", True, [], 10**30])
@@ -186,7 +186,7 @@ def test_unreadable_flag_uses_default(odd: Any) -> None:
     assert (config.write_sessions_json, config.thread_sessions_per_user) == (True, False)
 
 
-# What code passes
+# Values passed by code
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -569,7 +569,7 @@ def test_config_reads_process_environment_by_default(
     assert GatewayConfig.load(home_path).default_reset_policy.at_hour == 9
 
 
-# What it costs
+# Cost
 
 
 def test_import_does_not_load_yaml() -> None:

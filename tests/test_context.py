@@ -30,7 +30,7 @@ ID = "HERMES_SESSION_ID"
 
 @pytest.fixture(autouse=True)
 def _clear_session(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No variable is set, in this context or in the process."""
+    """Unset the variables of the current session, in this context and in the process."""
     for name in VARIABLE_NAMES.values():
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(context._ProcessState, "has_contexts", False)

@@ -1,4 +1,4 @@
-"""Which home is served, and what kind of folder it is."""
+"""Finding the home, and the kind of a folder."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_unreadable_hermes_folder_counts_as_home() -> None:
 
 @contextmanager
 def _run_as_nobody() -> Iterator[None]:
-    """Root may look anywhere, so it becomes somebody else for a moment."""
+    """Become another user for a moment, since root can read all folders."""
     if os.geteuid() != 0:
         yield
         return

@@ -1,4 +1,4 @@
-"""What the library returns and raises can be copied, and sent to another process."""
+"""Values and errors of the library can be copied and sent to another process."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_every_error_survives_copy(copied: Callable[[Any], Any]) -> None:
 
 
 MODERN = {name: copied for name, copied in COPIES.items() if name not in {"pickle 0", "pickle 1"}}
-"""The two oldest protocols know no slots, and nothing uses them unless it is told to."""
+"""The two oldest protocols do not support slots, and are never the default."""
 
 
 @pytest.mark.parametrize("copied", MODERN.values(), ids=MODERN)

@@ -1,4 +1,4 @@
-"""Who has a database open, whether a gateway lives, and which leases count; with real processes."""
+"""Holders of a database, running gateways, and valid leases, with real processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SLEEP = "import sys; print('up', flush=True); sys.stdin.read()"
 
 @contextmanager
 def start_process(*arguments: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process that says a line once it is ready and ends with its input."""
+    """Start a process that prints a line when it is ready and ends with its input."""
     child = subprocess.Popen(
         [sys.executable, *arguments],
         stdin=subprocess.PIPE,
@@ -172,7 +172,7 @@ def test_reused_pid_is_detected_by_start_time() -> None:
 
 @pytest.fixture
 def gateway_script(tmp_path: Path) -> Path:
-    """A program whose arguments are those of a gateway."""
+    """Return a program with the arguments of a gateway."""
     path = tmp_path / "gateway" / "run.py"
     path.parent.mkdir()
     path.write_text(_SLEEP)

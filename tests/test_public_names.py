@@ -1,4 +1,4 @@
-"""The public names of the library, and what importing it does: nothing."""
+"""The public names of the library; its import has no side effects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HEAVY = (
     "typer",
     "yaml",
 )
-"""What nobody should pay for who only wants to read a session."""
+"""The modules that reading a session must not load."""
 
 WATCH = """
 import json, sys
@@ -56,7 +56,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def import_report() -> dict[str, Any]:
-    """What an import in a process of its own loaded and opened."""
+    """Return the modules and files that an import loads in its own process."""
     done = subprocess.run(
         [sys.executable, "-B", "-c", WATCH], capture_output=True, text=True, timeout=60, check=True
     )

@@ -1,4 +1,4 @@
-"""The SQLite library is decided once, in one file, before the first connection."""
+"""The SQLite library is chosen once, in one module, before the first connection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ needs_bundled = pytest.mark.skipif(find_spec("pysqlite3") is None, reason="it ha
 
 
 def run(script: str) -> str:
-    """Run a script in a process of its own, where nothing is decided yet."""
+    """Run a script in its own process, in which no library is chosen yet."""
     begin = "from session_core import *\nfrom session_core import _sqlite3 as driver\n"
     done = subprocess.run(
         [sys.executable, "-c", begin + script],
@@ -132,7 +132,7 @@ def test_sqlite_library_is_imported_in_single_file() -> None:
 
 
 def list_imports(path: Path) -> Iterator[str]:
-    """Return what a file imports by a statement, or by a call with the name as text."""
+    """Return the imports of a file, by statement or by a call with the name as text."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -1,4 +1,4 @@
-"""What a test of the contract has: an engine, its database, a second instance, a way to reopen."""
+"""The fixtures of the contract suite: an engine, its database, and more instances of it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 @pytest.fixture
 def open_again(engine: Engine, home_path: Path) -> Iterator[Open]:
-    """Opens an instance on the home of this test; all are closed at its end."""
+    """Return a function that opens an instance on the test's home; all are closed at its end."""
     opened: list[StateDatabase] = []
 
     def open_one() -> StateDatabase:
@@ -48,19 +48,19 @@ def open_again(engine: Engine, home_path: Path) -> Iterator[Open]:
 
 @pytest.fixture
 def db(open_again: Open) -> StateDatabase:
-    """The database, empty."""
+    """Return an empty database."""
     return open_again()
 
 
 @pytest.fixture
 def other(db: StateDatabase, open_again: Open) -> StateDatabase:
-    """A second instance on the same database."""
+    """Return a second instance on the same database."""
     return open_again()
 
 
 @pytest.fixture
 def reopen(db: StateDatabase, open_again: Open) -> Open:
-    """Closes `db` and opens the database again."""
+    """Return a function that closes `db` and opens the database again."""
 
     def close_and_open() -> StateDatabase:
         db.close()
@@ -71,7 +71,7 @@ def reopen(db: StateDatabase, open_again: Open) -> Open:
 
 @pytest.fixture
 def strange(engine: Engine, home_path: Path) -> Callable[..., int]:
-    """Runs one SQL statement as a careless process beside us would."""
+    """Return a function that runs one SQL statement as a careless foreign process would."""
 
     def run(sql: str, *values: Any) -> int:
         return engine.run_foreign_sql(home_path, sql, *values)

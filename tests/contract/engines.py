@@ -1,7 +1,7 @@
-"""The engines that the contract is proved on: how one is opened, and how a stranger writes to it.
+"""The engines of the contract suite: opening a database, and foreign writes to it.
 
-The suite beside this file knows the contract only. An engine that is added to `ENGINES` has to pass
-all of it; what an old home has no column for must be `Unsupported` there, never wrong.
+The tests next to this file know the contract only. A new engine in `ENGINES` has to pass all of
+them. Columns that an old home lacks must raise `Unsupported`, never give a wrong result.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tests.homes import connect, make_hermes_database
 
 
 class Engine(Protocol):
-    """Opens the database of a folder, which it makes where there is none."""
+    """Opens the database of a folder, and creates it if it is missing."""
 
     @property
     def name(self) -> str:
-        """What it is called in `ENGINES`."""
+        """The name of the engine in `ENGINES`."""
         ...
 
     def __call__(self, home: Path, *, patience_s: float = 20.0) -> StateDatabase:
@@ -35,7 +35,7 @@ class Engine(Protocol):
         ...
 
     def run_foreign_sql(self, home: Path, sql: str, *values: Any) -> int:
-        """Change it as a careless process beside us would: no checks, no instance of ours."""
+        """Run a statement as a careless foreign process would: no checks, no instance of ours."""
         ...
 
 
@@ -55,7 +55,7 @@ class Sqlite:
         return SessionDB(path, patience_s=patience_s)
 
     def run_foreign_sql(self, home: Path, sql: str, *values: Any) -> int:
-        """Change it as a careless process beside us would: no checks, no instance of ours."""
+        """Run a statement as a careless foreign process would: no checks, no instance of ours."""
         with connect(home / "state.db") as connection:
             connection.execute("PRAGMA foreign_keys=OFF")
             return connection.execute(sql, values).rowcount
@@ -76,7 +76,7 @@ MAIN_ENGINES = ("sqlite", "sqlite-hermes")
 
 @contextmanager
 def require_column(db: StateDatabase, column: str) -> Iterator[None]:
-    """What is inside works where a session or its messages have a column, else is Unsupported."""
+    """Expect the block to work if the home has a column, and to raise `Unsupported` otherwise."""
     if has_column(db, column):
         yield
     else:
@@ -85,7 +85,7 @@ def require_column(db: StateDatabase, column: str) -> Iterator[None]:
 
 
 def has_column(db: StateDatabase, column: str) -> bool:
-    """Whether rows of this home have a column, found by looking at one of each."""
+    """Return True if sessions or messages of this home have a column."""
     with roll_back_at_end(db):
         message_id = db.append_message("probe", "user", "x", create={"source": "cli"})
         found = {**(db.get_message(message_id) or {}), **(db.get_session("probe") or {})}
@@ -94,7 +94,7 @@ def has_column(db: StateDatabase, column: str) -> bool:
 
 @contextmanager
 def roll_back_at_end(db: StateDatabase) -> Iterator[None]:
-    """A transaction of which nothing is to stay."""
+    """Run the block in a transaction that is rolled back."""
     with suppress(_RollBack), db.transaction():
         yield
         raise _RollBack
@@ -106,7 +106,7 @@ class _RollBack(Exception):
 
 @cache
 def _make_empty_database(schema: int) -> Path:
-    """Make an empty database once; nobody opens it, it is copied."""
+    """Make an empty database once; it is copied, never opened."""
     folder = Path(tempfile.mkdtemp(prefix="schema_"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     make_hermes_database(folder / "state.db", schema)

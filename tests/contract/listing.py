@@ -1,4 +1,4 @@
-"""How a test of lists makes a session, and walks a list page by page."""
+"""Helpers of list tests: making sessions, and reading all pages of a list."""
 
 from __future__ import annotations
 

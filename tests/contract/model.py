@@ -1,6 +1,6 @@
-"""A small model of the state database in plain Python, and steps that both can take.
+"""A small model of the state database in plain Python, and steps for both.
 
-A step is a tuple of plain values, so that a process of its own can take it too.
+A step is a tuple of plain values, so that another process can take it too.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from session_core import (
 Step = tuple[Any, ...]
 
 NOTHING = Revision(0, 0, 0, 0, None)
-"""What a session is before it is there."""
+"""The revision of a missing session."""
 
 
 def perform_step(db: StateDatabase, step: Step) -> Any:
-    """Take a step; return what it says of the messages that it stored, or the name of the error."""
+    """Take a step; return its result for the stored messages, or the name of the error."""
     verb, session_id, *rest = step
     try:
         done = _VERBS[verb](db, session_id, *rest)
@@ -109,7 +109,7 @@ class Session:
 
 
 class Model:
-    """What the database should hold."""
+    """The expected contents of the database."""
 
     def __init__(self, *, compacts: bool) -> None:
         self.compacts = compacts
@@ -127,7 +127,7 @@ class Model:
         return None
 
     def apply_step(self, step: Step, ids: tuple[int, ...] | None) -> None:
-        """Do what a step that was not refused does."""
+        """Apply a step that was not refused."""
         verb, session_id, *rest = step
         getattr(self, f"_{verb}")(session_id, *rest, *([list(ids)] if ids is not None else []))
 
@@ -147,7 +147,7 @@ class Model:
         return next((n for n, s in self.sessions.items() if s.parent == session_id), None)
 
     def list_family(self, session_id: str) -> list[str]:
-        """Return the session, what came before it, then what came after it."""
+        """Return the session, its ancestors, then its continuations."""
         members = [session_id, *self.list_ancestors(session_id)]
         following = self.find_continuation(session_id)
         while following is not None:

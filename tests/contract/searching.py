@@ -1,4 +1,4 @@
-"""What tests of search have in common: a message that is said, and what a search found of it."""
+"""Helpers of search tests: appending a message, and the hits of a search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compaction carried on without its times is the same message; what is said again is not."""
+"""Carried messages: a copy without its times is the same message, a repeated message is not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Message = dict[str, Any]
 
 @pytest.fixture
 def spoken_messages(db: StateDatabase) -> list[Message]:
-    """Eight messages that were said one by one."""
+    """Append eight messages one by one."""
     shapes: list[Message] = [{"role": "user", "content": f"zebra {n}"} for n in range(6)]
     shapes[3] = {"role": "assistant", "content": "zebra 3 ", "tool_calls": CALL}
     shapes[4] = {"role": "tool", "content": "zebra 4", "tool_call_id": "c1"}
@@ -47,7 +47,7 @@ def read_feed_texts(db: StateDatabase, cursor: str, **options: Any) -> list[str 
 
 
 def hits(db: StateDatabase, query: str = "zebra") -> list[str]:
-    """Return what is found, and of which rows, `*` for a live one."""
+    """Return the hits and their rows, with `*` for a live row."""
     found = db.search(query, per="message", status="all", limit=100).hits
     return sorted(
         hit.snippet.removesuffix(" look") + ("" if hit.compacted else "*") for hit in found
@@ -59,7 +59,7 @@ def list_texts(rows: Iterable[Any]) -> list[str]:
 
 
 def shapes(spoken_messages: list[Message], old: list[Message]) -> list[list[Message]]:
-    """Return what may stand for them, each with what is carried of them."""
+    """Return possible summaries, each with the messages that are carried."""
     return [
         [SUMMARY, *spoken_messages[5:]],
         [SUMMARY, *spoken_messages[3:], NOTE],

@@ -1,4 +1,4 @@
-"""Compaction: what is flagged, what stands in its place, how it comes back, and its lock."""
+"""Compaction: flags, summaries, restoring, and the compression lock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUMMARY = {"role": "user", "content": "what was said", "timestamp": 3.5}
 
 
 def fill_session(db: StateDatabase) -> list[int]:
-    """Six messages of every shape, the first of which is the head."""
+    """Append six messages of every shape, the first of which is the head."""
     rows: list[dict[str, Any]] = [
         {"role": "user", "content": "head"},
         {"role": "assistant", "content": "", "tool_calls": CALLS},

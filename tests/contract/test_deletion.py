@@ -1,4 +1,4 @@
-"""Upkeep: what is finalised, pruned, deleted and recounted, and what is left alone."""
+"""Upkeep: finalizing, pruning, deleting and recounting, and the rows that stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The change feed: what it reports and what not, its cursor, its gaps, and waiting for a commit."""
+"""The change feed: events, cursors, gaps, and waiting for a commit."""
 
 from __future__ import annotations
 
@@ -502,7 +502,7 @@ async def test_waiting_coroutine_is_cancelled_immediately(db: StateDatabase) -> 
 
 
 class _Looks(threading.Event):
-    """A stop that is never set, and says when the caller has looked."""
+    """A stop signal that is never set and records when the caller has read it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Rows as they are stored: imaged, removed where they are still so, changed, and put back."""
+"""Row images: reading, deleting unchanged rows, updating, and restoring."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read_all_messages(db: StateDatabase, session_id: str = "s") -> RowImages:
 
 
 def remove_session(db: StateDatabase, session_id: str = "s") -> list[RowImages]:
-    """Remove a session and all that it has; return its images."""
+    """Remove a session and all its rows; return the images."""
     pages, rest = read_all_messages(db, session_id), db.read_session_images(session_id)
     ids = [row[pages.columns.index("id")] for row in pages.rows]
     with db.transaction():

@@ -22,7 +22,7 @@ def add_session(db: StateDatabase, session_id: str, source: str = "cli", **field
 
 
 def continue_session(db: StateDatabase, parent: str, session_id: str, **fields: Any) -> None:
-    """Continue a session as Hermes does: without what the first session of the chain has."""
+    """Continue a session as Hermes does: without the columns that only the first session has."""
     db.end_session(parent, "compression")
     add_session(db, session_id, fields.pop("source", "cli"), parent_session_id=parent, **fields)
 
@@ -47,7 +47,7 @@ OWNER = [{"user_id": "u1"}, {"chat_id": "77"}, {"chat_type": "dm"}]
 
 
 def has_columns(db: StateDatabase, condition: dict[str, Any]) -> bool:
-    """Whether this home has the columns of a condition; an old one has no chats."""
+    """Return True if this home has the columns of a condition; an old one has no chats."""
     return all(
         name in db.get_session("root") or name in ("project", "cwd_prefix") for name in condition
     )

@@ -1,4 +1,4 @@
-"""What is in a home: a light row of every session, and what is known beside them."""
+"""The inventory of a home: a light row of every session, and the health facts."""
 
 from __future__ import annotations
 

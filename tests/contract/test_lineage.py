@@ -1,4 +1,4 @@
-"""What sessions are to each other: kinds of links, root, tip and chain, and damage survived."""
+"""Lineage: kinds of links, root, tip and chain, also with damaged links."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_delegate_is_recognized_by_lists_and_delete(db: StateDatabase, mark: Any
 
 
 def is_refused(db: StateDatabase, change: Callable[[], Any]) -> bool:
-    """Whether a change is refused, and leaves every session as it was."""
+    """Return True if a change is refused and leaves every session unchanged."""
     before = [db.get_session(session_id) for session_id in ("a", "b", "c", "lone")]
     try:
         change()
@@ -224,7 +224,7 @@ def test_existing_cycle_blocks_no_other_session(db: StateDatabase, strange: Stra
 
 
 def query_lineage(db: StateDatabase, *ids: str) -> None:
-    """Ask every question of the lineage about sessions whose links are damaged."""
+    """Call every lineage method for sessions with damaged links."""
     for session_id in ids:
         assert db.get_compression_tip(session_id) in ids
         assert db.get_conversation_root(session_id) in ids

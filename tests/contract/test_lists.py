@@ -174,7 +174,7 @@ def test_compression_parent_without_child_stays_listed(db: StateDatabase) -> Non
 
 @pytest.fixture
 def seven_conversations(db: StateDatabase) -> StateDatabase:
-    """Seven conversations whose orders differ, with ties."""
+    """Make seven conversations whose orders differ, with ties."""
     with db.transaction():
         add_session_at(db, "a", 10.0, started_at=7.0)
         add_session_at(db, "b", 50.0, 20.0, started_at=6.0)
@@ -296,7 +296,7 @@ def test_list_rejects_invalid_arguments(seven_conversations: StateDatabase, argu
 
 @pytest.fixture
 def varied_conversations(db: StateDatabase) -> StateDatabase:
-    """Conversations that differ in everything that a filter looks at."""
+    """Make conversations that differ in every column that a filter uses."""
     with db.transaction():
         add_session_at(
             db, "app", 10.0, started_at=1.0, cwd="/srv/app", model="Big-One", user_id="u1"

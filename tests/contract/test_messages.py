@@ -1,4 +1,4 @@
-"""Messages: what goes in comes out, and flags are right after every kind of change."""
+"""Messages: stored values are returned unchanged, and flags are right after every change."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read_counters(db: StateDatabase) -> tuple[int, int]:
     return row["message_count"], row["tool_call_count"]
 
 
-# -- what goes in comes out ------------------------------------------------------------------
+# -- stored values ---------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("messages:content")

@@ -1,4 +1,4 @@
-"""Windows on a session, the walk through its pages, and the form in which a model is sent it."""
+"""Windows of a session, its pages, and the form that a model is sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ids = list[int]
 
 @pytest.fixture
 def ten_messages(db: StateDatabase) -> Ids:
-    """The ids of ten messages of "s", by turns of user and assistant, another session between."""
+    """Append ten messages to "s", of user and assistant in turn, with another session between."""
     ids = []
     with db.transaction():
         db.create_session("s", "cli")

@@ -1,4 +1,4 @@
-"""Lists are never stale: they are what a look at every session says, whoever changed it."""
+"""Lists are never stale: they match a full scan after changes by any instance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Strange = Callable[..., int]
 
 @dataclass
 class Model:
-    """When each session was last active, and when it began."""
+    """The last activity and the start of each session."""
 
     started: dict[str, float] = field(default_factory=dict)
     times: dict[str, list[float]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ def check_list(db: StateDatabase, model: Model, limit: int = 50) -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """A change, of which session, at which time and by which instance."""
+    """A change of a session, at a time and by an instance."""
 
     what: str
     place: int
@@ -96,7 +96,7 @@ def apply_step(db: StateDatabase, model: Model, step: Step) -> None:
 
 
 def write_and_roll_back(db: StateDatabase, step: Step) -> None:
-    """Say something and look at the list in a transaction that is rolled back."""
+    """Append a message and read the list in a transaction that is rolled back."""
     with roll_back_at_end(db):
         db.append_message(f"s{step.place:03}", "user", "x", timestamp=step.at)
         db.create_session("gone", "cli", started_at=step.at)

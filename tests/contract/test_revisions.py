@@ -1,4 +1,4 @@
-"""The revision of a session: it changes with the conversation, whoever changes it, and only so."""
+"""The revision of a session: it changes with the conversation only, by any writer."""
 
 from __future__ import annotations
 

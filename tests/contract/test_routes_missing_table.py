@@ -1,4 +1,4 @@
-"""Homes from before there was a table of routes: nothing is found there, and nothing stored."""
+"""Homes without a routing table: routes are neither found nor stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search of tool calls: what each says is found, and what only holds it together is not shown."""
+"""Search of tool calls: values are found and shown, names of arguments and ids only found."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A state machine against the model: any steps in any order, reopened and killed on the way.
+"""A state machine against the model: random steps, reopening, and killed processes.
 
-Afterwards everything that can be observed is what the model says.
+Afterwards all observable state must equal that of the model.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WAYS = ("ours", "other", "reopened", "killed after", "killed inside")
 
 
 def run_killed_step(name: str, home: str, step: Step, way: str, answer: Connection) -> None:
-    """Take a step in a process of its own, which is killed once it is done, or just before."""
+    """Take a step in its own process, which is killed after it, or just before its end."""
     db = ENGINES[name](Path(home))
     if way == "killed after":
         answer.send(perform_step(db, step))
@@ -74,7 +74,7 @@ class Machine(RuleBasedStateMachine):
     # -- how a step is taken -----------------------------------------------------------------
 
     def take(self, way: str, *step: Any) -> None:
-        """Take a step on both, in one of the ways, and compare what it answered."""
+        """Take a step on both, in one of the ways, and compare the results."""
         error = self.model.expected_error(step)
         done = self._killed(step, way) if way.startswith("killed") else self._taken(step, way)
         if way == "killed inside":
@@ -164,7 +164,7 @@ class Machine(RuleBasedStateMachine):
     @has_sessions
     @rule(place=some, which=some, count=st.integers(0, 2), carry=st.integers(0, 2), way=ways)
     def summarise(self, place: int, which: int, count: int, carry: int, way: str) -> None:
-        """Put a summary in the place of some live messages, and carry others on."""
+        """Replace some live messages by a summary, and carry others."""
         name = self.pick(place)
         live = [message.id for message in self.model.sessions[name].in_state("live")]
         first = which % (len(live) + 1)
@@ -209,7 +209,7 @@ class Machine(RuleBasedStateMachine):
     @has_sessions
     @rule(place=some, which=some, way=ways)
     def restore(self, place: int, which: int, way: str) -> None:
-        """Restore what was rewound since a message."""
+        """Restore the messages rewound since a message."""
         name = self.pick(place)
         ids = [message.id for message in self.model.sessions[name].messages]
         self.take(way, "restore", name, ids[which % len(ids)] if ids else 0)
@@ -263,7 +263,7 @@ class Machine(RuleBasedStateMachine):
             self.created += 1
             self.take(way, "continue", name, f"c{self.created}", self.clock)
 
-    # -- what can be observed ----------------------------------------------------------------
+    # -- observable state --------------------------------------------------------------------
 
     @invariant()
     def both_instances_show_what_the_model_has(self) -> None:
@@ -274,7 +274,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def a_writer_knows_the_revisions_that_a_reader_counts(self) -> None:
-        """What a writer carries along from change to change is what is there."""
+        """The caches of a writer match the stored rows."""
         names = sorted(self.model.sessions)
         self.revisions = {name: self.other.get_revision(name) for name in names}
         with self.db.transaction():

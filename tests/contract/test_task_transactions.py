@@ -1,4 +1,4 @@
-"""A transaction belongs to one task: what other tasks do meanwhile is never a part of it."""
+"""A transaction belongs to one task: changes of other tasks are never a part of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions and threads: all or nothing, one moment for a reader, and no write ever lost."""
+"""Transactions and threads: atomic changes, snapshots for readers, no lost writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the contract says of an id that is not there: nothing, no, `NotFound`, or the id itself."""
+"""Unknown ids: an empty result, False, `NotFound`, or the id itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delegates that have lost the link to their parent, and are known by their mark alone."""
+"""Delegates without a link to their parent, recognised by their mark."""
 
 from __future__ import annotations
 

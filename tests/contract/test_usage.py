@@ -42,7 +42,7 @@ def list_model_usage(db: StateDatabase, session_id: str = "s") -> list[tuple[str
 
 @pytest.fixture
 def has_model_rows(db: StateDatabase) -> bool:
-    """Whether this home has rows for each model."""
+    """Return True if this home has rows for each model."""
     with_call: dict[str, Any] = {"model": "m", "input_tokens": 1}
     db.update_token_counts("probe", **with_call)
     return bool(db.get_model_usage("probe"))

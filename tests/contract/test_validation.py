@@ -1,4 +1,4 @@
-"""Arguments that make no sense: each is told so by name, and changes nothing."""
+"""Invalid arguments: the error names the argument, and nothing changes."""
 
 from __future__ import annotations
 

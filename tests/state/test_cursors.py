@@ -36,7 +36,7 @@ def test_cursor_ignores_order_of_scope() -> None:
 @pytest.mark.parametrize(("kind", "scope"), [("search", "q"), ("list", "r"), ("list", ["q"])])
 def test_cursor_of_another_list_is_invalid(kind: str, scope: Any) -> None:
     text = cursors.encode_cursor("list", "q", 5)
-    with pytest.raises(InvalidInput, match="another"):
+    with pytest.raises(InvalidInput, match="different query"):
         cursors.decode_cursor(kind, scope, text)
 
 

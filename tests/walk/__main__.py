@@ -1,4 +1,4 @@
-"""Print how far each request travels: `python -m tests.walk [--statements PATH]`."""
+"""Print the walk of each request through the code: `python -m tests.walk [--statements PATH]`."""
 
 from __future__ import annotations
 

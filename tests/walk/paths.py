@@ -123,7 +123,7 @@ async def _walk_server_tools(tracer: CallTracer, folder: Path) -> dict[str, Call
 
 
 def walk_command(tracer: CallTracer, folder: Path) -> dict[str, CallWalk]:
-    """Walk `prune --yes` of the command; its imports are done before."""
+    """Walk `prune --yes` of the command, after its imports."""
     walks = {}
     for session in ("s5", "s7"):
         arguments = ["--home", str(folder), "prune", "--session", session, "--yes"]

@@ -1,4 +1,4 @@
-"""The tracer counts functions, statements and snapshots of ours, in every thread."""
+"""The tracer counts our functions, statements and snapshots in every thread."""
 
 from __future__ import annotations
 
