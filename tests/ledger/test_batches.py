@@ -132,7 +132,7 @@ def test_foreign_cursor_and_bad_limit_are_refused(ledger: Ledger) -> None:
     for _ in range(2):
         prepare_trash(ledger, ledger.add_batch("sessions_edit").id)
     cursor = ledger.list_batches(1).next_cursor
-    with pytest.raises(InvalidInput, match="another list"):
+    with pytest.raises(InvalidInput, match="different query"):
         ledger.list_audit_entries(1, cursor)
     for ask in (ledger.list_batches, ledger.list_audit_entries):
         with pytest.raises(InvalidInput, match="cursor"):
