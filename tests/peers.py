@@ -68,9 +68,9 @@ def run_command(command: list[str], requirement: str, *, path: Path | None = Non
         PeerMissing: it failed.
     """
     env = os.environ | ({"PATH": f"{path}{os.pathsep}{os.environ['PATH']}"} if path else {})
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = "\n".join(done.stderr.strip().splitlines()[-15:]) or "no reason given"
+    process = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if process.returncode:
+        reason = "\n".join(process.stderr.strip().splitlines()[-15:]) or "no reason given"
         raise PeerMissing(f"{requirement} could not be installed:\n{reason}")
 
 
@@ -92,9 +92,9 @@ def build_folder(folder: Path, fill: Callable[[Path], None]) -> None:
 def _list_candidates(versions: Sequence[str]) -> Iterator[str]:
     yield sys.executable
     for version in versions:
-        found = shutil.which(f"python{version}")
-        if found:
-            yield found
+        path = shutil.which(f"python{version}")
+        if path:
+            yield path
     # pyenv has only the selected versions on the path, and more in its own folder.
     for shims in filter(_is_of_pyenv, map(Path, os.environ["PATH"].split(os.pathsep))):
         for version in versions:
@@ -109,8 +109,8 @@ def read_version(command: str) -> str | None:
     """Return the version of a Python that can make environments, or None."""
     code = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2])"
     asked = [command, "-c", code]
-    answer = subprocess.run(asked, capture_output=True, text=True, check=False)
-    return answer.stdout.strip() if answer.returncode == 0 else None
+    process = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return process.stdout.strip() if process.returncode == 0 else None
 
 
 def _make_environment(folder: Path, requirement: str, base: str) -> None:

@@ -267,7 +267,7 @@ sys.meta_path.insert(0, Finder())
 import trio
 assert "db" not in globals()
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "state.db")],
         cwd=Path(__file__).parents[1],
         env={**os.environ, "HOME": str(tmp_path)},
@@ -276,4 +276,4 @@ assert "db" not in globals()
         timeout=60,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (process.returncode, process.stderr) == (0, "")

@@ -49,9 +49,9 @@ def test_empty_home_variable_is_ignored(tmp_path: Path) -> None:
 )
 def test_hermes_home_is_found_by_known_files(tmp_path: Path, sign: str) -> None:
     make_hermes_home(tmp_path / ".hermes", sign)
-    found = find_home(None, {"HOME": str(tmp_path)})
-    assert found.path == tmp_path / ".hermes"
-    assert found.db_path == tmp_path / ".hermes" / "state.db"
+    home = find_home(None, {"HOME": str(tmp_path)})
+    assert home.path == tmp_path / ".hermes"
+    assert home.db_path == tmp_path / ".hermes" / "state.db"
 
 
 @pytest.mark.requirement("faces:found")
@@ -147,7 +147,7 @@ def test_profiles_are_homes_below_root(tmp_path: Path) -> None:
     for name in ("work", "home", "default"):
         (tmp_path / "profiles" / name).mkdir(parents=True)
     (tmp_path / "profiles" / "a file").touch()
-    found = list_profiles(tmp_path)
-    assert list(found) == ["default", "home", "work"]
-    assert found["default"] == tmp_path
-    assert found["work"] == tmp_path / "profiles" / "work"
+    profiles = list_profiles(tmp_path)
+    assert list(profiles) == ["default", "home", "work"]
+    assert profiles["default"] == tmp_path
+    assert profiles["work"] == tmp_path / "profiles" / "work"

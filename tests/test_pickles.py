@@ -50,8 +50,8 @@ COPIES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 def test_copied_id_keeps_revisions(copied: Callable[[Any], Any]) -> None:
     before, after = Revision(0, 0, 0, 0, None), Revision(7, 1, 0, 0, None)
-    again = copied(AppendResult(7, before, after))
-    assert (type(again), again, again.before, again.after) == (AppendResult, 7, before, after)
+    copy = copied(AppendResult(7, before, after))
+    assert (type(copy), copy, copy.before, copy.after) == (AppendResult, 7, before, after)
 
 
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
@@ -61,8 +61,8 @@ def test_copied_error_keeps_message(copied: Callable[[Any], Any]) -> None:
         Busy("held", holders=["hermes (pid 7)"]),
         NotFound("no session s", nearest=["t"]),
     ):
-        again = copied(error)
-        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+        copy = copied(error)
+        assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
 
 
 # -- every public error and value ------------------------------------------------------------
@@ -143,9 +143,9 @@ def values() -> list[str]:
 def test_every_error_survives_copy(copied: Callable[[Any], Any]) -> None:
     for kind in list_error_classes():
         error = make_error(kind)
-        again = copied(error)
-        assert type(again) is kind
-        assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
+        copy = copied(error)
+        assert type(copy) is kind
+        assert (str(copy), copy.args, vars(copy)) == (str(error), error.args, vars(error))
 
 
 MODERN = {name: copied for name, copied in COPIES.items() if name not in {"pickle 0", "pickle 1"}}
@@ -156,10 +156,10 @@ MODERN = {name: copied for name, copied in COPIES.items() if name not in {"pickl
 def test_every_value_survives_copy(copied: Callable[[Any], Any]) -> None:
     for name in values():
         value = MADE[name] if name in MADE else make_error(getattr(session_core, name))
-        again = copied(value)
-        assert type(again) is type(value), name
-        assert repr(again) == repr(value), name
-        assert again == value, name
+        copy = copied(value)
+        assert type(copy) is type(value), name
+        assert repr(copy) == repr(value), name
+        assert copy == value, name
 
 
 def raise_compression_error(code: str) -> None:

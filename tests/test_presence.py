@@ -190,9 +190,9 @@ def test_live_gateway_is_found(tmp_path: Path, gateway_script: Path, name: str) 
             "start_time": read_start_ticks(child.pid),
         }
         write_json(tmp_path / name, record)
-        found = presence.find_gateway(tmp_path)
-        assert found is not None
-        assert (found.pid, found.argv[1]) == (child.pid, str(gateway_script))
+        gateway = presence.find_gateway(tmp_path)
+        assert gateway is not None
+        assert (gateway.pid, gateway.argv[1]) == (child.pid, str(gateway_script))
     assert presence.find_gateway(tmp_path) is None
 
 
@@ -200,9 +200,9 @@ def test_live_gateway_is_found(tmp_path: Path, gateway_script: Path, name: str) 
 def test_gateway_is_found_by_plain_pid_file(tmp_path: Path, gateway_script: Path) -> None:
     with start_process(str(gateway_script)) as child:
         (tmp_path / "gateway.pid").write_text(f"{child.pid}\n")
-        found = presence.find_gateway(tmp_path)
-        assert found is not None
-        assert found.pid == child.pid
+        gateway = presence.find_gateway(tmp_path)
+        assert gateway is not None
+        assert gateway.pid == child.pid
 
 
 @LINUX

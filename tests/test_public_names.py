@@ -57,10 +57,10 @@ print(json.dumps({
 @pytest.fixture(scope="module")
 def import_report() -> dict[str, Any]:
     """Return the modules and files that an import loads in its own process."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-B", "-c", WATCH], capture_output=True, text=True, timeout=60, check=True
     )
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(process.stdout)
     return found
 
 

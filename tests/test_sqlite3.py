@@ -31,22 +31,24 @@ needs_bundled = pytest.mark.skipif(find_spec("pysqlite3") is None, reason="it ha
 def run(script: str) -> str:
     """Run a script in its own process, in which no library is chosen yet."""
     begin = "from session_core import *\nfrom session_core import _sqlite3 as driver\n"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", begin + script],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert done.stderr == ""
-    return done.stdout.strip()
+    assert process.stderr == ""
+    return process.stdout.strip()
 
 
 @pytest.mark.requirement("project:driver")
 def test_sqlite_library_choice_can_be_read() -> None:
-    told = describe_sqlite()
-    version = tuple(int(part) for part in told.version.split("."))
-    assert told == Driver(told.name, told.version, version >= _sqlite3.FIXED_VERSION)
+    description = describe_sqlite()
+    version = tuple(int(part) for part in description.version.split("."))
+    assert description == Driver(
+        description.name, description.version, version >= _sqlite3.FIXED_VERSION
+    )
 
 
 def test_sqlite_library_defaults_to_standard_module() -> None:

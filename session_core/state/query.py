@@ -77,9 +77,9 @@ class Query:
     node: Node | None = None
 
 
-def parse_query(typed: str) -> Query:
+def parse_query(query_text: str) -> Query:
     """Parse a query; every text is one."""
-    text = " ".join(typed[:MAX_QUERY_LENGTH].translate(_QUOTE_TABLE).split())
+    text = " ".join(query_text[:MAX_QUERY_LENGTH].translate(_QUOTE_TABLE).split())
     if not text:
         return Query("", "empty")
     tokens = _LEXER.findall(text)
@@ -295,8 +295,8 @@ _MIN_FORM_LENGTH = 4
 
 def is_question(text: str) -> bool:
     """Return True if a text is a question, which a message with all its words may repeat."""
-    typed = text.lower().split()
-    return len(typed) >= _MIN_QUESTION_WORDS and (text.endswith("?") or typed[0] in _QUESTION_WORDS)
+    words = text.lower().split()
+    return len(words) >= _MIN_QUESTION_WORDS and (text.endswith("?") or words[0] in _QUESTION_WORDS)
 
 
 def is_stop_word(piece: str) -> bool:
@@ -358,7 +358,7 @@ class LeafMatcher:
     def __init__(self, leaf: Leaf) -> None:
         self.leaf = leaf
         self.words = tuple(leaf.words) or ("\x00",)
-        self._lone = [search_text.has_spaceless(one) for one in self.words]
+        self._lone = [search_text.has_spaceless(word) for word in self.words]
         self._longest = max(self.words, key=len)
         self._again = _compute_prefix_function(self.words)
 
@@ -379,8 +379,8 @@ class LeafMatcher:
                 at = self._find_begin(folded, at)
                 if at < 0:
                     return None
-            place = len(begins)
-            end = self._find_end(folded, at, place)
+            matched = len(begins)
+            end = self._find_end(folded, at, matched)
             if end is not None:
                 begins.append(at)
                 if len(begins) == len(self.words):
@@ -388,7 +388,7 @@ class LeafMatcher:
                 at = _find_next_word(folded, end)
             elif begins:
                 # No word of the text is read twice: the match may continue as a later one.
-                del begins[: place - self._again[place]]
+                del begins[: matched - self._again[matched]]
             else:
                 at += 1
 
@@ -412,12 +412,12 @@ class LeafMatcher:
             at = folded.find(self.words[0], at + 1)
         return at
 
-    def _find_end(self, folded: str, at: int, place: int) -> int | None:
+    def _find_end(self, folded: str, at: int, number: int) -> int | None:
         """Return the end of the word with number `place` if it begins at `at`, or None."""
-        if not folded.startswith(self.words[place], at):
+        if not folded.startswith(self.words[number], at):
             return None
-        end = at + len(self.words[place])
-        if self._lone[place] or (self.leaf.prefix and place == len(self.words) - 1):
+        end = at + len(self.words[number])
+        if self._lone[number] or (self.leaf.prefix and number == len(self.words) - 1):
             return end
         return None if end < len(folded) and search_text.is_word_char(folded[end]) else end
 

@@ -74,8 +74,8 @@ def _fold_character(character: str) -> str:
 
 
 def _is_dropped_mark(mark: str) -> bool:
-    place = unicodedata.combining(mark)
-    return place == _NUKTA or place in _POINTS or place >= _ACCENTS
+    combining_class = unicodedata.combining(mark)
+    return combining_class == _NUKTA or combining_class in _POINTS or combining_class >= _ACCENTS
 
 
 class _SpacingTable(dict[int, str]):

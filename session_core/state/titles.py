@@ -52,14 +52,14 @@ def is_numbered_title(title: str, base: str) -> bool:
     return suffix is not None and title == _add_suffix(base, suffix[0])
 
 
-def choose_next_title(base: str, taken: Iterable[str]) -> str:
+def choose_next_title(base: str, titles: Iterable[str]) -> str:
     """Return the next free title of the lineage of `base`."""
-    base, taken = strip_number(base), set(taken)
-    numbers = [number for title in taken if (number := _parse_number(base, title)) is not None]
+    base, titles = strip_number(base), set(titles)
+    numbers = [number for title in titles if (number := _parse_number(base, title)) is not None]
     if not numbers:
         return base
     number = max(numbers) + 1
-    while (title := _add_number(base, number)) in taken:
+    while (title := _add_number(base, number)) in titles:
         number += 1
     return title
 

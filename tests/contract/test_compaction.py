@@ -77,12 +77,12 @@ def test_compaction_changes_only_flags_of_originals(db: StateDatabase) -> None:
 def test_compaction_updates_counters_and_revision(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
         ids = fill_session(db)
-        done = db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
+        compacted = db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
         row = db.get_session("s") or {}
         assert (row["message_count"], row["tool_call_count"]) == (4, 1)
         assert db.find_drifted_sessions() == []
-        assert (done.before.live, done.after.live, done.after.compacted) == (6, 4, 5)
-        assert done.after == db.get_revision("s")
+        assert (compacted.before.live, compacted.after.live, compacted.after.compacted) == (6, 4, 5)
+        assert compacted.after == db.get_revision("s")
 
 
 @pytest.mark.requirement("compaction:in-place")
@@ -129,9 +129,9 @@ def test_restore_compacted_brings_messages_back(db: StateDatabase) -> None:
         ids = fill_session(db)
         before, row = list_rows(db), db.get_session("s")
         made = db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:]).ids
-        done = db.restore_compacted("s", ids[1:], drop=made)
+        restored = db.restore_compacted("s", ids[1:], drop=made)
         assert (list_rows(db), db.get_session("s")) == (before, row)
-        assert done.after == db.get_revision("s")
+        assert restored.after == db.get_revision("s")
         assert db.search("what was said", per="message").hits == []
         assert db.check_integrity(deep=True) == []
 
@@ -188,11 +188,11 @@ def test_copy_messages_appends_to_target_session(db: StateDatabase) -> None:
     ids = fill_session(db)
     db.create_session("child", "cli", parent_session_id="s")
     db.append_message("child", "user", "first")
-    done = db.copy_messages("s", ids[3:], "child")
+    copied = db.copy_messages("s", ids[3:], "child")
     assert drop_ids(list_rows(db, "child"))[1:] == drop_ids(list_rows(db))[3:]
     row = db.get_session("child") or {}
     assert (row["message_count"], row["tool_call_count"]) == (4, 1)
-    assert done.after == db.get_revision("child")
+    assert copied.after == db.get_revision("child")
     assert len(db.get_messages("s")) == 6
 
 
@@ -248,10 +248,10 @@ def test_search_finds_restored_message_by_changed_text(
     ids = [db.append_message("s", "user", f"said{number}") for number in range(4)]
     with require_column(db, "compacted"):
         made = db.compact_messages("s", ids[:3], [], carry=ids[3:]).ids
-        again = reopen()
+        reopened = reopen()
         strange("UPDATE messages SET content = 'wombat' WHERE id = ?", made[0])
-        again.restore_compacted("s", ids, copies={ids[3]: made[0]}, drop=made)
-        found = again.search("wombat", per="message").hits
+        reopened.restore_compacted("s", ids, copies={ids[3]: made[0]}, drop=made)
+        found = reopened.search("wombat", per="message").hits
         assert [hit.message_id for hit in found] == [ids[3]]
 
 

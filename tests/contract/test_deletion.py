@@ -50,9 +50,9 @@ def list_ids(db: StateDatabase) -> set[str]:
 
 
 def read_column(db: StateDatabase, session_id: str, name: str) -> Any:
-    found = db.get_session(session_id)
-    assert found is not None
-    return dict(found)[name]
+    row = db.get_session(session_id)
+    assert row is not None
+    return dict(row)[name]
 
 
 @pytest.mark.requirement("upkeep:orphans")

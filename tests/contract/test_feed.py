@@ -35,8 +35,8 @@ def test_feed_without_cursor_starts_now(db: StateDatabase) -> None:
     db.end_session("s", "done")
     first = db.read_changes()
     assert (first.events, first.gap) == ([], False)
-    again = db.read_changes(first.cursor)
-    assert (again.events, again.gap) == ([], False)
+    page = db.read_changes(first.cursor)
+    assert (page.events, page.gap) == ([], False)
 
 
 def test_feed_reports_session_messages_end_once(db: StateDatabase) -> None:
@@ -45,15 +45,15 @@ def test_feed_reports_session_messages_end_once(db: StateDatabase) -> None:
     db.append_message("s", "user", "hello")
     db.append_message("s", "assistant", "hi")
     db.end_session("s", "cli_close")
-    found = db.read_changes(cursor)
-    assert list_events(found.events) == [
+    page = db.read_changes(cursor)
+    assert list_events(page.events) == [
         ("session_started", "s", None),
         ("message", "s", "hello"),
         ("message", "s", "hi"),
         ("session_ended", "s", None),
     ]
-    assert not found.gap
-    assert db.read_changes(found.cursor).events == []
+    assert not page.gap
+    assert db.read_changes(page.cursor).events == []
 
 
 def test_feed_event_contains_time_role_reason(db: StateDatabase) -> None:
@@ -206,9 +206,9 @@ def test_feed_filters_by_session(db: StateDatabase) -> None:
         db.append_message(name, "user", name)
         db.end_session(name, "done")
     expected = [("session_started", "s", None), ("message", "s", "s"), ("session_ended", "s", None)]
-    found = db.read_changes(cursor, session="s")
-    assert list_events(found.events) == list_events(db.read_changes(cursor).events) == expected
-    assert db.read_changes(found.cursor).events == []
+    page = db.read_changes(cursor, session="s")
+    assert list_events(page.events) == list_events(db.read_changes(cursor).events) == expected
+    assert db.read_changes(page.cursor).events == []
 
 
 def test_feed_finds_message_among_thousands(db: StateDatabase) -> None:
@@ -224,12 +224,12 @@ def test_feed_reports_second_end_of_session(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     cursor = db.read_changes().cursor
     db.end_session("s", "first")
-    cursor, first = (found := db.read_changes(cursor)).cursor, found.events
+    cursor, first = (page := db.read_changes(cursor)).cursor, page.events
     db.reopen_session("s")
     db.end_session("s", "second")
-    found = db.read_changes(cursor)
-    assert [event.reason for event in first + found.events] == ["first", "second"]
-    assert db.read_changes(found.cursor).events == []
+    page = db.read_changes(cursor)
+    assert [event.reason for event in first + page.events] == ["first", "second"]
+    assert db.read_changes(page.cursor).events == []
 
 
 def test_feed_reports_end_committed_late(db: StateDatabase, strange: Strange) -> None:
@@ -237,12 +237,12 @@ def test_feed_reports_end_committed_late(db: StateDatabase, strange: Strange) ->
         db.create_session(name, "cli")
     cursor = db.read_changes().cursor
     strange("UPDATE sessions SET ended_at = ?, end_reason = 'x' WHERE id = 'a'", time.time() + 1)
-    found = db.read_changes(cursor)
-    assert [event.session_id for event in found.events] == ["a"]
+    page = db.read_changes(cursor)
+    assert [event.session_id for event in page.events] == ["a"]
     strange("UPDATE sessions SET ended_at = ?, end_reason = 'x' WHERE id = 'b'", time.time() + 0.5)
-    found = db.read_changes(found.cursor)
-    assert [event.session_id for event in found.events] == ["b"]
-    assert db.read_changes(found.cursor).events == []
+    page = db.read_changes(page.cursor)
+    assert [event.session_id for event in page.events] == ["b"]
+    assert db.read_changes(page.cursor).events == []
 
 
 def test_feed_reports_end_after_first_cursor(db: StateDatabase, strange: Strange) -> None:
@@ -264,8 +264,8 @@ def test_feed_omits_ends_before_first_cursor(
     strange("UPDATE sessions SET ended_at = ?", time.time() + at)
     cursor = db.read_changes().cursor
     db.append_message("s5", "user", "x")
-    found = db.read_changes(cursor)
-    assert list_events(found.events) == [("message", "s5", "x")]
+    page = db.read_changes(cursor)
+    assert list_events(page.events) == [("message", "s5", "x")]
 
 
 def test_feed_handles_end_in_future(db: StateDatabase, strange: Strange) -> None:
@@ -273,10 +273,10 @@ def test_feed_handles_end_in_future(db: StateDatabase, strange: Strange) -> None
         db.create_session(name, "cli")
     cursor = db.read_changes().cursor
     strange("UPDATE sessions SET ended_at = 9e9 WHERE id = 'a'")
-    found = db.read_changes(cursor)
+    page = db.read_changes(cursor)
     db.end_session("b", "done")
-    following = db.read_changes(found.cursor)
-    assert [event.session_id for event in found.events + following.events] == ["a", "b"]
+    following = db.read_changes(page.cursor)
+    assert [event.session_id for event in page.events + following.events] == ["a", "b"]
 
 
 def test_feed_reports_simultaneous_ends_once(db: StateDatabase, strange: Strange) -> None:
@@ -298,8 +298,8 @@ def test_feed_has_no_gap_after_deleted_message(db: StateDatabase, strange: Stran
     cursor = db.read_changes().cursor
     strange("DELETE FROM messages WHERE content = 'two'")
     db.append_message("s", "user", "three")
-    found = db.read_changes(cursor)
-    assert ([event.text for event in found.events], found.gap) == (["three"], False)
+    page = db.read_changes(cursor)
+    assert ([event.text for event in page.events], page.gap) == (["three"], False)
 
 
 def test_feed_ignores_deleted_session(db: StateDatabase) -> None:
@@ -318,9 +318,9 @@ def test_feed_survives_deletion_of_every_session(db: StateDatabase) -> None:
     cursor = db.read_changes().cursor
     db.delete_sessions(names)
     db.append_message("new", "user", "here", create={"source": "cli"})
-    found = db.read_changes(cursor)
-    assert [event.text for event in found.events if event.type == "message"] == ["here"]
-    assert found.gap or ("session_started", "new", None) in list_events(found.events)
+    page = db.read_changes(cursor)
+    assert [event.text for event in page.events if event.type == "message"] == ["here"]
+    assert page.gap or ("session_started", "new", None) in list_events(page.events)
 
 
 def test_feed_reports_gap_for_future_cursor(db: StateDatabase, strange: Strange) -> None:
@@ -329,10 +329,10 @@ def test_feed_reports_gap_for_future_cursor(db: StateDatabase, strange: Strange)
     cursor = db.read_changes().cursor
     strange("DELETE FROM messages WHERE content <> 'one'")
     strange("UPDATE sqlite_sequence SET seq = 1 WHERE name = 'messages'")
-    found = db.read_changes(cursor)
-    assert (found.events, found.gap) == ([], True)
+    page = db.read_changes(cursor)
+    assert (page.events, page.gap) == ([], True)
     db.append_message("s", "user", "other two")
-    following = db.read_changes(found.cursor)
+    following = db.read_changes(page.cursor)
     assert ([event.text for event in following.events], following.gap) == (["other two"], False)
 
 
@@ -389,9 +389,9 @@ def test_feed_wait_sees_earlier_commit(db: StateDatabase, other: StateDatabase) 
     db.create_session("s", "cli")
     cursor = db.read_changes().cursor
     other.append_message("s", "user", "meanwhile")
-    found = db.read_changes(cursor, timeout_s=20)
-    assert [event.text for event in found.events] == ["meanwhile"]
-    assert db.read_changes(found.cursor).events == []
+    page = db.read_changes(cursor, timeout_s=20)
+    assert [event.text for event in page.events] == ["meanwhile"]
+    assert db.read_changes(page.cursor).events == []
 
 
 @pytest.mark.requirement("feed:waiting")
@@ -448,16 +448,16 @@ def test_feed_wait_stops_on_signal(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     stop = threading.Event()
     stop.set()
-    found = db.read_changes(timeout_s=float("inf"), stop=stop)
-    assert (found.events, found.gap) == ([], False)
+    page = db.read_changes(timeout_s=float("inf"), stop=stop)
+    assert (page.events, page.gap) == ([], False)
 
 
 def test_feed_wait_sees_first_message_of_home(db: StateDatabase, other: StateDatabase) -> None:
     cursor = db.read_changes().cursor
     assert db.read_changes(cursor).events == []
     other.append_message("s", "user", "first", create={"source": "cli"})
-    found = db.read_changes(cursor, timeout_s=20)
-    assert [event.text for event in found.events if event.type == "message"] == ["first"]
+    page = db.read_changes(cursor, timeout_s=20)
+    assert [event.text for event in page.events if event.type == "message"] == ["first"]
 
 
 @pytest.mark.parametrize("timeout", [-1.0, float("nan")])
@@ -521,9 +521,9 @@ def test_feed_survives_newest_session_stored_again(db: StateDatabase, same: bool
     db.delete_session("s5")
     db.create_session("s6", "cli")
     db.create_session("s5", "cli", started_at=5.0 if same else 9.0)
-    found = db.read_changes(cursor)
-    assert ("session_started", "s6", None) in list_events(found.events)
-    assert not found.gap
+    page = db.read_changes(cursor)
+    assert ("session_started", "s6", None) in list_events(page.events)
+    assert not page.gap
 
 
 def test_feed_reports_new_session_with_reused_id(db: StateDatabase) -> None:
@@ -544,7 +544,7 @@ def test_feed_reports_gap_after_newest_sessions_deleted(
     cursor = db.read_changes().cursor
     db.delete_sessions(names[-4:])
     db.create_session("new", "cli")
-    found = db.read_changes(cursor)
-    assert (found.events, found.gap) == ([], True)
+    page = db.read_changes(cursor)
+    assert (page.events, page.gap) == ([], True)
     db.create_session("newer", "cli")
-    assert list_events(db.read_changes(found.cursor).events) == [("session_started", "newer", None)]
+    assert list_events(db.read_changes(page.cursor).events) == [("session_started", "newer", None)]

@@ -69,8 +69,8 @@ def test_list_filter_finds_tip_by_ancestor(
 def test_find_sessions_returns_every_inheriting_session(
     chained_database: StateDatabase, condition: dict[str, Any]
 ) -> None:
-    found = chained_database.find_sessions(SessionFilter(status="all", **condition))
-    assert sorted(found) == ["middle", "root", "tip"]
+    session_ids = chained_database.find_sessions(SessionFilter(status="all", **condition))
+    assert sorted(session_ids) == ["middle", "root", "tip"]
 
 
 @pytest.mark.requirement("homes:inheritance")

@@ -25,9 +25,9 @@ def index_by_id(found: StateDatabase) -> dict[str, Any]:
 
 def test_inventory_of_empty_home_is_empty(db: StateDatabase) -> None:
     assert db.list_inventory() == []
-    found = db.read_health_facts()
-    assert (found.orphans, found.claims, set(found.weeks), found.cost) == ((), (), {0}, 0.0)
-    assert set(found.tokens.values()) == {0}
+    facts = db.read_health_facts()
+    assert (facts.orphans, facts.claims, set(facts.weeks), facts.cost) == ((), (), {0}, 0.0)
+    assert set(facts.tokens.values()) == {0}
 
 
 @pytest.mark.requirement("maintenance:inventory")
@@ -51,13 +51,13 @@ def test_inventory_lists_session_with_protection_facts(db: StateDatabase, strang
 
 @pytest.mark.requirement("maintenance:inventory")
 def test_inventory_reports_revision_and_link_kind(db: StateDatabase) -> None:
-    made = fill_home(db)
-    found = index_by_id(db)
-    assert set(found) == set(made)
-    for name in made:
-        assert found[name].revision == db.get_revision(name)
-        assert found[name].link == db.get_link_kind(name)
-        assert found[name].rows == db.message_count(name)
+    expected = fill_home(db)
+    items = index_by_id(db)
+    assert set(items) == set(expected)
+    for name in expected:
+        assert items[name].revision == db.get_revision(name)
+        assert items[name].link == db.get_link_kind(name)
+        assert items[name].rows == db.message_count(name)
 
 
 @pytest.mark.parametrize("flag", [2, -1, "abc"])
@@ -126,5 +126,5 @@ def test_inventory_sums_tokens_and_cost(db: StateDatabase) -> None:
     for name in ("a", "b"):
         db.create_session(name, "cli")
         db.update_token_counts(name, input_tokens=5, output_tokens=2, estimated_cost_usd=0.5)
-    found = db.read_health_facts()
-    assert (found.tokens["input"], found.tokens["output"], found.cost) == (10, 4, 1.0)
+    facts = db.read_health_facts()
+    assert (facts.tokens["input"], facts.tokens["output"], facts.cost) == (10, 4, 1.0)

@@ -92,11 +92,11 @@ def test_append_preserves_message_content(
     db: StateDatabase, reopen: Open, session: str, given: Any, read: Any
 ) -> None:
     message_id = db.append_message(session, "user", given)
-    again = reopen()
-    assert get(again, message_id)["content"] == read
-    assert type(get(again, message_id)["content"]) is type(read)
-    assert list_contents(again) == [read]
-    assert [row["content"] for row in again.read_window(session).messages] == [read]
+    reopened = reopen()
+    assert get(reopened, message_id)["content"] == read
+    assert type(get(reopened, message_id)["content"]) is type(read)
+    assert list_contents(reopened) == [read]
+    assert [row["content"] for row in reopened.read_window(session).messages] == [read]
 
 
 @pytest.mark.requirement("messages:columns")
@@ -217,8 +217,8 @@ def test_append_preserves_empty_reasoning(db: StateDatabase, session: str) -> No
     none = db.append_message(session, "assistant", "x", reasoning_content=None)
     assert get(db, empty)["reasoning_content"] == ""
     assert get(db, none)["reasoning_content"] is None
-    told = db.get_messages_as_conversation(session)
-    assert ["reasoning_content" in message for message in told] == [True, False]
+    conversation = db.get_messages_as_conversation(session)
+    assert ["reasoning_content" in message for message in conversation] == [True, False]
 
 
 @pytest.mark.requirement("messages:counters")
@@ -347,15 +347,15 @@ def test_append_returns_id_with_revisions(db: StateDatabase, session: str) -> No
 
 
 def test_append_messages_adds_batch_in_single_step(db: StateDatabase, session: str) -> None:
-    done = db.append_messages(session, ({"role": "user", "content": str(n)} for n in range(5)))
-    assert list(done.ids) == sorted(set(done.ids))
-    assert [row["id"] for row in db.get_messages(session)] == list(done.ids)
-    assert done.after == db.get_revision(session) == Revision(done.ids[-1], 5, 0, 0, None)
+    appended = db.append_messages(session, ({"role": "user", "content": str(n)} for n in range(5)))
+    assert list(appended.ids) == sorted(set(appended.ids))
+    assert [row["id"] for row in db.get_messages(session)] == list(appended.ids)
+    assert appended.after == db.get_revision(session) == Revision(appended.ids[-1], 5, 0, 0, None)
 
 
 def test_append_messages_accepts_empty_batch(db: StateDatabase, session: str) -> None:
-    done = db.append_messages(session, [])
-    assert (done.ids, done.before, done.after) == (
+    appended = db.append_messages(session, [])
+    assert (appended.ids, appended.before, appended.after) == (
         (),
         db.get_revision(session),
         db.get_revision(session),
@@ -368,11 +368,11 @@ def test_append_revisions_chain_across_instances(
 ) -> None:
     last = db.get_revision(session)
     for turn in range(12):
-        done = (db, other)[turn % 2 if turn < 6 else turn // 3 % 2].append_message(
+        appended = (db, other)[turn % 2 if turn < 6 else turn // 3 % 2].append_message(
             session, "user", str(turn)
         )
-        assert done.before == last
-        last = done.after
+        assert appended.before == last
+        last = appended.after
     assert db.get_revision(session) == other.get_revision(session) == last
 
 
@@ -381,8 +381,8 @@ def test_append_reports_ended_session(db: StateDatabase, session: str) -> None:
     db.end_session(session, "cli_close")
     row = db.get_session(session)
     assert row is not None
-    done = db.append_message(session, "user", "y")
-    assert done.before.ended_at == done.after.ended_at == row["ended_at"]
+    appended = db.append_message(session, "user", "y")
+    assert appended.before.ended_at == appended.after.ended_at == row["ended_at"]
 
 
 def test_append_succeeds_at_expected_revision(db: StateDatabase, session: str) -> None:
@@ -414,8 +414,8 @@ def test_platform_message_id_is_recognized(db: StateDatabase, session: str) -> N
     assert db.has_platform_message_id(session, "p2")
     assert not db.has_platform_message_id(session, "p3")
     assert not db.has_platform_message_id("t", "p1")
-    told = db.get_messages_as_conversation(session)
-    assert [message["message_id"] for message in told] == ["p1", "p2"]
+    conversation = db.get_messages_as_conversation(session)
+    assert [message["message_id"] for message in conversation] == ["p1", "p2"]
 
 
 @pytest.mark.requirement("messages:order")
@@ -450,9 +450,9 @@ def test_message_count_ignores_flags(db: StateDatabase, session: str) -> None:
 def test_rewind_deactivates_message_and_later_messages(db: StateDatabase, session: str) -> None:
     ids = append_text(db, "a", "b", "c", "d")
     before = db.get_revision(session)
-    done = db.rewind_to_message(session, ids[2])
-    assert (done.target["id"], done.target["content"]) == (ids[2], "c")
-    assert (done.rewound, done.last_id) == (2, ids[1])
+    rewound = db.rewind_to_message(session, ids[2])
+    assert (rewound.target["id"], rewound.target["content"]) == (ids[2], "c")
+    assert (rewound.rewound, rewound.last_id) == (2, ids[1])
     assert list_flags(db) == [("a", 1, 0), ("b", 1, 0), ("c", 0, 0), ("d", 0, 0)]
     assert db.get_revision(session) == before._replace(live=2, rewinds=1)
     assert read_counters(db) == (4, 0), "a rewind leaves the counter alone"
@@ -555,7 +555,7 @@ def test_archive_and_compact_replaces_live_messages(db: StateDatabase, session: 
     db.rewind_to_message(session, ids[2])
     before = db.get_revision(session)
     with require_column(db, "compacted"):
-        done = db.archive_and_compact(
+        result = db.archive_and_compact(
             session,
             [
                 {"role": "user", "content": "summary"},
@@ -569,9 +569,9 @@ def test_archive_and_compact_replaces_live_messages(db: StateDatabase, session: 
             ("summary", 1, 0),
             ("", 1, 0),
         ]
-        assert min(done.ids) > max(ids)
-        assert done.before == before
-        assert done.after == db.get_revision(session) == Revision(done.ids[-1], 2, 2, 1, None)
+        assert min(result.ids) > max(ids)
+        assert result.before == before
+        assert result.after == db.get_revision(session) == Revision(result.ids[-1], 2, 2, 1, None)
         assert read_counters(db) == (2, 1)
 
 
@@ -600,11 +600,11 @@ def test_rejected_compaction_leaves_session_unchanged(db: StateDatabase, session
 def test_replace_messages_deletes_every_message(db: StateDatabase, session: str) -> None:
     ids = append_text(db, "a", "b", "c")
     db.rewind_to_message(session, ids[1])
-    done = db.replace_messages(session, [{"role": "user", "content": "new", "tool_calls": CALLS}])
+    result = db.replace_messages(session, [{"role": "user", "content": "new", "tool_calls": CALLS}])
     assert list_flags(db) == [("new", 1, 0)]
-    assert min(done.ids) > max(ids)
-    assert done.before == Revision(ids[-1], 1, 0, 1, None)
-    assert done.after == db.get_revision(session) == Revision(done.ids[0], 1, 0, 1, None)
+    assert min(result.ids) > max(ids)
+    assert result.before == Revision(ids[-1], 1, 0, 1, None)
+    assert result.after == db.get_revision(session) == Revision(result.ids[0], 1, 0, 1, None)
     assert read_counters(db) == (1, 1)
 
 
@@ -644,6 +644,6 @@ def test_clear_messages_deletes_every_message(db: StateDatabase, session: str) -
 def test_find_messages_omits_missing_ids(db: StateDatabase) -> None:
     db.create_session("s", source="cli")
     first, *_, last = (db.append_message("s", "user", f"text {n}") for n in range(4))
-    found = db.find_messages([last, 10**6, first, first, -1])
-    assert found == {each: db.get_message(each) for each in (first, last)}
+    rows = db.find_messages([last, 10**6, first, first, -1])
+    assert rows == {each: db.get_message(each) for each in (first, last)}
     assert db.find_messages([]) == {}

@@ -342,8 +342,8 @@ def test_conversation_follows_continuations_only(db: StateDatabase) -> None:
     db.append_message("t", "user", "three", timestamp=4.0)
     branch = {**later, "model_config": config}
     db.append_message("b", "user", "aside", create=branch, timestamp=5.0)
-    told = db.get_messages_as_conversation("t", include_ancestors=True)
-    assert list_texts(told) == ["one", "two", "summary", "three"]
+    conversation = db.get_messages_as_conversation("t", include_ancestors=True)
+    assert list_texts(conversation) == ["one", "two", "summary", "three"]
     assert list_texts(db.get_messages_as_conversation("t")) == ["summary", "two", "three"]
     assert list_texts(db.get_messages_as_conversation("b", include_ancestors=True)) == ["aside"]
 
@@ -376,8 +376,8 @@ def test_conversation_omits_recalled_memory(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     for role in ("user", "assistant", "tool"):
         db.append_messages("s", [{"role": role, "content": text} for text in said])
-    told = list_texts(db.get_messages_as_conversation("s"))
-    assert told == [*said.values(), *said.values(), *said]
+    texts = list_texts(db.get_messages_as_conversation("s"))
+    assert texts == [*said.values(), *said.values(), *said]
     assert [row["content"] for row in db.get_messages("s")] == [*said, *said, *said]
 
 

@@ -57,9 +57,9 @@ CALL = [{"id": "c1", "type": "function", "function": {"name": "run_query"}}]
 def test_search_finds_text_by_query(db: StateDatabase, text: str, query: str) -> None:
     message_id = add_message_text(db, "one", text)
     add_message_text(db, "two", "entirely different talk")
-    found = db.search(query)
-    assert list_message_ids(found) == [message_id]
-    assert found.matched in ("all", "text")
+    result = db.search(query)
+    assert list_message_ids(result) == [message_id]
+    assert result.matched in ("all", "text")
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_search_finds_tool_result_by_tool_name(db: StateDatabase) -> None:
 def test_search_finds_substring_anywhere(db: StateDatabase, needle: str) -> None:
     message_id = add_message_text(db, "one", "migration of user.baz where t_id=7 (x) 数据库的")
     add_message_text(db, "two", "nothing of the kind")
-    found = db.search(needle, mode="substring")
-    assert (list_message_ids(found), found.matched) == ([message_id], "substring")
+    result = db.search(needle, mode="substring")
+    assert (list_message_ids(result), result.matched) == ([message_id], "substring")
 
 
 def test_search_treats_sql_wildcards_as_text(db: StateDatabase) -> None:
@@ -213,8 +213,8 @@ def test_search_filters_by_project(db: StateDatabase) -> None:
     for name, cwd in (("a", "/srv/app"), ("b", "/srv/app/lib"), ("c", "/srv/apples"), ("d", None)):
         db.create_session(name, "cli", cwd=cwd)
         add_message_text(db, name, "common word")
-    found = db.search("common", project="/srv/app/")
-    assert {hit.session_id for hit in found.hits} == {"a", "b"}
+    result = db.search("common", project="/srv/app/")
+    assert {hit.session_id for hit in result.hits} == {"a", "b"}
 
 
 def test_search_filters_by_status(db: StateDatabase) -> None:
@@ -287,8 +287,8 @@ def test_search_finds_compacted_messages_once(db: StateDatabase) -> None:
     summary = {"role": "user", "content": "a summary", "timestamp": 3.0}
     with require_column(db, "compacted"):
         copies = db.archive_and_compact("a", [summary, carried]).ids
-        found = db.search("ledger", per="message")
-        assert {(hit.message_id, hit.compacted) for hit in found.hits} == {
+        result = db.search("ledger", per="message")
+        assert {(hit.message_id, hit.compacted) for hit in result.hits} == {
             (old, True),
             (copies[1], False),
         }
@@ -361,9 +361,9 @@ def test_search_pages_contain_every_hit_once(db: StateDatabase, per: Any, mode: 
     seen: list[Any] = []
     cursor = None
     for _ in range(100):
-        found = db.search("ledger", mode=mode, per=per, limit=7, cursor=cursor)
-        seen += [hit.message_id if per == "message" else hit.session_id for hit in found.hits]
-        cursor = found.next_cursor
+        result = db.search("ledger", mode=mode, per=per, limit=7, cursor=cursor)
+        seen += [hit.message_id if per == "message" else hit.session_id for hit in result.hits]
+        cursor = result.next_cursor
         if cursor is None:
             break
     assert sorted(seen) == sorted(expected)
@@ -455,8 +455,8 @@ def test_search_finds_message_by_any_word(
     message_id = add_message_text(db, "one", [{"type": "text", "text": text}] if multi else text)
     if words:
         word = data.draw(st.sampled_from(words))
-        found = db.search(f'"{word}"', per="message", limit=100)
-        assert message_id in list_message_ids(found), found
+        result = db.search(f'"{word}"', per="message", limit=100)
+        assert message_id in list_message_ids(result), result
 
 
 def flip_active_flag(strange: Callable[..., int], message_id: int) -> None:

@@ -16,20 +16,20 @@ Open = Callable[[], StateDatabase]
 
 
 def read_row(db: StateDatabase, session_id: str) -> dict[str, Any]:
-    found = db.get_session(session_id)
-    assert found is not None
-    return dict(found)
+    row = db.get_session(session_id)
+    assert row is not None
+    return dict(row)
 
 
 @pytest.mark.requirement("sessions:mapping")
 def test_created_session_reads_as_mapping(db: StateDatabase) -> None:
     before = time.time()
     assert db.create_session("s", "cli", model="m") == "s"
-    found = read_row(db, "s")
-    assert (found["id"], found["source"], found["model"]) == ("s", "cli", "m")
-    assert before <= found["started_at"] <= time.time()
-    assert (found["ended_at"], found["end_reason"], found["title"]) == (None, None, None)
-    assert (found["message_count"], found["tool_call_count"], found["archived"]) == (0, 0, 0)
+    row = read_row(db, "s")
+    assert (row["id"], row["source"], row["model"]) == ("s", "cli", "m")
+    assert before <= row["started_at"] <= time.time()
+    assert (row["ended_at"], row["end_reason"], row["title"]) == (None, None, None)
+    assert (row["message_count"], row["tool_call_count"], row["archived"]) == (0, 0, 0)
 
 
 def test_create_session_accepts_names_and_positions(db: StateDatabase) -> None:
@@ -85,10 +85,10 @@ def test_create_session_stores_mapping_as_json(db: StateDatabase) -> None:
 def test_create_session_stores_gateway_peer(db: StateDatabase) -> None:
     peer: dict[str, Any] = {"session_key": "k", "chat_id": "c", "chat_type": "dm", "thread_id": "t"}
     db.create_session("s", "telegram", user_id="u", **peer)
-    found = read_row(db, "s")
-    expected = {name: value for name, value in peer.items() if name in found}
-    assert {name: found[name] for name in expected} == expected
-    assert found["user_id"] == "u"
+    row = read_row(db, "s")
+    expected = {name: value for name, value in peer.items() if name in row}
+    assert {name: row[name] for name in expected} == expected
+    assert row["user_id"] == "u"
 
 
 @pytest.mark.requirement("sessions:invalid")
@@ -186,10 +186,10 @@ def test_create_session_rejects_unknown_parent(db: StateDatabase) -> None:
 def test_session_ids_are_opaque(db: StateDatabase, reopen: Open, session_id: str) -> None:
     db.create_session(session_id, "cli")
     db.append_message(session_id, "user", "x")
-    again = reopen()
-    assert read_row(again, session_id)["id"] == session_id
-    assert again.message_count(session_id) == 1
-    assert [line.id for line in again.list_sessions().items] == [session_id]
+    reopened = reopen()
+    assert read_row(reopened, session_id)["id"] == session_id
+    assert reopened.message_count(session_id) == 1
+    assert [line.id for line in reopened.list_sessions().items] == [session_id]
 
 
 def test_session_text_replaces_surrogates(db: StateDatabase) -> None:
@@ -205,8 +205,8 @@ def test_first_message_creates_session_atomically(db: StateDatabase, other: Stat
     assert other.list_sessions().items == []
     appended = db.append_message("s", "user", "x", create={"source": "cli", "model": "m"})
     assert appended.before == Revision(0, 0, 0, 0, None)
-    found = read_row(other, "s")
-    assert (found["source"], found["model"], found["message_count"]) == ("cli", "m", 1)
+    row = read_row(other, "s")
+    assert (row["source"], row["model"], row["message_count"]) == ("cli", "m", 1)
 
 
 @pytest.mark.requirement("sessions:lazy")
@@ -493,8 +493,8 @@ def test_delete_meta_removes_value(db: StateDatabase, reopen: Open) -> None:
     db.set_meta("ours", "1")
     db.set_meta("ours, too", "1")
     assert db.delete_meta("ours") is True
-    again = reopen()
-    assert (again.get_meta("ours"), again.get_meta("ours, too")) == (None, "1")
+    reopened = reopen()
+    assert (reopened.get_meta("ours"), reopened.get_meta("ours, too")) == (None, "1")
 
 
 def test_home_reports_kind_and_id(db: StateDatabase) -> None:

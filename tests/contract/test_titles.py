@@ -40,9 +40,9 @@ def test_set_title_cleans_text(
 ) -> None:
     db.create_session("s", "cli")
     assert db.set_session_title("s", given)
-    again = reopen()
-    assert again.get_session_title("s") == stored
-    assert (again.get_session("s") or {})["title"] == stored
+    reopened = reopen()
+    assert reopened.get_session_title("s") == stored
+    assert (reopened.get_session("s") or {})["title"] == stored
 
 
 @pytest.mark.requirement("titles:length")

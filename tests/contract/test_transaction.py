@@ -144,8 +144,8 @@ def test_rolled_back_session_can_be_created(db: StateDatabase) -> None:
         db.append_message("s", "user", "a", create={"source": "cli"})
     with pytest.raises(NotFound):
         db.append_message("s", "user", "a")
-    done = db.append_message("s", "user", "a", create={"source": "cli"})
-    assert done.before == Revision(0, 0, 0, 0, None)
+    appended = db.append_message("s", "user", "a", create={"source": "cli"})
+    assert appended.before == Revision(0, 0, 0, 0, None)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit, KeyError])
@@ -290,10 +290,10 @@ def test_transaction_belongs_to_single_thread(db: StateDatabase) -> None:
 
     def look() -> list[Any]:
         assert written.wait(10)
-        found = list_texts(db)
+        texts = list_texts(db)
         looked.set()
         db.append_message("s", "user", "theirs")
-        return found
+        return texts
 
     assert run_concurrently(hold, look)[1] == []
     assert list_texts(db) == ["theirs"]
@@ -386,11 +386,11 @@ def test_committed_changes_survive_close(db: StateDatabase, reopen: Open) -> Non
     with ThreadPoolExecutor(4) as pool:
         futures = [pool.submit(write) for _ in range(4)]
         assert begun.wait(10)
-        again = reopen()
+        reopened = reopen()
         assert not wait(futures, 10).not_done
     for future in futures:
         future.result()
-    stored = [row["id"] for row in again.get_messages("s")]
+    stored = [row["id"] for row in reopened.get_messages("s")]
     assert stored == sorted(acknowledged)
 
 
@@ -438,14 +438,14 @@ print([row["content"] for row in db.get_messages("s")])
 @pytest.mark.requirement("transactions:fork")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_forked_process_cannot_use_inherited_database(engine: Engine, home_path: Path) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", FORK, engine.name, str(home_path)],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert (done.stderr, done.stdout) == ("", "['parent', 'child', 'parent again']\n")
+    assert (process.stderr, process.stdout) == ("", "['parent', 'child', 'parent again']\n")
 
 
 LEAVE = """
@@ -472,14 +472,14 @@ inside.wait(10)
 def test_process_exits_despite_daemon_thread_in_transaction(
     engine: Engine, home_path: Path, open_again: Open
 ) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", LEAVE, engine.name, str(home_path)],
         capture_output=True,
         text=True,
         timeout=30,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (process.returncode, process.stderr) == (0, "")
     assert list_texts(open_again()) == ["kept"]
 
 

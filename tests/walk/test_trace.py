@@ -9,7 +9,7 @@ from session_core import SessionDB
 from tests.walk.trace import CallTracer
 
 
-def test_walk_counts_one_snapshot_per_read(tmp_path: Path):
+def test_walk_counts_snapshot_per_read(tmp_path: Path):
     tracer = CallTracer()
     with tracer.install(), SessionDB(tmp_path / "state.db") as db:
         db.append_message("s1", role="user", content="hello", create={"source": "cli"})

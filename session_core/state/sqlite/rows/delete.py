@@ -31,9 +31,9 @@ def check_unchanged(handle: Connection, image: RowImages) -> None:
     """Raise `Changed` unless rows are as in their image."""
     shape = require_shape(handle, image)
     if image.table == MESSAGES:
-        place = shape.columns.index("id")
-        for page in _split_pages(sorted(image.rows, key=itemgetter(place))):
-            rows = read.read_messages(handle, shape, [row[place] for row in page])
+        index = shape.columns.index("id")
+        for page in _split_pages(sorted(image.rows, key=itemgetter(index))):
+            rows = read.read_messages(handle, shape, [row[index] for row in page])
             if len(rows) != len(page) or not all(map(raw.is_same, rows, page)):
                 raise make_changed_error("a message")
         return
@@ -71,8 +71,8 @@ def make_id_images(ids: Sequence[int]) -> RowImages:
 
 def collect_column_values(image: RowImages, column: str) -> list[Any]:
     """Return the distinct values of a column."""
-    place = image.columns.index(column)
-    return list(dict.fromkeys(row[place] for row in image.rows))
+    index = image.columns.index(column)
+    return list(dict.fromkeys(row[index] for row in image.rows))
 
 
 def make_row_key(shape: TableShape, row: Row) -> dict[str, Any]:
@@ -119,8 +119,8 @@ class RowDeleter(SqliteStore):
 
         Raises:
             Changed: a session is at another revision or lacks a message, a message differs from its
-                image, rows refer to one, or a rule of this home refuses the deletion. NotFound:
-                there is no such session.
+                image, rows refer to one, or a rule of this home refuses the deletion.
+            NotFound: there is no such session.
         """
         requests = _parse_removed(removed)
         images = read.check_images(imaged)
@@ -177,7 +177,8 @@ class RowDeleter(SqliteStore):
 
         Raises:
             Changed: it has other values, there is no such row, or a rule of this home refuses the
-                change. InvalidInput: the table has no such column.
+                change.
+            InvalidInput: the table has no such column.
         """
         if not key or not all(isinstance(values, Mapping) for values in (key, before, after)):
             raise InvalidInput("key, before and after must be mappings of columns")
@@ -261,9 +262,9 @@ def _delete_images(handle: Connection, images: Sequence[RowImages]) -> None:
     remaining = _delete_in_rounds(handle, [row_key for row_key in rest if row_key[0] != SESSIONS])
     for image in images:
         if image.table == MESSAGES:
-            place = image.columns.index("id")
+            index = image.columns.index("id")
             with read.preserve_session_rows(handle, collect_column_values(image, "session_id")):
-                _delete_messages(handle, [row[place] for row in image.rows])
+                _delete_messages(handle, [row[index] for row in image.rows])
     remaining = _delete_in_rounds(
         handle, [*remaining, *(row_key for row_key in rest if row_key[0] == SESSIONS)]
     )

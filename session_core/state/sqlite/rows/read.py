@@ -368,8 +368,8 @@ def _check_image(image: RowImages) -> None:
     if not all(isinstance(row, (tuple, list)) and len(row) == len(columns) for row in rows):
         raise InvalidInput(f"the image of {image.table} has a row that does not fit its columns")
     if image.table == MESSAGES:
-        place = columns.index("id")
-        validation.parse_integers("message ids", [row[place] for row in image.rows])
+        index = columns.index("id")
+        validation.parse_integers("message ids", [row[index] for row in image.rows])
 
 
 def require_columns(shape: TableShape, names: Mapping[str, Any]) -> None:

@@ -129,8 +129,8 @@ class TableWriter:
         """Insert messages in one statement if none exists and no row is unusual."""
         if not self._rows:
             return False
-        place = self._names.index("id")
-        new = {(row[place],): dict(zip(self._names, row, strict=True)) for row in self._rows}
+        index = self._names.index("id")
+        new = {(row[index],): dict(zip(self._names, row, strict=True)) for row in self._rows}
         ids = json.dumps([row_id for (row_id,) in new])
         if len(new) < len(self._rows) or self._handle.fetch_value(SQL["is_any_there"], (ids,)):
             return False
@@ -154,9 +154,9 @@ class TableWriter:
         keys = [key for key in self._new if None not in key]
         if self._shape.table != MESSAGES or tuple(self._names) != self._shape.columns:
             return keys
-        place = self._names.index("id")
+        index = self._names.index("id")
         rows = read.read_messages(self._handle, self._shape, [key[0] for key in keys])
-        stored = {(row[place],): row for row in rows}
+        stored = {(row[index],): row for row in rows}
         return [
             key
             for key in keys
@@ -195,13 +195,13 @@ class TableWriter:
     def _insert_with_new_rowid(self, row: Sequence[Any]) -> None:
         """Restore a row whose only key, its row id, has another row now."""
         values = dict(zip(self._names, row, strict=True))
-        (place,) = self._shape.key
-        del values[place]
+        (index,) = self._shape.key
+        del values[index]
         for row_here in raw.find_rows(self._handle, self._shape, values):
             present_values = dict(zip(self._shape.columns, row_here, strict=True))
             is_equal = raw.is_same([present_values[name] for name in values], list(values.values()))
-            if is_equal and (present_values[place],) not in self._known:
-                self._known.add((present_values[place],))
+            if is_equal and (present_values[index],) not in self._known:
+                self._known.add((present_values[index],))
                 self._report.present += 1
                 return
         self._insert_row(None, values)

@@ -303,5 +303,5 @@ def _measure_frequency(folded: str, words: Sequence[LeafMatcher]) -> float:
 def _measure_nearness(folded: str, words: Sequence[TextFinder]) -> float:
     """Return the share of words whose first occurrence is near that of another word."""
     places = sorted(bounds[0] for word in words if (bounds := word.find(folded)))
-    gaps = (places[place + 1] - places[place] for place in range(len(places) - 1))
+    gaps = (places[index + 1] - places[index] for index in range(len(places) - 1))
     return sum(gap <= _NEARNESS_REACH for gap in gaps) / (len(words) - 1)

@@ -235,7 +235,10 @@ def _build_glued_match(leaf: Leaf, glue: Sequence[str]) -> str:
     else:
         forms = dict.fromkeys((text, text.lower(), text.upper(), text.capitalize()))
         prefixes = ("", *glue) if text[0].isascii() else ("",)
-        phrases, star = [f"{one}{_escape_words(form)}" for form in forms for one in prefixes], "*"
+        phrases, star = (
+            [f"{prefix}{_escape_words(form)}" for form in forms for prefix in prefixes],
+            "*",
+        )
     return f"({' OR '.join(queries.quote_fts_string(phrase) + star for phrase in phrases)})"
 
 
@@ -291,10 +294,10 @@ def _iter_encodings(needle: str) -> Iterator[str]:
 
 def _build_escaped_phrase(text: str) -> str | None:
     """Return the expression of an escaped substring, or None if nothing is escaped."""
-    coded = json.dumps(text)[1:-1]
-    if _UNICODE_ESCAPE.sub("", coded):
+    escaped = json.dumps(text)[1:-1]
+    if _UNICODE_ESCAPE.sub("", escaped):
         return None
     return (
-        queries.quote_fts_string(" ".join(f"u{code}" for code in _UNICODE_ESCAPE.findall(coded)))
+        queries.quote_fts_string(" ".join(f"u{code}" for code in _UNICODE_ESCAPE.findall(escaped)))
         + "*"
     )

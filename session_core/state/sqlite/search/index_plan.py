@@ -128,7 +128,7 @@ def find_unindexed_rows(handle: Connection, plan: IndexPlan) -> UnindexedRows | 
     rows = " OR ".join(filter(None, (partial, hermes.build_cut_condition(handle))))
     if not rows or trigrams or plan.dense:
         return UnindexedRows(rows) if rows else None
-    matches = {f"found_{place}": lookup.match for place, lookup in enumerate(plan.lookups)}
+    matches = {f"found_{number}": lookup.match for number, lookup in enumerate(plan.lookups)}
     known = " OR ".join(("m.id > :covered_to", *map(_FOUND_SQL.format, matches)))
     return UnindexedRows(rows, known, {**matches, "covered_to": plan.covered_to})
 
@@ -165,7 +165,7 @@ def _plan_own_prefixes(handle: Connection, leaf: Leaf) -> IndexPlan:
 
 
 def _build_own_match(leaf: Leaf) -> str:
-    """Return what our index is asked for a leaf; it has every word of every script."""
+    """Return the expression of a leaf for our index, which has every word of every script."""
     return queries.quote_fts_string(" ".join(leaf.words)) + ("*" if leaf.prefix else "")
 
 

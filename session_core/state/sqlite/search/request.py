@@ -88,6 +88,6 @@ def build_condition(handle: Connection, request: SearchRequest) -> tuple[str, di
 
 
 def _add_roles(roles: Sequence[str], conditions: list[str], values: dict[str, Any]) -> None:
-    names = [f"role_{place}" for place in range(len(roles))]
+    names = [f"role_{number}" for number in range(len(roles))]
     values |= dict(zip(names, roles, strict=True))
     conditions.append(f"m.role IN ({', '.join(':' + name for name in names)})")

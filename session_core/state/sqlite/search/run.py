@@ -59,7 +59,7 @@ class SearchRun:
         )
         stage = next(stages, None) if position is None else _find_stage(stages, position.stage)
         top = self.top if position is None else position.top
-        found = position is not None and bool(position.found)
+        has_hits = position is not None and bool(position.found)
         hits: list[SearchHit] = []
         matched: MatchMode = stage.matched if stage else "text"
         while stage is not None:
@@ -67,13 +67,13 @@ class SearchRun:
             page, next_position, oldest_at = self._read_stage_page(
                 stage, stage_position, limit - len(hits)
             )
-            hits, found, position = hits + page, found or bool(page), None
+            hits, has_hits, position = hits + page, has_hits or bool(page), None
             matched = stage.matched if page or not hits else matched
-            if next_position is not None and (found or not stage.adds):
+            if next_position is not None and (has_hits or not stage.adds):
                 return self._make_result(
-                    hits, matched, oldest_at, replace(next_position, found=int(found))
+                    hits, matched, oldest_at, replace(next_position, found=int(has_hits))
                 )
-            if found and not stage.goes_on:
+            if has_hits and not stage.goes_on:
                 return self._make_result(hits, matched, oldest_at, None)
             last_position, stage = next_position, next(stages, None)
             if stage is None:

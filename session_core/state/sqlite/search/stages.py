@@ -45,11 +45,11 @@ class SearchStage:
 
 
 def iter_stages(
-    handle: Connection, query: Query, typed: str, mode: SearchMode
+    handle: Connection, query: Query, query_text: str, mode: SearchMode
 ) -> Iterator[SearchStage]:
     """Return the stages of a query; none if there is nothing to search for."""
     if mode == "substring":
-        return _iter_substring_stages(handle, typed.replace("\x00", ""), "substring")
+        return _iter_substring_stages(handle, query_text.replace("\x00", ""), "substring")
     if query.node is None:
         return iter(())
     if query.kind == "literal":
@@ -186,18 +186,18 @@ def _iter_row_stages(handle: Connection, whole: SearchStage) -> Iterator[SearchS
         return
     plan, multi_part = multi_part_plan
     left_out = index_plan.find_unindexed_rows(handle, whole.query.plan)
-    others = f"({left_out.rows}) AND NOT ({multi_part})" if left_out else "0"
-    plain = f"NOT ({multi_part}) AND NOT ({others})"
+    unindexed = f"({left_out.rows}) AND NOT ({multi_part})" if left_out else "0"
+    plain = f"NOT ({multi_part}) AND NOT ({unindexed})"
     yield replace(whole, query=replace(whole.query, only=plain))
     yield replace(whole, name="coded", query=replace(whole.query, plan=plan, only=multi_part))
     if left_out is not None:
-        query = replace(whole.query, plan=IndexPlan(), only=others, apart=others)
+        query = replace(whole.query, plan=IndexPlan(), only=unindexed, apart=unindexed)
         yield replace(whole, name="substring+", query=query)
 
 
 def _chain_stages(*stages: SearchStage) -> Iterator[SearchStage]:
     """Yield stages of which each adds to those before it."""
-    for place, stage in enumerate(stages, 1):
+    for number, stage in enumerate(stages, 1):
         yield replace(
-            stage, goes_on=place < len(stages), adds=place > 1, before=stages[: place - 1]
+            stage, goes_on=number < len(stages), adds=number > 1, before=stages[: number - 1]
         )
