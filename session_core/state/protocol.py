@@ -440,5 +440,5 @@ class StateDatabase(Protocol):
     ) -> EventPage:
         """Return the events committed after `cursor`, or from now on without one.
 
-        It waits for the first event until `stop` is set or the time is over.
+        If there are none yet, wait until `stop` is set or the time is over.
         """
