@@ -1,1 +1,1 @@
-"""The SQLite engine."""
+"""SQLite engine of the state database."""

@@ -1,15 +1,11 @@
-"""What is known of a home beside its sessions, in a time that hardly grows with it.
+"""Facts, inventory and upkeep of a home: health, counts, deletion, finalization and checks.
 
-Primitives of upkeep: finalise, delete, count, check. Those that change something act at once.
+The operations that change rows act at once and protect no session; the layers above decide which
+sessions may be changed. Rows that belong to a session are deleted with it. Routes and files of a
+home belong to the session store and stay.
 
-They protect nobody: whether a session may be touched is for the plans above to say. Rows that
-belong to a session go with it; routes and files of a home do not, they are the session store's.
-
-What is in a home: one light row of every session, read in one moment.
-
-Messages are counted in their indexes, so that no text is read; only which of the inactive rows are
-compacted stands in no index of Hermes. Every row of `sessions` is looked at, since no index has
-when it ended.
+Messages are counted in their indexes, so that no text is read. Only the flag `compacted` is in no
+index of Hermes. The inventory reads every row of `sessions`, since no index has the end times.
 """
 
 from __future__ import annotations
@@ -50,7 +46,7 @@ SQL = sql_blocks.load_blocks("admin")
 
 WEEK_COUNT = 26
 MAX_ORPHANS = 10_000
-"""So many sessions that are not there are named for each table."""
+"""Largest number of missing sessions that is listed for a table."""
 
 _WEEK_S = 604_800.0
 _PROBE_ROWS = 8
@@ -64,14 +60,14 @@ _TOKEN_COLUMNS = {
 
 
 class HealthFactsReader(SqliteStore):
-    """Finds what is known of a home beside its sessions."""
+    """Reads facts about a home that are not about single sessions."""
 
     def list_claims(self) -> list[Claim]:
-        """Return what others have noted in the database that they are at, also if long ago."""
+        """Return the claims that processes have stored in the database, also old ones."""
         return self._read(lambda handle: list(_list_claims(handle)))
 
     def read_health_facts(self) -> HomeFacts:
-        """Return what is wrong and how much there is, beside the sessions themselves."""
+        """Return the problems and totals of the home."""
         now = self._clock()
         return self._read(lambda handle: _read_facts(handle, now))
 
@@ -138,7 +134,9 @@ def _select_column(handle: Connection, name: str) -> str:
 
 
 def _count_weeks(handle: Connection, now: float) -> tuple[int, ...]:
-    """Return how many messages came in each of the last weeks, this one first, by their ids."""
+    """Return the number of messages in each of the last weeks, newest first."""
+    # Computed from ids by a search for the first id of each week, so that no index on times is
+    # needed.
     first, last = handle.fetch_tuples(SQL["get_ends"])[0]
     if first is None:
         return (0,) * WEEK_COUNT
@@ -152,7 +150,7 @@ def _count_weeks(handle: Connection, now: float) -> tuple[int, ...]:
 
 
 def _find_first_id_since(handle: Connection, since: float, low: int, high: int) -> int:
-    """Return about the first id of a time on; that some rows kept older times matters little."""
+    """Return approximately the first message id at or after a time."""
     while low < high:
         middle = (low + high) // 2
         time = handle.fetch_value(SQL["get_time_at"], {"id": middle, "run": _PROBE_ROWS})
@@ -175,17 +173,17 @@ _DAY_S = 86_400
 _CHUNK_SESSIONS = 200
 _MAX_TRIES = 3
 _AMONG_IDS = " AND id IN (SELECT value FROM json_each(:ids))"
-"""What is looked at again, in the transaction that changes it."""
+"""Restricts a selection to chosen sessions, which are checked again in the changing transaction."""
 
 
 class SqliteUpkeep(SqliteStore):
-    """What keeps a home small and right."""
+    """Deletion, finalization, counters and checks."""
 
     def finalize_orphaned_compression_sessions(self) -> int:
-        """End continuations that never ran; return how many. Acts at once.
+        """End continuations that never ran, at once; return how many.
 
-        One that has no accounted call, has not ended, began more than a week ago, continues a
-        parent that was compressed, and has a message.
+        Such a session has no accounted call, has not ended, began more than a week ago, continues a
+        compressed parent, and has a message.
         """
         before = self._clock() - _WEEK_S
         orphans = self._read(lambda handle: list_orphans(handle, before))
@@ -195,9 +193,9 @@ class SqliteUpkeep(SqliteStore):
         )
 
     def prune_empty_ghost_sessions(self) -> int:
-        """Delete empty sessions of the terminal without children. Acts at once.
+        """Delete empty terminal sessions without children, at once; return how many.
 
-        One that has no title and no message, has ended, and began more than a day ago.
+        Such a session has no title and no message, has ended, and began more than a day ago.
         """
         before = self._clock() - _DAY_S
         ghosts = self._read(lambda handle: list_ghosts(handle, before))
@@ -207,16 +205,16 @@ class SqliteUpkeep(SqliteStore):
         )
 
     def delete_session(self, session_id: str) -> bool:
-        """Delete a session, its delegates and all rows that belong to them. Acts at once.
+        """Delete a session, its delegates and all rows that belong to them, at once.
 
-        Its other children lose their parent. One transaction, or where it is too large for one
-        that is short, several: messages first, the row of the session at the very last, so that
-        a delete that was cut short can be called again. Routes and files stay.
+        Its other children lose their parent. A large session is deleted in several transactions:
+        messages first, the session row last, so that an interrupted delete can be repeated. Routes
+        and files stay.
         """
         return self.delete_sessions([session_id]) == 1
 
     def delete_sessions(self, session_ids: Sequence[str]) -> int:
-        """Delete several sessions as `delete_session` does; return how many. Acts at once."""
+        """Delete several sessions as `delete_session` does; return how many were deleted."""
         rest = self._read(partial(list_existing_sessions, session_ids=session_ids))
         wanted, gone, pace = set(rest), set[str](), BatchSize()
         unlinked = self._read(lineage.list_unlinked_delegates)
@@ -231,10 +229,10 @@ class SqliteUpkeep(SqliteStore):
         return len(gone & wanted)
 
     def recount_session(self, session_id: str) -> bool:
-        """Set the counters to what the rows say; return whether they had drifted.
+        """Recompute the counters of a session; return whether they had drifted.
 
         Raises:
-            NotFound: there is no such session.
+            NotFound: the session does not exist.
         """
         for _ in range(_MAX_TRIES):
             counted = self._read(lambda handle: count_session(handle, session_id))
@@ -250,7 +248,7 @@ class SqliteUpkeep(SqliteStore):
         )
 
     def find_drifted_sessions(self, limit: int = 1000) -> list[str]:
-        """Return sessions whose number of messages is not what the rows say."""
+        """Return sessions whose message counter differs from their rows."""
         validation.check_limit(limit)
         return self._read(
             lambda handle: [
@@ -262,7 +260,7 @@ class SqliteUpkeep(SqliteStore):
     def check_integrity(
         self, *, deep: bool = False, step: StepCallback | None = None
     ) -> list[Finding]:
-        """Return what is wrong with the file; `deep` also checks the search index, on a copy."""
+        """Return the problems of the file; `deep` also checks the search indexes, on a copy."""
         self._check_open()
         with self._translate_errors():
             folder = self.path.parent if self._loads and self.kind == "hermes" else None
@@ -273,13 +271,13 @@ class SqliteUpkeep(SqliteStore):
         return self._read(opening.list_blocked_indexes)
 
     def check_rows_writable(self, tables: Collection[str]) -> None:
-        """Refuse a change that would insert or delete rows of these tables and fail."""
+        """Refuse a change of rows in these tables that would fail at a blocked search index."""
         for index in self.list_blocked_indexes():
             if not set(tables).isdisjoint(index.tables):
                 raise opening.make_blocked_error(self.path, index, requested=self._loads)
 
     def measure_sizes(self, *, exact: bool = False, step: StepCallback | None = None) -> Sizes:
-        """Return bytes by table: estimates at once, or counted in a child process."""
+        """Return bytes by table: quick estimates, or exact counts from a child process."""
         estimated = self._read(lambda handle: sizes.estimate_sizes(handle, self.path))
         if not exact:
             return estimated
@@ -294,12 +292,12 @@ def list_orphans(handle: Connection, before: float) -> list[str]:
 
 
 def list_ghosts(handle: Connection, before: float) -> list[str]:
-    """Return the empty sessions of the terminal that have no child."""
+    """Return the empty terminal sessions without children."""
     return [row[0] for row in handle.fetch_tuples(SQL["list_ghosts"], {"before": before})]
 
 
 def count_session(handle: Connection, session_id: str) -> tuple[int, int, int]:
-    """Return a session's live rows, the highest id of them, and the tool calls in them."""
+    """Return the number of live rows, their highest id, and the number of their tool calls."""
     live, last_id = _count_live(handle, session_id)
     return (
         live,
@@ -309,7 +307,7 @@ def count_session(handle: Connection, session_id: str) -> tuple[int, int, int]:
 
 
 def set_counters(handle: Connection, session_id: str, messages: int, tool_calls: int) -> None:
-    """Store how many messages and tool calls a session has."""
+    """Store the counters of messages and tool calls of a session."""
     counts = {"id": session_id, "messages": messages, "tool_calls": tool_calls}
     handle.run_change(SQL["set_counters"], counts)
 
@@ -345,7 +343,7 @@ def _delete_within_pace(
 def _recount_if_unchanged(
     handle: Connection, session_id: str, counted: tuple[int, int, int]
 ) -> bool | None:
-    """Store the counters; return None where the rows have changed since they were counted."""
+    """Store the counters; return None if the rows have changed since they were counted."""
     found = handle.fetch_tuples(SQL["get_counters"], (session_id,))
     if not found:
         raise sessions.make_not_found(handle, session_id)
@@ -386,19 +384,19 @@ _REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 
 class SqliteInventory(SqliteStore):
-    """Takes stock of a home."""
+    """Lists the sessions of a home."""
 
     def list_inventory(self) -> list[InventoryItem]:
-        """Return every session, one light row each, all of one moment.
+        """Return one light row for each session, all from one snapshot.
 
-        A row whose id nobody could ask for, since it is no text, is left out.
+        A row whose id is not text is left out, since no caller could refer to it.
         """
         return self._read(list_inventory)
 
 
 @dataclass(slots=True)
 class _MessageCounts:
-    """What the messages of a session are, counted."""
+    """Counts of the messages of one session."""
 
     live: int = 0
     rows: int = 0
@@ -424,7 +422,7 @@ def list_inventory(handle: Connection) -> list[InventoryItem]:
 
 
 def _link_marked_delegate(row: tuple[Any, ...], parents: dict[str, str | None]) -> None:
-    """Give a delegate without a link the parent that its mark names, unless that came from it."""
+    """Set the parent of an unlinked delegate from its mark, unless that would form a cycle."""
     session_id, marks = row[0], row[-1]
     if parents[session_id] is not None or marks is None:
         return
@@ -463,7 +461,7 @@ def _count_messages(handle: Connection) -> dict[str, _MessageCounts]:
 
 
 def _is_usable_id(handle: Connection, session_id: Any) -> bool:
-    """Whether an id is text, and stored as it reads."""
+    """Whether an id is text and equal to its stored bytes."""
     if not isinstance(session_id, str):
         return False
     if _REPLACEMENT_CHARACTER not in session_id:
@@ -521,7 +519,7 @@ _SOURCE, _PARENT, _STARTED, _ENDED, _REASON = map(
 
 
 def _to_number(stored: Any) -> float | None:
-    """Return a time of a row; a careless writer may have left what is none."""
+    """Return a stored time, or None if it is not a finite number."""
     return stored if isinstance(stored, (int, float)) and isfinite(stored) else None
 
 

@@ -1,18 +1,16 @@
-"""Compaction: rows flagged as summarised away, what stands in their place, its undo; its lock.
+"""Compaction: flag messages as compacted, store a summary, undo it, and lock sessions meanwhile.
 
-Rows that are carried on are copied column by column as they are stored, also those that we know
-nothing of.
+Carried rows are copied with all stored columns, including unknown ones.
 
-Which rows are copies that a compaction carried on, where they did not keep their times.
-
-A compaction stores in one step what stands for the live rows: perhaps copies of the first ones, a
-summary, copies of the last ones, maybe another note. Its rows without times of their own are a
-microsecond apart for each id between them, which nothing is that was said one by one.
-A step is taken for one only if behind its first row comes a copy of the very last row that was
-summarised away, and that is certain only where it left no other live row before it, or has rows
-with times of their own in between. Else, as an append of several messages looks like that too, the
-last two rows have to come. In such a step every row that equals an original, in their order, is a
-copy. What a person said twice is stored in two steps, and never hidden.
+Rows that a compaction carried are recognized as copies even without their original times. A
+compaction stores in one step the rows that replace the live ones: possibly copies of the first
+rows, a summary, copies of the last rows, and possibly a note. Its rows without times of their own
+are one microsecond apart for each id between them, which separately stored messages never are. A
+step counts as a compaction only if its first row is followed by a copy of the very last compacted
+row. That is conclusive only if no other live row precedes the step, or if rows with times of their
+own lie in between. Otherwise, since an append of several messages looks the same, the last two rows
+must be present. In such a step every row that equals an original, in order, is a copy. A message
+that a person sent twice is stored in two steps and is never hidden.
 """
 
 from __future__ import annotations
@@ -36,12 +34,12 @@ _LOCK_TTL_S = 300.0
 
 
 class SqliteCompaction(SqliteStore):
-    """Summaries in the place of messages."""
+    """Compaction of sessions, its undo and its lock."""
 
     def archive_and_compact(
         self, session_id: str, compacted_messages: messages.MessageMappings
     ) -> AppendManyResult:
-        """Flag all live rows as compacted and append others in their place.
+        """Flag all live rows as compacted and append the replacing messages.
 
         Raises:
             Unsupported: the messages of this home have no such flag.
@@ -65,10 +63,10 @@ class SqliteCompaction(SqliteStore):
         *,
         carry: Sequence[int] = (),
     ) -> AppendManyResult:
-        """Flag messages as compacted, append a summary and behind it copies of those to carry.
+        """Flag messages as compacted, then append a summary and copies of the carried messages.
 
         Raises:
-            Conflict: one of them is no live message of the session any more.
+            Conflict: one of them is no longer a live message of the session.
             Unsupported: the messages of this home have no such flag.
         """
         encoded = messages.encode_messages(summary, self._clock())
@@ -89,11 +87,11 @@ class SqliteCompaction(SqliteStore):
     def copy_messages(
         self, session_id: str, message_ids: Sequence[int], to_session_id: str
     ) -> AppendManyResult:
-        """Append copies of messages to another session, with every column but the id.
+        """Append copies of messages to another session, with every column except the id.
 
         Raises:
-            NotFound: one of the two sessions is not there.
-            Conflict: one of them is no message of the session any more.
+            NotFound: one of the two sessions does not exist.
+            Conflict: one of the messages is no longer in the session.
         """
         chosen = validation.parse_integers("message_ids", message_ids)
 
@@ -116,13 +114,14 @@ class SqliteCompaction(SqliteStore):
         flags: Mapping[int, Sequence[int | None]] | None = None,
         drop: Sequence[int] = (),
     ) -> AppendManyResult:
-        """Bring compacted messages back, and delete for good what had been put in their place.
+        """Restore compacted messages, and permanently delete the rows that replaced them.
 
-        What `copies` names becomes what its copy is by now, changed or rewound. `flags` are those
-        of `active` and `compacted` that a message had which is live again.
+        A message in `copies` gets the present columns of its copy, which may have been edited or
+        rewound. `flags` holds the earlier values of `active` and `compacted` of messages that are
+        live again.
 
         Raises:
-            Conflict: one of them is not compacted any more, or one to drop is not there.
+            Conflict: one of them is no longer compacted, or a row to drop is missing.
         """
         chosen = validation.parse_integers("message_ids", message_ids)
         dropped = validation.parse_integers("drop", drop)
@@ -150,7 +149,9 @@ class SqliteCompaction(SqliteStore):
     def try_acquire_compression_lock(
         self, session_id: str, holder: str, ttl_seconds: float = _LOCK_TTL_S
     ) -> bool:
-        """Take the compression lock of a session, or one that has run out; say whether that was.
+        """Acquire the compression lock of a session, or take over an expired one.
+
+        Return False if another holder has the lock.
 
         Raises:
             InvalidInput: the session or the holder has no name.
@@ -161,11 +162,11 @@ class SqliteCompaction(SqliteStore):
     def refresh_compression_lock(
         self, session_id: str, holder: str, ttl_seconds: float = _LOCK_TTL_S
     ) -> bool:
-        """Keep a lock for longer; say no where it was lost."""
+        """Extend a lock; return False if it was lost."""
         return self._write_lock_row("refresh_lock", session_id, holder, ttl_seconds)
 
     def release_compression_lock(self, session_id: str, holder: str) -> None:
-        """Give a lock back; one that somebody else has taken over stays."""
+        """Release a lock, unless another holder has taken it over."""
 
         def step(handle: Connection) -> None:
             if handle.has_column("compression_locks"):
@@ -174,7 +175,7 @@ class SqliteCompaction(SqliteStore):
         self._write(step)
 
     def get_compression_lock_holder(self, session_id: str) -> str | None:
-        """Return who compresses a session just now."""
+        """Return the current holder of the compression lock of a session."""
         bounds = {"session": session_id, "now": self._clock()}
 
         def look(handle: Connection) -> str | None:
@@ -213,7 +214,7 @@ def _count_rows(handle: Connection, session_id: str, ids: Sequence[int]) -> int:
 
 
 def _flip_flags(handle: Connection, block: str, session_id: str, ids: Sequence[int]) -> int:
-    """Flip flags, at which the triggers of Hermes index every row anew."""
+    """Flip flags; the triggers of Hermes index each of these rows again."""
     fts.repair_entries(handle, ids)
     flipped = handle.run_change(handle.expand_sql(SQL[block]), _make_bounds(session_id, ids))
     fts.repair_entries(handle, ids)
@@ -239,7 +240,7 @@ def _append_copies(handle: Connection, ids: Sequence[int], session_id: str) -> l
 
 
 def _restore_originals(handle: Connection, session_id: str, copies: Mapping[int, int]) -> int:
-    """Write the columns of copies onto what they were copied from; return how many there were."""
+    """Copy the columns of copies to their originals; return the number of changed rows."""
     originals = list(copies)
     names = ", ".join(quote_name(name) for name in handle.list_columns("messages") if name != "id")
     take = handle.expand_sql(SQL["take_back"]).replace("COLUMNS", names)
@@ -262,7 +263,7 @@ def _write_flags(handle: Connection, session_id: str, flags: Mapping[int, tuple[
 def _update_counters(
     handle: Connection, session_id: str, ids: list[int], before: Revision
 ) -> AppendManyResult:
-    """Set the counters to what is live now."""
+    """Set the counters to the number of live rows and tool calls."""
     live, _, tool_calls = admin.count_session(handle, session_id)
     admin.set_counters(handle, session_id, live, tool_calls)
     handle.forget_session_counts(session_id)
@@ -270,7 +271,7 @@ def _update_counters(
 
 
 _MAX_STEP_S = 0.002
-"""Longer than any step is by its times; only rows that were stored together are so near."""
+"""Longer than any step by its times; only rows that were stored together are so close."""
 
 _EXTRA_ROWS = 20
 _CACHE_KEY = "carried"
@@ -278,7 +279,7 @@ _CACHE_KEY = "carried"
 
 @dataclass(frozen=True, slots=True)
 class CompactedRow:
-    """A row, and what it says."""
+    """A row and its content."""
 
     id: int
     session_id: str
@@ -289,7 +290,7 @@ class CompactedRow:
 def map_copies_to_originals(
     handle: Connection, message_id: int, session_id: str, at: Any
 ) -> dict[int, CompactedRow]:
-    """Return the copies among the rows that were stored together with a message, by their ids."""
+    """Return the copies in the step that stored a message, each with its original."""
     known: dict[int, dict[int, CompactedRow]] = handle.seen.setdefault(_CACHE_KEY, {})
     if message_id not in known:
         bounds = {"session": session_id, "id": message_id, "at": at, "reach": _MAX_STEP_S}
@@ -302,7 +303,7 @@ def map_copies_to_originals(
 def find_copies(
     handle: Connection, rows: Iterable[tuple[int, str, Any]]
 ) -> dict[int, CompactedRow]:
-    """Return the copies among all the rows of a session, or its first ones, in their order."""
+    """Return the copies among the rows of sessions, which come in the order of their ids."""
     found: dict[int, CompactedRow] = {}
     for message_id, session_id, at in _iter_steps(rows):
         found |= map_copies_to_originals(handle, message_id, session_id, at)
@@ -312,7 +313,7 @@ def find_copies(
 def find_visible_copy(
     handle: Connection, message_id: int, session_id: str, at: float
 ) -> dict[str, Any] | None:
-    """Return the row that is shown for a compacted one: its live copy, else the first of all."""
+    """Return the row that represents a compacted one: its live copy, else the first original."""
     first = _find_first_original(handle, CompactedRow(message_id, session_id, at, ()))
     copies = _list_session_copies(handle, "list_first_live", session_id).items()
     live = [copy for copy, original in copies if _find_first_original(handle, original) == first]
@@ -323,7 +324,7 @@ def find_visible_copy(
 def find_copy_in_child(
     handle: Connection, message_id: int, session_id: str
 ) -> dict[str, Any] | None:
-    """Return the copy of a row with which a continuation of its session began."""
+    """Return the copy of a row at the beginning of a continuation of its session."""
     copies = _list_copies_in_children(handle, session_id).items()
     return _find_last_visible(
         handle, [copy for copy, original in copies if original.id == message_id]
@@ -338,7 +339,7 @@ def _find_last_visible(handle: Connection, ids: Sequence[int]) -> dict[str, Any]
 
 
 def _find_first_original(handle: Connection, row: CompactedRow) -> int:
-    """Return of which row of the session this is a copy, of a copy perhaps."""
+    """Return the id of the first original of a row, which may be a copy of a copy."""
     while True:
         original = map_copies_to_originals(handle, row.id, row.session_id, row.at).get(row.id)
         if original is None or original.session_id != row.session_id:
@@ -365,7 +366,7 @@ def _list_session_copies(
 
 
 def _iter_steps(rows: Iterable[tuple[int, str, Any]]) -> Iterator[tuple[int, str, Any]]:
-    """Yield a row of each step; among its rows may be some that kept older times."""
+    """Yield one row of each step; a step may contain rows that kept older times."""
     last: tuple[int, str, Any] | None = None
     for row in rows:
         if not isinstance(row[2], (int, float)):
@@ -386,7 +387,7 @@ def _is_next_row(last: tuple[int, str, Any], row: tuple[int, str, Any]) -> bool:
 def _match_step_copies(
     handle: Connection, step: Sequence[int], session_id: str
 ) -> dict[int, CompactedRow]:
-    """Return the copies in a step, none where it was no compaction."""
+    """Return the copies in a step; return none if it was not a compaction."""
     listed = handle.fetch_tuples(handle.expand_sql(SQL["list_contents"]), {"ids": json.dumps(step)})
     stored = [_to_compacted_row(values) for values in listed]
     bounds = {
@@ -414,7 +415,7 @@ def _match_step_copies(
 
 
 def _list_rows_before(handle: Connection, bounds: dict[str, Any]) -> tuple[str, list[CompactedRow]]:
-    """Return the last rows that were summarised away before a step, and in which session."""
+    """Return the session of the last rows compacted before a step, and these rows."""
     session_id = bounds["session"]
     block = "list_compacted_before_by_id" if fts.is_own_index(handle) else "list_compacted_before"
     rows = handle.fetch_tuples(handle.expand_sql(SQL[block]), bounds)
@@ -431,7 +432,7 @@ def _list_rows_before(handle: Connection, bounds: dict[str, Any]) -> tuple[str, 
 def _match_from_end(
     stored: Sequence[CompactedRow], before: Sequence[CompactedRow]
 ) -> dict[int, CompactedRow]:
-    """Return which rows of a step, all but its first, equal which originals, from the end."""
+    """Match the rows of a step, except its first, with equal originals from the end."""
     found: dict[int, CompactedRow] = {}
     rest = len(before)
     for row in reversed(stored[1:]):
@@ -449,7 +450,7 @@ def _has_same_end(
     found: dict[int, CompactedRow],
     least: int,
 ) -> bool:
-    """Whether the last originals, so many of them, were carried on one behind the other."""
+    """Whether the last `least` originals were carried one after another."""
     copies = [place for place, row in enumerate(stored) if row.id in found][-least:]
     wanted = [row.id for row in before[-least:]]
     carried = [found[stored[place].id].id for place in copies]

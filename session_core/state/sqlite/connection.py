@@ -1,4 +1,4 @@
-"""One connection and what it looks like: tables, columns, rows as mappings, errors of our tree."""
+"""A connection with its caches of schema and rows, and the translation of SQLite errors."""
 
 from __future__ import annotations
 
@@ -25,35 +25,36 @@ Params = Sequence[Any] | dict[str, Any]
 
 
 class Connection:
-    """A connection; what it remembers is forgotten as soon as anybody else commits.
+    """A connection whose caches are cleared once another connection commits.
 
-    `cache` is kept true by those who change something through this handle, `seen` holds what was
-    read, `kept` outlives the commits of others: who uses it looks at what they changed.
+    Changes through this connection keep `cache` valid, `seen` holds values that were read, and
+    `kept` survives commits of other connections: its users check for changes themselves.
     """
 
     def __init__(self, connection: _sqlite3.Connection) -> None:
         self.connection = connection
         self.cache: dict[Any, Any] = {}
         self.stands_in = False
-        """Whether it is an empty one in memory, in place of a file that is not there yet."""
+        """Whether this is an empty database in memory, in place of a file that does not exist yet.
+        """
         self.due = False
-        """Whether a change has left something to be done in transactions of its own."""
+        """Whether a change has left work for transactions of its own."""
         self.seen: dict[Any, Any] = {}
         self.kept: dict[str, Any] = {}
         self.file: tuple[int, ...] | None = None
-        """Which file it was opened on, where that matters: another may take its place."""
+        """Identity of the opened file, if it matters that another file may replace it."""
         self.immutable = False
-        """Whether it was opened as a file that cannot change, on a mount that nobody can write."""
+        """Whether the file was opened as immutable, on a read-only mount."""
         self.linked = True
-        """Whether what refers to another row needs it to be there."""
+        """Whether foreign keys are enforced."""
         self.moment: object = None
-        """Renewed with each transaction before which messages may have been changed."""
+        """A token that changes with each transaction before which messages may have changed."""
         self.changed = False
-        """Whether it has itself changed a session since."""
+        """Whether this connection has changed a session since `moment` was set."""
         self.depth = 0
-        """How many parts of a transaction are open, one in another."""
+        """Number of nested savepoints that are open."""
         self.schema: dict[Any, Any] = {}
-        """What the schema says, until somebody changes it."""
+        """Facts derived from the schema, valid until the schema changes."""
         self._columns: dict[str, tuple[str, ...]] = {}
         self._composed: dict[str, str] = {}
         self._schema_version = -1
@@ -83,11 +84,11 @@ class Connection:
         return None if row is None else row[0]
 
     def run_change(self, sql: str, params: Params = ()) -> int:
-        """Run a change and return the number of rows that it touched."""
+        """Run a change and return the number of affected rows."""
         return self.connection.execute(sql, params).rowcount
 
     def list_columns(self, table: str) -> tuple[str, ...]:
-        """Return the columns that `table` has here, none if it is not there."""
+        """Return the columns of `table`; return no columns if the table does not exist."""
         found = self._columns.get(table)
         if found is None:
             found = tuple(
@@ -98,24 +99,27 @@ class Connection:
         return found
 
     def has_column(self, table: str, column: str | None = None) -> bool:
-        """Whether there is such a table, or such a column of it."""
+        """Whether the table exists, or has the column."""
         columns = self.list_columns(table)
         return bool(columns) if column is None else column in columns
 
     def list_computed_columns(self, table: str) -> set[str]:
-        """Return the columns of `table` that nobody can set, though its rows have them."""
+        """Return the generated columns of `table`, which cannot be set."""
         found = self.fetch_tuples("SELECT name FROM pragma_table_xinfo(?)", (table,))
         return {row[0] for row in found}.difference(self.list_columns(table))
 
     def expand_sql(self, block: str) -> str:
-        """Return a block with `{live}`, `{compacted}` and `{visible}` as this home tells them."""
+        """Return a block with its placeholders replaced by conditions of this home.
+
+        They are `{live}`, `{compacted}` and `{visible}`.
+        """
         composed = self._composed.get(block)
         if composed is None:
             composed = self._composed[block] = block.format_map(self._build_conditions())
         return composed
 
     def _build_conditions(self) -> dict[str, str]:
-        """Older homes have rows whose flag is NULL, which means live, and no flag `compacted`."""
+        # Older homes have rows with a NULL flag, which means live, and no column `compacted`.
         strict = self.fetch_value(
             "SELECT \"notnull\" FROM pragma_table_info('messages') WHERE name = 'active'"
         )
@@ -128,21 +132,21 @@ class Connection:
         }
 
     def forget_session_counts(self, session_id: str) -> None:
-        """Forget what was counted of a session: called by whoever changes its rows or its end."""
+        """Forget the counts of a session; call this after each change of its rows or its end."""
         self.changed = True
         self.forget_message_counts(session_id)
 
     def forget_message_counts(self, session_id: str) -> None:
-        """Forget what was counted of a session whose messages are what they were, or gone."""
+        """Forget the counts of a session whose messages are unchanged or deleted."""
         self.cache.pop(("revision", session_id), None)
 
     def forget_all(self) -> None:
-        """Forget everything that was read or counted, after a change that was rolled back."""
+        """Clear all caches after a rollback."""
         for memory in (self.cache, self.seen, self.kept):
             memory.clear()
 
     def forget_if_changed(self) -> None:
-        """Forget what others have changed since; called at the start of each transaction."""
+        """Clear outdated caches; called at the start of each transaction."""
         (version,) = self.connection.execute("PRAGMA data_version").fetchone()
         if version != self._data_version or self.changed:
             self.moment, self.changed = object(), False
@@ -157,19 +161,19 @@ class Connection:
                     memory.clear()
 
     def open_snapshot(self) -> Snapshot:
-        """Everything that is read inside is of one moment."""
+        """Return a context manager in which all reads see one moment of the database."""
         return Snapshot(self)
 
 
 class Snapshot:
-    """A transaction that reads."""
+    """A read transaction."""
 
     def __init__(self, handle: Connection) -> None:
         self._handle = handle
 
     def __enter__(self) -> Connection:
         connection = self._handle.connection
-        connection.rollback()  # of one that an interrupt has cut short
+        connection.rollback()  # an interrupt may have left a transaction open
         connection.execute("BEGIN")
         try:
             self._handle.forget_if_changed()
@@ -188,12 +192,13 @@ class Snapshot:
 
 
 def make_file_uri(path: Path, mode: str) -> str:
-    """Return the URI that opens `path`, with the characters escaped that a URI gives a meaning."""
+    """Return the URI that opens `path`, with special characters escaped."""
     return make_uri(Path(os.path.abspath(path)), mode)  # noqa: PTH100 -- no symlink resolved
 
 
 def make_uri(path: PurePath, mode: str) -> str:
-    """Return the URI of an absolute path: SQLite takes no host, so that of a share goes into it."""
+    """Return the URI of an absolute path."""
+    # SQLite accepts no host in a URI, so the host of a network share becomes part of the path.
     uri = path.as_uri()
     if not uri.startswith("file:///"):
         uri = uri.replace("file://", "file:////", 1)
@@ -201,17 +206,17 @@ def make_uri(path: PurePath, mode: str) -> str:
 
 
 def quote_name(name: str) -> str:
-    """Return the name of a table or column for use in a statement."""
+    """Return a quoted table or column name."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def translate_error(error: Exception, path: Path) -> SessionError:
-    """Return the error of our tree for one of the driver's.
+    """Return the error of our tree for an error of the driver.
 
-    Its text is looked at and never passed on: it may hold what a row says.
+    The text of SQLite is never passed on, since it may contain stored values.
     """
     text = str(error)
-    # What SQLite says itself may have a damaged name in it; Python 3.10 leaves such a text out.
+    # A message may contain a damaged name; Python 3.10 replaces such a message by an empty one.
     if isinstance(error, UnicodeDecodeError) or not text:
         return _to_corrupt_error(path, get_error_name(error))
     for phrases, make in _TRANSLATIONS:
@@ -224,19 +229,19 @@ def translate_error(error: Exception, path: Path) -> SessionError:
 
 
 def get_error_name(error: Exception) -> str:
-    """Return what SQLite calls an error; older versions of Python do not tell."""
+    """Return the SQLite name of an error; older versions of Python do not provide it."""
     return str(getattr(error, "sqlite_errorname", type(error).__name__))
 
 
 def is_busy(error: Exception) -> bool:
-    """Whether the lock was taken by somebody else, so that trying again may help."""
+    """Whether another connection holds the lock, so that a retry may help."""
     return isinstance(error, _sqlite3.load_library().OperationalError) and str(error).startswith(
         _LOCK_MESSAGES
     )
 
 
 DISK_FULL_MESSAGE = "database or disk is full"
-"""What SQLite says where there is no room, or no id any more."""
+"""SQLite's message if no space or no row id is left."""
 
 
 def _to_corrupt_error(path: Path, name: str) -> Corrupt:

@@ -1,10 +1,8 @@
-"""The connections of one store, which close in the one order that is safe.
+"""Open, read, write and close one database: a pool of readers, one writer and its guard.
 
-The connections of one database: a pool of readers, one writer, and the guard before it.
-
-Readers are `mode=ro`. A writer is opened only behind a guard, a `mode=ro` connection that outlives
-it: while the guard is open no close of ours can unlink the log of a process that has lost its
-locks. A Hermes database gets no DDL and no pragma that stays in the file.
+Readers are opened with `mode=ro`. A writer is opened only after its guard, a `mode=ro` connection
+that outlives it: while the guard is open, no close of this process can unlink the log of a process
+that has lost its locks. A Hermes database gets no DDL and no persistent pragma.
 """
 
 from __future__ import annotations
@@ -54,11 +52,11 @@ if TYPE_CHECKING:
 
 
 _MAX_IDLE_READERS = 8
-"""So many readers are kept for the next one; a crowd that came at once leaves no more."""
+"""Idle readers that are kept; further ones are closed."""
 
 
 class ConnectionPool:
-    """Idle readers, the writer, and the guard before it."""
+    """Idle readers, the writer and its guard, closed in the one order that is safe."""
 
     def __init__(self) -> None:
         self.readers: deque[Connection] = deque()
@@ -69,7 +67,7 @@ class ConnectionPool:
         self._pid = os.getpid()
 
     def take_idle_reader(self, path: Path) -> Connection | None:
-        """Return a reader of the file as it is now; those of another one are closed."""
+        """Return an idle reader of the current file, if any; close readers of a replaced one."""
         with suppress(IndexError):
             while True:
                 handle = self.readers.pop()
@@ -79,33 +77,33 @@ class ConnectionPool:
         return None
 
     def release_reader(self, handle: Connection) -> None:
-        """Keep a reader for the next one, if there are not enough."""
+        """Keep a reader for the next read, or close it."""
         if handle.stands_in:
             handle.connection.close()
             return
-        handle.connection.rollback()  # where an interrupt has left its moment open
+        handle.connection.rollback()  # an interrupt may have left a transaction open
         self.readers.append(handle)
         with suppress(IndexError):
             while len(self.readers) > (0 if self.closed else _MAX_IDLE_READERS):
                 self.readers.popleft().connection.close()
 
     def check_same_file(self, path: Path) -> None:
-        """Refuse to write to a file that has lost its name."""
+        """Refuse to write to a file that was moved or replaced."""
         if self.guard is not None and self.guard.file != get_file_identity(path):
             raise StorageError(
                 f"another file was put in the place of {path}, or none; open it again"
             )
 
     def close(self, wait_s: float = math.inf) -> None:
-        """Close all of them, once the change that is under way is over, if that is in time.
+        """Close all connections after the change in progress, unless the wait times out.
 
-        One that was cut short is called again, by another thread at the same time perhaps.
+        A close that was interrupted can be repeated, also by two threads at once.
         """
         self.closed = True
         if self._pid != os.getpid():
-            return  # after a fork they are the parent's, and a thread that is not here may lead
+            return  # after a fork they belong to the parent, whose threads may be using them
         if self.writer is not None and not self.writer.close(wait_s):
-            return  # a thread is inside; the process ends, and closing out of order would be worse
+            return  # a thread is in a change at exit; closing out of order would do more harm
         with suppress(IndexError):
             while True:
                 self.readers.pop().connection.close()
@@ -119,18 +117,18 @@ T = TypeVar("T")
 _LONG_WAL_BYTES = 4 << 20
 
 _MAX_TIDY_S = 5.0
-"""How long a search or a close brings the search index up to date, where that is far behind."""
+"""Longest time for which a search or a close updates the search index."""
 
 _EXIT_WAIT_S = 1.0
-"""How long the end of the process waits for a thread that is in the middle of a change."""
+"""How long the process waits at exit for a thread that is in a change."""
 
 
 class SqliteStore:
-    """Opens, reads, writes and closes one database; the nouns are added by its subclasses.
+    """Opens, reads, writes and closes one database; subclasses add the operations.
 
-    `in_hermes_home` means that the folder was found as a Hermes home: if it has the signs of one
-    and no database, none is made in it. `load_extension` loads the extension that the CJK index of
-    a Hermes home needs, if no other user can write that file.
+    `in_hermes_home` means that the folder was detected as a Hermes home: if it has the marks of one
+    and no database, no database is created in it. `load_extension` loads the extension that the CJK
+    index of a Hermes home needs, if no other user can write that file.
     """
 
     def __init__(
@@ -147,14 +145,14 @@ class SqliteStore:
         if not patience_s >= 0:
             raise InvalidInput(f"patience_s is {patience_s}; at least 0")
         self._read_only = read_only
-        # The caller of an application names a path; a path that was searched for may be Hermes'.
+        # A default path may lead to a Hermes home; an explicit path was chosen by the caller.
         self._in_hermes_home = in_hermes_home or db_path is None
         self._patience_s = patience_s
         self._clock = clock
         self._loads = load_extension
         self._pid = os.getpid()
         self._open = ConnectionPool()
-        self._lock = threading.RLock()  # a signal handler may write while it is held
+        self._lock = threading.RLock()  # reentrant: a signal handler may write while it is held
         self._late: list[weakref.ref[Transaction]] = []
         self._kind: HomeKind | None = None
         self._immutable = False
@@ -162,7 +160,7 @@ class SqliteStore:
 
     @property
     def kind(self) -> HomeKind:
-        """Whose home this is; a file that is not there yet becomes ours at the first write."""
+        """The kind of this home; a missing file becomes a home of our own at the first write."""
         return self._read(lambda _: self._kind or self._guess_missing_kind())
 
     @property
@@ -172,24 +170,24 @@ class SqliteStore:
 
     @property
     def read_only(self) -> bool:
-        """Whether it was opened for reading alone."""
+        """Whether the database was opened for reading only."""
         return self._read_only
 
     @property
     def immutable(self) -> bool:
-        """Whether it is read as a file that cannot change, on a mount that nobody can write."""
+        """Whether the file is read as immutable, on a read-only mount."""
         self._read(lambda _: None)
         return self._immutable
 
     def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
-        """All that this task changes inside is one transaction, or nothing of it is.
+        """Run the changes of this task in the block as one transaction.
 
-        It belongs to one task and one thread. A change by another task of the thread is refused at
-        once, one by another thread waits, and both read what is committed. A coroutine passes a
-        function to `AsyncSessionDB.run` instead, which keeps the loop free.
-        Where it is not `linked`, rows may refer to what is not there, as orphans that are put back.
-        Keep it short: no hook, model call or file is waited for inside. On a path without a file
-        it begins with its first change.
+        The transaction belongs to one task and one thread. A change by another task of the thread
+        is refused at once, a change by another thread waits, and both read the committed state. A
+        coroutine passes a function to `AsyncSessionDB.run` instead, which does not block the event
+        loop. Without `linked`, rows may refer to missing rows, as restored orphans do. Keep the
+        block short: run no hook, model call or file operation in it. On a path without a file, the
+        transaction begins with its first change.
         """
         return Transaction(
             self._get_writer,
@@ -208,7 +206,7 @@ class SqliteStore:
         )
 
     def list_holders(self) -> list[Holder]:
-        """Return the other processes that have it open, as far as this system tells."""
+        """Return the other processes that have the database open, if the system reports them."""
         return presence.list_holders(self.path)
 
     def close(self) -> None:
@@ -220,7 +218,7 @@ class SqliteStore:
             writer.check_task()
         if writer is not None and self._kind == "own" and self._pid == os.getpid():
             writer.run_leftovers(_MAX_TIDY_S)
-        # Detached when that is done: one that was cut short can be called again.
+        # Detached last, so that an interrupted close can be repeated.
         if self._closer.alive:
             self._open.close()
             self._closer.detach()
@@ -237,7 +235,7 @@ class SqliteStore:
         self.close()
 
     def _read(self, look: Callable[[Connection], T]) -> T:
-        """Run `look` on one moment of the database."""
+        """Run `look` on one snapshot of the database."""
         self._check_open()
         writer = self._open.writer
         inside = writer.current if writer else None
@@ -253,11 +251,11 @@ class SqliteStore:
                 self._open.release_reader(handle)
 
     def _write(self, step: Callable[[Connection], T]) -> T:
-        """Run `step` in a transaction; it may be run again, so it changes nothing else."""
+        """Run `step` in a transaction; it may run again, so it must have no other effect."""
         self._check_open()
         with self._translate_errors(), translate_bind_errors():
             if self._is_file_missing():
-                # What is refused, or changes nothing, does not bring a home into being.
+                # A step that is refused or changes nothing must not create a home.
                 changed, result = _rehearse_step(step)
                 if not changed:
                     return result
@@ -266,7 +264,7 @@ class SqliteStore:
             return self._get_writer().run_step(step)
 
     def _update_search_index(self) -> None:
-        """Bring the search index up to date; where that fails, a search reads what it lacks."""
+        """Update the search index; if that fails, a search reads the missing messages itself."""
         with suppress(SessionError), self._translate_errors():
             self._get_writer().run_leftovers(_MAX_TIDY_S)
 
@@ -298,12 +296,12 @@ class SqliteStore:
             raise Unsupported("a database that was opened before a fork; open it in the child")
 
     def _is_file_missing(self) -> bool:
-        """Whether the first change is to make a home."""
+        """Whether the first change will create a home."""
         self._check_open()
         return self._open.writer is None and not self.read_only and not has_database(self.path)
 
     def _list_late_transactions(self) -> list[Transaction]:
-        """Return the transactions of this task that begin with its first change, in order."""
+        """Return the transactions of this task that have not begun yet, outermost first."""
         late = [each() for each in list(self._late)]
         return [each for each in late if each is not None and each.is_of_caller]
 
@@ -317,7 +315,7 @@ class SqliteStore:
         handle = self._open.take_idle_reader(self.path)
         if handle is not None:
             return handle
-        # Asked first: whoever makes it between the two looks has not lost it.
+        # Read before the file is checked: a file created between the two was never lost.
         was_there = self._open.exists
         if not has_database(self.path):
             if was_there:
@@ -345,7 +343,7 @@ class SqliteStore:
             if self._open.writer is None:
                 self._prepare_writing()
                 own = self._kind == "own"
-                # Nothing here may refer to `self`: whoever drops it unclosed relies on its end.
+                # Nothing here may refer to `self`: the finalizer closes a store that is dropped.
                 self._open.writer = Writer(
                     partial(_open_writer, self.path, own=own, loads=self._loads),
                     own=own,
@@ -358,7 +356,7 @@ class SqliteStore:
             return self._open.writer
 
     def _prepare_writing(self) -> None:
-        """Make our own database where there is none, and open the guard."""
+        """Create our own database if the file is missing, and open the guard."""
         roll_back_hot_journal(self.path)
         if self.kind == "absent":
             raise Denied(
@@ -375,7 +373,7 @@ class SqliteStore:
 
 
 def _check_path(path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path of a database file, or say why it is none."""
+    """Return the absolute path of a database file, or raise if it cannot be one."""
     if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
         raise InvalidInput("the path of a database file is text")
     if not os.fspath(path) or "\0" in os.fspath(path):
@@ -400,7 +398,7 @@ def _check_path(path: str | os.PathLike[str]) -> Path:
 
 
 def _open_writer(path: Path, *, own: bool, loads: bool) -> Connection:
-    """Open for writing, with the extension of a Hermes home if that is asked for."""
+    """Open for writing, with the extension of a Hermes home if requested."""
     handle = open_writer(path, own=own)
     if loads and not own:
         opening.load_extension_if_safe(handle, path.parent)
@@ -408,7 +406,7 @@ def _open_writer(path: Path, *, own: bool, loads: bool) -> Connection:
 
 
 def _rehearse_step(step: Callable[[Connection], T]) -> tuple[bool, T]:
-    """Run a step on an empty database in memory; say whether it changed anything."""
+    """Run a step on an empty database in memory; return whether it changed rows, and its result."""
     handle = open_empty()
     with closing(handle.connection):
         before = handle.connection.total_changes
@@ -419,7 +417,7 @@ def _rehearse_step(step: Callable[[Connection], T]) -> tuple[bool, T]:
 
 @contextmanager
 def translate_bind_errors() -> Iterator[None]:
-    """Name what the driver says of values that no column takes, which the caller gave."""
+    """Raise `InvalidInput` for values that the driver cannot bind."""
     try:
         yield
     except (OverflowError, UnicodeEncodeError) as error:

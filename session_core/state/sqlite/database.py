@@ -1,4 +1,4 @@
-"""`SessionDB`: the state database on SQLite."""
+"""`SessionDB`, the state database on SQLite."""
 
 from __future__ import annotations
 
@@ -40,9 +40,8 @@ class SessionDB(
     HealthFactsReader,
     SqliteFeed,
 ):
-    """Every conversation of a home, in one SQLite file, beside whoever else has it open.
+    """Every conversation of a home in one SQLite file, which other processes may have open.
 
-    A Hermes database is read and written as it is. A file that is not there yet is made at the
-    first write, as a home of our own. Instances are safe to share between threads, and not to be
-    used across a fork.
+    A Hermes database is read and written in its own format. A missing file is created at the first
+    write, as a home of our own. Instances are thread-safe and must not be used across a fork.
     """

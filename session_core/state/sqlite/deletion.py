@@ -1,6 +1,6 @@
-"""How a session is deleted: its rows in bounded transactions, and its own row at the very last.
+"""Deletion of sessions in bounded transactions, with the session row last.
 
-A delete that is cut short leaves a session with fewer messages, never messages without a session.
+An interrupted delete leaves a session with fewer messages, never messages without a session.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from session_core.state.sqlite.connection import Connection, quote_name
 SQL = sql_blocks.load_blocks("admin")
 
 ESTIMATED_ROW_BYTES = 200
-"""What a row of a message counts beside its content."""
+"""Size of a message row in addition to its content."""
 
 _SESSION_BYTES = 1_000
 _PAGE_ROWS = 1_000
@@ -23,14 +23,17 @@ _PAGE_ROWS = 1_000
 UnlinkedDelegates = Mapping[str, Sequence[str]]
 
 _OTHER_ID_COLUMNS = {"session_turn_leases": "conversation_id"}
-"""Tables that Hermes ties to a session by a column of another name, without a foreign key."""
+"""Tables that refer to a session by another column name, without a foreign key."""
 
 _KEPT_TABLES = {"messages", "gateway_routing", "conversation_generations"}
-"""Messages go on their own, routes with the session store, and a generation is never used twice."""
+"""Tables that are not deleted with a session row.
+
+Messages are deleted separately, routes by the session store, and generations are never reused.
+"""
 
 
 def list_existing_sessions(handle: Connection, session_ids: Sequence[str]) -> list[str]:
-    """Return those of the sessions that are there, each once."""
+    """Return the existing ones of the sessions, without duplicates."""
     given = dict.fromkeys(validation.parse_texts("session_ids", session_ids) or ())
     return [each for each in given if sessions.has_session(handle, each)]
 
@@ -38,7 +41,7 @@ def list_existing_sessions(handle: Connection, session_ids: Sequence[str]) -> li
 def delete_batch(
     handle: Connection, session_ids: Sequence[str], unlinked: UnlinkedDelegates, room: int
 ) -> tuple[int, set[str]]:
-    """Delete as much as there is room for; return how many are done with, and what is gone."""
+    """Delete up to `room` bytes; return how many sessions were processed and which were deleted."""
     taken = _DeletionBatch(handle, room)
     done = 0
     for session_id in session_ids:
@@ -57,7 +60,7 @@ def delete_batch(
 
 
 class _DeletionBatch:
-    """What one transaction deletes: messages, and sessions whose last messages are among them."""
+    """The messages and session rows that one transaction deletes."""
 
     def __init__(self, handle: Connection, room: int) -> None:
         self._handle = handle
@@ -66,7 +69,7 @@ class _DeletionBatch:
         self.sessions: dict[str, None] = {}
 
     def add_session(self, session_id: str) -> bool:
-        """Take a session; return whether there was room for all of it."""
+        """Add a session; return whether all its messages fit."""
         if session_id in self.sessions:
             return True
         if self.room <= 0:
@@ -85,9 +88,9 @@ class _DeletionBatch:
 def list_with_delegates(
     handle: Connection, session_id: str, unlinked: UnlinkedDelegates
 ) -> list[str]:
-    """Return a session and its delegates, theirs too, but none of the sessions it came from.
+    """Return a session and its delegates, recursively, without its own ancestors.
 
-    `unlinked` are the delegates without a link to their parent, as they were a moment ago.
+    `unlinked` holds the delegates without a link to their parent, read in an earlier transaction.
     """
     if not sessions.has_session(handle, session_id):
         return []
@@ -106,11 +109,8 @@ def list_with_delegates(
 
 
 def delete_messages(handle: Connection, rows: Sequence[int]) -> int:
-    """Delete messages and what the search indexes have of them; return how many there were.
-
-    By their ids, since an index of Hermes writes what it has gathered whenever one is lower than
-    the one before, and merges all the more.
-    """
+    """Delete messages and their entries in the search indexes; return the number of rows."""
+    # An index of Hermes flushes and merges whenever an id is lower than the one before.
     ordered = sorted(rows)
     deleted = 0
     for start in range(0, len(ordered), _PAGE_ROWS):
@@ -122,7 +122,7 @@ def delete_messages(handle: Connection, rows: Sequence[int]) -> int:
 
 
 def delete_session_row(handle: Connection, session_id: str) -> None:
-    """Delete the row of a session that has no messages, and what other tables have of it."""
+    """Delete a session row that has no messages, and the rows of other tables that refer to it."""
     handle.forget_session_counts(session_id)
     for table, column in list_belonging_columns(handle):
         handle.run_change(_to_delete_result(table, column), (session_id,))
@@ -131,7 +131,7 @@ def delete_session_row(handle: Connection, session_id: str) -> None:
 
 
 def list_belonging_columns(handle: Connection) -> list[tuple[str, str]]:
-    """Return the tables with rows of a session, and the columns that say so, found by looking."""
+    """Return the tables and columns that refer to sessions, from the schema."""
     found: list[tuple[str, str]] | None = handle.schema.get("belonging")
     if found is None:
         found = [

@@ -1,12 +1,8 @@
-"""The change feed: what was committed since a cursor, and waiting for the next commit.
+"""Change feed: the changes committed since a cursor.
 
-Nothing is kept between calls that a cursor needs, so it survives a restart.
-
-One look at one moment of the database: what was committed since a position.
-
-Messages are followed by their ids, which are never used twice; new sessions by the place of their
-row, which a VACUUM may move and a session that is stored again has not; ended ones by the time of
-their end, with a minute of overlap for those that were committed late.
+A cursor needs no state between calls, so it survives a restart. Messages are followed by their ids,
+which are never reused. New sessions are followed by their row ids; a VACUUM may change these. Ended
+sessions are followed by their end times, with a minute of overlap for late commits.
 """
 
 from __future__ import annotations
@@ -45,7 +41,7 @@ _CREATION_LOCK = threading.Lock()
 
 
 class SqliteFeed(SqliteStore):
-    """What was committed since a cursor."""
+    """Changes committed since a cursor."""
 
     def read_changes(
         self,
@@ -56,15 +52,15 @@ class SqliteFeed(SqliteStore):
         timeout_s: float = 0.0,
         stop: StopSignal | None = None,
     ) -> EventPage:
-        """Return what was committed since `cursor`; without one, from now on.
+        """Return the changes committed since `cursor`; without a cursor, return a new one.
 
-        New sessions come before the messages, the ends of sessions after them. With more than
-        `limit` the cursor goes on behind the last one. `gap` says that the cursor is of another
-        database or of a later state of this one; the new cursor follows from now on.
-        Where there is nothing yet it is waited for, until `stop` is set or the time is over.
+        New sessions come before the messages, ended sessions after them. With more than `limit`
+        events the cursor continues after the last one. `gap` reports that the cursor belongs to
+        another database or to a later state of this one; the new cursor starts now. If there is no
+        event, the call waits until `stop` is set or the timeout is over.
 
         Raises:
-            InvalidInput: the cursor is malformed, or is that of another session.
+            InvalidInput: the cursor is malformed or belongs to another session.
         """
         validation.check_limit(limit)
         validation.check_text("session", session)
@@ -84,7 +80,7 @@ class SqliteFeed(SqliteStore):
         self._watch.close()
 
     def _read_changes(self, cursor: str | None, session: str | None, limit: int) -> EventPage:
-        """Look at what is committed, also inside of a transaction, whose changes are not yet."""
+        """Read committed changes; an open transaction of the caller is not included."""
         self._check_open()
         position = None if cursor is None else ChangePosition.decode(cursor)
         if position is not None and session not in (None, position.session):
@@ -134,11 +130,14 @@ SQL = sql_blocks.load_blocks("feed")
 _MAX_TEXT_CHARACTERS = 500
 _CHEAP_SCAN_S = 0.02
 _SCAN_SHARE = 20
-"""Where no index has the ends, a look at all sessions that took a second waits for twenty."""
+"""A scan of all sessions that took a second is repeated after twenty at the earliest.
+
+Only homes without an index on the end times need these scans.
+"""
 
 
 class EndScans:
-    """The costly look at the ends of all sessions, not taken more often than it is worth."""
+    """Caches scans of all sessions for their ends and limits how often they run."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -150,7 +149,7 @@ class EndScans:
     def list_ended(
         self, handle: Connection, after: float, state: FileState, *, at_once: bool
     ) -> list[FeedRow] | None:
-        """Return the sessions that ended after a time; None where that must wait."""
+        """Return the sessions that ended after a time; return None if the scan must wait."""
         with self._lock:
             if self._state != state or state == BUSY_STATE or after < self._after:
                 began = time.monotonic()
@@ -164,7 +163,7 @@ class EndScans:
 
 
 class ChangeSnapshot:
-    """One look at one moment of the database."""
+    """Reads the changes of one snapshot of the database."""
 
     def __init__(self, handle: Connection, now: float, scans: EndScans, state: FileState) -> None:
         self._handle = handle
@@ -172,7 +171,7 @@ class ChangeSnapshot:
         self._scans = scans
         self._state = state
         self.put_off = False
-        """Whether ends of sessions may be there that were not looked for."""
+        """Whether a scan for ended sessions was postponed."""
         self._mark = _to_mark(handle)
         self._high = _find_highest_message_id(handle)
 
@@ -181,7 +180,7 @@ class ChangeSnapshot:
         return EventPage([], self._get_current_position(session).encode())
 
     def list_changes(self, position: ChangePosition, limit: int) -> EventPage:
-        """Return what is new since a position."""
+        """Return the changes since a position."""
         if not self._is_same_history(position):
             return EventPage([], self._get_current_position(position.session).encode(), gap=True)
         started, anchors, lost = self._list_started(position, limit)
@@ -215,10 +214,8 @@ class ChangeSnapshot:
         )
 
     def _is_same_history(self, position: ChangePosition) -> bool:
-        """Whether this is the database of the position, and not an earlier state of it.
-
-        By a clock that was set back sessions end before what was reported, where nobody looks.
-        """
+        """Whether the database is that of the position, and not an earlier state of it."""
+        # After the clock was set back, sessions may end before the reported ends.
         if self._now < position.at - OVERLAP_S:
             return False
         if position.mark != self._mark and (position.mark or position.after):
@@ -244,7 +241,7 @@ class ChangeSnapshot:
         )
 
     def _find_session_position(self, position: ChangePosition) -> int | None:
-        """Return behind which row new sessions are; None where nobody can tell any more."""
+        """Return the row id after which new sessions follow; return None if it is unknown."""
         moved: list[tuple[int, int]] = []
         for known in position.sessions:
             row = self._handle.fetch_row(SQL["get_session_place"], (known.id,))
@@ -278,7 +275,7 @@ class ChangeSnapshot:
     def _list_messages(
         self, position: ChangePosition, limit: int
     ) -> tuple[list[SessionEvent], int]:
-        """Return new messages, and up to where all have been looked at."""
+        """Return new messages, and the id up to which all messages were read."""
         events: list[SessionEvent] = []
         after = position.after
         while len(events) < limit:
@@ -323,7 +320,7 @@ class ChangeSnapshot:
 
 
 def _is_renumbered(moved: list[tuple[int, int]]) -> bool:
-    """Whether rows that are elsewhere now were closed up, as a VACUUM does, with none between."""
+    """Whether rows were renumbered without gaps, as a VACUUM does."""
     places = [now for now, _ in moved]
     closed_up = places == list(range(places[0], places[0] - len(places), -1)) if places else False
     return len(moved) > 1 and closed_up and all(now < then for now, then in moved)

@@ -1,10 +1,8 @@
-"""Where a reader of the change feed is, as its cursor carries it.
+"""Positions of change feed readers, their cursors, and detection of commits.
 
-Noticing that anybody committed, by asking a connection that is kept open for it.
-
-Asking is cheap, takes no lock that lasts and writes nothing. What the holders of cursors have seen
-is remembered, so that one who asks again and again costs nothing where nobody has committed; a
-cursor that is not known is looked at.
+A watch polls one open connection, which is cheap, takes no lasting lock and writes nothing. It
+remembers which cursors have seen the present state, so that repeated polls cost nothing until the
+next commit.
 """
 
 from __future__ import annotations
@@ -25,20 +23,20 @@ from session_core.state.sqlite.connection import Connection, is_busy
 from session_core.state.sqlite.opening import get_file_bytes, get_file_identity, open_reader
 
 ANCHOR_COUNT = 4
-"""So many of the newest sessions are remembered, since some of them may be deleted."""
+"""Number of newest sessions in a cursor; several, since some of them may be deleted."""
 
 OVERLAP_S = 60.0
-"""So long may a change wait between the time that it notes and its commit."""
+"""Longest time between the time stored by a change and its commit."""
 
 FeedRow = tuple[Any, ...]
-"""A session that ended: id, ended_at, reason, title."""
+"""An ended session: id, ended_at, reason, title."""
 
 _CURSOR_KIND = "changes"
 _MAX_REPORTED = 400
 
 
 class KnownSession(NamedTuple):
-    """A session that was reported, and where its row was: one that was stored anew has another."""
+    """A reported session and its row id; a session that was stored again has another row id."""
 
     id: str
     place: int
@@ -46,26 +44,26 @@ class KnownSession(NamedTuple):
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> KnownSession:
-        """Return what a session is recognised by."""
+        """Return the identity of a session row."""
         return cls(row["id"], row["place"], _hash_values(row["started_at"]))
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedEnds:
-    """Which ends have been reported: all up to the floor, and some above it by their digest."""
+    """The reported ends: all up to the floor, and some above it by their hash."""
 
     floor: tuple[float, str]
     reported: frozenset[str] = frozenset()
 
     @staticmethod
     def from_rows(rows: Sequence[FeedRow], now: float) -> ReportedEnds:
-        """Report what ends from now on, though it be with an earlier time; not what is there."""
+        """Return a state that reports ends committed from now on, also with earlier times."""
         return _limit_reported(rows, (now - OVERLAP_S, ""))
 
     def take_new_ends(
         self, rows: Sequence[FeedRow], limit: int, now: float
     ) -> tuple[list[FeedRow], ReportedEnds]:
-        """Return at most `limit` of the rows that are new, and what has been reported then."""
+        """Return at most `limit` unreported rows, and the state after they are reported."""
         above = [row for row in rows if _get_end_key(row) > self.floor]
         fresh = [row for row in above if _hash_row(row) not in self.reported]
         chosen = fresh[:limit]
@@ -77,7 +75,7 @@ class ReportedEnds:
 
 
 def _limit_reported(rows: Sequence[FeedRow], floor: tuple[float, str]) -> ReportedEnds:
-    """Remember the reported ones above the floor, which rises where they are too many."""
+    """Keep the reported rows above the floor; raise the floor if there are too many."""
     known = [row for row in rows if _get_end_key(row) > floor]
     if len(known) > _MAX_REPORTED:
         floor = _get_end_key(known[-_MAX_REPORTED - 1])
@@ -87,11 +85,11 @@ def _limit_reported(rows: Sequence[FeedRow], floor: tuple[float, str]) -> Report
 
 @dataclass(frozen=True, slots=True)
 class ChangePosition:
-    """Up to where everything was reported, and what shows that it is still the same database."""
+    """The position up to which all changes were reported, and the identity of the database."""
 
     session: str | None
     at: float
-    """When it was taken, by which a clock that was set back since is noticed."""
+    """When the position was taken, to detect a clock that was set back."""
     mark: str | None
     after: int
     anchor: tuple[int, str] | None
@@ -120,7 +118,7 @@ class ChangePosition:
         """Return the position of a cursor.
 
         Raises:
-            InvalidInput: it is none.
+            InvalidInput: the cursor is malformed.
         """
         found = cursors.decode_cursor(_CURSOR_KIND, None, cursor)
         try:
@@ -163,7 +161,7 @@ class ChangePosition:
 
 
 def hash_message(row: Mapping[str, Any]) -> str:
-    """Return what a message is recognised by, of that which never changes in it."""
+    """Return a hash of the columns of a message that never change."""
     return _hash_values(row["session_id"], row["role"], row["timestamp"])
 
 
@@ -196,17 +194,17 @@ def _decode_integer(value: Any) -> int:
 
 
 FileState = tuple[int, ...]
-"""Which file it is and how often it was changed; comparable as long as the watch is open."""
+"""Identity of the file and number of its changes; comparable while the watch is open."""
 
 _MAX_REMEMBERED = 20_000
-"""So many cursors are known at once: where one is forgotten, who holds it looks in vain."""
+"""Largest number of remembered cursors; a forgotten cursor costs one read."""
 
 BUSY_STATE: FileState = (-1,)
-"""A writer keeps everybody out just now, so that nobody can tell."""
+"""A writer has locked the database, so its state is unknown."""
 
 
 class FileWatch:
-    """One kept connection to a database file, for all threads."""
+    """One open connection to a database file, shared by all threads."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -218,7 +216,7 @@ class FileWatch:
         self._closed = False
 
     def read_state(self) -> FileState:
-        """Return what the file is now; empty where it is not there."""
+        """Return the state of the file; return an empty state if the file does not exist."""
         with self._lock:
             try:
                 file = self._read_identity()
@@ -233,26 +231,26 @@ class FileWatch:
                 return BUSY_STATE
 
     def remember_state(self, cursor: str, state: FileState) -> None:
-        """Remember that at a state there was nothing new to the holder of a cursor."""
+        """Remember that a cursor has no new changes in this state."""
         with self._lock:
             if state != self._seen_at or len(self._seen) >= _MAX_REMEMBERED:
                 self._seen_at, self._seen = state, set()
             self._seen.add(cursor)
 
     def has_seen(self, cursor: str, state: FileState) -> bool:
-        """Whether nobody has committed since there was nothing new to this cursor."""
+        """Whether the cursor is known to have no new changes in this state."""
         with self._lock:
             known = state != BUSY_STATE and state == self._seen_at
             return known and cursor in self._seen
 
     def close(self) -> None:
-        """Close the connection; those who wait see no further change."""
+        """Close the connection; waiting readers get no further changes."""
         with self._lock:
             self._closed = True
             self._reopen_file(())
 
     def _read_identity(self) -> FileState:
-        """Return which file it is, and which log: one that is replaced is not ours any more."""
+        """Return the identity of the file and of its log."""
         if not get_file_bytes(self._path):
             return ()
         immutable = self._handle is not None and self._handle.immutable

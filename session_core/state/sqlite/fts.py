@@ -1,26 +1,20 @@
-"""How often a search index of Hermes merges what it has gathered, while very much is changed.
+"""Full-text indexes: our own incremental index, and upkeep of the indexes of Hermes.
 
-Texts with a NUL in the trigram index of a Hermes home, which SQLite reads in two ways.
+The index of a home of our own is filled in batches after messages were appended. A mark stores the
+last indexed message. Later messages are the tail, which search reads itself, so no result is stale.
+Both use the words of the folded text, so results do not change when a message is indexed. A batch
+is a transaction of its own. Message ids are never reused, so a word left from a row that another
+program deleted finds nothing. Triggers record each indexed message whose text another program
+changes; search reads these rows itself, and after a thousand of them the index is rebuilt.
 
-Up to 3.47 the trigram tokenizer stopped at a NUL, with which all multi-part content begins; since
-3.48 it goes on behind it. An entry that one version made and another takes out leaves the index
-damaged. So before and after a row is touched its entry gets a blank for the NUL, which every
-version reads alike.
+The trigram index of a Hermes home depends on the SQLite version: up to 3.47 the tokenizer stopped
+at a NUL, with which all multi-part content begins, and since 3.48 it continues. An entry added by
+one version and removed by another damages the index. Before and after each change of a row its
+entry therefore gets a blank for the NUL, which all versions read alike.
 
-The search index of a home of our own, fed in batches behind what is appended.
-
-A mark says up to which message it goes; what lies above is the tail, which search reads itself, so
-no answer is stale. Both have the words of the folded text, so that no answer changes when a message
-is indexed. A batch is a transaction of its own, after the one that appended. Message ids are never
-used twice, so a word that is left over from a row that somebody else deleted finds nothing.
-Triggers note each indexed message whose text another program changes; search reads those rows
-itself, too, and after a thousand of them the index is begun anew.
-
-The segments of an FTS5 index: how many blocks they have, and how much a merge would free.
-
-FTS5 deletes a row by adding a delete marker for each of its terms to a newer segment. The marker
-and the entry that it cancels both take room until a merge meets them. Their share is estimated from
-a few leaf blocks of each segment; the format of a leaf is described in fts5_index.c of SQLite.
+FTS5 deletes a row by writing a delete marker for each of its terms to a newer segment. The marker
+and the cancelled entry both take room until a merge. Their share is estimated from a few leaf
+blocks of each segment; fts5_index.c of SQLite describes the format of a leaf.
 """
 
 from __future__ import annotations
@@ -41,16 +35,14 @@ from session_core.state.sqlite.connection import Connection, quote_name
 
 _DEFAULT_AUTOMERGE = 4
 _RARE_AUTOMERGE = 8
-"""So many segments are merged into one: an entry is written anew a third less often."""
+"""Segments merged into one; with more of them, an entry is rewritten a third less often."""
 
 
 @contextmanager
 def merge_less_often(handle: Connection) -> Iterator[None]:
-    """Indexes merge more at a time inside, and as they did before behind it.
-
-    That is a setting of theirs, and the transaction leaves it as it found it: in memory by setting
-    what is usual, and stored by nothing. Where somebody has chosen another it stays at that.
-    """
+    """Let indexes of Hermes merge more segments at a time in the block."""
+    # The setting is stored in the index, so the transaction restores it: the value in memory by
+    # setting the default, the stored one by deleting it. A setting chosen by others is kept.
     tables = [] if is_own_index(handle) else _list_default_indexes(handle)
     for table in tables:
         _set_automerge(handle, table, _RARE_AUTOMERGE)
@@ -61,7 +53,7 @@ def merge_less_often(handle: Connection) -> Iterator[None]:
 
 
 def _list_default_indexes(handle: Connection) -> list[str]:
-    """Return the indexes for which nobody has chosen how often they merge."""
+    """Return the indexes that use the default merge setting."""
     tables = handle.schema.get("index_tables")
     if tables is None:
         tables = opening.list_usable_indexes(handle)
@@ -96,7 +88,7 @@ _TRIGRAM_ENTRIES = (
 
 
 def repair_session_entries(handle: Connection, session_id: str, since: int = 0) -> None:
-    """Mend the entries of a session's messages from `since` on."""
+    """Repair the entries of a session's messages from the id `since`."""
     if _has_trigram_copy(handle):
         repair_entries(
             handle, [row[0] for row in handle.fetch_tuples(_NUL_ROWS, (session_id, since))]
@@ -104,10 +96,10 @@ def repair_session_entries(handle: Connection, session_id: str, since: int = 0) 
 
 
 def repair_entries(handle: Connection, ids: Sequence[int]) -> None:
-    """Mend the entries of these messages, where they have a NUL.
+    """Repair the entries of these messages that contain a NUL.
 
     Raises:
-        Unsupported: an entry was made by a newer SQLite than this one.
+        Unsupported: an entry was written by a newer SQLite than this one.
     """
     if not ids or not _has_trigram_copy(handle):
         return
@@ -117,24 +109,24 @@ def repair_entries(handle: Connection, ids: Sequence[int]) -> None:
 
 
 def repair_all_entries(handle: Connection) -> None:
-    """Mend every entry; for a copy that is to be checked."""
+    """Repair every entry, on a copy to be checked."""
     if _has_trigram_copy(handle):
         odd = handle.fetch_tuples("SELECT id FROM messages WHERE instr(content, char(0)) > 0")
         repair_entries(handle, [row[0] for row in odd])
 
 
 def _has_trigram_copy(handle: Connection) -> bool:
-    """Whether there is such an index with a copy of the text, as up to schema 22."""
+    """Whether the trigram index stores a copy of the text, as up to schema 22."""
     return handle.has_column("messages_fts_trigram_content", "c0")
 
 
 def has_nul(content: Any) -> bool:
-    """Whether content, as it is stored, is concerned."""
+    """Whether stored content contains a NUL."""
     return _NUL in content if isinstance(content, bytes) else "\0" in str(content or "")
 
 
 def _repair_entry(handle: Connection, row_id: int, stored: bytes) -> None:
-    """Mend one entry, which need not be text: bytes that a row holds are in it as they are."""
+    """Repair one entry; it may contain bytes that are not text."""
     goes_on = _sqlite3.load_library().sqlite_version_info >= _LITERAL_NUL_SINCE
     went_on = _is_indexed_past_nul(handle, row_id, _decode_text(stored), unknown=goes_on)
     if went_on and not goes_on:
@@ -144,7 +136,7 @@ def _repair_entry(handle: Connection, row_id: int, stored: bytes) -> None:
             "messages"
         )
     if goes_on and not went_on:
-        # What this version is to take out has to be what that one has put in.
+        # The entry removed by this version must equal the entry added by the other one.
         handle.run_change(
             "UPDATE messages_fts_trigram_content SET c0 = CAST(? AS TEXT) WHERE id = ?",
             (stored[: stored.index(_NUL)], row_id),
@@ -156,7 +148,7 @@ def _repair_entry(handle: Connection, row_id: int, stored: bytes) -> None:
 
 
 def _is_indexed_past_nul(handle: Connection, row_id: int, text: str, *, unknown: bool) -> bool:
-    """Whether the index has a trigram of the text that stands behind the NUL alone."""
+    """Whether the index has a trigram that occurs only after the NUL."""
     head, _, tail = text.partition("\0")
     tail = tail.partition("\0")[0]
     for start in range(len(tail) - 2):
@@ -179,14 +171,14 @@ SQL = sql_blocks.load_blocks("fts")
 
 MIN_ID, MAX_ID = -(2**63), 2**63 - 1
 EMPTY_MARK = MIN_ID - 1
-"""The mark of an index that has no message."""
+"""The mark of an empty index."""
 
 MAX_LAG = 1000
-"""With so many messages above the mark the index is brought up to date."""
+"""Messages above the mark at which the index is updated."""
 
 _BATCH_ROWS = 512
 _BATCH_CHARACTERS = 500_000
-"""A batch holds the lock for about ten milliseconds; smaller ones cost more in all."""
+"""A batch holds the lock for about ten milliseconds; smaller batches cost more in total."""
 
 _CHUNK_IDS = 500
 _MAX_CHANGED_CHARACTERS = 8_000_000
@@ -200,19 +192,20 @@ IndexedRow = tuple[int, Any, "str | None", "str | None"]
 
 
 def is_own_index(handle: Connection) -> bool:
-    """Whether this home has an index of ours."""
+    """Whether this home has our own index."""
     return handle.has_column("ms_index")
 
 
 def find_high_mark(handle: Connection) -> int:
-    """Return the highest message that the index has, NOTHING if it has none or cannot be used."""
+    """Return the highest indexed message id, or EMPTY_MARK if the index is empty or unusable."""
     return EMPTY_MARK if list_changed_messages(handle) is None else _read_mark(handle)
 
 
 def list_changed_messages(handle: Connection) -> tuple[int, ...] | None:
-    """Return the indexed messages whose text changed since, None if the index is to begin anew.
+    """Return the indexed messages whose text changed; return None if the index must be rebuilt.
 
-    That is so after too many changes, and in a home of an earlier version, which did not note them.
+    A rebuild is needed after too many changes, and in a home of an earlier version without
+    triggers.
     """
     if not _has_triggers(handle):
         return None
@@ -223,7 +216,7 @@ def list_changed_messages(handle: Connection) -> tuple[int, ...] | None:
 
 
 def get_change_number(handle: Connection) -> int:
-    """Return a number that grows with each change of a text, -1 if changes are not noted."""
+    """Return a number that grows with each change of a text, -1 if changes are not recorded."""
     return int(handle.fetch_value(SQL["get_change_number"])) if _has_triggers(handle) else -1
 
 
@@ -253,19 +246,19 @@ def _list_changed(handle: Connection) -> tuple[int, ...] | None:
 
 
 def find_highest_id(handle: Connection) -> int:
-    """Return the highest id of a message, 0 where there is none."""
+    """Return the highest message id, 0 without messages."""
     return int(handle.fetch_value(SQL["get_top"]))
 
 
 def list_unindexed(handle: Connection, above: int, count: int) -> Iterator[IndexedRow]:
-    """Return messages with what an index has of them, in order."""
+    """Return the messages above an id with their indexed columns, in order."""
     if above == MAX_ID:
         return iter(())
     return handle.connection.execute(SQL["list_tail"], (above + 1, count))
 
 
 def is_behind(handle: Connection) -> bool:
-    """Whether so many messages are above the mark that reading them takes long."""
+    """Whether the tail above the mark is long enough to slow down a search."""
     return is_own_index(handle) and find_highest_id(handle) >= _find_due_id(handle)
 
 
@@ -274,7 +267,7 @@ def _find_due_id(handle: Connection) -> int:
 
 
 def note_appended(handle: Connection, last_id: int) -> None:
-    """Note, in their transaction, that messages were appended."""
+    """Record in the open transaction that messages were appended."""
     due = handle.cache.get(_DUE_KEY)
     if due is None:
         due = _find_due_id(handle) if is_own_index(handle) else float("inf")
@@ -284,9 +277,9 @@ def note_appended(handle: Connection, last_id: int) -> None:
 
 
 def index_batch(handle: Connection) -> bool:
-    """Index a batch of the messages above the mark, in the open transaction.
+    """Index a batch of messages above the mark, in the open transaction.
 
-    Return whether there may be enough for another one.
+    Return True if there may be another batch.
     """
     if not is_own_index(handle):
         return False
@@ -307,7 +300,7 @@ def index_batch(handle: Connection) -> bool:
 
 
 def _reset_index(handle: Connection) -> None:
-    """Empty the index, which may have words that its messages have no more."""
+    """Empty the index, which may have outdated words, and create missing triggers."""
     if not _has_triggers(handle):
         for statement in sql_blocks.split_statements("index"):
             handle.run_change(statement)
@@ -319,11 +312,9 @@ def _reset_index(handle: Connection) -> None:
 
 
 def remove_messages(handle: Connection, ids: Sequence[int]) -> None:
-    """Take messages out of the index, before their rows are deleted.
-
-    Of a message that another program changed the index has words that are not known any more, so it
-    is left as it is. If the index is damaged it is begun anew.
-    """
+    """Remove messages from the index, before their rows are deleted."""
+    # The indexed words of a message that another program changed are unknown, so its entry stays.
+    # A damaged index is rebuilt.
     try:
         _write_each(handle, ids, "remove_text")
     except _sqlite3.load_library().DatabaseError as error:
@@ -335,7 +326,7 @@ def remove_messages(handle: Connection, ids: Sequence[int]) -> None:
 
 
 def restore_messages(handle: Connection, ids: Sequence[int], since: int) -> None:
-    """Index messages that were forgotten, or not there, at the change number `since`."""
+    """Index messages that were removed, or missing, at the change number `since`."""
     if not _has_triggers(handle):
         return
     for chunk in _iter_chunks(ids):
@@ -369,7 +360,7 @@ def _normalize_text(row: IndexedRow) -> str:
 
 
 def _limit_batch(rows: Iterable[IndexedRow]) -> Iterator[IndexedRow]:
-    """Stop where it is enough for a batch; one row always comes."""
+    """Yield rows until the batch is full; always yield one row."""
     taken = 0
     for row in rows:
         yield row
@@ -389,32 +380,32 @@ _MAX_SEGMENTS = 2000
 
 _SAMPLED_SEGMENTS = 10
 _SAMPLED_BLOCKS = 3
-"""So many leaves of each segment are read; all smaller segments together hold next to nothing."""
+"""Leaf blocks that are read of each segment; smaller segments together hold little."""
 
 _VARINT_BYTES = 9
 
 
 @dataclass(frozen=True, slots=True)
 class IndexSegment:
-    """One segment, whose leaf blocks have successive ids."""
+    """One segment, with consecutive ids of its leaf blocks."""
 
     first: int
     last: int
 
     @property
     def blocks(self) -> int:
-        """Return how many leaf blocks it has."""
+        """Return the number of leaf blocks."""
         return self.last - self.first + 1
 
     def list_sample_ids(self) -> Sequence[int]:
-        """Return the ids of a few of its blocks, at even distances."""
+        """Return the ids of a few evenly spaced blocks."""
         count = min(self.blocks, _SAMPLED_BLOCKS)
         return [self.first + (2 * at + 1) * self.blocks // (2 * count) for at in range(count)]
 
 
 @dataclass(slots=True)
 class _EntryCounts:
-    """What was counted in some leaf blocks: live entries and delete markers, with their bytes."""
+    """Counts and bytes of live entries and delete markers in sampled leaf blocks."""
 
     live: int = 0
     live_bytes: int = 0
@@ -431,7 +422,7 @@ class _EntryCounts:
 
 
 def list_segments(handle: Connection, table: str) -> list[IndexSegment]:
-    """Return the segments of an index by its `_data` table."""
+    """Return the segments of an index, from its `_data` table."""
     name = quote_name(table)
     first_after = f"SELECT min(id) FROM {name} WHERE id >= ?"  # noqa: S608 -- from the schema, quoted
     last_before = f"SELECT max(id) FROM {name} WHERE id < ?"  # noqa: S608 -- from the schema, quoted
@@ -447,12 +438,12 @@ def list_segments(handle: Connection, table: str) -> list[IndexSegment]:
 
 
 def count_blocks(handle: Connection, table: str) -> int:
-    """Return how many blocks an index has."""
+    """Return the number of blocks of an index."""
     return 1 + sum(segment.blocks for segment in list_segments(handle, table))
 
 
 def estimate_dead_blocks(handle: Connection, table: str) -> float:
-    """Return about how many blocks of an index a merge of all its segments would free."""
+    """Return an estimate of the blocks that a merge of all segments would free."""
     segments = list_segments(handle, table)
     if len(segments) < 2:  # noqa: PLR2004 -- a single segment has nothing to be merged with
         return 0.0
@@ -484,13 +475,13 @@ def _iter_entries(block: bytes) -> Iterator[tuple[int, bool]]:
     first_rowid = int.from_bytes(block[:2], "big")
     end = int.from_bytes(block[2:4], "big")
     terms = _list_term_offsets(block, end)
-    if first_rowid:  # the doclist of the block before goes on here
+    if first_rowid:  # the doclist of the previous block continues here
         yield from _iter_doclist(block, first_rowid, terms[0] if terms else end)
     for number, at in enumerate(terms):
         stop = terms[number + 1] if number + 1 < len(terms) else end
         start = at
         if number:
-            _, start = _read_varint(block, start)  # how much of the term before is its beginning
+            _, start = _read_varint(block, start)  # length of the prefix shared with the last term
         length, start = _read_varint(block, start)
         yield from _iter_doclist(block, start + length, stop)
 
@@ -508,7 +499,7 @@ def _list_term_offsets(block: bytes, end: int) -> list[int]:
 
 
 def _iter_doclist(block: bytes, at: int, stop: int) -> Iterator[tuple[int, bool]]:
-    """Yield the entries of a doclist that are whole in a block."""
+    """Yield the entries of a doclist that lie completely in a block."""
     while at < stop:
         _, after_row = _read_varint(block, at)
         size_and_flag, after_size = _read_varint(block, after_row)
@@ -520,7 +511,7 @@ def _iter_doclist(block: bytes, at: int, stop: int) -> Iterator[tuple[int, bool]
 
 
 def _read_varint(block: bytes, at: int) -> tuple[int, int]:
-    """Return the integer at a position, and the position after it."""
+    """Return the integer at an offset, and the offset after it."""
     if at < len(block) and block[at] < 0x80:  # noqa: PLR2004 -- nearly all are a single byte
         return block[at], at + 1
     value = 0

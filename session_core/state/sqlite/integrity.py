@@ -1,7 +1,6 @@
-"""What is wrong with a database file, found without touching it.
+"""Read-only integrity checks of a database file.
 
-The file is only ever read. A search index can be checked by a writer alone, so that is done on a
-copy in a temporary folder, which is gone afterwards.
+Only a writer can check a search index, so that check runs on a temporary copy.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _COPY_PAGES = 4096
 _ROOM_FACTOR = 1.1
 _COPY_PREFIX = "mcp-sessions-check-"
 _STALE_COPY_S = 86_400.0
-"""A copy that is older was left by a process that was killed: no look takes that long."""
+"""Older copies were left by killed processes; no check takes that long."""
 
 _ORPHAN_FINDINGS = {
     "messages": ("orphaned_messages", "messages of sessions that are not there"),
@@ -48,7 +47,7 @@ def check_file(
     step: StepCallback | None = None,
     extension_of: Path | None = None,
 ) -> list[Finding]:
-    """Return what is wrong with a file; nothing is wrong with one that is not there.
+    """Return the problems of a file; a missing file has none.
 
     `extension_of` is the home whose extension is loaded to check its indexes.
     """
@@ -69,7 +68,7 @@ def check_file(
 
 
 def _find_damage(handle: Connection) -> Iterator[Finding]:
-    """Look at every page; index damage is told apart, since an index can be built anew."""
+    """Check every page; report index damage separately, since an index can be rebuilt."""
     try:
         lines = [row[0] for row in handle.fetch_tuples(f"PRAGMA quick_check({_MAX_ERRORS})")]
     except _sqlite3.load_library().DatabaseError as error:
@@ -86,7 +85,7 @@ def _find_damage(handle: Connection) -> Iterator[Finding]:
 
 
 def _is_version_difference(line: str) -> bool:
-    """Whether this may be what an older SQLite left out (see trigram.py); a copy tells for sure."""
+    """Whether the line may result from an older SQLite (see fts.py); a check of a copy decides."""
     return "malformed inverted index" in line and "messages_fts_trigram" in line
 
 
@@ -140,7 +139,7 @@ def _check_copy(
 
 
 def _delete_stale_copies(folder: Path, now: float) -> None:
-    """Delete the copies that those who were killed have left; one of somebody else stays."""
+    """Delete copies left by killed processes; copies of other users stay."""
     for left in folder.glob(f"{_COPY_PREFIX}*"):
         with suppress(OSError):
             if left.lstat().st_mtime < now - _STALE_COPY_S:
@@ -153,7 +152,7 @@ def _get_file_bytes(handle: Connection) -> int:
 
 
 def _copy_database(handle: Connection, copy: Connection, step: StepCallback | None) -> None:
-    """Copy in steps: of one moment where that keeps no writer waiting, else one may go between."""
+    """Copy in steps, from one snapshot unless that would block writers."""
     wal = handle.fetch_value("PRAGMA journal_mode") == "wal"
     for pragma in ("journal_mode=OFF", "synchronous=OFF", "trusted_schema=OFF"):
         copy.connection.execute(f"PRAGMA {pragma}")
@@ -172,11 +171,11 @@ def _list_index_tables(handle: Connection) -> list[str]:
 
 
 def _check_index(handle: Connection, table: str) -> Iterator[Finding]:
-    """Check one index against itself; what it holds of other tables is checked by counting."""
+    """Check one index against itself; count the rows missing from it."""
     name = '"' + table.replace('"', '""') + '"'
     try:
         if table == "messages_fts_trigram":
-            fts.repair_all_entries(handle)  # what an older SQLite left out here is no damage
+            fts.repair_all_entries(handle)  # entries left out by an older SQLite are no damage
         handle.run_change(f"INSERT INTO {name}({name}) VALUES ('integrity-check')")  # noqa: S608 -- from the schema, quoted
     except (_sqlite3.load_library().DatabaseError, Unsupported) as error:
         if "malformed" in str(error) or "corrupt" in str(error):

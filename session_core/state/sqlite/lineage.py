@@ -1,13 +1,12 @@
-"""What sessions are to each other: continuation, branch, delegate; root, tip and chain.
+"""Relations between sessions: continuation, branch and delegate; root, tip and chain.
 
-Only a continuation is the same conversation: its parent ended by compression, and neither a marker
-nor its source says otherwise. Every walk remembers where it was, so a cycle ends it and a broken
-link is an end.
+Only a continuation belongs to the same conversation: its parent ended by compression, and neither a
+mark nor its source contradicts that. Every walk remembers its path, so a cycle or a broken link
+ends it.
 
-Folder, source and owner of a continuation: those of the nearest ancestor that has them.
-
-Hermes stores them with the first session of a conversation alone. An ancestor is one of the same
-conversation, never that of a branch or a delegate.
+Hermes stores folder, source and owner only with the first session of a conversation, so a
+continuation inherits them from its nearest ancestor that has them. Branches and delegates do not
+inherit.
 """
 
 from __future__ import annotations
@@ -28,29 +27,29 @@ SQL = sql_blocks.load_blocks("lineage")
 
 _DELEGATE, _BRANCH = "_delegate_from", "_branched_from"
 _ORPHANED_MARK = "__orphaned__"
-"""What Hermes marks a delegate with of which it does not know for whom it worked."""
+"""The mark of a delegate whose delegator Hermes does not know."""
 
 LinkRow = Mapping[str, Any]
 
 
 class SqliteLineage(SqliteStore):
-    """What sessions are to each other."""
+    """Relations between sessions."""
 
     def get_link_kind(self, session_id: str) -> LinkKind | None:
-        """Return what the session is to its parent, None where it has none.
+        """Return the relation of a session to its parent, None if it has no parent.
 
-        A delegate is one by its mark, also if it has lost its parent.
+        A delegate is recognized by its mark, also if it has lost its parent.
         """
         return self._read(lambda handle: find_link_kind(handle, session_id))
 
     def get_compression_tip(self, session_id: str) -> str:
-        """Return the newest continuation of the conversation, itself where there is none."""
+        """Return the newest continuation of the conversation, or the session itself."""
         return self._read(lambda handle: find_tip(handle, session_id))
 
     def get_conversation_root(self, session_id: str) -> str:
         """Return the session in which the conversation began.
 
-        A branch and a delegate begin one of their own, where Hermes goes on to their parents.
+        A branch or a delegate begins a conversation of its own; Hermes also follows their parents.
         """
         return self._read(lambda handle: find_conversation_root(handle, session_id))
 
@@ -59,7 +58,7 @@ class SqliteLineage(SqliteStore):
         return self._read(lambda handle: list_chain(handle, session_id))
 
     def list_children(self, session_id: str) -> list[SessionRow]:
-        """Return the sessions whose parent this is, oldest first."""
+        """Return the child sessions, oldest first."""
         return self._read(
             lambda handle: cast(
                 "list[SessionRow]", handle.fetch_rows(SQL["list_children"], (session_id,))
@@ -68,7 +67,7 @@ class SqliteLineage(SqliteStore):
 
 
 def classify_link(link: LinkRow) -> LinkKind | None:
-    """Return what a session is to its parent."""
+    """Return the relation of a session to its parent."""
     if is_delegate(link["model_config"]):
         return "delegate"
     if link["parent_session_id"] is None:
@@ -86,18 +85,18 @@ def classify_link(link: LinkRow) -> LinkKind | None:
 
 
 def is_delegate(model_config: Any) -> bool:
-    """Whether a session works for another one: it is marked so, whatever the mark says."""
+    """Whether a session is marked as a delegate, whatever the value of the mark."""
     return _get_mark(model_config, _DELEGATE) is not None
 
 
 def get_delegator(model_config: Any) -> str | None:
-    """Return the session for which a delegate works by its mark, None if the mark names none."""
+    """Return the session named by the mark of a delegate, None if it names none."""
     mark = _get_mark(model_config, _DELEGATE)
     return mark if isinstance(mark, str) and mark != _ORPHANED_MARK else None
 
 
 def list_unlinked_delegates(handle: Connection) -> dict[str, list[str]]:
-    """Return the delegates that have lost the link to their parent, by the parent of their mark."""
+    """Return the delegates that have lost the link to their parent, grouped by their delegator."""
     delegates: dict[str, list[str]] = {}
     for session_id, model_config in handle.fetch_tuples(SQL["list_unlinked_delegates"]):
         delegator = get_delegator(model_config)
@@ -107,7 +106,7 @@ def list_unlinked_delegates(handle: Connection) -> dict[str, list[str]]:
 
 
 def is_unlinked_delegate(handle: Connection, session_id: str, delegator: str) -> bool:
-    """Whether a delegate has no link to a parent, and its mark names this one."""
+    """Whether a delegate has no parent link and its mark names this delegator."""
     link = _read_link(handle, session_id)
     return (
         link is not None
@@ -127,7 +126,7 @@ def check_parent(handle: Connection, session_id: str, parent: Any) -> None:
     """Refuse a parent that would make the session its own ancestor.
 
     Raises:
-        InvalidInput: it is the session itself, or came from it.
+        InvalidInput: the parent is the session itself or a descendant of it.
     """
     is_above = parent == session_id or (
         handle.fetch_value(SQL["has_child"], (session_id,)) is not None
@@ -141,23 +140,23 @@ def check_parent(handle: Connection, session_id: str, parent: Any) -> None:
 
 
 def find_parent(handle: Connection, session_id: str) -> str | None:
-    """Return the parent of a session, whatever the link means."""
+    """Return the parent of a session, for any kind of link."""
     return cast("str | None", handle.fetch_value(SQL["get_parent"], (session_id,)))
 
 
 def list_all_ancestors(handle: Connection, session_id: str) -> set[str]:
-    """Return all that a session came from, whatever the links mean."""
+    """Return all ancestors of a session, for any kind of link."""
     return {row[0] for row in handle.fetch_tuples(SQL["list_above"], (session_id,))}
 
 
 def find_link_kind(handle: Connection, session_id: str) -> LinkKind | None:
-    """Return what the session is to its parent, None where it has none."""
+    """Return the relation of a session to its parent, None if it has no parent."""
     link = _read_link(handle, session_id)
     return None if link is None else classify_link(link)
 
 
 def list_conversation_ancestors(handle: Connection, session_id: str) -> list[str]:
-    """Return the earlier sessions of the conversation, the nearest first."""
+    """Return the earlier sessions of the conversation, nearest first."""
     found: list[str] = []
     parent = find_continued_session(handle, session_id)
     seen = {session_id}
@@ -174,9 +173,9 @@ def find_conversation_root(handle: Connection, session_id: str) -> str:
 
 
 def find_root_cached(handle: Connection, session_id: str) -> str:
-    """Return the root as `conversation_root` does, but walk a chain once for all its sessions.
+    """Return the root as `find_conversation_root` does, and cache it for the whole chain.
 
-    For those who only read: what this connection itself changes in between goes unnoticed.
+    For read-only callers: changes through this connection do not clear the cache.
     """
     roots: dict[str, str] = handle.seen.setdefault("roots", {})
     walked = {session_id: None}
@@ -197,9 +196,9 @@ def find_root_cached(handle: Connection, session_id: str) -> str:
 
 
 def _cache_cycle_roots(roots: dict[str, str], walked: list[str], first: str) -> None:
-    """Note the roots of what was walked from child to parent, and back to `first`.
+    """Cache the roots of a walk from child to parent that returned to `first`.
 
-    In a cycle each session has a root of its own: the one that continues it.
+    In a cycle, the root of each session is the session that continues it.
     """
     at = walked.index(first)
     cycle = walked[at:]
@@ -208,7 +207,7 @@ def _cache_cycle_roots(roots: dict[str, str], walked: list[str], first: str) -> 
 
 
 def find_tip_cached(handle: Connection, session_id: str) -> str:
-    """Return the tip as `tip` does, walked once for all of a chain, for those who only read."""
+    """Return the tip as `find_tip` does, cached for the whole chain, for read-only callers."""
     tips: dict[str, str] = handle.seen.setdefault("tips", {})
     walked = {session_id: None}
     here = session_id
@@ -242,7 +241,7 @@ def list_continuations(handle: Connection, session_id: str) -> list[str]:
 
 
 def find_tip(handle: Connection, session_id: str) -> str:
-    """Return the newest continuation of a session, itself where there is none."""
+    """Return the newest continuation of a session, or the session itself."""
     return ([session_id, *list_continuations(handle, session_id)])[-1]
 
 
@@ -254,7 +253,7 @@ def list_chain(handle: Connection, session_id: str) -> list[str]:
 
 
 def list_family(handle: Connection, session_id: str) -> list[str]:
-    """Return all sessions of the conversation, with continuations that were not gone on with."""
+    """Return all sessions of the conversation, including abandoned continuations."""
     root = find_conversation_root(handle, session_id)
     found, seen = [root], {root}
     for member in found:
@@ -286,7 +285,7 @@ def find_continued_session(handle: Connection, session_id: str) -> str | None:
 
 
 def find_continued_cached(handle: Connection, session_id: str) -> str | None:
-    """Return the session that this one continues, and keep it for callers that only read."""
+    """Return the session that this one continues, and cache it for read-only callers."""
     parents: dict[str, str | None] = handle.seen.setdefault("parents", {})
     if session_id not in parents:
         parents[session_id] = find_continued_session(handle, session_id)
@@ -294,7 +293,7 @@ def find_continued_cached(handle: Connection, session_id: str) -> str | None:
 
 
 def _choose_continuation(handle: Connection, links: list[LinkRow]) -> str:
-    """Of several continuations, the one that was gone on with: compressed again, live, other."""
+    """Return the continuation in use: compressed again before live before ended."""
     if len(links) == 1:
         return cast("str", links[0]["id"])
 
@@ -310,28 +309,28 @@ def _choose_continuation(handle: Connection, links: list[LinkRow]) -> str:
 FOLDER_COLUMNS = ("git_repo_root", "cwd")
 
 UNKNOWN_SOURCES = ("", "unknown")
-"""What Hermes stores if it does not know the source of a session."""
+"""Values that Hermes stores if it does not know the source of a session."""
 
 _UNKNOWN_SOURCE = "{}.source IN ('', 'unknown')"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOrigin:
-    """Where a session comes from: its source, and its folder if it has one."""
+    """The source and the folder of a session."""
 
     source: str
     folder: str | None
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is nothing to inherit."""
+        """Whether nothing is left to inherit."""
         return self.source not in UNKNOWN_SOURCES and bool(self.folder)
 
 
 def find_origin(handle: Connection, row: Mapping[str, Any]) -> SessionOrigin:
-    """Return the origin of a session, inherited if need be.
+    """Return the origin of a session, inherited if necessary.
 
-    It is kept while nothing changes: like `lineage.known_root` it is for callers that only read.
+    The result is cached as in `find_root_cached`, for read-only callers.
     """
     own = _to_origin(row)
     if own.is_whole or row["parent_session_id"] is None:
@@ -360,9 +359,9 @@ def _find_origin_cached(handle: Connection, session_id: str) -> SessionOrigin:
 def list_heirs(
     handle: Connection, columns: tuple[str, ...], matches: str, values: Mapping[str, Any]
 ) -> str | None:
-    """Return as JSON the sessions that inherit columns from one that matches, None for none.
+    """Return as JSON the sessions that inherit matching columns from an ancestor, or None.
 
-    `matches` is a condition on `sessions s` that is false of a session without these columns.
+    `matches` is a condition on `sessions s` that is false for a session without these columns.
     """
     key = ("heirs", columns, matches, json.dumps(values))
     if key not in handle.seen:

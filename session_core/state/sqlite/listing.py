@@ -1,13 +1,11 @@
-"""The conditions of a `SessionFilter` in SQL: fixed text, bound values.
+"""Lists of sessions: filters in SQL, the newest sessions by activity, and list lines.
 
-The newest sessions by their last message, kept true at the cost of what has changed.
+A filter becomes fixed SQL text with bound values. A list has one line for each conversation: its
+tip, with the start of its root.
 
-The first answer looks at every session once. Afterwards only messages that came since are looked
-at, the sessions of the list itself are asked again, sessions that were stored since come in by
-their row ids, and those that have lost their messages by when they began. When more has changed
-than that can tell, everything is looked at again.
-
-Lists that show one line a conversation: its tip, with the start of its root.
+The list of recent sessions is kept and updated. The first call reads every session. Later calls
+read only newer messages, the listed sessions, sessions stored since by their row ids, and sessions
+that lost their messages by their start. After larger changes every session is read again.
 """
 
 from __future__ import annotations
@@ -88,7 +86,7 @@ _STATUS_CONDITIONS: dict[SessionStatus | None, str] = {
 
 
 def check_filter(where: SessionFilter) -> SessionFilter:
-    """Return a filter, and refuse what is none."""
+    """Return the filter, or raise if it is not a SessionFilter."""
     if not isinstance(where, SessionFilter):
         raise InvalidInput("sessions are chosen by a SessionFilter")
     return where
@@ -145,7 +143,7 @@ def _add_sets(
 def _build_source_condition(
     handle: Connection, own: str, wanted: Sequence[str], values: dict[str, Any]
 ) -> str:
-    """Return the condition on the source, of which an unknown one is no source if one is above."""
+    """Return the condition on the source; an unknown source is inherited from an ancestor."""
     known = [source for source in wanted if source not in lineage.UNKNOWN_SOURCES]
     if len(known) < len(wanted):
         heirs = lineage.list_heirs(handle, ("source",), _HAS_SOURCE, {})
@@ -167,7 +165,7 @@ def _build_inherited_condition(
     *,
     matches: str | None = None,
 ) -> str:
-    """Return the condition that a session itself matches, or the one from which it inherits."""
+    """Return the condition that a session matches, or its ancestor that it inherits from."""
     heirs = lineage.list_heirs(handle, columns, matches or condition, asked)
     if heirs is None:
         return condition
@@ -179,7 +177,7 @@ def _build_inherited_condition(
 def _add_folders(
     handle: Connection, where: SessionFilter, conditions: list[str], values: dict[str, Any]
 ) -> None:
-    """A folder matches itself and what lies below it, never a sibling that begins like it."""
+    """Match a folder and its subfolders, never a sibling with the same prefix."""
     if where.cwd_prefix is not None:
         asked = _clean_folder("cwd_prefix", where.cwd_prefix)
         values |= asked
@@ -227,7 +225,7 @@ def _escape_like(text: str) -> str:
 
 
 MAX_RECENT = 200
-"""How many sessions are kept; a page further back looks at every session."""
+"""Number of kept sessions; a later page reads every session."""
 
 _MAX_NEWER = 5000
 
@@ -252,14 +250,11 @@ class RecentSessions:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the list has every session there is."""
+        """Whether the list contains every session."""
         return self._whole
 
     def _read_all(self, handle: Connection) -> None:
-        """Look at every session, by its id alone, since rows are long.
-
-        Of those without messages only what began late enough may be among the newest.
-        """
+        """Read every session by its id alone, since rows are long."""
         found = handle.fetch_tuples(self._sql["list_newest"], {"rows": MAX_RECENT})
         active = [
             (active_at, session_id) for session_id, active_at in found if active_at is not None
@@ -280,7 +275,7 @@ class RecentSessions:
         if last < self._last_message or last - self._last_message >= _MAX_NEWER:
             return False
         rowid, session_id = self._last_session
-        # A row id is used again once the highest ones are deleted, and a VACUUM changes them.
+        # Row ids are reused after the highest ones are deleted, and a VACUUM changes them.
         if handle.fetch_value(self._sql["get_session_at"], (rowid,)) != session_id:
             return False
         oldest = self._newest[-1]
@@ -296,7 +291,7 @@ class RecentSessions:
             if (active_at := handle.fetch_value(self._sql["get_activity"], {"id": member}))
             is not None
         ]
-        # Below the oldest that was kept there may be sessions that nobody has looked at.
+        # Below the oldest kept entry there may be sessions that were never read.
         self._newest = sorted(
             (entry for entry in found if self._whole or entry >= oldest), reverse=True
         )[:MAX_RECENT]
@@ -306,7 +301,7 @@ class RecentSessions:
         return self._whole or len(self._newest) >= MAX_RECENT // 2
 
     def _list_empty(self, handle: Connection, oldest: float) -> list[tuple[str, float]]:
-        """Return the newest sessions without messages, perhaps any more, that began late enough."""
+        """Return the newest sessions without messages that began after the oldest entry."""
         bounds = {"oldest": oldest, "rows": MAX_RECENT}
         return handle.fetch_tuples(self._sql["list_newest_empty"], bounds)
 
@@ -316,7 +311,7 @@ class RecentSessions:
 
 
 def _sort_newest_first(active: list[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Return the newest first, without ids that are no text, by which nobody can ask."""
+    """Return the entries newest first, without ids that are not text."""
     known = [entry for entry in active if isinstance(entry[1], str)]
     return sorted(known, reverse=True)[:MAX_RECENT]
 
@@ -346,13 +341,13 @@ class SqliteLists(SqliteStore):
         limit: int = 20,
         cursor: str | None = None,
     ) -> Page[SessionSummary]:
-        """List conversations, one line each: no continuations, no delegates, the tips.
+        """List the tips of conversations, one line each, without continuations and delegates.
 
-        Without a status archived ones are left out. `recent` is by the last message, newest
-        first; `size` by the number of live messages.
+        Without a status, archived conversations are left out. `recent` orders by the last message,
+        newest first; `size` by the number of live messages.
 
         Raises:
-            InvalidInput: the cursor is of another list, or an argument makes no sense.
+            InvalidInput: the cursor belongs to another list, or an argument is invalid.
         """
         where = SessionFilter() if where is None else check_filter(where)
         if order not in tuple(_BLOCKS_BY_ORDER):
@@ -387,11 +382,11 @@ class SqliteLists(SqliteStore):
         return self._read(look)
 
     def summarize_session(self, session_id: str) -> SessionSummary:
-        """Return the line of one session as it would stand in a list."""
+        """Return the list line of one session."""
         return self._read(lambda handle: summarize_session(handle, session_id))
 
     def find_sessions(self, where: SessionFilter) -> list[str]:
-        """Return the ids of all rows that match, of every kind, oldest start first."""
+        """Return the ids of all matching rows, of every kind, oldest start first."""
 
         def look(handle: Connection) -> list[str]:
             condition, values = compose_condition(handle, where)
@@ -409,7 +404,7 @@ def _decode_position(position: Any) -> ListPosition:
 
 
 def summarize_session(handle: Connection, session_id: str) -> SessionSummary:
-    """Return the line of one session; what it takes to count a long one is taken once."""
+    """Return the list line of one session, cached for the snapshot."""
     known: dict[str, SessionSummary] = handle.seen.setdefault("summaries", {})
     if session_id not in known:
         known[session_id] = _summarize_cached(handle, session_id)
@@ -442,12 +437,12 @@ def _summarize_cached(handle: Connection, session_id: str) -> SessionSummary:
 
 
 def _to_seconds(stored: Any) -> float:
-    """Return a time of a row; a careless writer may have left what is none."""
+    """Return a stored time, or 0.0 if it is not a number."""
     return stored if isinstance(stored, (int, float)) else 0.0
 
 
 def _summarize_conversation(handle: Connection, session_id: str) -> SessionSummary | None:
-    """Return the line of a session that stands for a conversation, None for any other."""
+    """Return the list line of a session that represents a conversation, None for any other."""
     lines: dict[str, SessionSummary | None] = handle.seen.setdefault("lines", {})
     if session_id not in lines:
         shown = _has_usable_id(handle, session_id) and _is_conversation_tip(handle, session_id)
@@ -456,7 +451,7 @@ def _summarize_conversation(handle: Connection, session_id: str) -> SessionSumma
 
 
 def _has_usable_id(handle: Connection, session_id: str) -> bool:
-    """Whether an id is text, and stored as it reads."""
+    """Whether an id is text and equal to its stored bytes."""
     return isinstance(session_id, str) and sessions.has_session(handle, session_id)
 
 
@@ -472,7 +467,7 @@ def _is_conversation_tip(handle: Connection, session_id: str) -> bool:
 def _iter_candidates(
     handle: Connection, where: SessionFilter, order: SessionOrder, edge: ListPosition, limit: int
 ) -> Iterator[tuple[ListPosition, str]]:
-    """Yield the sessions that match, in order, each with its place, beginning below `edge`."""
+    """Yield matching sessions in order, each with its position, from below `edge`."""
     condition, values = _compose_tip_condition(handle, where)
     if order == "started":
         yield from _iter_by_start(handle, (condition, values), edge, limit)
@@ -504,7 +499,7 @@ def _iter_candidates(
 
 
 def _compose_tip_condition(handle: Connection, where: SessionFilter) -> tuple[str, dict[str, Any]]:
-    """Return the condition on the sessions of lines: a tip begins with its root, not here told."""
+    """Return the condition on tips; their start is that of the root, which is checked later."""
     anywhen = replace(where, started_after=None, started_before=None)
     condition, values = compose_condition(handle, anywhen)
     if where == anywhen:
@@ -517,7 +512,7 @@ def _compose_tip_condition(handle: Connection, where: SessionFilter) -> tuple[st
 
 
 def _is_started_within(handle: Connection, where: SessionFilter, session_id: str) -> bool:
-    """Whether the conversation of a session began when it was asked for."""
+    """Whether the conversation of a session began in the requested period."""
     bounds = {"after": where.started_after, "before": where.started_before}
     if all(value is None for value in bounds.values()):
         return True
@@ -528,7 +523,7 @@ def _is_started_within(handle: Connection, where: SessionFilter, session_id: str
 def _iter_by_start(
     handle: Connection, condition: tuple[str, dict[str, Any]], edge: ListPosition, limit: int
 ) -> Iterator[tuple[ListPosition, str]]:
-    """Yield the tips that match, by the start of their roots, where a conversation began."""
+    """Yield matching tips, ordered by the start of their roots."""
     statement = SQL["filter_ids"].replace(_FILTER_PLACEHOLDER, condition[0])
     rows = limit * 2
     while True:
@@ -550,10 +545,10 @@ def _iter_by_start(
 def _find_tip_of_root(
     handle: Connection, session_id: str, parent: str | None, end_reason: str | None
 ) -> str | None:
-    """Return the tip of the conversation that began with a session, None where none did."""
+    """Return the tip of the conversation that began with a session, or None."""
     if parent is not None:
         root = lineage.find_root_cached(handle, session_id)
-        # In a cycle nobody is the root of all, and still the conversation does not vanish.
+        # A cycle has no common root, but its conversation must still be listed.
         if root != session_id and lineage.find_root_cached(handle, root) == root:
             return None
     return (
@@ -581,11 +576,9 @@ def _count_live_messages(handle: Connection, session_id: str) -> int:
 
 
 def _read_preview(handle: Connection, session_id: str) -> tuple[str, int | None]:
-    """Return the beginning of what the user said first, and in which message.
-
-    No index of Hermes is in the order of ids, so of a session longer than a thousand messages only
-    the oldest thousand by their times are put into that order.
-    """
+    """Return the beginning of the first user message, and its id."""
+    # No index of Hermes is in the order of ids, so the query orders only the oldest thousand
+    # messages by time.
     rows = handle.fetch_tuples(handle.expand_sql(SQL["get_preview"]), (session_id,))
     message_id, stored = next(iter(rows), (None, None))
     text = " ".join(content.extract_plain_text(content.decode_content(stored)).split())

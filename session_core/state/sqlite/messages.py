@@ -1,7 +1,7 @@
-"""Message rows: appended, rewound, restored, replaced.
+"""Message rows: append, rewind, restore and replace.
 
-What an append costs is what an agent waits for, so the revision of a session is counted once and
-then carried along, for as long as nobody else commits.
+An agent waits for each append, so the revision of a session is counted once and then carried along
+until another connection commits.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ _PLAIN_COLUMNS = (
 _JSON_COLUMNS = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
 _SET_BY_VERBS = ("id", "session_id", "active", "compacted", "timestamp", "role", "content")
 _OWN_COLUMNS = ("id", "session_id", "active", "compacted")
-"""Known, and never taken from a message."""
+"""Known columns that are never taken from a message."""
 
 _ALIASES = ("name", "message_id")
-"""Names of the OpenAI API and of platforms for `tool_name` and `platform_message_id`."""
+"""Names in the OpenAI API and on platforms for `tool_name` and `platform_message_id`."""
 
 _OFTEN_EMPTY_FIELDS = ("annotations",)
-"""What the OpenAI API gives every message, mostly with nothing in it, and no home has."""
+"""Fields that the OpenAI API adds to every message, mostly empty, and that no home stores."""
 
 _TOOL_ROLES = ("tool", "function")
 _PRIVATE_PREFIX = "_"
-"""What begins so is a marker of its author, and stored only if this home has such a column."""
+"""Prefix of private markers, which are stored only if this home has such a column."""
 
 _STORABLE_TYPES = (str, bytes, int, float)
 _KNOWN_COLUMNS = (*_PLAIN_COLUMNS, *_JSON_COLUMNS, *_SET_BY_VERBS, "observed")
 _TICK_S = 0.000001
-"""Messages of one batch without times of their own are this far apart."""
+"""Distance between messages of one batch without times of their own."""
 
 _EMPTY_REVISION = Revision(0, 0, 0, 0, None)
 
@@ -73,14 +73,14 @@ class SqliteMessages(SqliteStore):
         expect: Revision | None = None,
         **columns: Any,
     ) -> AppendResult:
-        """Append a message and return its id, with the revision before and after.
+        """Append a message; return its id and the revision before and after.
 
-        With `create`, the fields of `create_session`, a session that is not there yet is created
-        in the same step. With `expect`, a session that was changed since is a `Conflict`.
-        `columns` are those of `MessageRow`; a time that is not given is now.
+        With `create`, the fields of `create_session`, a missing session is created in the same
+        step. With `expect`, a session that has changed raises `Conflict`. `columns` are those of
+        `MessageRow`; the time defaults to now.
 
         Raises:
-            NotFound: there is no such session.
+            NotFound: the session does not exist.
             InvalidInput: a column is unknown.
         """
         columns["role"], columns["content"] = role, content
@@ -95,7 +95,7 @@ class SqliteMessages(SqliteStore):
         create: Mapping[str, Any] | None = None,
         expect: Revision | None = None,
     ) -> AppendManyResult:
-        """Append messages in one step; each is a mapping of the columns of `MessageRow`."""
+        """Append messages in one transaction; each is a mapping of the columns of `MessageRow`."""
         now = self._clock()
         encoded = encode_messages(messages, now)
         new = None if create is None else sessions.check_fields(session_id, create, now)
@@ -129,7 +129,7 @@ class SqliteMessages(SqliteStore):
         return self._read(look)
 
     def find_messages(self, message_ids: Sequence[int]) -> dict[int, MessageRow]:
-        """Return messages of one moment by their ids; those that are not there are left out."""
+        """Return messages of one snapshot by their ids; missing ones are left out."""
         wanted = json.dumps(list(message_ids))
         return self._read(
             lambda handle: {
@@ -159,24 +159,24 @@ class SqliteMessages(SqliteStore):
         )
 
     def message_count(self, session_id: str | None = None) -> int:
-        """Return how many rows a session has, or all of them."""
+        """Return the number of messages of a session, or of all sessions."""
         return self._read(
             lambda handle: cast("int", handle.fetch_value(SQL["count_all"], {"id": session_id}))
         )
 
     def has_platform_message_id(self, session_id: str, platform_message_id: str) -> bool:
-        """Whether a message of a platform was stored already."""
+        """Whether a message of a platform is already stored."""
         key = (session_id, platform_message_id)
         return self._read(
             lambda handle: handle.fetch_value(SQL["get_platform_message"], key) is not None
         )
 
     def rewind_to_message(self, session_id: str, target_message_id: int) -> RewindResult:
-        """Take back a user message and all that is live after it.
+        """Take back a user message and all live messages after it.
 
         Raises:
             NotFound: the session has no such message.
-            InvalidInput: it is no message of the user.
+            InvalidInput: it is not a user message.
         """
 
         def step(handle: Connection) -> RewindResult:
@@ -194,7 +194,7 @@ class SqliteMessages(SqliteStore):
         return self._write(step)
 
     def restore_rewound(self, session_id: str, since_message_id: int) -> int:
-        """Bring back what was rewound since a message; compacted rows stay compacted."""
+        """Restore rewound messages from an id on; compacted rows stay compacted."""
         validation.check_number("since_message_id", since_message_id, needed=True)
 
         def step(handle: Connection) -> int:
@@ -214,7 +214,7 @@ class SqliteMessages(SqliteStore):
     def replace_messages(
         self, session_id: str, messages: MessageMappings, active_only: bool = False
     ) -> AppendManyResult:
-        """Delete all rows, or the live ones, and store others. They are gone at once."""
+        """Delete all rows, or the live ones, at once, and store new ones."""
         validation.check_flag("active_only", active_only)
         encoded = encode_messages(messages, self._clock())
         which = "live" if active_only else "all"
@@ -256,7 +256,7 @@ def _read_message(handle: Connection, session_id: str, message_id: int) -> Messa
 
 @contextmanager
 def flag_changes(handle: Connection, session_id: str, since: int = 0) -> Iterator[None]:
-    """Flags are flipped inside, at which the triggers of Hermes index every row anew."""
+    """Keep trigram entries valid while flags are flipped and the triggers of Hermes reindex."""
     fts.repair_session_entries(handle, session_id, since)
     yield
     fts.repair_session_entries(handle, session_id, since)
@@ -265,7 +265,7 @@ def flag_changes(handle: Connection, session_id: str, since: int = 0) -> Iterato
 def insert_summary(
     handle: Connection, session_id: str, before: Revision, encoded: list[dict[str, Any]]
 ) -> AppendManyResult:
-    """Insert what stands for the rows that were live, and count it."""
+    """Insert the rows that replace live ones, and set the counters."""
     ids = insert_messages(handle, session_id, encoded)
     _update_counters(handle, admin.SQL["set_counters"], session_id, encoded)
     handle.forget_session_counts(session_id)
@@ -284,7 +284,7 @@ def _delete_messages(handle: Connection, session_id: str, which: str) -> int:
 
 @contextmanager
 def translate_id_exhaustion(handle: Connection) -> Iterator[None]:
-    """Rows get the next ids inside; where a damaged one took the last there is, SQLite is full."""
+    """Raise `Corrupt` if a damaged row has the highest id, which SQLite reports as a full disk."""
     try:
         yield
     except _sqlite3.load_library().OperationalError as error:
@@ -300,7 +300,7 @@ def translate_id_exhaustion(handle: Connection) -> Iterator[None]:
 def insert_messages(
     handle: Connection, session_id: str, encoded: list[dict[str, Any]]
 ) -> list[int]:
-    """Insert rows whose columns are encoded, and tell the search index."""
+    """Insert encoded rows and notify the search index."""
     ids: list[int] = []
     with translate_id_exhaustion(handle):
         for values in encoded:
@@ -352,7 +352,7 @@ def _update_counters(
 
 
 def encode_messages(messages: MessageMappings, now: float) -> list[dict[str, Any]]:
-    """Return the stored columns of messages that came from a caller."""
+    """Return the stored columns of messages from a caller."""
     if not isinstance(messages, Iterable):
         raise InvalidInput("messages are a list, each a mapping of columns")
     return [
@@ -361,7 +361,7 @@ def encode_messages(messages: MessageMappings, now: float) -> list[dict[str, Any
 
 
 def _encode_message(message: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """Return the stored columns of a message, as it came from a caller or from `get_messages`."""
+    """Return the stored columns of a message, from a caller or from `get_messages`."""
     if not isinstance(message, Mapping):
         raise InvalidInput("a message is a mapping of columns")
     role = message.get("role")
@@ -391,10 +391,10 @@ def _encode_message(message: Mapping[str, Any], now: float) -> dict[str, Any]:
 
 
 def _find_tool_name(message: Mapping[str, Any]) -> str:
-    """Return the name of the tool of a message in the shape of the OpenAI API.
+    """Return the tool name of a message in the format of the OpenAI API.
 
     Raises:
-        InvalidInput: the message is not of a tool, or it has two names.
+        InvalidInput: the message is not from a tool, or it has two names.
     """
     name, role = message["name"], message["role"]
     if role not in _TOOL_ROLES:

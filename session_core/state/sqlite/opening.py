@@ -1,10 +1,8 @@
-"""How a database file is opened: for reading, for writing, for the first time, and whose it is.
+"""Open database files: for reading, for writing, for the first time; load extensions.
 
-Search indexes that this process cannot write, and the extension that lets it.
-
-A newer Hermes may keep an index with a tokenizer of its own. A connection that has not loaded that
-tokenizer can neither insert nor delete rows of `messages`. The extension is native code from the
-home, so it is loaded only on request, and only if no other user can have changed it.
+A newer Hermes may have an index with its own tokenizer. A connection without that tokenizer can
+neither insert nor delete rows of `messages`. The extension is native code from the home, so it is
+loaded only on request, and only if no other user can have changed it.
 """
 
 from __future__ import annotations
@@ -42,18 +40,18 @@ if TYPE_CHECKING:
 _CREATION_LOCK = threading.Lock()
 
 _EMPTY_JOURNAL_BYTES = 512
-"""A journal that holds nothing but its header, as while a database is made."""
+"""Size of a journal with nothing but its header, as during the creation of a database."""
 
 _MAX_WAL_BYTES = 16 << 20
-"""A log that one great change made longer is cut to this when it begins anew."""
+"""A log that one large change made longer is truncated to this size when it restarts."""
 
 HOME_ID_KEY = "mcp_sessions_home"
-"""The key in `state_meta` that says that a database is ours."""
+"""The key in `state_meta` that marks a database as our own."""
 
 _SELECT_HOME_ID = "SELECT value FROM state_meta WHERE key = ?"
 
 HERMES_OWNER = "hermes"
-"""The name of every Hermes home, which has none of its own."""
+"""The owner of every Hermes home, which has no id of its own."""
 
 _REQUIRED_COLUMNS = {
     "sessions": ("id", "source", "started_at", "ended_at", "end_reason", "title", "archived"),
@@ -62,8 +60,8 @@ _REQUIRED_COLUMNS = {
 
 
 def open_reader(path: Path) -> Connection:
-    """Open `mode=ro`, where nothing else is possible as a file that cannot change."""
-    has_database(path)  # an empty file would cost the log beside it, even to one who reads
+    """Open with `mode=ro`; if that is impossible on a read-only mount, open as immutable."""
+    has_database(path)  # opening an empty file, even for reading, would delete the log next to it
     file, unchanged = get_file_identity(path), get_file_identity(path, immutable=True)
     handle = _open_reader(path)
     handle.file = unchanged if handle.immutable else file
@@ -93,12 +91,12 @@ def _open_reader(path: Path) -> Connection:
 
 
 def _has_hot_journal(path: Path, error: Exception) -> bool:
-    """Whether a database that keeps no log has a journal that only a writer may take back."""
+    """Whether a database without a log has a journal that only a writer can roll back."""
     return "readonly" in str(error) and get_file_bytes(get_sidecar_path(path, "-journal")) > 0
 
 
 def roll_back_hot_journal(path: Path) -> None:
-    """Take back what a killed writer of a database without a log has left in its journal."""
+    """Roll back the journal that a killed writer of a database without a log has left."""
     if not has_database(path) or not get_file_bytes(get_sidecar_path(path, "-journal")):
         return
     try:
@@ -109,13 +107,13 @@ def roll_back_hot_journal(path: Path) -> None:
 
 
 def open_writer(path: Path, *, own: bool) -> Connection:
-    """Open for writing; settings of the connection only, none that stays in the file."""
+    """Open for writing, with settings of the connection only, not of the file."""
     handle = _connect(make_file_uri(path, "mode=rw"))
     # Before SQLite 3.42 the triggers of Hermes may not touch its search index without this trust.
     trust = "trusted_schema=ON"
     for pragma in ("foreign_keys=ON", "wal_autocheckpoint=0", "synchronous=FULL", trust):
         handle.connection.execute(f"PRAGMA {pragma}")
-    if sys.platform == "darwin":  # where a sync alone leaves it in the cache of the disk
+    if sys.platform == "darwin":  # fsync alone leaves data in the cache of the disk
         handle.connection.execute("PRAGMA checkpoint_fullfsync=ON")
     if own:
         handle.connection.execute(f"PRAGMA journal_size_limit={_MAX_WAL_BYTES}")
@@ -126,10 +124,10 @@ _SELECT_VIEW = "SELECT 1 FROM sqlite_master WHERE type = 'view' AND name = ? COL
 
 
 def find_home_kind(handle: Connection, path: Path) -> HomeKind | None:
-    """Return whose database this is, None for a file with nothing in it.
+    """Return the kind of a database, None for an empty one.
 
     Raises:
-        Corrupt: it is no session database.
+        Corrupt: it is not a session database.
         Unsupported: its schema is too old.
     """
     if handle.fetch_value("SELECT count(*) FROM sqlite_master") == 0:
@@ -137,7 +135,7 @@ def find_home_kind(handle: Connection, path: Path) -> HomeKind | None:
     for table, needed in _REQUIRED_COLUMNS.items():
         if not handle.has_column(table):
             raise Corrupt(f"{path} is no session database: it has no table {table}")
-        if handle.fetch_value(_SELECT_VIEW, (table,)):  # it may have no end
+        if handle.fetch_value(_SELECT_VIEW, (table,)):  # a view may be endless
             raise Corrupt(f"{path} is no session database: its {table} is a view")
         missing = [column for column in needed if not handle.has_column(table, column)]
         if missing:
@@ -152,10 +150,10 @@ def find_home_kind(handle: Connection, path: Path) -> HomeKind | None:
 
 
 def find_owner(path: Path) -> str | None:
-    """Return the name of a home of our own, `HERMES`, or None if there is no database yet.
+    """Return the id of a home of our own, `HERMES_OWNER`, or None without a database.
 
     Raises:
-        SessionError: it cannot be read, or is no session database.
+        SessionError: it cannot be read, or is not a session database.
     """
     if not has_database(path):
         return None
@@ -171,9 +169,9 @@ def find_owner(path: Path) -> str | None:
 
 
 def create_database(path: Path, patience_s: float) -> HomeKind:
-    """Make a database of our own, readable by its owner alone; another process may be faster.
+    """Create our own database, readable by its owner alone; return the kind of the result.
 
-    Return whose it is then.
+    Another process may create it first.
     """
     with _CREATION_LOCK:
         _create_empty_file(path)
@@ -194,17 +192,17 @@ def create_database(path: Path, patience_s: float) -> HomeKind:
 def _enable_wal(handle: Connection, deadline: float) -> None:
     if handle.fetch_value("PRAGMA journal_mode") == "wal":
         return
-    # A journal in a file, left by a kill, would have to be rolled back before anybody can read.
+    # A journal file left by a killed process would have to be rolled back before any read.
     execute_with_retry(handle, "PRAGMA journal_mode=MEMORY", deadline)
     execute_with_retry(handle, "PRAGMA journal_mode=WAL", deadline)
 
 
 def _create_empty_file(path: Path) -> None:
-    """Make an empty file for the owner alone, or such a one of an empty file that is there."""
+    """Create an empty file with owner-only access, or restrict an empty file that exists."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with suppress(FileExistsError):
-            # Nobody can have a connection to a file that this call itself brings into being.
+            # Closing the file drops no locks: no connection to a new file exists yet.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         if not get_file_bytes(path):
             path.chmod(0o600)
@@ -237,7 +235,7 @@ def _connect(uri: str) -> Connection:
 
 
 def open_empty() -> Connection:
-    """Return what a home holds before its first write."""
+    """Return an empty database in memory, with the schema of our own home."""
     handle = Connection(_sqlite3.connect("file::memory:", busy_timeout_s=0))
     handle.stands_in = True
     handle.connection.execute("PRAGMA foreign_keys=ON")
@@ -248,9 +246,9 @@ def open_empty() -> Connection:
 
 
 def get_file_identity(path: Path, *, immutable: bool = False) -> tuple[int, ...] | None:
-    """Return what tells a file from another that took its name, None where there is none.
+    """Return the identity of a file, None if it does not exist.
 
-    One that is read as `immutable` tells also that it was changed, or has a log again.
+    If it is read as `immutable`, its size, its time and its log are part of the identity.
     """
     try:
         found = os.stat(path)  # noqa: PTH116 -- asked before every use
@@ -263,13 +261,13 @@ def get_file_identity(path: Path, *, immutable: bool = False) -> tuple[int, ...]
 
 
 def has_database(path: Path) -> bool:
-    """Whether there is a database.
+    """Whether the database exists.
 
     Raises:
-        Corrupt: it is empty or gone, and what was in it is in a log that is not.
-        NotFound: it is a link to a file that is not there.
+        Corrupt: the file is empty or missing, and its content is in a log.
+        NotFound: it is a link to a missing file.
     """
-    # The log before the file: who makes a database fills them in the other order.
+    # The log is read before the file, since a new database fills them in the other order.
     logs = [log for log, least in _list_log_files(path) if get_file_bytes(log) > least]
     if get_file_bytes(path):
         return True
@@ -287,7 +285,7 @@ def has_database(path: Path) -> bool:
 
 
 def _list_log_files(path: Path) -> tuple[tuple[Path, int], ...]:
-    """Return the logs of a database and how large they are with nothing in them."""
+    """Return the log files of a database, each with its size when it is empty."""
     return (
         (get_sidecar_path(path, "-wal"), 0),
         (get_sidecar_path(path, "-journal"), _EMPTY_JOURNAL_BYTES),
@@ -295,7 +293,7 @@ def _list_log_files(path: Path) -> tuple[tuple[Path, int], ...]:
 
 
 def get_file_bytes(path: Path) -> int:
-    """Return the bytes of a file, 0 where there is none."""
+    """Return the size of a file, 0 if it does not exist."""
     try:
         return path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
@@ -314,7 +312,7 @@ def _is_read_only_mount(path: Path) -> bool:
 SQL = sql_blocks.load_blocks("integrity")
 
 EXTENSION_PATH = Path("lib", "libfts5_cjk.so")
-"""The extension, under the folder of the home."""
+"""Path of the extension in the home folder."""
 
 EXTENSION_OPTION = "--load-extension"
 
@@ -323,7 +321,7 @@ _OTHERS_WRITE_MODE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def list_blocked_indexes(handle: Connection) -> list[BlockedIndex]:
-    """Return the indexes whose tokenizer or module this connection does not have."""
+    """Return the indexes whose tokenizer or module this connection lacks."""
     if "blocked" not in handle.schema:
         handle.schema["blocked"] = _find_blocked_indexes(handle)
     return cast("list[BlockedIndex]", handle.schema["blocked"])
@@ -338,13 +336,13 @@ def list_usable_indexes(handle: Connection) -> list[str]:
 
 
 def find_missing_module(error: Exception) -> BlockedIndex | None:
-    """Return an index without a name for an error of SQLite that a tokenizer is missing."""
+    """Return an unnamed blocked index for an SQLite error about a missing tokenizer or module."""
     match = _MISSING_PATTERN.match(str(error))
     return None if match is None else BlockedIndex("", f"the {match[1]} {match[2]}", ())
 
 
 def make_blocked_error(path: Path, index: BlockedIndex, *, requested: bool) -> Unsupported:
-    """Return the error for a change that a blocked index makes fail, with the choices."""
+    """Return the error for a change that a blocked index prevents, with the choices."""
     name = f"the search index {index.name}" if index.name else "a search index"
     rows = f"rows of {' and '.join(index.tables)}" if index.tables else "such rows"
     return Unsupported(
@@ -354,11 +352,11 @@ def make_blocked_error(path: Path, index: BlockedIndex, *, requested: bool) -> U
 
 
 def load_extension(connection: _sqlite3.Connection, folder: Path) -> None:
-    """Load the extension of a home into a connection, and switch loading off again.
+    """Load the extension of a home into a connection, and disable loading again.
 
     Raises:
         Denied: another user can write the file or a folder above it.
-        NotFound: there is no such file.
+        NotFound: the file does not exist.
         Unsupported: this SQLite cannot load extensions, or not this one.
     """
     library = _find_library(folder)
@@ -378,7 +376,7 @@ def load_extension(connection: _sqlite3.Connection, folder: Path) -> None:
 
 
 def load_extension_if_safe(handle: Connection, folder: Path) -> None:
-    """Load the extension of a home; a refused change reports why it is not loaded."""
+    """Load the extension of a home if possible; a refused change later reports the reason."""
     try:
         load_extension(handle.connection, folder)
     except SessionError:
@@ -398,9 +396,9 @@ def _find_blocked_indexes(handle: Connection) -> list[BlockedIndex]:
 
 
 def _find_blocked_index(handle: Connection, name: str, sql: str) -> BlockedIndex | None:
-    """Return what a virtual table needs and the connection does not have."""
+    """Return the missing module of a virtual table, None if the connection has it."""
     table = quote_name(name)
-    # A newer SQLite looks for a tokenizer only when it has a text to cut.
+    # A newer SQLite loads a tokenizer only when it has text to tokenize.
     is_index = "using fts5" in sql.lower()
     where = f"{table} MATCH 'a' AND rowid = 0" if is_index else "0"
     try:
@@ -430,7 +428,7 @@ def _find_obstacle(folder: Path) -> str:
 
 
 def _find_library(folder: Path) -> Path:
-    """Return the extension by its real path, on which every part belongs to this user or root."""
+    """Return the real path of the extension, all parts of which belong to this user or root."""
     if not hasattr(os, "geteuid"):
         raise Unsupported("the owner of an extension cannot be checked on this system")
     library = folder.resolve() / EXTENSION_PATH
@@ -449,7 +447,7 @@ def _find_library(folder: Path) -> Path:
 
 
 def _check_owner(path: Path) -> str | None:
-    """Return why another user could have changed a file or an entry of a folder."""
+    """Return why another user could have changed a file or folder, None if none could."""
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
         return f"{path} is a link; put the file itself there"

@@ -1,7 +1,7 @@
-"""Parts of a session: the latest messages, those before, after or around one; a conversation.
+"""Pages of messages: the latest, or those before, after or around one; whole conversations.
 
-Ids come first, from an index alone, and only the rows of the window are read, so a page in the
-middle of a long session costs what the first one does.
+Ids are read first, from an index alone, and then only the rows of the page, so a page in the middle
+of a long session costs as much as the first one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ASSISTANT_JSON = ("reasoning_details", "codex_reasoning_items", "codex_message_
 
 
 class SqliteWindows(SqliteStore):
-    """Parts of a session."""
+    """Pages of messages and whole conversations."""
 
     def read_window(
         self,
@@ -52,7 +52,7 @@ class SqliteWindows(SqliteStore):
         """Return the newest messages, or those before, after (exclusive) or around an id.
 
         Raises:
-            NotFound: there is no such session, or `around` is not in it.
+            NotFound: the session does not exist, or `around` is not in it.
             InvalidInput: more than one edge was given, or a limit below 1.
         """
         if sum(edge is not None for edge in (before, after, around)) > 1:
@@ -78,11 +78,11 @@ class SqliteWindows(SqliteStore):
     def get_messages_as_conversation(
         self, session_id: str, include_ancestors: bool = False, include_inactive: bool = False
     ) -> list[dict[str, Any]]:
-        """Return what a model is sent: roles, content, tool calls and reasoning, all decoded.
+        """Return the messages for a model: roles, content, tool calls and reasoning, all decoded.
 
-        Memory that was recalled for one call, and reviews of the conversation, are left out.
-        Ancestors are the earlier sessions of the same conversation; Hermes also takes those from
-        which a branch or a delegate came.
+        Memory recalled for one call and reviews of the conversation are left out. Ancestors are the
+        earlier sessions of the same conversation; Hermes also includes those of branches and
+        delegates.
         """
         block = SQL["list_whole_conversation" if include_inactive else "list_live_conversation"]
 
@@ -99,7 +99,7 @@ class SqliteWindows(SqliteStore):
 
 
 class _WindowFinder:
-    """Finds the ids of a window and reads its rows."""
+    """Finds the ids of a page and reads its rows."""
 
     def __init__(
         self, handle: Connection, session_id: str, roles: Sequence[str] | None, view: MessageView
@@ -141,12 +141,12 @@ class _WindowFinder:
         return MessageWindow([messages.decode_row(row) for row in rows], more_before, more_after)
 
     def _has_messages(self, side: str, edge: int) -> bool:
-        """Whether there is any on that side, which needs no order."""
+        """Whether there are messages on that side; this needs no order."""
         if self.roles is not None:
             return bool(self._take_ids(side, edge, 1))
         given = {"id": self.session_id, "edge": edge}
-        # No index of Hermes has a session in the order of its ids: nothing there would be searched
-        # for in all of it.
+        # No index of Hermes has a session in the order of its ids, so a search without a result
+        # would read the whole session.
         if self.handle.fetch_value(SQL[f"has_any_{side}"], (edge,)) is None:
             return False
         return any(
@@ -158,7 +158,7 @@ class _WindowFinder:
         return list(islice(self._iter_ids(side, edge, limit), limit))
 
     def _iter_ids(self, side: str, edge: int, limit: int) -> Iterator[int]:
-        """Go away from `edge`, in steps that grow, over the ids with the wanted roles."""
+        """Yield ids away from `edge` with the selected roles, in growing steps."""
         rows = limit
         while True:
             found = self._read_ids(side, edge, rows)
@@ -185,7 +185,7 @@ class _WindowFinder:
 
 
 def _to_chat_message(row: dict[str, Any]) -> dict[str, Any]:
-    """Return one message in the shape of a chat completion, without what is empty."""
+    """Return a message in the format of a chat completion, without empty fields."""
     body = content.decode_content(row["content"])
     role = row["role"]
     if role in ("user", "assistant") and isinstance(body, str):
@@ -208,9 +208,9 @@ def _to_chat_message(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _remove_copies(handle: Connection, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out what a compaction carried on, perhaps into a continuation: it stands there already.
+    """Remove rows that a compaction copied, possibly into a continuation.
 
-    What was said twice in one session, in the same instant even, is no copy of a live row.
+    Equal messages of one session, even with the same time, are not copies of a live row.
     """
     copies = compaction.find_copies(handle, _list_positions(rows))
     seen: dict[tuple[Any, ...], dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Routing rows: which chat is in which session now, as opaque text that the session store reads."""
+"""Routing rows, which map chats to sessions; the session store interprets their text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from session_core.state.sqlite.connections import SqliteStore
 from session_core.types import Page, SessionRow
 
 SQL = sql_blocks.load_blocks("routes")
-# Lists say `+scope`: they read the table once in its own order, where its index would have to sort.
+# The lists use `+scope` to read the table once in its own order; its index would need a sort.
 
 ROUTING_TABLE = "gateway_routing"
 _CURSOR_KIND = "routes"
@@ -26,7 +26,7 @@ class SqliteRoutes(SqliteStore):
 
     @property
     def has_routing(self) -> bool:
-        """Whether this database keeps routes; older Hermes homes have them in a file alone."""
+        """Whether this database stores routes; older Hermes homes have them only in a file."""
         return self._read(lambda handle: handle.has_column(ROUTING_TABLE))
 
     def get_gateway_routing_entry(self, session_key: str, *, scope: str = "") -> str | None:
@@ -55,7 +55,7 @@ class SqliteRoutes(SqliteStore):
         return self._read(look)
 
     def list_gateway_routing_scopes(self) -> dict[str, int]:
-        """Return how many entries each scope has, the one that was written last first."""
+        """Return the number of entries of each scope, the last written scope first."""
 
         def look(handle: Connection) -> dict[str, int]:
             return (
@@ -74,7 +74,7 @@ class SqliteRoutes(SqliteStore):
         limit: int = 1000,
         cursor: str | None = None,
     ) -> Page[str]:
-        """Return entries of a scope as members of a JSON object, broken ones left out."""
+        """Return the entries of a scope as members of a JSON object, without broken ones."""
         left_out = frozenset(validation.parse_texts("without", without) or ())
         after = 0 if cursor is None else cursors.decode_cursor(_CURSOR_KIND, scope, cursor)
         wanted = {"scope": scope, "after": after, "limit": limit}
@@ -97,10 +97,10 @@ class SqliteRoutes(SqliteStore):
     def save_gateway_routing_entry(
         self, session_key: str, entry_json: str, *, scope: str = "", expect: str | None
     ) -> None:
-        """Store one entry, in one row; `expect` is what was read before, None for a new one.
+        """Store one entry; `expect` is the text that was read before, None for a new entry.
 
         Raises:
-            Conflict: somebody else has changed it since.
+            Conflict: the entry has changed since.
         """
         now = self._clock()
 
@@ -117,7 +117,7 @@ class SqliteRoutes(SqliteStore):
     def delete_gateway_routing_entries(
         self, entries: Mapping[str, str], *, scope: str = ""
     ) -> list[str]:
-        """Delete entries that are still as they were read; return the keys of those."""
+        """Delete the entries that are unchanged since they were read; return their keys."""
         validation.check_mapping("what is deleted", entries)
 
         def step(handle: Connection) -> list[str]:
@@ -141,10 +141,11 @@ class SqliteRoutes(SqliteStore):
         ended_as: Collection[str] | None = None,
         older_than: str | None = None,
     ) -> SessionRow | None:
-        """Return the newest session of a chat: by its key, else by who and where exactly.
+        """Return the newest session of a chat, by its key, otherwise by user and chat.
 
-        One without messages is none, nor is one that the chat has left for another. With
-        `ended_as` it lives or has ended so, with `older_than` it began before that session.
+        Sessions without messages are ignored, and so are those that the chat has left. With
+        `ended_as` the session is live or ended for one of these reasons; with `older_than` it began
+        before that session.
         """
         reasons = validation.parse_texts("ended_as", ended_as)
         ended = None if reasons is None else json.dumps(reasons)
@@ -161,7 +162,7 @@ class SqliteRoutes(SqliteStore):
                 return None
             by_key = wanted | {"session_key": session_key}
             found = handle.fetch_row(SQL["find_by_key"], by_key) if session_key else None
-            # A row without a chat belongs to none: one that was imported has only a user.
+            # A row without a chat belongs to no chat; imported rows may have only a user.
             if found is None and (chat_id or (user_id and chat_type)):
                 found = handle.fetch_row(SQL["find_by_peer"], wanted | peer)
             return cast("SessionRow | None", found)
@@ -170,7 +171,7 @@ class SqliteRoutes(SqliteStore):
 
 
 def list_routed_sessions(handle: Connection) -> frozenset[Any]:
-    """Return the sessions that routes lead to, read once for as long as no route is changed."""
+    """Return the sessions that routes lead to, cached until a route changes."""
     found = handle.cache.get(_CACHE_KEY)
     if found is None:
         found = frozenset(session_id for (session_id,) in handle.fetch_tuples(SQL["list_led"]))
@@ -179,7 +180,7 @@ def list_routed_sessions(handle: Connection) -> frozenset[Any]:
 
 
 def forget_routed_sessions(handle: Connection) -> None:
-    """Forget where routes lead: called by whoever changes one."""
+    """Clear the cache of routed sessions; call this with each change of a route."""
     handle.cache.pop(_CACHE_KEY, None)
 
 
@@ -190,13 +191,13 @@ def delete_route(handle: Connection, scope: str, key: str) -> None:
 
 
 def _read_entry(handle: Connection, scope: str, key: str) -> str | None:
-    """Return the text of a row; what is read and written in one transaction is compared by it."""
+    """Return the text of a row, which is compared within one transaction."""
     stored = handle.fetch_value(SQL["get_route"], {"scope": scope, "key": key})
     return None if stored is None else _decode_text(stored)
 
 
 def _decode_text(stored: Any) -> str:
-    """Return a text also where bytes were stored, so that their row can be read and replaced."""
+    """Return stored text, also if it was stored as bytes, so that the row can be replaced."""
     return stored.decode("utf-8", "replace") if isinstance(stored, bytes) else stored
 
 

@@ -1,8 +1,6 @@
-"""Session rows: created, filled, ended, reopened, and what a session is at one moment.
+"""Session rows, their columns and titles: create, fill, end, reopen and revise.
 
-The columns of a session's row that a caller sets: which there are, and what fits into them.
-
-Titles: one conversation each, numbered along a lineage, moved from an ancestor.
+A title belongs to one conversation, is numbered along a lineage, and moves from an ancestor.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ class SqliteSessions(SqliteStore):
     """Session rows."""
 
     def get_home_id(self) -> str | None:
-        """Return the name that a home of our own has had since it was made; others have none."""
+        """Return the id that a home of our own got at its creation; other homes have none."""
         return self._read(lambda handle: find_meta(handle, HOME_ID_KEY))
 
     def get_meta(self, key: str) -> str | None:
@@ -43,7 +41,7 @@ class SqliteSessions(SqliteStore):
         self._write(partial(_change_meta, sql=SQL["set_meta"], values=(key, value)))
 
     def delete_meta(self, key: str) -> bool:
-        """Forget a value of `state_meta`; return whether it was there."""
+        """Delete a value of `state_meta`; return whether it existed."""
         return self._write(partial(_change_meta, sql=SQL["delete_meta"], values=(key,)))
 
     def create_session(
@@ -56,13 +54,13 @@ class SqliteSessions(SqliteStore):
         started_at: float | None = None,
         **fields: Any,
     ) -> str:
-        """Create a session, or fill what is empty in the one that is there; return its id.
+        """Create a session, or fill the empty columns of an existing one; return its id.
 
-        A field that this home has no column for is left out.
+        A field without a column in this home is ignored.
 
         Raises:
-            InvalidInput: a field is unknown, the id is empty, or the parent came from the session.
-            NotFound: the parent is not there.
+            InvalidInput: a field is unknown, the id is empty, or the parent is a descendant.
+            NotFound: the parent does not exist.
         """
         given = {
             **fields,
@@ -80,7 +78,7 @@ class SqliteSessions(SqliteStore):
         return self._read(lambda handle: find_session(handle, session_id))
 
     def resolve_session_id(self, session: str) -> str | None:
-        """Return the id that `session` is, or is the only prefix of."""
+        """Return the id equal to `session`, or the only id that begins with it."""
 
         def look(handle: Connection) -> str | None:
             if find_session(handle, session) is not None:
@@ -93,11 +91,11 @@ class SqliteSessions(SqliteStore):
         return self._read(look)
 
     def update_session(self, session_id: str, **fields: Any) -> bool:
-        """Overwrite columns of a session; return whether it is there.
+        """Overwrite columns of a session; return whether it exists.
 
         Raises:
-            InvalidInput: a field is unknown, or the parent came from the session.
-            NotFound: the parent is not there.
+            InvalidInput: a field is unknown, or the parent is a descendant.
+            NotFound: the parent does not exist.
             Unsupported: this home has no column for it.
         """
         values = encode_fields(fields, UPDATED_COLUMNS)
@@ -114,7 +112,7 @@ class SqliteSessions(SqliteStore):
         return self._write(step)
 
     def end_session(self, session_id: str, end_reason: str | None) -> bool:
-        """End a session unless it has ended already: the first reason wins."""
+        """End a session unless it has already ended; the first reason is kept."""
         check_reason(end_reason)
 
         def step(handle: Connection) -> bool:
@@ -125,7 +123,7 @@ class SqliteSessions(SqliteStore):
         return self._write(step)
 
     def promote_to_session_reset(self, session_id: str, reason: str = "session_reset") -> bool:
-        """End a session by a reset, also one that was only closed by its agent."""
+        """End a session by a reset, also a session that its agent has only closed."""
         check_reason(reason)
 
         def step(handle: Connection) -> bool:
@@ -136,7 +134,7 @@ class SqliteSessions(SqliteStore):
         return self._write(step)
 
     def reopen_session(self, session_id: str) -> bool:
-        """Forget that a session has ended."""
+        """Reopen an ended session."""
 
         def step(handle: Connection) -> bool:
             handle.forget_session_counts(session_id)
@@ -145,7 +143,7 @@ class SqliteSessions(SqliteStore):
         return self._write(step)
 
     def set_session_archived(self, session_id: str, archived: bool) -> int:
-        """Archive a whole conversation or bring it back; return how many rows changed."""
+        """Archive or unarchive a whole conversation; return the number of changed rows."""
         validation.check_flag("archived", archived)
 
         def step(handle: Connection) -> int:
@@ -157,7 +155,7 @@ class SqliteSessions(SqliteStore):
         return self._write(step)
 
     def set_expiry_finalized(self, session_id: str, finalized: bool = True) -> bool:
-        """Note that the hooks of an expired session were called."""
+        """Record that the hooks of an expired session were called."""
         validation.check_flag("finalized", finalized)
 
         def step(handle: Connection) -> bool:
@@ -180,7 +178,7 @@ class SqliteSessions(SqliteStore):
         display_name: str | None = None,
         origin_json: str | None = None,
     ) -> bool:
-        """Store which chat a session belongs to; the last two only where they are given."""
+        """Store the chat of a session; the last two fields are kept if they are not given."""
         check_source(source)
         peer = (source, user_id, session_key, chat_id, chat_type, thread_id)
         named = {"display_name": display_name, "origin_json": origin_json}
@@ -198,10 +196,10 @@ class SqliteSessions(SqliteStore):
         return self._write(step)
 
     def get_revision(self, session_id: str) -> Revision:
-        """Return what the session is now, in one statement.
+        """Return the present revision of a session, read in one statement.
 
         Raises:
-            NotFound: there is no such session.
+            NotFound: the session does not exist.
         """
         return self._read(lambda handle: get_revision(handle, session_id))
 
@@ -212,7 +210,7 @@ def find_session(handle: Connection, session_id: str) -> SessionRow | None:
 
 
 def has_session(handle: Connection, session_id: str) -> bool:
-    """Whether there is such a session."""
+    """Whether the session exists."""
     return handle.fetch_value(SQL["has_session"], (session_id,)) is not None
 
 
@@ -222,7 +220,7 @@ def find_meta(handle: Connection, key: str) -> str | None:
 
 
 def require_session(handle: Connection, session_id: str) -> SessionRow:
-    """Return a session's row, or say that it is not there and what may have been meant."""
+    """Return a session's row, or raise `NotFound` with similar ids."""
     row = find_session(handle, session_id)
     if row is None:
         raise make_not_found(handle, session_id)
@@ -230,7 +228,7 @@ def require_session(handle: Connection, session_id: str) -> SessionRow:
 
 
 def make_not_found(handle: Connection, session_id: str) -> NotFound:
-    """Return the error for an unknown id, with ids that begin like it."""
+    """Return the error for an unknown id, with ids that have the longest common prefix."""
     near: list[Any] = []
     for length in range(min(len(str(session_id)), 20), 0, -1):
         near = handle.fetch_tuples(SQL["find_by_prefix"], {"prefix": str(session_id)[:length]})
@@ -260,7 +258,7 @@ def _change_meta(handle: Connection, sql: str, values: tuple[str, ...]) -> bool:
 
 
 def insert_session(handle: Connection, values: Mapping[str, Any]) -> None:
-    """Insert a session, or fill what is empty in the one that is there."""
+    """Insert a session, or fill the empty columns of an existing one."""
     parent = values.get("parent_session_id")
     if parent is not None and lineage.find_parent(handle, values["id"]) is None:
         lineage.check_parent(handle, values["id"], parent)
@@ -281,7 +279,7 @@ def insert_session(handle: Connection, values: Mapping[str, Any]) -> None:
 
 
 def update_session(handle: Connection, session_id: str, values: Mapping[str, Any]) -> bool:
-    """Overwrite columns, whose names come from the fixed tuples of columns.py."""
+    """Overwrite columns, whose names come from the fixed tuples below."""
     parent = values.get("parent_session_id")
     if parent is not None and lineage.find_parent(handle, session_id) != parent:
         lineage.check_parent(handle, session_id, parent)
@@ -297,7 +295,7 @@ def update_session(handle: Connection, session_id: str, values: Mapping[str, Any
 
 
 def get_revision(handle: Connection, session_id: str) -> Revision:
-    """Return the revision of a session, counted once for as long as nobody else commits."""
+    """Return the revision of a session, cached until another connection commits."""
     known = handle.cache.get(("revision", session_id))
     if known is None:
         row = handle.fetch_tuples(handle.expand_sql(SQL["get_revision"]), {"id": session_id})
@@ -308,7 +306,7 @@ def get_revision(handle: Connection, session_id: str) -> Revision:
 
 
 FIXED_COLUMNS = ("source", "user_id", "started_at")
-"""What a second `create_session` never changes."""
+"""Columns that a second `create_session` never changes."""
 
 FILLED_COLUMNS = (
     "session_key",
@@ -326,7 +324,7 @@ FILLED_COLUMNS = (
     "git_repo_root",
     "profile_name",
 )
-"""What it fills where it is empty."""
+"""Columns that a second `create_session` fills if they are empty."""
 
 UPDATED_COLUMNS = (
     *FILLED_COLUMNS,
@@ -355,10 +353,10 @@ _JSON_COLUMNS = ("model_config", "origin_json")
 
 
 def encode_fields(fields: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
-    """Return what is stored for fields, of which only `known` ones are taken.
+    """Return the stored values of fields, of which only `known` ones are accepted.
 
     Raises:
-        InvalidInput: a field is unknown, or its value does not fit.
+        InvalidInput: a field is unknown, or its value is not valid.
     """
     for name in fields:
         if name not in known:
@@ -367,11 +365,7 @@ def encode_fields(fields: Mapping[str, Any], known: tuple[str, ...]) -> dict[str
 
 
 def encode_new_session(session_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is stored for a new session, without what is empty.
-
-    Raises:
-        InvalidInput: a field is unknown, its value does not fit, or one is missing.
-    """
+    """Return the stored values of a new session, without empty ones."""
     if not session_id or not isinstance(session_id, str) or clean_text(session_id) != session_id:
         raise InvalidInput("a session needs an id, which is text")
     check_source(fields.get("source"))
@@ -380,13 +374,13 @@ def encode_new_session(session_id: str, fields: Mapping[str, Any]) -> dict[str, 
 
 
 def check_source(source: Any) -> None:
-    """Refuse what is no source."""
+    """Refuse a source that is not text, or is empty."""
     if not isinstance(source, str) or not source:
         raise InvalidInput("a session needs a source, which is text, such as 'cli'")
 
 
 def check_reason(end_reason: Any) -> None:
-    """Refuse what is no reason; that there is none is one."""
+    """Refuse an end reason that is not text; None is valid."""
     if end_reason is not None and not isinstance(end_reason, str):
         raise InvalidInput("the reason for which a session ended is text, such as 'cli_close'")
     check_line("end_reason", end_reason)
@@ -436,7 +430,7 @@ class SqliteTitles(SqliteStore):
         return self._write(step)
 
     def set_auto_title_if_empty(self, session_id: str, title: str) -> bool:
-        """Set a title where there is none; return whether it was set."""
+        """Set a title if the session has none; return whether it was set."""
         cleaned = titles.clean_title(title)
         if cleaned is None:
             return False
@@ -464,7 +458,7 @@ class SqliteTitles(SqliteStore):
         )
 
     def resolve_session_by_title(self, title: str) -> str | None:
-        """Return the newest session of the lineage of this title, else the one that has it."""
+        """Return the newest session in the lineage of a title, otherwise the one with the title."""
         validation.check_text("title", title, needed=True)
 
         def look(handle: Connection) -> str | None:
@@ -480,7 +474,7 @@ class SqliteTitles(SqliteStore):
         """Return the next free title: "Trip", then "Trip #2".
 
         Raises:
-            InvalidInput: there is nothing left of the title, or it is too long.
+            InvalidInput: the title is empty or too long.
         """
         base = titles.clean_title(base_title)
         if base is None:
@@ -494,14 +488,14 @@ class SqliteTitles(SqliteStore):
 
 
 def _list_similar_titles(handle: Connection, base: str) -> list[tuple[str, str]]:
-    """Return titles that may be of the lineage of `base`, with their sessions, newest first."""
+    """Return titles that may belong to the lineage of `base`, with their sessions, newest first."""
     return handle.fetch_tuples(
         SQL["list_titles_beginning"], {"begin": titles.make_lineage_prefix(base)}
     )
 
 
 def _free_title(handle: Connection, session_id: str, title: str) -> None:
-    """Take the title from an ancestor of the conversation, or say who has it."""
+    """Take the title from an ancestor of the conversation; raise if another one has it."""
     holder = handle.fetch_value(SQL["get_holder"], {"title": title, "id": session_id})
     if holder is None:
         return

@@ -1,9 +1,9 @@
-"""Bytes by table: estimated from a few rows at once, or counted page by page by a child process.
+"""Bytes by table: a quick estimate, or an exact count by a child process.
 
-An estimate reads some runs of rows at even distances over the rowids of each table, from which come
-the number of rows, their size and that of the entries in its indexes; a search index is measured by
-the first and last block of each of its segments. The sum is known, so the parts are scaled to it.
-The work is bounded by the number of tables, whatever the size of the file.
+The estimate reads short runs of rows, evenly spaced over the row ids of each table, and derives the
+number of rows, their size and that of their index entries. A search index is measured by the first
+and last block of each segment. The parts are scaled to the known total. The work depends on the
+number of tables, not on the size of the file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CHILD_MODULE = "session_core.state.sqlite.sizes_child"
 _CHILD_TIMEOUT_S = 900.0
 _CHILD_WAIT_S = 0.2
 
-# What a value takes in a row, -1 where it is NULL.
+# Bytes of a value in a row, -1 if it is NULL.
 _STORED_BYTES = (
     "CASE typeof({0}) WHEN 'null' THEN -1 WHEN 'real' THEN 8"
     " WHEN 'integer' THEN length({0}) * 2 / 5 ELSE {1} END"
@@ -49,13 +49,13 @@ _ENTRY_FILL = 0.75
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """To which table each table and index of a file belongs, and which are search indexes."""
+    """The owning table of each table and index of a file, and the search indexes."""
 
     owners: Mapping[str, str]
     indexes: frozenset[str]
 
     def fill_sizes(self, sizes: Sizes, parts: Mapping[str, float], *, exact: bool) -> Sizes:
-        """Return the sizes with the parts added up by table."""
+        """Return the sizes with the parts summed by table."""
         tables: dict[str, int] = {}
         for part, size in parts.items():
             owner = self.owners.get(part, part)
@@ -66,7 +66,7 @@ class TableLayout:
 
 
 def read_layout(handle: Connection) -> TableLayout:
-    """Look at what there is; the tables behind a search index belong to it."""
+    """Read the tables and indexes; shadow tables belong to their search index."""
     indexes = frozenset(row[0] for row in handle.fetch_tuples(SQL["list_index_tables"]))
     shadows = {f"{index}_{shadow}": index for index in indexes for shadow in _SHADOW_SUFFIXES}
     trees = handle.fetch_tuples(SQL["list_trees"])
@@ -74,7 +74,7 @@ def read_layout(handle: Connection) -> TableLayout:
 
 
 def estimate_sizes(handle: Connection, path: Path) -> Sizes:
-    """Return how large the file and its parts are, roughly, without reading much of it."""
+    """Return approximate sizes of the file and its parts."""
     if not _get_file_bytes(path):
         return Sizes(db=0, wal=0, free=0, index=0)
     page, pages, free = (
@@ -107,13 +107,13 @@ def estimate_sizes(handle: Connection, path: Path) -> Sizes:
 def count_sizes(
     estimated: Sizes, found: TableLayout, path: Path, step: StepCallback | None = None
 ) -> Sizes:
-    """Return how large the parts are, counted by a child process; estimated where it cannot."""
+    """Return exact sizes counted by a child process, or the estimate if that fails."""
     counted = _ask_child(path, step)
     return found.fill_sizes(estimated, counted, exact=True) if counted else estimated
 
 
 def _ask_child(path: Path, step: StepCallback | None) -> dict[str, int] | None:
-    # The folder of the package is the child's first one to import from, whatever ours was.
+    # The child imports this package first, whatever the import path of this process is.
     root = Path(_sqlite3.__file__).parent.parent
     listening, held = os.pipe()
     with open(held, "wb"):  # noqa: PTH123 -- a descriptor: the child ends when it is closed
@@ -138,7 +138,7 @@ def _ask_child(path: Path, step: StepCallback | None) -> dict[str, int] | None:
 
 
 def _read_output(child: subprocess.Popen[bytes], step: StepCallback | None) -> bytes:
-    """Return what a child prints, waited for in short turns; nothing where it takes too long."""
+    """Return the output of a child, polled in short intervals; return nothing after the timeout."""
     until = time.monotonic() + _CHILD_TIMEOUT_S
     while time.monotonic() < until:
         try:
@@ -176,7 +176,7 @@ def _estimate_table_bytes(handle: Connection, table: str, page: int) -> float:
 
 
 def _estimate_row_bytes(sizes: Sequence[int], page: int) -> float:
-    """Return what a row takes: in its page, and in pages of its own for what does not fit."""
+    """Return the bytes of a row, including overflow pages."""
     payload = sum(max(size, 0) for size in sizes) + len(sizes) + _CELL_BYTES
     most = page - 35
     if payload <= most:
@@ -187,7 +187,7 @@ def _estimate_row_bytes(sizes: Sequence[int], page: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _TableSample:
-    """Rows of a table as the sizes of their columns, each with how many rows it stands for."""
+    """Sampled rows as sizes of their columns, each with the number of rows it represents."""
 
     columns: Sequence[str]
     rows: Sequence[tuple[float, Sequence[int]]]
@@ -231,7 +231,7 @@ def _has_octet_length() -> bool:
 def _estimate_index_bytes(
     handle: Connection, sample: _TableSample, index: str, partial: int
 ) -> float:
-    """Return what the entries of an index take; a partial one leaves out the rows without a key."""
+    """Return the bytes of the entries of an index; a partial index skips rows without a key."""
     names = [row[0] for row in handle.fetch_tuples(SQL["list_index_columns"], (index,))]
     places = [sample.columns.index(name) for name in names if name in sample.columns]
     total = 0.0

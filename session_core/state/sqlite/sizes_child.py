@@ -1,8 +1,8 @@
-"""A process of its own that counts the pages of every table and prints them as JSON.
+"""Child process that counts the pages of every table and prints them as JSON.
 
-The standard SQLite library may have what the one that the parent uses has not (`dbstat`), and two
-libraries never open one file in one process. It ends with its parent, which holds its standard
-input open: a count of a large home takes minutes, and nobody would read it.
+The standard SQLite library may have `dbstat` if that of the parent lacks it, and two libraries must
+not open one file in one process. The child exits with its parent, which holds its standard input
+open, since the count of a large home takes minutes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SQL = sql_blocks.load_blocks("integrity")
 
 
 def count_table_bytes(path: Path) -> dict[str, int] | None:
-    """Return the bytes of every table and index by its name; None where that cannot be told."""
+    """Return the bytes of every table and index by name; return None without `dbstat`."""
     _sqlite3.choose_sqlite("standard")
     connection = _sqlite3.connect(make_file_uri(path, "mode=ro"), busy_timeout_s=1)
     try:
@@ -39,4 +39,4 @@ def _end_with_parent() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    print(json.dumps(count_table_bytes(Path(sys.argv[1]))))  # noqa: T201 -- what the parent reads
+    print(json.dumps(count_table_bytes(Path(sys.argv[1]))))  # noqa: T201 -- read by the parent

@@ -1,4 +1,4 @@
-"""SQL in named blocks: `-- name: verb_noun` begins one, in the .sql files of a package."""
+"""SQL in named blocks of .sql files; a line `-- name: verb_noun` begins a block."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _DEFAULT_PACKAGE = "session_core.state.sqlite"
 
 
 def load_blocks(name: str, package: str = _DEFAULT_PACKAGE) -> dict[str, str]:
-    """Return the blocks of one file by their names."""
+    """Return the blocks of a file by their names."""
     parts = _BLOCK_HEADER.split(read_script(name, package))
     return {key: body.strip() for key, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 def read_script(name: str, package: str = _DEFAULT_PACKAGE) -> str:
-    """Return a whole file."""
+    """Return the text of a file."""
     return files(package).joinpath(f"{name}.sql").read_text(encoding="utf-8")
 
 
 def split_statements(name: str, package: str = _DEFAULT_PACKAGE) -> list[str]:
-    """Return the statements of a script one by one, as a transaction wants them."""
+    """Return the statements of a script one by one, to run them in a transaction."""
     lines = [line for line in read_script(name, package).splitlines() if not line.startswith("--")]
     return [part.strip() for part in re.split(r";\s*\n", "\n".join(lines) + "\n") if part.strip()]

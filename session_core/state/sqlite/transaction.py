@@ -1,7 +1,7 @@
-"""`with db.transaction()`, and the parts of one.
+"""Transactions of callers, and savepoints in them.
 
-On a path without a file it begins with its first change, so that one that fails before makes no
-home.
+On a path without a file, a transaction begins with its first change, so that a transaction that
+fails earlier creates no home.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Savepoint:
-    """A part of a transaction that is open: all that is changed inside, or nothing of it."""
+    """A savepoint in an open transaction: its changes are kept together or undone together."""
 
     def __init__(self, handle: Connection) -> None:
         self._handle = handle
@@ -32,7 +32,7 @@ class Savepoint:
     def __enter__(self) -> None:
         if not self._handle.connection.in_transaction:
             raise StorageError("the transaction was undone by an error; end it and begin anew")
-        # By depth, so that one that was cut short is undone with what is around it.
+        # Named by depth: an interrupted savepoint is undone with the one around it.
         self._handle.depth = self._depth + 1
         self._handle.connection.execute(f"SAVEPOINT part_{self._depth}")
 
@@ -52,7 +52,7 @@ class Savepoint:
 
 
 class Transaction:
-    """The changes that one task makes inside, in one thread: one transaction, or a part of one."""
+    """The changes of one task in one thread: one transaction, or a savepoint of an outer one."""
 
     def __init__(
         self,
@@ -80,19 +80,19 @@ class Transaction:
         with self._errors():
             late = self._is_late()
         if late:
-            # Not for longer than the block: one that was cut short at its end would go on in it.
+            # A weak reference, so that a transaction that was interrupted at its end is dropped.
             self._late.append(weakref.ref(self, self._late.remove))
         else:
             self.begin()
 
     @property
     def is_of_caller(self) -> bool:
-        """Whether what this task changes in this thread is a part of it."""
+        """Whether changes of the current task and thread belong to this transaction."""
         caller = get_thread_token(), get_current_task()
         return not self._over and (self._thread, self._task) == caller
 
     def begin(self) -> None:
-        """Begin it, unless it has begun."""
+        """Begin the transaction, unless it has begun."""
         if self._writer is not None:
             return
         try:

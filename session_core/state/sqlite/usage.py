@@ -1,4 +1,4 @@
-"""Tokens and costs: the totals of a session, and what each model used in it."""
+"""Token counts and costs, in total for a session and by model."""
 
 from __future__ import annotations
 
@@ -29,20 +29,19 @@ UsageValues = dict[str, Any]
 
 
 class SqliteUsage(SqliteStore):
-    """Tokens and costs."""
+    """Token counts and costs."""
 
     def update_token_counts(
         self, session_id: str, *, absolute: bool = False, **counts: Any
     ) -> None:
-        """Add to the token and cost columns and to the row of the model, or set them.
+        """Add to or set the token and cost columns of a session, and add to the row of the model.
 
-        A session that is not there yet is created with the source `unknown`. The first call that
-        is accounted may replace the model that was asked for; later ones only fill what is empty.
-        Absolute counts cannot be told apart by model and leave those rows alone; with them a total
-        that was wrong is put right, since no count is below 0.
+        A missing session is created with the source `unknown`. The first accounted call may replace
+        the requested model; later calls only fill empty columns. Absolute counts cannot be split by
+        model, so they leave the rows of models unchanged, and correct wrong totals.
 
         Raises:
-            InvalidInput: a count is unknown, or makes no sense.
+            InvalidInput: a count is unknown or not valid.
         """
         given = _check_counts(counts)
         now = self._clock()
@@ -63,10 +62,9 @@ class SqliteUsage(SqliteStore):
     def record_auxiliary_usage(
         self, session_id: str, task: str, *, model: str | None = None, **counts: Any
     ) -> None:
-        """Account a call beside the conversation (vision, titles, compression) to its task.
+        """Account a call outside of the conversation (vision, titles, compression) to its task.
 
-        The totals of the session stay those of the conversation. A home whose table knows no
-        tasks keeps nothing.
+        The totals of the session do not change. A home without tasks in its table ignores the call.
         """
         if not task or not isinstance(task, str):
             raise InvalidInput("a call beside the conversation needs a task, such as 'vision'")
@@ -81,7 +79,7 @@ class SqliteUsage(SqliteStore):
         self._write(step)
 
     def get_model_usage(self, session_id: str) -> list[dict[str, Any]]:
-        """Return what each model used in a session."""
+        """Return the usage of each model in a session."""
 
         def look(handle: Connection) -> list[dict[str, Any]]:
             if not handle.has_column("session_model_usage"):
@@ -122,7 +120,7 @@ def _is_accounted(given: UsageValues) -> bool:
 
 
 def _store_route(handle: Connection, session_id: str, given: UsageValues) -> None:
-    """Store which model answered: the first accounted call knows best, others fill gaps."""
+    """Store the model that answered; the first accounted call overwrites, later ones fill gaps."""
     row = sessions.require_session(handle, session_id)
     first = not row.get("api_call_count") and given["model"] and given["billing_provider"]
     if first and any(row.get(name) != given[name] for name in ("model", "billing_provider")):

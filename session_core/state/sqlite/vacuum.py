@@ -1,6 +1,6 @@
-"""Room that is won back: search indexes merged bit by bit, and the whole file written anew.
+"""Recovery of disk space: merges of search indexes, and VACUUM of the whole file.
 
-Neither changes what is stored, nor how the file is made: page size, journal and the rest stay.
+Neither changes the content or the settings of the file, such as page size and journal mode.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ from session_core.state.sqlite.vacuum_file import call_step_regularly
 from session_core.types import VacuumResult
 
 _MERGE_STEP_S = 0.015
-"""So long a step of merging works; its commit takes about as much as is left of 20 ms."""
+"""Duration of a merge step; with its commit it takes about 20 ms."""
 
 _MERGE_PAGES = 8
 _MIN_CHANGED_ROWS = 2
-"""A merge that changes fewer rows has found nothing to do."""
+"""A merge that changes fewer rows had nothing to merge."""
 
 _ROOM_FACTOR = 1.05
-"""Pages in a log have a head each."""
+"""Pages in a log have a header each."""
 
 _MAX_COPIES = 3
-"""So many copies are made at most where others write meanwhile."""
+"""Largest number of attempts if other processes write meanwhile."""
 
 _MEMINFO_PATH = Path("/proc/meminfo")
 
-_TEMPORARY_FOLDERS = ("/var/tmp", "/usr/tmp", "/tmp", ".")  # noqa: S108 -- where SQLite looks
+_TEMPORARY_FOLDERS = ("/var/tmp", "/usr/tmp", "/tmp", ".")  # noqa: S108 -- the folders that SQLite tries
 
 
 class SqliteVacuum(SqliteStore):
-    """Wins room back."""
+    """Recovers disk space."""
 
     def optimize_step(self) -> bool:
-        """Merge a part of the search indexes, for about 20 ms; return whether there is more to do.
+        """Merge a part of the search indexes for about 20 ms; return whether more is left.
 
-        What is merged finds the same, faster, and takes less room.
+        Search results stay the same; searches become faster and the file smaller.
         """
         return not self._is_file_missing() and self._write(_merge_indexes)
 
     def vacuum(self, *, step: StepCallback | None = None) -> VacuumResult:
-        """Write the file anew without its free pages; who writes meanwhile loses nothing.
+        """Rewrite the file without its free pages, without losing concurrent commits.
 
         Raises:
-            Busy: another process has it open, or others keep writing to it.
-            StorageFull: there is no room for the copies that it takes meanwhile.
-            Denied: the folder of the database takes no copy of it.
+            Busy: another process has the file open, or keeps writing to it.
+            StorageFull: there is not enough room for the temporary copies.
+            Denied: the folder of the database accepts no copy.
             InvalidInput: a transaction is open.
         """
         if self.in_transaction:
@@ -86,7 +86,7 @@ class SqliteVacuum(SqliteStore):
             _require_room(self.path, [(folder, log)])
             self._vacuum_in_place(handle, step)
         handle.forget_all()
-        # What was written is in the log; only folded back whole it makes the file shorter.
+        # The new content is in the log; only a complete checkpoint makes the file shorter.
         self._require_no_holders()
         handle.fetch_tuples("PRAGMA wal_checkpoint(TRUNCATE)")
         return VacuumResult(before, self._measure_bytes())
@@ -96,7 +96,7 @@ class SqliteVacuum(SqliteStore):
             handle.run_change("VACUUM")
 
     def _vacuum_through_file(self, handle: Connection, step: StepCallback | None) -> None:
-        """Begin anew where somebody has written meanwhile, a few times."""
+        """Rewrite through a copy, and retry a few times after concurrent commits."""
         guard = cast("Connection", self._open.guard)
         for _ in range(_MAX_COPIES):
             if vacuum_file.rewrite_database(handle, guard, self.path, step):
@@ -117,7 +117,7 @@ class SqliteVacuum(SqliteStore):
 
 
 def _merge_indexes(handle: Connection) -> bool:
-    """Merge in small parts until the time is over; return whether the last one did anything."""
+    """Merge in small parts until the time is over; return whether more is left."""
     until = time.monotonic() + _MERGE_STEP_S
     for table in opening.list_usable_indexes(handle):
         name = quote_name(table)
@@ -126,7 +126,7 @@ def _merge_indexes(handle: Connection) -> bool:
             if time.monotonic() >= until:
                 return True
             before = handle.connection.total_changes
-            # A negative number has all segments merged into one, not only those that are due.
+            # A negative number merges all segments into one, not only those that are due.
             handle.run_change(merge, (-_MERGE_PAGES,))
             if handle.connection.total_changes - before < _MIN_CHANGED_ROWS:
                 break
@@ -134,7 +134,7 @@ def _merge_indexes(handle: Connection) -> bool:
 
 
 def _estimate_copy_bytes(handle: Connection) -> tuple[int, int]:
-    """Return the bytes that a vacuum takes beside the file and for its copy of it."""
+    """Return the bytes that a vacuum needs for the log and for the copy."""
     page, pages, free = (
         int(handle.fetch_value(f"PRAGMA {name}"))
         for name in ("page_size", "page_count", "freelist_count")
@@ -148,7 +148,7 @@ def _is_wal(handle: Connection) -> bool:
 
 
 def _is_temp_in_memory(handle: Connection) -> bool:
-    """Whether the copy is no file: that is how this SQLite was built, and nothing changes it."""
+    """Whether this SQLite was built to keep temporary files in memory."""
     options = {row[0] for row in handle.fetch_tuples("PRAGMA compile_options")}
     return "TEMP_STORE=3" in options
 
@@ -163,7 +163,7 @@ def _require_memory(path: Path, needed: int) -> None:
 
 
 def _find_free_memory() -> int | None:
-    """Return how much memory is to be had without swapping, None where that is not told."""
+    """Return the memory available without swapping, None if it is unknown."""
     try:
         lines = _MEMINFO_PATH.read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):
@@ -188,7 +188,7 @@ def _require_room(path: Path, needed: Iterable[tuple[Path, int]]) -> None:
 
 
 def _find_temporary_folder() -> Path:
-    """Return where SQLite puts temporary files."""
+    """Return the folder in which SQLite creates temporary files."""
     if os.name == "nt":
         return Path(tempfile.gettempdir())
     named = (os.environ.get(name) for name in ("SQLITE_TMPDIR", "TMPDIR"))

@@ -1,10 +1,8 @@
-"""Statements that take long: somebody looks in on them every now and then, and may end them.
+"""VACUUM through a copy in a file, and regular callbacks from long statements.
 
-A database that keeps a log, written anew by way of a file beside it instead of in memory.
-
-The file holds a moment of the database without its free pages, and is then written back in one
-transaction. That begins with its first page: what anybody has committed by then and the file has
-not is found under the lock that it takes, and is never written over.
+The copy holds a snapshot of the database without its free pages and is then written back in one
+transaction. Commits that are missing in the copy are detected under the lock of that transaction,
+after its first page, and are never overwritten.
 """
 
 from __future__ import annotations
@@ -27,17 +25,14 @@ from session_core.state.sqlite.connection import Connection, make_file_uri
 from session_core.state.sqlite.opening import open_reader
 
 _INSTRUCTIONS_PER_STEP = 20_000
-"""So many steps of SQLite's own machine are some milliseconds."""
+"""Instructions of SQLite's virtual machine between two callbacks, some milliseconds."""
 
 
 @contextmanager
 def call_step_regularly(
     connection: _sqlite3.Connection, step: StepCallback | None
 ) -> Iterator[None]:
-    """Call `step` while statements run inside; what it raises ends them, and is raised here.
-
-    Older versions of SQLite check pages without a look at who wants them to end.
-    """
+    """Call `step` while statements run in the block; an exception of it ends them."""
     if step is None:
         yield
         return
@@ -52,15 +47,18 @@ def call_step_regularly(
             raise
     finally:
         connection.set_progress_handler(None, 0)
+    # Also after a statement that ended well: old versions of SQLite check pages without regard to
+    # a progress handler that asks to end.
     if raised:
         raise raised[0]
 
 
 def _iter_step_calls(step: StepCallback, raised: list[BaseException]) -> Iterator[bool]:
-    """Yield whether to end, once a look; SQLite passes no error on, so it is noted.
+    """Yield whether to end the statement, once for each callback of SQLite.
 
-    What a signal raises comes up where Python goes on, which a function does before its first
-    `try`, and a generator inside of it.
+    SQLite passes no exception on, so it is recorded. Python raises the exception of a signal
+    handler where it resumes: in a function that is before its first `try`, in a generator inside of
+    it.
     """
     while True:
         try:
@@ -69,36 +67,36 @@ def _iter_step_calls(step: StepCallback, raised: list[BaseException]) -> Iterato
                 step()
         except GeneratorExit:
             raise
-        except BaseException as error:  # noqa: BLE001 -- raised behind the statement
+        except BaseException as error:  # noqa: BLE001 -- raised after the statement
             raised.append(error)
 
 
 _OK, _BUSY, _LOCKED = 0, 5, 6
 
 _PAGES_PER_STEP = 256
-"""So many pages are some milliseconds."""
+"""Pages between two callbacks, some milliseconds."""
 
 _COPY_SUFFIXES = (".tmp", ".tmp-journal")
 
 _SELECT_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
 
 _copies_in_use: set[Path] = set()
-"""The copies of this process; that of another one is open in it."""
+"""The copies of this process; a copy of another process is open in that process."""
 
 
 class _ConcurrentCommit(Exception):
-    """Somebody has committed since, or is about to."""
+    """Another connection has committed, or is about to."""
 
 
 def rewrite_database(
     handle: Connection, guard: Connection, path: Path, step: StepCallback | None
 ) -> bool:
-    """Write a database anew; return whether nobody was faster, else nothing was changed.
+    """Rewrite a database; return False, with nothing changed, after a concurrent commit.
 
-    `handle` writes, and nobody else does with it meanwhile; `guard` only looks.
+    `handle` writes and is used by no other thread meanwhile; `guard` only reads.
     """
     with _create_copy_file(path) as copy:
-        # Open until the end, so that who looks for what was left knows that this was not.
+        # Open until the end, so that no other process takes it for a stale copy.
         source = open_reader(copy)
         with closing(source.connection):
             seen, schema = _read_version(guard), guard.fetch_tuples(_SELECT_SCHEMA)
@@ -107,7 +105,7 @@ def rewrite_database(
             if step is not None:
                 step()
             with source.open_snapshot(), suppress(_ConcurrentCommit):
-                # One without a page would be written back whole before the first look at it.
+                # A copy without pages would be written back before the first check.
                 if source.fetch_tuples(_SELECT_SCHEMA) != schema:
                     _check_unchanged(guard, seen)
                     raise StorageError(f"{copy} was exchanged; find out by whom, then try again")
@@ -117,7 +115,7 @@ def rewrite_database(
 
 
 def delete_stale_copies(path: Path) -> None:
-    """Delete the copies of a database that killed processes have left beside it, if that can be."""
+    """Delete the copies that killed processes have left next to a database, if possible."""
     for ending in _COPY_SUFFIXES:
         with suppress(OSError):
             for left in get_sidecar_path(path).parent.glob(
@@ -131,11 +129,9 @@ def delete_stale_copies(path: Path) -> None:
 def _write_back(
     source: Connection, handle: Connection, check: Callable[[], None], step: StepCallback | None
 ) -> None:
-    """Write a copy over its database in one transaction, which an error takes back.
-
-    It is checked as soon as that has begun. More pages than one at once may not fit the cache and
-    be in the log by then, which `check` could not tell from the commit of somebody else.
-    """
+    """Write a copy over its database in one transaction, which an error rolls back."""
+    # `check` runs after the first page, when the lock is held. More pages at once may not fit the
+    # cache and would spill to the log, which `check` could not tell from a concurrent commit.
     is_checked = False
 
     def look(status: int, left: int, _: int) -> None:
@@ -159,13 +155,13 @@ def _check_unchanged(guard: Connection, seen: int) -> None:
 
 
 def _read_version(guard: Connection) -> int:
-    """Return what is another one after a commit of anybody else."""
+    """Return a number that changes with each commit of another connection."""
     return int(guard.fetch_value("PRAGMA data_version"))
 
 
 @contextmanager
 def _create_copy_file(path: Path) -> Iterator[Path]:
-    """Make an empty file for the owner alone, beside the database; it is gone at the end."""
+    """Create an empty owner-only file next to the database, and delete it at the end."""
     copy = _build_copy(path)
     _copies_in_use.add(copy)
     try:
@@ -183,7 +179,7 @@ def _build_copy(path: Path) -> Path:
         descriptor, name = tempfile.mkstemp(
             prefix=_make_copy_prefix(path), suffix=_COPY_SUFFIXES[0], dir=folder
         )
-        # Nobody can have a connection to a file that this call itself brings into being.
+        # Closing the file drops no locks: no connection to a new file exists yet.
         os.close(descriptor)
     except OSError as error:
         said = f"no copy can be made in {folder}: {error.strerror}"
@@ -198,7 +194,7 @@ def _make_copy_prefix(path: Path) -> str:
 
 
 def _is_own_copy(left: Path) -> bool:
-    """Whether it is a file of this user, with no other name and no link."""
+    """Whether it is a regular file of this user with one name."""
     found = left.lstat()
     mine = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
     return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and mine

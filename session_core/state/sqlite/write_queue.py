@@ -1,9 +1,10 @@
-"""Whose turn it is: one connection, many callers, and nobody who is gone keeps it.
+"""Queue of callers that wait for the one write connection.
 
-A signal handler may cut a caller short at any call that it makes. So whoever leaves says so by a
-plain store, which nothing can cut short, before anything else; and a leader that has left without a
-word, since its thread has ended or is no longer at it, is not waited for. What a handler raises
-hits the main thread alone: there a caller does no work of others, which could fail for it.
+A signal handler may interrupt a caller at any call. A caller therefore leaves the queue by a plain
+store, which cannot be interrupted, before it does anything else. A leader that left without that
+store, because its thread has ended or has returned from the call, is detected and replaced.
+Exceptions of signal handlers reach only the main thread, so the main thread never runs the jobs of
+other threads: such an exception would fail them.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from session_core.state.sqlite.connection import Connection
 WriteStep = Callable[[Connection], Any]
 
 MAX_BATCH_JOBS = 64
-"""At most so many callers share one commit, which bounds how long the lock is held."""
+"""Largest number of jobs in one commit, which bounds how long the lock is held."""
 
 _RECHECK_S = 0.25
-"""How long is waited to be woken before the one who should do it is looked at."""
+"""How long a caller waits to be woken before it checks that the leader is still active."""
 
 
 class ThreadToken:
-    """What ends with its thread: a number is given to a later one again."""
+    """Identifies a thread for its lifetime; thread numbers are reused."""
 
     __slots__ = ("__weakref__", "number")
 
@@ -49,12 +50,12 @@ _thread_tokens = _ThreadTokens()
 
 
 def get_thread_token() -> weakref.ref[ThreadToken]:
-    """Return what tells this thread from all others, earlier and later ones too."""
+    """Return a reference that differs from those of all other threads, past and future."""
     return weakref.ref(_thread_tokens.own)
 
 
 class WriteJob:
-    """What one caller wants: a step, which others may do for it, or the connection to itself."""
+    """A job of one caller: a step that any thread may run, or exclusive use of the connection."""
 
     __slots__ = (
         "deadline",
@@ -78,46 +79,46 @@ class WriteJob:
         self.thread = get_thread_token()
         self.task = get_current_task()
         self.solo = step is None
-        """Whether no other thread may do it."""
+        """Whether only the thread of the caller may run the job."""
         self.result: Any = None
         self.error: Exception | None = None
         self.done = False
         self.inside = False
-        """Whether it has a transaction open."""
+        """Whether the job has a transaction open."""
         self.linked = True
-        """Whether its transaction sees to it that what is referred to is there."""
+        """Whether the transaction enforces foreign keys."""
         self.over = False
-        """Whether its caller has left."""
+        """Whether the caller has left."""
         self.of: weakref.ref[Any] | None = None
-        """What it ends with, where that is no call."""
+        """The object whose end ends the transaction, if it is not bound to one call."""
         self.wake: threading.Lock | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether what its caller calls now is a part of its transaction."""
+        """Whether calls of the job's caller are now part of its transaction."""
         return self.inside and not self.over and (self.of is None or self.of() is not None)
 
     @property
     def is_of_caller(self) -> bool:
-        """Whether this thread and this task have made it."""
+        """Whether the current thread and task created the job."""
         return self.thread == get_thread_token() and self.task == get_current_task()
 
 
 class WriteQueue:
-    """The queue of the callers, and who of them leads."""
+    """The queue of callers and its current leader."""
 
     def __init__(self) -> None:
-        # A signal handler may write, too, also while this is held.
+        # Reentrant, since a signal handler may write while this thread holds it.
         self._mutex = threading.RLock()
         self.queue: deque[WriteJob] = deque()
         self.leader: WriteJob | None = None
 
     def wait_for_lead(self, job: WriteJob, until: float) -> bool:
-        """Wait until the caller may lead; False where somebody else has done its job by then.
+        """Wait until the caller may lead; return False if another thread has done its job.
 
         Raises:
-            Busy: that was not in time, or will never be.
-            StorageError: who was at it is gone, and nobody knows what became of it.
+            Busy: the wait timed out, or would never end.
+            StorageError: the thread that ran the job is gone, and its result is unknown.
         """
         if self.leader is not job:
             self.queue.append(job)
@@ -130,12 +131,12 @@ class WriteQueue:
             left = until - time.monotonic()
             if left <= 0 and self._withdraw_job(job):
                 raise self._make_timeout_error()
-            # Without end only as long as somebody is at it, which is looked at each time.
+            # After the deadline the wait goes on only while the job runs, which is checked often.
             wait_s = min(left, _RECHECK_S) if left > 0 else _RECHECK_S
             closely = wake is not None and not wake.acquire(timeout=wait_s)
 
     def take_jobs(self, job: WriteJob) -> list[WriteJob]:
-        """Return what the leader is to do now: its own job alone, or what came first."""
+        """Return the jobs for the leader to run: a batch from the front, or its own job alone."""
         with self._mutex:
             batch: list[WriteJob] = []
             if not _is_solo(job):
@@ -148,30 +149,30 @@ class WriteQueue:
             return batch or [job]
 
     def put_back_jobs(self, jobs: Iterable[WriteJob]) -> None:
-        """Give each back to its own thread, before all others."""
+        """Return jobs to their own threads, at the front of the queue."""
         with self._mutex:
             for job in jobs:
                 job.solo = True
             self.queue.extendleft(reversed([job for job in jobs if not job.over]))
 
     def wake_jobs(self, jobs: Iterable[WriteJob]) -> None:
-        """Wake those whose jobs are done."""
+        """Wake the callers of jobs that are done."""
         with self._mutex:
             for job in jobs:
                 _wake_job(job)
 
     def leave_queue(self, job: WriteJob) -> None:
-        """Step out, after `job.over` was set; the next one is told."""
+        """Leave after `job.over` was set, and wake the next caller."""
         with self._mutex:
             if self.leader is job:
                 self.leader = None
             self._wake_first()
 
     def check_task(self) -> None:
-        """Make sure that no other task of this thread has a transaction open.
+        """Check that no other task of this thread has a transaction open.
 
         Raises:
-            Busy: one has.
+            Busy: another task of this thread has one.
         """
         leader = self.leader
         if leader is not None and leader.is_open and leader.thread == get_thread_token():
@@ -180,7 +181,7 @@ class WriteQueue:
                 raise _make_deadlock_error(leader, job)
 
     def _try_to_lead(self, job: WriteJob, *, closely: bool) -> bool:
-        """Make a job the leader where it may be."""
+        """Make the job the leader if its turn has come."""
         if self.leader is job:
             self.leader = None
         if self._is_led(job, closely=closely):
@@ -207,8 +208,8 @@ class WriteQueue:
             return True
         if job not in self.queue:
             raise StorageError("the change was interrupted, perhaps after it was made; read again")
-        # A job of the same thread that came before goes on when what interrupted it is over.
-        # Of a copy, since a signal handler that writes joins the queue meanwhile.
+        # An earlier job of the same thread resumes after this one, which interrupted it.
+        # The queue is copied, since a signal handler that writes may extend it meanwhile.
         before = itertools.takewhile(lambda one: one is not job, list(self.queue))
         return all(one.over or one.thread == job.thread for one in before)
 
@@ -219,7 +220,7 @@ class WriteQueue:
             _wake_job(self.queue[0])
 
     def _withdraw_job(self, job: WriteJob) -> bool:
-        """Take a job out of the queue, unless somebody is at it."""
+        """Remove a job from the queue, unless a thread is running it."""
         with self._mutex:
             if job not in self.queue:
                 return False
@@ -230,7 +231,7 @@ class WriteQueue:
         leader = self.leader
         if leader is not None and leader.is_open:
             return Busy("a transaction of this process has the database; end it, then try again")
-        # Whoever is before this one waits for another process, which is named where it is known.
+        # The leader waits for another process, which the caller names if it is known.
         locked: Exception = _sqlite3.load_library().OperationalError("database is locked")
         return locked
 
@@ -250,13 +251,13 @@ def _wake_job(job: WriteJob) -> None:
 
 
 def _is_solo(job: WriteJob) -> bool:
-    """Whether its thread does nothing but this job."""
+    """Whether the job's thread runs only this job."""
     mark = job.thread()
     return job.solo or mark is None or mark.number == threading.main_thread().ident
 
 
 def _is_active(leader: WriteJob) -> bool:
-    """Whether one that has not said that it leaves is still there: in a frame, as `job`."""
+    """Whether a leader that has not left still runs: its thread has a frame with it as `job`."""
     mark = leader.thread()
     if mark is None:
         return False

@@ -1,10 +1,8 @@
-"""The one writing connection of a database: short transactions, many callers, one commit.
+"""The single write connection of a database, with group commit and checkpoints.
 
-Callers that arrive while a commit is under way are committed together by the next one. Where one
-of them fails nothing is committed, and each is tried alone, in its own thread, so that it takes
-nothing from the others. A caller returns when its change is committed, never before.
-
-When the log is folded back into the database file, which is never waited for.
+Callers that arrive during a commit are committed together by the next one. If one of them fails,
+nothing is committed and each job is retried alone, in the thread of its caller, so a failure
+affects only its own caller. A caller returns after its change is durable, never before.
 """
 
 from __future__ import annotations
@@ -31,11 +29,11 @@ _JITTER_S = (0.02, 0.15)
 _MAX_WAIT_S = 1.0
 
 _MAX_FOLLOW_UP_S = 0.25
-"""How long a caller that has changed something does what was left over, before it returns."""
+"""Longest time for which a caller runs leftover work before it returns."""
 
 
 class Writer:
-    """Serialises the changes of all threads through one connection."""
+    """Serializes the changes of all threads through one connection."""
 
     def __init__(
         self,
@@ -62,23 +60,23 @@ class Writer:
 
     @property
     def is_inherited(self) -> bool:
-        """Whether it is that of a parent process, whose log a commit of ours would overwrite."""
+        """Whether the writer belongs to a parent process; a commit here would overwrite its log."""
         return self._pid != os.getpid()
 
     @property
     def current(self) -> Connection | None:
-        """The handle of the transaction that this task has open in this thread, if any."""
+        """Return the connection of the transaction that this task has open in this thread."""
         job = self._turns.leader
         mine = job is not None and job.is_open and job.is_of_caller
         return self._handle if mine else None
 
     @property
     def moment(self) -> object:
-        """What is renewed as soon as a transaction finds that messages may have been changed."""
+        """Return a token that changes once a transaction finds that messages may have changed."""
         return None if self._handle is None else self._handle.moment
 
     def run_step(self, step: Callable[[Connection], T]) -> T:
-        """Run `step` in a transaction and return its result once that is durable."""
+        """Run `step` in a transaction and return its result after the commit is durable."""
         inside = self.current
         if inside is not None:
             with Savepoint(inside):
@@ -97,25 +95,25 @@ class Writer:
         return cast("T", job.result)
 
     def create_job(self, of: object, *, linked: bool = True) -> WriteJob:
-        """Return what a transaction is begun and ended with; it ends with `of` at the latest."""
+        """Return the job of a transaction, which ends with the object `of` at the latest."""
         job = WriteJob(None, self._get_deadline())
         job.linked = linked
         job.of = weakref.ref(of, lambda _: self._drop_transaction(job))
         return job
 
     def begin_transaction(self, job: WriteJob) -> None:
-        """Wait for the connection and begin a transaction; it is to be ended in any case."""
+        """Wait for the connection and begin a transaction; the caller must end it in any case."""
         self._acquire_connection(job)
         self._begin_immediate(job, self._open_connection(), job.deadline)
 
     def end_transaction(self, job: WriteJob, *, commit: bool) -> None:
-        """Commit a transaction or undo it, and let the next one have the connection."""
+        """Commit or roll back a transaction and release the connection."""
         try:
             if commit:
                 self._commit_transaction(job)
                 self._log.checkpoint_if_due(self._handle)
         finally:
-            # The connection is that of the next one as soon as this one is over, not before.
+            # The connection stays with this job until `over` is set.
             if self._unfinished and self._turns.leader is job and self._handle is not None:
                 self._handle.connection.rollback()
                 self._roll_back(job)
@@ -123,9 +121,9 @@ class Writer:
             self._turns.leave_queue(job)
 
     def run_alone(self, work: Callable[[Connection], T]) -> T:
-        """Do something with the connection outside of any transaction, and nobody else meanwhile.
+        """Run a function with exclusive use of the connection, outside of a transaction.
 
-        Whoever has the lock is waited for as the connection waits, once.
+        A lock of another process is waited for once, by the busy timeout of the connection.
         """
         job = WriteJob(None, self._get_deadline())
         try:
@@ -138,37 +136,35 @@ class Writer:
             self._turns.leave_queue(job)
 
     def run_leftovers(self, for_s: float) -> None:
-        """Do what was left over, in short transactions between which others have their turn.
-
-        No change of anybody depends on it, so the first error leaves it for another time. Nor may
-        one be told: a change that is durable by now would be made again.
-        """
+        """Run leftover work in short transactions, between which other callers take their turn."""
         if self.current is not None:
             return
         until = time.monotonic() + for_s
+        # No change depends on this work, so an error only postpones it. It must not reach the
+        # caller, who would repeat a change that is already durable.
         with suppress(Exception):
             while self._run_leftovers_once() and time.monotonic() < until:
                 pass
 
     def run_due_leftovers(self) -> None:
-        """Do what a change has left for transactions of its own, for a moment."""
+        """Run for a moment the work that a change has left for transactions of its own."""
         handle = self._handle
         if handle is not None and handle.due and self.current is None:
             handle.due = False
             self.run_leftovers(_MAX_FOLLOW_UP_S)
 
     def check_task(self) -> None:
-        """Make sure that no other task of this thread has a transaction open.
+        """Check that no other task of this thread has a transaction open.
 
         Raises:
-            Busy: one has.
+            Busy: another task of this thread has one.
         """
         self._turns.check_task()
 
     def close(self, wait_s: float = math.inf) -> bool:
-        """Close the connection once the change that is under way is over; say if it was in time.
+        """Close the connection after the change in progress; return False if the wait timed out.
 
-        A transaction that this very thread has open is rolled back: nobody else could end it.
+        A transaction of the calling thread is rolled back, since no other thread could end it.
         """
         if self.current is not None:
             self._close_connection()
@@ -185,12 +181,12 @@ class Writer:
         return True
 
     def _drop_transaction(self, job: WriteJob) -> None:
-        """Undo a transaction that nobody has any more, unless it is the one of a parent process."""
+        """Roll back an abandoned transaction, unless it belongs to a parent process."""
         if not self.is_inherited:
             self.end_transaction(job, commit=False)
 
     def _acquire_connection(self, job: WriteJob) -> None:
-        """Wait until nobody else has the connection."""
+        """Wait for exclusive use of the connection."""
         self._turns.wait_for_lead(job, job.deadline)
         self._turns.take_jobs(job)
 
@@ -223,16 +219,16 @@ class Writer:
             self._commit_batch(job, batch)
 
     def _commit_batch(self, job: WriteJob, batch: list[WriteJob]) -> None:
-        """Commit a batch, or nothing of it: then each goes back to its own thread."""
+        """Commit a batch of jobs, or return each job to its own thread if the commit fails."""
         try:
             self._run_transaction(
                 job, partial(_run_batch, batch), max(each.deadline for each in batch)
             )
-        except Exception as error:  # noqa: BLE001 -- each caller gets his own, in his own thread
+        except Exception as error:  # noqa: BLE001 -- each job is retried in its own thread
             if not is_busy(error):
                 self._turns.put_back_jobs(batch)
                 return
-            # Whoever has the lock has it for each of them: they do not wait one after another.
+            # The lock blocks every job of the batch, so none of them waits again.
             for each in batch:
                 each.error = type(error)(*error.args)
         except BaseException:
@@ -246,7 +242,7 @@ class Writer:
     def _run_transaction(
         self, job: WriteJob, step: Callable[[Connection], T], deadline: float
     ) -> T:
-        """Run a step in a transaction, whole or not at all."""
+        """Run a step in a transaction, completely or not at all."""
         handle = self._open_connection()
         try:
             self._begin_immediate(job, handle, deadline)
@@ -261,14 +257,14 @@ class Writer:
     def _begin_immediate(self, job: WriteJob, handle: Connection, deadline: float) -> None:
         self._committing = False
         self._log.checkpoint_if_overdue(handle)
-        if handle.linked != job.linked:  # which SQLite takes between transactions alone
+        if handle.linked != job.linked:  # SQLite ignores this pragma inside a transaction
             handle.connection.execute(f"PRAGMA foreign_keys={'ON' if job.linked else 'OFF'}")
             handle.linked = job.linked
         self._unfinished = True
         execute_with_retry(handle, "BEGIN IMMEDIATE", deadline)
         self._check()
         handle.forget_if_changed()
-        # A step that calls a public method, or a signal handler that does, goes on inside.
+        # A public method called by the step, or by a signal handler, joins this transaction.
         job.inside = True
 
     def _commit_transaction(self, job: WriteJob) -> None:
@@ -294,7 +290,7 @@ class Writer:
             handle = self._open_handle()
             handle.connection.execute(f"PRAGMA busy_timeout={self._wait_ms}")
             self._handle = handle
-        elif self._unfinished:  # by one who was cut short
+        elif self._unfinished:  # an interrupt ended the transaction before its rollback
             self._roll_back()
         return self._handle
 
@@ -303,7 +299,7 @@ class Writer:
 
 
 def execute_with_retry(handle: Connection, sql: str, deadline: float) -> None:
-    """Run a statement that needs the lock, with jitter, for as long as the patience lasts."""
+    """Run a statement that needs the lock; retry with jitter until the deadline."""
     while True:
         try:
             handle.connection.execute(sql)
@@ -321,17 +317,17 @@ def _run_batch(batch: list[WriteJob], handle: Connection) -> None:
 
 
 CHECKPOINT_ROWS = 400
-"""After so many changed rows the log is folded back, at about a thousand pages.
+"""Changed rows after which the log is checkpointed, at about a thousand pages.
 
 A log that is reused costs half of one that grows.
 """
 
 _INDEX_ROWS_PER_MESSAGE = 10
-"""So many rows of its search indexes does Hermes change with one of a message."""
+"""Rows of its search indexes that Hermes changes with each row of a message."""
 
 
 class Checkpointer:
-    """What was changed through one connection since its log was folded back."""
+    """Checkpoints the log of one connection after enough changes; it never waits for a lock."""
 
     def __init__(self, *, own: bool, wait_ms: int, overdue: bool) -> None:
         self._own = own
@@ -341,17 +337,15 @@ class Checkpointer:
         self._overdue = overdue
 
     def checkpoint_if_overdue(self, handle: Connection) -> None:
-        """Fold back a long log that was found.
-
-        Processes that write a little and end would leave one that only ever grows: who opens it
-        first has forgotten what was folded back, so that is done before a write.
-        """
+        """Checkpoint a long log that was present when the database was opened."""
+        # Processes that write a little and exit would leave a log that only grows. A new process
+        # does not know how much of it was checkpointed, so it checkpoints before its first write.
         if self._overdue:
             self._overdue = False
             self._run_checkpoint(handle)
 
     def checkpoint_if_due(self, handle: Connection | None) -> None:
-        """Fold the log back after enough changes."""
+        """Checkpoint after enough changes."""
         if (
             handle is not None
             and self._count_changed_rows(handle) >= CHECKPOINT_ROWS * self._row_weight
@@ -359,10 +353,10 @@ class Checkpointer:
             self._run_checkpoint(handle)
 
     def checkpoint_and_truncate(self, handle: Connection) -> None:
-        """Fold the log back, and leave none where the home is ours.
+        """Checkpoint at close, and truncate the log of a home of our own.
 
-        Whoever copies the one file, as people do, has all of it, and the next one who opens it has
-        no log to read through, which takes 0.4 ms a megabyte.
+        A copy of the database file alone is then complete, and the next open has no log to read,
+        which takes 0.4 ms for each megabyte.
         """
         self._checkpoint(handle, "TRUNCATE" if self._own else "PASSIVE")
 
@@ -373,9 +367,9 @@ class Checkpointer:
         self._checkpoint(handle, "FULL" if self._own else "PASSIVE")
 
     def _checkpoint(self, handle: Connection, mode: str) -> None:
-        """Checkpoint; where that fails, the log still has all of it, and the next one does it."""
+        """Run a checkpoint; if it fails, the log keeps all changes for the next one."""
         self._rows_seen = handle.connection.total_changes
-        # The change is durable already: an error now would tell its caller that it is not.
+        # The change is already durable; an error here would report to its caller that it is not.
         with suppress(_sqlite3.load_library().Error):
             sql = f"PRAGMA wal_checkpoint({mode})"
             run_without_waiting(
@@ -384,7 +378,7 @@ class Checkpointer:
 
 
 def run_without_waiting(handle: Connection, work: Callable[[], T], wait_ms: int) -> T:
-    """Do something for which whoever has the lock is not waited for."""
+    """Run `work` with a busy timeout of zero."""
     try:
         handle.connection.execute("PRAGMA busy_timeout=0")
         return work()
