@@ -27,7 +27,7 @@ R = TypeVar("R")
 class AsyncSessionStore(AsyncWrapper[SessionStore]):
     """Wraps a store; what the methods do is said there.
 
-    A step of several chats, `with store.together(…)`, belongs in one function, run in one worker
+    A step of several chats, `with store.transaction(…)`, belongs in one function, run in one worker
     thread: `await store.run(step)`.
     """
 

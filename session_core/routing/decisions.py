@@ -84,7 +84,7 @@ class DecisionState(threading.local):
         """
         if self._step is not None and self.open_transaction is None:
             raise Busy(
-                "another task of this thread has `store.together(...)` open; "
+                "another task of this thread has `store.transaction(...)` open; "
                 "run such a step as one function: await AsyncSessionStore(store).run(step)"
             )
 
@@ -340,7 +340,7 @@ class SessionStoreBase:
         if step is not None or (self.db is not None and self.db.in_transaction):
             raise InvalidInput(
                 "routes are not changed in a transaction; "
-                "use `with store.together(session_key):`, and remove none in it"
+                "use `with store.transaction(session_key):`, and remove none in it"
             )
         self._copies.prepare_changes()
 
@@ -352,7 +352,7 @@ def check_key_type(session_key: str) -> None:
         InvalidInput: it is no text.
     """
     if not isinstance(session_key, str):
-        raise InvalidInput("a chat is named by the text that key_of(source) returns")
+        raise InvalidInput("a chat is named by the text that get_session_key(source) returns")
 
 
 def _run_in_transaction(beside: DatabaseChange, db: StateDatabase) -> None:

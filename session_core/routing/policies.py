@@ -47,7 +47,7 @@ def is_resume_expired(
 ) -> bool:
     """Whether a session that a restart interrupted has waited too long to be gone on with.
 
-    Asked where `reset_reason` has none; no time is too long where nothing ever resets, nor with
+    Asked where `find_reset_reason` has none; no time is too long where nothing resets, nor with
     a freshness of 0 or less.
     """
     if not entry.resume_pending or policy.mode not in _RESETTING_MODES or freshness_s <= 0:

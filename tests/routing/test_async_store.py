@@ -16,7 +16,7 @@ from tests.routing.chats import KEY, OTHER, chat, file_entries, get_session_ids
 pytestmark = pytest.mark.anyio
 
 SYNC_ONLY_METHODS = {
-    "is_in_turn", "is_session_finalizable", "key_of", "peer_fields", "session_fields", "together",
+    "has_active_turn", "is_session_finalizable", "get_session_key", "build_peer_fields", "build_session_fields", "transaction",
 }  # fmt: skip
 """What looks at nothing but what it is given, or belongs to one thread."""
 

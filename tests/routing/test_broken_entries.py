@@ -100,7 +100,7 @@ def test_broken_entry_leaves_valid_entries(
     assert get_session_ids(store) == {KEY: "s1"}
     assert any(OTHER in problem for problem in store.problems)
     store.reset_session(KEY)
-    store.remove(store.entries())
+    store.remove(store.load_entries())
     store.close()
     assert file_entries(folder) == {OTHER: odd}
 
@@ -200,7 +200,7 @@ def test_repeated_problem_is_reported_once(make: Any, folder: Path) -> None:
     store = make()
     for number in range(3):
         write_file(folder, {KEY: True, f"_{number}": number})
-        store.entries()
+        store.load_entries()
     assert len(store.problems) == 1
 
 
@@ -241,5 +241,5 @@ def test_bytes_entry_is_removed(make: Any, db: SessionDB, folder: Path) -> None:
     with connect(db.path) as connection:
         connection.execute("UPDATE gateway_routing SET entry_json = CAST(entry_json AS BLOB)")
     store = make(db)
-    assert store.remove(store.entries()) == [KEY]
+    assert store.remove(store.load_entries()) == [KEY]
     assert get_session_ids(store) == {}

@@ -145,7 +145,7 @@ def test_decision_does_not_block_chats(store: SessionStore) -> None:
         return opened.wait(30)
 
     store.get_or_create_session(chat())
-    thread = threading.Thread(target=store._change, args=(KEY, hang))
+    thread = threading.Thread(target=store._change_entry, args=(KEY, hang))
     thread.start()
     entered.wait(30)
     assert store.get_or_create_session(chat(43)).session_key != KEY
@@ -185,7 +185,7 @@ def test_threads_lose_no_entry_update(store: SessionStore) -> None:
         entry.total_tokens += 1
         return True
 
-    run_concurrently(*[lambda: store._change(KEY, count)] * THREADS)
+    run_concurrently(*[lambda: store._change_entry(KEY, count)] * THREADS)
     entry = store.get(KEY)
     assert entry is not None
     assert entry.total_tokens == THREADS
@@ -200,7 +200,7 @@ def test_stores_lose_no_entry_update(make: Any, db: SessionDB, home_path: Path) 
         entry.total_tokens += 1
         return True
 
-    run_concurrently(*(lambda store=store: store._change(KEY, count) for store in stores * 8))
+    run_concurrently(*(lambda store=store: store._change_entry(KEY, count) for store in stores * 8))
     entry = stores[0].get(KEY)
     assert entry is not None
     assert entry.total_tokens == 32
@@ -296,7 +296,7 @@ def test_concurrent_force_new_creates_single_session(make: Any, db: SessionDB, k
         begun.append(store.get_or_create_session(chat(), force_new=True).session_id)
 
     threads = [threading.Thread(target=force) for _ in range(8)]
-    with store._flights.of(KEY):
+    with store._flights.hold_lock(KEY):
         for thread in threads:
             thread.start()
         wait_until(lambda: store._flights._locks[KEY][1] == 9)
@@ -356,7 +356,7 @@ def test_open_store_sees_changes_of_processes(
     assert store.peek_session_id(SHARED) == "s1"
     with start_workers("arrive", home_path, with_db=True):
         pass
-    assert len(store.entries()) == PROCESSES * 15 + 1
+    assert len(store.load_entries()) == PROCESSES * 15 + 1
     entry = store.get(SHARED)
     assert entry is not None
     assert (entry.session_id, entry.last_prompt_tokens) == ("s1", 14)

@@ -51,7 +51,7 @@ def test_failed_transaction_changes_no_route(make: Any, db: SessionDB, folder: P
     before = store.get(KEY), db.get_session(entry.session_id), file_entries(folder)
 
     def fail() -> None:
-        with store.together(KEY):
+        with store.transaction(KEY):
             store.reset_session(KEY)
             raise ZeroDivisionError
 
@@ -70,7 +70,7 @@ def test_transaction_calls_hooks_after_commit(make: Any, db: SessionDB, home_pat
     with SessionDB(home_path / "state.db") as other:
         beside = make(other)
         hooks.add("on_session_finalize", lambda: seen.append(beside.peek_session_id(KEY)))
-        with store.together(KEY):
+        with store.transaction(KEY):
             new = store.reset_session(KEY).session_id
             assert seen == []
             assert beside.peek_session_id(KEY) == old
@@ -108,15 +108,15 @@ def test_transaction_and_message_do_not_deadlock(
     [
         pytest.param(lambda store: store.reset_session(KEY), id="a reset"),
         pytest.param(lambda store: store.save(store.get(KEY)), id="a save"),
-        pytest.param(lambda store: store.remove(store.entries()), id="a removal"),
-        pytest.param(lambda store: store.together(KEY).__enter__(), id="a step"),
+        pytest.param(lambda store: store.remove(store.load_entries()), id="a removal"),
+        pytest.param(lambda store: store.transaction(KEY).__enter__(), id="a step"),
     ],
 )
 def test_open_database_transaction_refuses_route_changes(
     store: SessionStore, db: SessionDB, folder: Path, begun: str, change: Any
 ) -> None:
     before = read_rows(db, folder)
-    with db.transaction(), pytest.raises(InvalidInput, match="together"):
+    with db.transaction(), pytest.raises(InvalidInput, match="transaction"):
         change(store)
     assert read_rows(db, folder) == before
 
@@ -125,7 +125,7 @@ def test_open_database_transaction_refuses_route_changes(
     "change",
     [
         pytest.param(lambda store: store.reset_session(OTHER), id="another chat"),
-        pytest.param(lambda store: store.remove(store.entries()), id="a removal"),
+        pytest.param(lambda store: store.remove(store.load_entries()), id="a removal"),
     ],
 )
 def test_transaction_refuses_unnamed_chats_and_removals(

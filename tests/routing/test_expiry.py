@@ -241,7 +241,7 @@ def test_turn_lease_is_stored_with_message(
     if way == "is reset":
         clock.advance(hours=2)
     elif way == "is found again":
-        store.remove(store.entries())
+        store.remove(store.load_entries())
     count_writes(db)
     token = leases.create_token()
     store.get_or_create_session(chat(), way == "is forced", turn=token)

@@ -83,7 +83,7 @@ def test_turn_lease_is_stored_in_own_chat(make: Any, db: SessionDB, clock: Clock
         store.get_or_create_session(chat(chat_id))
     clock.advance(hours=2)
     store.get_or_create_session(chat(), turn="mine")
-    noted = {key: "active_turn_token" in entry.extra for key, entry in store.entries().items()}
+    noted = {key: "active_turn_token" in entry.extra for key, entry in store.load_entries().items()}
     assert noted == {KEY: True, OTHER: False}
 
 

@@ -39,7 +39,9 @@ CHANGES = {
     "a reset": lambda store: store.reset_session(KEY),
     "an automatic reset": lambda store: store.get_or_create_session(chat(), force_new=True),
     "a switch": lambda store: store.switch_session(KEY, "target"),
-    "a rotation": lambda store: store.follow(KEY, store.peek_session_id(KEY), "target"),
+    "a rotation": lambda store: store.move_to_continuation(
+        KEY, store.peek_session_id(KEY), "target"
+    ),
 }
 
 

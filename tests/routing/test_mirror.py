@@ -54,7 +54,7 @@ def test_changed_entry_writes_single_row(make: Any, db: SessionDB, hold_mirror: 
         lambda: store.clear_resume_pending(key),
         lambda: store.begin_turn(key, store.peek_session_id(key)),
         lambda: store.end_turn(key, store.peek_session_id(key)),
-        lambda: store.follow(key, store.peek_session_id(key), "rotated"),
+        lambda: store.move_to_continuation(key, store.peek_session_id(key), "rotated"),
     ):
         change()
         assert pop_written_rows(db) == [("UPDATE", key)]
@@ -97,7 +97,8 @@ def save_moved_entry(store: SessionStore) -> bool:
         pytest.param(lambda store: store.reset_session(KEY), id="a reset"),
         pytest.param(lambda store: store.switch_session(KEY, "target"), id="a switch"),
         pytest.param(
-            lambda store: store.follow(KEY, store.peek_session_id(KEY), "x"), id="a rotation"
+            lambda store: store.move_to_continuation(KEY, store.peek_session_id(KEY), "x"),
+            id="a rotation",
         ),
         pytest.param(save_moved_entry, id="a saved entry"),
         pytest.param(lambda store: store.remove({KEY: store.get(KEY)}), id="a removal"),
@@ -168,7 +169,7 @@ def test_mirror_text_equals_table(make: Any, db: SessionDB, folder: Path) -> Non
     for name in names:
         store.get_or_create_session(chat(name, chat_name=name))
     assert file_entries(folder) == read_rows(db, folder)
-    kept = store.entries()
+    kept = store.load_entries()
     store.remove({key: kept[key] for key in list(kept)[::2]})
     assert list(file_entries(folder)) == list(read_rows(db, folder)) == list(kept)[1::2]
 
@@ -258,7 +259,7 @@ def test_disabled_mirror_without_removed_entry_stays(
     before = path.stat().st_mtime_ns, path.stat().st_ino
     store = make(db, config=UNMIRRORED)
     store.get_or_create_session(chat())
-    store.remove({KEY: store.entries()[KEY]})
+    store.remove({KEY: store.load_entries()[KEY]})
     assert (path.stat().st_mtime_ns, path.stat().st_ino) == before
 
 

@@ -99,7 +99,7 @@ def test_prune_keeps_chat_with_active_process(
         if answer is None
         else [make_chat_key("busy")]
     )
-    assert (removed, list(store.entries())) == (2 - len(left), left)
+    assert (removed, list(store.load_entries())) == (2 - len(left), left)
 
 
 def test_prune_checks_processes_of_old_entries(make: Any, db: SessionDB) -> None:

@@ -417,7 +417,7 @@ def test_session_of_different_profile_is_skipped(make: Any, db: SessionDB) -> No
     store = make(db, config=GatewayConfig(multiplex_profiles=True))
     add_session(db, "theirs", chat_id="42", chat_type="dm")
     source = chat(profile="coder")
-    assert store.key_of(source) == "agent:coder:telegram:dm:42"
+    assert store.get_session_key(source) == "agent:coder:telegram:dm:42"
     assert find_arrival_session(store, source) != "theirs"
     row = db.get_session("theirs")
     assert row is not None

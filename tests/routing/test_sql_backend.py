@@ -55,7 +55,7 @@ def test_reading_routes_does_not_write(make: Any, db: SessionDB, folder: Path) -
     leftover.touch()
     before = sorted(folder.iterdir()), path.read_bytes(), read_rows(db, folder)
     store = make(db)
-    store.entries()
+    store.load_entries()
     store.get(KEY)
     store.close()
     assert (sorted(folder.iterdir()), path.read_bytes(), read_rows(db, folder)) == before
@@ -75,7 +75,7 @@ def test_deleted_file_entry_stays_deleted(make: Any, db: SessionDB, folder: Path
     write_file(folder, {KEY: make_stored_entry("s1"), OTHER: make_stored_entry("s2", OTHER)})
     reader, writer = make(db), make(db)
     assert len(get_session_ids(reader)) == 2
-    writer.remove({OTHER: writer.entries()[OTHER]})
+    writer.remove({OTHER: writer.load_entries()[OTHER]})
     assert get_session_ids(reader) == {KEY: "s1"}
     reader.update_session(KEY)
     assert list(read_rows(db, folder)) == [KEY]
@@ -92,7 +92,7 @@ def test_remove_deletes_table_and_file_entry(
     put_row(db, folder, make_stored_entry("s1"))
     write_file(folder, {KEY: make_stored_entry("s1"), OTHER: make_stored_entry("s2", OTHER)})
     store = make(db, config=config)
-    assert set(store.remove(store.entries())) == {KEY, OTHER}
+    assert set(store.remove(store.load_entries())) == {KEY, OTHER}
     assert read_rows(db, folder) == file_entries(folder) == {}
     assert get_session_ids(make(db)) == {}
 
@@ -102,7 +102,7 @@ def test_removed_entry_ignores_stale_file(make: Any, db: SessionDB, folder: Path
     odd = {"_note": 1, "bad": True, "worse": {"session_key": "x"}}
     write_file(folder, {KEY: make_stored_entry("s1"), OTHER: make_stored_entry("s2", OTHER), **odd})
     store = make(db, config=UNMIRRORED)
-    store.remove({KEY: store.entries()[KEY]})
+    store.remove({KEY: store.load_entries()[KEY]})
     assert get_session_ids(make(db, config=UNMIRRORED)) == {OTHER: "s2"}
     found = read_file(folder)
     assert KEY not in found
@@ -127,7 +127,7 @@ def test_remove_keeps_changed_entry(make: Any, db: SessionDB, folder: Path) -> N
     store = make(db)
     for chat_id in (42, 43):
         store.get_or_create_session(chat(chat_id))
-    read = store.entries()
+    read = store.load_entries()
     store.suspend_session(KEY)
     assert store.remove(read) == [OTHER]
     assert list(file_entries(folder)) == list(read_rows(db, folder)) == [KEY]
@@ -145,7 +145,7 @@ def test_refused_removal_restores_mirror_on_close(
     with monkeypatch.context() as patch:
         patch.setattr(db, "delete_gateway_routing_entries", refuse)
         with pytest.raises(Conflict):
-            store.remove(store.entries())
+            store.remove(store.load_entries())
     store.close()
     assert list(file_entries(folder)) == list(read_rows(db, folder)) == [KEY]
 
@@ -226,7 +226,7 @@ def test_hermes_home_without_database_is_read_only(
         assert get_session_ids(store) == {KEY: "s1"}
         for change in (
             lambda: store.reset_session(KEY),
-            lambda: store.remove(store.entries()),
+            lambda: store.remove(store.load_entries()),
             lambda: store.get_or_create_session(chat(43)),
         ):
             with pytest.raises(Exception, match="without a state database"):

@@ -137,8 +137,8 @@ def test_live_gateway_makes_routes_read_only(
         lambda: store.suspend_session(KEY),
         lambda: store.save(entry),
         lambda: store.prune_old_entries(1),
-        lambda: store.remove(store.entries()),
-        lambda: store.follow(KEY, "s1", "s2"),
+        lambda: store.remove(store.load_entries()),
+        lambda: store.move_to_continuation(KEY, "s1", "s2"),
         store.repair_routes,
     )
     entry.total_tokens = 9

@@ -88,7 +88,7 @@ def test_unknown_fields_survive_session_changes(
     store.close()
     found = file_entries(folder)[KEY]
     assert (found["future"], found["origin"]["later"]) == ({"a": [1]}, 1)
-    store.follow(KEY, "s1", "rotated")
+    store.move_to_continuation(KEY, "s1", "rotated")
     store.close()
     assert file_entries(folder)[KEY] == found | {"session_id": "rotated"}
 

@@ -59,7 +59,7 @@ def test_group_member_has_same_key_for_ids(make: Any, bridge: Path) -> None:
 def test_alias_map_applies_to_whatsapp_only(make: Any, bridge: Path) -> None:
     write_alias_file(bridge, "999", "1")
     source = SessionSource(platform="telegram", chat_id="999")
-    assert make().key_of(source) == "agent:main:telegram:dm:999"
+    assert make().get_session_key(source) == "agent:main:telegram:dm:999"
 
 
 def test_alias_map_is_read_from_database_home(hermes: Any, bridge: Path, tmp_path: Path) -> None:
