@@ -1,4 +1,4 @@
-"""The hooks of a session's boundaries: who implements them, and how they are called."""
+"""The hooks of session boundaries: specifications, registration and calls."""
 
 from session_core.hooks.dispatch import Hooks
 from session_core.hooks.registry import hookimpl

@@ -1,7 +1,7 @@
-"""Calls of code that is not ours: it may raise, hang or be async, and breaks nothing.
+"""Isolated calls of foreign code, which may raise, hang or be async.
 
-Each runs on a daemon thread of its own, with the context of its caller. One that does not end in
-time is left behind; neither its caller nor the end of the process waits for it.
+Each call runs on a daemon thread with the context of its caller. Neither the caller nor the end of
+the process waits for a call that exceeds its time.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from typing import Literal
 from session_core.event_loops import EventLoop, copy_context_for_thread
 
 Reporter = Callable[[str, BaseException | None], None]
-"""Is told what went wrong in code that is not ours; the error is None where time was up."""
+"""Receives a fault of foreign code; the error is None after a timeout."""
 
 CallFailure = Literal["raised", "timed_out"]
 
 _LOG = logging.getLogger("session_core")
 
 
-def log_fault(what: str, error: BaseException | None) -> None:
-    """Report to the log of the library."""
-    _LOG.warning("%s", what, exc_info=error)
+def log_fault(message: str, error: BaseException | None) -> None:
+    """Log a fault to the logger of the library."""
+    _LOG.warning("%s", message, exc_info=error)
 
 
 class IsolatedCall:
-    """One call, begun at once or once another one has ended; `wait` says how it went.
+    """One call, begun at once or after another call has ended; `wait` returns the outcome.
 
-    Those that follow each other have one thread, since a process that ends starts none. What it
-    returns is awaited where that is needed: on `loop` where one is given, else on one of its own.
+    Consecutive calls share one thread, since a process that ends cannot start threads. An awaitable
+    result is awaited on `loop`, or on a loop of its own if that is None.
     """
 
     def __init__(
@@ -61,45 +61,45 @@ class IsolatedCall:
 
     @property
     def is_running(self) -> bool:
-        """Whether it is still at work, or waits to be."""
+        """True if the call has not ended, including before it begins."""
         return not self._ended.is_set()
 
     @property
     def is_late(self) -> bool:
-        """Whether its time is up, and it has not ended."""
+        """True if the time of the call is over and it has not ended."""
         return self.is_running and not self._get_remaining_s()
 
     def wait(self) -> CallFailure | None:
-        """Wait until it has ended or its time is up; return what went wrong."""
+        """Wait until the call ends or its time is over; return the failure."""
         if not self._ended.wait(self._get_remaining_s()) or self._timed_out:
             return "timed_out"
         return None if self.error is None else "raised"
 
     def wait_until_ended(self, within_s: float) -> bool:
-        """Wait until it has ended, so long at most; return whether it has."""
+        """Wait until the call ends, at most `within_s`; return whether it has ended."""
         return self._ended.wait(within_s)
 
     def _get_remaining_s(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
     def queue_next(self, call: IsolatedCall) -> bool:
-        """Let another one begin when this one has ended; return whether it has not."""
+        """Queue a call to begin when this one ends; return False if this one has ended."""
         with self._lock:
             if self.is_running:
                 self._next = call
             return self.is_running
 
     def begin(self) -> None:
-        """Begin, and those that wait for it one after another when they may."""
+        """Run this call and the calls queued after it on a new thread."""
         try:
             threading.Thread(target=self._run_chain, name="isolated call", daemon=True).start()
-        except RuntimeError as error:  # there are too many threads, or the process is ending
+        except RuntimeError as error:  # too many threads, or the process is ending
             self._record_failure(error)
 
     def _run_chain(self) -> None:
         call: IsolatedCall | None = self
         while call is not None:
-            call._context.run(call._run_function)  # noqa: SLF001 -- one of its own kind
+            call._context.run(call._run_function)  # noqa: SLF001 -- the same class
             call = call._next  # noqa: SLF001 -- as above
 
     def _run_function(self) -> None:
@@ -107,7 +107,7 @@ class IsolatedCall:
             result = self._function()
             if inspect.isawaitable(result):
                 self._await_result(result)
-        except BaseException as error:  # noqa: BLE001 -- even an exit of the process ends here
+        except BaseException as error:  # noqa: BLE001 -- includes SystemExit
             self._record_failure(error)
         else:
             self._mark_ended()
@@ -118,23 +118,23 @@ class IsolatedCall:
 
     def _record_failure(self, error: BaseException) -> None:
         self.error = error
-        with suppress(Exception):  # a report that fails has nobody to be reported to
+        with suppress(Exception):  # a failed report cannot be reported
             if self._on_error is not None:
                 self._on_error(error)
         self._mark_ended()
 
     def _await_result(self, result: Awaitable[object]) -> None:
-        import asyncio  # noqa: PLC0415 -- only who has async hooks pays for it
+        import asyncio  # noqa: PLC0415 -- costs time, needed for async hooks only
         import concurrent.futures  # noqa: PLC0415 -- as asyncio
 
         if self._loop is None:
             asyncio.run(self._await_within_bound(result))
             return
-        waiting = _catch_error(result)
+        guarded = _catch_error(result)
         try:
-            future = self._loop.start_task(waiting)
+            future = self._loop.start_task(guarded)
         except RuntimeError:
-            waiting.close()
+            guarded.close()
             raise
         done, _ = concurrent.futures.wait({future}, timeout=self._bound_s)
         if not done:
@@ -151,17 +151,18 @@ class IsolatedCall:
         if done:
             task.result()
         else:
-            self._timed_out = True  # the end of its loop cancels it
+            self._timed_out = True  # asyncio.run cancels the task
 
 
 async def _catch_error(result: Awaitable[object]) -> BaseException | None:
-    """Return what it raised: an exit of the process that is raised in a task ends its loop too."""
+    """Return the exception of an awaitable."""
     import anyio  # noqa: PLC0415 -- as above
 
+    # A SystemExit that a task raises ends its event loop too.
     try:
         await result
     except anyio.get_cancelled_exc_class():
         raise
-    except BaseException as error:  # noqa: BLE001 -- raised again in the thread that asked
+    except BaseException as error:  # noqa: BLE001 -- raised again in the calling thread
         return error
     return None

@@ -1,13 +1,14 @@
-"""What is told when a session begins, ends or is compressed, and how nobody is harmed by it.
+"""Calls of the hooks: each once per boundary, bounded in time, and harmless to the caller.
 
-Implementations observe: what they return is ignored. Each is called on its own, once its earlier
-calls have ended, and waited for until `timeout_s` is over; one that raises, hangs or is async
-breaks nothing, and the report names it. While it is behind nobody waits for it. An async one runs
-on the loop of who awaits the step that calls it, else on one of its own. A boundary finalizes the
-old session, and only then resets to the new one; each of that happens once. What is behind when
-the process ends is given a moment, and what is not told by then is reported.
+Implementations observe; their return values are ignored. Each implementation is called after its
+earlier calls have ended. The caller waits up to `timeout_s` per implementation, or not at all while
+that implementation has a backlog. One that raises, hangs or is async breaks nothing and is
+reported. An async implementation runs on the event loop of the caller that awaits the change, else
+on a loop of its own. At the end of the process, `drain` waits a moment for the backlog and reports
+the rest.
 
-Which boundary of which session was passed, so that each is passed once, whoever races for it.
+`FiredBoundaries` remembers which boundary of which session was delivered, so that threads that race
+for it deliver it once.
 """
 
 from __future__ import annotations
@@ -46,28 +47,28 @@ _Arguments = Mapping[str, Any]
 _ImplementationKey = tuple[str, str]
 
 BeginCheck = Callable[[str], bool]
-"""Is asked just before a hook is told, by its name; False where it is not to be told here."""
+"""Takes the name of a hook just before its call; returns False to skip the call."""
 
 _CallFault = Literal["raised", "timed_out", "behind", "left_out"]
 _MAX_WAITING = 100
-"""An implementation that is so many calls behind is left out until one has ended."""
+"""The number of queued calls of an implementation; further calls are dropped and reported."""
 
 DRAIN_S = 1.0
-"""How long the end of a runtime, or of the process, waits for calls that are behind."""
+"""The time that the end of a runtime or of the process waits for queued calls."""
 
 _all_hooks: weakref.WeakSet[Hooks] = weakref.WeakSet()
-"""Whose calls the end of the process waits for; one that is behind is held by its calls."""
+"""The objects whose calls the end of the process waits for; queued calls keep theirs alive."""
 
 _active_implementations: ContextVar[tuple[_ImplementationKey, ...]] = ContextVar(
     "hooks_inside", default=()
 )
-"""The implementations that this code is called by, which cannot end before it does."""
+"""The implementations that called this code; they cannot end before it does."""
 
 
 class Hooks(HookRegistry):
-    """The implementations of the hooks, from code and from plugins that are installed.
+    """The implementations of the hooks, from code and from installed plugins.
 
-    `group` is where plugins are looked for, at the first call; None for none.
+    Plugins are loaded from the entry points of `group` at the first call; None loads none.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Hooks(HookRegistry):
         _all_hooks.add(self)
 
     def call(self, hook: str, /, **arguments: Any) -> HookReport:
-        """Call the implementations of a hook, one after another. Never raises."""
+        """Call the implementations of a hook in their order. Never raises."""
         return self._call_all(hook, arguments)
 
     def call_once(
@@ -92,10 +93,10 @@ class Hooks(HookRegistry):
     ) -> HookReport:
         """Call a hook unless it was called for this session already. Never raises.
 
-        A session that was finalized can be finalized again once it has begun again: by a start, by
-        a reset to it, or by `reopened`. Whoever comes second waits until the first has finished.
-        Where `begins` is given it decides, whatever is remembered here: it is asked at the very
-        last, and notes for all processes and times that the hook is being told.
+        A session can be finalized again after a start, a reset to it, or `mark_reopened`. A second
+        caller waits until the first has finished. If `begins` is given, it decides instead of the
+        memory of this object: it is called last and records, for all processes, that the hook is
+        called.
         """
         return self._call_once(hook, arguments, begins)
 
@@ -107,7 +108,7 @@ class Hooks(HookRegistry):
         reason: str | None = None,
         begins: BeginCheck | None = None,
     ) -> BoundaryReport:
-        """Finalize the old session, then reset to the new one; either may be none. Never raises."""
+        """Finalize the old session, then reset to the new one; either may be None. Never raises."""
         finalize, reset = _build_arguments(old, new, platform, reason)
         return BoundaryReport(
             None if finalize is None else self._call_once(FINALIZE, finalize, begins),
@@ -115,25 +116,25 @@ class Hooks(HookRegistry):
         )
 
     def has_listeners(self) -> bool:
-        """Whether anybody may want to know of a boundary, as far as can be told. Never raises."""
+        """Return True if an implementation may observe boundaries. Never raises."""
         try:
             return not self.is_loaded or any(map(self.list_implementations, (FINALIZE, RESET)))
-        except Exception as error:  # noqa: BLE001 -- a reset goes on whatever its hooks do
+        except Exception as error:  # noqa: BLE001 -- a fault of hooks does not stop a reset
             self._report_fault(HookFault("the dispatcher", "", "dispatcher", error))
             return True
 
     def has_finalized(self, session_id: str) -> bool:
-        """Whether a session was finalized here since it last began, as far as is remembered."""
+        """Return True if this object remembers that a session was finalized since it last began."""
         return self._boundaries.has_fired(session_id, FINALIZE)
 
     def mark_reopened(self, session_id: str) -> None:
-        """Note that a session goes on, so that it is finalized again when it ends again."""
+        """Record that a session continues, so that its next end is finalized again."""
         self._boundaries.forget(session_id)
 
     def drain(self, wait_s: float = DRAIN_S) -> tuple[HookFault, ...]:
-        """Wait until all that was called has ended, so long at most; return, and report, the rest.
+        """Wait until all calls have ended, at most `wait_s`; report and return the unfinished ones.
 
-        The end of the process does it. The implementations that this is called by are left out.
+        The end of the process calls this. Implementations that called this code are left out.
         """
         deadline = time.monotonic() + wait_s
         while calls := self._list_unfinished():
@@ -141,44 +142,43 @@ class Hooks(HookRegistry):
                 call.wait_until_ended(max(0.0, deadline - time.monotonic())) for _, call in calls
             ):
                 break
-        left = tuple(
+        faults = tuple(
             HookFault(plugin, hook, "undelivered") for (plugin, hook), _ in self._list_unfinished()
         )
-        for fault in left:
+        for fault in faults:
             self._report_fault(fault)
-        return left
+        return faults
 
     def _list_unfinished(self) -> list[tuple[_ImplementationKey, IsolatedCall]]:
         with self._lock:
             return [
-                (place, call)
-                for place, calls in self._calls.items()
-                if place not in _active_implementations.get()
+                (key, call)
+                for key, calls in self._calls.items()
+                if key not in _active_implementations.get()
                 for call in calls
                 if call.is_running
             ]
 
-    def _call_once(self, hook: str, given: _Arguments, begins: BeginCheck | None) -> HookReport:
-        session_id = given.get("session_id")
+    def _call_once(self, hook: str, arguments: _Arguments, begins: BeginCheck | None) -> HookReport:
+        session_id = arguments.get("session_id")
         try:
             bound_s = self.timeout_s * (len(self.list_implementations(hook)) + 1)
-            with self._boundaries.enter_boundary(session_id, hook, wait_s=bound_s) as first:
-                if first:
-                    return self._call_all(hook, given, begins)
+            with self._boundaries.enter_boundary(session_id, hook, wait_s=bound_s) as is_first:
+                if is_first:
+                    return self._call_all(hook, arguments, begins)
             if session_id is not None and begins is not None and begins(hook):
-                self.mark_reopened(
-                    session_id
-                )  # as is stored; what is remembered is not true any more
+                # The store says that it is still to be called: the memory is out of date.
+                self.mark_reopened(session_id)
                 with self._boundaries.enter_boundary(session_id, hook, wait_s=0):
-                    return self._call_all(hook, given)
-        except Exception as error:  # noqa: BLE001 -- a reset goes on whatever its hooks do
+                    return self._call_all(hook, arguments)
+        except Exception as error:  # noqa: BLE001 -- a fault of hooks does not stop a reset
             fault = HookFault("the dispatcher", hook, "dispatcher", error)
             self._report_fault(fault)
             return HookReport(hook, session_id, failed=(fault,))
         return HookReport(hook, session_id, repeated=True)
 
     def _call_all(
-        self, hook: str, given: _Arguments, begins: BeginCheck | None = None
+        self, hook: str, arguments: _Arguments, begins: BeginCheck | None = None
     ) -> HookReport:
         called: list[str] = []
         failed: list[HookFault] = []
@@ -189,45 +189,45 @@ class Hooks(HookRegistry):
             refused = begins is not None and not begins(hook)
             for implementation in () if refused else implementations:
                 name = implementation.plugin_name
-                how, error = self._call_one(hook, implementation, given)
-                if how not in {"behind", "left_out"}:
+                outcome, error = self._call_one(hook, implementation, arguments)
+                if outcome not in {"behind", "left_out"}:
                     called.append(name)
-                if how is not None:
-                    failed.append(HookFault(name, hook, how, error))
-        except Exception as error:  # noqa: BLE001 -- a reset goes on whatever its hooks do
+                if outcome is not None:
+                    failed.append(HookFault(name, hook, outcome, error))
+        except Exception as error:  # noqa: BLE001 -- a fault of hooks does not stop a reset
             failed.append(HookFault("the dispatcher", hook, "dispatcher", error))
         for fault in failed:
             self._report_fault(fault)
-        return HookReport(hook, given.get("session_id"), tuple(called), tuple(failed), refused)
+        return HookReport(hook, arguments.get("session_id"), tuple(called), tuple(failed), refused)
 
     def _call_one(
-        self, hook: str, implementation: pluggy.HookImpl, given: _Arguments
+        self, hook: str, implementation: pluggy.HookImpl, arguments: _Arguments
     ) -> tuple[_CallFault | None, BaseException | None]:
-        place = (implementation.plugin_name, hook)
+        key = (implementation.plugin_name, hook)
         work = partial(
-            self._call_implementation, place, implementation.function, _normalize_platform(given)
+            self._call_implementation, key, implementation.function, _normalize_platform(arguments)
         )
         with self._lock:
-            ahead = [call for call in self._calls.get(place, ()) if call.is_running]
-            if len(ahead) >= _MAX_WAITING:
+            running = [call for call in self._calls.get(key, ()) if call.is_running]
+            if len(running) >= _MAX_WAITING:
                 return "left_out", None
             call = IsolatedCall(
-                work, self.timeout_s, get_waiting_loop(), after=ahead[-1] if ahead else None
+                work, self.timeout_s, get_waiting_loop(), after=running[-1] if running else None
             )
-            self._calls[place] = [*ahead, call]
-        if place in _active_implementations.get() or any(earlier.is_late for earlier in ahead):
+            self._calls[key] = [*running, call]
+        if key in _active_implementations.get() or any(earlier.is_late for earlier in running):
             return "behind", None
-        how = call.wait()
-        return how, call.error if how == "raised" else None
+        failure = call.wait()
+        return failure, call.error if failure == "raised" else None
 
     def _call_implementation(
-        self, place: _ImplementationKey, function: Callable[..., object], given: _Arguments
+        self, key: _ImplementationKey, function: Callable[..., object], arguments: _Arguments
     ) -> object:
-        _active_implementations.set((*_active_implementations.get(), place))
-        return call_with_arguments(place[1], function, given)
+        _active_implementations.set((*_active_implementations.get(), key))
+        return call_with_arguments(key[1], function, arguments)
 
     def _report_fault(self, fault: HookFault) -> None:
-        with suppress(Exception):  # a report that fails has nobody to be reported to
+        with suppress(Exception):  # a failed report cannot be reported
             self._report(str(fault), fault.error)
 
 
@@ -238,27 +238,27 @@ def _drain_all() -> None:
         hooks.drain(max(0.0, deadline - time.monotonic()))
 
 
-if hasattr(os, "register_at_fork"):  # the threads of the calls are not there in a child
+if hasattr(os, "register_at_fork"):  # a child process has no threads of its parent
     os.register_at_fork(after_in_child=_all_hooks.clear)
 
 
-def _normalize_platform(given: _Arguments) -> _Arguments:
-    """Return what is given with the platform as the string that it is."""
-    platform = given.get("platform")
-    return {**given, "platform": str(platform)} if platform is not None else given
+def _normalize_platform(arguments: _Arguments) -> _Arguments:
+    """Return the arguments with the platform as a plain string."""
+    platform = arguments.get("platform")
+    return {**arguments, "platform": str(platform)} if platform is not None else arguments
 
 
 def _build_arguments(
     old: str | None, new: str | None, platform: str, reason: str | None
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Return what finalize and reset are given: the ids of both where there are two."""
-    given: dict[str, Any] = {"platform": platform}
+    """Return the arguments of finalize and reset; both ids if there are two sessions."""
+    common: dict[str, Any] = {"platform": platform}
     if reason is not None:
-        given["reason"] = reason
+        common["reason"] = reason
     if old is not None and new is not None:
-        given |= {"old_session_id": old, "new_session_id": new}
-    finalize = None if old is None else {"session_id": old, **given}
-    reset = None if new is None else {"session_id": new, **given}
+        common |= {"old_session_id": old, "new_session_id": new}
+    finalize = None if old is None else {"session_id": old, **common}
+    reset = None if new is None else {"session_id": new, **common}
     return finalize, reset
 
 
@@ -266,11 +266,12 @@ _MAX_REMEMBERED = 10_000
 
 
 class FiredBoundaries:
-    """What was fired since a session last began or ended: a beginning undoes an end, and reverse.
+    """The hooks called for each session since it last began or ended.
 
-    It guards against races of a process with itself: what is being fired is never forgotten, of
-    what was fired the oldest is. Whoever has a store asks that first, which knows what was told in
-    whatever process, and says `forget` where something is to be told whatever is remembered here.
+    A start undoes an end and the reverse. This guards against races within the process: running
+    calls are never forgotten, of the others the oldest are. A caller with a store asks the store
+    first, which knows the deliveries of all processes, and calls `forget` if a hook is to be called
+    anyway.
     """
 
     def __init__(self) -> None:
@@ -279,12 +280,12 @@ class FiredBoundaries:
 
     @contextmanager
     def enter_boundary(self, session_id: str | None, hook: str, *, wait_s: float) -> Iterator[bool]:
-        """Yield whether this is the first; if not, the first has finished, or `wait_s` is over."""
+        """Yield True for the first caller; False after that one finished or `wait_s` is over."""
         if session_id is None:
             yield True
             return
-        finished, first = self._claim_boundary(session_id, hook)
-        if not first:
+        finished, is_first = self._claim_boundary(session_id, hook)
+        if not is_first:
             finished.wait(wait_s)
             yield False
             return
@@ -294,12 +295,12 @@ class FiredBoundaries:
             finished.set()
 
     def has_fired(self, session_id: str, hook: str) -> bool:
-        """Whether this was fired, as far as is remembered."""
+        """Return True if this object remembers that the hook was called."""
         with self._lock:
             return hook in self._fired.get(session_id, {})
 
     def forget(self, session_id: str) -> None:
-        """Let the end of a session be fired again, and the reset to it; not what is being fired."""
+        """Forget the end of a session and the reset to it, except running calls."""
         with self._lock:
             fired = self._fired.get(session_id, {})
             for hook in (FINALIZE, RESET):
@@ -321,11 +322,11 @@ class FiredBoundaries:
             return event, True
 
     def _forget_oldest(self) -> None:
-        over = len(self._fired) - _MAX_REMEMBERED
-        done = (
+        excess = len(self._fired) - _MAX_REMEMBERED
+        finished_ids = (
             session_id
             for session_id, fired in self._fired.items()
             if all(event.is_set() for event in fired.values())
         )
-        for session_id in list(islice(done, max(over, 0))):
+        for session_id in list(islice(finished_ids, max(excess, 0))):
             del self._fired[session_id]

@@ -1,4 +1,4 @@
-"""Who implements the hooks: functions and plugins, from code and from what is installed."""
+"""Registration of hook implementations: functions, plugins, and installed entry points."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from session_core.hooks.specs import (
 )
 
 hookimpl = pluggy.HookimplMarker(GROUP)
-"""Marks an implementation; a function that is named like its hook needs no mark."""
+"""Marks an implementation; a function with the name of its hook needs no mark."""
 
 
 class HookRegistry:
-    """The implementations of the hooks by name."""
+    """The implementations of the hooks, by plugin name."""
 
     def __init__(self, group: str | None, timeout_s: float) -> None:
         self.timeout_s = timeout_s
@@ -41,15 +41,15 @@ class HookRegistry:
         self._parts: dict[str, list[str]] = {}
 
     def add(self, hook: str, function: Callable[..., object], name: str | None = None) -> str:
-        """Add one function, which takes the arguments it wants; return the name to remove it by.
+        """Add a function, which takes the arguments it needs; return the name to remove it by.
 
         Raises:
-            InvalidInput: there is no such hook, or no such argument of it.
+            InvalidInput: the hook does not exist, or has no such argument.
         """
         check_function(hook, function)
 
-        def call(**given: Any) -> object:
-            return call_with_arguments(hook, function, given)
+        def call(**arguments: Any) -> object:
+            return call_with_arguments(hook, function, arguments)
 
         label = getattr(function, "__qualname__", type(function).__qualname__)
         plugin = _FunctionPlugin()
@@ -62,10 +62,10 @@ class HookRegistry:
     def register(self, plugin: object, name: str | None = None) -> str:
         """Add a plugin: a function, module, object or class with functions named like hooks.
 
-        They may be marked by `hookimpl`, and need not. Return the name to remove the plugin by.
+        `hookimpl` marks are optional. Return the name to remove the plugin by.
 
         Raises:
-            InvalidInput: it has no hook, or one that takes what there is not.
+            InvalidInput: the plugin has no hook, or a hook with an unknown argument.
         """
         if inspect.isroutine(plugin):
             return self.add(plugin.__name__, plugin, name)
@@ -84,7 +84,7 @@ class HookRegistry:
         return name
 
     def remove(self, name: str) -> bool:
-        """Remove a plugin or function by its name; return whether it was there."""
+        """Remove a plugin or function by its name; return whether it existed."""
         with self._lock:
             for part in self._parts.pop(name, ()):
                 self._manager.unregister(name=part)
@@ -99,7 +99,7 @@ class HookRegistry:
             return [name for name, plugin in self._manager.list_name_plugin() if plugin]
 
     def list_implementations(self, hook: str) -> list[pluggy.HookImpl]:
-        """Return who implements a hook, in the order in which pluggy calls them."""
+        """Return the implementations of a hook, in the order in which pluggy calls them."""
         check_hook(hook)
         with self._lock:
             caller: pluggy.HookCaller = getattr(self._manager.hook, hook)
@@ -107,15 +107,15 @@ class HookRegistry:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the plugins that are installed are there."""
+        """True if the installed plugins were loaded."""
         return self._group is None
 
     def load_installed(self) -> list[HookFault]:
-        """Load the plugins that are installed, the first time; return which are not there.
+        """Load the installed plugins, the first time; return those that failed.
 
-        One that takes too long to be imported is there when it has been.
+        A plugin that exceeds the time is added when its import ends.
         """
-        # Not under the other lock: a plugin may add functions while it is imported elsewhere.
+        # Not under self._lock: a plugin may add functions while it is imported in another thread.
         with self._loading:
             group, self._group = self._group, None
             if group is None:
@@ -124,8 +124,8 @@ class HookRegistry:
             for entry in metadata.entry_points(group=group):
                 call = IsolatedCall(partial(self._load_entry, entry), self.timeout_s)
                 if call.wait() is not None:
-                    how: HookFaultKind = "refused" if call.error else "timed_out"
-                    faults.append(HookFault(entry.name, "", how, call.error))
+                    fault_kind: HookFaultKind = "refused" if call.error else "timed_out"
+                    faults.append(HookFault(entry.name, "", fault_kind, call.error))
             return faults
 
     def _load_entry(self, entry: metadata.EntryPoint) -> None:
@@ -143,7 +143,7 @@ class HookRegistry:
                 if implementation.hookwrapper or implementation.wrapper:
                     raise InvalidInput(
                         f"plugin {implementation.plugin_name} wraps {caller.name}; "
-                        "hooks of sessions observe, so there is nothing to wrap"
+                        "session hooks cannot be wrapped"
                     )
         return {caller.name for caller in callers}
 
@@ -165,4 +165,4 @@ class HookRegistry:
 
 
 class _FunctionPlugin:
-    """A plugin of one function."""
+    """A plugin with one function."""

@@ -1,6 +1,6 @@
-"""Which hooks there are, what they may be given, and what is reported of a call.
+"""The specifications of the hooks, the reports of their calls, and the arguments of functions.
 
-Which arguments an implementation is given: those that it asks for, in whatever form it does.
+An implementation is called with the arguments that its signature names.
 """
 
 # ruff: noqa: PLR0917 -- pluggy passes arguments of a specification by position only
@@ -17,7 +17,7 @@ import pluggy
 from session_core.errors import InvalidInput
 
 GROUP = "mcp_sessions"
-"""The entry-point group of plugins, and the name by which their markers are found."""
+"""The entry-point group of plugins and the pluggy project name of the markers."""
 
 FINALIZE = "on_session_finalize"
 RESET = "on_session_reset"
@@ -26,7 +26,7 @@ _hookspec = pluggy.HookspecMarker(GROUP)
 
 
 class SessionHooks:
-    """Every hook with all that an implementation may ask for."""
+    """All hooks with all arguments that an implementation can take."""
 
     @_hookspec
     def on_session_start(
@@ -65,7 +65,7 @@ class SessionHooks:
         old_session_id: str | None,
         new_session_id: str | None,
     ) -> None:
-        """Observe that a session is over; `session_id` is the old one."""
+        """Observe that a session has ended; `session_id` is the old session."""
 
     @_hookspec
     def on_session_reset(
@@ -76,7 +76,7 @@ class SessionHooks:
         old_session_id: str | None,
         new_session_id: str | None,
     ) -> None:
-        """Observe that a chat is in another session now; `session_id` is the new one."""
+        """Observe that a chat is in another session now; `session_id` is the new session."""
 
     @_hookspec
     def before_compression(
@@ -101,7 +101,7 @@ class SessionHooks:
         message_count: int | None,
         compression_count: int | None,
     ) -> None:
-        """Observe that a session was compressed; `session_id` is where it goes on."""
+        """Observe that a session was compressed; `session_id` is the session that continues."""
 
 
 HookFaultKind = Literal[
@@ -110,10 +110,10 @@ HookFaultKind = Literal[
 
 _FAULT_TEXTS: dict[HookFaultKind, str] = {
     "raised": "raised",
-    "timed_out": "did not end in time and was left behind",
-    "behind": "is behind with earlier calls and will be told later",
-    "left_out": "was left out: too many earlier calls of it wait",
-    "undelivered": "was not told to its end, for which there is no more time",
+    "timed_out": "did not end in time and was abandoned",
+    "behind": "has a backlog of calls and will be called later",
+    "left_out": "was not called: too many of its calls are queued",
+    "undelivered": "did not end before the process",
     "refused": "is refused",
     "dispatcher": "could not be called",
 }
@@ -121,7 +121,7 @@ _FAULT_TEXTS: dict[HookFaultKind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class HookFault:
-    """What went wrong with one implementation, one plugin, or with calling them at all."""
+    """A fault of one implementation, of one plugin, or of the dispatcher."""
 
     plugin: str
     hook: str
@@ -135,7 +135,7 @@ class HookFault:
 
 @dataclass(frozen=True, slots=True)
 class HookReport:
-    """Who was called, and who of them failed; `repeated` where somebody had done it before."""
+    """The plugins that were called and those that failed; `repeated` if it was called before."""
 
     hook: str
     session_id: str | None
@@ -146,20 +146,20 @@ class HookReport:
 
 @dataclass(frozen=True, slots=True)
 class BoundaryReport:
-    """The two halves of a boundary; None for a half that it does not have."""
+    """The reports of finalize and reset; None for a hook that the boundary does not have."""
 
     finalize: HookReport | None
     reset: HookReport | None
 
     @property
     def called(self) -> tuple[str, ...]:
-        """Whose hooks were called."""
+        """The plugins that were called."""
         halves = (self.finalize, self.reset)
         return tuple(name for half in halves if half for name in half.called)
 
     @property
     def failed(self) -> tuple[HookFault, ...]:
-        """What went wrong in either half."""
+        """The faults of both hooks."""
         return tuple(fault for half in (self.finalize, self.reset) if half for fault in half.failed)
 
 
@@ -168,52 +168,52 @@ HOOKS: Mapping[str, tuple[str, ...]] = {
     for name, spec in vars(SessionHooks).items()
     if not name.startswith("_")
 }
-"""The hooks, and what each of them may be given."""
+"""The names of the hooks and of their arguments."""
 
 _VARIADIC_KINDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def check_hook(hook: str) -> None:
-    """Check a name.
+    """Raise unless a hook exists.
 
     Raises:
-        InvalidInput: there is no such hook.
+        InvalidInput: there is no hook of this name.
     """
     if hook not in HOOKS:
-        raise InvalidInput(f"no hook {hook!r}; hooks are {', '.join(HOOKS)}")
+        raise InvalidInput(f"hook {hook!r} does not exist; hooks are {', '.join(HOOKS)}")
 
 
 def check_function(hook: str, function: Callable[..., object]) -> None:
-    """Check that a function can be called by a hook.
+    """Raise unless a hook can call a function.
 
     Raises:
-        InvalidInput: there is no such hook, or no such argument of it.
+        InvalidInput: the hook does not exist, or has no such argument.
     """
     check_hook(hook)
     for parameter in _get_parameters(function) or ():
-        needed = parameter.default is parameter.empty and parameter.kind not in _VARIADIC_KINDS
-        if needed and parameter.name not in HOOKS[hook]:
+        is_required = parameter.default is parameter.empty and parameter.kind not in _VARIADIC_KINDS
+        if is_required and parameter.name not in HOOKS[hook]:
             raise InvalidInput(
                 f"{hook} has no argument {parameter.name!r}; it has {', '.join(HOOKS[hook])}"
             )
 
 
 def call_with_arguments(
-    hook: str, function: Callable[..., object], given: Mapping[str, Any]
+    hook: str, function: Callable[..., object], arguments: Mapping[str, Any]
 ) -> object:
-    """Call a function with what it takes of what is given.
+    """Call a function with the arguments that its signature names.
 
-    What it asks for and is not known at this moment is None; `**kwargs` takes all that is given.
+    A named argument that is unknown at this moment is None; `**kwargs` takes all known ones.
     """
     parameters = _get_parameters(function)
     if parameters is None:
-        return function(**given)
-    values = {**_derive_arguments(hook, given), **given}
+        return function(**arguments)
+    values = {**_derive_arguments(hook, arguments), **arguments}
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for parameter in parameters:
         if parameter.kind is parameter.VAR_KEYWORD:
-            named = {**given, **named}
+            named = {**arguments, **named}
         elif parameter.kind is parameter.VAR_POSITIONAL:
             continue
         elif parameter.name in values or parameter.default is parameter.empty:
@@ -225,10 +225,10 @@ def call_with_arguments(
     return function(*positional, **named)
 
 
-def _derive_arguments(hook: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what goes without saying: what is finalized is the old, what is reset to the new."""
+def _derive_arguments(hook: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that follow from the hook, such as the old id from the finalized one."""
     names = {FINALIZE: "old_session_id", RESET: "new_session_id"}
-    return {names[hook]: given.get("session_id")} if hook in names else {}
+    return {names[hook]: arguments.get("session_id")} if hook in names else {}
 
 
 def _get_parameters(function: Callable[..., object]) -> list[inspect.Parameter] | None:

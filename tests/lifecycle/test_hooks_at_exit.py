@@ -39,8 +39,8 @@ for number in range(4):
 """
 
 FAULT = "hook on_session_reset of slow"
-LATE = [f"{FAULT} did not end in time and was left behind"] + [
-    f"{FAULT} is behind with earlier calls and will be told later"
+LATE = [f"{FAULT} did not end in time and was abandoned"] + [
+    f"{FAULT} has a backlog of calls and will be called later"
 ] * 3
 TOLD = [f"told {number}" for number in range(4)]
 
@@ -80,7 +80,7 @@ def test_pending_hook_calls_run_at_process_exit(end: str, ended_as: int) -> None
 
 @pytest.mark.requirement("hooks:end")
 def test_hanging_hook_is_reported_at_process_exit() -> None:
-    lost = f"{FAULT} was not told to its end, for which there is no more time"
+    lost = f"{FAULT} did not end before the process"
     assert run_hook_process("dispatch.DRAIN_S = 0.1") == LATE + [lost] * 4
 
 
@@ -165,6 +165,6 @@ def test_runtime_close_waits_briefly_for_hooks(world: World, gate: threading.Eve
     world.runtime.reset("agent:main:telegram:dm:42")
     world.runtime.shutdown()
     assert seen == []
-    assert any("slow was not told to its end" in what for what in world.reported)
+    assert any("slow did not end before the process" in what for what in world.reported)
     gate.set()
     until(lambda: seen == [session_id])

@@ -86,7 +86,7 @@ def test_hook_call_with_unknown_argument_is_refused(hooks: Hooks) -> None:
 
 
 def test_unknown_hook_name_is_refused(hooks: Hooks) -> None:
-    with pytest.raises(InvalidInput, match="no hook 'on_session_stop'"):
+    with pytest.raises(InvalidInput, match="'on_session_stop' does not exist"):
         hooks.add("on_session_stop", lambda: None)
 
 
