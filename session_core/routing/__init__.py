@@ -1,1 +1,1 @@
-"""The session store: which chat is in which session now."""
+"""The session store: which session each chat is in."""

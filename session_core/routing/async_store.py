@@ -1,8 +1,8 @@
-"""`AsyncSessionStore`: the same store for coroutines, each call in a worker thread.
+"""`AsyncSessionStore`: the session store for coroutines; each call runs in a worker thread.
 
-It holds no logic: each name below is the method of that name; what asks nobody is asked of `store`.
-A cancelled caller gets control back at once, and a change that has begun finishes. An async hook
-that a call tells runs on the loop of the caller.
+It holds no logic: each method below wraps the method of that name. Methods that read nothing stored
+are called on `store`. A cancelled caller gets control back at once, and a change that has begun
+finishes. Async hooks run on the event loop of the caller.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ R = TypeVar("R")
 
 
 class AsyncSessionStore(AsyncWrapper[SessionStore]):
-    """Wraps a store; what the methods do is said there.
+    """Wraps a `SessionStore`; its methods are documented there.
 
-    A step of several chats, `with store.transaction(…)`, belongs in one function, run in one worker
-    thread: `await store.run(step)`.
+    A transaction over several chats, `with store.transaction(…)`, runs inside one function in one
+    worker thread: `await store.run(step)`.
     """
 
     def __init__(self, store: SessionStore) -> None:
@@ -48,7 +48,7 @@ class AsyncSessionStore(AsyncWrapper[SessionStore]):
             await self.close()
 
     async def run(self, step: Callable[[SessionStore], R]) -> R:
-        """Run a function of the store, in one worker thread."""
+        """Run a function of the store in one worker thread."""
         return await self._run_in_thread(partial(step, self.store), "calls")
 
     get = make_async(SessionStore.get)

@@ -1,8 +1,8 @@
-"""What a thread decides about chats: which are its own meanwhile, and what follows when stored.
+"""Changes of routes: one thread per chat at a time, retried after a conflict.
 
-How the session of a chat is decided: by one caller at a time, again when another was faster.
-
-Hooks are told once a decision is stored; the next caller of the chat does not wait for them.
+A *decision* reads the entry of a chat, decides and stores the new entry. `SessionStoreBase` runs it
+under the lock of the chat and repeats it if another process has changed the entry meanwhile. Hooks
+are called after the commit.
 """
 
 from __future__ import annotations
@@ -37,60 +37,60 @@ if TYPE_CHECKING:
 
 
 class RouteTransaction:
-    """A step of sessions and routes, and what follows its commit.
+    """A transaction over sessions and routes, with the callbacks to run after its commit.
 
-    `ending` are the sessions that it ends and that no chat has left in it yet.
+    `ending` holds the sessions that it ends and that no chat has left in it yet.
     """
 
     def __init__(self, session_keys: frozenset[str], ending: Collection[str] = ()) -> None:
         self.session_keys = session_keys
         self.ending = set(ending)
-        self.afterwards: list[Callable[[], object]] = []
+        self.after_commit: list[Callable[[], object]] = []
 
 
 class DecisionState(threading.local):
-    """What follows once the decision of this thread is stored, and the step it is a part of.
+    """The state of the decision that this thread runs, and the transaction that it is a part of.
 
-    `turn` is the key of a chat, and the token of the turn that its message begins.
+    `turn` is the key of a chat and the token of the turn that its message begins.
     """
 
-    afterwards: list[Callable[[], object]]
+    after_commit: list[Callable[[], object]]
     turn: tuple[str, str] | None = None
 
     def __init__(self) -> None:
-        self.afterwards = []
-        self._step: RouteTransaction | None = None
+        self.after_commit = []
+        self._transaction: RouteTransaction | None = None
         self._task: weakref.ref[object] | None = None
 
     @property
     def open_transaction(self) -> RouteTransaction | None:
-        """The step that this task has open in this thread."""
-        return self._step if self._task == get_current_task() else None
+        """The transaction that the current task has open in this thread."""
+        return self._transaction if self._task == get_current_task() else None
 
     @contextmanager
-    def enter_transaction(self, step: RouteTransaction) -> Iterator[None]:
-        """Let what this task decides inside be a part of a step."""
-        self._step, self._task = step, get_current_task()
+    def enter_transaction(self, transaction: RouteTransaction) -> Iterator[None]:
+        """Make the decisions of the current task parts of a transaction."""
+        self._transaction, self._task = transaction, get_current_task()
         try:
             yield
         finally:
-            self._step = self._task = None
+            self._transaction = self._task = None
 
     def check_task(self) -> None:
-        """Make sure that no other task of this thread has a step open.
+        """Raise if another task of this thread has a transaction open.
 
         Raises:
-            Busy: one has, and to wait for it would block both.
+            Busy: another task has one open; waiting for it would block both.
         """
-        if self._step is not None and self.open_transaction is None:
+        if self._transaction is not None and self.open_transaction is None:
             raise Busy(
                 "another task of this thread has `store.transaction(...)` open; "
-                "run such a step as one function: await AsyncSessionStore(store).run(step)"
+                "run the transaction in one function: await AsyncSessionStore(store).run(step)"
             )
 
 
 class KeyLocks:
-    """A lock a key, there only while somebody wants it."""
+    """A lock for each key, kept only while a thread uses it."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -113,19 +113,19 @@ class KeyLocks:
 
 
 _MAX_ATTEMPTS = 40
-"""How often a decision is taken anew when another process was faster."""
+"""The number of times that a decision is tried if another process keeps changing the entry."""
 
 _JITTER_S = 0.02
 
 ActiveFn = Callable[[str], bool]
 DatabaseChange = Callable[[StateDatabase], object]
-"""What changes in the database in the same step as a route."""
+"""A change of the database in the same transaction as a route."""
 
-Decided = TypeVar("Decided")
+Decision = TypeVar("Decision")
 
 
 class SessionStoreBase:
-    """What every decision rests on: the copies, the settings, the clock, one caller a chat."""
+    """The base of every decision: backend, settings, clock and locks."""
 
     def __init__(
         self,
@@ -150,14 +150,14 @@ class SessionStoreBase:
         self._folder = Path(sessions_dir)
         self._homes = presence.list_route_homes(self._folder, db.folder if db else None)
         home = self._homes[-1]
-        alone = home.parent.name == "profiles" and not config.multiplex_profiles
-        self._profile = home.name if alone else ""
+        is_own_profile = home.parent.name == "profiles" and not config.multiplex_profiles
+        self._profile = home.name if is_own_profile else ""
         self._aliases = WhatsAppAliases(home)
         self._has_active_processes = has_active_processes_fn
         self._now = now
         self._new_id = new_id or _make_session_id
-        self._flights = KeyLocks()
-        self._told = DecisionState()
+        self._key_locks = KeyLocks()
+        self._thread_state = DecisionState()
         self._nonce = uuid.uuid4().hex[:8]
         self.marks = marks or DeliveryMarks()
         if db is not None and db.has_routing:
@@ -173,17 +173,17 @@ class SessionStoreBase:
 
     @property
     def sessions_dir(self) -> Path:
-        """The folder of the routes, and of the files that some sessions have."""
+        """The folder of the routes and of the files of some sessions."""
         return self._folder
 
     def get_session_key(self, source: SessionSource) -> str:
         """Return the key of a chat.
 
         Raises:
-            InvalidInput: what is given is no source.
+            InvalidInput: the argument is not a SessionSource.
         """
         if not isinstance(source, SessionSource):
-            raise InvalidInput("a message comes from a SessionSource")
+            raise InvalidInput(f"source must be a SessionSource, got {type(source).__name__}")
         return build_session_key(
             source,
             group_sessions_per_user=self.config.group_sessions_per_user,
@@ -193,7 +193,7 @@ class SessionStoreBase:
         )
 
     def build_session_fields(self, entry: SessionEntry) -> dict[str, Any]:
-        """Return what `append_message(create=...)` stores of a chat with its first message."""
+        """Return the fields of a chat for `append_message(create=...)`."""
         origin = entry.origin
         fields: dict[str, Any] = {
             "source": str(entry.platform or get_key_platform(entry.session_key) or "unknown"),
@@ -212,152 +212,161 @@ class SessionStoreBase:
         return {name: value for name, value in fields.items() if value is not None}
 
     def build_peer_fields(self, entry: SessionEntry) -> dict[str, Any]:
-        """Return what `record_gateway_session_peer` says of a chat in the row of its session."""
+        """Return the fields of a chat for `record_gateway_session_peer`."""
         fields = self.build_session_fields(entry)
         fields.pop("profile_name", None)
         return fields
 
     @contextmanager
     def transaction(self, *session_keys: str, ending: Collection[str] = ()) -> Iterator[None]:
-        """What changes inside, in sessions and in the routes of these chats, is one transaction.
+        """Run the block as one transaction over sessions and the routes of these chats.
 
-        It belongs to one task and one thread: a change of routes by another task of the thread is
-        refused at once, and one of the same chats by another thread waits. The mirror follows it,
-        and hooks are told, once it is committed. Nothing is removed inside.
-        Where routes are in a file alone, they and the sessions change one after another. Who ends
-        sessions inside by himself names them: the first chat that leaves one tells its end.
+        The transaction belongs to one task and one thread. Another task of the thread that changes
+        routes is refused at once; another thread that changes the same chats waits. The mirror is
+        written and hooks are called after the commit. Routes cannot be removed inside. If routes
+        are in a file alone, they and the sessions change one after another. A caller that ends
+        sessions inside by itself names them in `ending`: the first chat that leaves one delivers
+        its end.
 
         Raises:
             InvalidInput: a transaction is open already.
-            Busy: another task of this thread has such a step open.
+            Busy: another task of this thread has a transaction open.
         """
         self._prepare_change()
-        step = RouteTransaction(frozenset(session_keys), ending)
+        transaction = RouteTransaction(frozenset(session_keys), ending)
         with ExitStack() as stack:
-            for key in sorted(step.session_keys):
-                stack.enter_context(self._flights.hold_lock(key))
-            with self._open_transaction(), self._told.enter_transaction(step):
+            for key in sorted(transaction.session_keys):
+                stack.enter_context(self._key_locks.hold_lock(key))
+            with self._open_transaction(), self._thread_state.enter_transaction(transaction):
                 yield
-        for tell in step.afterwards:
-            self._run_callback(tell)
+        for callback in transaction.after_commit:
+            self._run_callback(callback)
 
     def _change_entry(
         self,
         session_key: str,
         change: Callable[[SessionEntry], bool],
-        beside: DatabaseChange | None = None,
+        database_change: DatabaseChange | None = None,
     ) -> SessionEntry | None:
-        """Change an entry and store it, where there is one and the change says yes."""
+        """Change and store an entry; return None if there is none or `change` returns False."""
 
         def decide(entry: SessionEntry | None) -> SessionEntry | None:
             if entry is None or not change(entry):
                 return None
-            self._store_entry(session_key, entry, beside, urgent=False)
+            self._store_entry(session_key, entry, database_change, urgent=False)
             return entry
 
         return self._run_decision(session_key, decide)
 
-    def _run_decision(self, key: str, decide: Callable[[SessionEntry | None], Decided]) -> Decided:
-        """Let one caller a chat decide at a time, again when another process was faster.
-
-        Hooks are told once it is stored, when the next caller may decide already.
-        """
+    def _run_decision(
+        self, key: str, decide: Callable[[SessionEntry | None], Decision]
+    ) -> Decision:
+        """Run a decision under the lock of its chat, then run the callbacks that it scheduled."""
         check_key_type(key)
         self._prepare_change(key)
-        afterwards: list[Callable[[], object]] = []
-        # What is asked while it is decided may decide about another chat.
-        outer, self._told.afterwards = self._told.afterwards, afterwards
+        # After the lock is released: the next caller does not wait for the hooks of this one.
+        callbacks: list[Callable[[], object]] = []
+        # A callback of the caller, such as `has_active_processes_fn`, may start another decision.
+        outer_callbacks, self._thread_state.after_commit = (
+            self._thread_state.after_commit,
+            callbacks,
+        )
         try:
-            with self._flights.hold_lock(key):
+            with self._key_locks.hold_lock(key):
                 decided = self._retry_decision(key, decide)
         finally:
-            self._told.afterwards = outer
-        for tell in afterwards:
-            self._run_after_commit(tell)
+            self._thread_state.after_commit = outer_callbacks
+        for callback in callbacks:
+            self._run_after_commit(callback)
         return decided
 
     def _retry_decision(
-        self, key: str, decide: Callable[[SessionEntry | None], Decided]
-    ) -> Decided:
-        for _ in range(0 if self._told.open_transaction else _MAX_ATTEMPTS - 1):
+        self, key: str, decide: Callable[[SessionEntry | None], Decision]
+    ) -> Decision:
+        for _ in range(0 if self._thread_state.open_transaction else _MAX_ATTEMPTS - 1):
             try:
                 return decide(self._copies.get(key))
             except Conflict:
-                self._told.afterwards.clear()
+                self._thread_state.after_commit.clear()
             time.sleep(random.uniform(0, _JITTER_S))  # noqa: S311 -- jitter, not a secret
         return decide(self._copies.get(key))
 
-    def _run_after_commit(self, tell: Callable[[], object]) -> None:
-        """Do what follows a change: now, or once the step that it is a part of is committed."""
-        step = self._told.open_transaction
-        if step is None:
-            self._run_callback(tell)
+    def _run_after_commit(self, callback: Callable[[], object]) -> None:
+        """Run a callback now, or after the commit of the open transaction."""
+        transaction = self._thread_state.open_transaction
+        if transaction is None:
+            self._run_callback(callback)
         else:
-            step.afterwards.append(tell)
+            transaction.after_commit.append(callback)
 
-    def _run_callback(self, tell: Callable[[], object]) -> None:
-        """Do one thing that follows a change, which is stored whatever comes of this."""
+    def _run_callback(self, callback: Callable[[], object]) -> None:
+        """Run one callback of a change; report its exception, since the change is stored."""
         try:
-            tell()
-        except Exception as error:  # noqa: BLE001 -- what else follows is done all the same
-            self.report("what follows a change of a route has failed", error)
+            callback()
+        except Exception as error:  # noqa: BLE001 -- the other callbacks still run
+            self.report("a callback after a route change failed", error)
 
     def _store_entry(
-        self, key: str, entry: SessionEntry, beside: DatabaseChange | None = None, *, urgent: bool
+        self,
+        key: str,
+        entry: SessionEntry,
+        database_change: DatabaseChange | None = None,
+        *,
+        urgent: bool,
     ) -> None:
-        """Store an entry, and in the same step what changes beside it."""
-        begun_in, token = self._told.turn or (None, "")
-        if begun_in == key:
+        """Store an entry and run a change of the database in the same transaction."""
+        turn_key, token = self._thread_state.turn or (None, "")
+        if turn_key == key:
             TURN_LEASE.put(entry, token, self._now())
             END_CLAIM.clear(entry)
-        step = (
+        change_database = (
             None
-            if beside is None or self.db is None
-            else partial(_run_in_transaction, beside, self.db)
+            if database_change is None or self.db is None
+            else partial(_run_in_transaction, database_change, self.db)
         )
-        if self._copies.put(key, entry, step):
+        if self._copies.put(key, entry, change_database):
             self._run_after_commit(partial(self._copies.request_mirror_update, urgent=urgent))
 
     def _open_transaction(self) -> AbstractContextManager[None]:
-        """What changes inside, in routes and sessions, changes together; a file never does."""
+        """Return a transaction over routes and sessions; routes in a file have none."""
         if self.db is None or isinstance(self._copies, JsonBackend):
             return nullcontext()
         return self.db.transaction()
 
     def _prepare_change(self, session_key: str | None = None) -> None:
-        """Refuse where it may not be or would be overwritten, and settle what is elsewhere.
-
-        Refused is also what could wait forever: for a chat that another thread decides about, and
-        that thread for the transaction which is open here.
-        """
+        """Refuse a change that is not allowed or could deadlock; adopt stray entries."""
         if self.db is not None and self.db.read_only:
-            raise Denied("the database of these routes was opened read-only; open it for writing")
+            raise Denied("the database of these routes is open read-only; open it for writing")
         presence.refuse_if_gateway_runs(self._homes)
-        self._told.check_task()
-        step = self._told.open_transaction
-        if step is not None and session_key in step.session_keys:
+        self._thread_state.check_task()
+        transaction = self._thread_state.open_transaction
+        if transaction is not None and session_key in transaction.session_keys:
             return
-        if step is not None or (self.db is not None and self.db.in_transaction):
+        # Another thread may hold the lock of this chat and wait for the transaction open here.
+        if transaction is not None or (self.db is not None and self.db.in_transaction):
             raise InvalidInput(
-                "routes are not changed in a transaction; "
-                "use `with store.transaction(session_key):`, and remove none in it"
+                "routes cannot be changed in a database transaction; "
+                "use `with store.transaction(session_key):` and remove no routes in it"
             )
         self._copies.prepare_changes()
 
 
 def check_key_type(session_key: str) -> None:
-    """Refuse what names no chat, such as its source.
+    """Raise unless a session key is a string.
 
     Raises:
-        InvalidInput: it is no text.
+        InvalidInput: it is not a string, for example a source.
     """
     if not isinstance(session_key, str):
-        raise InvalidInput("a chat is named by the text that get_session_key(source) returns")
+        raise InvalidInput(
+            f"session_key must be a string, got {type(session_key).__name__}; "
+            "pass the result of get_session_key(source)"
+        )
 
 
-def _run_in_transaction(beside: DatabaseChange, db: StateDatabase) -> None:
+def _run_in_transaction(database_change: DatabaseChange, db: StateDatabase) -> None:
     with db.transaction():
-        beside(db)
+        database_change(db)
 
 
 def _make_session_id(now: datetime) -> str:

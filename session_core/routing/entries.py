@@ -1,9 +1,7 @@
-"""One entry of the session store, and how it is written and read.
+"""`SessionEntry`: one route, as it is stored and read, and the state of a route.
 
-What is not known by name is kept through a round trip. Times are naive local ones, as they have
-always been stored; one with a zone is brought to local time when it is read.
-
-In what state a route is: what a person would be told of a chat.
+Unknown fields survive a round trip. Times are stored as naive local times; a time with a zone is
+converted to local time when it is read.
 """
 
 from __future__ import annotations
@@ -47,14 +45,14 @@ _FLAG_FIELDS = (
     "reset_had_activity",
 )
 PENDING_FIELD = "untold_boundaries"
-"""What the hooks of a chat are owed, whichever session it is in by now."""
+"""The field of the pending boundaries of a chat, whichever session it is in (see `outbox`)."""
 
 _TEXT_FIELDS = ("display_name", "platform", "resume_reason", "auto_reset_reason")
 
 
 @dataclass(slots=True)
 class SessionEntry:
-    """Which session a chat is in, and in what state that is."""
+    """The session of a chat, and the state of that session."""
 
     session_key: str
     session_id: str
@@ -84,9 +82,9 @@ class SessionEntry:
     model_override: dict[str, str] | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     stored: str | None = field(default=None, repr=False, compare=False)
-    """The text that it was read from or last written as, by which a lost update is noticed."""
+    """The text that it was read from or last written as; a different stored text is a conflict."""
     stored_as: str | None = field(default=None, repr=False, compare=False)
-    """The key under which it was found; some files have another one than its own."""
+    """The key under which it is stored; some files use a key other than `session_key`."""
 
     def __post_init__(self) -> None:
         check_session_key(self.session_key)
@@ -104,13 +102,13 @@ class SessionEntry:
 
     @property
     def has_new_session(self) -> bool:
-        """Whether it leads to another session than it did when it was read or last written."""
+        """True if its session differs from the stored one."""
         return self.stored is None or json.loads(self.stored)["session_id"] != self.session_id
 
     def create_successor(
         self, session_id: str, now: datetime, origin: SessionSource | None = None
     ) -> SessionEntry:
-        """Return the entry of another session of the chat, which takes the place of this one."""
+        """Return the entry of the chat in another session, which replaces this entry."""
         origin = origin or self.origin
         return SessionEntry(
             session_key=self.session_key,
@@ -127,12 +125,12 @@ class SessionEntry:
         )
 
     def clear_interruption(self) -> None:
-        """Forget that a turn was interrupted."""
+        """Remove the mark of an interrupted turn."""
         self.resume_pending = False
         self.resume_reason = self.last_resume_marked_at = None
 
     def copy(self) -> SessionEntry:
-        """Return an entry that can be changed without changing this one."""
+        """Return an independent copy of the entry."""
         return replace(
             self,
             origin=self.origin and self.origin.copy(),
@@ -141,10 +139,10 @@ class SessionEntry:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is stored, in the order in which it has always been.
+        """Return the stored fields, in the order of Hermes.
 
         Raises:
-            InvalidInput: the key or the id was made one that would never be read again.
+            InvalidInput: the key or the session id was changed to an invalid one.
         """
         stored: dict[str, Any] = {
             "session_key": check_session_key(self.session_key),
@@ -180,7 +178,7 @@ class SessionEntry:
         """Return the text that is stored.
 
         Raises:
-            InvalidInput: something in it is not of JSON.
+            InvalidInput: a value cannot be encoded as JSON.
         """
         stored = self.to_dict()
         try:
@@ -188,60 +186,60 @@ class SessionEntry:
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(
                 f"the entry of {self.session_key} cannot be stored: {error}; "
-                "let what is in `extra` and `origin` be text, numbers, lists and mappings of them"
+                "`extra` and `origin` may hold only strings, numbers, lists and mappings"
             ) from error
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> SessionEntry:
-        """Return the entry that was stored.
+        """Return an entry from its stored fields.
 
         Raises:
-            InvalidInput: a required field is missing, a time is none, an id is not safe.
+            InvalidInput: a required field is missing, a time is invalid, or an id is not safe.
         """
         if not isinstance(stored, Mapping):
-            raise InvalidInput("an entry is an object")
-        given = dict(stored)
+            raise InvalidInput(f"an entry must be an object, got {type(stored).__name__}")
+        fields = dict(stored)
         try:
-            values = {name: given.pop(name) for name in ("session_key", "session_id")}
-            values |= {name: _parse_time(given.pop(name)) for name in ("created_at", "updated_at")}
+            values = {name: fields.pop(name) for name in ("session_key", "session_id")}
+            values |= {name: _parse_time(fields.pop(name)) for name in ("created_at", "updated_at")}
         except KeyError as error:
-            raise InvalidInput(f"an entry has no {error.args[0]}") from error
-        flushed = given.pop("memory_flushed", False)
-        values["expiry_finalized"] = bool(given.pop("expiry_finalized", flushed))
-        values |= {name: bool(given.pop(name, False)) for name in _FLAG_FIELDS}
-        values |= {name: _parse_number(given.pop(name, 0)) for name in _COUNT_FIELDS}
-        values["estimated_cost_usd"] = _parse_number(given.pop("estimated_cost_usd", 0.0))
-        values |= {name: normalize_text(given.pop(name, None)) for name in _TEXT_FIELDS}
-        values["chat_type"] = normalize_text(given.pop("chat_type", None)) or "dm"
-        values["cost_status"] = normalize_text(given.pop("cost_status", None)) or "unknown"
+            raise InvalidInput(f"the entry has no field {error.args[0]}") from error
+        flushed = fields.pop("memory_flushed", False)
+        values["expiry_finalized"] = bool(fields.pop("expiry_finalized", flushed))
+        values |= {name: bool(fields.pop(name, False)) for name in _FLAG_FIELDS}
+        values |= {name: _parse_number(fields.pop(name, 0)) for name in _COUNT_FIELDS}
+        values["estimated_cost_usd"] = _parse_number(fields.pop("estimated_cost_usd", 0.0))
+        values |= {name: normalize_text(fields.pop(name, None)) for name in _TEXT_FIELDS}
+        values["chat_type"] = normalize_text(fields.pop("chat_type", None)) or "dm"
+        values["cost_status"] = normalize_text(fields.pop("cost_status", None)) or "unknown"
         values["last_resume_marked_at"] = parse_optional_time(
-            given.pop("last_resume_marked_at", None)
+            fields.pop("last_resume_marked_at", None)
         )
-        values["model_override"] = _drop_secrets(given.pop("model_override", None))
-        origin = given.pop("origin", None)
+        values["model_override"] = _drop_secrets(fields.pop("model_override", None))
+        origin = fields.pop("origin", None)
         if isinstance(origin, Mapping):
             values["origin"] = SessionSource.from_dict(origin)
-        elif origin is not None:  # nothing that can be used, and nothing to throw away
-            given["origin"] = origin
-        return cls(**values, extra=given)
+        elif origin is not None:  # not usable; kept as it is
+            fields["origin"] = origin
+        return cls(**values, extra=fields)
 
 
 def to_local_time(time: datetime) -> datetime:
-    """Return a time as naive local time.
+    """Return a time as a naive local time.
 
     Raises:
-        InvalidInput: it is none that a calendar has here.
+        InvalidInput: it is not a datetime or is outside the local calendar.
     """
     if not isinstance(time, datetime):
-        raise InvalidInput("a time of an entry is a datetime")
+        raise InvalidInput(f"a time must be a datetime, got {type(time).__name__}")
     try:
         return time.astimezone().replace(tzinfo=None) if time.tzinfo else time
     except (OverflowError, OSError, ValueError) as error:
-        raise InvalidInput("a time of an entry is at the end of the calendar") from error
+        raise InvalidInput(f"time {time} is outside the local calendar") from error
 
 
 def parse_optional_time(stored: Any) -> datetime | None:
-    """Return an optional time; a broken one costs no entry."""
+    """Return a stored time, or None if it is missing or broken."""
     try:
         return _parse_time(stored) if stored else None
     except InvalidInput:
@@ -252,21 +250,21 @@ def _parse_time(stored: Any) -> datetime:
     try:
         return to_local_time(datetime.fromisoformat(stored.replace("Z", "+00:00")))
     except (AttributeError, TypeError, ValueError) as error:
-        raise InvalidInput("a time of an entry is not ISO 8601") from error
+        raise InvalidInput(f"time {stored!r} is not a valid ISO 8601 time") from error
 
 
 def _parse_number(stored: Any) -> Any:
-    """Return a number that JSON has too."""
+    """Return a stored number, or 0 if it is not a finite number."""
     if isinstance(stored, bool) or not isinstance(stored, (int, float)):
         return 0
     try:
         return stored if math.isfinite(stored) else 0
-    except OverflowError:  # more digits than any count has
+    except OverflowError:  # an integer too large for a float
         return 0
 
 
 def _drop_secrets(override: Any) -> dict[str, str] | None:
-    """Return what of a model override is stored; a key of an interface never is."""
+    """Return the fields of a model override that are stored; API keys are not."""
     if not isinstance(override, Mapping):
         return None
     return {name: str(value) for name in _OVERRIDE_FIELDS if (value := override.get(name))} or None
@@ -276,7 +274,7 @@ RouteState = Literal["active", "suspended", "resume_pending", "expired", "stale"
 
 
 def find_route_state(store: SessionStore, entry: SessionEntry) -> RouteState:
-    """Return the state of a route; one that the next message would mend is none that is lost."""
+    """Return the state of a route; a route that the next message repairs is not lost."""
     lost = _find_lost_state(store, entry)
     if lost is not None:
         return lost
@@ -295,5 +293,5 @@ def _find_lost_state(store: SessionStore, entry: SessionEntry) -> RouteState | N
         return "dangling"
     if row["end_reason"] == "compression":
         row = store.db.get_session(store.db.get_compression_tip(entry.session_id)) or row
-    ended = row["end_reason"] is not None and row["end_reason"] not in CONTINUABLE_REASONS
-    return "stale" if ended and not store.is_ended_elsewhere(entry) else None
+    has_ended = row["end_reason"] is not None and row["end_reason"] not in CONTINUABLE_REASONS
+    return "stale" if has_ended and not store.is_ended_elsewhere(entry) else None

@@ -1,4 +1,4 @@
-"""When the session of a chat is over by the clock, who tells that, and the turns that keep it."""
+"""Turns, and the expiry of sessions by the reset policies of their chats."""
 
 from __future__ import annotations
 
@@ -17,21 +17,18 @@ if TYPE_CHECKING:
 
 
 class SessionExpiry(BoundaryOutbox):
-    """Turns begin and end, and sessions expire."""
+    """Records of turns, and claims of expired sessions."""
 
     def is_session_finalizable(self, entry: SessionEntry) -> bool:
-        """Whether the policy of this chat ever ends its session."""
+        """Return True if the policy of this chat can end its session."""
         return self._get_policy(entry).mode in ("idle", "daily", "both")
 
     def has_active_turn(self, entry: SessionEntry) -> bool:
-        """Whether an agent is at work in a session, of whatever process, as far as its entry says.
-
-        A turn counts no more once its process is dead or it has taken six hours.
-        """
+        """Return True if a live process runs a turn in the session; a turn counts for six hours."""
         return TURN_LEASE.find_holder(entry, self._now()) is not None
 
     def find_expiry_reason(self, entry: SessionEntry) -> str | None:
-        """Return the reason for which the policy would end a session now; a turn keeps it."""
+        """Return the reason for which the policy ends a session now; None during a turn."""
         if self.has_active_turn(entry):
             return None
         return policies.find_reset_reason(
@@ -42,9 +39,9 @@ class SessionExpiry(BoundaryOutbox):
         )
 
     def is_ended_elsewhere(self, entry: SessionEntry) -> bool:
-        """Whether the session of a chat was ended by the clock of another one, and not of this.
+        """Return True if another chat's policy ended the session and this chat's would not.
 
-        Several chats may be in one session, and each has a clock of its own.
+        Several chats can share a session, each with its own clock.
         """
         row = None if self.db is None else self.db.get_session(entry.session_id)
         if row is None or entry.expiry_finalized or not is_ended_by_policy(row):
@@ -52,17 +49,17 @@ class SessionExpiry(BoundaryOutbox):
         return self.find_expiry_reason(entry) is None
 
     def _get_policy(self, entry: SessionEntry) -> SessionResetPolicy:
-        """Return what says when the session of a chat ends by itself."""
+        """Return the reset policy of the chat."""
         platform = entry.platform or get_key_platform(entry.session_key) or None
         return self.config.get_reset_policy(platform, entry.chat_type)
 
     # -- turns -----------------------------------------------------------------------------
 
     def begin_turn(self, session_key: str, session_id: str) -> str:
-        """Note that an agent is at work in the session of a chat; return the token of its turn.
+        """Record that an agent is at work in the session of a chat; return the token of the turn.
 
-        Meanwhile no policy ends the session, whatever process looks at it. A later turn takes the
-        place of this one, and nothing is noted where the chat is in another session by now.
+        Until the turn ends, no policy of any process ends the session. A later turn replaces this
+        one. Nothing is recorded if the chat is in another session by now.
         """
         token = create_token()
 
@@ -77,7 +74,7 @@ class SessionExpiry(BoundaryOutbox):
         return token
 
     def drop_turn(self, session_key: str, token: str) -> bool:
-        """Note that an agent is not at work any more, without an end that is worth noting."""
+        """Remove a turn without recording its end."""
         return (
             self._change_entry(session_key, lambda entry: TURN_LEASE.clear(entry, token))
             is not None
@@ -92,10 +89,10 @@ class SessionExpiry(BoundaryOutbox):
         finished: bool = True,
         token: str | None = None,
     ) -> SessionEntry | None:
-        """Note that a turn has ended; None where the chat is in another session by now.
+        """Record the end of a turn; return None if the chat is in another session by now.
 
-        That the session was begun anew is known then, and a turn that was finished makes good an
-        interruption. With the token of a turn, one that has taken its place goes on.
+        The marks of a reset are cleared, and a finished turn clears an interruption. With a token,
+        a turn that has replaced this one stays.
         """
 
         def change(entry: SessionEntry) -> bool:
@@ -116,44 +113,47 @@ class SessionExpiry(BoundaryOutbox):
     # -- expiry ------------------------------------------------------------------------------
 
     def claim_expiry(self, entry: SessionEntry) -> bool:
-        """Take on to tell that a session has expired, so that one process alone does.
+        """Claim the end of an expired session, so that only one process delivers it.
 
-        False where it has not, or not any more, and where somebody else has taken that on: until
-        he is done, his process is dead, or an hour has gone by.
+        Return False if the session is not expired any more, or if another process has a claim:
+        until it finishes or dies, or for an hour.
         """
-        lives = self._is_session_open(entry.session_id)
+        is_open = self._is_session_open(entry.session_id)
 
         def change(current: SessionEntry) -> bool:
-            expired = self.find_expiry_reason(current) is not None
-            return expired and self._take_claim(current, lives=lives)
+            is_expired = self.find_expiry_reason(current) is not None
+            return is_expired and self._take_claim(current, is_open=is_open)
 
         return self._change_end_record(entry.key, entry.session_id, change)
 
     def set_expiry_finalized(
         self, entry: SessionEntry, *, clear_model_override: bool = True
     ) -> bool:
-        """Note, in the route and in the session's row, that the hooks of an expired session ran.
+        """Record, in the route and the session's row, that the hooks of an expired session ran.
 
-        Only where it is still expired and was claimed here; one that is in use again is let go of,
-        and its next end is told. On a Hermes home nothing is noted in it, since its own watcher
-        would then skip its plugins: that stands in `marks`.
+        This requires the claim of this store. If the session is in use again, the claim is removed
+        and the next end is delivered. On a Hermes home the record is a mark: its own watcher would
+        skip its plugins otherwise.
         """
-        marked = False
+        is_finalized = False
 
         def change(current: SessionEntry) -> bool:
-            nonlocal marked
-            marked = self.find_expiry_reason(current) is not None
+            nonlocal is_finalized
+            is_finalized = self.find_expiry_reason(current) is not None
             if not END_CLAIM.clear(current, self._token):
-                marked = False
+                is_finalized = False
                 return False
-            current.expiry_finalized = marked
-            if marked and clear_model_override:
+            current.expiry_finalized = is_finalized
+            if is_finalized and clear_model_override:
                 current.model_override = None
             return True
 
-        def end(db: StateDatabase) -> None:
-            if marked:
+        def end_session(db: StateDatabase) -> None:
+            if is_finalized:
                 db.set_expiry_finalized(entry.session_id)
                 db.promote_to_session_reset(entry.session_id, "session_reset")
 
-        return self._change_end_record(entry.key, entry.session_id, change, end) and marked
+        return (
+            self._change_end_record(entry.key, entry.session_id, change, end_session)
+            and is_finalized
+        )

@@ -1,7 +1,7 @@
 """Entries in sessions.json alone, for a store without a table.
 
-The file is read again when somebody else has changed it, and written as a whole under a lock file,
-so that two processes do not take each other's entries away.
+The file is read again after a change by another process. It is written as a whole under a lock
+file, so that two processes do not overwrite each other's entries.
 """
 
 from __future__ import annotations
@@ -34,52 +34,52 @@ class JsonBackend:
         explain = build_own_readme if explained else None
         self._mirror = Mirror(folder, home=home, explain=explain, clock=clock)
         self._lock = threading.RLock()
-        self._settled = False
+        self._prepared = False
         self._problems: dict[str, None] = {}
 
     @property
     def problems(self) -> list[str]:
-        """What could not be read, and what was set aside."""
+        """The entries and files that could not be read or were set aside."""
         return [*self._mirror.problems, *self._problems]
 
     def get(self, key: str) -> SessionEntry | None:
-        """Return the entry of a key as it is now; it is the caller's own."""
+        """Return a copy of the entry of a key as it is stored now."""
         with self._lock:
             stored = self._mirror.read().entries.get(key)
         return None if stored is None else self._parse_entry(key, stored)
 
     def list_entries(self, having: str = "") -> Entries:
-        """Return all entries, or those that have a field of this name."""
+        """Return all entries, or those that have a field named `having`."""
         with self._lock:
-            read = self._mirror.read().entries
-            stored = {key: value for key, value in read.items() if not having or having in value}
+            entries = self._mirror.read().entries
+            stored = {key: value for key, value in entries.items() if not having or having in value}
         parsed = ((key, self._parse_entry(key, value)) for key, value in stored.items())
         return {key: entry for key, entry in parsed if entry is not None}
 
     def prepare_changes(self) -> None:
-        """Remove what killed writers have left; called before any change."""
-        if not self._settled:
-            self._settled = True
+        """Remove the temporary files of killed writers, once; called before any change."""
+        if not self._prepared:
+            self._prepared = True
             self._mirror.remove_leftovers()
 
     def put(
-        self, key: str, entry: SessionEntry, beside: Callable[[], object] | None = None
+        self, key: str, entry: SessionEntry, change_database: Callable[[], object] | None = None
     ) -> bool:
-        """Store an entry; return whether it had to be, since a text that is the same is not.
+        """Store an entry; return False if its text is unchanged.
 
-        What changes beside it does so first, and may change the entry. A crash in between leaves a
-        route to a session that has ended, from which the next message goes on to where it was to
-        lead.
+        `change_database` runs first and may change the entry.
         """
         text = entry.to_text()
-        if text == entry.stored and beside is None:
+        if text == entry.stored and change_database is None:
             return False
         with self._lock, self._mirror.lock_file():
             contents = self._mirror.read()
             if _encode_entry(contents.entries.get(key)) != entry.stored:
                 self._set_aside_broken(key, contents, entry)
-            if beside is not None:
-                beside()
+            # A crash after this leaves a route to an ended session; the next message of the chat
+            # continues to the session that was to be stored.
+            if change_database is not None:
+                change_database()
                 text = entry.to_text()
             if text == entry.stored:
                 return False
@@ -88,7 +88,7 @@ class JsonBackend:
         return True
 
     def remove(self, entries: Entries) -> list[str]:
-        """Remove entries that are still as they were read; return the keys of those."""
+        """Remove entries that are unchanged since they were read; return their keys."""
         with self._lock, self._mirror.lock_file():
             contents = self._mirror.read()
             stored = contents.entries
@@ -102,22 +102,26 @@ class JsonBackend:
             return list(removed)
 
     def request_mirror_update(self, *, urgent: bool) -> None:
-        """There is nothing behind the file."""
+        """Do nothing: the file has no mirror."""
 
     def close(self) -> None:
-        """Everything is written already."""
+        """Do nothing: all changes are written."""
 
     def _set_aside_broken(self, key: str, contents: MirrorContents, entry: SessionEntry) -> None:
-        """Make room where what stands there is no entry; where it is one, somebody was faster."""
+        """Set a broken value aside; raise if it is an entry, which another process has stored.
+
+        Raises:
+            Conflict: the entry was changed since it was read.
+        """
         stored = contents.entries.get(key)
         if entry.stored is not None or stored is None or self._parse_entry(key, stored) is not None:
-            raise Conflict(f"the route of {key} was changed since; read it again")
+            raise Conflict(f"the route of {key} was changed since it was read; read it again")
         self._mirror.set_aside({key: stored})
 
     def _write_entries(self, entries: Mapping[str, Any], contents: MirrorContents) -> None:
-        taken = {key: value for key, value in contents.odd.items() if key in entries}
-        if taken:
-            self._mirror.set_aside(taken)
+        replaced = {key: value for key, value in contents.odd.items() if key in entries}
+        if replaced:
+            self._mirror.set_aside(replaced)
         odd = {key: value for key, value in contents.odd.items() if key not in entries}
         self._mirror.write(
             (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items()), odd=odd

@@ -1,11 +1,10 @@
-"""Who is at work in the session of a chat, as its entry says: an agent, or whoever ends it.
+"""Leases in entries: which process runs a turn in a session or delivers its end.
 
-Newer releases of Hermes note a turn under the same names. A note counts for nothing once the
-process that made it is dead, or so long after it that whoever made it has forgotten it.
+Newer releases of Hermes store a turn under the same names. A lease is void if its process is dead
+or its time is over.
 
-What is noted of the ends of sessions where entries may not be marked: on a Hermes home.
-
-Here it is kept by the process; `session_core.ledger.hook_deliveries` keeps it in a file.
+`DeliveryMarks` holds the records of ends of a Hermes home, whose entries may not carry them, in
+memory; `session_core.ledger.hook_deliveries` stores them in a file.
 """
 
 from __future__ import annotations
@@ -25,27 +24,27 @@ from session_core.routing.entries import SessionEntry, parse_optional_time, to_l
 
 
 class EntryLease:
-    """Something that is noted in an entry, beside what is known of it by name."""
+    """A lease in the unknown fields of an entry: token, time, and fields that go with them."""
 
-    def __init__(self, name: str, since: str, lasts: timedelta, *more: str) -> None:
-        self.names = name, since, *more
+    def __init__(self, name: str, since: str, duration: timedelta, *other_names: str) -> None:
+        self.names = name, since, *other_names
         self._name = name
         self._since = since
-        self._lasts = lasts
+        self._duration = duration
 
     def find_holder(self, entry: SessionEntry, now: datetime) -> str | None:
-        """Return the token of who is at it, None where nobody is any more."""
+        """Return the token of the live holder, or None."""
         token, since = entry.extra.get(self._name), entry.extra.get(self._since)
-        return find_live_holder(token, since, now, lasts=self._lasts)
+        return find_live_holder(token, since, now, duration=self._duration)
 
     def put(self, entry: SessionEntry, token: str, now: datetime) -> None:
-        """Note who is at it from now on."""
+        """Store a token as the holder from now on."""
         entry.extra |= {self._name: token, self._since: to_local_time(now).isoformat()}
 
     def clear(self, entry: SessionEntry, token: str | None = None) -> bool:
-        """Note that nobody is at it, or that this one is not; return whether that is new."""
-        found = entry.extra.get(self._name)
-        if found is None or token not in {None, found}:
+        """Remove the lease of this token, or any; return whether there was one."""
+        holder = entry.extra.get(self._name)
+        if holder is None or token not in {None, holder}:
             return False
         for name in self.names:
             entry.extra.pop(name, None)
@@ -53,35 +52,35 @@ class EntryLease:
 
 
 TURN_LEASE = EntryLease("active_turn_token", "active_turn_started_at", timedelta(hours=6))
-"""An agent is at work."""
+"""An agent is at work in the session."""
 
 _CLAIM_DURATION = timedelta(hours=1)
 
 BEGUN_FIELD = "expiry_told_of"
-"""Of which use of the session a hook has begun to be told that it has ended."""
+"""The use of the session for whose end a hook call has begun."""
 
 END_CLAIM = EntryLease("expiry_claim", "expiry_claimed_at", _CLAIM_DURATION, BEGUN_FIELD)
-"""Somebody tells that the session has ended."""
+"""A process delivers the end of the session."""
 
 
 def find_live_holder(
-    token: Any, since: Any, now: datetime, *, lasts: timedelta = _CLAIM_DURATION
+    token: Any, since: Any, now: datetime, *, duration: timedelta = _CLAIM_DURATION
 ) -> str | None:
-    """Return the token of who has noted something, None where nobody is at it any more."""
-    noted_at = parse_optional_time(since)
-    if not isinstance(token, str) or noted_at is None:
+    """Return a token if its process may be alive and its time is not over, else None."""
+    taken_at = parse_optional_time(since)
+    if not isinstance(token, str) or taken_at is None:
         return None
-    # A clock that was set back a little makes nobody dead; far ahead of it nothing is noted.
-    return token if abs(to_local_time(now) - noted_at) < lasts and _is_alive(token) else None
+    # A clock that was set back a little voids no lease; a time far in the future does.
+    return token if abs(to_local_time(now) - taken_at) < duration and _is_alive(token) else None
 
 
 def create_token() -> str:
-    """Return a token of this process that nobody has."""
+    """Return a new unique token of this process."""
     return format_token(uuid.uuid4().hex[:8])
 
 
 def format_token(nonce: str) -> str:
-    """Return the token of this process with a nonce; a process that was forked has its own."""
+    """Return the token of this process with a nonce; a forked process has its own."""
     pid = os.getpid()
     return (
         f"pid={pid}:start={_get_start_time(pid)}:host={_get_host_name()}:"
@@ -90,7 +89,7 @@ def format_token(nonce: str) -> str:
 
 
 def _is_alive(token: str) -> bool:
-    """Whether the process of a token may live; of those elsewhere nothing is known."""
+    """Return True if the process of a token may be alive; a process of another host may be."""
     parts = dict(part.partition("=")[::2] for part in token.split(":"))
     if parts.get("agent") != "mcp-sessions" or parts.get("host") != _get_host_name():
         return True
@@ -105,7 +104,7 @@ def _get_start_time(pid: int) -> float | None:
 
 @cache
 def _get_host_name() -> str:
-    """Return what tells apart where processes have their numbers: machines and containers."""
+    """Return a name that distinguishes machines and containers, which number their processes."""
     space = ""
     with suppress(OSError):
         space = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 -- text
@@ -115,38 +114,38 @@ def _get_host_name() -> str:
 Mark = dict[str, Any]
 
 MarkChange = Callable[[Mark], "Mark | None"]
-"""Is given what is noted, and returns what is to be; None where nothing is to change."""
+"""Takes a mark and returns the new one, or None to leave it unchanged."""
 
 
 class DeliveryMarks:
-    """Marks by session that end with their process; each step is atomic."""
+    """Marks by session id, in memory; each change is atomic."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._noted: dict[str, Mark] = {}
+        self._marks: dict[str, Mark] = {}
 
     def get(self, session_id: str) -> Mark:
-        """Return what is noted of a session."""
+        """Return the mark of a session."""
         with self._lock:
-            return dict(self._noted.get(session_id, {}))
+            return dict(self._marks.get(session_id, {}))
 
     def change(self, session_id: str, change: MarkChange) -> bool:
-        """Change what is noted of a session; return whether it was."""
+        """Change the mark of a session; return whether it was changed."""
         with self._lock:
-            noted = change(dict(self._noted.get(session_id, {})))
-            if noted is not None:
-                self._noted[session_id] = noted
-            return noted is not None
+            mark = change(dict(self._marks.get(session_id, {})))
+            if mark is not None:
+                self._marks[session_id] = mark
+            return mark is not None
 
     def forget(self, session_id: str) -> None:
-        """Forget what is noted of a session, which goes on."""
+        """Remove the mark of a session that was reopened."""
         with self._lock:
-            self._noted.pop(session_id, None)
+            self._marks.pop(session_id, None)
 
     def keep_only(self, session_ids: Collection[str]) -> None:
-        """Forget what is noted of all others."""
+        """Remove the marks of all other sessions."""
         with self._lock:
-            self._noted = {key: noted for key, noted in self._noted.items() if key in session_ids}
+            self._marks = {key: mark for key, mark in self._marks.items() if key in session_ids}
 
     def close(self) -> None:
-        """Let go of what is open; what was noted stays."""
+        """Release open files; the marks stay."""

@@ -1,9 +1,9 @@
 """sessions.json: the legacy mirror of the routes, or the routes themselves without a database.
 
-`_README` comes first; every key that begins with `_` is metadata: skipped by every reader, kept by
-every writer. What cannot be read is set aside under a new name before anything takes its place.
+`_README` comes first. Every key that begins with `_` is metadata: readers skip it, writers keep it.
+A file that cannot be read is renamed before it is replaced.
 
-A call that is made a while later, once for all who asked, and one that is tried again.
+`Debouncer` and `Backoff` schedule the delayed and repeated writes of the mirror.
 """
 
 from __future__ import annotations
@@ -40,10 +40,8 @@ _OWNER_PATTERN = re.compile(re.escape(OWN_HOME_NOTE) + r" as (\w+);")
 
 
 def build_own_readme(home: str | None = None) -> str:
-    """Return the explanation of a mirror of a home of our own, with the name of that.
-
-    It is no sign of Hermes if the database is gone, and nothing to another home beside it.
-    """
+    """Return the explanation in a mirror of a home of our own, with the id of that home."""
+    # Not a sign of Hermes if the database is gone, and not read by another home in this folder.
     return f"{README} {OWN_HOME_NOTE}{f' as {home}' if home else ''}; it is no home of Hermes."
 
 
@@ -63,7 +61,7 @@ Signature = tuple[int, int, int]
 
 @dataclass(slots=True)
 class MirrorContents:
-    """What a mirror holds: entries as they are stored, metadata, and what is no entry."""
+    """The contents of a mirror: stored entries, metadata, and values that are not entries."""
 
     entries: dict[str, dict[str, Any]] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -72,9 +70,9 @@ class MirrorContents:
 
     @property
     def owner(self) -> str | None:
-        """The name of the home of our own that wrote it, None if it does not say."""
-        named = _OWNER_PATTERN.search(str(self.metadata.get(_README_KEY, "")))
-        return named[1] if named else None
+        """The id of the home of our own that wrote it, or None if it names none."""
+        match = _OWNER_PATTERN.search(str(self.metadata.get(_README_KEY, "")))
+        return match[1] if match else None
 
 
 class Mirror:
@@ -90,7 +88,7 @@ class Mirror:
     ) -> None:
         self.path = folder / MIRROR_NAME
         self._home = home
-        # Hermes 0.17 reads nothing of a file that begins with a text.
+        # None for homes of Hermes 0.17, which rejects a file whose first value is a string.
         self._explain = explain
         self.problems: dict[str, None] = {}
         self._clock = clock
@@ -99,9 +97,9 @@ class Mirror:
         self._written = False
 
     def read(self, *, with_entries: bool = True) -> MirrorContents:
-        """Return what the file holds; it is read again only when it was changed.
+        """Return the contents of the file; read it again only after a change.
 
-        Without entries, what this object wrote itself need not be read at all.
+        Without entries, a file that this object wrote is not read at all.
         """
         signature = self.get_signature()
         if signature is None:
@@ -112,7 +110,7 @@ class Mirror:
         return self._contents
 
     def get_signature(self) -> Signature | None:
-        """Return what changes whenever the file does, None where there is none."""
+        """Return a value that changes with the file, or None if there is no file."""
         try:
             stat = self.path.stat()
         except OSError:
@@ -120,57 +118,61 @@ class Mirror:
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def write(self, members: Iterable[str], *, odd: Mapping[str, Any] | None = None) -> None:
-        """Write members of a JSON object, before all that is no entry but the explanation.
-
-        Hermes 0.17 reads as far as the first text that stands where an entry is to be.
+        """Write members of a JSON object: the explanation, the members, then all other values.
 
         Raises:
-            SessionError: it could not be written, and is as it was.
+            SessionError: the file could not be written and is unchanged.
         """
         contents = self.read(with_entries=False)
         with self._translate_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if contents.broken:
-                aside = _atomic.rename_broken_file(self.path, self._clock(), self._home)
-                self.problems[f"{self.path} was broken and is now {aside.name}"] = None
+                renamed_path = _atomic.rename_broken_file(self.path, self._clock(), self._home)
+                self.problems[f"{self.path} was broken and was renamed to {renamed_path.name}"] = (
+                    None
+                )
                 contents = MirrorContents()
             metadata = self._build_metadata(contents.metadata) | contents.metadata
-            first = {name: metadata.pop(name) for name in (_README_KEY,) if name in metadata}
-            rest = contents.odd if odd is None else odd
+            explanation = {name: metadata.pop(name) for name in (_README_KEY,) if name in metadata}
+            other_values = contents.odd if odd is None else odd
+            # Hermes 0.17 stops reading at the first value that is not an entry.
             lines = chain(
-                _format_members(first), members, _format_members(metadata), _format_members(rest)
+                _format_members(explanation),
+                members,
+                _format_members(metadata),
+                _format_members(other_values),
             )
-            metadata |= first
+            metadata |= explanation
             _atomic.write_atomic(
                 self.path, _format_object(lines), prefix=TEMP_PREFIX, home=self._home
             )
-        self._contents = MirrorContents(metadata=metadata, odd=dict(rest))
+        self._contents = MirrorContents(metadata=metadata, odd=dict(other_values))
         self._signature, self._written = self.get_signature(), True
 
     def _build_metadata(self, metadata: dict[str, Any]) -> dict[str, Any]:
-        """Return the explanation to write; that of another home does not stay."""
+        """Return the explanation to write; that of another home is removed."""
         if _OWNER_PATTERN.search(str(metadata.get(_README_KEY, ""))):
             del metadata[_README_KEY]
         return {_README_KEY: self._explain()} if self._explain else {}
 
     def forget_entries(self) -> None:
-        """Let go of entries that were read, which may be many; whoever asks again reads again."""
+        """Release the entries in memory, which may be many; the next read reads the file."""
         self._contents.entries = {}
         self._written = True
 
     def set_aside(self, stored: Mapping[str, Any]) -> None:
-        """Keep what is no entry and stands where one is to be, in a file of its own."""
+        """Store values that are not entries in a file of their own."""
         with self._translate_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            aside = _atomic.reserve_broken_name(self.path, self._clock(), self._home)
+            path = _atomic.reserve_broken_name(self.path, self._clock(), self._home)
             _atomic.write_atomic(
-                aside, (json.dumps(stored).encode(),), prefix=TEMP_PREFIX, home=self._home
+                path, (json.dumps(stored).encode(),), prefix=TEMP_PREFIX, home=self._home
             )
-        self.problems[f"what could not be read of {', '.join(stored)} is in {aside.name}"] = None
+        self.problems[f"unreadable values of {', '.join(stored)} were moved to {path.name}"] = None
 
     @contextmanager
     def lock_file(self, patience_s: float | None = None) -> Iterator[None]:
-        """No other process writes the file meanwhile."""
+        """Hold the lock against writers in other processes."""
         with (
             self._translate_errors(),
             _atomic.hold_file_lock(self.path.with_name(LOCK_NAME), patience_s),
@@ -178,7 +180,7 @@ class Mirror:
             yield
 
     def remove_leftovers(self) -> None:
-        """Remove what killed writers have left."""
+        """Remove the temporary files of killed writers."""
         if self.path.parent.is_dir():
             now = self._clock()
             _atomic.delete_leftovers(
@@ -202,7 +204,7 @@ class Mirror:
             self.problems[f"{self.path} cannot be read: {type(error).__name__}"] = None
             return MirrorContents(broken=True)
         if not isinstance(loaded, dict):
-            self.problems[f"{self.path} holds no object"] = None
+            self.problems[f"{self.path} does not hold a JSON object"] = None
             return MirrorContents(broken=True)
         return self._sort_members(loaded)
 
@@ -215,7 +217,7 @@ class Mirror:
                 contents.entries[name] = value
             else:
                 contents.odd[name] = value
-                self.problems[f"{name} in {self.path} is no entry"] = None
+                self.problems[f"{name} in {self.path} is not an entry"] = None
         return contents
 
 
@@ -224,23 +226,23 @@ def _format_members(stored: Mapping[str, Any]) -> list[str]:
 
 
 def _format_object(members: Iterable[str]) -> Iterator[bytes]:
-    """Yield a JSON object of members, a line each, in pieces that are soon let go of."""
-    left = iter(members)
-    before = "{\n"
-    while piece := list(islice(left, _CHUNK_MEMBERS)):
-        yield (before + ",\n".join(piece)).encode()
-        before = ",\n"
-    yield b"{\n}\n" if before == "{\n" else b"\n}\n"
+    """Yield a JSON object, one line per member, in bounded pieces."""
+    remaining = iter(members)
+    separator = "{\n"
+    while piece := list(islice(remaining, _CHUNK_MEMBERS)):
+        yield (separator + ",\n".join(piece)).encode()
+        separator = ",\n"
+    yield b"{\n}\n" if separator == "{\n" else b"\n}\n"
 
 
 RETRY_S = 1.0
-"""What has failed is tried again so much later, then after twice as long, and so on."""
+"""The delay before the first retry; it doubles with each one."""
 
 _MAX_RETRY_S = 30.0
 
 
 class Debouncer:
-    """Makes one call, in a thread of its own, for which a process that ends waits."""
+    """Makes one call in a thread of its own; a process that ends waits for it if `waited_for`."""
 
     def __init__(self, call: Callable[[], object], *, waited_for: bool = True) -> None:
         self._call = call
@@ -249,7 +251,7 @@ class Debouncer:
         self._timer: threading.Timer | None = None
 
     def schedule(self, delay_s: float) -> None:
-        """Let the call be made, at once where the process is ending and starts no thread."""
+        """Schedule the call; make it at once if the process is ending and cannot start threads."""
         with self._lock:
             if self._timer is not None:
                 return
@@ -265,7 +267,7 @@ class Debouncer:
             self._call()
 
     def cancel(self) -> bool:
-        """Make no call any more; return whether one was to be made."""
+        """Cancel the call; return whether one was scheduled."""
         with self._lock:
             timer, self._timer = self._timer, None
         if timer is not None:
@@ -278,18 +280,18 @@ class Debouncer:
 
 
 class Backoff:
-    """Tries a call again that asks for it where it fails; a process that ends does not wait."""
+    """Repeats a call that failed, with growing delays; a process that ends does not wait."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         self._later = Debouncer(call, waited_for=False)
         self._delay_s = RETRY_S
 
     def schedule(self) -> None:
-        """Let the call be made again, later than the last time."""
+        """Schedule the call, later than the last time."""
         self._later.schedule(self._delay_s)
         self._delay_s = min(2 * self._delay_s, _MAX_RETRY_S)
 
     def reset(self) -> None:
-        """Note that the call has done its work, or is not wanted any more."""
+        """Cancel the call and reset the delay, after a success or at the end."""
         self._later.cancel()
         self._delay_s = RETRY_S

@@ -1,20 +1,42 @@
-"""What the hooks are owed: boundaries that are stored in the entry of a chat, and not told yet.
+"""The outbox of hook deliveries: stored before the hooks are called, so that no crash loses one.
 
-They stand in the same text as the change that makes them, so that both are stored or neither. What
-begins to be told leaves the entry just before: a hook that began counts as told.
+Two hooks report the boundaries of a session: `on_session_finalize` (the old session has ended) and
+`on_session_reset` (the chat is in a new session). A delivery is a call of both for one boundary.
 
-Who tells that the session of a chat ends, and what is noted of it, so that it is told once.
+**Boundary of a chat** (`BoundaryOutbox`). A reset, a switch or a policy moves a chat from session A
+to session B. The entry of the chat stores a `PendingBoundary` in the commit that stores B: either
+both are stored or neither. The states are
 
-Whoever tells it claims that first, in the entry, notes there that a hook begins just before it
-does, and afterwards that it was told; on a Hermes home, whose entries may not be marked, in `marks`
-beside it. A claim of a process that has died counts for nothing, but a hook that began counts as
-told.
+1. *pending*: finalize(A) and reset(B) are to be called; `old_session_id` is A;
+2. *finalize begun*: `old_session_id` is None; only reset(B) is to be called;
+3. *reset begun*: the boundary is removed from the entry; the delivery is done.
 
-Boundaries that a chat crosses when it changes its session: owed to the hooks, and then told.
+**End without a successor** (`SessionEnds`). The expiry watcher, or a caller that ends a session,
+reports the end of A while the chat stays in A. The states are
 
-What is owed stands in the entry that the change stores, and leaves it just before it is told. What
-a process that has died still owes is told by whoever comes next: at a start, at a tick of the
-watcher, or before a message of the chat is answered.
+1. *open*: the entry has no claim;
+2. *claimed*: `END_CLAIM` holds the token of the process that will call finalize(A);
+3. *begun*: `BEGUN_FIELD` holds the use of A (its `updated_at`) for which the hook was called;
+4. *delivered*: `expiry_finalized` is set and the claim is removed.
+
+If a message moves the chat to another session while its end is claimed but not begun, the boundary
+of the chat includes the end, and the claim finds the chat gone. A new message in A starts another
+use of A, and the next end is delivered again.
+
+**Who delivers.** The thread that committed the change calls the hooks directly after the commit. It
+stores the next state just before each call; that write is a compare-and-swap, so of several threads
+or processes only one calls the hook.
+
+**After a crash.** Before the commit, nothing was changed and nothing is pending. After it, the
+holder of the boundary is dead, and the next process takes the boundary over: at its start, at a
+tick of the watcher (`deliver_pending_hooks`), or before it answers a message of the chat. A claim
+of a dead process is ignored and can be taken again. A call that has begun counts as delivered and
+is not repeated. If the next state cannot be written (a full disk), the hook is called anyway: a
+second call is better than none.
+
+**Hermes homes.** Entries of a Hermes home carry no record of an end, because Hermes' own watcher
+would then skip its plugins. The claim, the begun use and the delivered uses are in a `Mark` next to
+the home, in `SessionStore.marks`.
 """
 
 from __future__ import annotations
@@ -44,7 +66,7 @@ from session_core.routing.recovery import is_finally_ended
 
 @dataclass(frozen=True, slots=True)
 class PendingBoundary:
-    """A boundary that is to be told; `holder` is who does it, since when."""
+    """A boundary whose hooks are to be called by `holder`, which took it at `since`."""
 
     id: str
     holder: str
@@ -52,50 +74,55 @@ class PendingBoundary:
     new_session_id: str
     reason: str
     old_session_id: str | None = None
-    """The session whose end is to be told, None where it was."""
+    """The session to finalize; None if that call has begun or is not needed."""
 
     used_at: str | None = None
-    """When that was last used."""
+    """The last use of the old session."""
 
 
 def list_pending(entry: SessionEntry) -> list[PendingBoundary]:
-    """Return what is owed, the oldest first; what cannot be read says nothing."""
+    """Return the pending boundaries of an entry, oldest first; skip unreadable ones."""
     stored = entry.extra.get(PENDING_FIELD)
-    found = (_parse_pending(item) for item in stored) if isinstance(stored, list) else ()
-    return [owed for owed in found if owed is not None]
+    boundaries = (_parse_pending(item) for item in stored) if isinstance(stored, list) else ()
+    return [boundary for boundary in boundaries if boundary is not None]
 
 
-def add_pending(entry: SessionEntry, owed: PendingBoundary) -> None:
-    """Note what is owed, behind what is owed already."""
-    _write_pending(entry, [*list_pending(entry), owed])
+def add_pending(entry: SessionEntry, boundary: PendingBoundary) -> None:
+    """Append a boundary to those that are pending."""
+    _write_pending(entry, [*list_pending(entry), boundary])
 
 
-def transfer_pending(entry: SessionEntry, *, owed: PendingBoundary, mine: PendingBoundary) -> bool:
-    """Let somebody else tell it; return whether it still was as it was read."""
-    return owed in list_pending(entry) and _change_pending(entry, owed, lambda _: mine)
-
-
-def begin_finalize(entry: SessionEntry, owed: PendingBoundary) -> bool:
-    """Note that the end is being told; return whether that was left to do."""
-    if not any(now.id == owed.id and now.old_session_id for now in list_pending(entry)):
+def transfer_pending(
+    entry: SessionEntry, *, boundary: PendingBoundary, transferred: PendingBoundary
+) -> bool:
+    """Replace a boundary by one with another holder; return whether it was still unchanged."""
+    if boundary not in list_pending(entry):
         return False
-    return _change_pending(entry, owed, lambda now: replace(now, old_session_id=None))
+    return _change_pending(entry, boundary, lambda _: transferred)
 
 
-def begin_reset(entry: SessionEntry, owed: PendingBoundary) -> bool:
-    """Note that the beginning is being told, with which nothing is owed any more."""
-    return _change_pending(entry, owed, lambda _: None)
+def begin_finalize(entry: SessionEntry, boundary: PendingBoundary) -> bool:
+    """Record that finalize is called now; return whether it was still to be called."""
+    pending = list_pending(entry)
+    if not any(current.id == boundary.id and current.old_session_id for current in pending):
+        return False
+    return _change_pending(entry, boundary, lambda current: replace(current, old_session_id=None))
+
+
+def begin_reset(entry: SessionEntry, boundary: PendingBoundary) -> bool:
+    """Remove a boundary because reset is called now; return whether it was still pending."""
+    return _change_pending(entry, boundary, lambda _: None)
 
 
 def merge_pending(entry: SessionEntry, current: SessionEntry) -> None:
-    """Let an entry owe what is owed by now, where nothing else of it was changed meanwhile."""
+    """Copy the stored boundaries into a caller's entry, if nothing else was changed meanwhile."""
     if strip_pending(entry.stored) == strip_pending(current.stored) and entry.stored is not None:
         entry.stored = current.stored
         _write_pending(entry, list_pending(current))
 
 
 def strip_pending(text: str | None) -> str | None:
-    """Return the text of an entry as it is when all was told."""
+    """Return the text of an entry without its pending boundaries."""
     if text is None or PENDING_FIELD not in text:
         return text
     stored = json.loads(text)
@@ -105,67 +132,75 @@ def strip_pending(text: str | None) -> str | None:
 
 def _change_pending(
     entry: SessionEntry,
-    owed: PendingBoundary,
+    boundary: PendingBoundary,
     change: Callable[[PendingBoundary], PendingBoundary | None],
 ) -> bool:
-    there = list_pending(entry)
-    is_it = [(now.id, now.holder) == (owed.id, owed.holder) for now in there]
-    if not any(is_it):
+    """Replace or remove a boundary; return False if another process has taken it over."""
+    pending = list_pending(entry)
+    is_match = [
+        (current.id, current.holder) == (boundary.id, boundary.holder) for current in pending
+    ]
+    if not any(is_match):
         return False
-    changed = (change(now) if it else now for now, it in zip(there, is_it, strict=True))
-    _write_pending(entry, [now for now in changed if now is not None])
+    changed = (
+        change(current) if matches else current
+        for current, matches in zip(pending, is_match, strict=True)
+    )
+    _write_pending(entry, [current for current in changed if current is not None])
     return True
 
 
-def _write_pending(entry: SessionEntry, owed: list[PendingBoundary]) -> None:
+def _write_pending(entry: SessionEntry, boundaries: list[PendingBoundary]) -> None:
     entry.extra.pop(PENDING_FIELD, None)
-    if owed:
+    if boundaries:
         entry.extra[PENDING_FIELD] = [
-            {name: value for name, value in asdict(one).items() if value} for one in owed
+            {name: value for name, value in asdict(boundary).items() if value}
+            for boundary in boundaries
         ]
 
 
 def _parse_pending(item: Any) -> PendingBoundary | None:
     try:
-        owed = PendingBoundary(**item)
-        for session_id in (owed.new_session_id, owed.old_session_id):
+        boundary = PendingBoundary(**item)
+        for session_id in (boundary.new_session_id, boundary.old_session_id):
             if session_id is not None:
                 check_session_id(session_id)
     except (TypeError, InvalidInput):
         return None
-    given = [value for value in asdict(owed).values() if value is not None]
-    return owed if all(isinstance(value, str) for value in given) else None
+    values = [value for value in asdict(boundary).values() if value is not None]
+    return boundary if all(isinstance(value, str) for value in values) else None
 
 
 _MAX_MARKED_USES = 8
-"""So many chats that share a session have marks of their own."""
+"""The number of chats in one session whose uses a mark can hold."""
 
 
 class SessionEnds(SessionStoreBase):
-    """Ends are claimed, told and noted."""
+    """Deliveries of ends without a successor: claim, begin, delivered."""
 
     def is_end_delivered(self, entry: SessionEntry) -> bool:
-        """Whether the end of a session was told, as it was last used."""
+        """Return True if the end of the current use of a session was delivered."""
         if entry.expiry_finalized or not self._is_hermes:
             return entry.expiry_finalized
-        noted = self.marks.get(entry.session_id)
-        return bool(noted) and is_marked_delivered(
-            entry, noted, lives=self._is_session_open(entry.session_id)
+        mark = self.marks.get(entry.session_id)
+        return bool(mark) and is_marked_delivered(
+            entry, mark, is_open=self._is_session_open(entry.session_id)
         )
 
     def claim_end(self, session_key: str, session_id: str) -> bool:
-        """Take on to tell that the session of a chat ends, whatever the clock says.
+        """Claim the end of a chat's session, whatever its reset policy is.
 
-        Also from somebody else who has taken it on and not begun, since it does end now.
+        A claim of another process is replaced unless its hook has begun: the session does end now.
         """
-        take = partial(self._take_claim, lives=self._is_session_open(session_id), ends_now=True)
-        return self._change_end_record(session_key, session_id, take)
+        is_open = self._is_session_open(session_id)
+        change = partial(self._take_claim, is_open=is_open, ends_now=True)
+        return self._change_end_record(session_key, session_id, change)
 
     def begin_end_delivery(self, session_key: str, session_id: str) -> bool:
-        """Note that a hook begins to be told of the end that was claimed here, and counts as told.
+        """Record that the hook of an end claimed here is called now, and counts as delivered.
 
-        False where it began before, was another's by then, or is none any more. Where that cannot
-        be noted it is told all the same, better twice than never.
+        Return False if the hook has begun already, or if the claim was lost. If the record cannot
+        be written, return True: a second call is better than none.
         """
 
         def change(current: SessionEntry) -> bool:
@@ -180,7 +215,7 @@ class SessionEnds(SessionStoreBase):
         )
 
     def set_end_delivered(self, session_key: str, session_id: str) -> bool:
-        """Note that the end of the session of a chat was told, by whatever path."""
+        """Record that the end of a chat's session was delivered, on any path."""
 
         def change(current: SessionEntry) -> bool:
             END_CLAIM.clear(current)
@@ -190,44 +225,41 @@ class SessionEnds(SessionStoreBase):
         return self._change_end_record(session_key, session_id, change)
 
     def forget_stale_marks(self) -> None:
-        """Forget what is noted beside a Hermes home of sessions in which no chat is any more."""
+        """Remove the marks of sessions that no chat of a Hermes home is in any more."""
         if self._is_hermes:
             self.marks.keep_only(
                 {entry.session_id for entry in self._copies.list_entries().values()}
             )
 
-    def _take_claim(self, current: SessionEntry, *, lives: bool, ends_now: bool = False) -> bool:
-        """Note that the end of a session is told here, unless it was or somebody else does.
-
-        What lives and has no mark was told by nobody, whatever this process remembers. Where a hook
-        has begun, that stays noted: what is left to do is to note the end.
-        """
+    def _take_claim(self, current: SessionEntry, *, is_open: bool, ends_now: bool = False) -> bool:
+        """Write a claim unless the end was delivered or another live process holds it."""
         now, token = self._now(), self._token
         holder = END_CLAIM.find_holder(current, now)
-        is_left = holder in {None, token} or (ends_now and not has_begun_delivery(current))
-        if current.expiry_finalized or not is_left:
+        is_free = holder in {None, token} or (ends_now and not has_begun_delivery(current))
+        if current.expiry_finalized or not is_free:
             return False
-        if holder is None and lives and self.hooks is not None:
+        if holder is None and is_open and self.hooks is not None:
+            # The stored state wins over the memory of this process: nothing was delivered.
             self.hooks.mark_reopened(current.session_id)
         if not has_begun_delivery(current):
             END_CLAIM.clear(current)
         END_CLAIM.put(current, token, now)
-        over = not self._is_hermes and self._is_finally_ended(current.session_id)
-        if over or self._has_delivered_end(current.session_id, lives=lives):
+        is_ended = not self._is_hermes and self._is_finally_ended(current.session_id)
+        if is_ended or self._has_delivered_end(current.session_id, is_open=is_open):
+            # The hook was called on another path; only `expiry_finalized` is left to set.
             current.extra[BEGUN_FIELD] = get_last_use(current)
         return True
 
-    def _has_delivered_end(self, session_id: str, *, lives: bool) -> bool:
-        """Whether this process has told the end of a session, by another chat or by its id."""
-        return not lives and self.hooks is not None and self.hooks.has_finalized(session_id)
+    def _has_delivered_end(self, session_id: str, *, is_open: bool) -> bool:
+        """Return True if this process has delivered the end, for another chat or by session id."""
+        return not is_open and self.hooks is not None and self.hooks.has_finalized(session_id)
 
     def _is_finally_ended(self, session_id: str) -> bool:
-        """Whether a session has ended for good, so that its end is told by whoever has ended it.
-
-        Not where routes are in a file: the step that has ended it may have been cut short.
-        """
+        """Return True if a session ended for good, so that its end is delivered by its ender."""
         if (
             self.db is None
+            # Routes in a file do not change in one commit with their sessions: the change that
+            # ended this one may have been interrupted before it stored a boundary.
             or isinstance(self._copies, JsonBackend)
             or self._is_session_open(session_id)
         ):
@@ -239,40 +271,44 @@ class SessionEnds(SessionStoreBase):
         session_key: str,
         session_id: str,
         change: Callable[[SessionEntry], bool],
-        beside: DatabaseChange | None = None,
+        database_change: DatabaseChange | None = None,
     ) -> bool:
-        """Change what is noted of the end of a session: in its entry, or beside a Hermes home."""
+        """Change the record of an end: in the entry, or in the mark of a Hermes home."""
 
-        def change_here(current: SessionEntry) -> bool:
+        def change_if_current(current: SessionEntry) -> bool:
             return current.session_id == session_id and change(current)
 
         if not self._is_hermes:
-            return self._change_entry(session_key, change_here, beside) is not None
-        lives = self._is_session_open(session_id)
-        with self._flights.hold_lock(session_key):
+            return self._change_entry(session_key, change_if_current, database_change) is not None
+        is_open = self._is_session_open(session_id)
+        with self._key_locks.hold_lock(session_key):
             current = self._copies.get(session_key)
-            return current is not None and self._change_mark(current, change_here, lives=lives)
+            return current is not None and self._change_mark(
+                current, change_if_current, is_open=is_open
+            )
 
     def _change_mark(
-        self, entry: SessionEntry, change: Callable[[SessionEntry], bool], *, lives: bool
+        self, entry: SessionEntry, change: Callable[[SessionEntry], bool], *, is_open: bool
     ) -> bool:
-        def step(noted: Mark) -> Mark | None:
-            current = entry.copy()
-            current.expiry_finalized |= is_marked_delivered(entry, noted, lives=lives)
-            is_known = noted.get(END_CLAIM.names[0]) == self._token or BEGUN_FIELD in noted
-            # What was told, or claimed here, before the session was used again was another end.
-            if not is_known or noted.get("used_at") == get_last_use(entry):
-                current.extra |= {name: noted[name] for name in END_CLAIM.names if name in noted}
-            return _build_mark(current, noted) if change(current) else None
+        """Apply a change of an entry to a mark: build the entry, change it, store it as a mark."""
 
-        return self.marks.change(entry.session_id, step)
+        def change_mark(mark: Mark) -> Mark | None:
+            current = entry.copy()
+            current.expiry_finalized |= is_marked_delivered(entry, mark, is_open=is_open)
+            is_valid = mark.get(END_CLAIM.names[0]) == self._token or BEGUN_FIELD in mark
+            # A call or claim from before the last use belongs to an earlier end.
+            if not is_valid or mark.get("used_at") == get_last_use(entry):
+                current.extra |= {name: mark[name] for name in END_CLAIM.names if name in mark}
+            return _build_mark(current, mark) if change(current) else None
+
+        return self.marks.change(entry.session_id, change_mark)
 
     def _mark_reopened(self, session_id: str) -> None:
-        """Note that a session was reopened, so that its next end is told again."""
+        """Forget the delivered end of a reopened session, once the change is stored."""
         if self._is_hermes:
-            self._told.afterwards.append(partial(self.marks.forget, session_id))
+            self._thread_state.after_commit.append(partial(self.marks.forget, session_id))
         if self.hooks is not None:
-            self._told.afterwards.append(partial(self.hooks.mark_reopened, session_id))
+            self._thread_state.after_commit.append(partial(self.hooks.mark_reopened, session_id))
 
     @property
     def _is_hermes(self) -> bool:
@@ -280,202 +316,206 @@ class SessionEnds(SessionStoreBase):
 
     @property
     def _token(self) -> str:
-        """What this store claims with."""
+        """The token of the claims of this store."""
         return format_token(self._nonce)
 
-    def _try_begin_delivery(self, note: Callable[[], bool]) -> bool:
-        """Return whether a hook is to be told, as is noted; it is where that cannot be."""
+    def _try_begin_delivery(self, record: Callable[[], bool]) -> bool:
+        """Return whether to call a hook, as recorded; True if the record cannot be written."""
         try:
-            return note()
+            return record()
         except (SessionError, OSError) as error:
-            self.report("what a hook is told of could be told a second time", error)
+            self.report("a hook call could not be recorded and may be repeated", error)
             return True
 
     def _is_session_open(self, session_id: str) -> bool:
-        """Whether a session goes on, up to this step where that is what ends it."""
-        step = self._told.open_transaction
-        if step is not None and session_id in step.ending:
+        """Return True if a session is open, or is ended by the transaction of this thread."""
+        transaction = self._thread_state.open_transaction
+        if transaction is not None and session_id in transaction.ending:
             return True
         row = None if self.db is None else self.db.get_session(session_id)
         return row is None or row["ended_at"] is None
 
 
 def has_begun_delivery(entry: SessionEntry) -> bool:
-    """Whether a hook has begun to be told that a session ends, as it was last used."""
+    """Return True if the hook of an end was called for the current use of a session."""
     return entry.extra.get(BEGUN_FIELD) == get_last_use(entry)
 
 
 def get_last_use(entry: SessionEntry) -> str:
-    """Return by what is known which use of a session is meant: when that was."""
+    """Return the time of the last use, which identifies the use."""
     return entry.updated_at.isoformat()
 
 
-def is_marked_delivered(entry: SessionEntry, noted: Mark, *, lives: bool) -> bool:
-    """Whether an end was told, as noted beside the entry.
-
-    That counts as long as nobody has used the session since, and for one that has ended, whatever
-    its last turn has written since.
-    """
-    told = noted.get("told", [])
-    return get_last_use(entry) in told or bool(told and not lives)
+def is_marked_delivered(entry: SessionEntry, mark: Mark, *, is_open: bool) -> bool:
+    """Return True if a mark records the end of this use, or any end of a closed session."""
+    # The last turn of a session may still write after the end was delivered.
+    delivered_uses = mark.get("told", [])
+    return get_last_use(entry) in delivered_uses or bool(delivered_uses and not is_open)
 
 
-def add_delivered_use(told: list[str], use: str | None) -> list[str]:
-    """Return the uses of which the end was told, with one more."""
-    return told if use is None or use in told else [*told, use][-_MAX_MARKED_USES:]
+def add_delivered_use(delivered_uses: list[str], use: str | None) -> list[str]:
+    """Return the delivered uses with one more, newest last."""
+    if use is None or use in delivered_uses:
+        return delivered_uses
+    return [*delivered_uses, use][-_MAX_MARKED_USES:]
 
 
-def _build_mark(entry: SessionEntry, noted: Mark) -> Mark:
+def _build_mark(entry: SessionEntry, mark: Mark) -> Mark:
     claim = {name: entry.extra[name] for name in END_CLAIM.names if name in entry.extra}
-    told: list[str] = noted.get("told", [])
+    delivered_uses: list[str] = mark.get("told", [])
     if entry.expiry_finalized:
-        told = add_delivered_use(told, get_last_use(entry))
-    return {**claim, "used_at": get_last_use(entry), "told": told}
+        delivered_uses = add_delivered_use(delivered_uses, get_last_use(entry))
+    return {**claim, "used_at": get_last_use(entry), "told": delivered_uses}
 
 
 class BoundaryOutbox(SessionEnds):
-    """Boundaries are owed, told, and taken over from the dead."""
+    """Deliveries of boundaries: store, call, take over from dead processes."""
 
     def deliver_pending_hooks(self, session_key: str | None = None) -> None:
-        """Tell what processes that have died owed the hooks, of all chats or before more of one is.
+        """Deliver the hook calls left pending by crashed processes, for all chats or for one.
 
         Raises:
-            Denied: a live gateway holds the routes, in which that would have to be noted.
+            Denied: a live gateway holds the routes, so the delivery cannot be recorded.
         """
         if not self._has_listeners:
             return
         if session_key is None:
-            found = self._copies.list_entries(having=PENDING_FIELD)
+            entries = self._copies.list_entries(having=PENDING_FIELD)
         else:
             entry = self._copies.get(session_key)
-            found = {} if entry is None else {session_key: entry}
-        for key, entry in found.items():
-            for owed in self._list_orphaned(entry):
-                self._deliver_orphaned(key, entry, owed)
+            entries = {} if entry is None else {session_key: entry}
+        for key, entry in entries.items():
+            for boundary in self._list_orphaned(entry):
+                self._deliver_orphaned(key, entry, boundary)
 
     def _add_boundary(self, old: SessionEntry, new: SessionEntry, reason: str) -> None:
-        """Owe a boundary to the hooks, in the entry that is to be stored; then it is told.
-
-        It is called inside the step that ends the old session: of several chats that leave one, at
-        once or one after another, the first alone finds it alive, and owes its end.
-        """
+        """Add a pending boundary to the entry to be stored, and deliver it after the commit."""
         if self.hooks is None:
             return
-        left = self._is_end_pending(old)
-        if self._told.open_transaction is not None:
-            self._told.open_transaction.ending.discard(old.session_id)
+        # Runs inside the commit that ends the old session: of several chats that leave it, only
+        # the first finds it open, and its boundary includes the end.
+        is_end_pending = self._is_end_pending(old)
+        if self._thread_state.open_transaction is not None:
+            self._thread_state.open_transaction.ending.discard(old.session_id)
         token = create_token()
-        owed = PendingBoundary(
+        boundary = PendingBoundary(
             id=token,
             holder=token,
             since=to_local_time(self._now()).isoformat(),
             new_session_id=new.session_id,
             reason=reason,
-            old_session_id=old.session_id if left else None,
+            old_session_id=old.session_id if is_end_pending else None,
             used_at=get_last_use(old),
         )
-        noted = self.hooks.has_listeners()
-        if noted:
-            add_pending(new, owed)
-        ended = old.session_id if left or self._is_claimed_here(old) else None
-        tell = partial(self._deliver_boundary, old.key, new, owed, ended, noted=noted)
-        self._told.afterwards.append(tell)
+        is_stored = self.hooks.has_listeners()
+        if is_stored:
+            add_pending(new, boundary)
+        ended_id = old.session_id if is_end_pending or self._is_claimed_here(old) else None
+        deliver = partial(
+            self._deliver_boundary, old.key, new, boundary, ended_id, is_stored=is_stored
+        )
+        self._thread_state.after_commit.append(deliver)
 
     def _schedule_orphaned(self, key: str, entry: SessionEntry) -> None:
-        """Tell what a process that has died owed, before anything that follows this decision."""
-        for owed in self._list_orphaned(entry):
-            self._told.afterwards.append(partial(self._deliver_orphaned, key, entry, owed))
+        """Deliver the boundaries of dead processes, before any callback of this decision."""
+        for boundary in self._list_orphaned(entry):
+            self._thread_state.after_commit.append(
+                partial(self._deliver_orphaned, key, entry, boundary)
+            )
 
     def _deliver_boundary(
         self,
         key: str,
         entry: SessionEntry,
-        owed: PendingBoundary,
-        ended: str | None,
+        boundary: PendingBoundary,
+        ended_id: str | None,
         *,
-        noted: bool = True,
+        is_stored: bool = True,
     ) -> None:
-        """Call the hooks of a boundary; what another thread tells is waited for."""
+        """Call the hooks of a boundary; wait for calls of it that another thread has begun."""
         if self.hooks is None:
             return
         platform = str(entry.platform or get_key_platform(entry.session_key))
-        begins = partial(self._begin_delivery, key, owed) if noted else None
-        self.hooks.call_boundary(ended, owed.new_session_id, platform, owed.reason, begins)
+        begin = partial(self._begin_delivery, key, boundary) if is_stored else None
+        self.hooks.call_boundary(
+            ended_id, boundary.new_session_id, platform, boundary.reason, begin
+        )
 
-    def _deliver_orphaned(self, key: str, entry: SessionEntry, owed: PendingBoundary) -> None:
-        """Tell what is owed by a process that has died, unless somebody else was faster."""
-        mine = replace(owed, holder=create_token(), since=to_local_time(self._now()).isoformat())
-        if self._change_entry(key, partial(transfer_pending, owed=owed, mine=mine)) is not None:
-            self._deliver_boundary(key, entry, mine, mine.old_session_id)
+    def _deliver_orphaned(self, key: str, entry: SessionEntry, boundary: PendingBoundary) -> None:
+        """Take over and deliver a boundary, unless another process was faster."""
+        since = to_local_time(self._now()).isoformat()
+        transferred = replace(boundary, holder=create_token(), since=since)
+        transfer = partial(transfer_pending, boundary=boundary, transferred=transferred)
+        if self._change_entry(key, transfer) is not None:
+            self._deliver_boundary(key, entry, transferred, transferred.old_session_id)
 
     def _list_orphaned(self, entry: SessionEntry) -> list[PendingBoundary]:
-        """Return what the dead owe; where nobody listens it is left to who does."""
+        """Return the boundaries whose holder is dead; none if this process has no listeners."""
         if not self._has_listeners:
             return []
         now = self._now()
         return [
-            owed
-            for owed in list_pending(entry)
-            if not find_live_holder(owed.holder, owed.since, now)
+            boundary
+            for boundary in list_pending(entry)
+            if not find_live_holder(boundary.holder, boundary.since, now)
         ]
 
-    def _begin_delivery(self, key: str, owed: PendingBoundary, hook: str) -> bool:
-        """Note that a hook is told of a boundary now, and counts as told; False where it was."""
+    def _begin_delivery(self, key: str, boundary: PendingBoundary, hook: str) -> bool:
+        """Record that a hook is called now; return False if it was called before."""
         begin = begin_reset if hook == RESET else begin_finalize
 
         def decide(entry: SessionEntry | None) -> bool:
-            if entry is None:  # it was removed, with what it owed: nobody else tells that
+            if entry is None:  # removed with its boundaries: no other process delivers them
                 return True
-            if not begin(entry, owed):
+            if not begin(entry, boundary):
                 return False
             self._store_entry(key, entry, urgent=False)
             return True
 
-        def note() -> bool:
-            elsewhere = hook == FINALIZE and self._is_hermes and not self._mark_begun(owed)
-            return self._run_decision(key, decide) and not elsewhere
+        def record() -> bool:
+            is_refused = hook == FINALIZE and self._is_hermes and not self._mark_begun(boundary)
+            return self._run_decision(key, decide) and not is_refused
 
-        return self._try_begin_delivery(note)
+        return self._try_begin_delivery(record)
 
-    def _mark_begun(self, owed: PendingBoundary) -> bool:
-        """Note beside a Hermes home that an end is told, unless a watcher has begun to tell it.
+    def _mark_begun(self, boundary: PendingBoundary) -> bool:
+        """Record in a mark that an end is delivered; return False if a watcher has begun it."""
 
-        Where the process dies before it is noted in the route too, the hook has not begun.
-        """
-
-        def step(noted: Mark) -> Mark | None:
-            told = noted.get("told", [])
-            use = owed.used_at
-            if use in {noted.get(BEGUN_FIELD), *told} and noted.get(END_CLAIM.names[0]) != owed.id:
+        def change_mark(mark: Mark) -> Mark | None:
+            delivered_uses = mark.get("told", [])
+            use = boundary.used_at
+            is_begun = use in {mark.get(BEGUN_FIELD), *delivered_uses}
+            # With this boundary's id, a process died between this mark and the entry: not begun.
+            if is_begun and mark.get(END_CLAIM.names[0]) != boundary.id:
                 return None
-            claim = dict(zip(END_CLAIM.names, (owed.id, owed.since, use), strict=True))
-            # Told: another chat in that session knows it by this.
-            return {**noted, **claim, "used_at": use, "told": add_delivered_use(told, use)}
+            claim = dict(zip(END_CLAIM.names, (boundary.id, boundary.since, use), strict=True))
+            # The delivered use informs other chats in that session.
+            delivered_uses = add_delivered_use(delivered_uses, use)
+            return {**mark, **claim, "used_at": use, "told": delivered_uses}
 
-        return owed.old_session_id is not None and self.marks.change(owed.old_session_id, step)
+        old_session_id = boundary.old_session_id
+        return old_session_id is not None and self.marks.change(old_session_id, change_mark)
 
     @property
     def _has_listeners(self) -> bool:
         return self.hooks is not None and self.hooks.has_listeners()
 
     def _is_end_pending(self, old: SessionEntry) -> bool:
-        """Whether nobody has begun to tell the end of a session that its chat is leaving.
-
-        Who has only claimed it finds the chat gone.
-        """
-        lives = self._is_session_open(old.session_id)
-        if self._has_delivered_end(old.session_id, lives=lives) or self._is_finally_ended(
+        """Return True if the end of a session that its chat leaves has not begun delivery."""
+        # A claim alone does not count: its holder finds the chat gone and calls no hook.
+        is_open = self._is_session_open(old.session_id)
+        if self._has_delivered_end(old.session_id, is_open=is_open) or self._is_finally_ended(
             old.session_id
         ):
             return False
         if not self._is_hermes:
             return not (old.expiry_finalized or has_begun_delivery(old))
-        noted = self.marks.get(old.session_id)
+        mark = self.marks.get(old.session_id)
         return not (
-            is_marked_delivered(old, noted, lives=lives)
-            or noted.get(BEGUN_FIELD) == get_last_use(old)
+            is_marked_delivered(old, mark, is_open=is_open)
+            or mark.get(BEGUN_FIELD) == get_last_use(old)
         )
 
     def _is_claimed_here(self, old: SessionEntry) -> bool:
-        noted = self.marks.get(old.session_id) if self._is_hermes else old.extra
-        return noted.get(END_CLAIM.names[0]) == self._token
+        record = self.marks.get(old.session_id) if self._is_hermes else old.extra
+        return record.get(END_CLAIM.names[0]) == self._token

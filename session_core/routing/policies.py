@@ -1,10 +1,9 @@
-"""When a chat starts afresh by itself, and when its entry is dropped: decisions, and nothing else.
+"""Reset policies: when a session ends by the clock and when an entry is pruned. Pure decisions.
 
-Times are naive local ones, as entries store them. A time that has passed is counted as it was, also
-where the clock was changed meanwhile; of an hour that comes twice the later one counts, so that
-nothing ends early. Where the hour of a daily reset is skipped, the reset is at the first moment
-after it; where it comes twice, the reset is at the first of both, and what is said between them
-does not reset again.
+Times are naive local times, as entries store them. Elapsed time is real time, even if the clock was
+changed meanwhile; of an hour that occurs twice the later one counts, so that no session ends early.
+If the hour of a daily reset is skipped, the reset is at the first moment after it; if it occurs
+twice, the reset is at the first, and a message between the two does not reset again.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from session_core.config import SessionResetPolicy
 
 HasActiveProcesses = Callable[[str], bool]
-"""Whether a process of a chat is at work, by session key."""
+"""Returns True if a process of the chat with this session key is at work."""
 
 _RESETTING_MODES = ("idle", "daily", "both")
 
@@ -31,10 +30,10 @@ def find_reset_reason(
     *,
     has_active_processes: HasActiveProcesses | None = None,
 ) -> str | None:
-    """Return why the policy ends the session of an entry now: `idle`, `daily`, or None.
+    """Return the reason for which the policy ends a session now: `idle`, `daily` or None.
 
-    At the boundary itself nothing ends yet; a time in the future never does, nor a chat with a
-    process at work.
+    A session does not end at the boundary itself, at a time in the future, or while a process of
+    the chat is at work.
     """
     reason = _find_due_reset(entry, policy, now)
     if reason is None or _is_active(entry, has_active_processes):
@@ -45,10 +44,10 @@ def find_reset_reason(
 def is_resume_expired(
     entry: SessionEntry, policy: SessionResetPolicy, now: datetime, freshness_s: float
 ) -> bool:
-    """Whether a session that a restart interrupted has waited too long to be gone on with.
+    """Return True if a session interrupted by a restart has waited too long to be continued.
 
-    Asked where `find_reset_reason` has none; no time is too long where nothing resets, nor with
-    a freshness of 0 or less.
+    The caller has checked that `find_reset_reason` returns None. Without a resetting policy, or
+    with a freshness of 0 or less, no wait is too long.
     """
     if not entry.resume_pending or policy.mode not in _RESETTING_MODES or freshness_s <= 0:
         return False
@@ -62,7 +61,7 @@ def is_prunable(
     now: datetime,
     active: HasActiveProcesses | None = None,
 ) -> bool:
-    """Whether an entry is dropped for its age since the last message; 0 days or less drop none."""
+    """Return True if an entry is old enough to be pruned; 0 days or less prune none."""
     if max_age_days is None or max_age_days <= 0 or entry.suspended:
         return False
     is_old = _measure_elapsed(entry.updated_at, now) / timedelta(days=1) > max_age_days
@@ -70,7 +69,7 @@ def is_prunable(
 
 
 def is_recently_used(entry: SessionEntry, seconds: float, now: datetime) -> bool:
-    """Whether an entry was used in so many seconds until now."""
+    """Return True if an entry was used in the last `seconds`."""
     return _measure_elapsed(entry.updated_at, now).total_seconds() <= seconds
 
 
@@ -87,27 +86,27 @@ def _find_due_reset(entry: SessionEntry, policy: SessionResetPolicy, now: dateti
 
 
 def _find_last_boundary(policy: SessionResetPolicy, now: datetime) -> datetime:
-    here = to_local_time(now)
-    today = here.replace(hour=policy.at_hour, minute=0, second=0, microsecond=0)
-    return today if today <= here else today - timedelta(days=1)
+    local_now = to_local_time(now)
+    today = local_now.replace(hour=policy.at_hour, minute=0, second=0, microsecond=0)
+    return today if today <= local_now else today - timedelta(days=1)
 
 
 def _measure_elapsed(since: datetime, now: datetime) -> timedelta:
-    """Return the time between two, of which either may have a zone; one to come counts as now."""
+    """Return the time between two times, with or without zones; a future start counts as now."""
     since, now = to_local_time(since), to_local_time(now)
     try:
         until = now.astimezone(timezone.utc)
-        both = [until - since.replace(fold=fold).astimezone(timezone.utc) for fold in (0, 1)]
+        spans = [until - since.replace(fold=fold).astimezone(timezone.utc) for fold in (0, 1)]
     except (OverflowError, OSError, ValueError):  # at the end of the calendar
         return now - since
-    return min((span for span in both if span >= timedelta()), default=timedelta())
+    return min((span for span in spans if span >= timedelta()), default=timedelta())
 
 
 def _is_active(entry: SessionEntry, active: HasActiveProcesses | None) -> bool:
-    """Whether a process is at work; one that cannot be asked counts as one that is."""
+    """Return True if a process of the chat is at work, or if the check fails."""
     if active is None:
         return False
     try:
         return bool(active(entry.session_key))
-    except Exception:  # noqa: BLE001 -- somebody else's code, and a session must not end for it
+    except Exception:  # noqa: BLE001 -- code of the application; no session ends because of it
         return True

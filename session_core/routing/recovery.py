@@ -1,14 +1,11 @@
-"""The session of a chat whose route was lost or leads nowhere.
+"""Recovery of routes: the session to continue, entries outside the table, and WhatsApp aliases.
 
-Entries that are not in the table under the folder of the store: where they are, and their move.
+Entries are outside the table if sessions.json alone has them, written by an older version or
+another machine, or if the home was moved and the table has them under its former folder.
 
-They are in sessions.json alone, where an older version or another machine has written it, or in the
-table under the folder in which this home once was.
-
-The ids of one person on WhatsApp, as the bridge of a Hermes home has noted that they are one.
-
-It keeps a file for each id, `lid-mapping-ID.json`, with the id that it stands for, and one for the
-way back, `lid-mapping-ID_reverse.json`. Of all that are connected the shortest stands for all.
+The WhatsApp bridge of a Hermes home keeps a file for each id, `lid-mapping-ID.json`, with the id
+that it stands for, and one for the way back, `lid-mapping-ID_reverse.json`. The shortest of all
+connected ids stands for the person.
 """
 
 from __future__ import annotations
@@ -30,22 +27,22 @@ from session_core.state.protocol import StateDatabase
 from session_core.types import SessionRow
 
 RESUMABLE_REASONS = ("agent_close", "ws_orphan_reap", "superseded_by_resume", "startup_orphan_reap")
-"""Ends that mean that only the agent was closed, not the conversation."""
+"""End reasons that closed the agent but not the conversation."""
 
 _CUT_SHORT_REASONS = ("compression", "session_switch")
-"""Ends of what somebody went on from, but not this chat, whose route still leads there: that died
-before its continuation or the route was stored, or another chat has left the session they shared.
+"""End reasons of sessions that were left without the route of this chat: the process died before it
+stored the continuation or the route, or another chat left the session that both shared.
 """
 
 CONTINUABLE_REASONS = (*RESUMABLE_REASONS, *_CUT_SHORT_REASONS)
-"""Ends after which a chat goes on with the session that its route leads to."""
+"""End reasons after which a chat continues the session of its route."""
 
 _UNFINISHED_REASONS = (*RESUMABLE_REASONS, "compression")
 
 _POLICY_REASONS = ("idle", "daily")
 
 _REQUESTED_REASONS = ("session_reset", "new_session")
-"""Ends that somebody has asked for, before which nothing is gone on with."""
+"""End reasons of requested resets; no earlier session is continued."""
 
 
 def find_session(
@@ -57,43 +54,48 @@ def find_session(
     *,
     kept: bool = False,
 ) -> SessionRow | None:
-    """Return the session that a chat can go on with, None where it begins afresh.
+    """Return the session that a chat can continue, or None if it starts a new one.
 
-    First the newest session of the chat; then the one that the route led to, since somebody had
-    switched to it, nothing says whose it is, or it was `kept` though others have ended it; then the
-    newest that lives or can be resumed, down to the last reset, of the chat or of its route; and
-    last the newest whose compression died before its continuation. One that ended by compression
-    stands for its tip, whoever wrote that without the key of the chat. That of another profile than
-    the key's or the home's is somebody else's conversation.
+    The candidates are, in this order:
+
+    - the newest session of the chat;
+    - the session of the route: the chat was switched to it, its row names no chat, or it is `kept`
+      although other chats ended it;
+    - the newest session that is open or resumable, back to the last reset of the chat or of its
+      route;
+    - the newest session whose compression was interrupted before its continuation.
+
+    A session that ended by compression is replaced by its tip, even if the tip has no session key.
+    A session of a profile other than that of the key or the home belongs to another conversation.
     """
     profiles = {get_key_profile(session_key), profile}
     newest = _find_newest(db, session_key, source)
-    own = None if routed is None else db.get_session(routed)
+    routed_row = None if routed is None else db.get_session(routed)
 
-    def goes_on(row: SessionRow, resumable: Collection[str | None]) -> bool:
+    def can_continue(row: SessionRow, resumable: Collection[str | None]) -> bool:
         return (
             _has_profile(row, profiles)
-            and not _is_before_reset(row, own)
+            and not _is_before_reset(row, routed_row)
             and _can_continue(db, row, resumable)
         )
 
-    if newest is not None and goes_on(newest, RESUMABLE_REASONS):
+    if newest is not None and can_continue(newest, RESUMABLE_REASONS):
         return newest
-    if own is not None and _can_continue(
-        db, own, (own["end_reason"],) if kept else CONTINUABLE_REASONS
+    if routed_row is not None and _can_continue(
+        db, routed_row, (routed_row["end_reason"],) if kept else CONTINUABLE_REASONS
     ):
-        return own
+        return routed_row
     cut_short = None
     for row in _iter_since_reset(db, session_key, source):
-        if goes_on(row, RESUMABLE_REASONS):
+        if can_continue(row, RESUMABLE_REASONS):
             return row
-        if cut_short is None and goes_on(row, _CUT_SHORT_REASONS):
+        if cut_short is None and can_continue(row, _CUT_SHORT_REASONS):
             cut_short = row
     return cut_short
 
 
 def is_finally_ended(row: SessionRow | None) -> bool:
-    """Whether a session has ended for good, which is told by whoever has ended it."""
+    """Return True if a session ended for good, so that its end is delivered by its ender."""
     return (
         row is not None
         and row["ended_at"] is not None
@@ -102,14 +104,14 @@ def is_finally_ended(row: SessionRow | None) -> bool:
 
 
 def is_ended_by_policy(row: SessionRow) -> bool:
-    """Whether a policy has ended a session, by whichever of the chats that are in it."""
+    """Return True if the reset policy of any of its chats ended a session."""
     if row["end_reason"] == "session_reset":
         return bool(row.get("expiry_finalized"))  # as a watcher leaves it
     return row["end_reason"] in _POLICY_REASONS
 
 
 def parse_start_time(row: SessionRow) -> datetime | None:
-    """Return when a session began, where that is a time that a calendar has."""
+    """Return the start time of a session, or None if it is not a valid time."""
     try:
         return datetime.fromtimestamp(row["started_at"])  # noqa: DTZ006 -- local, as stored
     except (OverflowError, OSError, ValueError, TypeError):
@@ -117,11 +119,13 @@ def parse_start_time(row: SessionRow) -> datetime | None:
 
 
 def _is_before_reset(row: SessionRow, routed: SessionRow | None) -> bool:
-    """Whether a session began before the one that the route leads to, and that was reset."""
+    """Return True if a session began before the session of the route, which was reset."""
     if routed is None or routed["end_reason"] not in _REQUESTED_REASONS:
         return False
-    began, reset_began = parse_start_time(row), parse_start_time(routed)
-    return began is not None and reset_began is not None and began <= reset_began
+    started_at, reset_started_at = parse_start_time(row), parse_start_time(routed)
+    return (
+        started_at is not None and reset_started_at is not None and started_at <= reset_started_at
+    )
 
 
 def _has_profile(row: SessionRow, profiles: Collection[str]) -> bool:
@@ -131,18 +135,18 @@ def _has_profile(row: SessionRow, profiles: Collection[str]) -> bool:
 def _iter_since_reset(
     db: StateDatabase, session_key: str, source: SessionSource
 ) -> Iterator[SessionRow]:
-    """Yield what lives, can be resumed or was compressed, newest first, down to a reset."""
+    """Yield sessions that are open, resumable or compressed, newest first, back to a reset."""
     ended_as = (*RESUMABLE_REASONS, "compression", *_REQUESTED_REASONS)
-    older_than, seen = None, set()
+    older_than, seen_ids = None, set()
     while True:
-        found = _find_latest(db, session_key, source, ended_as, older_than)
-        tip = found and _find_tip(db, found)
-        if found is None or tip is None or tip["end_reason"] in _REQUESTED_REASONS:
+        row = _find_latest(db, session_key, source, ended_as, older_than)
+        tip = row and _find_tip(db, row)
+        if row is None or tip is None or tip["end_reason"] in _REQUESTED_REASONS:
             return
-        if tip["id"] not in seen:
+        if tip["id"] not in seen_ids:
             yield tip
-        older_than = found["id"]
-        seen.add(tip["id"])
+        older_than = row["id"]
+        seen_ids.add(tip["id"])
 
 
 def _find_newest(db: StateDatabase, session_key: str, source: SessionSource) -> SessionRow | None:
@@ -183,9 +187,10 @@ def _can_continue(db: StateDatabase, row: SessionRow, resumable: Collection[str 
 
 @dataclass(slots=True)
 class StrayEntries:
-    """Texts of entries by their keys, those of a former folder, and what is no entry.
+    """Entries outside the table, by key, and values that are not entries.
 
-    Some stand for a row that is none: `broken` has that.
+    `broken` holds the unreadable rows that some of the entries replace, `former` the rows of the
+    former folder `scope`.
     """
 
     entries: dict[str, str] = field(default_factory=dict)
@@ -195,7 +200,7 @@ class StrayEntries:
     unreadable: dict[str, Any] = field(default_factory=dict)
 
     def forget_unreadable(self, keys: Iterable[str]) -> None:
-        """Forget what another entry has taken the place of."""
+        """Remove unreadable values whose keys have an entry now."""
         for key in keys:
             self.unreadable.pop(key, None)
 
@@ -206,45 +211,46 @@ def find_strays(
     stored: Mapping[str, Any],
     parse: Callable[[str, str], object | None],
 ) -> StrayEntries:
-    """Return what the table lacks: first from where the home once was, then from the file."""
-    found = StrayEntries()
-    known = db.load_gateway_routing_entries(scope=scope)
-    if not known:
-        found.scope = _find_former_scope(db, scope)
-        if found.scope:
-            found.former = db.load_gateway_routing_entries(scope=found.scope)
-            found.entries |= found.former
+    """Return entries that the table lacks: those of the former folder, then those of the file."""
+    strays = StrayEntries()
+    rows = db.load_gateway_routing_entries(scope=scope)
+    if not rows:
+        strays.scope = _find_former_scope(db, scope)
+        if strays.scope:
+            strays.former = db.load_gateway_routing_entries(scope=strays.scope)
+            strays.entries |= strays.former
     for key, value in stored.items():
-        text, row = json.dumps(value), known.get(key)
-        if key in found.entries or (row and (row == text or parse(key, row) is not None)):
+        text, row = json.dumps(value), rows.get(key)
+        # A readable row wins over the file; a broken one is replaced by a readable entry.
+        if key in strays.entries or (row and (row == text or parse(key, row) is not None)):
             continue
         if can_be_stored(key) and parse(key, text) is not None:
-            found.entries[key] = text
-            found.broken |= {} if row is None else {key: row}
+            strays.entries[key] = text
+            strays.broken |= {} if row is None else {key: row}
         elif row is None:
-            found.unreadable[key] = value
-    return found
+            strays.unreadable[key] = value
+    return strays
 
 
-def adopt_strays(db: StateDatabase, scope: str, found: StrayEntries) -> None:
-    """Store in the table what was found, in one step.
+def adopt_strays(db: StateDatabase, scope: str, strays: StrayEntries) -> None:
+    """Store stray entries in the table, in one transaction.
 
-    Nothing stays where the home once was, unless a store may come back there.
+    The rows of the former folder are removed unless a store may come back there.
     """
-    moved = bool(found.former) and _has_moved(db, scope, found.scope)
+    has_moved = bool(strays.former) and _has_moved(db, scope, strays.scope)
     with db.transaction():
-        for key, text in found.entries.items():
+        for key, text in strays.entries.items():
             try:
-                row = found.broken.get(key)
+                row = strays.broken.get(key)
                 db.save_gateway_routing_entry(key, text, scope=scope, expect=row)
             except Conflict:
-                continue  # somebody else has put it there meanwhile
-        if moved:
-            db.delete_gateway_routing_entries(found.former, scope=found.scope)
+                continue  # another process has stored it meanwhile
+        if has_moved:
+            db.delete_gateway_routing_entries(strays.former, scope=strays.scope)
 
 
 def can_be_stored(key: str) -> bool:
-    """Whether a key of the file can be one of the table: half a character cannot."""
+    """Return True if a key can be a key of the table; a lone surrogate cannot."""
     try:
         key.encode()
     except UnicodeEncodeError:
@@ -253,7 +259,7 @@ def can_be_stored(key: str) -> bool:
 
 
 def is_gone(folder: str) -> bool:
-    """Whether this is a folder of which nothing is there; one that may not be looked at is."""
+    """Return True if a folder does not exist; a folder that cannot be examined does."""
     if not os.path.isabs(folder):  # noqa: PTH117 -- text
         return False
     try:
@@ -266,10 +272,10 @@ def is_gone(folder: str) -> bool:
 
 
 def _find_former_scope(db: StateDatabase, scope: str) -> str:
-    """Return the folder that is not there any more and was written last.
+    """Return the missing folder that was written last.
 
-    If a home that is there was written later, this one is its copy, and takes nothing of the
-    folders that the home left before.
+    If a folder that exists was written later, this home is a copy of that one, and adopts no
+    entries of the folders that the original left before.
     """
     for other in db.list_gateway_routing_scopes():
         if other != scope and is_gone(other):
@@ -280,33 +286,33 @@ def _find_former_scope(db: StateDatabase, scope: str) -> str:
 
 
 def _is_original(db: StateDatabase, scope: str, other: str) -> bool:
-    """Return True if the folder lies in a home as ours does, with a database of the same name."""
-    inside, there = _get_home_parts(db, scope), Path(other)
-    if not inside or db.path is None or there.parts[-len(inside) :] != inside:
+    """Return True if another home has the folder at the same place, and a database of that name."""
+    home_parts, other_folder = _get_home_parts(db, scope), Path(other)
+    if not home_parts or db.path is None or other_folder.parts[-len(home_parts) :] != home_parts:
         return False
-    return (there.parents[len(inside) - 1] / db.path.name).is_file()
+    return (other_folder.parents[len(home_parts) - 1] / db.path.name).is_file()
 
 
 def _get_home_parts(db: StateDatabase, scope: str) -> tuple[str, ...]:
-    """Return the parts of a folder below the folder of its database, none if it is elsewhere."""
-    home, here = db.folder.resolve() if db.folder else None, PurePath(scope)
-    return here.relative_to(home).parts if home and here.is_relative_to(home) else ()
+    """Return the parts of a folder below the folder of its database, or () if it is elsewhere."""
+    home, folder = db.folder.resolve() if db.folder else None, PurePath(scope)
+    return folder.relative_to(home).parts if home and folder.is_relative_to(home) else ()
 
 
 def _has_moved(db: StateDatabase, scope: str, former: str) -> bool:
-    """Whether a home was there, and is here now with its database, as far as can be told.
+    """Return True if the home was in the former folder and moved here with its database.
 
-    Where the folders lie otherwise to their database, it stayed and only one of its stores is out
-    of sight; where another process has it open, that may see the folder.
+    If the folders have another place relative to their database, the home stayed and one of its
+    stores is temporarily missing. Another process that has the database open may see the folder.
     """
-    inside, there = _get_home_parts(db, scope), PurePath(former)
-    if not inside or db.folder is None or there.is_relative_to(db.folder.resolve()):
+    home_parts, former_folder = _get_home_parts(db, scope), PurePath(former)
+    if not home_parts or db.folder is None or former_folder.is_relative_to(db.folder.resolve()):
         return False
-    return there.parts[-len(inside) :] == inside and not db.list_holders()
+    return former_folder.parts[-len(home_parts) :] == home_parts and not db.list_holders()
 
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9@.+-]+")
-"""Ids that may become a part of a file name."""
+"""Ids that may be part of a file name."""
 
 _FILE_SUFFIXES = ("", "_reverse")
 
@@ -314,46 +320,48 @@ Stamp = tuple[int, int]
 
 
 class WhatsAppAliases:
-    """The ids of one home; a file is read again only when it was changed."""
+    """The WhatsApp ids of one home; a file is read again only after a change."""
 
     def __init__(self, home: Path) -> None:
         self._older = home / "whatsapp" / "session"
         self._newer = home / "platforms" / "whatsapp" / "session"
         self._read: dict[str, tuple[Stamp, str]] = {}
 
-    def find_canonical(self, given: str) -> str:
-        """Return the id that stands for the same person as this one."""
+    def find_canonical(self, whatsapp_id: str) -> str:
+        """Return the id that stands for the same person as this id."""
         folder = self._find_folder()
-        found: set[str] = set()
-        left = [given]
-        while left:
-            one = left.pop()
-            if one not in found and _SAFE_ID.fullmatch(one):
-                found.add(one)
-                left += [
-                    self._read_mapped_id(f"{folder}/lid-mapping-{one}{end}.json")
-                    for end in _FILE_SUFFIXES
+        connected_ids: set[str] = set()
+        pending_ids = [whatsapp_id]
+        while pending_ids:
+            current_id = pending_ids.pop()
+            if current_id not in connected_ids and _SAFE_ID.fullmatch(current_id):
+                connected_ids.add(current_id)
+                pending_ids += [
+                    self._read_mapped_id(f"{folder}/lid-mapping-{current_id}{suffix}.json")
+                    for suffix in _FILE_SUFFIXES
                 ]
-        return min(found, key=lambda one: (len(one), one), default=given)
+        return min(
+            connected_ids, key=lambda current_id: (len(current_id), current_id), default=whatsapp_id
+        )
 
     def _find_folder(self) -> Path:
-        """Return the folder of the bridge: the older one where something is in it."""
+        """Return the older folder of the bridge if it has files, else the newer one."""
         with suppress(OSError), os.scandir(self._older) as entries:
             if next(entries, None) is not None:
                 return self._older
         return self._newer
 
     def _read_mapped_id(self, path: str) -> str:
-        """Return the id that a file says, or nothing."""
+        """Return the id in a file, or an empty string."""
         try:
             stat = os.stat(path)  # noqa: PTH116 -- text
         except (OSError, ValueError):
             return ""
         stamp = stat.st_mtime_ns, stat.st_size
-        known = self._read.get(path)
-        if known is None or known[0] != stamp:
-            self._read[path] = known = stamp, _parse_id_file(path)
-        return known[1]
+        cached = self._read.get(path)
+        if cached is None or cached[0] != stamp:
+            self._read[path] = cached = stamp, _parse_id_file(path)
+        return cached[1]
 
 
 def _parse_id_file(path: str) -> str:

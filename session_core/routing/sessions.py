@@ -1,10 +1,6 @@
-"""How a session of a chat begins: as its first, in place of another, or by going back to one.
+"""Which session a chat is in: the first one, a new one after a reset, or one it returns to.
 
-When a chat begins another session, and when one is found again.
-
-Where a chat changes its session, the route and the rows of the sessions change in one transaction.
-
-Sessions that were interrupted and are gone on with, and suspended ones, which are not.
+The route and the rows of its sessions change in one transaction.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ _RESET_REASON = "session_reset"
 
 
 class SessionStarts(SessionExpiry):
-    """Entries of sessions that begin, stored together with the end of the one before."""
+    """Entries of new sessions, stored together with the end of the previous one."""
 
     def _store_new_entry(self, key: str, source: SessionSource) -> SessionEntry:
         now = self._now()
@@ -50,7 +46,7 @@ class SessionStarts(SessionExpiry):
     def _reset_on_request(
         self, key: str, old: SessionEntry, source: SessionSource | None = None
     ) -> SessionEntry:
-        """Begin a session because somebody asked."""
+        """Start a new session because the user or the caller asked for it."""
         entry = self._create_successor(old, source)
         entry.is_fresh_reset = True
         self._store_boundary(
@@ -67,11 +63,9 @@ class SessionStarts(SessionExpiry):
         return entry
 
     def _replace_ended(self, key: str, old: SessionEntry, source: SessionSource) -> SessionEntry:
-        """Begin a session because the old one had ended already, which is no boundary.
-
-        But where routes are in a file, a reset that was cut short has ended it, and nobody told.
-        """
+        """Start a new session because the old one has ended already, which is not a boundary."""
         entry = self._create_successor(old, source)
+        # Routes in a file: an interrupted reset has ended the session and called no hook.
         if isinstance(self._copies, JsonBackend) and self._get_end_reason(old) == _RESET_REASON:
             self._store_boundary(key, old, entry, _RESET_REASON)
         else:
@@ -81,10 +75,10 @@ class SessionStarts(SessionExpiry):
     def _switch_entry(self, key: str, old: SessionEntry, session_id: str) -> SessionEntry:
         entry = self._create_successor(old)
         entry.session_id, entry.reset_had_activity = session_id, False
-        end = self._build_end_change(old, "session_switch")
+        end_session = self._build_end_change(old, "session_switch")
 
         def switch(db: StateDatabase) -> None:
-            end(db)
+            end_session(db)
             db.reopen_session(session_id)
             self._build_peer_change(entry)(db)
 
@@ -98,18 +92,18 @@ class SessionStarts(SessionExpiry):
         old: SessionEntry,
         new: SessionEntry,
         reason: str,
-        end: DatabaseChange | None = None,
+        end_session: DatabaseChange | None = None,
     ) -> None:
-        """Store the entry of another session of a chat, with what the hooks are owed for that."""
+        """Store the entry of a chat in its new session, with the boundary to report."""
 
-        def step(db: StateDatabase) -> None:
+        def change_database(db: StateDatabase) -> None:
             self._add_boundary(old, new, reason)
-            if end is not None:
-                end(db)
+            if end_session is not None:
+                end_session(db)
 
         if self.db is None:
             self._add_boundary(old, new, reason)
-        self._store_entry(key, new, step, urgent=True)
+        self._store_entry(key, new, change_database, urgent=True)
 
     def _create_successor(
         self, old: SessionEntry, source: SessionSource | None = None
@@ -126,22 +120,21 @@ class SessionStarts(SessionExpiry):
         return lambda db: db.promote_to_session_reset(old.session_id, reason)
 
     def _build_peer_change(self, entry: SessionEntry) -> DatabaseChange:
-        """Return the step that says in the row of its session which chat that belongs to."""
+        """Return the change that records a chat in the row of its session."""
         fields = self.build_peer_fields(entry)
         return lambda db: db.record_gateway_session_peer(entry.session_id, **fields)
 
 
 class SessionRouting(SessionStarts):
-    """Messages come in; sessions begin, begin anew, are switched and are found again."""
+    """Routing of messages: find, create, reset and switch the session of a chat."""
 
     def get_or_create_session(
         self, source: SessionSource, force_new: bool = False, *, turn: str | None = None
     ) -> SessionEntry:
-        """Return the entry of a chat for a message that came in, in a new session where it is due.
+        """Return the entry of a chat for an incoming message, in a new session if a reset is due.
 
-        One caller a chat decides at a time; when another process was faster, it is decided anew.
-        Messages that force a new session at the same moment begin one together. With the token of
-        a `turn` that begins, the same step notes it, as `begin_turn` does by one of its own.
+        Messages that force a new session at the same moment share one. With the token of a `turn`,
+        the same commit records the turn as `begin_turn` does.
         """
         key = self.get_session_key(source)
         arrived_at = self._now()
@@ -149,26 +142,30 @@ class SessionRouting(SessionStarts):
 
         def decide(entry: SessionEntry | None) -> SessionEntry:
             if entry is None:
-                found = None if force_new else self._recover_session(key, source)
-                return found or self._store_new_entry(key, source)
+                recovered = None if force_new else self._recover_session(key, source)
+                return recovered or self._store_new_entry(key, source)
             self._schedule_orphaned(key, entry)
-            same = before is not None and entry.session_id == before.session_id
-            forced = force_new and (same or entry.created_at < arrived_at)
+            # Another message that arrived at the same moment may have created a new session.
+            is_same = before is not None and entry.session_id == before.session_id
+            forced = force_new and (is_same or entry.created_at < arrived_at)
             return self._route_message(key, source, entry, force_new=forced)
 
         def decide_in_turn(entry: SessionEntry | None) -> SessionEntry:
-            outer, self._told.turn = self._told.turn, None if turn is None else (key, turn)
+            outer_turn, self._thread_state.turn = (
+                self._thread_state.turn,
+                None if turn is None else (key, turn),
+            )
             try:
                 return decide(entry)
             finally:
-                self._told.turn = outer
+                self._thread_state.turn = outer_turn
 
         return self._run_decision(key, decide_in_turn)
 
     def reset_session(
         self, session_key: str, display_name: str | None = None
     ) -> SessionEntry | None:
-        """Begin a new session because somebody asked; None for a chat that has none."""
+        """Start a new session on request; return None if the chat has no route."""
 
         def decide(entry: SessionEntry | None) -> SessionEntry | None:
             if entry is None:
@@ -181,10 +178,10 @@ class SessionRouting(SessionStarts):
         return self._run_decision(session_key, decide)
 
     def switch_session(self, session_key: str, target_session_id: str) -> SessionEntry | None:
-        """Put a chat into a session that is there already, which is reopened.
+        """Move a chat to an existing session and reopen that session.
 
         Raises:
-            InvalidInput: its id is not safe.
+            InvalidInput: the session id is not safe.
             NotFound: there is no such session.
         """
         check_session_id(target_session_id)
@@ -198,7 +195,7 @@ class SessionRouting(SessionStarts):
                 self._reopen_session(target)
                 return entry
             if self.db is not None and target is None:
-                raise NotFound(f"no session {target_session_id!r} to switch to")
+                raise NotFound(f"session {target_session_id!r} to switch to does not exist")
             self._follow_compression(entry)
             return self._switch_entry(session_key, entry, target_session_id)
 
@@ -207,20 +204,20 @@ class SessionRouting(SessionStarts):
     def move_to_continuation(
         self, session_key: str, old_session_id: str, new_session_id: str
     ) -> SessionEntry:
-        """Let the route follow a session whose id has changed by compression.
+        """Move a route to the session id that a compression has created.
 
-        An id that is there already writes nothing.
+        If the route has that id already, nothing is written.
 
         Raises:
             NotFound: the chat has no route.
-            Conflict: it is in another session by now.
+            Conflict: the chat is in another session by now.
         """
 
         def decide(entry: SessionEntry | None) -> SessionEntry:
             if entry is None:
                 raise NotFound(f"no route for {session_key!r}")
             if entry.session_id not in {old_session_id, new_session_id}:
-                raise _RouteMovedError(f"{session_key} is in session {entry.session_id} by now")
+                raise _RouteMovedError(f"{session_key} is now in session {entry.session_id}")
             if entry.session_id != new_session_id:
                 entry.session_id = new_session_id
                 self._store_entry(session_key, entry, self._build_peer_change(entry), urgent=True)
@@ -234,27 +231,27 @@ class SessionRouting(SessionStarts):
     def _route_message(
         self, key: str, source: SessionSource, entry: SessionEntry, *, force_new: bool
     ) -> SessionEntry:
-        arrived_id = entry.session_id
-        ended = self._follow_compression(entry)
+        routed_id = entry.session_id
+        has_ended = self._follow_compression(entry)
         if force_new:
             return self._reset_on_request(key, entry, source)
         reason = self._find_reset_reason(entry)
         if reason is not None:
             return self._reset_by_policy(key, entry, reason, source)
-        if ended:
-            found = self._recover_session(key, source, entry)
-            return found or self._replace_ended(key, entry, source)
+        if has_ended:
+            recovered = self._recover_session(key, source, entry)
+            return recovered or self._replace_ended(key, entry, source)
         entry.updated_at = self._now()
         if not self._is_hermes:
-            entry.expiry_finalized = False  # it goes on, and its next end is told
-        moved = entry.session_id != arrived_id
+            entry.expiry_finalized = False  # the session continues; its next end is delivered again
+        has_moved = entry.session_id != routed_id
         self._store_entry(
-            key, entry, self._build_peer_change(entry) if moved else None, urgent=moved
+            key, entry, self._build_peer_change(entry) if has_moved else None, urgent=has_moved
         )
         return entry
 
     def _follow_compression(self, entry: SessionEntry) -> bool:
-        """Follow a compression that the route has missed; return whether the session has ended."""
+        """Follow a compression that the route has missed; return True if the session has ended."""
         if self.db is None:
             return False
         row = self.db.get_session(entry.session_id)
@@ -281,7 +278,7 @@ class SessionRouting(SessionStarts):
         *,
         arriving: bool = True,
     ) -> SessionEntry | None:
-        """Lead a chat to the session that it can go on with, and reopen that."""
+        """Move a chat to the session that it can continue, and reopen that session."""
         if self.db is None:
             return None
         routed = lost.session_id if lost else None
@@ -314,14 +311,14 @@ class SessionRouting(SessionStarts):
 
 
 class _RouteMovedError(Exception):
-    """A chat is in another session by now, which trying again does not change."""
+    """The chat is in another session by now, which a retry does not change."""
 
 
 class SessionInterruptions(SessionRouting):
-    """What was interrupted is marked, and cleared when a turn was finished."""
+    """Marks of interrupted and suspended sessions."""
 
     def suspend_session(self, session_key: str) -> bool:
-        """Let the next message begin a new session, whatever the policy says."""
+        """Make the next message start a new session, whatever the reset policy is."""
 
         def change(entry: SessionEntry) -> bool:
             entry.suspended = True
@@ -330,7 +327,7 @@ class SessionInterruptions(SessionRouting):
         return self._change_entry(session_key, change) is not None
 
     def mark_resume_pending(self, session_key: str, reason: str = "restart_timeout") -> bool:
-        """Note that a turn was interrupted, unless the session is suspended."""
+        """Record that a turn was interrupted, unless the session is suspended."""
 
         def change(entry: SessionEntry) -> bool:
             if entry.suspended:
@@ -343,7 +340,7 @@ class SessionInterruptions(SessionRouting):
         return self._change_entry(session_key, change) is not None
 
     def clear_resume_pending(self, session_key: str) -> bool:
-        """Note that the turn after an interruption was finished."""
+        """Record that the turn after an interruption has finished."""
 
         def change(entry: SessionEntry) -> bool:
             if not entry.resume_pending:
@@ -354,9 +351,9 @@ class SessionInterruptions(SessionRouting):
         return self._change_entry(session_key, change) is not None
 
     def suspend_recently_active(self, max_age_seconds: int = 120) -> int:
-        """Mark what was active just before an unclean stop as interrupted; return how many.
+        """Mark sessions in use just before an unclean stop as interrupted; return how many.
 
-        Where an agent is at work in a process that lives, nothing was interrupted.
+        Sessions with an agent at work in a live process were not interrupted.
         """
         now = self._now()
         recent = [

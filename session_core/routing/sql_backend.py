@@ -1,9 +1,9 @@
 """Entries in the table of the state database, one row each, with sessions.json as their mirror.
 
-The table is the truth and is asked each time, so what another process changes is seen, and an entry
-is written only over the text that it was read from: a lost update is a `Conflict`. A removal
-reaches the mirror before the table, so that a crash in between leaves the old state and never an
-entry that comes back. A mirror that cannot be written is reported, and undoes no change.
+The table is the truth and is read at every call, so changes of other processes are seen. An entry
+is written only over the text that it was read from; a lost update is a `Conflict`. A removal
+reaches the mirror before the table: a crash in between leaves the old state, and no removed entry
+comes back. A mirror that cannot be written is reported and undoes no change.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from session_core.routing.recovery import StrayEntries
 from session_core.state.protocol import StateDatabase
 
 MIRROR_DELAY_S = 0.5
-"""The mirror follows an ordinary change so much later, together with those that come meanwhile."""
+"""The delay of the mirror after an ordinary change; changes in between are written together."""
 
 MIRROR_PATIENCE_S = 1.0
-"""So long a change that is stored waits for whoever writes the file; then it follows later."""
+"""The time that a stored change waits for the lock of the mirror before it schedules the write."""
 
 Entries = dict[str, SessionEntry]
 
 
 class SqlBackend:
-    """Entries in the table, mirrored."""
+    """Entries in the table, with a mirror."""
 
     def __init__(
         self,
@@ -55,23 +55,23 @@ class SqlBackend:
         self._mirror = Mirror(folder, home=db.folder, explain=self._build_readme, clock=clock)
         self._mirrored = mirrored
         self._lock = threading.Lock()
-        self._mirroring = threading.RLock()  # a change never waits for a mirror that is written
+        self._mirroring = threading.RLock()  # not _lock: a change does not wait for a mirror write
         self._changes = self._mirrored_changes = self._failures = 0
         self._later = Debouncer(self._update_mirror)
         self._retry = Backoff(self._update_mirror)
-        self._settled = False
-        self._looked_at: Signature | str | None = "nothing yet"
-        self._found = StrayEntries()
+        self._adopted = False
+        self._read_signature: Signature | str | None = "nothing yet"
+        self._strays = StrayEntries()
         self._broken: dict[str, str] = {}
         self._problems: dict[str, None] = {}
 
     @property
     def problems(self) -> list[str]:
-        """What could not be read, and what was set aside."""
+        """The entries and files that could not be read or were set aside."""
         return [*self._mirror.problems, *self._problems]
 
     def get(self, key: str) -> SessionEntry | None:
-        """Return the entry of a key as it is now; it is the caller's own."""
+        """Return a copy of the entry of a key as it is stored now."""
         if key.startswith("_"):
             return None
         strays = self._get_strays()
@@ -85,48 +85,46 @@ class SqlBackend:
         return entry
 
     def list_entries(self, having: str = "") -> Entries:
-        """Return all entries, or those whose text has this in it."""
+        """Return all entries, or those whose text contains `having`."""
         strays = self._get_strays()
         rows = self._db.load_gateway_routing_entries(scope=self._scope)
         texts = strays.entries | {k: row for k, row in rows.items() if row != strays.broken.get(k)}
-        wanted = {k: text for k, text in texts.items() if k[:1] != "_" and having in text}
-        parsed = ((key, self._parse_entry(key, text)) for key, text in wanted.items())
+        selected = {k: text for k, text in texts.items() if k[:1] != "_" and having in text}
+        parsed = ((key, self._parse_entry(key, text)) for key, text in selected.items())
         return {key: entry for key, entry in parsed if entry is not None}
 
     def prepare_changes(self) -> None:
-        """Take what is elsewhere into the table, once; called before any change.
-
-        It is a transaction of its own, never a part of one that may be rolled back.
-        """
-        if self._settled:
+        """Adopt stray entries into the table, once; called before any change."""
+        if self._adopted:
             return
+        # A transaction of its own, never part of one that may be rolled back.
         with self._mirroring:
-            if self._settled:
+            if self._adopted:
                 return
             if self._get_strays().entries:
                 with self._mirror.lock_file():
                     self._refresh_strays()
-                    if self._found.broken:
-                        self._mirror.set_aside(self._found.broken)
-                    recovery.adopt_strays(self._db, self._scope, self._found)
+                    if self._strays.broken:
+                        self._mirror.set_aside(self._strays.broken)
+                    recovery.adopt_strays(self._db, self._scope, self._strays)
             self._mirror.remove_leftovers()
-            self._found = StrayEntries(unreadable=self._found.unreadable)
-            self._settled = True
+            self._strays = StrayEntries(unreadable=self._strays.unreadable)
+            self._adopted = True
 
     def put(
-        self, key: str, entry: SessionEntry, beside: Callable[[], object] | None = None
+        self, key: str, entry: SessionEntry, change_database: Callable[[], object] | None = None
     ) -> bool:
-        """Store an entry in one row; return whether it had to be, since the same text is not.
+        """Store an entry in one row; return False if its text is unchanged.
 
-        What changes beside it does so in the same transaction, first, and may change the entry.
+        `change_database` runs first in the same transaction and may change the entry.
         """
-        with self._db.transaction() if beside else nullcontext():
-            if beside is not None:
-                beside()
+        with self._db.transaction() if change_database else nullcontext():
+            if change_database is not None:
+                change_database()
             return self._put_row(key, entry)
 
     def remove(self, entries: Entries) -> list[str]:
-        """Remove entries that are still as they were read; return the keys of those."""
+        """Remove entries that are unchanged since they were read; return their keys."""
         texts = {key: entry.stored or "" for key, entry in entries.items()}
         with self._mirroring:
             count = self._count_change()
@@ -144,7 +142,7 @@ class SqlBackend:
             return removed
 
     def request_mirror_update(self, *, urgent: bool) -> None:
-        """Bring the mirror up to date: before this returns, or soon."""
+        """Update the mirror: before this returns if `urgent`, else soon."""
         if not self._mirrored:
             return
         count = self._count_change()
@@ -155,7 +153,7 @@ class SqlBackend:
             self._later.schedule(MIRROR_DELAY_S)
 
     def close(self) -> None:
-        """Write what the mirror still lacks."""
+        """Write the changes that the mirror lacks."""
         self._later.cancel()
         if self._mirrored:
             self._update_mirror(at_end=True)
@@ -174,24 +172,24 @@ class SqlBackend:
         return True
 
     def _get_strays(self) -> StrayEntries:
-        """Return what is elsewhere; until that is settled, what the file says by now."""
-        if not self._settled:
+        """Return the stray entries; until they are adopted, read the file again after a change."""
+        if not self._adopted:
             with self._mirroring:
-                if not self._settled and self._mirror.get_signature() != self._looked_at:
+                if not self._adopted and self._mirror.get_signature() != self._read_signature:
                     self._refresh_strays()
-        return self._found
+        return self._strays
 
     def _refresh_strays(self) -> None:
-        self._looked_at = self._mirror.get_signature()
-        stored: Mapping[str, Any] = {}
+        self._read_signature = self._mirror.get_signature()
+        entries: Mapping[str, Any] = {}
         try:
             contents = self._mirror.read()
-            # What another application in this folder has written is its own.
+            # A file of another home in this folder belongs to that home.
             if contents.owner in (None, self._db.get_home_id()):
-                stored = contents.entries
+                entries = contents.entries
         except SessionError as error:
             self._problems[f"the mirror could not be read: {error}"] = None
-        self._found = recovery.find_strays(self._db, self._scope, stored, self._parse_entry)
+        self._strays = recovery.find_strays(self._db, self._scope, entries, self._parse_entry)
         self._mirror.forget_entries()
 
     def _build_readme(self) -> str:
@@ -211,17 +209,17 @@ class SqlBackend:
             self._changes += 1
             return self._changes
 
-    def _update_mirror(self, wanted: int | None = None, *, at_end: bool = False) -> None:
-        """Write the mirror, unless one that holds so many changes was written meanwhile.
+    def _update_mirror(self, min_changes: int | None = None, *, at_end: bool = False) -> None:
+        """Write the mirror, unless it holds the first `min_changes` changes already.
 
-        What it lacks where that fails, it gets with the next change, or when it is tried again. Who
-        has waited for a try that failed does not try too: many resets wait no longer than one.
+        If the write fails, the next change or a scheduled retry writes it.
         """
         failures = self._failures
         with self._mirroring:
-            if self._mirrored_changes >= (self._changes if wanted is None else wanted):
+            if self._mirrored_changes >= (self._changes if min_changes is None else min_changes):
                 return
-            if wanted is not None and self._failures != failures:
+            # A try failed while this thread waited: many resets wait no longer than one.
+            if min_changes is not None and self._failures != failures:
                 return
             try:
                 with self._mirror.lock_file(None if at_end else MIRROR_PATIENCE_S):
@@ -236,24 +234,26 @@ class SqlBackend:
                 self._retry.reset()
 
     def _restore_mirror(self) -> None:
-        """Let the mirror have again what could not be removed; where it cannot, it does later."""
+        """Write the entries back to the mirror that could not be removed from the table."""
         if self._mirrored:
             self._update_mirror()
 
     def _write_mirror(self, without: Collection[str] = ()) -> None:
-        """Write the file; where it is turned off, only take out what must not come back from it."""
+        """Write the file; if the mirror is turned off, only remove entries from it."""
         if not self._mirrored:
             stored = self._mirror.read().entries
-            kept = {key: value for key, value in stored.items() if key not in without}
-            if len(kept) < len(stored):
-                self._mirror.write(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in kept.items())
+            remaining = {key: value for key, value in stored.items() if key not in without}
+            if len(remaining) < len(stored):
+                self._mirror.write(
+                    f"{json.dumps(k)}: {json.dumps(v)}" for k, v in remaining.items()
+                )
             return
         self._mirror.write(self._iter_members(without), odd=self._list_unreadable())
 
     def _iter_members(self, without: Collection[str]) -> Iterator[str]:
-        """Yield all entries, some at a time: no snapshot is held while a file is written.
+        """Yield all entries in pages, so that no snapshot is held while the file is written.
 
-        An entry that another process changes meanwhile may be of before or after, and that process
+        An entry that another process changes meanwhile may be the old or the new one; that process
         writes the file next.
         """
         cursor: str | None = None
@@ -267,13 +267,13 @@ class SqlBackend:
                 return
 
     def _list_unreadable(self) -> dict[str, Any]:
-        """Return what is in the file and no entry; that of a chat which has one now goes aside."""
-        odd = self._mirror.read(with_entries=False).odd | self._found.unreadable
-        taken = {key: value for key, value in odd.items() if self._has_row(key)}
-        if taken:
-            self._mirror.set_aside(taken)
-            self._found.forget_unreadable(taken)
-        return {key: value for key, value in odd.items() if key not in taken}
+        """Return the values of the file that are not entries; set aside those that rows replace."""
+        odd = self._mirror.read(with_entries=False).odd | self._strays.unreadable
+        replaced = {key: value for key, value in odd.items() if self._has_row(key)}
+        if replaced:
+            self._mirror.set_aside(replaced)
+            self._strays.forget_unreadable(replaced)
+        return {key: value for key, value in odd.items() if key not in replaced}
 
     def _has_row(self, key: str) -> bool:
         return recovery.can_be_stored(key) and (

@@ -1,6 +1,6 @@
 """`SessionStore`: which session each chat is in.
 
-The truth is in the table (or the file, without a database) and asked each time: no entry is held.
+Every call reads the table, or the file if there is no database; no entry is cached.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class SessionStore(SessionInterruptions):
-    """The sessions that chats are in."""
+    """The routes of a home: the session of each chat."""
 
     @classmethod
     def open(
@@ -40,13 +40,13 @@ class SessionStore(SessionInterruptions):
         *,
         hooks: Hooks | None = None,
     ) -> Self:
-        """Open the store of a home as its configuration says: which folder, which policies."""
+        """Open the store of a home with the folder and reset policies of its configuration."""
         from session_core.config import GatewayConfig  # noqa: PLC0415 -- costs an import of pydantic
 
         config = GatewayConfig.load(home)
         return cls(config.sessions_dir or Path(home, "sessions"), config, db=db, hooks=hooks)
 
-    # -- looking -----------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------
 
     @property
     def folder(self) -> Path:
@@ -55,11 +55,11 @@ class SessionStore(SessionInterruptions):
 
     @property
     def problems(self) -> list[str]:
-        """What could not be read, and what was set aside."""
+        """The entries and files that could not be read or were set aside."""
         return self._copies.problems
 
     def get(self, session_key: str) -> SessionEntry | None:
-        """Return the entry of a key as it is now; it is the caller's own until it is saved."""
+        """Return a copy of the entry of a key as it is stored now."""
         check_key_type(session_key)
         return self._copies.get(session_key)
 
@@ -73,36 +73,38 @@ class SessionStore(SessionInterruptions):
         return None if entry is None else entry.session_id
 
     def lookup_by_session_id(self, session_id: str) -> SessionEntry | None:
-        """Return the entry that leads to a session."""
-        found = (entry for entry in self.load_entries().values() if entry.session_id == session_id)
-        return next(found, None)
+        """Return the first entry in this session."""
+        matches = (
+            entry for entry in self.load_entries().values() if entry.session_id == session_id
+        )
+        return next(matches, None)
 
     def list_sessions(self, active_minutes: int | None = None) -> list[SessionEntry]:
-        """Return the entries, the one that was used last first."""
-        found = sorted(
+        """Return the entries, most recently used first."""
+        entries = sorted(
             self.load_entries().values(), key=lambda entry: entry.updated_at, reverse=True
         )
         if active_minutes is None:
-            return found
+            return entries
         now, seconds = self._now(), 60 * active_minutes
-        return [entry for entry in found if policies.is_recently_used(entry, seconds, now)]
+        return [entry for entry in entries if policies.is_recently_used(entry, seconds, now)]
 
     def find_route_state(self, entry: SessionEntry) -> RouteState:
-        """Return the state of a route: `stale` and `dangling` are those that lead nowhere."""
+        """Return the state of a route; `stale` and `dangling` routes lead to no usable session."""
         return routing_entries.find_route_state(self, entry)
 
     # -- marks -------------------------------------------------------------------------------
 
     def save(self, entry: SessionEntry, *, urgent: bool = False) -> None:
-        """Store an entry that the caller has changed; what was told since stays told.
+        """Store an entry that the caller has changed; hook calls delivered since stay delivered.
 
         Raises:
-            InvalidInput: its key begins with `_`, like what is no entry.
-            Conflict: somebody else has changed it since it was read.
+            InvalidInput: the key begins with `_`, which marks metadata.
+            Conflict: the entry was changed since it was read.
         """
         if entry.key.startswith("_"):
             raise InvalidInput(
-                f"an entry under {entry.key!r} would never be read; name it otherwise"
+                f"key {entry.key!r} begins with '_', which marks metadata; use another key"
             )
         self._prepare_change(entry.key)
         current = self._copies.get(entry.key)
@@ -113,7 +115,7 @@ class SessionStore(SessionInterruptions):
     def update_session(
         self, session_key: str, last_prompt_tokens: int | None = None
     ) -> SessionEntry | None:
-        """Note that a chat was active, and how long its prompt was."""
+        """Record that a chat was active, and the length of its prompt."""
 
         def change(entry: SessionEntry) -> bool:
             entry.updated_at = self._now()
@@ -124,13 +126,16 @@ class SessionStore(SessionInterruptions):
         return self._change_entry(session_key, change)
 
     def set_model_override(self, session_key: str, override: dict[str, str] | None) -> bool:
-        """Store the model that a chat asked for, or forget it; a key of an interface never is.
+        """Store the model that a chat asked for, or remove it; API keys are never stored.
 
         Raises:
-            InvalidInput: an override names what it sets, such as `model`.
+            InvalidInput: the override is not a mapping.
         """
         if override is not None and not isinstance(override, Mapping):
-            raise InvalidInput("an override is a mapping with a model, a provider, a base_url")
+            raise InvalidInput(
+                "override must be a mapping with model, provider or base_url, "
+                f"got {type(override).__name__}"
+            )
 
         def change(entry: SessionEntry) -> bool:
             entry.model_override = dict(override) if override else None
@@ -138,27 +143,27 @@ class SessionStore(SessionInterruptions):
 
         return self._change_entry(session_key, change) is not None
 
-    # -- healing -----------------------------------------------------------------------------
+    # -- repair ------------------------------------------------------------------------------
 
     def repair_routes(self) -> list[str]:
-        """Look at each route once, as at a start: heal what a crash has left; return the keys.
+        """Check each route once, as at a start: repair the damage of a crash; return the keys.
 
-        A route whose session has ended is led to its continuation or to the session that can be
-        gone on with. One that leads nowhere is removed, and the next message begins afresh. If
-        another process holds the database, the entries that are left stay as they are, and the
-        next message of their chats heals them.
+        A route whose session has ended moves to its continuation or to a session that can be
+        continued. A route without either is removed, and the next message starts a new session. If
+        another process holds the database, the remaining entries stay as they are, and the next
+        message of their chats repairs them.
         """
-        healed: list[str] = []
+        repaired_keys: list[str] = []
         try:
             self._prepare_change()
             for key, entry in self._copies.list_entries().items():
                 if self._has_ended(entry) and self._run_decision(
                     key, partial(self._repair_route, key)
                 ):
-                    healed.append(key)
+                    repaired_keys.append(key)
         except Busy as error:
-            self.report("not all routes could be checked against their sessions", error)
-        return healed
+            self.report("some routes were not checked: the database is busy", error)
+        return repaired_keys
 
     def _has_ended(self, entry: SessionEntry) -> bool:
         row = None if self.db is None else self.db.get_session(entry.session_id)
@@ -168,37 +173,37 @@ class SessionStore(SessionInterruptions):
         if entry is None or self.db is None:
             return False
         if entry.expiry_finalized or list_pending(entry) or self.has_active_turn(entry):
-            return False  # its reset is told with its next message, or its turn leads it on
-        arrived_id = entry.session_id
+            return False  # its next message calls the hooks, or its turn moves the route
+        routed_id = entry.session_id
         try:
             if not self._follow_compression(entry):
-                moved = entry.session_id != arrived_id
-                if moved:
+                has_moved = entry.session_id != routed_id
+                if has_moved:
                     self._store_entry(key, entry, self._build_peer_change(entry), urgent=True)
-                return moved
+                return has_moved
             if entry.origin and self._recover_session(key, entry.origin, entry, arriving=False):
                 return True
             if entry.suspended and not entry.origin:
-                return False  # a message would find its session again, and that is suspended
+                return False  # a message would recover the session, which is suspended
         except (Busy, Conflict):
             raise
         except SessionError:
-            return False  # what cannot be looked up now is looked up when a message comes
+            return False  # the next message tries again
         return bool(self._copies.remove({key: entry}))
 
     # -- removal -----------------------------------------------------------------------------
 
     def prune_old_entries(self, max_age_days: int | None) -> int:
-        """Remove entries that were not used for so many days; return how many. Acts at once.
+        """Remove entries that were not used for this many days; return how many. Acts at once.
 
-        Suspended ones stay, those with active processes, and those of which hooks are owed
-        something. The sessions themselves are kept.
+        Suspended entries, entries with active processes and entries with pending hook calls stay.
+        The sessions are kept.
 
         Raises:
-            InvalidInput: that is no number of days.
+            InvalidInput: max_age_days is not a number.
         """
         if max_age_days is not None and not isinstance(max_age_days, (int, float)):
-            raise InvalidInput("the age is a number of days, or None for no end")
+            raise InvalidInput(f"max_age_days must be a number or None, got {max_age_days!r}")
         if max_age_days is None or max_age_days <= 0:
             return 0
         now = self._now()
@@ -211,17 +216,17 @@ class SessionStore(SessionInterruptions):
         return len(self.remove(old)) if old else 0
 
     def remove(self, entries: dict[str, SessionEntry]) -> list[str]:
-        """Remove entries, as they were read, from both copies; return the keys of those that were.
+        """Remove entries from the table and the file; return the removed keys. Acts at once.
 
-        One that was changed since stays. Acts at once.
+        An entry that was changed since it was read stays.
         """
         self._prepare_change()
         return self._copies.remove(entries)
 
-    # -- ending ------------------------------------------------------------------------------
+    # -- closing -----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Bring the mirror up to date; the state database is closed by whoever opened it."""
+        """Write the mirror; the caller closes the state database that it opened."""
         self._copies.close()
         self.marks.close()
 
@@ -238,14 +243,14 @@ class SessionStore(SessionInterruptions):
 
 
 def check_database(store: SessionStore, db: StateDatabase) -> None:
-    """Make sure that the routes of a store are kept in that database, or in none.
+    """Raise if the routes of a store are in another database.
 
     Raises:
-        InvalidInput: they are kept in another database.
+        InvalidInput: they are in another database.
     """
-    own = None if store.db is None else store.db.path
-    if own is not None and db.path is not None and not is_same_file(own, db.path):
+    path = None if store.db is None else store.db.path
+    if path is not None and db.path is not None and not is_same_file(path, db.path):
         raise InvalidInput(
-            f"the routes of this store are in {own}, and {db.path} is another database; "
+            f"the routes of this store are in {path}, and {db.path} is another database; "
             "open both with the same one"
         )

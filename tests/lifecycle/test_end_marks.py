@@ -287,7 +287,7 @@ def test_failure_after_change_does_not_stop_rest(
     world.runtime.switch(KEY, first)
     assert file_entries(world.folder)[KEY]["session_id"] == first
     assert world.boundaries[-2:] == [("finalize", second), ("reset", first)]
-    assert any("what follows a change" in what for what in world.reported)
+    assert any("after a route change" in message for message in world.reported)
 
 
 def test_watcher_forgets_marks_without_chat(start_hermes: Start) -> None:

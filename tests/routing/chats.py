@@ -1,4 +1,4 @@
-"""Chats, messages and copies of routes, as tests say them in one line."""
+"""Chats, messages and stored routes for the tests of the session store."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ UNMIRRORED = GatewayConfig(write_sessions_json=False)
 
 
 class Clock:
-    """A clock that a test sets."""
+    """A clock set by the test."""
 
     def __init__(self) -> None:
         self.time = datetime(2026, 3, 10, 12)  # noqa: DTZ001 -- local, as stored
 
     def __call__(self) -> datetime:
-        """Return the time that the test has set."""
+        """Return the current time of the clock."""
         return self.time
 
     def advance(self, **duration: float) -> None:
-        """Let some time pass."""
+        """Advance the clock."""
         self.time += timedelta(**duration)
 
 
@@ -60,44 +60,44 @@ def append_text(
 
 
 def begin_session(store: SessionStore, db: SessionDB, **fields: Any) -> str:
-    """Let a first message come in and be stored; return the id of its session."""
+    """Route and store a first message; return the id of its session."""
     entry = store.get_or_create_session(chat(**fields))
     append_text(store, db, entry)
     return entry.session_id
 
 
 def get_end_reason(db: SessionDB, session_id: str) -> str | None:
-    """Return how a session has ended."""
+    """Return the end reason of a session."""
     row = db.get_session(session_id)
     assert row is not None
     return row["end_reason"]
 
 
 def get_session_ids(store: SessionStore) -> dict[str, str]:
-    """Return the session of each chat."""
+    """Return the session id of each chat."""
     return {key: entry.session_id for key, entry in store.load_entries().items()}
 
 
 def make_stored_entry(session_id: str = "s1", key: str = KEY, **fields: Any) -> dict[str, Any]:
-    """Return an entry as it is stored."""
+    """Return the stored fields of an entry."""
     at = datetime(2026, 3, 10, 11)  # noqa: DTZ001 -- local, as stored
     entry = SessionEntry(session_key=key, session_id=session_id, created_at=at, updated_at=at)
     return entry.to_dict() | fields
 
 
 def write_file(folder: Path, members: Any) -> Path:
-    """Write sessions.json as another program does: an object, or text, or bytes."""
+    """Write sessions.json as another program: an object, a text or bytes."""
     folder.mkdir(exist_ok=True)
     path = folder / "sessions.json"
-    text = members if isinstance(members, (str, bytes)) else json.dumps(members)
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    content = members if isinstance(members, (str, bytes)) else json.dumps(members)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
 def read_file(folder: Path) -> dict[str, Any]:
-    """Return what is in sessions.json."""
-    found: dict[str, Any] = json.loads((folder / "sessions.json").read_bytes())
-    return found
+    """Return the object in sessions.json."""
+    members: dict[str, Any] = json.loads((folder / "sessions.json").read_bytes())
+    return members
 
 
 def file_entries(folder: Path) -> dict[str, Any]:
@@ -107,12 +107,12 @@ def file_entries(folder: Path) -> dict[str, Any]:
 
 def read_rows(db: SessionDB, folder: Path) -> dict[str, Any]:
     """Return the entries in the table."""
-    found = db.load_gateway_routing_entries(scope=str(folder.resolve()))
-    return {key: json.loads(text) for key, text in found.items()}
+    rows = db.load_gateway_routing_entries(scope=str(folder.resolve()))
+    return {key: json.loads(text) for key, text in rows.items()}
 
 
 def put_row(db: SessionDB, folder: Path, entry: dict[str, Any] | str, key: str = KEY) -> None:
-    """Store a row as another process does."""
+    """Store a row as another process."""
     text = entry if isinstance(entry, str) else json.dumps(entry)
     scope = str(folder.resolve())
     before = db.get_gateway_routing_entry(key, scope=scope)
@@ -120,7 +120,7 @@ def put_row(db: SessionDB, folder: Path, entry: dict[str, Any] | str, key: str =
 
 
 def count_writes(db: SessionDB) -> None:
-    """From now on note which rows of the table are written, by triggers."""
+    """Install triggers that record the written rows of the table."""
     with connect(db.path) as connection:
         connection.execute("CREATE TABLE written (verb, key)")
         for verb, row in (("INSERT", "new"), ("UPDATE", "new"), ("DELETE", "old")):
@@ -131,15 +131,15 @@ def count_writes(db: SessionDB) -> None:
 
 
 def pop_written_rows(db: SessionDB) -> list[tuple[str, str]]:
-    """Return which rows were written since, and forget them."""
+    """Return and clear the recorded rows."""
     with connect(db.path) as connection:
-        found = connection.execute("SELECT verb, key FROM written ORDER BY rowid").fetchall()
+        written_rows = connection.execute("SELECT verb, key FROM written ORDER BY rowid").fetchall()
         connection.execute("DELETE FROM written")
-    return found
+    return written_rows
 
 
 def wait_until(done: Callable[[], bool]) -> None:
-    """Wait for something that another thread does, but not forever."""
+    """Wait for a condition that another thread fulfils, at most 30 seconds."""
     deadline = time.monotonic() + 30
     while not done():
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""What tests of the session store have: a clock, a database, stores on it, and chats."""
+"""Fixtures of the session store: a clock, databases and stores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def folder(home_path: Path) -> Path:
 
 @pytest.fixture
 def db(home_path: Path) -> Iterator[SessionDB]:
-    """A state database of our own, made before any file that would look like a Hermes home."""
+    """A state database of our own, created before any file of a Hermes home."""
     make_own_database(home_path / "state.db")
     with SessionDB(home_path / "state.db") as db:
         yield db
@@ -45,7 +45,7 @@ def hermes(home_path: Path) -> Iterator[SessionDB]:
 
 @pytest.fixture
 def older(home_path: Path) -> Iterator[SessionDB]:
-    """The state database of a Hermes home that has no table of routes."""
+    """The state database of an older Hermes home without a table of routes."""
     make_hermes_database(home_path / "state.db", 16)
     with SessionDB(home_path / "state.db") as db:
         yield db
@@ -53,15 +53,15 @@ def older(home_path: Path) -> Iterator[SessionDB]:
 
 @pytest.fixture
 def make(folder: Path, clock: Clock) -> Iterator[Make]:
-    """Makes stores of this home, each as a process of its own would have one."""
-    made: list[SessionStore] = []
+    """Makes stores of this home, each as in a process of its own."""
+    stores: list[SessionStore] = []
 
     def make(db: SessionDB | None = None, **options: Any) -> SessionStore:
-        made.append(SessionStore(folder, db=db, now=clock, **options))
-        return made[-1]
+        stores.append(SessionStore(folder, db=db, now=clock, **options))
+        return stores[-1]
 
     yield make
-    for store in made:
+    for store in stores:
         store.close()
 
 
@@ -73,7 +73,7 @@ def store(make: Make, db: SessionDB) -> SessionStore:
 
 @pytest.fixture(params=["table", "file", "hermes", "older"])
 def any_store(request: pytest.FixtureRequest, make: Make) -> SessionStore:
-    """A store with its routes in a table, in a file alone, and the same of Hermes homes."""
+    """A store with its routes in a table or in a file, of our own or of a Hermes home."""
     names = {"table": "db", "hermes": "hermes", "older": "older"}
     name = names.get(request.param)
     return make(request.getfixturevalue(name) if name else None)
@@ -81,5 +81,5 @@ def any_store(request: pytest.FixtureRequest, make: Make) -> SessionStore:
 
 @pytest.fixture
 def hold_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mirror follows ordinary changes late, so that a test sees what is written at once."""
+    """Delays the mirror after ordinary changes, so that a test sees urgent writes alone."""
     monkeypatch.setattr(sql_backend, "MIRROR_DELAY_S", 3600.0)

@@ -1,4 +1,4 @@
-"""`AsyncSessionStore`: what a store does, in worker threads, finished once it was begun."""
+"""`AsyncSessionStore`: the methods of the store in worker threads, and cancellation."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from tests.routing.chats import KEY, OTHER, chat, file_entries, get_session_ids
 pytestmark = pytest.mark.anyio
 
 SYNC_ONLY_METHODS = {
-    "has_active_turn", "is_session_finalizable", "get_session_key", "build_peer_fields", "build_session_fields", "transaction",
+    "has_active_turn", "is_session_finalizable", "get_session_key", "build_peer_fields",
+    "build_session_fields", "transaction",
 }  # fmt: skip
-"""What looks at nothing but what it is given, or belongs to one thread."""
+"""Methods that read nothing stored, or belong to one thread."""
 
 
 def list_async_methods() -> list[str]:
-    """Return the methods that look at what is stored, or change it."""
-    found = inspect.getmembers(SessionStore, inspect.isfunction)
-    return [name for name, _ in found if name[0] != "_" and name not in SYNC_ONLY_METHODS]
+    """Return the methods that read or change stored data."""
+    members = inspect.getmembers(SessionStore, inspect.isfunction)
+    return [name for name, _ in members if name[0] != "_" and name not in SYNC_ONLY_METHODS]
 
 
 @pytest.mark.requirement("store:async")
 @pytest.mark.parametrize("name", list_async_methods())
 def test_async_store_mirrors_method_signatures(name: str) -> None:
-    theirs, wrapped = getattr(SessionStore, name), getattr(AsyncSessionStore, name)
-    assert inspect.signature(wrapped) == inspect.signature(theirs)
+    method, wrapped = getattr(SessionStore, name), getattr(AsyncSessionStore, name)
+    assert inspect.signature(wrapped) == inspect.signature(method)
     assert inspect.iscoroutinefunction(wrapped)
-    assert wrapped.__doc__ == theirs.__doc__
+    assert wrapped.__doc__ == method.__doc__
 
 
 @pytest.mark.requirement("store:async")
@@ -91,9 +92,9 @@ async def test_cancelled_change_still_finishes(store: SessionStore) -> None:
         group.cancel_scope.cancel()
     assert get_session_ids(store) == {}
     release.set()
-    while not (found := get_session_ids(store)):
+    while not (session_ids := get_session_ids(store)):
         await anyio.lowlevel.checkpoint()
-    assert list(found) == [KEY]
+    assert list(session_ids) == [KEY]
 
 
 @pytest.mark.requirement("store:async")

@@ -1,4 +1,4 @@
-"""What cannot be read: it costs nothing else, is set aside and reported, and never overwritten."""
+"""Unreadable files and entries: reported, set aside and never overwritten; the others stay."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def test_broken_file_is_set_aside(
     assert path.read_bytes() == broken
     assert any("sessions.json" in problem for problem in store.problems)
     store.get_or_create_session(chat())
-    (aside,) = folder.glob("sessions.json.broken-*")
-    assert aside.read_bytes() == broken
+    (broken_path,) = folder.glob("sessions.json.broken-*")
+    assert broken_path.read_bytes() == broken
     assert list(file_entries(folder)) == [KEY]
-    assert any(aside.name in problem for problem in store.problems)
+    assert any(broken_path.name in problem for problem in store.problems)
 
 
 @pytest.mark.requirement("copies:broken")
@@ -65,7 +65,7 @@ def test_byte_order_mark_is_accepted(make: Any, db: SessionDB, folder: Path) -> 
 def test_unreadable_file_stays_in_place(
     make: Any, db: SessionDB, folder: Path, with_db: bool
 ) -> None:
-    """That it cannot be read now says nothing of what is in it."""
+    """The file may become readable again."""
     folder.mkdir()
     (folder / "sessions.json").mkdir()
     store = make(db if with_db else None)
@@ -120,8 +120,8 @@ def test_message_replaces_broken_file_entry(
         KEY: entry.session_id,
         **get_session_ids(store),
     }
-    (aside,) = folder.glob("sessions.json.broken-*")
-    assert json.loads(aside.read_bytes()) == {KEY: odd}
+    (broken_path,) = folder.glob("sessions.json.broken-*")
+    assert json.loads(broken_path.read_bytes()) == {KEY: odd}
     assert (folder / "sessions.json").read_text().count(f'"{KEY}": ') == 1
 
 
@@ -131,8 +131,8 @@ def test_message_replaces_broken_row(make: Any, db: SessionDB, folder: Path) -> 
     store = make(db)
     entry = store.get_or_create_session(chat())
     assert get_session_ids(store) == {KEY: entry.session_id}
-    (aside,) = folder.glob("sessions.json.broken-*")
-    assert json.loads(aside.read_bytes()) == {KEY: "{truncated"}
+    (broken_path,) = folder.glob("sessions.json.broken-*")
+    assert json.loads(broken_path.read_bytes()) == {KEY: "{truncated"}
 
 
 @pytest.mark.requirement("copies:odd")
@@ -173,8 +173,8 @@ def test_file_entry_replaces_broken_row(make: Any, db: SessionDB, folder: Path, 
         OTHER: "s2",
     }
     assert file_entries(folder) == read_rows(db, folder)
-    (aside,) = folder.glob("sessions.json.broken-*")
-    assert json.loads(aside.read_bytes()) == {KEY: json.dumps(odd)}
+    (broken_path,) = folder.glob("sessions.json.broken-*")
+    assert json.loads(broken_path.read_bytes()) == {KEY: json.dumps(odd)}
 
 
 def test_broken_entries_of_several_chats_are_kept(make: Any, db: SessionDB, folder: Path) -> None:
@@ -189,8 +189,10 @@ def test_broken_entries_of_several_chats_are_kept(make: Any, db: SessionDB, fold
         thread.start()
     for thread in threads:
         thread.join()
-    kept = [json.loads(path.read_bytes()) for path in folder.glob("sessions.json.broken-*")]
-    assert sorted(text for entry in kept for text in entry.values()) == [
+    broken_contents = [
+        json.loads(path.read_bytes()) for path in folder.glob("sessions.json.broken-*")
+    ]
+    assert sorted(text for entry in broken_contents for text in entry.values()) == [
         f"{{broken {number}" for number in range(8)
     ]
 
@@ -204,19 +206,19 @@ def test_repeated_problem_is_reported_once(make: Any, folder: Path) -> None:
     assert len(store.problems) == 1
 
 
-# Bytes where a text is to be
+# Bytes instead of text
 
 
 @pytest.fixture(params=[b"{}", b"\xff\xfe"], ids=["an object", "no text"])
 def bytes_row(request: Any, db: SessionDB, folder: Path) -> None:
-    """A row that holds bytes, as a script has stored it."""
+    """A row that holds bytes instead of text, as a script may store it."""
     put_row(db, folder, "")
     with connect(db.path) as connection:
         connection.execute("UPDATE gateway_routing SET entry_json = ?", (request.param,))
 
 
 @pytest.mark.requirement("copies:odd")
-@pytest.mark.usefixtures("of_bytes")
+@pytest.mark.usefixtures("bytes_row")
 def test_message_replaces_bytes_row(make: Any, db: SessionDB, folder: Path) -> None:
     store = make(db)
     entry = store.get_or_create_session(chat())

@@ -1,4 +1,4 @@
-"""Threads and processes at once on one store: one session a chat, no entry lost, no torn file."""
+"""Concurrent threads and processes on one store: one session per chat, no lost entry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHARED = "agent:main:telegram:dm:shared"
 
 
 def run_concurrently(*calls: Callable[[], Any]) -> list[Any]:
-    """Run calls at the same moment; return what each returned or raised."""
+    """Run calls at the same moment; return their results."""
     barrier = threading.Barrier(len(calls))
     results: list[Any] = [None] * len(calls)
 
@@ -53,7 +53,7 @@ def run_concurrently(*calls: Callable[[], Any]) -> list[Any]:
 
 @contextmanager
 def parse_continuously(path: Path) -> Iterator[list[int]]:
-    """Parse a file in a loop while the block runs; it must be whole each time."""
+    """Parse a file in a loop while the block runs; assert that it is whole each time."""
     ended = threading.Event()
     reads: list[int] = []
     torn: list[bytes] = []
@@ -61,13 +61,13 @@ def parse_continuously(path: Path) -> Iterator[list[int]]:
     def work() -> None:
         while not ended.is_set():
             try:
-                found = path.read_bytes()
+                data = path.read_bytes()
             except FileNotFoundError:
                 continue
             try:
-                reads.append(len(json.loads(found)))
+                reads.append(len(json.loads(data)))
             except ValueError:
-                torn.append(found)
+                torn.append(data)
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -81,7 +81,7 @@ def parse_continuously(path: Path) -> Iterator[list[int]]:
 
 @contextmanager
 def start_workers(verb: str, home: Path, *, with_db: bool) -> Iterator[list[Any]]:
-    """Start workers, let them go together, and gather what they said."""
+    """Start worker processes, release them together, and collect their output."""
     command = [sys.executable, "-m", "tests.routing.worker", verb, str(home)]
     root = Path(__file__).parents[2]
     workers = [
@@ -94,7 +94,7 @@ def start_workers(verb: str, home: Path, *, with_db: bool) -> Iterator[list[Any]
         )
         for number in range(PROCESSES)
     ]
-    said: list[Any] = []
+    outputs: list[Any] = []
     try:
         for worker in workers:
             assert worker.stdout is not None
@@ -103,11 +103,11 @@ def start_workers(verb: str, home: Path, *, with_db: bool) -> Iterator[list[Any]
             assert worker.stdin is not None
             worker.stdin.write("go\n")
             worker.stdin.flush()
-        yield said
+        yield outputs
         for worker in workers:
             out, _ = worker.communicate(timeout=100)
             assert worker.returncode == 0
-            said.append(json.loads(out))
+            outputs.append(json.loads(out))
     finally:
         for worker in workers:
             worker.kill()
@@ -120,12 +120,14 @@ def start_workers(verb: str, home: Path, *, with_db: bool) -> Iterator[list[Any]
 @pytest.mark.requirement("store:threads")
 @pytest.mark.parametrize("with_db", [True, False])
 def test_concurrent_messages_share_session(make: Any, db: SessionDB, with_db: bool) -> None:
-    made: list[Any] = []
-    store = make(db if with_db else None, new_id=lambda _: made.append(1) or f"s{len(made)}")
+    created_ids: list[Any] = []
+    store = make(
+        db if with_db else None, new_id=lambda _: created_ids.append(1) or f"s{len(created_ids)}"
+    )
     entries = run_concurrently(*[lambda: store.get_or_create_session(chat())] * THREADS)
     assert {entry.session_id for entry in entries} == {"s1"}
-    assert len(made) == 1
-    assert store._flights._locks == {}
+    assert len(created_ids) == 1
+    assert store._key_locks._locks == {}
 
 
 def test_concurrent_stores_share_session(make: Any, db: SessionDB) -> None:
@@ -137,7 +139,7 @@ def test_concurrent_stores_share_session(make: Any, db: SessionDB) -> None:
 
 
 def test_decision_does_not_block_chats(store: SessionStore) -> None:
-    """What a decision asks of the application may take its time."""
+    """A decision may call slow code of the application."""
     entered, opened = threading.Event(), threading.Event()
 
     def hang(entry: Any) -> bool:
@@ -244,17 +246,17 @@ def test_threads_leave_table_and_mirror_equal(
 def test_stale_mirror_never_replaces_newer_mirror(
     make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two owners, as two processes have one each: the slow one has read, then the other writes."""
+    """Two stores, as in two processes: the slow one has read before the other writes."""
     slow, quick = make(db), make(db)
     slow.get_or_create_session(chat())
     read, opened = threading.Event(), threading.Event()
     write = slow._copies._mirror.write
 
     def write_late(members: Any, **options: Any) -> None:
-        found = list(members)
+        member_list = list(members)
         read.set()
         assert opened.wait(30)
-        write(found, **options)
+        write(member_list, **options)
 
     monkeypatch.setattr(slow._copies._mirror, "write", write_late)
     threads = [
@@ -264,7 +266,7 @@ def test_stale_mirror_never_replaces_newer_mirror(
     threads[0].start()
     assert read.wait(30)
     threads[1].start()
-    threads[1].join(0.2)  # it has to wait for the other; where it does not, this is time enough
+    threads[1].join(0.2)  # blocked by the other; if it is not, this is time enough
     opened.set()
     for thread in threads:
         thread.join()
@@ -279,31 +281,33 @@ def test_concurrent_adoption_imports_entries_once(make: Any, db: SessionDB, fold
     run_concurrently(
         *(lambda s=s, n=n: s.get_or_create_session(chat(n)) for n, s in enumerate(stores))
     )
-    found = read_rows(db, folder)
-    assert {key: entry["session_id"] for key, entry in found.items()} == {
+    rows = read_rows(db, folder)
+    assert {key: entry["session_id"] for key, entry in rows.items()} == {
         key: entry["session_id"] for key, entry in members.items()
     }
 
 
 @pytest.mark.requirement("store:forced-at-once")
-@pytest.mark.parametrize("known", [True, False])
-def test_concurrent_force_new_creates_single_session(make: Any, db: SessionDB, known: bool) -> None:
+@pytest.mark.parametrize("has_route", [True, False])
+def test_concurrent_force_new_creates_single_session(
+    make: Any, db: SessionDB, has_route: bool
+) -> None:
     store = make(db)
-    first = store.get_or_create_session(chat()).session_id if known else None
-    begun = []
+    first = store.get_or_create_session(chat()).session_id if has_route else None
+    session_ids = []
 
     def force() -> None:
-        begun.append(store.get_or_create_session(chat(), force_new=True).session_id)
+        session_ids.append(store.get_or_create_session(chat(), force_new=True).session_id)
 
     threads = [threading.Thread(target=force) for _ in range(8)]
-    with store._flights.hold_lock(KEY):
+    with store._key_locks.hold_lock(KEY):
         for thread in threads:
             thread.start()
-        wait_until(lambda: store._flights._locks[KEY][1] == 9)
+        wait_until(lambda: store._key_locks._locks[KEY][1] == 9)
     for thread in threads:
         thread.join()
-    assert begun == [store.peek_session_id(KEY)] * 8
-    assert first not in begun
+    assert session_ids == [store.peek_session_id(KEY)] * 8
+    assert first not in session_ids
 
 
 def test_concurrent_resets_of_chat_are_serialized(store: SessionStore, db: SessionDB) -> None:
@@ -323,12 +327,12 @@ def test_processes_share_session_and_keep_entries(
 ) -> None:
     with (
         parse_continuously(folder / "sessions.json"),
-        start_workers("arrive", home_path, with_db=with_db) as said,
+        start_workers("arrive", home_path, with_db=with_db) as outputs,
     ):
         pass
-    assert len(set(said)) == 1
+    assert len(set(outputs)) == 1
     entries = file_entries(folder)
-    assert entries[SHARED]["session_id"] == said[0]
+    assert entries[SHARED]["session_id"] == outputs[0]
     assert len(entries) == PROCESSES * 15 + 1
     assert not with_db or entries == read_rows(db, folder)
 
@@ -340,11 +344,11 @@ def test_removed_entry_stays_removed_across_processes(
 ) -> None:
     with start_workers("remove", home_path, with_db=with_db):
         pass
-    left = {
+    remaining_keys = {
         f"agent:main:telegram:dm:{n}_{turn}" for n in range(PROCESSES) for turn in range(0, 15, 2)
     }
     entries = file_entries(folder)
-    assert set(entries) == left
+    assert set(entries) == remaining_keys
     assert not with_db or entries == read_rows(db, folder)
 
 

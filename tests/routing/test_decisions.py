@@ -1,4 +1,4 @@
-"""Sessions and routes in one step of the caller's: whole or not at all, and nobody is stuck."""
+"""Transactions over sessions and routes: all or nothing, without deadlocks."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tests.routing.chats import KEY, OTHER, append_text, chat, file_entries, rea
 
 
 @pytest.fixture
-def begun(store: SessionStore, db: SessionDB) -> str:
-    """The session of a chat in which something was said."""
+def session_id(store: SessionStore, db: SessionDB) -> str:
+    """The session of a chat with one message."""
     entry = store.get_or_create_session(chat())
     append_text(store, db, entry)
     return entry.session_id
 
 
 def rotate_session(store: SessionStore, db: SessionDB, old: str) -> None:
-    """Compress a session and lead its chat on."""
+    """Compress a session and move its chat to the continuation."""
     db.end_session(old, "compression")
     db.create_session("child", "telegram", parent_session_id=old)
     store.move_to_continuation(KEY, old, "child")
@@ -29,11 +29,11 @@ def rotate_session(store: SessionStore, db: SessionDB, old: str) -> None:
 
 @pytest.mark.requirement("store:together")
 def test_transaction_rotates_session_and_route(
-    store: SessionStore, db: SessionDB, folder: Path, begun: str
+    store: SessionStore, db: SessionDB, folder: Path, session_id: str
 ) -> None:
     before = file_entries(folder)
     with store.transaction(KEY):
-        rotate_session(store, db, begun)
+        rotate_session(store, db, session_id)
         assert file_entries(folder) == before
         assert store.peek_session_id(KEY) == "child"
     assert file_entries(folder) == read_rows(db, folder)
@@ -43,8 +43,8 @@ def test_transaction_rotates_session_and_route(
 @pytest.mark.requirement("store:together")
 def test_failed_transaction_changes_no_route(make: Any, db: SessionDB, folder: Path) -> None:
     hooks = Hooks(group=None, report=lambda *_: None)
-    told: list[str] = []
-    hooks.add("on_session_finalize", lambda session_id: told.append(str(session_id)))
+    finalized_ids: list[str] = []
+    hooks.add("on_session_finalize", lambda session_id: finalized_ids.append(str(session_id)))
     store = make(db, hooks=hooks)
     entry = store.get_or_create_session(chat())
     append_text(store, db, entry)
@@ -58,7 +58,7 @@ def test_failed_transaction_changes_no_route(make: Any, db: SessionDB, folder: P
     with pytest.raises(ZeroDivisionError):
         fail()
     after = store.get(KEY), db.get_session(entry.session_id), file_entries(folder)
-    assert (after, told) == (before, [])
+    assert (after, finalized_ids) == (before, [])
 
 
 @pytest.mark.requirement("store:together")
@@ -66,15 +66,15 @@ def test_transaction_calls_hooks_after_commit(make: Any, db: SessionDB, home_pat
     hooks = Hooks(group=None, report=lambda *_: None)
     store = make(db, hooks=hooks)
     old = store.get_or_create_session(chat()).session_id
-    seen: list[Any] = []
+    seen_ids: list[Any] = []
     with SessionDB(home_path / "state.db") as other:
-        beside = make(other)
-        hooks.add("on_session_finalize", lambda: seen.append(beside.peek_session_id(KEY)))
+        other_store = make(other)
+        hooks.add("on_session_finalize", lambda: seen_ids.append(other_store.peek_session_id(KEY)))
         with store.transaction(KEY):
             new = store.reset_session(KEY).session_id
-            assert seen == []
-            assert beside.peek_session_id(KEY) == old
-    assert seen == [new]
+            assert seen_ids == []
+            assert other_store.peek_session_id(KEY) == old
+    assert seen_ids == [new]
 
 
 def test_transaction_changes_several_chats(store: SessionStore) -> None:
@@ -88,7 +88,7 @@ def test_transaction_changes_several_chats(store: SessionStore) -> None:
 
 @pytest.mark.requirement("store:together")
 def test_transaction_and_message_do_not_deadlock(
-    store: SessionStore, db: SessionDB, begun: str
+    store: SessionStore, db: SessionDB, session_id: str
 ) -> None:
     arrived: list[str] = []
     thread = threading.Thread(
@@ -97,7 +97,7 @@ def test_transaction_and_message_do_not_deadlock(
     with store.transaction(KEY):
         thread.start()
         thread.join(0.05)
-        rotate_session(store, db, begun)
+        rotate_session(store, db, session_id)
     thread.join(30)
     assert arrived == ["child"]
 
@@ -109,11 +109,11 @@ def test_transaction_and_message_do_not_deadlock(
         pytest.param(lambda store: store.reset_session(KEY), id="a reset"),
         pytest.param(lambda store: store.save(store.get(KEY)), id="a save"),
         pytest.param(lambda store: store.remove(store.load_entries()), id="a removal"),
-        pytest.param(lambda store: store.transaction(KEY).__enter__(), id="a step"),
+        pytest.param(lambda store: store.transaction(KEY).__enter__(), id="a transaction"),
     ],
 )
 def test_open_database_transaction_refuses_route_changes(
-    store: SessionStore, db: SessionDB, folder: Path, begun: str, change: Any
+    store: SessionStore, db: SessionDB, folder: Path, session_id: str, change: Any
 ) -> None:
     before = read_rows(db, folder)
     with db.transaction(), pytest.raises(InvalidInput, match="transaction"):
@@ -129,14 +129,14 @@ def test_open_database_transaction_refuses_route_changes(
     ],
 )
 def test_transaction_refuses_unnamed_chats_and_removals(
-    store: SessionStore, begun: str, change: Any
+    store: SessionStore, session_id: str, change: Any
 ) -> None:
     with pytest.raises(InvalidInput), store.transaction(KEY):
         change(store)
-    assert store.peek_session_id(KEY) == begun
+    assert store.peek_session_id(KEY) == session_id
 
 
-def test_store_works_after_transaction(store: SessionStore, begun: str) -> None:
+def test_store_works_after_transaction(store: SessionStore, session_id: str) -> None:
     with pytest.raises(ZeroDivisionError), store.transaction(KEY):
         raise ZeroDivisionError
     with store.transaction():

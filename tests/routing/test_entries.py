@@ -1,4 +1,4 @@
-"""What is stored of an entry, and what is made of what others have stored."""
+"""`SessionEntry`: stored fields, older and unknown fields, invalid values."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_entry_without_required_field_is_refused(name: str) -> None:
 
 def test_new_entry_has_defaults() -> None:
     at = datetime.fromisoformat("2026-01-01")
-    made = SessionEntry(
+    entry_of_chat = SessionEntry(
         session_key=KEY,
         session_id="s1",
         created_at=at,
@@ -111,7 +111,7 @@ def test_new_entry_has_defaults() -> None:
         platform=Platform.TELEGRAM,
         chat_type="dm",
     )
-    assert made.to_dict() == {
+    assert entry_of_chat.to_dict() == {
         "session_key": KEY,
         "session_id": "s1",
         "created_at": "2026-01-01T00:00:00",
@@ -129,7 +129,7 @@ def test_plugin_platform_is_kept() -> None:
     assert entry(platform="irc").to_dict()["platform"] == "irc"
 
 
-# The older name
+# The older field name
 
 
 def test_memory_flushed_is_read_as_finalized() -> None:
@@ -142,7 +142,7 @@ def test_expiry_finalized_precedes_memory_flushed(finalized: bool) -> None:
     assert read.expiry_finalized is finalized
 
 
-# What is not known
+# Unknown fields
 
 
 def test_unknown_fields_are_stored_last() -> None:
@@ -278,7 +278,7 @@ def test_entry_copy_is_independent() -> None:
     assert read.to_dict() == {**NEEDED, **SET, "more": {"a": 1}}
 
 
-# Anything at all
+# Arbitrary values
 
 text = st.text(max_size=6)
 json_values = st.recursive(
@@ -310,8 +310,8 @@ entries = st.builds(
 
 
 @given(entries)
-def test_random_entry_round_trips(made: SessionEntry) -> None:
-    assert SessionEntry.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+def test_random_entry_round_trips(random_entry: SessionEntry) -> None:
+    assert SessionEntry.from_dict(json.loads(json.dumps(random_entry.to_dict()))) == random_entry
 
 
 @given(st.dictionaries(st.sampled_from([*NEEDED, *SET, "memory_flushed", "x"]), json_values))

@@ -1,4 +1,4 @@
-"""The end of a session by the clock: one process tells it, and no turn is cut off by it."""
+"""Expiry of sessions: one process delivers the end, and no turn is interrupted."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tests.routing.chats import (
     read_rows,
 )
 
-Told = list[tuple[str, str]]
+HookCalls = list[tuple[str, str]]
 
 
 @pytest.fixture
 def dead() -> str:
     """The token of a process that has ended."""
-    code = "from session_core.routing import leases as notes; print(notes.new_token())"
+    code = "from session_core.routing import leases; print(leases.create_token())"
     answer = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     )
@@ -45,10 +45,10 @@ def get_entry(store: SessionStore) -> SessionEntry:
     return entry
 
 
-def record_hooks(told: Told) -> Hooks:
+def record_hooks(hook_calls: HookCalls) -> Hooks:
     hooks = Hooks(group=None, report=lambda *_: None)
     for hook in ("on_session_finalize", "on_session_reset"):
-        hooks.add(hook, lambda session_id, hook=hook: told.append((hook[11:], session_id)))
+        hooks.add(hook, lambda session_id, hook=hook: hook_calls.append((hook[11:], session_id)))
     return hooks
 
 
@@ -162,23 +162,23 @@ def test_replaced_session_is_not_marked_expired(
 def test_message_skips_end_delivered_elsewhere(
     expired: SessionStore, make: Any, db: SessionDB
 ) -> None:
-    told: Told = []
-    other = make(db, config=IDLE, hooks=record_hooks(told))
+    hook_calls: HookCalls = []
+    other = make(db, config=IDLE, hooks=record_hooks(hook_calls))
     entry = get_entry(expired)
     assert expired.claim_expiry(entry)
     assert expired.begin_end_delivery(KEY, entry.session_id)
     new = other.get_or_create_session(chat())
-    assert told == [("reset", new.session_id)]
+    assert hook_calls == [("reset", new.session_id)]
 
 
 def test_message_delivers_claimed_end_once(expired: SessionStore, make: Any, db: SessionDB) -> None:
-    told: Told = []
-    other = make(db, config=IDLE, hooks=record_hooks(told))
+    hook_calls: HookCalls = []
+    other = make(db, config=IDLE, hooks=record_hooks(hook_calls))
     entry = get_entry(expired)
     assert expired.claim_expiry(entry)
     new = other.get_or_create_session(chat())
     assert not expired.begin_end_delivery(KEY, entry.session_id)
-    assert told == [("finalize", entry.session_id), ("reset", new.session_id)]
+    assert hook_calls == [("finalize", entry.session_id), ("reset", new.session_id)]
 
 
 # Hermes
@@ -200,8 +200,8 @@ def test_hermes_home_gets_no_expiry_marks(make: Any, hermes: SessionDB, clock: C
 
 @pytest.mark.requirement("store:expiry")
 def test_hermes_home_expiry_is_delivered_once(make: Any, hermes: SessionDB, clock: Clock) -> None:
-    told: Told = []
-    store = make(hermes, config=IDLE, hooks=record_hooks(told))
+    hook_calls: HookCalls = []
+    store = make(hermes, config=IDLE, hooks=record_hooks(hook_calls))
     begin_session(store, hermes)
     clock.advance(minutes=61)
     entry = get_entry(store)
@@ -209,7 +209,7 @@ def test_hermes_home_expiry_is_delivered_once(make: Any, hermes: SessionDB, cloc
     assert store.set_expiry_finalized(entry)
     assert not store.claim_expiry(entry)
     new = store.get_or_create_session(chat())
-    assert told == [("reset", new.session_id)]
+    assert hook_calls == [("reset", new.session_id)]
 
 
 # Turns

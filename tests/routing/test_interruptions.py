@@ -1,4 +1,4 @@
-"""What is noted of a session: interruptions, the end of a turn, its expiry."""
+"""Interrupted and suspended sessions, the end of a turn, and recorded expiry."""
 
 from __future__ import annotations
 

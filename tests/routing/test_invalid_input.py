@@ -1,4 +1,4 @@
-"""What would be stored and never be read again, and what names no chat, is refused at once."""
+"""Entries that could not be read again, and invalid session keys, are refused."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_wrong_argument_type_is_refused(
         call(any_store)
 
 
-# What is asked while a message comes in may touch another chat
+# A callback of the application may change another chat
 
 
 @pytest.mark.requirement("store:unsafe")
@@ -97,11 +97,13 @@ def test_nested_change_calls_hooks_once(make: Any, db: SessionDB, clock: Clock) 
     db.create_session("target", "telegram")
     for chat_id in (42, 43):
         store.get_or_create_session(chat(chat_id))
-    told: list[tuple[Any, ...]] = []
-    store._tell = lambda key, _new, owed, *_, **__: told.append((key, owed.reason))
+    hook_calls: list[tuple[Any, ...]] = []
+    store._deliver_boundary = lambda key, _new, boundary, *_, **__: hook_calls.append(
+        (key, boundary.reason)
+    )
     clock.advance(hours=2)
     store.get_or_create_session(chat())
-    assert told == [(OTHER, "session_switch"), (KEY, "idle")]
+    assert hook_calls == [(OTHER, "session_switch"), (KEY, "idle")]
 
 
 def build_recursive_dict() -> dict[str, Any]:
@@ -117,7 +119,7 @@ def test_unserializable_entry_is_refused(any_store: SessionStore, value: Any) ->
     changed = any_store.get(KEY)
     assert changed is not None
     changed.extra["mine"] = value
-    with pytest.raises(InvalidInput, match=r"cannot be stored.*let what is in `extra`"):
+    with pytest.raises(InvalidInput, match=r"cannot be stored.*`extra`"):
         any_store.save(changed)
     assert any_store.get(KEY) == before
     assert any_store.problems == []

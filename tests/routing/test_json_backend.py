@@ -1,4 +1,4 @@
-"""Homes of Hermes without the table: sessions change first, then the file, and a crash between."""
+"""Homes without the table: a crash between the change of the sessions and of the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.routing.chats import KEY, begin_session, chat, file_entries, get_end_
 
 @pytest.fixture(params=[16, 17], ids=["sessions know no chats", "sessions know their chats"])
 def older(request: pytest.FixtureRequest, home_path: Path) -> Iterator[SessionDB]:
-    """The state database of a Hermes home that has no table of routes."""
+    """The state database of an older Hermes home without a table of routes."""
     make_hermes_database(home_path / "state.db", request.param)
     with SessionDB(home_path / "state.db", patience_s=0.05) as db:
         yield db
@@ -29,7 +29,7 @@ def store(make: Any, older: SessionDB) -> SessionStore:
 
 
 def create_switch_target(db: SessionDB) -> str:
-    """Add a session that has ended, to which somebody switches."""
+    """Add an ended session to switch to."""
     db.append_message("target", "user", "said before", create={"source": "telegram"})
     db.end_session("target", "cli_close")
     return "target"
@@ -86,9 +86,9 @@ def test_interrupted_switch_keeps_conversation(
     older.record_gateway_session_peer(session_id, **build_peer(store, entry))
     if look:
         store.repair_routes()
-    found = store.get_or_create_session(chat()).session_id
-    assert found in {first, session_id}
-    assert get_end_reason(older, found) is None
+    arrived_id = store.get_or_create_session(chat()).session_id
+    assert arrived_id in {first, session_id}
+    assert get_end_reason(older, arrived_id) is None
 
 
 @pytest.mark.requirement("copies:older")
@@ -108,13 +108,13 @@ def build_peer(store: SessionStore, entry: Any) -> dict[str, Any]:
 
 
 def test_next_message_delivers_interrupted_reset_hooks(make: Any, older: SessionDB) -> None:
-    told: list[tuple[str, str]] = []
+    hook_calls: list[tuple[str, str]] = []
     hooks = Hooks(group=None)
-    hooks.add("on_session_finalize", lambda session_id: told.append(("finalize", session_id)))
-    hooks.add("on_session_reset", lambda session_id: told.append(("reset", session_id)))
+    hooks.add("on_session_finalize", lambda session_id: hook_calls.append(("finalize", session_id)))
+    hooks.add("on_session_reset", lambda session_id: hook_calls.append(("reset", session_id)))
     store = make(older, hooks=hooks)
     old = begin_session(store, older)
     older.promote_to_session_reset(old, "session_reset")
     new = store.get_or_create_session(chat()).session_id
     assert new != old
-    assert told == [("finalize", old), ("reset", new)]
+    assert hook_calls == [("finalize", old), ("reset", new)]

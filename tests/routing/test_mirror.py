@@ -1,4 +1,4 @@
-"""The mirror: one changed row each, true when it matters, and optional."""
+"""The mirror: one row written per change, current when it matters, and optional."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.routing.chats import (
     write_file,
 )
 
-# What a change writes
+# Writes of a change
 
 
 @pytest.mark.requirement("copies:cost")

@@ -1,4 +1,4 @@
-"""A mirror that takes long: who waits for it, and who does not."""
+"""A slow or locked mirror: the changes that wait for it and those that do not."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_mirror_lock_is_released_despite_fork(
 ) -> None:
     opened: list[int] = []
     real = os.open
-    monkeypatch.setattr(os, "open", lambda *given: opened.append(real(*given)) or opened[-1])
+    monkeypatch.setattr(os, "open", lambda *args: opened.append(real(*args)) or opened[-1])
     monkeypatch.setattr(_atomic, "_LOCK_TIMEOUT_S", 0)
     with hold_file_lock(folder / LOCK_NAME):
         child = os.dup(opened[-1])
@@ -93,7 +93,7 @@ def test_held_mirror_lock_does_not_block_reset(
             pass
         assert store.reset_session(KEY).session_id != old
         assert file_entries(folder)[KEY]["session_id"] == old
-    assert any("is held by somebody else" in problem for problem in store.problems)
+    assert any("is held" in problem for problem in store.problems)
     store.close()
     assert file_entries(folder) == read_rows(db, folder)
 
@@ -127,17 +127,17 @@ def test_concurrent_resets_share_mirror_timeout(
 
 
 class Queue:
-    """A lock that says how many wait for it, besides the one who has it."""
+    """A lock that counts the threads that wait for it."""
 
     def __init__(self, lock: Any) -> None:
         self._lock = lock
         self.waiting = -1
 
     def __enter__(self) -> None:
-        """Wait for it."""
+        """Acquire the lock."""
         self.waiting += 1
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
-        """Give it back."""
+        """Release the lock."""
         self._lock.release()

@@ -1,4 +1,4 @@
-"""A home that was moved is found again, and no other one is taken for it."""
+"""A moved home keeps its routes; a copied or hidden one adopts none."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from tests.routing.chats import (
 
 @pytest.fixture
 def moved(make: Any, db: SessionDB, home_path: Path, tmp_path: Path) -> Path:
-    """A home with two chats that was moved to another folder, without its mirror."""
+    """A home with two chats, moved to another folder without its mirror."""
     store = make(db)
     for chat_id in (42, 43):
         store.get_or_create_session(chat(chat_id))
     store.close()
     db.close()
-    there = tmp_path / "moved"
-    shutil.move(home_path, there)
-    (there / "sessions" / "sessions.json").unlink()
-    return there
+    new_home = tmp_path / "moved"
+    shutil.move(home_path, new_home)
+    (new_home / "sessions" / "sessions.json").unlink()
+    return new_home
 
 
 def open_moved(home: Path, clock: Clock, **options: Any) -> tuple[SessionDB, SessionStore]:
@@ -84,7 +84,7 @@ def test_existing_home_keeps_own_routes(make: Any, db: SessionDB, tmp_path: Path
 def test_copied_home_adopts_no_earlier_scope(
     make: Any, db: SessionDB, home_path: Path, tmp_path: Path, clock: Clock
 ) -> None:
-    """A home that once moved may have old rows of a folder that is gone; so has its copy."""
+    """A home that was moved once may have rows of a missing folder; so has its copy."""
     with make(db) as store:
         chat_id = store.get_or_create_session(chat(43)).session_id
     put_row(db, tmp_path / "earlier" / "sessions", make_stored_entry("stale"))
@@ -113,18 +113,18 @@ def test_routes_of_foreign_scope_are_ignored(make: Any, db: SessionDB) -> None:
 def test_store_with_hidden_folder_keeps_routes(
     make: Any, db: SessionDB, home_path: Path, clock: Clock
 ) -> None:
-    """Another container does not see the folder, or its disk is not there for a moment."""
+    """Another container does not see the folder, or its disk is temporarily missing."""
     gone = home_path / "gone"
     gone.mkdir()
     running = SessionStore(gone / "sessions", db=db, now=clock)
     with running:
-        theirs = running.get_or_create_session(chat()).session_id
+        running_id = running.get_or_create_session(chat()).session_id
         gone.rename(home_path / "hidden")
         store = make(db)
         store.get_or_create_session(chat(43))
-        assert store.peek_session_id(KEY) == theirs
+        assert store.peek_session_id(KEY) == running_id
         (home_path / "hidden").rename(gone)
-        assert get_session_ids(running) == {KEY: theirs}
+        assert get_session_ids(running) == {KEY: running_id}
 
 
 @pytest.mark.requirement("copies:moved")

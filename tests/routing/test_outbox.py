@@ -1,4 +1,4 @@
-"""Hooks of boundaries, as a store tells them: once, when stored, the old id before the new."""
+"""Delivery of boundary hooks by a store: once, after the commit, the old id before the new."""
 
 from __future__ import annotations
 
@@ -23,30 +23,32 @@ from tests.routing.chats import (
 
 
 @pytest.fixture
-def told(make: Any, db: SessionDB) -> list[tuple[str, str, str | None]]:
-    """What the hooks of a store were told."""
+def hook_calls(make: Any, db: SessionDB) -> list[tuple[str, str, str | None]]:
+    """The recorded hook calls."""
     return []
 
 
 @pytest.fixture
-def hooks(told: list[Any]) -> Hooks:
+def hooks(hook_calls: list[Any]) -> Hooks:
     hooks = Hooks(group=None, report=lambda *_: None)
     for hook in ("on_session_finalize", "on_session_reset"):
         hooks.add(
             hook,
-            lambda session_id, reason, _hook=hook: told.append((_hook[11:], session_id, reason)),
+            lambda session_id, reason, _hook=hook: hook_calls.append(
+                (_hook[11:], session_id, reason)
+            ),
         )
     return hooks
 
 
 @pytest.mark.requirement("store:hooks")
 def test_requested_reset_calls_hooks_in_order(
-    make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
+    make: Any, db: SessionDB, hooks: Hooks, hook_calls: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
     old = begin_session(store, db)
     new = store.reset_session(KEY).session_id
-    assert told == [("finalize", old, "new_session"), ("reset", new, "new_session")]
+    assert hook_calls == [("finalize", old, "new_session"), ("reset", new, "new_session")]
 
 
 @pytest.mark.requirement("store:hooks")
@@ -67,7 +69,7 @@ def test_automatic_reset_calls_hooks_in_order(  # noqa: PLR0917 -- fixtures
     make: Any,
     db: SessionDB,
     hooks: Hooks,
-    told: list[Any],
+    hook_calls: list[Any],
     config: GatewayConfig,
     prepare: Any,
     reason: str,
@@ -76,11 +78,11 @@ def test_automatic_reset_calls_hooks_in_order(  # noqa: PLR0917 -- fixtures
     old = begin_session(store, db)
     prepare(store)
     new = store.get_or_create_session(chat()).session_id
-    assert told == [("finalize", old, reason), ("reset", new, reason)]
+    assert hook_calls == [("finalize", old, reason), ("reset", new, reason)]
 
 
 def test_expired_session_is_not_finalized_again(
-    make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
+    make: Any, db: SessionDB, hooks: Hooks, hook_calls: list[Any]
 ) -> None:
     first = make(db, config=IDLE)
     begin_session(first, db)
@@ -89,12 +91,12 @@ def test_expired_session_is_not_finalized_again(
     assert first.set_expiry_finalized(first.get(KEY))
     store = make(db, config=IDLE, hooks=hooks)
     new = store.get_or_create_session(chat()).session_id
-    assert told == [("reset", new, "idle")]
+    assert hook_calls == [("reset", new, "idle")]
 
 
 @pytest.mark.requirement("store:hooks")
 def test_switch_and_return_call_hooks(
-    make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
+    make: Any, db: SessionDB, hooks: Hooks, hook_calls: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
     old = begin_session(store, db)
@@ -102,7 +104,7 @@ def test_switch_and_return_call_hooks(
     for session_id in ("target", old, "target"):
         store.switch_session(KEY, session_id)
     why = "session_switch"
-    assert told == [
+    assert hook_calls == [
         ("finalize", old, why),
         ("reset", "target", why),
         ("finalize", "target", why),
@@ -113,21 +115,21 @@ def test_switch_and_return_call_hooks(
 
 
 def test_switch_to_shared_session_calls_hooks(
-    make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
+    make: Any, db: SessionDB, hooks: Hooks, hook_calls: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
     old = begin_session(store, db)
     store.get_or_create_session(chat("other"))
     shared = store.reset_session("agent:main:telegram:dm:other").session_id
     db.create_session(shared, "telegram")
-    told.clear()
+    hook_calls.clear()
     store.switch_session(KEY, shared)
-    assert [event[:2] for event in told] == [("finalize", old), ("reset", shared)]
+    assert [event[:2] for event in hook_calls] == [("finalize", old), ("reset", shared)]
 
 
 @pytest.mark.requirement("store:hooks")
 def test_reopened_session_is_finalized_again(
-    make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
+    make: Any, db: SessionDB, hooks: Hooks, hook_calls: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
     old = begin_session(store, db)
@@ -135,7 +137,7 @@ def test_reopened_session_is_finalized_again(
     db.end_session(old, "agent_close")
     assert store.get_or_create_session(chat()).session_id == old
     store.reset_session(KEY)
-    assert [told_of for told_of in told if told_of[1] == old] == [
+    assert [call for call in hook_calls if call[1] == old] == [
         ("finalize", old, None),
         ("finalize", old, "new_session"),
     ]
@@ -144,27 +146,27 @@ def test_reopened_session_is_finalized_again(
 def test_reset_hooks_run_after_store(make: Any, db: SessionDB, hooks: Hooks) -> None:
     store = make(db, hooks=hooks)
     begin_session(store, db)
-    seen: list[Any] = []
+    results: list[Any] = []
     hooks.add(
         "on_session_finalize",
-        lambda new_session_id: seen.append(store.peek_session_id(KEY) == new_session_id),
+        lambda new_session_id: results.append(store.peek_session_id(KEY) == new_session_id),
     )
     store.reset_session(KEY)
-    assert seen == [True]
+    assert results == [True]
 
 
 def test_failed_change_calls_no_hooks(
-    make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
+    make: Any, db: SessionDB, hooks: Hooks, hook_calls: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
     begin_session(store, db)
     with pytest.raises(NotFound):
         store.switch_session(KEY, "nowhere")
-    assert told == []
+    assert hook_calls == []
 
 
 def test_unwritable_mirror_blocks_no_reset_hooks(
-    make: Any, db: SessionDB, hooks: Hooks, told: list[Any], folder: Path
+    make: Any, db: SessionDB, hooks: Hooks, hook_calls: list[Any], folder: Path
 ) -> None:
     store = make(db, hooks=hooks)
     begin_session(store, db)
@@ -173,15 +175,15 @@ def test_unwritable_mirror_blocks_no_reset_hooks(
     new = store.reset_session(KEY)
     assert new is not None
     assert store.peek_session_id(KEY) == new.session_id
-    assert len(told) == 2
+    assert len(hook_calls) == 2
     assert any("mirror" in problem for problem in store.problems)
 
 
 @pytest.mark.requirement("store:hooks")
 def test_retry_calls_boundary_hooks_once(
-    make: Any, db: SessionDB, hooks: Hooks, told: list[Any], folder: Path
+    make: Any, db: SessionDB, hooks: Hooks, hook_calls: list[Any], folder: Path
 ) -> None:
-    """Another process is faster between what was read and what is written."""
+    """Another process writes between the read and the write."""
     store = make(db, hooks=hooks)
     begin_session(store, db)
     real, calls = store._follow_compression, []
@@ -194,13 +196,13 @@ def test_retry_calls_boundary_hooks_once(
 
     store._follow_compression = heal
     store.reset_session(KEY)
-    assert [hook for hook, *_ in told] == ["finalize", "reset"]
+    assert [hook for hook, *_ in hook_calls] == ["finalize", "reset"]
     assert len(calls) == 2
 
 
 @pytest.mark.parametrize("way", ["reset", "arrival", "force", "switch"])
 def test_entry_after_boundary_can_be_saved(
-    make: Any, db: SessionDB, hooks: Hooks, told: list[Any], way: str
+    make: Any, db: SessionDB, hooks: Hooks, hook_calls: list[Any], way: str
 ) -> None:
     store = make(db, config=IDLE, hooks=hooks)
     begin_session(store, db)
@@ -218,7 +220,7 @@ def test_entry_after_boundary_can_be_saved(
     assert store.get(KEY).display_name == "changed"
     store.deliver_pending_hooks()
     assert PENDING_FIELD not in store.get(KEY).extra
-    assert [hook for hook, *_ in told] == ["finalize", "reset"]
+    assert [hook for hook, *_ in hook_calls] == ["finalize", "reset"]
 
 
 def test_concurrent_entry_change_makes_save_conflict(
@@ -234,10 +236,10 @@ def test_concurrent_entry_change_makes_save_conflict(
 
 
 def test_session_reset_elsewhere_calls_no_hooks(
-    make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
+    make: Any, db: SessionDB, hooks: Hooks, hook_calls: list[Any]
 ) -> None:
     store = make(db, hooks=hooks)
     old = begin_session(store, db)
     db.promote_to_session_reset(old, "session_reset")
     assert store.get_or_create_session(chat()).session_id != old
-    assert told == []
+    assert hook_calls == []

@@ -1,4 +1,4 @@
-"""When a chat starts afresh, and when its entry is dropped, to the second."""
+"""Reset policies and pruning at their exact boundaries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from session_core.routing.entries import SessionEntry
 from session_core.routing.policies import find_reset_reason, is_prunable, is_resume_expired
 
 local = partial(datetime, 2026)
-"""A time of this year on the clock of the wall, as entries have them."""
+"""A naive local time of this year, as entries store it."""
 
 NOON = local(3, 10, 12)
 TICK = timedelta(microseconds=1)
@@ -157,7 +157,7 @@ def test_recent_session_has_no_reset_reason() -> None:
     assert find_reason(BOTH, NOON - timedelta(minutes=60)) is None
 
 
-# What keeps a session
+# Active processes
 
 
 @pytest.mark.requirement("store:policy-table")
@@ -195,7 +195,7 @@ def test_zoned_time_is_compared_as_local() -> None:
     assert is_prunable(kept, 5, NOON.astimezone())
 
 
-# Where the clock is changed
+# Clock changes
 
 
 def test_skipped_hour_resets_at_next_moment() -> None:
@@ -206,13 +206,13 @@ def test_skipped_hour_resets_at_next_moment() -> None:
 
 def test_repeated_hour_resets_once() -> None:
     policy = SessionResetPolicy(mode="daily", at_hour=2)
-    said = local(10, 25, 2, 30)
-    assert find_reason(policy, said, local(10, 25, 2, 10, fold=1)) is None
+    updated_at = local(10, 25, 2, 30)
+    assert find_reason(policy, updated_at, local(10, 25, 2, 10, fold=1)) is None
 
 
 @pytest.fixture
 def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The clock is set forward on 29 March at 2:00 and back on 25 October at 3:00."""
+    """A time zone whose clock is set forward on 29 March at 2:00 and back on 25 October at 3:00."""
     monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
     time.tzset()
     yield
@@ -223,30 +223,30 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.requirement("store:clock-change")
 @pytest.mark.usefixtures("berlin")
 def test_skipped_hour_is_not_idle_time() -> None:
-    said = local(3, 29, 1, 59)
-    assert find_reason(IDLE, said, local(3, 29, 3, 0, 30)) is None
-    assert find_reason(IDLE, said, local(3, 29, 3, 59)) is None
-    assert find_reason(IDLE, said, local(3, 29, 3, 59) + TICK) == "idle"
+    updated_at = local(3, 29, 1, 59)
+    assert find_reason(IDLE, updated_at, local(3, 29, 3, 0, 30)) is None
+    assert find_reason(IDLE, updated_at, local(3, 29, 3, 59)) is None
+    assert find_reason(IDLE, updated_at, local(3, 29, 3, 59) + TICK) == "idle"
 
 
 @pytest.mark.requirement("store:clock-change")
 @pytest.mark.usefixtures("berlin")
 def test_repeated_hour_counts_twice_as_idle() -> None:
-    said = local(10, 25, 1, 59)
-    assert find_reason(IDLE, said, local(10, 25, 2, 59)) is None
-    assert find_reason(IDLE, said, local(10, 25, 2, 0, fold=1)) == "idle"
+    updated_at = local(10, 25, 1, 59)
+    assert find_reason(IDLE, updated_at, local(10, 25, 2, 59)) is None
+    assert find_reason(IDLE, updated_at, local(10, 25, 2, 0, fold=1)) == "idle"
 
 
 @pytest.mark.requirement("store:clock-change")
 @pytest.mark.usefixtures("berlin")
 def test_message_in_repeated_hour_delays_reset() -> None:
-    said = local(10, 25, 2, 30)  # which of both it was is not stored
-    assert find_reason(IDLE, said, local(10, 25, 2, 40)) is None
-    assert find_reason(IDLE, said, local(10, 25, 3, 30)) is None
-    assert find_reason(IDLE, said, local(10, 25, 3, 30) + TICK) == "idle"
+    updated_at = local(10, 25, 2, 30)  # the stored time does not say which of the two
+    assert find_reason(IDLE, updated_at, local(10, 25, 2, 40)) is None
+    assert find_reason(IDLE, updated_at, local(10, 25, 3, 30)) is None
+    assert find_reason(IDLE, updated_at, local(10, 25, 3, 30) + TICK) == "idle"
 
 
-# Resuming
+# Resumption
 
 
 def is_resumed(policy: SessionResetPolicy, freshness_s: float = 3600, **fields: Any) -> bool:

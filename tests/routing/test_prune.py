@@ -1,4 +1,4 @@
-"""Old entries are dropped by their last activity, and by nothing else."""
+"""Pruning of routes by their last use alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_chat_key(name: str) -> str:
 
 @pytest.fixture
 def filled(any_store: SessionStore, clock: Clock) -> SessionStore:
-    """A store with a chat that is 100 days old, one of 10 days, one of today."""
+    """A store with chats used today, 10 days ago and 100 days ago."""
     for name, days in (("old", 90), ("recent", 10), ("new", 0)):
         any_store.get_or_create_session(chat(name))
         clock.advance(days=days)
@@ -94,12 +94,12 @@ def test_prune_keeps_chat_with_active_process(
     asked.clear()
     removed = store.prune_old_entries(5)
     assert sorted(asked) == [make_chat_key("busy"), make_chat_key("idle")]
-    left = (
+    remaining = (
         [make_chat_key("busy"), make_chat_key("idle")]
         if answer is None
         else [make_chat_key("busy")]
     )
-    assert (removed, list(store.load_entries())) == (2 - len(left), left)
+    assert (removed, list(store.load_entries())) == (2 - len(remaining), remaining)
 
 
 def test_prune_checks_processes_of_old_entries(make: Any, db: SessionDB) -> None:
@@ -171,7 +171,7 @@ def test_prune_removes_file_only_entries(
 def test_prune_keeps_entry_used_meanwhile(
     make: Any, db: SessionDB, folder: Path, clock: Clock
 ) -> None:
-    """A message comes in between the look and the removal."""
+    """A message arrives between the selection and the removal."""
 
     def comes_in(_: str) -> bool:
         put_row(db, folder, make_stored_entry("s1", updated_at=clock.time.isoformat()))
@@ -209,9 +209,9 @@ def test_concurrent_prunes_remove_entries_once(
     assert len(read_rows(db, folder)) == len(file_entries(folder)) == 10
 
 
-@pytest.mark.parametrize(("given", "days"), [(7, 7), (-5, 0), ("nonsense", 90), (None, 90)])
-def test_prune_age_comes_from_configuration(given: Any, days: int) -> None:
-    config = GatewayConfig.from_dict({"session_store_max_age_days": given})
+@pytest.mark.parametrize(("stored", "days"), [(7, 7), (-5, 0), ("nonsense", 90), (None, 90)])
+def test_prune_age_comes_from_configuration(stored: Any, days: int) -> None:
+    config = GatewayConfig.from_dict({"session_store_max_age_days": stored})
     assert config.session_store_max_age_days == days
     assert GatewayConfig.from_dict(config.to_dict()).session_store_max_age_days == days
 

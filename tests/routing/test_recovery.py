@@ -1,4 +1,4 @@
-"""A chat whose route was lost: which session it goes on with, and where it begins afresh."""
+"""Recovery of a lost route: the session that a chat continues, or a new one."""
 
 from __future__ import annotations
 
@@ -16,40 +16,45 @@ STARTED = 1_700_000_000.0
 
 
 def add_session(
-    db: SessionDB, session_id: str, ended: str | None = None, *, said: bool = True, **fields: Any
+    db: SessionDB,
+    session_id: str,
+    end_reason: str | None = None,
+    *,
+    has_message: bool = True,
+    **fields: Any,
 ) -> None:
-    """Add a session of the chat, as it was when its route was lost."""
-    given: dict[str, Any] = {"source": "telegram", "started_at": STARTED, "session_key": KEY}
-    given |= fields
-    db.create_session(session_id, **given)
-    if said:
+    """Add a session of the chat, as it was when the route was lost."""
+    columns: dict[str, Any] = {"source": "telegram", "started_at": STARTED, "session_key": KEY}
+    columns |= fields
+    db.create_session(session_id, **columns)
+    if has_message:
         db.append_message(session_id, "user", "said before")
-    if ended is not None:
-        db.end_session(session_id, ended)
+    if end_reason is not None:
+        db.end_session(session_id, end_reason)
 
 
 def find_arrival_session(store: SessionStore, source: SessionSource | None = None) -> str:
-    """Return the session in which a message arrives."""
+    """Return the session of the next message."""
     return store.get_or_create_session(source or chat()).session_id
 
 
-# The matrix, a test for each of its rows
+# The matrix of end reasons, one test per row
 
 
 def is_session_continued(store: SessionStore, db: SessionDB, reason: str | None) -> bool:
-    """Whether the session of a chat that has ended so is gone on with; it is reopened then."""
+    """Return True if a session that ended for this reason is continued and reopened."""
     add_session(db, "s1", reason)
-    found = find_arrival_session(store) == "s1"
+    is_continued = find_arrival_session(store) == "s1"
     row = db.get_session("s1")
     assert row is not None
-    assert row["end_reason"] == (None if found else reason)
-    assert (row["ended_at"] is None) == found
-    return found
+    assert row["end_reason"] == (None if is_continued else reason)
+    assert (row["ended_at"] is None) == is_continued
+    return is_continued
 
 
 def is_empty_session_ignored(store: SessionStore, db: SessionDB, reason: str | None) -> bool:
-    """Whether a session that could be gone on with is not, since nothing was said in it."""
-    add_session(db, "s1", reason, said=False)
+    """Return True if a session without messages is not continued."""
+    add_session(db, "s1", reason, has_message=False)
     return find_arrival_session(store) != "s1"
 
 
@@ -70,13 +75,13 @@ def test_session_after_orphan_reap_is_recovered(store: SessionStore, db: Session
 
 @pytest.mark.requirement("store:recovery-unlike")
 def test_session_superseded_by_resume_is_recovered(store: SessionStore, db: SessionDB) -> None:
-    """Newer releases end sessions so, of which only the agent was closed."""
+    """Newer releases of Hermes use this reason if only the agent was closed."""
     assert is_session_continued(store, db, "superseded_by_resume")
 
 
 @pytest.mark.requirement("store:recovery-unlike")
 def test_session_after_startup_reap_is_recovered(store: SessionStore, db: SessionDB) -> None:
-    """Newer releases end sessions so, of which only the agent was closed."""
+    """Newer releases of Hermes use this reason if only the agent was closed."""
     assert is_session_continued(store, db, "startup_orphan_reap")
 
 
@@ -154,7 +159,7 @@ def test_recovery_counts_stored_messages(
     assert find_arrival_session(store) == "s1"
 
 
-# Which of several
+# Choice among several sessions
 
 
 @pytest.mark.requirement("store:recovery")
@@ -173,7 +178,7 @@ def test_older_session_does_not_undo_reset(store: SessionStore, db: SessionDB) -
 
 def test_empty_session_hides_no_older_session(store: SessionStore, db: SessionDB) -> None:
     add_session(db, "older", "agent_close", started_at=STARTED)
-    add_session(db, "newest", said=False, started_at=STARTED + 2)
+    add_session(db, "newest", has_message=False, started_at=STARTED + 2)
     assert find_arrival_session(store) == "older"
 
 
@@ -193,7 +198,7 @@ def test_session_of_different_platform_is_skipped(store: SessionStore, db: Sessi
 
 @pytest.mark.requirement("store:recovery-unlike")
 def test_compressed_session_recovers_to_continuation(store: SessionStore, db: SessionDB) -> None:
-    """Whoever was killed in between has stored it without the key of the chat."""
+    """A process killed in between has stored the continuation without a session key."""
     add_session(db, "parent", "compression")
     db.create_session("tip", "telegram", parent_session_id="parent")
     db.append_message("tip", "user", "a summary")
@@ -215,7 +220,7 @@ def test_compressed_session_without_continuation_is_recovered(
 
 
 def test_empty_compressed_session_is_not_recovered(store: SessionStore, db: SessionDB) -> None:
-    add_session(db, "died", "compression", said=False)
+    add_session(db, "died", "compression", has_message=False)
     assert find_arrival_session(store) != "died"
 
 
@@ -232,7 +237,7 @@ def test_ended_session_hides_no_recoverable_session(
 
 @pytest.mark.requirement("store:recovery-unlike")
 def test_session_before_reset_is_not_recovered(store: SessionStore, db: SessionDB) -> None:
-    """Hermes passes over what was reset, and is back in what was before that."""
+    """Hermes skips the reset session and returns to the one before it."""
     add_session(db, "lives", started_at=STARTED)
     add_session(db, "reset", "session_reset", started_at=STARTED + 1)
     assert find_arrival_session(store) not in {"lives", "reset"}
@@ -272,7 +277,7 @@ def test_session_started_after_reset_is_recovered(
 def test_routed_session_of_any_owner_is_recovered(
     store: SessionStore, db: SessionDB, folder: Path, whose: str | None
 ) -> None:
-    """Somebody has led the chat there; Hermes finds a session by the key of its chat alone."""
+    """The chat was switched there; Hermes finds a session by its session key alone."""
     add_session(db, "routed", "agent_close", session_key=whose)
     put_row(db, folder, make_stored_entry("routed"))
     assert find_arrival_session(store) == "routed"
@@ -280,7 +285,7 @@ def test_routed_session_of_any_owner_is_recovered(
 
 @pytest.mark.requirement("store:recovery-unlike")
 def test_expired_session_after_agent_close_is_reset(make: Any, db: SessionDB, clock: Clock) -> None:
-    """A start of Hermes forgets the route and with it since when the chat is idle."""
+    """A start of Hermes loses the route, and with it the last use of the chat."""
     store = make(db, config=IDLE)
     old = begin_session(store, db)
     db.end_session(old, "agent_close")
@@ -292,7 +297,7 @@ def test_expired_session_after_agent_close_is_reset(make: Any, db: SessionDB, cl
 
 @pytest.mark.requirement("store:recovery-unlike")
 def test_suspended_ended_session_is_reset(store: SessionStore, db: SessionDB) -> None:
-    """A start of Hermes forgets the route and with it that somebody has stopped the chat."""
+    """A start of Hermes loses the route, and with it the suspension."""
     old = begin_session(store, db)
     store.suspend_session(KEY)
     db.end_session(old, "agent_close")
@@ -326,7 +331,7 @@ def test_reset_continuation_ends_compressed_session(store: SessionStore, db: Ses
     assert find_arrival_session(store) not in {"lives", "parent", "tip"}
 
 
-# Who and where, where the key is another
+# The same user and chat under another key
 
 
 @pytest.mark.requirement("store:recovery")
@@ -367,7 +372,7 @@ def test_home_without_session_keys_skips_recovery(make: Any, older: SessionDB) -
     assert find_arrival_session(make(older)) != "s1"
 
 
-# What is rebuilt
+# The rebuilt entry
 
 
 @pytest.mark.requirement("store:recovery")
@@ -403,17 +408,17 @@ def test_recovered_session_can_end_again(make: Any, db: SessionDB) -> None:
 
 def test_recovery_calls_no_boundary_hooks(make: Any, db: SessionDB) -> None:
     hooks = Hooks(group=None, report=lambda *_: None)
-    told: list[Any] = []
+    hook_calls: list[Any] = []
     for hook in ("on_session_finalize", "on_session_reset"):
-        hooks.add(hook, lambda session_id: told.append(str(session_id)))
+        hooks.add(hook, lambda session_id: hook_calls.append(str(session_id)))
     add_session(db, "s1", "agent_close")
     find_arrival_session(make(db, hooks=hooks))
-    assert told == []
+    assert hook_calls == []
 
 
 @pytest.mark.requirement("store:profiles")
 def test_session_of_different_profile_is_skipped(make: Any, db: SessionDB) -> None:
-    """Who and where are the same there; only the key says whose conversation it is."""
+    """User and chat are the same; only the session key names the profile."""
     store = make(db, config=GatewayConfig(multiplex_profiles=True))
     add_session(db, "theirs", chat_id="42", chat_type="dm")
     source = chat(profile="coder")

@@ -1,4 +1,4 @@
-"""What puts a chat into another session: policies, resets, switches and rotations."""
+"""Changes of a chat's session: policies, resets, switches and rotations."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_reset_ends_session_and_model_override(store: SessionStore, db: SessionD
 def test_new_session_keeps_only_chat_fields(
     store: SessionStore, db: SessionDB, folder: Path, begin: Callable[[SessionStore], Any]
 ) -> None:
-    """As in Hermes, whose newer fields say which turn is at work or what its prompt was."""
+    """As in Hermes, whose newer fields describe the running turn or its prompt."""
     db.create_session("target", "telegram")
     of_the_chat = {"display_name": "Ann", "platform": "telegram", "chat_type": "dm"}
     of_the_session = {"active_turn_token": "t", "total_tokens": 5, "cost_status": "estimated"}

@@ -1,4 +1,4 @@
-"""The look at all routes at a start: what a crash has left is healed, and nothing is lost by it."""
+"""Repair of routes at a start: the damage of a crash is repaired, and no route is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.routing.chats import (
 
 
 def rotate_session(db: SessionDB, parent: str, child: str = "child") -> None:
-    """Compress a session as one does who is killed before the route is stored."""
+    """Compress a session as a process that is killed before it stores the route."""
     db.end_session(parent, "compression")
     db.create_session(child, "telegram", parent_session_id=parent)
     db.append_message(child, "user", "a summary")
@@ -48,7 +48,7 @@ def test_repair_keeps_route_without_end_reason(store: SessionStore, db: SessionD
 
 @pytest.mark.requirement("store:start")
 def test_repair_follows_interrupted_rotation(store: SessionStore, db: SessionDB) -> None:
-    """The child has no key of the chat, so nothing but its parent leads there."""
+    """The child has no session key; only its parent leads to it."""
     parent = begin_session(store, db, user_id="7", chat_name="Ann")
     rotate_session(db, parent)
     assert store.repair_routes() == [KEY]
@@ -246,7 +246,7 @@ def test_repair_retries_concurrently_changed_route(
 
 @pytest.mark.requirement("store:start")
 def test_suspended_ended_chat_resets_after_repair(store: SessionStore, db: SessionDB) -> None:
-    """Without its entry the session would be found again, as if nobody had suspended it."""
+    """Without its entry the session would be recovered as if it were not suspended."""
     old = begin_session(store, db)
     store.suspend_session(KEY)
     entry = store.get(KEY)

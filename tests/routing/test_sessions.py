@@ -1,4 +1,4 @@
-"""A message comes in: in which session it arrives, and in which order that is decided."""
+"""The session of an incoming message, and the order of the checks that choose it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.routing.chats import (
     read_rows,
 )
 
-# A message comes in
+# Incoming messages
 
 
 def test_first_message_creates_session(any_store: SessionStore, clock: Clock) -> None:
@@ -84,7 +84,7 @@ def test_force_new_skips_recovery(store: SessionStore, db: SessionDB) -> None:
     assert store.get_or_create_session(chat(), force_new=True).session_id != lost
 
 
-# The order in which it is decided
+# The order of the checks
 
 
 @pytest.mark.requirement("store:order")

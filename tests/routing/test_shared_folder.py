@@ -1,4 +1,4 @@
-"""Applications that keep routes in one folder: the mirror of one is nothing to another."""
+"""Applications that keep routes in one folder do not read each other's mirror."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ def other(home_path: Path) -> Any:
 def test_application_ignores_routes_of_second_application(
     make: Any, db: SessionDB, other: SessionDB, folder: Path
 ) -> None:
-    ours = make(db).get_or_create_session(chat()).session_id
+    session_id = make(db).get_or_create_session(chat()).session_id
     assert list(file_entries(folder)) == [KEY]
-    for theirs in (make(other), make(other)):
-        assert get_session_ids(theirs) == {}
+    for other_store in (make(other), make(other)):
+        assert get_session_ids(other_store) == {}
         with SessionStore(folder, db=db) as again:
-            assert get_session_ids(again) == {KEY: ours}
-    assert make(other).get_or_create_session(chat()).session_id != ours
-    assert get_session_ids(make(db)) == {KEY: ours}
+            assert get_session_ids(again) == {KEY: session_id}
+    assert make(other).get_or_create_session(chat()).session_id != session_id
+    assert get_session_ids(make(db)) == {KEY: session_id}
 
 
 def test_mirror_follows_last_writer(
     make: Any, db: SessionDB, other: SessionDB, folder: Path
 ) -> None:
-    ours = make(db).get_or_create_session(chat()).session_id
-    theirs = make(other).get_or_create_session(chat()).session_id
+    own_id = make(db).get_or_create_session(chat()).session_id
+    other_id = make(other).get_or_create_session(chat()).session_id
     assert {key: entry["session_id"] for key, entry in file_entries(folder).items()} == {
-        KEY: theirs
+        KEY: other_id
     }
-    assert make(db).reset_session(KEY).session_id not in {ours, theirs}
-    assert get_session_ids(make(other)) == {KEY: theirs}
+    assert make(db).reset_session(KEY).session_id not in {own_id, other_id}
+    assert get_session_ids(make(other)) == {KEY: other_id}
 
 
 def test_deleted_database_leaves_no_route(

@@ -1,4 +1,4 @@
-"""The two copies of the routes: which comes first, what is imported, and that they stay in step."""
+"""The table and its mirror: precedence, adoption, and equal contents."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_deleted_file_entry_stays_deleted(make: Any, db: SessionDB, folder: Path
     assert list(read_rows(db, folder)) == [KEY]
 
 
-# In step
+# Equal contents
 
 
 @pytest.mark.requirement("copies:step")
@@ -104,16 +104,16 @@ def test_removed_entry_ignores_stale_file(make: Any, db: SessionDB, folder: Path
     store = make(db, config=UNMIRRORED)
     store.remove({KEY: store.load_entries()[KEY]})
     assert get_session_ids(make(db, config=UNMIRRORED)) == {OTHER: "s2"}
-    found = read_file(folder)
-    assert KEY not in found
-    assert {key: found[key] for key in odd} == odd
+    members = read_file(folder)
+    assert KEY not in members
+    assert {key: members[key] for key in odd} == odd
 
 
 @pytest.mark.parametrize("explained", [True, False])
 def test_explanation_is_only_text_before_entries(
     make: Any, db: SessionDB, folder: Path, explained: bool
 ) -> None:
-    """Hermes 0.17 reads as far as the first text that stands where an entry is to be."""
+    """Hermes 0.17 stops reading at the first value that is not an entry."""
     first = {"_README": "by hand"} if explained else {}
     write_file(folder, {"_note": "by hand", **first, KEY: make_stored_entry(), "bad": True})
     store = make(db)
@@ -173,11 +173,11 @@ def test_read_only_database_refuses_route_changes(db: SessionDB, folder: Path) -
         begin_session(store, db)
     before = read_file(folder)
     with SessionDB(db.path, read_only=True) as reader, SessionStore(folder, db=reader) as store:
-        found = store.load_entries()
+        members = store.load_entries()
         for change in (
-            lambda: store.remove(found),
+            lambda: store.remove(members),
             lambda: store.reset_session(KEY),
-            lambda: store.save(found[KEY]),
+            lambda: store.save(members[KEY]),
             store.repair_routes,
         ):
             with pytest.raises(Denied, match="read-only"):
@@ -196,7 +196,7 @@ def test_old_temporary_files_are_removed(make: Any, db: SessionDB, folder: Path)
     assert [path.name for path in folder.glob("*.tmp")] == [".sessions_new.tmp"]
 
 
-# Homes of others
+# Hermes homes
 
 
 @pytest.mark.requirement("copies:file")

@@ -1,4 +1,4 @@
-"""Looking at the routes, and who else changes them: another process, a live gateway."""
+"""Reading routes, and changes by another process or a live gateway."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.routing.chats import (
     read_rows,
 )
 
-# Looking
+# Reading
 
 
 def test_lookup_finds_entry_by_session_id(any_store: SessionStore) -> None:
@@ -35,9 +35,9 @@ def test_lookup_finds_entry_by_session_id(any_store: SessionStore) -> None:
     key = "agent:main:telegram:dm:b"
     session_id = any_store.peek_session_id(key)
     assert session_id is not None
-    found = any_store.lookup_by_session_id(session_id)
-    assert found is not None
-    assert found.session_key == key
+    entry = any_store.lookup_by_session_id(session_id)
+    assert entry is not None
+    assert entry.session_key == key
     assert any_store.lookup_by_session_id("none") is None
     assert any_store.peek_session_id("none") is None
 
@@ -101,7 +101,7 @@ def test_new_entry_does_not_overwrite_existing(
 
 
 def write_live_gateway(home: Path, pid: int) -> None:
-    """Say that a gateway lives, as it says it itself."""
+    """Write the pid file of a live gateway."""
     argv = ["hermes", "gateway", "run"]
     record = {"pid": pid, "kind": "hermes-gateway", "argv": argv}
     (home / "gateway.pid").write_text(json.dumps(record))

@@ -1,4 +1,4 @@
-"""A step of routes and sessions belongs to one task: other tasks of the thread are refused."""
+"""A transaction of routes belongs to one task; other tasks of the thread are refused."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ pytestmark = [
 
 @pytest.mark.parametrize("chat_id", [42, 43])
 async def test_transaction_refuses_second_task(any_store: SessionStore, chat_id: int) -> None:
-    for known in (42, 43):
-        any_store.get_or_create_session(chat(known))
+    for number in (42, 43):
+        any_store.get_or_create_session(chat(number))
     before = get_session_ids(any_store)
     opened, leave = anyio.Event(), anyio.Event()
 

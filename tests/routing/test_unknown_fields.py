@@ -1,4 +1,4 @@
-"""What the session store does not know and keeps: metadata, unknown fields, strange keys."""
+"""Unknown metadata, fields and keys survive a change."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_file_metadata_is_skipped_and_kept(
     assert store.lookup_by_session_id("no session") is None
     store.reset_session(KEY)
     store.close()
-    found = read_file(folder)
-    assert next(iter(found)) == "_README"
-    assert {key: value for key, value in found.items() if key[0] == "_"} == metadata
+    members = read_file(folder)
+    assert next(iter(members)) == "_README"
+    assert {key: value for key, value in members.items() if key[0] == "_"} == metadata
 
 
 @pytest.mark.requirement("copies:metadata")
@@ -86,11 +86,11 @@ def test_unknown_fields_survive_session_changes(
     store.get_or_create_session(chat())
     store.suspend_session(KEY)
     store.close()
-    found = file_entries(folder)[KEY]
-    assert (found["future"], found["origin"]["later"]) == ({"a": [1]}, 1)
+    members = file_entries(folder)[KEY]
+    assert (members["future"], members["origin"]["later"]) == ({"a": [1]}, 1)
     store.move_to_continuation(KEY, "s1", "rotated")
     store.close()
-    assert file_entries(folder)[KEY] == found | {"session_id": "rotated"}
+    assert file_entries(folder)[KEY] == members | {"session_id": "rotated"}
 
 
 @pytest.mark.requirement("copies:unknown")

@@ -1,4 +1,4 @@
-"""Ids of one person on WhatsApp: what the bridge has noted, and the keys that it makes."""
+"""WhatsApp ids of one person: the files of the bridge and the session keys."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def bridge(home_path: Path) -> Path:
     return folder
 
 
-def write_alias_file(bridge: Path, given: str, mapped: Any, end: str = "") -> Path:
-    """Note which id another one stands for."""
-    path = bridge / f"lid-mapping-{given}{end}.json"
+def write_alias_file(bridge: Path, whatsapp_id: str, mapped: Any, suffix: str = "") -> Path:
+    """Write the id that another id stands for."""
+    path = bridge / f"lid-mapping-{whatsapp_id}{suffix}.json"
     path.write_text(json.dumps(mapped))
     return path
 
 
 def get_key_suffix(store: SessionStore, chat_id: str, **fields: Any) -> str:
-    """Return what follows the platform in the key of a chat."""
+    """Return the part of a session key after the platform."""
     source = SessionSource(platform="whatsapp", chat_id=chat_id, **fields)
     return store.get_session_key(source).removeprefix("agent:main:whatsapp:")
 
@@ -41,7 +41,7 @@ def test_person_has_same_key_for_both_ids(make: Any, bridge: Path) -> None:
     write_alias_file(bridge, PHONE, f"{LID}@lid")
     write_alias_file(bridge, LID, f"{PHONE}@s.whatsapp.net", "_reverse")
     store = make()
-    assert {get_key_suffix(store, given) for given in (f"{LID}:7@lid", f"+{PHONE}")} == {
+    assert {get_key_suffix(store, user_id) for user_id in (f"{LID}:7@lid", f"+{PHONE}")} == {
         f"dm:{PHONE}"
     }
 
@@ -51,9 +51,9 @@ def test_group_member_has_same_key_for_ids(make: Any, bridge: Path) -> None:
     write_alias_file(bridge, LID, PHONE, "_reverse")
     store = make()
     group = {"chat_id": "77@g.us", "chat_type": "group"}
-    assert {get_key_suffix(store, **group, user_id=given) for given in (f"{LID}@lid", PHONE)} == {
-        f"group:77@g.us:{PHONE}"
-    }
+    assert {
+        get_key_suffix(store, **group, user_id=user_id) for user_id in (f"{LID}@lid", PHONE)
+    } == {f"group:77@g.us:{PHONE}"}
 
 
 def test_alias_map_applies_to_whatsapp_only(make: Any, bridge: Path) -> None:
@@ -69,10 +69,12 @@ def test_alias_map_is_read_from_database_home(hermes: Any, bridge: Path, tmp_pat
 
 
 def test_alias_chain_and_cycle_are_followed(home_path: Path, bridge: Path) -> None:
-    for one, other in (("3333", "2222"), ("2222", "111"), ("111", "3333")):
-        write_alias_file(bridge, one, other)
+    for whatsapp_id, other in (("3333", "2222"), ("2222", "111"), ("111", "3333")):
+        write_alias_file(bridge, whatsapp_id, other)
     aliases = WhatsAppAliases(home_path)
-    assert {aliases.find_canonical(one) for one in ("3333", "2222", "111")} == {"111"}
+    assert {aliases.find_canonical(whatsapp_id) for whatsapp_id in ("3333", "2222", "111")} == {
+        "111"
+    }
 
 
 def test_equal_length_aliases_use_first_in_order(home_path: Path, bridge: Path) -> None:
@@ -92,10 +94,10 @@ def test_unreadable_alias_map_keeps_id(home_path: Path, bridge: Path, content: b
     assert WhatsAppAliases(home_path).find_canonical("999") == "999"
 
 
-@pytest.mark.parametrize("given", ["../999", "a/b", "a\\b", "\u0669", "a\x00b", ""])
-def test_unsafe_id_skips_alias_lookup(home_path: Path, bridge: Path, given: str) -> None:
+@pytest.mark.parametrize("unsafe_id", ["../999", "a/b", "a\\b", "\u0669", "a\x00b", ""])
+def test_unsafe_id_skips_alias_lookup(home_path: Path, bridge: Path, unsafe_id: str) -> None:
     write_alias_file(bridge.parent, "999", "1")
-    assert WhatsAppAliases(home_path).find_canonical(given) == given
+    assert WhatsAppAliases(home_path).find_canonical(unsafe_id) == unsafe_id
 
 
 def test_changed_alias_map_is_reread(home_path: Path, bridge: Path) -> None:
@@ -119,13 +121,13 @@ def test_unchanged_alias_map_is_not_reread(home_path: Path, bridge: Path) -> Non
 
 
 @pytest.mark.requirement("store:whatsapp")
-@pytest.mark.parametrize(("left", "found"), [(True, "22"), (False, "11")])
+@pytest.mark.parametrize(("has_legacy_alias", "canonical_id"), [(True, "22"), (False, "11")])
 def test_non_empty_legacy_alias_folder_takes_precedence(
-    home_path: Path, bridge: Path, left: bool, found: str
+    home_path: Path, bridge: Path, has_legacy_alias: bool, canonical_id: str
 ) -> None:
     write_alias_file(bridge, "999", "11")
     older = home_path / "whatsapp" / "session"
     older.mkdir(parents=True)
-    if left:
+    if has_legacy_alias:
         write_alias_file(older, "999", "22")
-    assert WhatsAppAliases(home_path).find_canonical("999") == found
+    assert WhatsAppAliases(home_path).find_canonical("999") == canonical_id

@@ -1,4 +1,4 @@
-"""A process of its own on a store, for tests of several at once."""
+"""A process with a store, for tests of several processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from session_core import SessionDB, SessionSource, SessionStore
 
 
 def arrive(store: SessionStore, number: int) -> None:
-    """Let messages of one chat of all and of chats of its own come in, and reset one of them."""
+    """Route messages of a shared chat and of chats of its own; reset some of the latter."""
     for turn in range(15):
         store.get_or_create_session(SessionSource(platform="telegram", chat_id="shared"))
         entry = store.get_or_create_session(
@@ -22,7 +22,7 @@ def arrive(store: SessionStore, number: int) -> None:
 
 
 def remove(store: SessionStore, number: int) -> None:
-    """Add a chat and take another one away, over and over."""
+    """Add chats and remove every second one."""
     for turn in range(15):
         entry = store.get_or_create_session(
             SessionSource(platform="telegram", chat_id=f"{number}_{turn}")
@@ -32,7 +32,7 @@ def remove(store: SessionStore, number: int) -> None:
 
 
 def main(verb: str, home: str, number: str, with_db: str) -> None:
-    """Say that it is up, wait for the start, work, and say which session the shared chat is in."""
+    """Print "up", wait for the start, work, and print the session of the shared chat."""
     folder = Path(home) / "sessions"
     db = SessionDB(Path(home) / "state.db") if with_db == "db" else None
     store = SessionStore(folder, db=db)
