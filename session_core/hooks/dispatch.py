@@ -162,6 +162,7 @@ class Hooks(HookRegistry):
     def _call_once(self, hook: str, arguments: _Arguments, begins: BeginCheck | None) -> HookReport:
         session_id = arguments.get("session_id")
         try:
+            # One timeout for each implementation, and one for the installed plugins.
             bound_s = self.timeout_s * (len(self.list_implementations(hook)) + 1)
             with self._boundaries.enter_boundary(session_id, hook, wait_s=bound_s) as is_first:
                 if is_first:
@@ -215,6 +216,7 @@ class Hooks(HookRegistry):
                 work, self.timeout_s, get_waiting_loop(), after=running[-1] if running else None
             )
             self._calls[key] = [*running, call]
+        # An implementation cannot wait for itself, and nothing waits for a late one.
         if key in _active_implementations.get() or any(earlier.is_late for earlier in running):
             return "behind", None
         failure = call.wait()
@@ -313,6 +315,7 @@ class FiredBoundaries:
             self._fired.move_to_end(session_id)
             if hook in fired:
                 return fired[hook], False
+            # An end undoes the earlier start and reset; a start or reset undoes the end.
             if hook == FINALIZE:
                 fired.clear()
             else:

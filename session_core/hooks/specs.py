@@ -206,7 +206,7 @@ def call_with_arguments(
     A named argument that is unknown at this moment is None; `**kwargs` takes all known ones.
     """
     parameters = _get_parameters(function)
-    if parameters is None:
+    if parameters is None:  # a builtin without a signature
         return function(**arguments)
     values = {**_derive_arguments(hook, arguments), **arguments}
     positional: list[Any] = []

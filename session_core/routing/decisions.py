@@ -140,7 +140,7 @@ class SessionStoreBase:
         new_id: Callable[[datetime], str] | None = None,
     ) -> None:
         if config is None:
-            from session_core.config import GatewayConfig  # noqa: PLC0415 -- costs an import of pydantic
+            from session_core.config import GatewayConfig  # noqa: PLC0415 -- imports pydantic
 
             config = GatewayConfig()
         self.config = config
@@ -286,7 +286,7 @@ class SessionStoreBase:
         for _ in range(0 if self._thread_state.open_transaction else _MAX_ATTEMPTS - 1):
             try:
                 return decide(self._copies.get(key))
-            except Conflict:
+            except Conflict:  # another process has changed the entry
                 self._thread_state.after_commit.clear()
             time.sleep(random.uniform(0, _JITTER_S))  # noqa: S311 -- jitter, not a secret
         return decide(self._copies.get(key))
@@ -318,6 +318,7 @@ class SessionStoreBase:
         turn_key, token = self._thread_state.turn or (None, "")
         if turn_key == key:
             TURN_LEASE.put(entry, token, self._now())
+            # The session is in use again: a claimed end is void.
             END_CLAIM.clear(entry)
         change_database = (
             None

@@ -120,6 +120,7 @@ class SessionEntry:
             platform=self.platform,
             chat_type=self.chat_type,
             reset_had_activity=self.last_prompt_tokens > 0,
+            # Pending hook calls belong to the chat, not to its session.
             extra={PENDING_FIELD: self.extra[PENDING_FIELD]} if PENDING_FIELD in self.extra else {},
             stored=self.stored,
         )
@@ -172,6 +173,7 @@ class SessionEntry:
         stored |= {"model_override": override} if override else {}
         if self.origin is not None:
             stored["origin"] = self.origin.to_dict()
+        # Unknown fields come last and cannot replace known ones.
         return stored | self.extra | stored
 
     def to_text(self) -> str:
@@ -204,6 +206,7 @@ class SessionEntry:
             values |= {name: _parse_time(fields.pop(name)) for name in ("created_at", "updated_at")}
         except KeyError as error:
             raise InvalidInput(f"the entry has no field {error.args[0]}") from error
+        # Older releases of Hermes store `expiry_finalized` under this name.
         flushed = fields.pop("memory_flushed", False)
         values["expiry_finalized"] = bool(fields.pop("expiry_finalized", flushed))
         values |= {name: bool(fields.pop(name, False)) for name in _FLAG_FIELDS}

@@ -67,6 +67,7 @@ class SessionExpiry(BoundaryOutbox):
             if entry.session_id != session_id:
                 return False
             TURN_LEASE.put(entry, token, self._now())
+            # The session is in use again: the claimed end is void.
             END_CLAIM.clear(entry)
             return True
 

@@ -91,6 +91,7 @@ def format_token(nonce: str) -> str:
 def _is_alive(token: str) -> bool:
     """Return True if the process of a token may be alive; a process of another host may be."""
     parts = dict(part.partition("=")[::2] for part in token.split(":"))
+    # A token of Hermes, or of another machine or container, cannot be checked.
     if parts.get("agent") != "mcp-sessions" or parts.get("host") != _get_host_name():
         return True
     pid = parts.get("pid", "")

@@ -126,6 +126,7 @@ class Mirror:
         contents = self.read(with_entries=False)
         with self._translate_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Never overwrite a file that could not be read.
             if contents.broken:
                 renamed_path = _atomic.rename_broken_file(self.path, self._clock(), self._home)
                 self.problems[f"{self.path} was broken and was renamed to {renamed_path.name}"] = (
@@ -259,7 +260,7 @@ class Debouncer:
             self._timer.daemon = not self._waited_for
             try:
                 self._timer.start()
-            except RuntimeError:
+            except RuntimeError:  # the process is ending
                 self._timer = None
             else:
                 return

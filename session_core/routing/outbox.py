@@ -1,7 +1,7 @@
 """The outbox of hook deliveries: stored before the hooks are called, so that no crash loses one.
 
 Two hooks report the boundaries of a session: `on_session_finalize` (the old session has ended) and
-`on_session_reset` (the chat is in a new session). A delivery is a call of both for one boundary.
+`on_session_reset` (the chat is in a new session). There are two kinds of deliveries.
 
 **Boundary of a chat** (`BoundaryOutbox`). A reset, a switch or a policy moves a chat from session A
 to session B. The entry of the chat stores a `PendingBoundary` in the commit that stores B: either
@@ -24,18 +24,24 @@ of the chat includes the end, and the claim finds the chat gone. A new message i
 use of A, and the next end is delivered again.
 
 **Who delivers.** The thread that committed the change calls the hooks directly after the commit. It
-stores the next state just before each call; that write is a compare-and-swap, so of several threads
-or processes only one calls the hook.
+stores the next state just before each call, in a compare-and-swap of the entry: of several threads
+or processes only one calls the hook. `Hooks` remembers the deliveries of its process and makes
+other threads wait for a running one.
+
+A reset runs through `_add_boundary` (inside the commit), `_deliver_boundary` (after it),
+`Hooks.call_boundary` and, before each hook, `_begin_delivery`. The end of an expired session runs
+through `claim_expiry`, `begin_end_delivery`, the hook and `set_expiry_finalized`.
 
 **After a crash.** Before the commit, nothing was changed and nothing is pending. After it, the
 holder of the boundary is dead, and the next process takes the boundary over: at its start, at a
-tick of the watcher (`deliver_pending_hooks`), or before it answers a message of the chat. A claim
-of a dead process is ignored and can be taken again. A call that has begun counts as delivered and
-is not repeated. If the next state cannot be written (a full disk), the hook is called anyway: a
-second call is better than none.
+tick of the watcher (`deliver_pending_hooks`), or before it answers a message of the chat
+(`_schedule_orphaned`). A claim of a dead process is void and can be taken again. A holder counts as
+dead if its process is gone, or an hour after it took the delivery. A call that has begun counts as
+delivered and is not repeated. If the next state cannot be written (a full disk), the hook is called
+anyway: a second call is better than none.
 
 **Hermes homes.** Entries of a Hermes home carry no record of an end, because Hermes' own watcher
-would then skip its plugins. The claim, the begun use and the delivered uses are in a `Mark` next to
+would then skip its plugins. The claim, the begun use and the delivered uses are in a `Mark` outside
 the home, in `SessionStore.marks`.
 """
 

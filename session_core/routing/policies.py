@@ -96,6 +96,7 @@ def _measure_elapsed(since: datetime, now: datetime) -> timedelta:
     since, now = to_local_time(since), to_local_time(now)
     try:
         until = now.astimezone(timezone.utc)
+        # A stored time that occurs twice has two readings; the later one, the shorter span, counts.
         spans = [until - since.replace(fold=fold).astimezone(timezone.utc) for fold in (0, 1)]
     except (OverflowError, OSError, ValueError):  # at the end of the calendar
         return now - since

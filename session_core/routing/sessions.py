@@ -144,6 +144,7 @@ class SessionRouting(SessionStarts):
             if entry is None:
                 recovered = None if force_new else self._recover_session(key, source)
                 return recovered or self._store_new_entry(key, source)
+            # First, so that the boundaries of a chat are delivered in order.
             self._schedule_orphaned(key, entry)
             # Another message that arrived at the same moment may have created a new session.
             is_same = before is not None and entry.session_id == before.session_id
@@ -217,6 +218,7 @@ class SessionRouting(SessionStarts):
             if entry is None:
                 raise NotFound(f"no route for {session_key!r}")
             if entry.session_id not in {old_session_id, new_session_id}:
+                # Not a Conflict yet: `_run_decision` would retry it.
                 raise _RouteMovedError(f"{session_key} is now in session {entry.session_id}")
             if entry.session_id != new_session_id:
                 entry.session_id = new_session_id

@@ -76,6 +76,7 @@ class SqlBackend:
             return None
         strays = self._get_strays()
         row = self._db.get_gateway_routing_entry(key, scope=self._scope)
+        # A readable entry of the file stands for a broken row.
         if row is None or row == strays.broken.get(key):
             text = strays.entries.get(key)
             return None if text is None else self._parse_entry(key, text)
@@ -130,6 +131,7 @@ class SqlBackend:
             count = self._count_change()
             try:
                 with self._mirror.lock_file():
+                    # The mirror first: after a crash in between, no removed entry comes back.
                     self._write_mirror(without=entries)
                     removed = self._db.delete_gateway_routing_entries(texts, scope=self._scope)
             except BaseException:
@@ -165,6 +167,7 @@ class SqlBackend:
             return False
         expected = entry.stored
         if expected is None and (broken := self._broken.pop(key, None)) is not None:
+            # Kept in a file of its own before the row is overwritten.
             self._mirror.set_aside({key: broken})
             expected = broken
         self._db.save_gateway_routing_entry(key, text, scope=self._scope, expect=expected)
