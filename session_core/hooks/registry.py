@@ -143,7 +143,7 @@ class HookRegistry:
                 if implementation.hookwrapper or implementation.wrapper:
                     raise InvalidInput(
                         f"plugin {implementation.plugin_name} wraps {caller.name}; "
-                        "session hooks cannot be wrapped"
+                        "session hooks observe and cannot be wrapped"
                     )
         return {caller.name for caller in callers}
 
