@@ -253,7 +253,7 @@ def _parse_time(stored: Any) -> datetime:
     try:
         return to_local_time(datetime.fromisoformat(stored.replace("Z", "+00:00")))
     except (AttributeError, TypeError, ValueError) as error:
-        raise InvalidInput(f"time {stored!r} is not a valid ISO 8601 time") from error
+        raise InvalidInput("a time of the entry is not valid ISO 8601") from error
 
 
 def _parse_number(stored: Any) -> Any:

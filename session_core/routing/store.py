@@ -41,7 +41,7 @@ class SessionStore(SessionInterruptions):
         hooks: Hooks | None = None,
     ) -> Self:
         """Open the store of a home with the folder and reset policies of its configuration."""
-        from session_core.config import GatewayConfig  # noqa: PLC0415 -- costs an import of pydantic
+        from session_core.config import GatewayConfig  # noqa: PLC0415 -- imports pydantic
 
         config = GatewayConfig.load(home)
         return cls(config.sessions_dir or Path(home, "sessions"), config, db=db, hooks=hooks)
