@@ -28,8 +28,8 @@ from session_core.hooks.calls import Reporter, log_fault
 from session_core.routing.entries import SessionEntry
 from session_core.routing.json_backend import JsonBackend
 from session_core.routing.leases import END_CLAIM, TURN_LEASE, DeliveryMarks
-from session_core.routing.recovery import WhatsAppAliases
 from session_core.routing.sql_backend import SqlBackend
+from session_core.routing.whatsapp import WhatsAppAliases
 from session_core.state.protocol import StateDatabase
 
 if TYPE_CHECKING:

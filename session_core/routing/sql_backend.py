@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from session_core.errors import SessionError
-from session_core.routing import recovery
+from session_core.routing import stray_entries
 from session_core.routing.entries import SessionEntry
 from session_core.routing.mirror import (
     README,
@@ -27,7 +27,7 @@ from session_core.routing.mirror import (
     Signature,
     build_own_readme,
 )
-from session_core.routing.recovery import StrayEntries
+from session_core.routing.stray_entries import StrayEntries
 from session_core.state.protocol import StateDatabase
 
 MIRROR_DELAY_S = 0.5
@@ -107,7 +107,7 @@ class SqlBackend:
                     self._refresh_strays()
                     if self._strays.broken:
                         self._mirror.set_aside(self._strays.broken)
-                    recovery.adopt_strays(self._db, self._scope, self._strays)
+                    stray_entries.adopt_strays(self._db, self._scope, self._strays)
             self._mirror.remove_leftovers()
             self._strays = StrayEntries(unreadable=self._strays.unreadable)
             self._adopted = True
@@ -192,7 +192,7 @@ class SqlBackend:
                 entries = contents.entries
         except SessionError as error:
             self._problems[f"the mirror could not be read: {error}"] = None
-        self._strays = recovery.find_strays(self._db, self._scope, entries, self._parse_entry)
+        self._strays = stray_entries.find_strays(self._db, self._scope, entries, self._parse_entry)
         self._mirror.forget_entries()
 
     def _build_readme(self) -> str:
@@ -279,6 +279,6 @@ class SqlBackend:
         return {key: value for key, value in odd.items() if key not in replaced}
 
     def _has_row(self, key: str) -> bool:
-        return recovery.can_be_stored(key) and (
+        return stray_entries.can_be_stored(key) and (
             self._db.get_gateway_routing_entry(key, scope=self._scope) is not None
         )

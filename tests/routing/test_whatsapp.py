@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionSource, SessionStore
-from session_core.routing.recovery import WhatsAppAliases
+from session_core.routing.whatsapp import WhatsAppAliases
 
 PHONE, LID = "60123456789", "999999999999999"
 
