@@ -168,5 +168,5 @@ async def test_async_summarizer_runs_in_trio(chat: Chat) -> None:
 
 
 def list_plan_states(chat: Chat) -> list[str]:
-    with connect(chat.ledger._make()) as connection:
+    with connect(chat.ledger._make_path()) as connection:
         return [state for (state,) in connection.execute("SELECT state FROM plans")]

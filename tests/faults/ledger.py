@@ -238,17 +238,17 @@ def find_problems(opened: LedgerHome, whole: dict[str, list[TrashItem]]) -> list
     found = read_state(opened)
     file: Any = opened.ledger._file
     orphans = file.read(
-        lambda rows: rows.value(
+        lambda rows: rows.fetch_value(
             "SELECT count(*) FROM trash WHERE step NOT IN (SELECT id FROM steps WHERE chunks > 0)"
         )
     )
-    damage = [row for (row,) in file.read(lambda rows: rows.values("PRAGMA quick_check"))]
+    damage = [row for (row,) in file.read(lambda rows: rows.fetch_tuples("PRAGMA quick_check"))]
     judged = {
         "a session is gone that cannot be brought back": not found.emptied
-        and set(found.gone) != set(found.get_undoable_batch),
+        and set(found.gone) != set(found.undoable),
         "what was kept is not what was there": any(
             kept[: len(whole[name])] != whole[name]
-            for name, kept in found.get_undoable_batch.items()
+            for name, kept in found.undoable.items()
         ),
         "trash that belongs to nothing": orphans > 0,
         "a step that nobody decides": bool(opened.ledger.list_unsettled_steps()),

@@ -454,7 +454,7 @@ def test_aborted_step_is_refused_on_wake(
     @contextmanager
     def asleep() -> Iterator[None]:
         (step,) = other.list_unsettled_steps()
-        with connect(other._make()) as connection:
+        with connect(other._make_path()) as connection:
             connection.execute("UPDATE steps SET pid = 0")
         assert resume_steps(db, other) == []
         assert list_marks(db) == [MARK_PREFIX + step.id]
@@ -486,7 +486,7 @@ def test_step_aborted_during_trash_is_refused(
 
     def before(db: StateDatabase) -> Iterator[TrashItem]:
         yield from keep(db, large=True)
-        with connect(other._make()) as connection:
+        with connect(other._make_path()) as connection:
             connection.execute("UPDATE steps SET pid = 0")
         assert resume_steps(db, other) == []
         yield from keep(db)
@@ -494,7 +494,7 @@ def test_step_aborted_during_trash_is_refused(
     with pytest.raises(Conflict, match="given up"):
         run_step(db, ledger, batch, before=before, change=remove_session, members=["a"])
     assert is_there(db)
-    with connect(ledger._make()) as connection:
+    with connect(ledger._make_path()) as connection:
         assert connection.execute("SELECT count(*) FROM trash").fetchone() == (0,)
 
 

@@ -36,10 +36,10 @@ with Ledger(StateFolder(sys.argv[1])) as ledger:
     batch = ledger.add_batch("theirs").id
     for number in range(20):
         items = [TrashItem("row", number)]
-        ledger.prepare(step := make_step_id(), batch, items, members=[str(number)])
-        ledger.done(step, number)
-        ledger.audit("theirs", "sessions_prune", None, {"number": number})
-    print(json.dumps([batch, ledger.batch(batch).count]))
+        ledger.prepare_step(step := make_step_id(), batch, items, members=[str(number)])
+        ledger.finish_step(step, number)
+        ledger.add_audit_entry("theirs", "sessions_prune", None, {"number": number})
+    print(json.dumps([batch, ledger.get_batch(batch).count]))
 """
 
 
