@@ -135,8 +135,7 @@ def test_no_continuation_with_ambiguous_tip(chat: Chat) -> None:
 def test_row_changed_before_commit_is_noticed(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, shape: Any, place: int, again: int
 ) -> None:
-    for module in (commit, commit):
-        monkeypatch.setattr(module, "AGAIN", again)
+    monkeypatch.setattr(commit, "MAX_REREAD_ROWS", again)
     changed = chat.db.get_messages(chat.session_id)[place]["id"]
 
     class Editor:

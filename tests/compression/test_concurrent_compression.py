@@ -32,7 +32,7 @@ class SpeakerProcess:
              str(chat.db.path), chat.session_id, what],
             cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
-        self.receive_notification()
+        self.hear()
 
     @property
     def pid(self) -> int:

@@ -200,7 +200,7 @@ def test_undo_detects_activity_during_trash(chat: Chat) -> None:
     class Slow(Ledger):
         """A ledger in which somebody comes while a step is prepared."""
 
-        def prepare(self, *args: Any, **options: Any) -> list[str]:
+        def prepare_step(self, *args: Any, **options: Any) -> list[str]:
             """Let him come."""
             marked = super().prepare_step(*args, **options)
             chat.lease(done.session_id)
