@@ -1,1 +1,1 @@
-"""What is kept about a home and not in it: plans, trash, undo batches, the audit log."""
+"""Plans, undo batches, trash and the audit log of a home, stored outside its database."""

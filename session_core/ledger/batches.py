@@ -1,7 +1,4 @@
-"""The files of a ledger: its own, and those with trash on other disks.
-
-Undo batches and the trash of their steps, which is read piece by piece and emptied for good.
-"""
+"""Undo batches and their trash, in the ledger's own file or in files on other disks."""
 
 from __future__ import annotations
 
@@ -33,24 +30,27 @@ from session_core.types import Page
 LEDGER_FILE = "ledger.db"
 
 _HANDLE_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
-"""What nobody takes for another."""
+"""Letters and digits that are not easily confused with each other."""
 
 _HANDLE_LENGTH = 8
 _STEP_ID_LENGTH = 20
 
 
 def make_handle(letter: str) -> str:
-    """Return a name that a person can type and nobody can guess."""
+    """Return a handle that is short enough to type and too long to guess."""
     return f"{letter}-" + "".join(secrets.choice(_HANDLE_LETTERS) for _ in range(_HANDLE_LENGTH))
 
 
 def make_step_id() -> str:
-    """Return the name of a step, which a home may meet again years later."""
+    """Return a new step id, long enough to stay unique in a home for years."""
     return "s-" + "".join(secrets.choice(_HANDLE_LETTERS) for _ in range(_STEP_ID_LENGTH))
 
 
 class LedgerStorage:
-    """Where a ledger is kept; plans, batches and steps are added by its subclasses."""
+    """The files of a ledger: its own, and files with trash on other disks.
+
+    Subclasses add plans, batches and steps.
+    """
 
     def __init__(
         self,
@@ -67,24 +67,24 @@ class LedgerStorage:
         self._trash_dir = trash_dir
         self._patience_s = patience_s
         self._file = LedgerDatabase(self._find_path, self._make_path, patience_s)
-        self._beside = LedgerDatabase(self._find_path, self._make_path, patience_s)
-        """The same file for looks that another thread's change of it must not hold up."""
+        # A second connection to the same file: its reads do not wait for another thread's write.
+        self._read_file = LedgerDatabase(self._find_path, self._make_path, patience_s)
         self.pins = Pins(folder)
-        """The pins of a home whose sessions have no column for them."""
+        """Pins of a home whose `sessions` table has no column for them."""
         self._lock = threading.Lock()
         self._elsewhere: dict[str, LedgerDatabase] = {}
 
     @property
     def folder(self) -> StateFolder:
-        """The state folder that it is kept in."""
+        """Return the state folder that holds the ledger."""
         return self._folder
 
     def check_home(self, db: StateDatabase) -> None:
-        """Make sure that this is the ledger of that database; one in no file is believed.
+        """Check that this is the ledger of a database; a database without a file is accepted.
 
         Raises:
-            InvalidInput: it is that of another home.
-            Denied: it would write into a Hermes home.
+            InvalidInput: the ledger belongs to another home.
+            Denied: the ledger would write into a Hermes home.
         """
         if db.path is None:
             return
@@ -100,7 +100,7 @@ class LedgerStorage:
 
     def _close_files(self) -> None:
         self.pins.close()
-        for file in (self._file, self._beside, *self._elsewhere.values()):
+        for file in (self._file, self._read_file, *self._elsewhere.values()):
             file.close()
 
     def _find_path(self) -> Path | None:
@@ -111,7 +111,7 @@ class LedgerStorage:
         return self._folder.make() / LEDGER_FILE
 
     def _get_trash_location(self) -> str | None:
-        """Return the file for new trash, None where that is the ledger itself."""
+        """Return the path of the file for new trash, or None for the ledger's own file."""
         if self._trash_dir is None:
             return None
         self._folder.check_place(self._trash_dir)
@@ -134,7 +134,7 @@ def _require_mounted(path: Path) -> Path:
 
 
 def encode_json(value: Any) -> str:
-    """Return a value as the JSON that is stored."""
+    """Return a value as compact JSON."""
     try:
         return json.dumps(value, separators=(",", ":"))
     except (TypeError, ValueError) as error:
@@ -144,9 +144,9 @@ def encode_json(value: Any) -> str:
 _NEXT_ACTIONS = {"plan": "plan anew", "batch": "list what can be undone"}
 
 
-def make_not_found(handle: Connection, what: str, name: str, known: str) -> NotFound:
-    """Return the error for a name that is not there, with those that are near."""
-    names: Sequence[str] = [str(found) for (found,) in handle.fetch_tuples(known)]
+def make_not_found(rows: Connection, what: str, name: str, names_sql: str) -> NotFound:
+    """Return a NotFound error that lists the closest existing names."""
+    names: Sequence[str] = [str(row[0]) for row in rows.fetch_tuples(names_sql)]
     near = difflib.get_close_matches(str(name), names, n=5)
     hint = f"did you mean {', '.join(near)}" if near else _NEXT_ACTIONS.get(what)
     return NotFound(f"there is no {what} {name!r}" + (f"; {hint}" if hint else ""), nearest=near)
@@ -155,7 +155,7 @@ def make_not_found(handle: Connection, what: str, name: str, known: str) -> NotF
 SQL = sql_blocks.load_blocks("batches", PACKAGE)
 
 TRASH_RETENTION_S = 30 * 86_400.0
-"""How long what was removed or rewritten can be brought back."""
+"""How long a batch can be undone."""
 
 _IS_APPLIED = SQL["is_applied"]
 _HAS_TRASH = "emptied_at IS NULL AND undone_at IS NULL AND count > 0 AND bytes > 0"
@@ -170,24 +170,24 @@ class Batches(LedgerStorage):
     """Batches, their steps and their trash."""
 
     def add_batch(self, what: str) -> Batch:
-        """Begin a batch for a change that is made at once, without a plan."""
+        """Begin a batch for a change without a plan."""
         now = self._clock()
         return self._file.write(lambda rows: insert_batch(rows, what, None, now))
 
     def get_batch(self, batch_id: str) -> Batch:
-        """Return a batch, also one that cannot be undone any more.
+        """Return a batch, even one that can no longer be undone.
 
         Raises:
-            NotFound: there is none; `nearest` has what may have been meant.
+            NotFound: there is no such batch; `nearest` lists similar ids.
         """
         return self._file.read(lambda rows: read_batch(rows, batch_id))
 
     def get_undoable_batch(self, batch_id: str) -> Batch:
-        """Return a batch whose trash is still there.
+        """Return a batch whose trash still exists.
 
         Raises:
-            NotFound: there is none.
-            Conflict: it was undone, or its trash has expired or was emptied.
+            NotFound: there is no such batch.
+            Conflict: the batch was undone, or its trash has expired or was emptied.
         """
         batch = self.get_batch(batch_id)
         if batch.undone_at is not None:
@@ -199,9 +199,10 @@ class Batches(LedgerStorage):
     def list_batches(
         self, limit: int = 20, cursor: str | None = None, *, undone: bool = True
     ) -> Page[Batch]:
-        """List what can be undone, and what was `undone`, while it has its trash; newest first.
+        """List batches that still have their trash, newest first.
 
-        What has undone something else is not in it.
+        Batches that were undone are included unless `undone` is False. Batches that undid another
+        batch are left out.
         """
         scope = str(self._folder.db_path)
         before = _MAX_ROWID if cursor is None else cursors.decode_cursor("batches", scope, cursor)
@@ -213,14 +214,16 @@ class Batches(LedgerStorage):
             "limit": limit + 1,
             "undone": undone,
         }
-        found = self._file.read(lambda rows: rows.fetch_rows(SQL["list_batches"], values))
-        more = len(found) > limit
-        page = found[:limit]
-        following = cursors.encode_cursor("batches", scope, page[-1]["number"]) if more else None
-        return Page([_parse_batch(row) for row in page], following)
+        batch_rows = self._file.read(lambda rows: rows.fetch_rows(SQL["list_batches"], values))
+        has_more = len(batch_rows) > limit
+        page = batch_rows[:limit]
+        next_cursor = (
+            cursors.encode_cursor("batches", scope, page[-1]["number"]) if has_more else None
+        )
+        return Page([_parse_batch(row) for row in page], next_cursor)
 
     def list_steps(self, batch_id: str) -> list[Step]:
-        """Return the steps of a batch that were done, in their order."""
+        """Return the finished steps of a batch in order."""
         return self._file.read(
             lambda rows: [
                 parse_step(row) for row in rows.fetch_rows(SQL["list_steps"], (batch_id,))
@@ -231,35 +234,35 @@ class Batches(LedgerStorage):
         """Return a step.
 
         Raises:
-            NotFound: there is none.
+            NotFound: there is no such step.
         """
         return self._file.read(lambda rows: read_step(rows, step_id))
 
     def get_last_attempt(self, step_id: str) -> Any:
-        """Return what the last undo of a step came to, None where there was none."""
-        found = self._file.read(lambda rows: rows.fetch_value(SQL["get_tried"], (step_id,)))
-        return json.loads(found or "null")
+        """Return the result of the last undo of a step, or None if there was no attempt."""
+        stored = self._file.read(lambda rows: rows.fetch_value(SQL["get_tried"], (step_id,)))
+        return json.loads(stored or "null")
 
     def find_batch_of_session(self, session_id: str) -> str | None:
-        """Return the last batch that has removed a session, and can bring it back."""
+        """Return the newest batch that removed a session and can restore it."""
         values = {"session": session_id, "now": self._clock()}
-        found = self._file.read(lambda rows: rows.fetch_value(SQL["get_holder"], values))
-        return None if found is None else str(found)
+        batch_id = self._file.read(lambda rows: rows.fetch_value(SQL["get_holder"], values))
+        return None if batch_id is None else str(batch_id)
 
     def read_trash(self, step_id: str) -> Iterator[TrashItem]:
-        """Return what a step has kept, one by one, in the order in which it was kept.
+        """Yield the trash of a step in the order in which it was stored.
 
         Raises:
             NotFound: there is no such step, or its disk is not mounted.
-            Conflict: its trash was emptied, or its batch was undone.
-            Corrupt: it is damaged.
+            Conflict: the trash was emptied, or the batch was undone.
+            Corrupt: the trash is damaged.
         """
         step = self.get_step(step_id)
         self._require_trash(step)
         return unpack_trash(self._read_pieces(step))
 
     def _require_trash(self, step: Step) -> None:
-        """Raise Conflict if the trash of a step was deleted with that of its batch."""
+        """Raise Conflict if the trash of a step was deleted with its batch."""
         batch = self.get_batch(step.batch)
         if batch.undone_at is not None:
             raise Conflict(f"batch {batch.id} was undone already")
@@ -267,11 +270,11 @@ class Batches(LedgerStorage):
             raise Conflict(f"batch {batch.id} cannot be undone any more: its trash is gone")
 
     def count_trash_bytes(self) -> int:
-        """Return what all trash takes, compressed."""
+        """Return the compressed size of all trash."""
         return int(self._file.read(lambda rows: rows.fetch_value(SQL["count_bytes"])))
 
     def count_disk_bytes(self) -> int:
-        """Return the size of the files with trash, the ledger's own among them."""
+        """Return the size of all files with trash, including the ledger's own."""
         rows = self._file.read(lambda rows: rows.fetch_tuples(SQL["list_locations"]))
         paths = [*filter(None, [self._find_path()]), *(Path(location) for (location,) in rows)]
         return sum(get_file_bytes(path) + get_file_bytes(Path(f"{path}-wal")) for path in paths)
@@ -279,43 +282,44 @@ class Batches(LedgerStorage):
     def list_expired_batches(
         self, older_than_s: float | None = None, *, batches: Iterable[str] | None = None
     ) -> list[Batch]:
-        """Return the batches that `empty` would empty, oldest first."""
-        ripe, values = self._build_condition(older_than_s, batches)
+        """Return the batches that `empty_trash` would empty, oldest first."""
+        condition, values = self._build_condition(older_than_s, batches)
         return self._file.read(
             lambda rows: [
                 _parse_batch(row)
-                for row in rows.fetch_rows(SQL["list_ripe"].format(ripe=ripe), values)
+                for row in rows.fetch_rows(SQL["list_ripe"].format(ripe=condition), values)
             ]
         )
 
     def empty_trash(
         self, older_than_s: float | None = None, *, batches: Iterable[str] | None = None
     ) -> EmptyResult:
-        """Delete the trash that has expired, or that of batches of this age, for good.
+        """Delete expired trash for good, or the trash of batches older than `older_than_s`.
 
-        Of `batches` that are named it is theirs, whatever their age. What is on a disk that is not
+        With `batches`, delete the trash of these batches at any age. Trash on a disk that is not
         mounted is deleted by a later call.
         """
-        ripe, values = self._build_condition(older_than_s, batches)
+        condition, values = self._build_condition(older_than_s, batches)
         count = self._file.read(
-            lambda rows: rows.fetch_value(SQL["count_ripe"].format(ripe=ripe), values)
+            lambda rows: rows.fetch_value(SQL["count_ripe"].format(ripe=condition), values)
         )
         if count:
             count = self._file.write(
-                lambda rows: rows.run_change(SQL["mark_emptied"].format(ripe=ripe), values)
+                lambda rows: rows.run_change(SQL["mark_emptied"].format(ripe=condition), values)
             )
         return EmptyResult(count, self.delete_content())
 
     def delete_content(self) -> int:
-        """Delete the trash of all batches that were emptied or undone; return its bytes.
+        """Delete the trash of all emptied or undone batches and return its size in bytes.
 
-        This finishes a deletion that a crash cut short. The rows of the batches stay.
+        This also finishes a deletion that a crash interrupted. The rows of the batches stay.
         """
         steps = self._file.read(
             lambda rows: [parse_step(row) for row in rows.fetch_rows(SQL["list_emptied"])]
         )
         if steps:
-            # Durable before the first piece goes, and with it that the batch was undone.
+            # This write is durable before the first piece is deleted, and so is the earlier,
+            # unsynced note that the batch was undone.
             ids = encode_json([step.id for step in steps])
             self._file.write(lambda rows: rows.run_change(SQL["forget_digests"], (ids,)))
         return self._empty_steps(steps)
@@ -323,7 +327,7 @@ class Batches(LedgerStorage):
     def _build_condition(
         self, older_than_s: float | None, batches: Iterable[str] | None
     ) -> tuple[str, dict[str, Any]]:
-        """Return the condition of what is emptied, with its values."""
+        """Return the SQL condition for batches to empty, with its values."""
         if older_than_s is not None and not (older_than_s >= 0 and math.isfinite(older_than_s)):
             raise InvalidInput(f"older_than_s is {older_than_s}; at least 0")
         values: dict[str, Any] = {"now": self._clock(), "older_than_s": older_than_s}
@@ -344,7 +348,7 @@ class Batches(LedgerStorage):
         return emptied
 
     def _delete_step_trash(self, step: Step) -> None:
-        """Delete the pieces of a step, and then note that there are none."""
+        """Delete the pieces of a step, then note that it has no trash."""
         delete_pieces(self._get_trash_file(step.location), step.id)
         self._file.write(lambda rows: rows.run_change(SQL["note_emptied"], (step.id,)))
 
@@ -357,7 +361,8 @@ class Batches(LedgerStorage):
             at = (step.id, position)
             piece = file.read(lambda rows, at=at: rows.fetch_value(SQL["get_piece"], at))  # type: ignore[misc]
             if piece is None:
-                self._require_trash(step)  # another process may have undone or emptied it
+                # Another process may have undone or emptied the batch since.
+                self._require_trash(step)
                 raise Corrupt(f"the trash of step {step.id} is not whole; it cannot be restored")
             if not digests:
                 self._require_trash(step)
@@ -370,36 +375,36 @@ class Batches(LedgerStorage):
 
 
 def delete_pieces(file: LedgerDatabase, step_id: str) -> None:
-    """Delete the trash of a step, a few pieces at a time, so that nobody waits long."""
+    """Delete the trash of a step, a few pieces per transaction to keep each one short."""
     while file.write(lambda rows: rows.run_change(SQL["delete_pieces"], (step_id,))):
         pass
 
 
 def insert_batch(rows: Connection, what: str, plan: str | None, now: float) -> Batch:
-    """Begin a batch."""
+    """Insert a batch and return it."""
     batch_id = make_handle("b")
     rows.run_change(SQL["add_batch"], (batch_id, what, plan, now, now + TRASH_RETENTION_S))
     return read_batch(rows, batch_id)
 
 
 def read_batch(rows: Connection, batch_id: str) -> Batch:
-    """Return a batch, which must be there."""
-    found = rows.fetch_row(SQL["get_batch"], (batch_id,))
-    if found is None:
+    """Return a batch; raise NotFound if it is missing."""
+    row = rows.fetch_row(SQL["get_batch"], (batch_id,))
+    if row is None:
         raise make_not_found(rows, "batch", batch_id, SQL["list_names"])
-    return _parse_batch(found)
+    return _parse_batch(row)
 
 
 def read_step(rows: Connection, step_id: str) -> Step:
-    """Return a step, which must be there."""
-    found = rows.fetch_row(SQL["get_step"], (step_id,))
-    if found is None:
+    """Return a step; raise NotFound if it is missing."""
+    row = rows.fetch_row(SQL["get_step"], (step_id,))
+    if row is None:
         raise NotFound(f"there is no step {step_id!r}")
-    return parse_step(found)
+    return parse_step(row)
 
 
 def parse_step(row: Mapping[str, Any]) -> Step:
-    """Return the value for a row of a step."""
+    """Return the Step for a row."""
     return Step(
         **{name: row[name] for name in ("id", "batch", "state", "at", "undoes", "undone_at")},
         **{name: row[name] for name in ("bytes", "chunks", "location")},

@@ -1,7 +1,7 @@
-"""Trash as bytes: lines of JSON, compressed as one stream that is cut into pieces.
+"""Encode trash as lines of JSON in one compressed stream that is cut into pieces.
 
-Whatever a row holds comes back as it was; bytes travel in base64, and keys that could be taken for
-that are told apart by their first character.
+Every value of a row survives the round trip. Bytes are stored as base64 under a reserved key, and
+keys that begin with `$` are escaped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from session_core.errors import Corrupt
 from session_core.ledger.types import TrashItem
 
 PIECE_BYTES = 1 << 20
-"""What is written and read at a time."""
+"""Size of the pieces that are written and read."""
 
 _COMPRESSION_LEVEL = 1
 _BYTES_KEY = "$bytes"
@@ -29,30 +29,30 @@ DIGEST_BYTES = 32
 
 
 def hash_piece(piece: bytes) -> bytes:
-    """Return by what a piece is known again, wherever it lies meanwhile."""
+    """Return the SHA-256 digest of a piece."""
     return hashlib.sha256(piece).digest()
 
 
 def pack_trash(kept: Iterable[TrashItem]) -> Iterator[bytes]:
-    """Return the pieces of what is kept; an empty trash has none."""
+    """Yield the compressed pieces of trash items; no items give no pieces."""
     packer = zlib.compressobj(_COMPRESSION_LEVEL)
     piece = bytearray()
-    some = False
-    for one in kept:
-        some = True
-        piece += packer.compress(_encode_line(one))
+    has_items = False
+    for item in kept:
+        has_items = True
+        piece += packer.compress(_encode_line(item))
         while len(piece) >= PIECE_BYTES:
             yield bytes(piece[:PIECE_BYTES])
             del piece[:PIECE_BYTES]
-    if some:
+    if has_items:
         yield bytes(piece + packer.flush())
 
 
 def unpack_trash(pieces: Iterable[bytes]) -> Iterator[TrashItem]:
-    """Return what was packed into these pieces, one by one.
+    """Yield the items that were packed into these pieces.
 
     Raises:
-        Corrupt: a piece is damaged, or some are missing.
+        Corrupt: a piece is damaged or missing.
     """
     line: list[bytes] = []
     for text in _decompress_pieces(pieces):
@@ -67,23 +67,24 @@ def unpack_trash(pieces: Iterable[bytes]) -> Iterator[TrashItem]:
 
 def _decompress_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
     packer = zlib.decompressobj()
-    some = False
+    has_pieces = False
     try:
         for piece in pieces:
-            some = True
+            has_pieces = True
             while piece:
                 yield packer.decompress(piece, PIECE_BYTES)
-                piece = packer.unconsumed_tail  # noqa: PLW2901 -- what a piece holds comes in parts
+                piece = packer.unconsumed_tail  # noqa: PLW2901 -- a piece decompresses in several parts
         yield packer.flush()
     except zlib.error as error:
         raise _make_damage_error() from error
-    if some and not packer.eof:
+    if has_pieces and not packer.eof:
         raise _make_damage_error()
 
 
-def _encode_line(one: TrashItem) -> bytes:
-    """Return the line of one thing with its checksum: that of the stream comes at its end."""
-    text = json.dumps([one.what, _encode_value(one.value)]).encode()
+def _encode_line(item: TrashItem) -> bytes:
+    """Return an item as a line with its own checksum."""
+    # The checksum of the stream comes at its end, too late for a reader of the first items.
+    text = json.dumps([item.what, _encode_value(item.value)]).encode()
     return b"%08x%b\n" % (zlib.crc32(text), text)
 
 
@@ -104,14 +105,14 @@ def _encode_value(value: Any) -> Any:
         return {_BYTES_KEY: b64encode(value).decode()}
     if isinstance(value, dict):
         return {
-            f"${key}" if key[:1] == "$" else key: _encode_value(one) for key, one in value.items()
+            f"${key}" if key[:1] == "$" else key: _encode_value(item) for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
-        # Rows have many values and seldom one that is to be wrapped.
+        # Most rows have only plain values, and this check is much cheaper than the copy.
         return (
             value
             if _PLAIN_TYPES.issuperset(map(type, value))
-            else [_encode_value(one) for one in value]
+            else [_encode_value(item) for item in value]
         )
     return value
 
@@ -121,4 +122,4 @@ def _decode_value(value: dict[str, Any]) -> Any:
         return b64decode(value[_BYTES_KEY])
     if not any(key[:1] == "$" for key in value):
         return value
-    return {key[1:] if key[:1] == "$" else key: one for key, one in value.items()}
+    return {key[1:] if key[:1] == "$" else key: item for key, item in value.items()}

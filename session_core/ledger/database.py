@@ -1,8 +1,8 @@
-"""One SQLite file of the ledger: made at the first change, and read as empty before that.
+"""One SQLite file of the ledger, created at the first write and read as empty before.
 
-A change is durable when it returns. Several processes may have the file open; the threads of one
-take turns. The log is folded back by whoever has the write lock, never beside somebody else's
-commit.
+A write is durable when it returns, unless the caller asks otherwise. Several processes may have the
+file open; the threads of one process take turns. Only the process with the write lock checkpoints
+the log, so a checkpoint never runs next to another process's commit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FOREIGN_WRITE_BITS = 0o022
 
 
 class LedgerDatabase:
-    """The file that `find` knows, of this schema; `make` makes its folder before a change."""
+    """A file with a given schema; `find` returns its path, and `make` also creates its folder."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class LedgerDatabase:
         self._pid = os.getpid()
 
     def read(self, look: Callable[[Connection], T]) -> T:
-        """Run `look` on one moment of the file."""
+        """Run `look` on one snapshot of the file."""
         self._require_own_process()
         with self._lock:
             self._require_open()
@@ -77,7 +77,7 @@ class LedgerDatabase:
                 return look(handle) if self._has_schema(handle, path) else self._read_empty(look)
 
     def write(self, step: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Run `step` in a transaction that is durable when this returns, else with the next."""
+        """Run `step` in a transaction that is durable when this returns, or with the next one."""
         self._require_own_process()
         with self._lock:
             self._require_open()
@@ -92,9 +92,9 @@ class LedgerDatabase:
     def _run_step(
         self, handle: Connection, path: Path, step: Callable[[Connection], T], *, durable: bool
     ) -> T:
-        handle.connection.rollback()  # of one that an interrupt has cut short
+        handle.connection.rollback()  # an earlier transaction may have been interrupted
         try:
-            # Of a log that is not synced nothing is lost but by a machine that stops.
+            # An unsynced log survives a crash of the process, not of the machine.
             handle.connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             execute_with_retry(handle, "BEGIN IMMEDIATE", time.monotonic() + self._patience_s)
             if not self._has_schema(handle, path):
@@ -103,7 +103,7 @@ class LedgerDatabase:
             result = step(handle)
             handle.connection.execute("COMMIT")
         finally:
-            # In this very frame, so that an interrupt has no place before it: no effect once done.
+            # In this frame, so that no interrupt can come in between. No effect after COMMIT.
             handle.connection.rollback()
         return result
 
@@ -114,7 +114,7 @@ class LedgerDatabase:
             return look(Connection(connection))
 
     def reclaim_space(self) -> None:
-        """Give the room of what was deleted back to the disk: it is in the log until then."""
+        """Truncate the log, which returns the space of deleted rows to the disk."""
         self._require_own_process()
         with self._lock:
             self._require_open()
@@ -136,7 +136,7 @@ class LedgerDatabase:
             raise InvalidInput(f"this {self._name} is closed; open it again")
 
     def _open_handle(self, path: Path, *, writable: bool) -> Connection:
-        """Return the connection; a file that another has taken the place of is left behind."""
+        """Return the connection, and reopen it if another file has replaced the one it has open."""
         handle = self._handle
         if (
             handle is not None
@@ -153,9 +153,9 @@ class LedgerDatabase:
         return handle
 
     def _open_for_writing(self, path: Path) -> Connection:
-        """Open for writing; a file that is new, or was left unfinished, gets a log."""
+        """Open the file for writing, and switch a new or unfinished file to WAL mode."""
         with translate_os_errors(path), suppress(FileExistsError):
-            # Nobody can have a connection to a file that this call itself brings into being.
+            # No other connection can be open on a file that this call creates.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         with translate_os_errors(path):
             _require_own_file(path)
@@ -163,7 +163,7 @@ class LedgerDatabase:
         try:
             if handle.fetch_value("PRAGMA journal_mode") != "wal":
                 deadline = time.monotonic() + self._patience_s
-                # A journal in a file, left by a kill, could be taken back by nobody who only reads.
+                # After a kill, a read-only connection cannot roll back a journal on disk.
                 for pragma in ("journal_mode=MEMORY", "auto_vacuum=FULL"):
                     handle.connection.execute(f"PRAGMA {pragma}").fetchall()
                 execute_with_retry(handle, "PRAGMA journal_mode=WAL", deadline)
@@ -174,7 +174,7 @@ class LedgerDatabase:
         return handle
 
     def _has_schema(self, handle: Connection, path: Path) -> bool:
-        """Whether the tables are there; a file that is not for us is refused."""
+        """Return whether the tables exist; raise if the file has another format or version."""
         if handle.fetch_value("SELECT count(*) FROM sqlite_master") == 0:
             return False
         if handle.fetch_value("PRAGMA application_id") != _APPLICATION_ID:
@@ -213,17 +213,17 @@ class LedgerDatabase:
 
 
 def _require_own_file(path: Path) -> None:
-    """Refuse a file that was put there for us, or that others could write; close it to readers."""
+    """Check that only this user owns and may write a file; make it private."""
     if not hasattr(os, "geteuid"):
         return
-    folder, found = path.parent.stat(), path.stat()
+    folder, file = path.parent.stat(), path.stat()
     trusted = {0, os.geteuid(), *(() if folder.st_mode & _FOREIGN_WRITE_BITS else (folder.st_uid,))}
-    if not {found.st_uid, path.lstat().st_uid} <= trusted:
+    if not {file.st_uid, path.lstat().st_uid} <= trusted:
         raise Denied(f"{path} is somebody else's file; move it away, or name another folder")
-    if found.st_mode & _FOREIGN_WRITE_BITS:
+    if file.st_mode & _FOREIGN_WRITE_BITS:
         raise Denied(f"others may write {path}; move it away if it is not yours, else chmod 600 it")
-    if found.st_mode & 0o077:
-        with suppress(OSError):  # a disk without modes
+    if file.st_mode & 0o077:
+        with suppress(OSError):  # the file system has no permission bits
             path.chmod(0o600)
 
 
@@ -242,7 +242,7 @@ def _connect(path: Path, mode: str) -> Connection:
 
 
 def _truncate_log(handle: Connection) -> None:
-    """Empty the log; where somebody else is in the way, the next change does it."""
+    """Truncate the log; if another connection prevents it, the next write does."""
     with suppress(_sqlite3.load_library().Error):
         handle.connection.execute("PRAGMA busy_timeout=0")
         handle.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -1,10 +1,9 @@
-"""Runs one step of a change: what would undo it is durable before it begins.
+"""Run one step of a change after the data that undoes it is durable.
 
-The step and its mark in `state_meta` are one transaction of the home, so the mark alone says
-whether a step that a crash has left was done. Where it is missing, a mark that forbids the step
-takes its place: a process that was only asleep cannot do it afterwards, without its trash.
-
-Waits for what somebody else is about to do to the same batch.
+The step and its mark in `state_meta` are one transaction of the home, so the mark alone decides
+whether a step that a crash interrupted was done. If the mark is missing, `resume_steps` writes
+a mark that forbids the step: a process that was only suspended cannot run it later, after its
+trash is gone.
 """
 
 from __future__ import annotations
@@ -28,22 +27,25 @@ from session_core.state.protocol import StateDatabase
 R = TypeVar("R")
 
 MARK_PREFIX = "mcp_sessions:done:"
-"""How the keys of marks begin."""
+"""Prefix of the keys of marks."""
 
 _ABORTED_MARK = "never"
 
 
 class PreparedStep:
-    """A step whose trash is durable, for as long as somebody has it in hand; then `resume` does."""
+    """A step whose trash is durable.
+
+    While the object lives, the step belongs to this process; afterwards `resume_steps` decides it.
+    """
 
     def __init__(self, step_id: str) -> None:
         self.id = step_id
         self.cleared: Sequence[str] = ()
-        """The steps whose marks in the home go with it."""
+        """Ids of other steps whose marks are deleted in the same transaction."""
 
 
 _running_steps: WeakValueDictionary[str, PreparedStep] = WeakValueDictionary()
-"""The steps of this process that are under way."""
+"""Steps that this process is running."""
 
 
 def prepare_step(
@@ -53,10 +55,10 @@ def prepare_step(
     members: Sequence[str] = (),
     undoes: str | None = None,
 ) -> PreparedStep:
-    """Keep what would undo a step; that may be before the step ahead of it is done.
+    """Store the trash of a step, possibly while the step before it is still running.
 
     Raises:
-        Conflict: somebody else has one of the members, or undoes the same step.
+        Conflict: another process has one of the members, or undoes the same step.
     """
     step = PreparedStep(make_step_id())
     _running_steps[step.id] = step
@@ -69,8 +71,8 @@ def prepare_step(
 
 
 def discard_step(ledger: Ledger, step: PreparedStep) -> None:
-    """Give up a step that was prepared and has not begun."""
-    with suppress(SessionError):  # then `resume` does
+    """Abort a prepared step that has not begun."""
+    with suppress(SessionError):  # otherwise `resume_steps` does
         ledger.abort_step(step.id)
     _running_steps.pop(step.id, None)
 
@@ -86,28 +88,28 @@ def run_step(
     undoes: str | None = None,
     within: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> R:
-    """Keep what `before` returns, then run `change` in one transaction; return its result.
+    """Store the trash from `before`, run `change` in one transaction and return its result.
 
-    `change` raises `Changed` where it does not find what was kept. The result is JSON. `members` of
-    the plan of the batch are then skipped for good, and are those that no other step may have.
-    `within` is a transaction of the caller's, such as that of a session store for some chats. Once
-    that is committed the result is returned: what fails afterwards is reported to the log, and what
-    could not be noted in the ledger is left to `resume`.
+    `change` raises `Changed` if the rows differ from those that were stored, and returns JSON.
+    `members` are members of the batch's plan: no other step can have them, and if the step fails
+    with `Changed` they are skipped for good. `within` opens a transaction around the one of the
+    home, such as that of a session store for some chats. Errors after the commit are logged, not
+    raised, and a result that cannot be recorded in the ledger is left to `resume_steps`.
 
     Raises:
-        Changed: nothing was changed, and what was kept is thrown away.
-        Conflict: somebody else has one of the members, or undoes the same step.
-        InvalidInput: the ledger is that of another home, or a transaction is open.
+        Changed: nothing was changed, and the trash was deleted.
+        Conflict: another process has one of the members, or undoes the same step.
+        InvalidInput: the ledger belongs to another home, or a transaction is open.
         Unsupported: the home has no `state_meta`.
     """
     ledger.check_home(db)
     if db.in_transaction:
         raise InvalidInput("a step is a transaction of its own; end the one that is open")
-    kept = before(db)
+    prepared = before(db)
     step = (
-        kept
-        if isinstance(kept, PreparedStep)
-        else prepare_step(ledger, batch, kept, members, undoes)
+        prepared
+        if isinstance(prepared, PreparedStep)
+        else prepare_step(ledger, batch, prepared, members, undoes)
     )
     step_id = step.id
     try:
@@ -135,14 +137,13 @@ def run_step(
 def resume_steps(
     db: StateDatabase, ledger: Ledger, kinds: Collection[str] | None = None
 ) -> list[Step]:
-    """Decide the steps that a crash has left, and delete the marks that nobody needs any more.
+    """Decide the steps that a crash interrupted, and delete marks that are no longer needed.
 
-    Return those that turned out to be done: what was to follow them is the caller's to do, who
-    names the `kinds` of batches of which that is known. Steps that a living process runs are left
-    to it.
+    Return the steps that turn out to be done; the caller performs the work that follows them, and
+    names the `kinds` of batches for which it can. Steps of a living process are left alone.
 
     Raises:
-        InvalidInput: the ledger is that of another home.
+        InvalidInput: the ledger belongs to another home.
     """
     ledger.check_home(db)
     done = []
@@ -164,9 +165,9 @@ def resume_steps(
 
 
 def clear_marks(db: StateDatabase, ledger: Ledger) -> None:
-    """Delete the marks of steps that the ledger knows to be done: what follows the last step.
+    """Delete the marks of finished steps, after the last step of a change.
 
-    Those that cannot be deleted now are deleted with a later step.
+    Marks that cannot be deleted now are deleted with a later step.
     """
     with suppress_note_errors("that marks are deleted"):
         cleared = ledger.list_stale_marks()
@@ -177,9 +178,9 @@ def clear_marks(db: StateDatabase, ledger: Ledger) -> None:
 
 
 def delete_content(ledger: Ledger) -> int:
-    """Delete the trash of batches that were undone, once that is noted; return its bytes.
+    """Delete the trash of undone batches and return its size in bytes.
 
-    What cannot be deleted now is deleted with a later step.
+    Trash that cannot be deleted now is deleted with a later step.
     """
     with suppress_note_errors("that the trash of what was undone is deleted"):
         return ledger.delete_content()
@@ -188,7 +189,7 @@ def delete_content(ledger: Ledger) -> int:
 
 @contextmanager
 def suppress_note_errors(what: str) -> Iterator[None]:
-    """Report, and do not raise, where something that was done cannot be noted."""
+    """Log, and do not raise, a failure to record finished work."""
     try:
         yield
     except SessionError as error:
@@ -203,8 +204,8 @@ def _require_not_aborted(db: StateDatabase, step_id: str) -> None:
 def _settle_failed_step(
     db: StateDatabase, ledger: Ledger, step_id: str, error: BaseException, *, committing: bool
 ) -> bool:
-    """Throw away what was rolled back; say of a commit that failed whether it was one after all."""
-    # Where this fails too, the step stays as it is, for `resume`.
+    """Abort a step that was rolled back; return whether a failed commit took effect after all."""
+    # If this fails as well, the step stays as it is for `resume_steps`.
     with suppress(SessionError):
         if committing:
             mark = _settle_mark(db, step_id)
@@ -216,12 +217,10 @@ def _settle_failed_step(
 
 
 def _settle_mark(db: StateDatabase, step_id: str) -> str:
-    """Return the mark of a step, or that which forbids it from now on.
-
-    A commit whose sync has failed may come back from the log until another commit is written over
-    it; forbidding the step is one.
-    """
+    """Return the mark of a step; write the mark that forbids it if there is none."""
     key = MARK_PREFIX + step_id
+    # After a failed sync, a commit may reappear from the log until another commit overwrites it.
+    # The mark that forbids the step is that other commit.
     with db.transaction():
         mark = db.get_meta(key)
         if mark is None:
@@ -250,28 +249,28 @@ def _is_step_running(step: Step) -> bool:
 
 POLL_PAUSE_S = 0.01
 _STEP_TIMEOUT_S = 30.0
-"""So long somebody else's step may take."""
+"""Maximum time to wait for a step of another process."""
 
 
 def wait_for_steps(ledger: Ledger, batch: str, settle: Callable[[], None]) -> None:
-    """Wait until the steps of a batch are over that somebody runs or takes back just now.
+    """Wait for the steps of a batch that are running or being undone at this moment.
 
-    Those that come later are not waited for: who is at it has the next one ready before.
+    Later steps are not awaited, because a process prepares its next step before it finishes one.
 
     Raises:
-        Busy: that takes long.
+        Busy: the steps take too long.
     """
-    until = time.monotonic() + _STEP_TIMEOUT_S
-    left = list_running_steps(ledger, batch, settle)
-    while left:
-        if time.monotonic() >= until:
+    deadline = time.monotonic() + _STEP_TIMEOUT_S
+    waiting_for = list_running_steps(ledger, batch, settle)
+    while waiting_for:
+        if time.monotonic() >= deadline:
             raise Busy(f"somebody else is at work on batch {batch} and takes long; try again")
         time.sleep(POLL_PAUSE_S)
-        left &= list_running_steps(ledger, batch, settle)
+        waiting_for &= list_running_steps(ledger, batch, settle)
 
 
 def list_running_steps(ledger: Ledger, batch: str, settle: Callable[[], None]) -> set[str]:
-    """Return the steps of a batch that somebody else runs, and those that take them back."""
+    """Return the steps of a batch that another process runs, and those that undo its steps."""
     settle()
     steps = {step.id for step in ledger.list_steps(batch)}
     return {

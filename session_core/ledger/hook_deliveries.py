@@ -1,7 +1,8 @@
-"""Marks of ends that were told, for a home that may not be marked itself: in its state folder.
+"""Marks of delivered end hooks for a home that has no place for them, kept in its state folder.
 
-A mark is durable when its step returns, and seen by every process. Where the folder cannot be read
-or written the marks are those of the process, and that is reported: better told twice than never.
+A mark is durable when its write returns, and every process sees it. If the folder cannot be read or
+written, the marks stay in this process and a report is made: a hook that is called twice is better
+than one that is never called.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ SQL = sql_blocks.load_blocks("hook_deliveries", PACKAGE)
 
 _MARKS_FILE = "marks.db"
 _BUSY_TIMEOUT_S = 5.0
+# The caller's list of sessions may be older than a new mark, so young marks are kept.
 _MIN_KEPT_S = 86_400.0
-"""A mark that is younger stays: what it is of may be newer than what is said to be there."""
 
 
 def persist_marks(store: SessionStore, db: StateDatabase, report: Reporter = log_fault) -> None:
-    """Let what a store tells be known after a restart, and to other processes."""
+    """Store the delivery marks of a session store for other processes and restarts."""
     if db.path is not None and type(store.marks) is DeliveryMarks:
         folder = StateFolder(db.path)
-        folder.set_home_name(HERMES_OWNER)  # a store asks marks of no other home
+        folder.set_home_name(HERMES_OWNER)  # only the store of a Hermes home asks for marks
         store.marks = PersistentMarks(
             folder, _name_scope(store.folder, db.path.parent), report=report
         )
 
 
 class PersistentMarks(DeliveryMarks):
-    """Marks of the routes in one folder, kept in the state folder of their home."""
+    """Marks of the routes in one folder, stored in the state folder of their home."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class PersistentMarks(DeliveryMarks):
         self._file = self._make_database()
 
     def get(self, session_id: str) -> Mark:
-        """Return what is noted of a session, by whatever process."""
+        """Return the mark of a session, written by any process."""
         with self._report_errors():
             stored = self._file.read(
                 lambda rows: rows.fetch_value(SQL["get_mark"], self._build_key(session_id))
@@ -70,29 +71,29 @@ class PersistentMarks(DeliveryMarks):
         return super().get(session_id)
 
     def change(self, session_id: str, change: MarkChange) -> bool:
-        """Change what is noted of a session; return whether it was."""
-        beside = super().get(session_id)
+        """Change the mark of a session; return whether it was changed."""
+        unwritten = super().get(session_id)
         seen: Mark = {}
 
         def step(rows: Connection) -> bool:
             nonlocal seen
             stored = rows.fetch_value(SQL["get_mark"], self._build_key(session_id))
-            seen = _merge_marks(self._parse_mark(stored), beside)
-            noted = change(dict(seen))
-            if noted is not None:
-                values = {"noted": json.dumps(noted), "now": self._clock()}
+            seen = _merge_marks(self._parse_mark(stored), unwritten)
+            mark = change(dict(seen))
+            if mark is not None:
+                values = {"noted": json.dumps(mark), "now": self._clock()}
                 rows.run_change(SQL["put_mark"], self._build_key(session_id) | values)
-            return noted is not None
+            return mark is not None
 
         with self._report_errors():
             changed = self._file.write(step)
-            if changed:  # what could not be written before now is
+            if changed:  # the write included marks that could not be written before
                 super().forget(session_id)
             return changed
-        return super().change(session_id, lambda noted: change(_merge_marks(seen, noted)))
+        return super().change(session_id, lambda mark: change(_merge_marks(seen, mark)))
 
     def forget(self, session_id: str) -> None:
-        """Forget what is noted of a session, which goes on."""
+        """Delete the mark of a session that continues."""
         super().forget(session_id)
         with self._report_errors():
             if self._find_path() is not None:
@@ -101,7 +102,7 @@ class PersistentMarks(DeliveryMarks):
                 )
 
     def keep_only(self, session_ids: Collection[str]) -> None:
-        """Forget what is noted of all others, unless that was within a day."""
+        """Delete the marks of all other sessions, except those younger than a day."""
         super().keep_only(session_ids)
         values: dict[str, Any] = {"scope": self._scope, "before": self._clock() - _MIN_KEPT_S}
         with self._report_errors():
@@ -110,7 +111,7 @@ class PersistentMarks(DeliveryMarks):
                 self._file.write(lambda rows: rows.run_change(SQL["delete_others"], values | kept))
 
     def close(self) -> None:
-        """Close its file, which the next step opens again."""
+        """Close the file; the next call opens it again."""
         closed, self._file = self._file, self._make_database()
         closed.close()
 
@@ -143,12 +144,14 @@ class PersistentMarks(DeliveryMarks):
             self._report("what was told of a session is known to this process alone", error)
 
     def _parse_mark(self, stored: str | None) -> Mark:
-        """Return what a mark says; a broken one says nothing, and the next takes its place."""
+        """Return the content of a mark; a broken one is reported and read as empty."""
         try:
-            noted: Mark = json.loads(stored) if stored else {}
-            told = noted.get("told", [])
-            if isinstance(told, list) and all(isinstance(used_at, str) for used_at in told):
-                return noted
+            mark: Mark = json.loads(stored) if stored else {}
+            delivered = mark.get("told", [])
+            if isinstance(delivered, list) and all(
+                isinstance(used_at, str) for used_at in delivered
+            ):
+                return mark
             error: Exception = InvalidInput("what was told is a list of times")
         except (ValueError, AttributeError, RecursionError) as broken:
             error = broken
@@ -157,14 +160,16 @@ class PersistentMarks(DeliveryMarks):
 
 
 def _name_scope(routes: Path, home: Path) -> str:
-    """Return the name of a folder of routes, by which it is known also where its home has moved."""
-    there, here = routes.resolve(), home.resolve()
-    return str(there.relative_to(here) if there.is_relative_to(here) else there)
+    """Return the name of a folder of routes, which stays the same if its home moves."""
+    routes_path, home_path = routes.resolve(), home.resolve()
+    return str(
+        routes_path.relative_to(home_path) if routes_path.is_relative_to(home_path) else routes_path
+    )
 
 
-def _merge_marks(stored: Mark, beside: Mark) -> Mark:
-    """Return what is noted in the file, and by this process where it could not be."""
-    if not beside:
+def _merge_marks(stored: Mark, unwritten: Mark) -> Mark:
+    """Return the mark in the file merged with the one that this process could not write."""
+    if not unwritten:
         return stored
-    told = dict.fromkeys([*stored.get("told", []), *beside.get("told", [])])
-    return stored | beside | {"told": list(told)}
+    delivered = dict.fromkeys([*stored.get("told", []), *unwritten.get("told", [])])
+    return stored | unwritten | {"told": list(delivered)}

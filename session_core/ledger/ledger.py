@@ -1,4 +1,4 @@
-"""`Ledger`: what is kept about one home: plans, batches with their trash, and the audit log."""
+"""`Ledger`: the plans, batches with their trash, and audit log of one home."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ _MAX_ROWID = 1 << 62
 
 
 class Ledger(PlanLedger, UndoLog):
-    """The ledger of the home that `folder` is for; nothing is made before the first write.
+    """The ledger of the home of a state folder; the first write creates its files.
 
-    `Ledger.open(db)` is the ledger of the home that is open as `db`.
-    With `trash_dir` new trash goes to a file in that folder, which has to be there. Instances are
-    safe to share between threads, and not to be used across a fork.
+    `Ledger.open(db)` returns the ledger of an open database. With `trash_dir`, new trash is written
+    to
+    a file in that folder, which must exist. Instances may be shared between threads but not used
+    across a fork.
     """
 
     @classmethod
@@ -48,11 +49,11 @@ class Ledger(PlanLedger, UndoLog):
     ) -> Self:
         """Open the ledger of a home.
 
-        With `reads_anywhere`, a place that is refused is refused at the first write only.
+        With `reads_anywhere`, a denied location is reported by the first write instead of here.
 
         Raises:
-            Denied: its state folder is in a Hermes home, or `trash_dir` is in any home.
-            Unsupported: the database is in no file.
+            Denied: the state folder is in a Hermes home, or `trash_dir` is in any home.
+            Unsupported: the database has no file.
         """
         if db.path is None:
             raise Unsupported("a ledger belongs to a database file, and this database is in none")
@@ -62,12 +63,13 @@ class Ledger(PlanLedger, UndoLog):
         return ledger
 
     def add_audit_entry(self, client: str | None, what: str, plan: str | None, counts: Any) -> None:
-        """Note who has changed what; what was noted of a plan already is not noted again.
+        """Record the client and counts of a change, once for each plan.
 
-        Where the name of its kind and more is noted of it, that is so far: what the same client
-        notes next takes its place, without a client what the last one has noted.
+        An entry whose `what` begins with the kind of the plan and has more text is provisional: the
+        next
+        entry of the same client replaces it, and without a client the newest one is replaced.
         """
-        line = {
+        values = {
             "at": self._clock(),
             "client": client,
             "what": what,
@@ -76,31 +78,32 @@ class Ledger(PlanLedger, UndoLog):
         }
         self._file.write(
             lambda rows: (
-                rows.run_change(SQL["change_line"], line) or rows.run_change(SQL["add_line"], line)
+                rows.run_change(SQL["change_line"], values)
+                or rows.run_change(SQL["add_line"], values)
             )
         )
 
     def list_audit_entries(self, limit: int = 20, cursor: str | None = None) -> Page[AuditEntry]:
-        """List what was noted, newest first."""
+        """List audit entries, newest first."""
         scope = str(self._folder.db_path)
         before = _MAX_ROWID if cursor is None else cursors.decode_cursor("audit", scope, cursor)
         if limit < 1:
             raise InvalidInput(f"limit is {limit}; at least 1")
-        found = self._file.read(
+        entry_rows = self._file.read(
             lambda rows: rows.fetch_tuples(SQL["list_lines"], (before, limit + 1))
         )
-        page = found[:limit]
-        following = (
-            cursors.encode_cursor("audit", scope, page[-1][0]) if len(found) > limit else None
+        page = entry_rows[:limit]
+        next_cursor = (
+            cursors.encode_cursor("audit", scope, page[-1][0]) if len(entry_rows) > limit else None
         )
-        lines = [
+        entries = [
             AuditEntry(at, client, what, plan, json.loads(counts))
             for _, at, client, what, plan, counts in page
         ]
-        return Page(lines, following)
+        return Page(entries, next_cursor)
 
     def close(self) -> None:
-        """Close its files; what was returned before is durable."""
+        """Close the files; everything returned before is durable."""
         self._close_files()
 
     def __enter__(self) -> Self:

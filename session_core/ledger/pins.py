@@ -1,4 +1,4 @@
-"""Pins of a home whose sessions have no column for them: in its state folder, durable at once."""
+"""Pins of a home whose `sessions` table has no column for them, stored in its state folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BUSY_TIMEOUT_S = 5.0
 
 
 class Pins:
-    """The sessions of one home that are pinned by us; every process sees them."""
+    """The sessions of one home that were pinned with this program; every process sees them."""
 
     def __init__(self, folder: StateFolder) -> None:
         self._folder = folder
@@ -33,33 +33,37 @@ class Pins:
         )
 
     def list_pinned(self) -> frozenset[str]:
-        """Return the sessions that are pinned."""
+        """Return the ids of pinned sessions."""
         if self._find_path() is None:
             return frozenset()
         return self._file.read(
-            lambda rows: frozenset(str(each) for (each,) in rows.fetch_tuples(SQL["list_pins"]))
+            lambda rows: frozenset(
+                str(session_id) for (session_id,) in rows.fetch_tuples(SQL["list_pins"])
+            )
         )
 
     def set_pins(self, pinned: Mapping[str, bool]) -> None:
-        """Pin sessions, or no longer; those that are as they should be stay so."""
+        """Pin or unpin sessions."""
 
         def step(rows: Connection) -> None:
-            for session_id, wanted in pinned.items():
-                rows.run_change(SQL["put_pin" if wanted else "delete_pin"], (session_id,))
+            for session_id, is_pinned in pinned.items():
+                rows.run_change(SQL["put_pin" if is_pinned else "delete_pin"], (session_id,))
 
         if any(pinned.values()) or self._find_path() is not None:
             self._file.write(step)
 
     def show_pins(self, summaries: Iterable[SessionSummary]) -> list[SessionSummary]:
-        """Return the lines of a list with our pins, of which a state database knows nothing."""
+        """Return session summaries with these pins applied."""
         pinned = self.list_pinned()
         return [
-            each if pinned.isdisjoint((each.id, each.root_id)) else replace(each, pinned=True)
-            for each in summaries
+            summary
+            if pinned.isdisjoint((summary.id, summary.root_id))
+            else replace(summary, pinned=True)
+            for summary in summaries
         ]
 
     def close(self) -> None:
-        """Close its file."""
+        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> Self:

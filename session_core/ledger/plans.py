@@ -1,6 +1,6 @@
-"""Plans: recorded, applied once, and answering what they came to ever after.
+"""Plans: stored once, applied once, and returned with their result afterwards.
 
-A plan is valid for a day. It ends as finished or closed, or it runs out.
+A plan is valid for a day. It ends as finished or closed, or it expires.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ SQL = sql_blocks.load_blocks("plans", PACKAGE)
 
 PLAN_VALID_S = 86_400.0
 _PLAN_RETENTION_S = 30 * 86_400.0
-"""How long what a plan came to is told, and that it has run out."""
+"""How long the result of a plan, or the fact that it has expired, is kept."""
 
 
 class PlanLedger(LedgerStorage):
-    """Plans and what becomes of them."""
+    """Plans and their members."""
 
     def add_plan(
         self, kind: str, members: Iterable[Member], about: Any, cutoff: float | None = None
     ) -> StoredPlan:
-        """Record a plan of exactly these members; it is durable when this returns.
+        """Store a plan of exactly these members; it is durable when this returns.
 
         Raises:
-            InvalidInput: a member is named twice, or something is no JSON value.
+            InvalidInput: a member is named twice, or a value is not JSON.
         """
         members = tuple(members)
         if len({member.id for member in members}) < len(members):
@@ -48,15 +48,15 @@ class PlanLedger(LedgerStorage):
         plan = StoredPlan(
             make_handle("p"), kind, "planned", members, about, cutoff, now, now + PLAN_VALID_S
         )
-        self._file.write(lambda handle: _insert_plan(handle, plan))
+        self._file.write(lambda rows: _insert_plan(rows, plan))
         return self.get_plan(plan.handle)
 
     def get_plan(self, handle: str) -> StoredPlan:
         """Return a plan with its members.
 
         Raises:
-            NotFound: there is none; `nearest` has what may have been meant.
-            Conflict: it has run out.
+            NotFound: there is no such plan; `nearest` lists similar handles.
+            Conflict: the plan has expired.
         """
         now = self._clock()
 
@@ -68,27 +68,27 @@ class PlanLedger(LedgerStorage):
         return self._file.read(look)
 
     def list_results(self, kind: str, members: Sequence[str], limit: int) -> list[Any]:
-        """Return what the last plans with one of these members came to, the newest first.
+        """Return the results of the newest plans with one of these members, newest first.
 
-        What was undone since is left out.
+        Plans that were undone are left out.
         """
         values = {"kind": kind, "members": encode_json(members), "limit": limit}
-        found = self._file.read(lambda rows: rows.fetch_tuples(SQL["list_results"], values))
-        return [json.loads(result) for (result,) in found]
+        results = self._file.read(lambda rows: rows.fetch_tuples(SQL["list_results"], values))
+        return [json.loads(result) for (result,) in results]
 
     def find_recorded_value(self, name: str) -> Any:
-        """Return what the newest plan that was begun records under a name, None if none does."""
+        """Return the value that the newest started plan records under a name, or None."""
         text = self._file.read(lambda rows: rows.fetch_value(SQL["get_recorded"], (f"$.{name}",)))
         return json.loads(text or "null")
 
     def begin_plan(self, handle: str, more: Mapping[str, Any] | None = None) -> Batch:
-        """Begin to apply a plan, or go on with it; return the batch of its steps.
+        """Begin or continue to apply a plan; return the batch of its steps.
 
-        Add `more` to what is recorded about the plan if this call begins it.
+        If this call begins the plan, `more` is added to the data recorded about it.
 
         Raises:
             NotFound: there is no such plan.
-            Conflict: it has ended, or run out.
+            Conflict: the plan has ended or expired.
         """
         now = self._clock()
 
@@ -107,27 +107,27 @@ class PlanLedger(LedgerStorage):
         return self._file.write(step)
 
     def finish_plan(self, handle: str, result: Any) -> None:
-        """End a plan that was applied, with what it came to.
+        """End a plan that was applied and store its result.
 
         Raises:
-            Conflict: it was not being applied.
+            Conflict: the plan was not being applied.
         """
         self._end_plan(handle, "finished", ("applying",), result)
 
     def close_plan(self, handle: str) -> None:
-        """End a plan that is not to be applied, or no further.
+        """End a plan that will not be applied, or not any further.
 
         Raises:
-            Conflict: it has ended already.
+            Conflict: the plan has ended already.
         """
         self._end_plan(handle, "closed", ("planned", "applying"), None)
 
     def stop_plan(self, handle: str) -> None:
-        """Let no step of a plan begin any more; one that was begun is ended by `end_stopped`.
+        """Prevent new steps of a plan; `end_stopped_plan` ends it after its last step.
 
         Raises:
             NotFound: there is no such plan.
-            Conflict: it has ended already.
+            Conflict: the plan has ended already.
         """
 
         def step(rows: Connection) -> None:
@@ -137,11 +137,11 @@ class PlanLedger(LedgerStorage):
         self._file.write(step)
 
     def list_stopped_plans(self) -> list[StoredPlan]:
-        """Return the plans that are to be ended: they were stopped, or have run out half-way."""
+        """Return the plans that must be ended because they were stopped or expired half-way."""
         return self._select_plans("list_stopped", self._clock())
 
     def list_applied_plans(self, kind: str) -> list[StoredPlan]:
-        """Return the plans of a kind that are being applied, the newest first."""
+        """Return the plans of a kind that are being applied, newest first."""
         return self._select_plans("list_applied", kind, self._clock())
 
     def _select_plans(self, block: str, *values: Any) -> list[StoredPlan]:
@@ -153,12 +153,12 @@ class PlanLedger(LedgerStorage):
         )
 
     def end_stopped_plan(self, handle: str, halves: Iterable[str], why: str) -> None:
-        """End a plan that was stopped; what is gone of these members is to be put back.
+        """End a plan that was stopped, and mark these members as partly removed, to be restored.
 
         Raises:
-            Conflict: it has ended already.
+            Conflict: the plan has ended already.
         """
-        values = [{"plan": handle, "id": each, "why": why, "half": True} for each in halves]
+        values = [{"plan": handle, "id": member, "why": why, "half": True} for member in halves]
 
         def step(rows: Connection) -> None:
             _require_state(rows, handle, ("stopping",))
@@ -170,60 +170,60 @@ class PlanLedger(LedgerStorage):
     def skip_members(
         self, handle: str, members: Iterable[str], why: str, *, half: bool = False
     ) -> None:
-        """Note of members that they are left as they are; what was decided about one stays.
+        """Mark members as skipped; members that are already decided stay as they are.
 
-        `half` says that a part of them is gone, which is to be put back.
+        `half` marks a part of them as removed, to be restored.
         """
-        values = [{"plan": handle, "id": each, "why": why, "half": half} for each in members]
+        values = [{"plan": handle, "id": member, "why": why, "half": half} for member in members]
         self._file.write(lambda rows: rows.connection.executemany(SQL["skip_member"], values))
 
     def is_member_open(self, handle: str, member: str) -> bool:
-        """Whether a member was not left as it is; no change that is under way is waited for."""
+        """Return whether a member is not skipped, without waiting for another thread's write."""
         return bool(
-            self._beside.read(lambda rows: rows.fetch_value(SQL["is_open"], (handle, member)))
+            self._read_file.read(lambda rows: rows.fetch_value(SQL["is_open"], (handle, member)))
         )
 
     def list_partial_members(self) -> list[PartialMember]:
-        """Return what is to be put back of all plans."""
-        found = self._file.read(lambda rows: rows.fetch_tuples(SQL["list_halves"]))
-        return [PartialMember(plan, batch, _parse_member(row)) for plan, batch, *row in found]
+        """Return the members of all plans that must be restored."""
+        partials = self._file.read(lambda rows: rows.fetch_tuples(SQL["list_halves"]))
+        return [PartialMember(plan, batch, _parse_member(row)) for plan, batch, *row in partials]
 
     def finish_partial(self, handle: str, member: str, more: str) -> None:
-        """Note that what was gone of a member was put back; `more` is added to why it was left."""
+        """Record that a partly removed member was restored; append `more` to its reason."""
         values = {"plan": handle, "id": member, "more": more}
         self._file.write(lambda rows: rows.run_change(SQL["end_half"], values))
 
     def finish_partials(self, batch: str) -> None:
-        """Note that a batch was taken back, with all that is gone of its members."""
+        """Record that a batch was undone, and with it the removed parts of its members restored."""
         self._file.write(lambda rows: rows.run_change(SQL["end_halves"], (batch,)))
 
-    def _end_plan(self, handle: str, state: str, of: tuple[str, ...], result: Any) -> None:
+    def _end_plan(self, handle: str, state: str, states: tuple[str, ...], result: Any) -> None:
         values = {"handle": handle, "state": state, "result": encode_json(result)}
 
         def step(rows: Connection) -> None:
-            _require_state(rows, handle, of)
+            _require_state(rows, handle, states)
             rows.run_change(SQL["end_plan"], values)
 
         self._file.write(step)
 
 
 def claim_members(rows: Connection, plan: str, members: tuple[str, ...], step: str) -> None:
-    """Give members of a plan that is being applied to a step, each of which must be open."""
-    found = rows.fetch_row(SQL["get_plan"], (plan,))
-    if found is None or found["state"] != "applying":
+    """Assign open members of a plan that is being applied to a step."""
+    row = rows.fetch_row(SQL["get_plan"], (plan,))
+    if row is None or row["state"] != "applying":
         raise Conflict(f"plan {plan} is not being applied any more")
-    # One by one: in JSON, as SQLite reads it, an id would end at its first NUL.
-    claims = [{"plan": plan, "step": step, "id": each} for each in members]
+    # One statement for each id: SQLite's JSON functions cut an id at its first NUL.
+    claims = [{"plan": plan, "step": step, "id": member} for member in members]
     if sum(rows.run_change(SQL["claim_member"], claim) for claim in claims) == len(members):
         return
-    named = all(rows.fetch_value(SQL["is_named"], (plan, each)) for each in members)
-    if not named or len(set(members)) < len(members):
+    all_named = all(rows.fetch_value(SQL["is_named"], (plan, member)) for member in members)
+    if not all_named or len(set(members)) < len(members):
         raise InvalidInput(f"a step of plan {plan} changes only what that names, each once")
     raise Conflict(f"somebody else applies plan {plan}, or has: look at it again")
 
 
 def release_members(rows: Connection, step: str, skipped: str | None) -> None:
-    """Take members from a step that changes nothing; `skipped` says why they are left at that."""
+    """Take the members from a step that changes nothing; skip them if a reason is given."""
     rows.run_change(SQL["release_members"], {"step": step, "skipped": skipped})
 
 
@@ -249,27 +249,27 @@ def _insert_plan(rows: Connection, plan: StoredPlan) -> None:
     )
 
 
-def _require_state(rows: Connection, handle: str, of: tuple[str, ...]) -> None:
-    found = rows.fetch_row(SQL["get_plan"], (handle,))
-    if found is None:
+def _require_state(rows: Connection, handle: str, states: tuple[str, ...]) -> None:
+    row = rows.fetch_row(SQL["get_plan"], (handle,))
+    if row is None:
         raise make_not_found(rows, "plan", handle, SQL["list_names"])
-    if found["state"] not in of:
-        raise Conflict(f"plan {handle} is {found['state']}")
+    if row["state"] not in states:
+        raise Conflict(f"plan {handle} is {row['state']}")
 
 
 def _read_plan_row(rows: Connection, handle: str, now: float) -> dict[str, Any]:
-    found = rows.fetch_row(SQL["get_plan"], (handle,))
-    if found is None:
+    row = rows.fetch_row(SQL["get_plan"], (handle,))
+    if row is None:
         raise make_not_found(rows, "plan", handle, SQL["list_names"])
-    if found["state"] in ("planned", "applying") and found["expires_at"] <= now:
-        done = f"; what it has done can be undone as {found['batch']}" if found["batch"] else ""
+    if row["state"] in ("planned", "applying") and row["expires_at"] <= now:
+        done = f"; what it has done can be undone as {row['batch']}" if row["batch"] else ""
         raise Conflict(f"plan {handle} has expired, a day after it was made: make another{done}")
-    return found
+    return row
 
 
 def _parse_member(row: Sequence[Any]) -> Member:
-    name, revision, why, step, skipped, half = row
-    return Member(name, json.loads(revision), why, step, skipped, bool(half))
+    member_id, revision, why, step, skipped, half = row
+    return Member(member_id, json.loads(revision), why, step, skipped, bool(half))
 
 
 def _parse_plan(row: Mapping[str, Any], members: list[tuple[Any, ...]]) -> StoredPlan:

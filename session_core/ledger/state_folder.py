@@ -1,10 +1,10 @@
-"""The state folder of a home: found where the home is, made at the first write.
+"""The state folder of a home: found by its location, created by the first write.
 
-A home of our own keeps it next to its database file NAME, as `.mcp-sessions/NAME`, so that it is
-moved, copied and deleted with the home; the name in the database decides whose it is. A Hermes home
-keeps it in the platform's state folder, bound to the path and the inode of its database: a home
-that moved is known by its inode, and another database in its place is another home. Reading makes
-nothing.
+A home of our own keeps the folder next to its database file NAME, as `.mcp-sessions/NAME`, so that
+it is moved, copied and deleted with the home; the home id in the database decides to which home
+a folder belongs. A Hermes home keeps it in the platform's state folder, bound to the path and the
+inode of its database: a home that moved is recognised by its inode, and another database at its
+path is another home. Reading creates nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from session_core.state.protocol import StateDatabase
 from session_core.state.sqlite.opening import HERMES_OWNER, find_owner, get_file_bytes
 
 STATE_FOLDER_NAME = ".mcp-sessions"
-"""What the folder next to the databases of our own is called."""
+"""Name of the folder next to the databases of our own."""
 
 _BINDING_FILE = "home.json"
 _OBSTRUCTION_ERRNOS = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ELOOP)
@@ -47,25 +47,25 @@ _Identity = tuple[int | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class FolderBinding:
-    """A state folder, and the database that it was made for."""
+    """A state folder and the database that it was created for."""
 
     folder: Path
     db_path: Path
     device: int | None
     inode: int | None
     home: str | None = None
-    """What that database said that it is; None where it was not asked."""
+    """Id of the home as stored in that database; None if it was not read."""
 
     @property
     def is_present(self) -> bool:
-        """Whether that database is still where it was."""
+        """Return whether that database is still at its path."""
         return _read_identity(self.db_path) == (self.device, self.inode)
 
 
 class StateFolder:
     """The state folder of the home with this database.
 
-    `root` is another place for it; without one, a Hermes home has it in the platform's folder.
+    `root` overrides the parent folder; by default it is the platform's state folder.
 
     Raises:
         Denied: `root` is in a Hermes home.
@@ -83,36 +83,36 @@ class StateFolder:
             self.check_place()
 
     def load_home_name(self, db: StateDatabase) -> None:
-        """Ask the open database which home it is; a file of its own need not be opened then."""
-        # A home of Hermes has no name; its sessions have names that no other home has.
+        """Read the home id from an open database, so that the file need not be opened again."""
+        # A Hermes home has no id, and needs none: its session ids are unique.
         self.set_home_name(db.get_home_id() if db.kind == "own" else HERMES_OWNER)
 
     def set_home_name(self, home: str | None) -> None:
-        """Tell it what the database says that it is: another may have its path and its inode."""
+        """Set the home id; another database may have the same path and inode."""
         if home is not None:
             self._asked = _read_identity(self.db_path)
             if home != self._home:
                 self._home, self._found = home, None
 
     def find(self) -> Path | None:
-        """Return the folder, None where nothing was kept of this home yet."""
-        seen = _read_identity(self.db_path)
-        if self._found is None or seen != self._seen or not self._found.is_dir():
+        """Return the folder, or None if nothing was stored for this home yet."""
+        identity = _read_identity(self.db_path)
+        if self._found is None or identity != self._seen or not self._found.is_dir():
             _, bound = self._locate_folder()
-            self._found, self._seen = bound.folder if bound else None, seen
+            self._found, self._seen = bound.folder if bound else None, identity
         return self._found
 
     def make(self) -> Path:
-        """Return the folder, which is there when this returns, durable, and its owner's alone.
+        """Create the folder, durable and private to its owner, and return it.
 
         Raises:
-            Denied: it may not be made, or would be in a Hermes home.
-            StorageFull: there is no room for it.
+            Denied: the folder may not be created, or would be in a Hermes home.
+            StorageFull: the disk is full.
         """
         self.check_place()
-        here, there = self._locate_folder()
-        with translate_os_errors(here.folder.parent):
-            folder = there.folder if there else _choose_free_folder(here)
+        expected, existing = self._locate_folder()
+        with translate_os_errors(expected.folder.parent):
+            folder = existing.folder if existing else _choose_free_folder(expected)
             _make_folder(folder)
             for path in (
                 folder,
@@ -120,27 +120,27 @@ class StateFolder:
             ):
                 if path.stat().st_mode & 0o077:
                     path.chmod(_PRIVATE_MODE)
-            home = here.home or (there.home if there else None)
-            wanted = replace(here, folder=folder, home=home)
-            if there != wanted:
-                _write_binding(wanted)
-        self._found, self._seen = folder, (here.device, here.inode)
+            home = expected.home or (existing.home if existing else None)
+            binding = replace(expected, folder=folder, home=home)
+            if existing != binding:
+                _write_binding(binding)
+        self._found, self._seen = folder, (expected.device, expected.inode)
         return folder
 
     @property
     def place(self) -> Path:
-        """Where the folder is, or will be made."""
-        here, there = self._locate_folder()
-        return there.folder if there else here.folder
+        """Return the path of the folder, which need not exist."""
+        expected, existing = self._locate_folder()
+        return existing.folder if existing else expected.folder
 
     @property
     def is_beside_database(self) -> bool:
-        """Whether the folder belongs next to the database, as that of a home of our own."""
+        """Return whether the folder belongs next to the database, as for a home of our own."""
         return self.place.parent.name == STATE_FOLDER_NAME
 
     @property
     def trash_name(self) -> str:
-        """The name of the file for its trash in a folder that homes may share."""
+        """Return the name of the trash file in a folder that homes may share."""
         folder = self.make()
         return (
             _make_label(self.db_path, self._home)
@@ -149,12 +149,12 @@ class StateFolder:
         )
 
     def check_place(self, trash_dir: Path | None = None) -> None:
-        """Refuse a folder in a Hermes home, whose copies would have what is kept there.
+        """Check that nothing would be stored in a Hermes home, whose copies would contain it.
 
-        A folder for trash is refused in every home: it is for another disk.
+        A folder for trash is denied in every home, because it is meant for another disk.
 
         Raises:
-            Denied: it is there; the message names another place.
+            Denied: the folder is in a home; the message names an alternative.
         """
         if self._is_hermes_home():
             instead = "set MCP_SESSIONS_STATE to a folder that is not"
@@ -178,27 +178,27 @@ class StateFolder:
         return _read_identity(self.db_path) != (None, None) and get_file_bytes(self.db_path) > 0
 
     def _get_home_name(self) -> str | None:
-        """Return the name of the home, None if it has no database, or one that cannot be read."""
-        seen = _read_identity(self.db_path)
-        if self._home is None or seen != self._asked:
-            self._home, self._asked = _read_home_name(self.db_path), seen
+        """Return the id of the home, or None without a readable database."""
+        identity = _read_identity(self.db_path)
+        if self._home is None or identity != self._asked:
+            self._home, self._asked = _read_home_name(self.db_path), identity
         return self._home
 
     def _locate_folder(self) -> tuple[FolderBinding, FolderBinding | None]:
-        """Return where the folder belongs, and the one that there is."""
-        here = self._make_binding()
-        there: FolderBinding | None = None
-        if not self._is_named and here.home != HERMES_OWNER:
-            beside = replace(here, folder=self._get_adjacent_path())
-            there = _find_adjacent_binding(beside)
-            if there is not None or not self._is_hermes_home():
-                # One that was made before it was kept next to the database stays in use.
-                old = None if there else self._find_binding(here)
-                return (here, old) if old else (beside, there)
-        return here, self._find_binding(here)
+        """Return the binding that the folder should have, and the existing one or None."""
+        expected = self._make_binding()
+        existing: FolderBinding | None = None
+        if not self._is_named and expected.home != HERMES_OWNER:
+            adjacent = replace(expected, folder=self._get_adjacent_path())
+            existing = _find_adjacent_binding(adjacent)
+            if existing is not None or not self._is_hermes_home():
+                # A folder from before the move next to the database stays in use.
+                old = None if existing else self._find_binding(expected)
+                return (expected, old) if old else (adjacent, existing)
+        return expected, self._find_binding(expected)
 
     def _get_adjacent_path(self) -> Path:
-        """Return the place next to the database file itself, whatever links lead to it."""
+        """Return the path next to the real database file, with links resolved."""
         real = Path(os.path.realpath(self.db_path))
         return real.parent / STATE_FOLDER_NAME / real.name
 
@@ -208,37 +208,43 @@ class StateFolder:
         folder = self.root / _make_label(self.db_path, device, inode)
         return FolderBinding(folder, self.db_path, device, inode, home)
 
-    def _find_binding(self, here: FolderBinding) -> FolderBinding | None:
-        """Return what was bound to this home: by its path first, then as one that has moved."""
-        bounds = [it for it in list_bindings(self.root) if _can_be_same_home(it.home, here.home)]
-        named = {bound.inode: bound for bound in bounds if bound.db_path == here.db_path}
-        # The number of a device may be another one after a restart.
-        if here.inode in named:
-            return named[here.inode]
-        for bound in bounds:
-            same = (bound.device, bound.inode) == (here.device, here.inode)
-            if same and here.inode is not None:
-                return bound
-        return named.get(None)
+    def _find_binding(self, expected: FolderBinding) -> FolderBinding | None:
+        """Return the existing binding of this home, by its path first, then by its inode."""
+        bindings = [
+            binding
+            for binding in list_bindings(self.root)
+            if _can_be_same_home(binding.home, expected.home)
+        ]
+        by_inode = {
+            binding.inode: binding for binding in bindings if binding.db_path == expected.db_path
+        }
+        # Device numbers may change at a restart, so the path and the inode suffice.
+        if expected.inode in by_inode:
+            return by_inode[expected.inode]
+        for binding in bindings:
+            same = (binding.device, binding.inode) == (expected.device, expected.inode)
+            if same and expected.inode is not None:
+                return binding
+        return by_inode.get(None)
 
 
-def _find_adjacent_binding(wanted: FolderBinding) -> FolderBinding | None:
-    """Return the folder of a home next to its database, also if the file was renamed."""
-    for folder in dict.fromkeys((wanted.folder, _make_distinct_path(wanted))):
-        bound = _read_binding(folder)
-        if bound is not None and _can_be_same_home(bound.home, wanted.home):
-            return bound
-    if wanted.home is None:
+def _find_adjacent_binding(expected: FolderBinding) -> FolderBinding | None:
+    """Return the folder of a home next to its database, also after the file was renamed."""
+    for folder in dict.fromkeys((expected.folder, _make_distinct_path(expected))):
+        binding = _read_binding(folder)
+        if binding is not None and _can_be_same_home(binding.home, expected.home):
+            return binding
+    if expected.home is None:
         return None
-    kept, databases = wanted.folder.parent, wanted.folder.parent.parent
-    for bound in list_bindings(kept):
-        if bound.home == wanted.home != _read_home_name(databases / bound.db_path.name):
-            return bound
+    parent, databases = expected.folder.parent, expected.folder.parent.parent
+    for binding in list_bindings(parent):
+        if binding.home == expected.home != _read_home_name(databases / binding.db_path.name):
+            return binding
     return None
 
 
 def _read_home_name(db_path: Path) -> str | None:
-    """Return what a database says that it is, None if there is none that can be read."""
+    """Return the home id that a database stores, or None if it cannot be read."""
     try:
         return find_owner(db_path)
     except (Corrupt, Denied, NotFound, Unsupported):
@@ -246,20 +252,20 @@ def _read_home_name(db_path: Path) -> str | None:
 
 
 def list_bindings(root: Path | None = None) -> list[FolderBinding]:
-    """Return every state folder, also those whose home is gone."""
+    """Return the bindings of all state folders, including those whose home is gone."""
     root = find_state_root() if root is None else root
     with translate_os_errors(root):
         try:
             folders = sorted(path for path in root.iterdir() if path.is_dir())
         except (FileNotFoundError, NotADirectoryError):
             return []
-    found = (_read_binding(folder) for folder in folders)
-    return [bound for bound in found if bound is not None]
+    bindings = (_read_binding(folder) for folder in folders)
+    return [binding for binding in bindings if binding is not None]
 
 
 @contextmanager
 def translate_os_errors(path: Path) -> Iterator[None]:
-    """Say in our words what the system refuses to do with a folder."""
+    """Raise `OSError` as an error of this library."""
     try:
         yield
     except OSError as error:
@@ -277,60 +283,58 @@ def _make_os_error(path: Path, error: OSError) -> SessionError:
 
 def _read_identity(path: Path) -> _Identity:
     try:
-        found = path.stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None, None
     except OSError as error:
         raise _make_os_error(path, error) from error
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _can_be_same_home(home: str | None, other: str | None) -> bool:
     return home is None or other is None or home == other
 
 
-def _choose_free_folder(here: FolderBinding) -> Path:
-    """Return the folder for a home, which another home of this path and inode may have already.
-
-    Where this home has it, another process has made it just now.
-    """
-    taken = _read_binding(here.folder)
+def _choose_free_folder(expected: FolderBinding) -> Path:
+    """Return the folder for a home, or a distinct one if another home has its name."""
+    # If this home has it already, another process has just created it.
+    existing = _read_binding(expected.folder)
     return (
-        here.folder
-        if taken is None or _can_be_same_home(taken.home, here.home)
-        else _make_distinct_path(here)
+        expected.folder
+        if existing is None or _can_be_same_home(existing.home, expected.home)
+        else _make_distinct_path(expected)
     )
 
 
-def _make_distinct_path(here: FolderBinding) -> Path:
-    """Return the folder of a home where another one has the name."""
-    suffix = f"-{here.home[:_HOME_ID_LENGTH]}" if here.home else ""
-    return here.folder.with_name(here.folder.name + suffix)
+def _make_distinct_path(expected: FolderBinding) -> Path:
+    """Return the folder of a home whose usual name another home has."""
+    suffix = f"-{expected.home[:_HOME_ID_LENGTH]}" if expected.home else ""
+    return expected.folder.with_name(expected.folder.name + suffix)
 
 
 def _make_label(db_path: Path, *marks: object) -> str:
-    """Return a name for the folder or file of a home that no other home has."""
+    """Return a name for the folder or file of a home that is unique to it."""
     text = "\0".join(map(str, (db_path, *marks))).encode("utf-8", "surrogateescape")
     stem = db_path.parent.name.lstrip(".")[:_MAX_STEM_LENGTH] or "home"
     return f"{stem}-{hashlib.sha256(text).hexdigest()[:12]}"
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it that are missing, each durable in the one above."""
+    """Create a folder and its missing parents, each durable in its own parent."""
     missing = [path for path in (folder, *folder.parents) if not path.is_dir()]
     for path in reversed(missing):
         path.mkdir(mode=_PRIVATE_MODE, exist_ok=True)
         _atomic.sync_folder(path.parent)
 
 
-def _write_binding(bound: FolderBinding) -> None:
-    fields = {name: value for name, value in asdict(bound).items() if name != "folder"}
-    text = json.dumps({**fields, "db_path": os.fspath(bound.db_path)}, indent=1)
-    _atomic.write_atomic(bound.folder / _BINDING_FILE, [text.encode()], prefix=".home_")
+def _write_binding(binding: FolderBinding) -> None:
+    fields = {name: value for name, value in asdict(binding).items() if name != "folder"}
+    text = json.dumps({**fields, "db_path": os.fspath(binding.db_path)}, indent=1)
+    _atomic.write_atomic(binding.folder / _BINDING_FILE, [text.encode()], prefix=".home_")
 
 
 def _read_binding(folder: Path) -> FolderBinding | None:
-    """Return what a folder is bound to; one whose making was cut short is bound to nothing."""
+    """Return the binding stored in a folder, or None if it is missing or incomplete."""
     try:
         fields: Any = json.loads(_atomic.read_file(folder / _BINDING_FILE))
         path, home = Path(fields["db_path"]), fields.get("home")

@@ -1,4 +1,4 @@
-"""What the ledger keeps, as values."""
+"""Values that the ledger stores and returns."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 PlanState = Literal["planned", "applying", "stopping", "finished", "closed"]
-"""One that is stopping begins no step any more, and is closed once it is known what it has begun.
+"""State of a plan.
+
+A stopping plan begins no new step, and is closed after the outcome of its last step is known.
 """
 
 StepState = Literal["writing", "prepared", "done", "never"]
-"""Its trash is being written, is durable; the home was changed, or never will be."""
+"""State of a step: its trash is being written, or durable; the home was changed, or never will be.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One thing that a plan is about: what it was when that was planned, and what became of it."""
+    """One object of a plan: its revision when it was planned, and the outcome."""
 
     id: str
     revision: Any = None
@@ -23,19 +26,19 @@ class Member:
     step: str | None = None
     """The step that changes it, or has changed it."""
     skipped: str | None = None
-    """Why it was left as it is."""
+    """Reason why it was not changed."""
     half: bool = False
-    """Whether a part of it is gone, which is to be put back since it was skipped."""
+    """True if a part of it was removed and must be restored because it was skipped."""
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing was decided about it yet."""
+        """Return whether it is neither assigned to a step nor skipped."""
         return self.step is None and self.skipped is None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """What is to be done to exactly these members; `about` and `result` are the planner's."""
+    """A stored plan with its exact members; `about` and `result` belong to the planner."""
 
     handle: str
     kind: str
@@ -50,18 +53,18 @@ class StoredPlan:
 
     @property
     def remaining(self) -> tuple[Member, ...]:
-        """The members about which nothing was decided yet."""
+        """Return the members that are neither assigned to a step nor skipped."""
         return tuple(member for member in self.members if member.is_open)
 
     @property
     def partial_members(self) -> tuple[Member, ...]:
-        """The members that were skipped, and of which a part is still to be put back."""
+        """Return the skipped members of which a removed part must still be restored."""
         return tuple(member for member in self.members if member.half)
 
 
 @dataclass(frozen=True, slots=True)
 class PartialMember:
-    """A member that is to be put back whole, and the batch that has what is gone of it."""
+    """A member that must be restored, and the batch that holds its removed part."""
 
     plan: str
     batch: str
@@ -70,7 +73,7 @@ class PartialMember:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one undo takes back: all steps of a plan, or of a change that was made at once."""
+    """The unit of undo: all steps of a plan, or of a change without a plan."""
 
     id: str
     what: str
@@ -80,9 +83,9 @@ class Batch:
     undone_at: float | None
     emptied_at: float | None
     count: int
-    """How many things its steps have changed."""
+    """Number of objects that its steps have changed."""
     bytes: int
-    """What its trash takes, compressed."""
+    """Compressed size of its trash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +103,14 @@ class Step:
     bytes: int
     chunks: int
     location: str | None
-    """The file with its trash, where that is not the ledger itself."""
+    """Path of the file with its trash; None for the ledger's own file."""
     owner: tuple[int, float | None]
-    """The process that runs it: its id, and when that started."""
+    """The process that runs it: its pid and start time."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrashItem:
-    """One thing in the trash: JSON, in which bytes may stand anywhere."""
+    """One item of the trash: a JSON value that may contain bytes."""
 
     what: str
     value: Any
@@ -115,7 +118,7 @@ class TrashItem:
 
 @dataclass(frozen=True, slots=True)
 class EmptyResult:
-    """What was taken out of the trash for good."""
+    """Number of batches that were emptied, and the bytes that were deleted."""
 
     batches: int
     bytes: int
@@ -126,7 +129,7 @@ class EmptyResult:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One line of the audit log."""
+    """One entry of the audit log."""
 
     at: float
     client: str

@@ -1,6 +1,6 @@
-"""How far each step is: its trash is written, durable, then done, or given up.
+"""State of each step: its trash is being written, durable, and then the step is done or aborted.
 
-`steps` runs them; a step that a crash has left is decided there as well, by the mark in its home.
+`execute` runs the steps. After a crash it also decides them, by the mark in the home.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from session_core.state.sqlite.connection import Connection
 
 SQL = sql_blocks.load_blocks("undo_log", PACKAGE)
 
+# A suspended process may wake up and try an aborted step, so its mark is kept for a day.
 _ABORTED_RETENTION_S = 86_400.0
-"""How long a home remembers a step that was given up: a process that slept may wake and try it."""
 
 
 class UndoLog(Batches):
-    """Steps, from the first piece of trash to the last trace."""
+    """Steps, from their first piece of trash until their last trace is deleted."""
 
     def prepare_step(
         self,
@@ -47,43 +47,45 @@ class UndoLog(Batches):
         members: Sequence[str] = (),
         undoes: str | None = None,
     ) -> list[str]:
-        """Store what would undo a step; it is durable when this returns.
+        """Store the trash of a step; it is durable when this returns.
 
-        Return the steps whose mark in the home is not needed any more: what became of them is as
-        durable by then.
+        Return the ids of steps whose marks in the home are no longer needed, because their outcome
+        is durable by now.
 
         Raises:
-            Conflict: somebody else has one of its members, or undoes the same step.
+            Conflict: another process has one of the members, or undoes the same step.
         """
         pieces = pack_trash(kept)
         ahead = [piece for piece in (next(pieces, None), next(pieces, None)) if piece]
         location = self._get_trash_location()
-        here = ahead[:1] if location is None else []
-        whole = ahead == here
+        stored_here = ahead[:1] if location is None else []
+        is_complete = ahead == stored_here
         pid, started_at = _identify_process(os.getpid())
         row = {
             "id": step_id,
             "batch": batch_id,
-            "state": "prepared" if whole else "writing",
+            "state": "prepared" if is_complete else "writing",
             "at": self._clock(),
             "members": encode_json(members),
             "count": len(members),
             "undoes": undoes,
             "location": location,
-            "chunks": len(here),
-            "bytes": sum(map(len, here)),
-            "digests": b"".join(map(hash_piece, here)),
+            "chunks": len(stored_here),
+            "bytes": sum(map(len, stored_here)),
+            "digests": b"".join(map(hash_piece, stored_here)),
             "pid": pid,
             "started_at": started_at,
         }
 
         def step(rows: Connection) -> list[str]:
-            _insert_step(rows, row, tuple(members), here)
+            _insert_step(rows, row, tuple(members), stored_here)
             return self._select_marked_steps(rows)
 
         marked = self._file.write(step)
-        if not whole:
-            self._write_remaining_pieces(step_id, location, chain(ahead, pieces), written=len(here))
+        if not is_complete:
+            self._write_remaining_pieces(
+                step_id, location, chain(ahead, pieces), written=len(stored_here)
+            )
         return marked
 
     def _write_remaining_pieces(
@@ -103,14 +105,15 @@ class UndoLog(Batches):
         except BaseException:
             with suppress(SessionError):
                 self.abort_step(step_id)
-                # Another process may have given it up before, without the pieces that came since.
+                # If another process aborted the step earlier, pieces written since remain.
                 delete_pieces(file, step_id)
             raise
 
     def finish_step(self, step_id: str, result: Any, *, cleared: Sequence[str] = ()) -> None:
-        """Note that a step has changed the home, and that the marks of others are deleted.
+        """Record that a step has changed the home, and that marks of other steps were deleted.
 
-        Its own mark says so until the next change of the ledger has made it durable.
+        This write is not synced; until the next durable one, the step's own mark in the home proves
+        it.
         """
         values = {"id": step_id, "result": encode_json(result), "now": self._clock()}
 
@@ -123,7 +126,7 @@ class UndoLog(Batches):
         self._file.write(step, durable=False)
 
     def mark_steps_undone(self, batch_id: str, step_ids: Sequence[str]) -> None:
-        """Note steps whose changes are gone, without a step that undoes each of them."""
+        """Record steps as undone without a separate undo step for each."""
         values = {"batch": batch_id, "steps": encode_json(step_ids), "now": self._clock()}
 
         def step(rows: Connection) -> None:
@@ -133,9 +136,11 @@ class UndoLog(Batches):
         self._file.write(step)
 
     def abort_step(self, step_id: str, *, marked: bool = False, skipped: str | None = None) -> None:
-        """Throw a step away that has changed nothing, with its trash.
+        """Delete a step that has changed nothing, with its trash.
 
-        `marked` says that its home forbids it from now on; `skipped` is why its members are left.
+        `marked` says that its home has a mark that forbids it. `skipped` is the reason for which
+        its
+        members are skipped.
         """
         values = {"id": step_id, "marked": marked, "now": self._clock()}
 
@@ -145,24 +150,24 @@ class UndoLog(Batches):
             release_members(rows, step_id, skipped)
             return read_step(rows, step_id)
 
-        found = self._file.write(step)
-        if found is not None:
-            # What is on a disk that is not mounted is thrown away by a later `resume`.
+        aborted = self._file.write(step)
+        if aborted is not None:
+            # Trash on a disk that is not mounted is deleted by a later `resume_steps`.
             with suppress(NotFound):
-                self._delete_step_trash(found)
+                self._delete_step_trash(aborted)
                 self._file.write(lambda rows: rows.run_change(SQL["delete_step"], (step_id,)))
 
     def list_unsettled_steps(self) -> list[Step]:
-        """Return the steps that are under way, or were when their process died."""
+        """Return the steps that are running, or were running when their process died."""
         return self._file.read(
             lambda rows: [parse_step(row) for row in rows.fetch_rows(SQL["list_unsettled"])]
         )
 
     def list_stale_marks(self) -> list[str]:
-        """Return the steps whose mark in the home is not needed any more, as `prepare` does."""
+        """Return the steps whose marks in the home are no longer needed, as `prepare_step` does."""
 
         def step(rows: Connection) -> list[str]:
-            rows.run_change(SQL["settle_marks"])  # what is written is synced, with all before it
+            rows.run_change(SQL["settle_marks"])  # a durable write also syncs all earlier ones
             return self._select_marked_steps(rows)
 
         return self._file.write(step) if self._file.read(self._select_marked_steps) else []
@@ -172,26 +177,30 @@ class UndoLog(Batches):
         return [str(step) for (step,) in rows.fetch_tuples(SQL["list_marked"], (before,))]
 
     def forget_marks(self, steps: Sequence[str]) -> None:
-        """Note that the marks of these steps are deleted."""
+        """Record that the marks of these steps were deleted."""
         self._file.write(lambda rows: _clear_marks(rows, steps), durable=False)
 
 
 def _insert_step(
     rows: Connection, row: dict[str, Any], members: tuple[str, ...], pieces: list[bytes]
 ) -> None:
-    found = rows.fetch_row(SQL["get_plan_of_open_batch"], (row["batch"],))
-    if found is None:
+    plan_row = rows.fetch_row(SQL["get_plan_of_open_batch"], (row["batch"],))
+    if plan_row is None:
         batch = read_batch(rows, row["batch"])
         raise Conflict(f"batch {batch.id} was undone or emptied; begin another")
     if row["undoes"] is not None:
-        undone = read_step(rows, row["undoes"])
-        if undone.state != "done" or rows.fetch_value(SQL["is_being_undone"], (undone.id,)):
-            raise Conflict(f"batch {undone.batch} was undone, or is being undone by somebody else")
-    if found["plan"] is None:
+        undone_step = read_step(rows, row["undoes"])
+        if undone_step.state != "done" or rows.fetch_value(
+            SQL["is_being_undone"], (undone_step.id,)
+        ):
+            raise Conflict(
+                f"batch {undone_step.batch} was undone, or is being undone by somebody else"
+            )
+    if plan_row["plan"] is None:
         row = {**row, "count": max(len(members), 1)}
     rows.run_change(SQL["begin_step"], row)
-    if found["plan"] is not None:
-        claim_members(rows, found["plan"], members, row["id"])
+    if plan_row["plan"] is not None:
+        claim_members(rows, plan_row["plan"], members, row["id"])
     for piece in pieces:
         rows.run_change(SQL["add_piece"], (row["id"], 0, piece))
 
