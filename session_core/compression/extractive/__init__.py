@@ -1,1 +1,1 @@
-"""The summary without a model: the passages worth most, word for word, within a length."""
+"""The extractive summarizer: the most important passages of a range, verbatim, within a length."""

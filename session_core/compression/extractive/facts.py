@@ -1,8 +1,8 @@
-"""Facts in a text: what work depends on, found verbatim, in time linear in the text.
+"""Find the facts of a text verbatim, in time linear in its length.
 
-A fact is found where its form tells it, in any language, and decisions and tasks by the words of
-ten of them. Facts may lie in each other: a decision has the path in it that it is about. Of a very
-long text the beginning and the end are read.
+A fact is recognised by its form in any language; decisions and tasks are recognised by words of ten
+languages. Facts may overlap: a decision contains the path that it names. Of a very long text only
+the beginning and the end are read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAX_REST_RATIO = 5
 
 
 class Fact(NamedTuple):
-    """One fact: `text` stands at `position`, exactly so."""
+    """One fact: `text` begins at `position`."""
 
     kind: FactKind
     text: str
@@ -46,12 +46,12 @@ class Fact(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where it ends."""
+        """Return the position after its last character."""
         return self.position + len(self.text)
 
 
 def find_facts(text: str, *, prose: bool = False) -> list[Fact]:
-    """Return the facts of a text in the order of their positions; in prose errors end with it."""
+    """Return the facts of a text by position; `prose` ends an error with its sentence."""
     found: list[Fact] = []
     shell = fenced = False
     led: FactKind | None = None
@@ -71,7 +71,7 @@ def find_facts(text: str, *, prose: bool = False) -> list[Fact]:
 
 
 def _find_list_kind(line: str, led: FactKind | None) -> FactKind | None:
-    """Return what the items of a list are that this line leads to, or goes on with."""
+    """Return the kind of the list items that this line introduces or continues."""
     if p.LIST_ITEM.match(line):
         return led
     if len(line) > _MAX_LEADING_CHARS or not p.LIST_HEADING.search(line):
@@ -86,7 +86,7 @@ def _find_list_kind(line: str, led: FactKind | None) -> FactKind | None:
 def _find_list_item(
     line: str, begin: int, led: FactKind | None, inside: list[Fact]
 ) -> Iterator[Fact]:
-    """Yield an item of a list as what the line before the list says that it is."""
+    """Yield a list item with the kind that the line before the list gives it."""
     item = p.LIST_ITEM.match(line) if led else None
     if led and item and not any(fact.kind in ("decision", "task") for fact in inside):
         text = line[item.end() :].strip()
@@ -95,7 +95,7 @@ def _find_list_item(
 
 
 def split_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield what is read of a text, line by line with positions; a long line in pieces."""
+    """Yield the lines of a text with their positions; a long line is split."""
     text = normalize_line_breaks(text)
     if len(text) <= MAX_TEXT_CHARS:
         yield from _split_long_line(text, 0, len(text))
@@ -106,7 +106,7 @@ def split_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def normalize_line_breaks(text: str) -> str:
-    """Return a text with all that ends a line as the same sign, so that each stays in its place."""
+    """Replace each line separator by the same character without moving any text."""
     for sign in _LINE_BREAKS:
         text = text.replace(sign, "\n")
     return text
@@ -126,7 +126,7 @@ def _split_long_line(text: str, begin: int, end: int) -> Iterator[tuple[int, str
 
 
 def _find_cut(text: str, begin: int) -> int:
-    """Return where to cut a long line: at a space, else at a sign, else anywhere."""
+    """Return the position at which to split a long line, preferably at a space."""
     for sign in (" ", "。", ",", ";"):
         cut = text.rfind(sign, begin + MAX_PIECE_CHARS // 2, begin + MAX_PIECE_CHARS)
         if cut > 0:
@@ -160,7 +160,7 @@ def _find_in_line(
 
 
 def _find_open_items(line: str, lowered: str, begin: int) -> Iterator[Fact]:
-    """Yield what is open in a list that an agent keeps."""
+    """Yield the open items of an agent's list."""
     for item in p.OPEN_JSON_ITEM.finditer(line) if '"stat' in lowered else ():
         first, last = item.span(item.lastindex or 0)
         yield Fact("task", line[first:last], begin + first)
@@ -189,7 +189,7 @@ def _find_statements(
 
 
 def _find_errors(line: str, lowered: str, first: int, last: int, begin: int) -> Iterator[Fact]:
-    """Yield what has failed between two places of a line: what is cited of it, or to its end."""
+    """Yield the errors in a part of a line: the quoted text, or the rest of the part."""
     told = p.JSON_ERROR.search(line, first, last)
     if told:
         at, end = told.span(told.lastindex or 0)
@@ -209,7 +209,7 @@ def _find_errors(line: str, lowered: str, first: int, last: int, begin: int) -> 
 
 
 def _find_sentence(line: str, inside: int, first: int, last: int) -> tuple[int, int]:
-    """Return the sentence around a place, of what lies between two others."""
+    """Return the sentence around a position within two bounds."""
     for at, end in tokenize.find_sentence_spans(line):
         if at <= inside < end:
             return max(at, first), min(end, last)
@@ -217,7 +217,7 @@ def _find_sentence(line: str, inside: int, first: int, last: int) -> tuple[int, 
 
 
 def _find_citation(line: str, inside: int, first: int, last: int) -> tuple[int, int] | None:
-    """Return the several words in quotes or in a code span around a place."""
+    """Return the words in quotes or in a code span around a position."""
     for match in p.QUOTED_TEXT.finditer(line, first, last):
         at, end = match.span(match.lastindex or 0)
         if match.start() <= inside < match.end() and " " in line[at:end].strip():

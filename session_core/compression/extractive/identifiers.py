@@ -1,6 +1,6 @@
-"""Addresses, paths, identifiers and numbers in one piece of a line, by their form alone.
+"""Find addresses, paths, identifiers, numbers and shell commands by their form.
 
-Shell commands in one piece of a line: behind a prompt, in a code span, or by their program.
+A command follows a prompt, is a code span, or begins with a known program.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAME_SIGNS = "_=@$"
 
 
 def find_names(line: str, start: int = 0) -> Iterator[FoundName]:
-    """Yield what is found behind `start`: its kind, its beginning and its end."""
+    """Yield kind, start and end of each name after `start`."""
     taken = bytearray(len(line))
     for found in chain(_find_settings(line, start), _find_addresses(line, start)):
         _mark_taken(taken, found)
@@ -47,7 +47,7 @@ def find_names(line: str, start: int = 0) -> Iterator[FoundName]:
 
 
 def _find_settings(line: str, start: int) -> Iterator[FoundName]:
-    """Yield constants with their values, and the addresses that stand in brackets."""
+    """Yield constants with their values, and addresses in brackets."""
     if "_" in line or "=" in line:
         for match in p.SETTING.finditer(line, start):
             yield "number", match.start(), match.end()
@@ -57,7 +57,7 @@ def _find_settings(line: str, start: int) -> Iterator[FoundName]:
 
 
 def _find_addresses(line: str, start: int) -> Iterator[FoundName]:
-    """Yield what may hold spaces or signs that end a token."""
+    """Yield names that may contain spaces or the characters that end a token."""
     if "://" in line or "www." in line or "mailto:" in line:
         for match in p.URL.finditer(line, start):
             yield "url", match.start(), match.start() + len(trim_name(match.group()))
@@ -73,7 +73,7 @@ def _find_addresses(line: str, start: int) -> Iterator[FoundName]:
 
 
 def _find_wide_paths(line: str, start: int) -> Iterator[FoundName]:
-    """Yield paths with a folder or file whose name is of a script without spaces."""
+    """Yield paths with a folder or file name in a script without spaces."""
     for match in p.WIDE_PATH.finditer(line, start):
         text = match.group()
         tail = p.WIDE_TAIL.search(text)
@@ -87,7 +87,7 @@ def _find_wide_paths(line: str, start: int) -> Iterator[FoundName]:
 
 
 def trim_name(text: str) -> str:
-    """Return a name without the punctuation behind it; a bracket stays where its pair is."""
+    """Return a name without trailing punctuation; a bracket stays if its pair is in the name."""
     while text and text[-1] in _TRAILING_SIGNS:
         pair = _BRACKET_PAIRS.get(text[-1])
         if pair and text.count(pair) >= text.count(text[-1]):
@@ -117,7 +117,7 @@ def _classify_token(token: str, first: int) -> FoundName | None:
 
 
 def is_path(token: str) -> bool:
-    """Whether a token has the form of a file or folder."""
+    """Return whether a token has the form of a file or folder."""
     if "/" not in token and "\\" not in token:
         return p.FILE_NAME.fullmatch(token) is not None
     if not any(map(str.isalpha, token)) or "//" in token:
@@ -143,7 +143,7 @@ def _is_identifier(token: str) -> bool:
 
 
 def _has_camel_case(token: str) -> bool:
-    """Whether a small letter is followed by a capital, as in the names of code."""
+    """Return whether a lower-case letter is followed by a capital, as in names in code."""
     return p.CAMEL_CASE.search(token) is not None
 
 
@@ -173,7 +173,7 @@ def _find_numbers(line: str, start: int, taken: bytearray) -> Iterator[FoundName
 
 
 def _is_setting_value(line: str, first: int) -> bool:
-    """Whether a single digit is what something is, as the words before it say."""
+    """Return whether the words before a single digit make it a value."""
     before = line[max(0, first - 12) : first]
     return not before[-2:-1].isdigit() and p.VALUE_PREFIX.search(before) is not None
 
@@ -190,7 +190,7 @@ _MAX_COMMAND_CHARS = 500
 
 
 def find_commands(line: str, *, in_shell: bool = False) -> Iterator[Span]:
-    """Yield the beginning and the end of each command; in a block of a shell a line is one."""
+    """Yield start and end of each command; in a shell block each line is one."""
     prompt = p.PROMPT.match(line)
     if prompt:
         yield _limit_span(line, prompt.start(1), len(line))
@@ -204,7 +204,7 @@ def find_commands(line: str, *, in_shell: bool = False) -> Iterator[Span]:
 
 
 def is_command(text: str) -> bool:
-    """Whether a text is a command as it stands: a program, and what one is given."""
+    """Return whether a text is a command: a program and its arguments."""
     start = p.COMMAND_START.match(text + " ")
     if not start:
         return False
@@ -217,7 +217,7 @@ def is_command(text: str) -> bool:
 
 
 def _is_argument_list(rest: str) -> bool:
-    """Whether what is behind a program is no ordinary sentence about it."""
+    """Return whether the text after a program is not an ordinary sentence."""
     words = rest.split()
     if not words or p.SHELL_SIGN.search(rest):
         return bool(words)
@@ -247,7 +247,7 @@ def _find_in_prose(line: str) -> Iterator[Span]:
 
 
 def _is_run_instruction(line: str, at: int) -> bool:
-    """Whether the words before a code span say that it is to be run."""
+    """Return whether the words before a code span instruct the reader to run it."""
     before = line[max(0, at - 24) : at]
     return any(match.end() >= len(before) - 1 for match in p.RUN_INSTRUCTION.finditer(before))
 

@@ -1,7 +1,7 @@
-"""The words by which facts are known: decisions and tasks in ten languages, programs, units.
+"""Words that mark facts: decisions and tasks in ten languages, programs and units.
 
-Phrases are in lower case, divided by `|` or the end of a line; those of languages that are written
-with spaces are whole words.
+Phrases are in lower case, separated by `|` or a line break. In languages that are written with
+spaces they match whole words.
 """
 
 from __future__ import annotations

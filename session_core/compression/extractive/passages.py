@@ -1,13 +1,11 @@
-"""What is read of a range of messages, as passages: once, for a summary and for what is said of it.
+"""Read a range of messages as passages: sentences of speech and lines of tool input and output.
 
-The work is bounded: of a very long range people are read first, then calls, the assistant and
-results, the newest of each before the older. A line that a result says again, perhaps at another
-time, is read once, and of lines of one form the first few, unless those who talk name them too.
+The work is bounded. Of a very long range, user messages are read first, then calls, assistant
+messages and results, the newest of each first. A result line that repeats, even at another time, is
+read once, and of lines of the same form only the first few, unless the speech names them too.
 
-A text in passages: sentences of what was said, lines of what a tool was told and brought.
-
-A passage never ends inside of a fact. A redaction mark is in none: no summary may hold it, so that
-what stands before one and behind it are two.
+A passage never ends inside a fact and never contains a redaction mark, because a summary may not
+contain one: the text before and after a mark is two passages.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ PlacedTexts = list[tuple[int, str]]
 
 @dataclass(slots=True)
 class PassageSet:
-    """All passages of a range in their order, and what was seen on the way."""
+    """All passages of a range in order, and the counts made while reading."""
 
     passages: list[Passage] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
@@ -55,7 +53,7 @@ class PassageSet:
 
 
 def read_passages(messages: Iterable[Message], most: int = MAX_RANGE_CHARS) -> PassageSet:
-    """Return what a range says, of at most so many characters."""
+    """Return the passages of a range, reading at most `most` characters."""
     reading = PassageSet()
     texts = _collect_texts(list(messages), reading, most)
     for speaker in ("user", "assistant"):
@@ -75,7 +73,7 @@ def read_passages(messages: Iterable[Message], most: int = MAX_RANGE_CHARS) -> P
 def _collect_texts(
     messages: list[Message], reading: PassageSet, room: int
 ) -> Mapping[Speaker, PlacedTexts]:
-    """Return what each says, the newest as far as there is room; what there is none for is left."""
+    """Return the texts of the messages, the newest first, as far as the limit allows."""
     said = _collect_speech(messages, reading)
     newest = list(zip(range(len(messages)), messages, strict=True))[::-1]
     backwards: Mapping[Speaker, Iterator[tuple[int, str]]] = {
@@ -109,7 +107,7 @@ def _collect_speech(messages: list[Message], reading: PassageSet) -> Mapping[Spe
 
 
 def _get_speech(message: Message, reading: PassageSet) -> str:
-    """Return what a message says itself, without an earlier summary in it."""
+    """Return the text of a message without an earlier summary in it."""
     text = extract_plain_text(_strip_results(message.get("content")))
     if text == summary_message.SUMMARY_NOTE:
         return ""
@@ -148,7 +146,7 @@ def _collect_names(reading: PassageSet) -> None:
 
 
 def _read_result(text: str, place: int, named: set[str], called: set[str]) -> list[Passage]:
-    """Return what a result brings, without what it says again of its call."""
+    """Return the text of a result without its repetition of the call."""
     seen: Counter[str] = Counter()
     once: set[str] = set()
     found: list[Passage] = []
@@ -193,7 +191,7 @@ _DATA_SIGNS = re.compile(r"[0/\\=_|]")
 
 @dataclass(slots=True)
 class Passage:
-    """A piece of a message with the facts in it, whose positions count from its beginning."""
+    """A part of a message with its facts, whose positions are relative to the passage."""
 
     text: str
     facts: Sequence[Fact]
@@ -205,7 +203,7 @@ class Passage:
 
 
 def split_speech(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
-    """Yield the sentences of a text; code and what was pasted into it by lines, as a result is."""
+    """Yield the sentences of a text; code and pasted output is split by lines."""
     found = facts.find_facts(text, prose=True)
     pasted = _find_pasted_forms(text)
     at = 0
@@ -226,7 +224,7 @@ def split_speech(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
 
 
 def split_lines(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
-    """Yield the lines of a text; those that are long by their sentences."""
+    """Yield the lines of a text; long lines are split by sentences."""
     for _, line in facts.split_lines(text):
         whole = (
             [(0, len(line))] if len(line) <= MAX_LINE_CHARS else tokenize.find_sentence_spans(line)
@@ -235,7 +233,7 @@ def split_lines(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
 
 
 def split_arguments(arguments: str, place: int) -> Iterator[Passage]:
-    """Yield what a tool was told."""
+    """Yield the arguments of a tool call."""
     try:
         given: Any = content.load_json(arguments)
     except ValueError:
@@ -263,13 +261,13 @@ def _split_argument_text(text: str, place: int) -> Iterator[Passage]:
 
 
 def _is_prose(text: str) -> bool:
-    """Whether a text is written for people: words, and next to nothing else."""
+    """Return whether a text consists almost only of words."""
     is_code = CODE_LINE.match(text) or _CODE_SIGNS.search(text)
     return not is_code and tokenize.count_words(text) >= _MIN_PROSE_WORDS
 
 
 def unpack_result(text: str) -> str:
-    """Return a result that is JSON with escapes in it, or a to-do list, as lines."""
+    """Return a JSON result with escapes, or a to-do list, as lines."""
     if text.lstrip()[:1] not in ("{", "["):
         return text
     if "\\" not in text and not ('"stat' in text and OPEN_JSON_ITEM.search(text)):
@@ -283,9 +281,9 @@ def unpack_result(text: str) -> str:
 
 
 def format_summary_line(text: str) -> str:
-    """Return the line of a summary that says a text, marked where it would be read otherwise.
+    """Return a text as a line of a summary, marked only if it could be misread.
 
-    A mark in front of each would cost a twentieth of the room.
+    A mark before every line would take a twentieth of the summary.
     """
     text = summary_message.remove_marks(text)
     unclear = text.startswith(("#", _BULLET)) or text.rstrip(":") in SECTIONS
@@ -293,7 +291,7 @@ def format_summary_line(text: str) -> str:
 
 
 def split_earlier_summary(text: str) -> Iterator[Passage]:
-    """Yield the items of an earlier summary, each in its section where it is one of ours."""
+    """Yield the items of an earlier summary, with their sections if it is an extractive one."""
     section: str | None = None
     for line in text.splitlines():
         heading = line.strip().lstrip("#").strip().rstrip(":")
@@ -308,7 +306,7 @@ def split_earlier_summary(text: str) -> Iterator[Passage]:
 
 
 def _find_pasted_forms(text: str) -> frozenset[str]:
-    """Return the forms of lines that occur so often in a text that nobody has written them."""
+    """Return the forms of lines that repeat too often to be typed."""
     if text.count("\n") < _MIN_PASTED_LINES:
         return frozenset()
     shapes = Counter(_get_line_form(line) for _, line in facts.split_lines(text))
@@ -326,7 +324,7 @@ def _get_line_form(line: str) -> str:
 def _cut_line(
     line: str, spans: Sequence[tuple[int, int]], inside: list[Fact], speaker: Speaker, place: int
 ) -> Iterator[Passage]:
-    """Yield a line in passages, as its spans say, where no fact is cut by that."""
+    """Yield a line as passages by its spans, without cutting a fact."""
     at = 0
     first: int | None = None
     marks = (
@@ -353,7 +351,7 @@ def _cut_line(
 def _exclude_marks(
     marks: Sequence[tuple[int, int]], span: tuple[int, int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a span that are no redaction mark, which no summary may hold."""
+    """Yield the parts of a span without redaction marks."""
     begin, last = span
     for first, end in marks:
         if begin < end and first < last:
@@ -370,7 +368,7 @@ def _is_overlapping(marks: Sequence[tuple[int, int]], fact: Fact) -> bool:
 def _split_long_spans(
     spans: Sequence[tuple[int, int]], inside: list[Fact]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the spans; those that are too long in parts that begin with a fact."""
+    """Yield the spans; long ones are split where a fact begins."""
     starts = [fact.position for fact in inside if fact.kind not in ("decision", "task")]
     for first, end in spans:
         begin = first
@@ -397,7 +395,7 @@ def _make_passage(
 
 
 def _split_long_text(text: str) -> Iterator[str]:
-    """Yield what is said without an end in parts, up to what has no words in it, as an image."""
+    """Yield speech without sentence ends in parts, up to text without words, such as an image."""
     while len(text) > MAX_PASSAGE_CHARS:
         cut = text.rfind(" ", MAX_PASSAGE_CHARS // 2, MAX_PASSAGE_CHARS)
         if cut < 0:

@@ -1,8 +1,7 @@
-"""The expressions by which facts are found in one piece of a line.
+"""Regular expressions for facts in one part of a line, and the parser of to-do lists.
 
-Each is linear: what repeats is bounded, or ends at a sign that cannot be inside of it.
-
-To-do lists: what is open and what is ticked off, also where an agent keeps them as JSON.
+Each expression is linear: repetitions are bounded or end at a character that they exclude. To-do
+lists may be text with boxes or JSON of an agent.
 """
 
 from __future__ import annotations
@@ -238,7 +237,7 @@ _KNOWN_FIELDS = frozenset(("id", *_TEXT_FIELDS, *_STATE_FIELDS))
 
 
 def format_item(item: Mapping[Any, Any]) -> str | None:
-    """Return what an item says, with a box in front of it; None if it is no item."""
+    """Return a to-do item as text with a box; None if it is no item."""
     text = next((item[key] for key in _TEXT_FIELDS if isinstance(item.get(key), str)), "")
     state = next((item[key] for key in _STATE_FIELDS if isinstance(item.get(key), str)), "")
     state = state.lower().replace(" ", "_").replace("-", "_")
@@ -248,11 +247,11 @@ def format_item(item: Mapping[Any, Any]) -> str | None:
 
 
 def is_ticked(text: str) -> bool:
-    """Whether a line is ticked off."""
+    """Return whether a line is ticked off."""
     box = CHECKBOX.match(text)
     return box is not None and box["done"] is not None
 
 
 def get_other_fields(item: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return what else an item has."""
+    """Return the other fields of an item."""
     return {key: value for key, value in item.items() if key not in _KNOWN_FIELDS}

@@ -1,19 +1,13 @@
-"""How likely each passage is one that somebody who continues the work will want again.
+"""Score each passage of a conversation, and each fact in it, by its value for later work.
 
-What is written once, in a form of its own, is what a person would notice; what repeats, in its
-words or in its form, is bulk. The odds are those of a regression over generated sessions and ones
-made of real files, rounded; those of files and settings were set by hand.
+Rare text in a distinctive form scores high, and text that repeats words or forms scores low. The
+odds are those of a regression over generated sessions and sessions made of real files, rounded; the
+odds of files and settings were set by hand. User messages score higher than tool output, unless
+that is an error, and newer text a little higher than older text. A name that the speech repeats
+scores higher than one that was only listed.
 
-What each passage of a conversation and each fact in it is worth.
-
-What stands out is worth most of what one speaker says (see `salience`); what a person says is worth
-more than what a tool brings, unless that is an error, and the new a little more than the old. A
-name that those who talk use again is worth more than one that was only listed.
-
-What a person has written into a result, among the lines that a program printed.
-
-A decision or a task often has no name, no number and no word that says what it is. It is a
-sentence where the lines beside it are none: little words hold it together.
+Statements in tool output, such as a note of a person in a file, often have no name and no number.
+They are recognised as sentences between lines that are not.
 """
 
 from __future__ import annotations
@@ -56,7 +50,7 @@ _MIN_NAME_CHARS = 5
 
 
 class _Odds(NamedTuple):
-    """Log-odds: what a passage starts with, and what each of its traits adds or takes away."""
+    """Log-odds: the base value of a passage and the weight of each trait."""
 
     base: float
     form: float
@@ -85,7 +79,7 @@ _SENTENCE_COUNT_ODDS = -0.4
 
 
 def compute_chances(reading: PassageSet) -> dict[int, float]:
-    """Return the chance of each passage that is read, by its `id`."""
+    """Return the probability of each passage by its `id`."""
     of: dict[str, list[Passage]] = {"result": [], "call": [], "talk": []}
     for passage in reading.passages:
         of.get(passage.speaker, of["talk"]).append(passage)
@@ -154,7 +148,7 @@ def _score_talk(passages: Sequence[Passage]) -> Iterator[tuple[int, float]]:
 def _score_repetition(
     passages: Sequence[Passage], odds: _Odds
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """Return what it takes away that others have the form, or all the words, of each passage."""
+    """Return the penalty for passages that share their form or their words with others."""
     shapes = [tokenize.make_form(passage.text) for passage in passages]
     often: Counter[str] = Counter()
     same: Counter[str] = Counter()
@@ -169,19 +163,19 @@ def _score_repetition(
 
 
 def _normalize_text(passage: Passage) -> str:
-    """Return what two passages have in common that say the same: of talk all but plain numbers."""
+    """Return the part of a passage that repetitions share; speech keeps all but plain numbers."""
     if passage.speaker == "result":
         return passage.template or passage.text
     return _PLAIN_NUMBER.sub("0", passage.text)
 
 
 def _count_lines(passage: Passage) -> int:
-    """Return for how many lines a passage stands: of a result only the first alike are read."""
+    """Return the number of similar lines that a passage represents."""
     return max(passage.repeated // MAX_LINES_PER_FORM, 1) if passage.speaker == "result" else 1
 
 
 def get_name_form(fact: Fact) -> str:
-    """Return what a name looks like: that of its neighbours in a list, where it is one of many."""
+    """Return the form of a name, which similar names of a list share."""
     if fact.kind == "number":
         return _DIGITS.sub("0", fact.text)
     head, dot, tail = fact.text.rpartition(".")
@@ -195,7 +189,7 @@ def _classify_run(run: re.Match[str]) -> str:
 
 
 def _count_name_forms(passages: Iterable[Passage]) -> Counter[str]:
-    """Return how many different names of each form there are."""
+    """Return the number of different names of each form."""
     names = {
         (get_name_form(fact), fact.text)
         for passage in passages
@@ -213,7 +207,7 @@ def _group_by_place(passages: Iterable[Passage]) -> Iterable[list[Passage]]:
 
 
 def _measure_common_share(group: Sequence[Passage]) -> Iterator[float]:
-    """Yield which part of the words and signs of each line is in other lines beside it, too."""
+    """Yield the share of the words of each line that neighbouring lines contain too."""
     tokens = [tokenize.extract_tokens(passage.template) for passage in group]
     often: Counter[str] = Counter()
     for passage, own in zip(group, tokens, strict=True):
@@ -254,7 +248,7 @@ _TASK_ENDS = ".!。 "
 
 @dataclass(slots=True)
 class ScoredPassage:
-    """A passage with what each of its facts is worth, and what all of it is."""
+    """A passage with the scores of its facts and its own."""
 
     passage: Passage
     facts: list[float]
@@ -262,13 +256,13 @@ class ScoredPassage:
 
 
 def score_passages(reading: PassageSet) -> list[ScoredPassage]:
-    """Return what is worth keeping, with its worth, in the order in which it was said."""
+    """Return the passages that are worth keeping, in order, with their scores."""
     scale = _Scorer(reading)
     return [scale.score_passage(passage) for passage in (*reading.earlier, *reading.passages)]
 
 
 def select_best_facts(weighed: Sequence[ScoredPassage], limit: int) -> tuple[str, ...]:
-    """Return the facts that are worth most, best first, each once."""
+    """Return the facts with the highest scores, best first, each once."""
     most: dict[str, float] = {}
     for item in weighed:
         for fact, value in zip(item.passage.facts, item.facts, strict=True):
@@ -316,7 +310,7 @@ class _Scorer:
 
 
 def _find_bare_names(passages: Sequence[Passage]) -> dict[str, set[str]]:
-    """Return the names of files that are used without their folder, with the paths that fit."""
+    """Return file names without their folder, with the paths that match."""
     talked = {
         fact.text
         for passage in passages
@@ -337,7 +331,7 @@ def _get_file_stem(path: str) -> str:
 
 
 def _find_superseded(passages: Sequence[Passage], old: Sequence[Passage]) -> set[str]:
-    """Return what is out of date: said anew with another value since a summary, or ticked off."""
+    """Return facts that a later value replaced, or that were ticked off."""
     said = {passage.template: passage.text for passage in passages if passage.template}
     boxes = [
         (passage.text, passage.text[box.end() :].rstrip(_TASK_ENDS), box["done"] is not None)
@@ -372,7 +366,7 @@ _MARKED_TASK_ODDS = 3.0
 
 
 def adjust_statement_odds(group: Sequence[Passage], of_line: Sequence[float]) -> Iterator[float]:
-    """Yield the odds of each line of a result, given those that it has as any line."""
+    """Yield the odds of each result line, adjusted from its odds as any line."""
     little = [_count_stop_words(passage.text) for passage in group]
     plain = sum(count < _MIN_PROSE_WORDS for count in little) / len(group)
     for passage, count, value in zip(group, little, of_line, strict=True):
@@ -387,12 +381,12 @@ def adjust_statement_odds(group: Sequence[Passage], of_line: Sequence[float]) ->
 
 
 def _is_statement(passage: Passage) -> bool:
-    """Whether a line has no fact but what it says, or says a decision or a task."""
+    """Return whether a line has no fact, or only a decision or a task."""
     return not passage.facts or any(fact.kind in STATEMENT_KINDS for fact in passage.facts)
 
 
 def _is_marked_task(passage: Passage) -> bool:
-    """Whether a sign says that something is open, as in a comment or a list of an agent."""
+    """Return whether a mark shows an open task, as in a comment or a list of an agent."""
     text = passage.text
     return bool(p.TASK_SIGN.match(text) or ('"stat' in text and p.OPEN_JSON_ITEM.search(text)))
 
@@ -402,7 +396,7 @@ def _is_sentence(text: str) -> bool:
 
 
 def _count_stop_words(text: str) -> int:
-    """Return how many little words a text has; one of a script without spaces has enough."""
+    """Return the number of stop words; a text in a script without spaces always has enough."""
     words = _WORD.findall(text.lower())
     if not text.isascii() and tokenize.count_words(text) - len(words) >= _MIN_WIDE_WORDS:
         return _MIN_PROSE_WORDS

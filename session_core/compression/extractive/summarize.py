@@ -1,8 +1,8 @@
-"""A summary without a model: what is worth most, word for word, within a number of characters.
+"""Write a summary without a model: the best passages, verbatim, within a number of characters.
 
-It is deterministic and asks nobody. Each item is a sentence or a line, or where there is no room
-for that, its facts with the words beside them; each fact stands once. Where the best items fit,
-the room that is left goes to whole sentences, and then to what has no fact in it.
+The result is deterministic. Each item is a sentence, a line, or, to save room, its facts with the
+words next to them; each fact appears once. Once the best items fit, the remaining room goes to
+whole sentences, and then to passages without facts.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _RANK_OFFSET = 20
 def summarize(messages: Iterable[Message], budget_chars: int) -> str:
     """Return a summary of a range within a budget.
 
-    Summaries that stand in the range are read as what they are.
+    Earlier summaries in the range are read as summaries.
     """
     return build_summary(scoring.score_passages(passages.read_passages(messages)), budget_chars)
 
 
 def build_summary(weighed: Sequence[ScoredPassage], budget_chars: int) -> str:
-    """Return a summary of what was weighed within a budget."""
+    """Return a summary of scored passages within a budget."""
     if not weighed:
         return EMPTY_SUMMARY[: max(budget_chars, 0)]
     chosen = _ItemSelector(weighed, budget_chars).select_items()
@@ -55,7 +55,7 @@ def build_summary(weighed: Sequence[ScoredPassage], budget_chars: int) -> str:
 
 @dataclass(slots=True)
 class _Candidate:
-    """What an item would say in one of its forms, what that is worth, and what it costs."""
+    """One form of an item: its text, value and cost."""
 
     text: str
     gain: float
@@ -63,12 +63,12 @@ class _Candidate:
 
     @property
     def rank(self) -> float:
-        """The better, the lower; the short is preferred, but not much."""
+        """Return the sort key, lower is better; short forms are slightly preferred."""
         return -self.gain / (_RANK_OFFSET + max(self.cost, 0))
 
 
 class _ItemSelector:
-    """Takes the best of all offers again and again; what was said already is worth nothing."""
+    """Selects the best candidate repeatedly; facts in the summary have no more value."""
 
     def __init__(self, valued: Sequence[ScoredPassage], room: int) -> None:
         self._valued = valued
@@ -78,7 +78,7 @@ class _ItemSelector:
         self._chosen: dict[int, str] = {}
 
     def select_items(self) -> dict[int, str]:
-        """Return what each chosen item says, by its number."""
+        """Return the text of each chosen item by its number."""
         heap = [
             (offer.rank, at)
             for at in range(len(self._valued))
@@ -98,7 +98,7 @@ class _ItemSelector:
         return self._chosen
 
     def _find_best_candidate(self, at: int) -> _Candidate | None:
-        """Return the best of what an item would add now, of what there is room for."""
+        """Return the best form of an item that still fits."""
         item = self._valued[at]
         taken = self._chosen.get(at)
         offers = (
@@ -109,7 +109,7 @@ class _ItemSelector:
         return min(fitting, key=lambda offer: offer.rank, default=None)
 
     def _list_candidates(self, item: ScoredPassage) -> Iterator[_Candidate]:
-        """Yield an item whole, and its new facts alone."""
+        """Yield a whole item, and its new facts alone."""
         text = _strip_timestamp(item.passage)
         new = [pair for pair in self._list_new_facts(item) if pair[0].text not in self._said]
         if item.passage.text in self._said or (item.passage.facts and not new):
@@ -121,7 +121,7 @@ class _ItemSelector:
             yield _Candidate(text, max(gain for _, gain in new), _measure_cost(text))
 
     def _list_extensions(self, item: ScoredPassage, taken: str) -> Iterator[_Candidate]:
-        """Yield all of an item of which a part is chosen."""
+        """Yield the whole item for each item of which only a part is chosen."""
         whole = _strip_timestamp(item.passage)
         if taken != whole:
             left = max(item.alone - max(item.facts, default=0.0), 0.0)
@@ -144,12 +144,12 @@ class _ItemSelector:
 
 
 def _is_bare_name(fact: Fact) -> bool:
-    """Whether a fact is a name that says nothing by itself."""
+    """Return whether a fact is a name without meaning of its own."""
     return fact.kind == "identifier" and fact.text.isalpha()
 
 
 def _strip_timestamp(passage: Passage) -> str:
-    """Return a passage without the time that a program has put before it."""
+    """Return a passage without the time that a program wrote before it."""
     stamp = LOG_TIMESTAMP.match(passage.text) if passage.speaker == "result" else None
     return passage.text[stamp.end() :] if stamp else passage.text
 
@@ -159,7 +159,7 @@ def _measure_cost(text: str) -> int:
 
 
 def _format_facts(passage: Passage, facts: Sequence[Fact]) -> str:
-    """Return facts of a passage with the words beside them, or all of it if that is about it."""
+    """Return the facts of a passage with the words next to them, or the whole passage."""
     text = passage.text
     if passage.speaker == "earlier":
         return text

@@ -1,9 +1,8 @@
-"""The words of a text and its form; in a script without spaces two signs are a word.
+"""Split text into words and sentences, in scripts with and without spaces.
 
-Where the sentences of a line begin and end, in the scripts with spaces and those without.
-
-A sentence is never cut inside of a code span, behind an abbreviation, or inside of a number, name
-or address: only where an end of one is followed by a space, or is one of a script without spaces.
+In a script without spaces two characters count as a word. A sentence never ends inside a code span,
+a number, a name or an address, nor after an abbreviation: its end is followed by a space, or is a
+full stop of a script without spaces.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ _WIDE_PAIR = re.compile(f"(?=([{SPACELESS_CHARS}]{{2}}))")
 
 
 def make_template(text: str) -> str:
-    """Return a text with all that varies in lines of one form made equal."""
+    """Return a text with its variable parts replaced, so that similar lines are equal."""
     return (_VARIABLE if text.isascii() else _VARIABLE_WIDE).sub("0", text)
 
 
 def make_form(text: str) -> str:
-    """Return a text with each word, number and mixture of them made equal."""
+    """Return a text with each word, number and mixture of them replaced by its class."""
     if not text.isascii():
         text = _WIDE_RUN.sub(_count_run_words, text)
     return _MIXED.sub("x", _DIGITS.sub("0", _LETTERS.sub("a", text)))
@@ -43,7 +42,7 @@ def extract_tokens(text: str) -> set[str]:
 
 
 def count_words(text: str) -> int:
-    """Return how many words a text has."""
+    """Return the number of words in a text."""
     if text.isascii():
         return len(_WORD.findall(text))
     wide = sum(map(len, _WIDE_RUN.findall(text)))
@@ -67,7 +66,7 @@ _ABBREVIATIONS = frozenset(_ABBREVIATION_LIST.split())
 
 
 def find_sentence_spans(line: str) -> list[tuple[int, int]]:
-    """Return the beginning and the end of each sentence, without the spaces around it."""
+    """Return start and end of each sentence without surrounding spaces."""
     found: list[tuple[int, int]] = []
     begin = ticked = 0
     in_code = False
