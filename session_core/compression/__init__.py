@@ -1,1 +1,1 @@
-"""Compression of a conversation that can neither lose nor corrupt it."""
+"""Compression of conversations: plan, summarize, commit and undo."""

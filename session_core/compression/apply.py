@@ -1,4 +1,4 @@
-"""Applying a plan: the range is looked at again, its lock held, and what was done is noted."""
+"""Apply a compression plan: read the range again under its lock, commit and record the result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from session_core.state.protocol import StateDatabase
 
 
 class CompressionExecutor:
-    """Applies the plans of one home."""
+    """Applies the compression plans of one home."""
 
     def __init__(
         self,
@@ -47,59 +47,63 @@ class CompressionExecutor:
         self._client = client
 
     def apply(self, handle: str, summary: str | None, stop: StopFn | None) -> CompressionResult:
-        """Apply a plan once; one that was applied answers what it came to."""
-        found = self.check(handle, summary)
-        if found.state == "finished":
-            return self._repeat_result(found)
+        """Apply a plan once; return the stored result of one that was applied before."""
+        plan = self.check(handle, summary)
+        if plan.state == "finished":
+            return self._repeat_result(plan)
         once = partial(self._apply_once, handle, summary, stop)
-        return self._locks.run_locked([found.members[0].id], once, patient=True)
+        return self._locks.run_locked([plan.members[0].id], once, patient=True)
 
     def check(self, handle: str, summary: str | None) -> StoredPlan:
-        """Return a plan that may be applied with this summary, or was applied."""
+        """Return a plan that can be applied with this summary, or was applied."""
         if summary is not None and not isinstance(summary, str):
             raise InvalidInput("a summary is text; leave it out for one made without a model")
-        found = self._get_plan(handle)
-        if found.state != "finished":
-            _require_method(found, summary)
-        return found
+        plan = self._get_plan(handle)
+        if plan.state != "finished":
+            _require_method(plan, summary)
+        return plan
 
     def apply_open_plan(
-        self, handle: str, summary: str | None, wanted: RequestedShape, stop: StopFn | None = None
+        self,
+        handle: str,
+        summary: str | None,
+        requested_shape: RequestedShape,
+        stop: StopFn | None = None,
     ) -> CompressionResult:
-        """Apply a plan that is open, in a shape that may be another by now.
+        """Apply an open plan, in the shape that is possible now.
 
         Raises:
-            Changed: the range is not what it was; the plan is closed.
-            NotCompressed: it cannot be done.
+            Changed: the range has changed; the plan is closed.
+            NotCompressed: the compression is not possible.
         """
-        work = PlannedRange(**self._ledger.get_plan(handle).about)
+        planned = PlannedRange(**self._ledger.get_plan(handle).about)
 
         def commit() -> CompressionResult:
-            ready = self._prepare_commit(work, summary, wanted)
+            ready = self._prepare_commit(planned, summary, requested_shape)
             if stop is not None and stop():
                 raise NotCompressed("stopped", f"plan {handle} was stopped; apply it again")
-            self._locks.confirm_lock(work.session_id)
+            self._locks.confirm_lock(planned.session_id)
             return self._committer.commit(handle, ready)
 
         try:
-            done = self._locks.run_locked([work.session_id], commit)
+            result = self._locks.run_locked([planned.session_id], commit)
         except Changed:
             close_plan(self._db, self._ledger, handle)
             raise
-        return self._audit_result(done, handle)
+        return self._audit_result(result, handle)
 
     def _apply_once(
         self, handle: str, summary: str | None, stop: StopFn | None
     ) -> CompressionResult:
-        """Apply a plan unless somebody has while its lock was waited for."""
-        found = self._get_plan(handle)
-        if found.state == "finished":
-            return self._repeat_result(found)
-        return self.apply_open_plan(handle, summary, PlannedRange(**found.about).shape, stop)
+        """Apply a plan under its lock, unless another process has applied it meanwhile."""
+        plan = self._get_plan(handle)
+        if plan.state == "finished":
+            return self._repeat_result(plan)
+        return self.apply_open_plan(handle, summary, PlannedRange(**plan.about).shape, stop)
 
-    def _repeat_result(self, found: StoredPlan) -> CompressionResult:
+    def _repeat_result(self, plan: StoredPlan) -> CompressionResult:
         return self._audit_result(
-            CompressionResult.from_json(found.result["compressed"]), found.handle
+            CompressionResult.from_json(plan.result["compressed"]), plan.handle
         )
 
     def _get_plan(self, handle: str) -> StoredPlan:
@@ -113,31 +117,38 @@ class CompressionExecutor:
         return plan
 
     def _prepare_commit(
-        self, work: PlannedRange, summary: str | None, wanted: RequestedShape
+        self, planned: PlannedRange, summary: str | None, requested_shape: RequestedShape
     ) -> PreparedCompression:
         if summary is None:
-            summary = self._planner.write_summary(work)
-        seen = self._planner.reread_session(work)
-        # Much may have been said since the plan was made, and somebody may have come.
-        work = replace(work, shape=self._planner.choose_shape(seen, (work.start, work.end), wanted))
+            summary = self._planner.write_summary(planned)
+        session = self._planner.reread_session(planned)
+        # Since the plan was made, the session may have grown or an agent may have started in it.
+        planned = replace(
+            planned,
+            shape=self._planner.choose_shape(
+                session, (planned.start, planned.end), requested_shape
+            ),
+        )
         try:
-            return self._committer.prepare_commit(work, seen.row, seen.rows, seen.revision, summary)
-        except NotCompressed as refused:
-            if refused.code != "not_smaller":
+            return self._committer.prepare_commit(
+                planned, session.row, session.rows, session.revision, summary
+            )
+        except NotCompressed as error:
+            if error.code != "not_smaller":
                 raise
-            most = f"{refused}; write at most {work.target_chars:,} characters"
-            raise NotCompressed(refused.code, most) from None
+            message = f"{error}; write at most {planned.target_chars:,} characters"
+            raise NotCompressed(error.code, message) from None
 
-    def _audit_result(self, done: CompressionResult, plan: str) -> CompressionResult:
-        """Note a compression once, also one whose process died before it could."""
-        with suppress_note_errors(f"the compression of {done.old_session_id}"):
+    def _audit_result(self, result: CompressionResult, plan: str) -> CompressionResult:
+        """Record a compression in the audit log once, even after a crash."""
+        with suppress_note_errors(f"the compression of {result.old_session_id}"):
             self._ledger.add_audit_entry(
                 self._client,
-                f"{COMPRESS} {done.session_id}",
+                f"{COMPRESS} {result.session_id}",
                 plan,
-                {"rows": done.rows, "tokens": [done.tokens_before, done.tokens_after]},
+                {"rows": result.rows, "tokens": [result.tokens_before, result.tokens_after]},
             )
-        return done
+        return result
 
 
 def _require_method(plan: StoredPlan, summary: str | None) -> None:

@@ -1,7 +1,7 @@
-"""`AsyncCompressor`: the same compressor for coroutines, each call in a worker thread.
+"""`AsyncCompressor`: the compressor for coroutines, with each call in a worker thread.
 
-It holds no logic: each name below is the method of that name. A cancelled caller gets control back
-at once, and what has begun finishes. An async summarizer runs on the loop of the caller.
+Each name is the method of the same name of `Compressor`. A cancelled caller gets control back at
+once, and a change that has begun finishes. An async summarizer runs on the caller's loop.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from session_core.routing.store import SessionStore
 
 
 class AsyncCompressor(AsyncWrapper[Compressor]):
-    """Wraps a compressor; what the methods do is said there."""
+    """Wraps a compressor; `Compressor` documents the methods."""
 
     def __init__(self, compressor: Compressor) -> None:
         super().__init__(compressor)
         self.compressor = compressor
 
     def with_store(self, store: SessionStore) -> AsyncCompressor:
-        """Return it with a store and its hooks, unless it has some already."""
+        """Return a compressor with a store and its hooks, if this one was given neither."""
         return AsyncCompressor(self.compressor.with_store(store))
 
     is_due = make_async(Compressor.is_due)

@@ -1,12 +1,11 @@
-"""What a message says, calls and answers, in the OpenAI and in the Anthropic shape.
+"""Read the text, tool calls and results of messages, and estimate their tokens.
 
-Both may be mixed in one conversation, and nothing in it is trusted: ids may be missing or used
-twice, arguments may be no JSON, content may be anything. What cannot be read is not there.
+Messages have the OpenAI or the Anthropic shape, and a conversation may mix both. Input is not
+trusted: ids may be missing or repeated, arguments may not be JSON, and content may have any type.
+Unreadable parts are ignored.
 
-The estimate of tokens that is used where the caller gives none.
-
-It counts characters by script, needs no vocabulary and no download, and takes microseconds a
-message. It counts all that is sent again on the next turn, not only what a person reads.
+The default token estimate counts characters by script. It needs no vocabulary and no download,
+takes microseconds per message, and counts everything that is sent again on the next turn.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _IMAGE_PART_TYPES = frozenset(("image", "image_url", "input_image"))
 
 @dataclass(frozen=True, slots=True)
 class MessageToolCall:
-    """One call of a tool; some providers give it two ids, and an answer may name either."""
+    """One tool call; some providers give it two ids, and a result may name either."""
 
     ids: tuple[str, ...]
     name: str
@@ -44,7 +43,7 @@ class MessageToolCall:
 
 @dataclass(frozen=True, slots=True)
 class MessageToolResult:
-    """One result of a tool; `id` is None where it does not say which call it answers."""
+    """One tool result; `id` is None if it does not name its call."""
 
     id: str | None
     name: str | None
@@ -52,12 +51,12 @@ class MessageToolResult:
 
 
 def get_text(message: Message) -> str:
-    """Return what a person would read of it, results included."""
+    """Return the readable text of a message, including tool results."""
     return extract_plain_text(message.get("content"))
 
 
 def get_turn(message: Message) -> Turn:
-    """Return whose turn it is; a user message of nothing but results is an answer."""
+    """Return whose turn a message is; a user message with only tool results is a tool turn."""
     role = message.get("role")
     if role == "user":
         content = message.get("content")
@@ -68,7 +67,7 @@ def get_turn(message: Message) -> Turn:
 
 
 def list_calls(message: Message) -> list[MessageToolCall]:
-    """Return the tools that an assistant message calls."""
+    """Return the tool calls of an assistant message."""
     return [
         *map(_parse_function_call, _list_function_calls(message)),
         *map(_parse_tool_use, _list_tool_uses(message)),
@@ -76,13 +75,13 @@ def list_calls(message: Message) -> list[MessageToolCall]:
 
 
 def list_call_ids(message: Message) -> list[tuple[str, ...]]:
-    """Return the ids of each tool that an assistant message calls, and read nothing else."""
+    """Return only the ids of each tool call of an assistant message."""
     listed = [_read_function_ids(call) for call in _list_function_calls(message)]
     return listed + [_collect_ids(part.get("id")) for part in _list_tool_uses(message)]
 
 
 def list_results(message: Message) -> list[MessageToolResult]:
-    """Return the results that a message brings."""
+    """Return the tool results in a message."""
     if message.get("role") in _RESULT_ROLES:
         name = message.get("tool_name") or message.get("name")
         return [
@@ -100,7 +99,7 @@ def list_results(message: Message) -> list[MessageToolResult]:
 
 
 def list_result_ids(message: Message) -> list[str | None]:
-    """Return the call that each result of a message answers, and read nothing else."""
+    """Return only the id of the call that each result of a message answers."""
     if message.get("role") in _RESULT_ROLES:
         return [_read_id(message.get("tool_call_id"))]
     if not isinstance(message.get("content"), list):
@@ -109,12 +108,12 @@ def list_result_ids(message: Message) -> list[str | None]:
 
 
 def count_images(message: Message) -> int:
-    """Return how many images are in it, those of results included."""
+    """Return the number of images in a message, including those in results."""
     return _count_content_images(message.get("content"))
 
 
 def list_parts(message: Message) -> list[Message]:
-    """Return the parts of a message of parts."""
+    """Return the parts of a message whose content is a list."""
     content = message.get("content")
     if not isinstance(content, list):
         return []
@@ -122,13 +121,13 @@ def list_parts(message: Message) -> list[Message]:
 
 
 def is_image(part: Message) -> bool:
-    """Tell whether a part of a message is an image."""
+    """Return whether a part of a message is an image."""
     kind = part.get("type")
     return isinstance(kind, str) and kind in _IMAGE_PART_TYPES
 
 
 def to_json_text(value: Any) -> str:
-    """Return arguments as text: text as it is, all else as JSON."""
+    """Return text unchanged and any other value as JSON."""
     if isinstance(value, str):
         return value
     try:
@@ -144,12 +143,12 @@ def _is_result(part: Any) -> bool:
 
 
 def _list_function_calls(message: Message) -> list[Message]:
-    """Return the calls that stand beside the content."""
-    given = message.get("tool_calls")
-    if not given or message.get("role") != "assistant":
+    """Return the calls in the `tool_calls` field."""
+    calls = message.get("tool_calls")
+    if not calls or message.get("role") != "assistant":
         return []
-    listed = given if isinstance(given, list) else [given]
-    return [call for call in listed if isinstance(call, Mapping)]
+    call_list = calls if isinstance(calls, list) else [calls]
+    return [call for call in call_list if isinstance(call, Mapping)]
 
 
 def _list_tool_uses(message: Message) -> list[Message]:
@@ -161,9 +160,11 @@ def _list_tool_uses(message: Message) -> list[Message]:
 
 def _parse_function_call(call: Message) -> MessageToolCall:
     function = call.get("function")
-    said = function if isinstance(function, Mapping) else call
+    fields = function if isinstance(function, Mapping) else call
     return MessageToolCall(
-        _read_function_ids(call), _read_name(said.get("name")), to_json_text(said.get("arguments"))
+        _read_function_ids(call),
+        _read_name(fields.get("name")),
+        to_json_text(fields.get("arguments")),
     )
 
 
@@ -178,8 +179,8 @@ def _parse_tool_use(part: Message) -> MessageToolCall:
 
 
 def _collect_ids(value: Any) -> tuple[str, ...]:
-    found = _read_id(value)
-    return () if found is None else (found,)
+    call_id = _read_id(value)
+    return () if call_id is None else (call_id,)
 
 
 def _read_id(value: Any) -> str | None:
@@ -210,7 +211,7 @@ _REPLAYED_FIELDS = ("reasoning_details", "codex_reasoning_items", "codex_message
 
 
 def estimate_tokens(message: Mapping[str, Any]) -> int:
-    """Return about how many tokens a message costs."""
+    """Return the approximate number of tokens of a message."""
     get = message.get
     count = MESSAGE_TOKENS + _estimate_content_tokens(get("api_content") or get("content"))
     calls = get("tool_calls")
@@ -220,9 +221,9 @@ def estimate_tokens(message: Mapping[str, Any]) -> int:
             if isinstance(calls, list)
             else _estimate_call_tokens(calls)
         )
-    thought = get("reasoning_content") or get("reasoning")
-    if thought:
-        count += _estimate_content_tokens(thought)
+    reasoning = get("reasoning_content") or get("reasoning")
+    if reasoning:
+        count += _estimate_content_tokens(reasoning)
     for key in _REPLAYED_FIELDS:
         value = get(key)
         if value:
@@ -231,14 +232,14 @@ def estimate_tokens(message: Mapping[str, Any]) -> int:
 
 
 def estimate_text_tokens(text: str) -> int:
-    """Return about how many tokens a text is: a quarter of its ASCII, all of its CJK."""
+    """Return the approximate number of tokens of a text: a quarter of its ASCII, all of its CJK."""
     size = len(text)
     if text.isascii():
         return (size + 3) // 4
-    # UTF-8 says the script: Cyrillic is one byte more than ASCII, CJK two, an emoji three.
+    # The UTF-8 length shows the script: Cyrillic has one extra byte, CJK two, an emoji three.
     ascii_count = len(text.encode("ascii", "ignore"))
-    more = len(text.encode("utf-8", "surrogatepass")) - size
-    return (ascii_count + 3) // 4 + (more + 1) // 2
+    extra_bytes = len(text.encode("utf-8", "surrogatepass")) - size
+    return (ascii_count + 3) // 4 + (extra_bytes + 1) // 2
 
 
 def _estimate_content_tokens(content: Any) -> int:

@@ -1,9 +1,8 @@
-"""The two shapes: what changes in the transaction of a compression.
+"""Commit a compression, in place or as a continuation.
 
-How a summary takes the place of a range: in the same session, or in one that goes on from it.
-
-Both run in one step of the ledger, check first that the range is still what was planned, and take
-along whatever was said behind it. What a step returns says how it is undone.
+In place, the summary replaces a range in the same session; a continuation is a new session with the
+head, the summary and the tail. Either is one step of the ledger: it first checks that the range is
+still the planned one, keeps messages appended after the range, and returns the data for its undo.
 """
 
 from __future__ import annotations
@@ -51,51 +50,51 @@ _OWN_COLUMNS = frozenset(
         *("cost_status", "cost_source", "pricing_version"),
     }
 )
-"""What a session that goes on has of its own; everything else is as in its parent."""
+"""Columns that a continuation does not copy from its parent."""
 
 _SETTINGS_MARKERS = ("_branched_from", "_delegate_from")
-"""What in the settings of a session says that it is no continuation."""
+"""Settings that mark a session as a branch or a delegate, not a continuation."""
 
 _COUNTER_COLUMNS = ("message_count", "tool_call_count")
 
 
 def commit_in_place(db: StateDatabase, ready: PreparedCompression) -> CommittedChange:
-    """Flag the range as compacted and put the summary, and copies of what follows, behind it."""
-    work, tail = ready.work, _list_following_messages(db, ready)
-    replaced, carried = ready.list_ids(work.start, work.end), [row["id"] for row in tail]
-    counted = db.get_session(work.session_id) or {}
-    done = db.compact_messages(work.session_id, replaced, ready.summary, carry=carried)
-    now = db.get_session(work.session_id) or {}
+    """Flag the range as compacted, then append the summary and copies of the messages after it."""
+    planned, tail = ready.planned, _list_following_messages(db, ready)
+    replaced, carried = ready.list_ids(planned.start, planned.end), [row["id"] for row in tail]
+    row_before = db.get_session(planned.session_id) or {}
+    compaction = db.compact_messages(planned.session_id, replaced, ready.summary, carry=carried)
+    row_after = db.get_session(planned.session_id) or {}
     return CommittedChange(
-        session_id=work.session_id,
-        before=done.before,
-        after=done.after,
-        made=done.ids,
+        session_id=planned.session_id,
+        before=compaction.before,
+        after=compaction.after,
+        made=compaction.ids,
         replaced=replaced,
         carried=carried,
-        flags=_list_odd_flags([*ready.rows[work.start : work.end], *tail]),
-        counted={name: (counted.get(name), now.get(name)) for name in _COUNTER_COLUMNS},
+        flags=_list_odd_flags([*ready.rows[planned.start : planned.end], *tail]),
+        counted={name: (row_before.get(name), row_after.get(name)) for name in _COUNTER_COLUMNS},
     )
 
 
 def commit_continuation(
     db: StateDatabase, ready: PreparedCompression, routes: ChatRoutes
 ) -> CommittedChange:
-    """End the session and go on in a child with its head, the summary and what follows."""
-    old, tail = ready.work.session_id, [row["id"] for row in _list_following_messages(db, ready)]
-    before, parent, led = db.get_revision(old), db.get_session(old), routes.list_rows(old)
+    """End the session and continue it in a child with its head, the summary and its tail."""
+    old, tail = ready.planned.session_id, [row["id"] for row in _list_following_messages(db, ready)]
+    before, parent, route_rows = db.get_revision(old), db.get_session(old), routes.list_rows(old)
     if parent is None:
         raise Changed(f"session {old} was deleted meanwhile")
-    child = f"{datetime.now():%Y%m%d_%H%M%S}_{uuid.uuid4().hex[:8]}"  # noqa: DTZ005 -- local, as everywhere in ids
+    child = f"{datetime.now():%Y%m%d_%H%M%S}_{uuid.uuid4().hex[:8]}"  # noqa: DTZ005 -- ids have local time
     db.end_session(old, "compression")
     _make_child(db, parent, child)
-    made = [
-        *db.copy_messages(old, ready.list_ids(0, ready.work.start), child).ids,
+    added_ids = [
+        *db.copy_messages(old, ready.list_ids(0, ready.planned.start), child).ids,
         *db.append_messages(child, ready.summary).ids,
         *db.copy_messages(old, tail, child).ids,
     ]
     goal = _move_goal(db, old, child)
-    routes.redirect_table(ready.led, child)
+    routes.redirect_table(ready.chats, child)
     if db.get_compression_tip(old) != child:
         raise NotCompressed(
             "fork", f"another session would be taken for what continues {old}: use in_place"
@@ -107,52 +106,55 @@ def commit_continuation(
         session_id=child,
         before=before,
         after=db.get_revision(child),
-        made=made,
+        made=added_ids,
         left=fingerprint_session(db, child),
         routes=[
-            {"row": row, "left": texts[named]}
-            for row in led
-            if (named := (row["scope"], row["session_key"])) in texts
+            {"row": row, "left": texts[row_key]}
+            for row in route_rows
+            if (row_key := (row["scope"], row["session_key"])) in texts
         ],
         goal=goal,
     )
 
 
 def require_unchanged(db: StateDatabase, ready: PreparedCompression) -> None:
-    """Read the range and what is before it again, row by row.
+    """Read the range and all messages before it again, row by row.
 
     Raises:
-        Changed: it is not what it was.
+        Changed: a row has changed.
     """
-    if digest_rows(db.get_messages(ready.work.session_id, limit=ready.work.end)) != ready.seen:
+    if (
+        digest_rows(db.get_messages(ready.planned.session_id, limit=ready.planned.end))
+        != ready.digest
+    ):
         raise _make_changed_error(ready)
 
 
 def _list_following_messages(db: StateDatabase, ready: PreparedCompression) -> list[MessageRow]:
-    """Return the live messages behind the range.
+    """Return the live messages after the range.
 
     Raises:
-        Changed: the range, or what is before it, is not what it was.
+        Changed: the range, or a message before it, has changed.
     """
-    work, then = ready.work, ready.revision
-    now = db.get_revision(work.session_id)
-    rows = db.get_messages(work.session_id, offset=work.end - 1)
-    same = now._replace(last_id=then.last_id, live=then.live) == then
-    if not same or not rows or rows[0]["id"] != ready.rows[work.end - 1]["id"]:
+    planned, expected = ready.planned, ready.revision
+    revision = db.get_revision(planned.session_id)
+    rows = db.get_messages(planned.session_id, offset=planned.end - 1)
+    is_same = revision._replace(last_id=expected.last_id, live=expected.live) == expected
+    if not is_same or not rows or rows[0]["id"] != ready.rows[planned.end - 1]["id"]:
         raise _make_changed_error(ready)
-    if work.end <= MAX_REREAD_ROWS:
+    if planned.end <= MAX_REREAD_ROWS:
         require_unchanged(db, ready)
     return rows[1:]
 
 
 def _make_changed_error(ready: PreparedCompression) -> Changed:
-    return Changed(f"session {ready.work.session_id} was changed meanwhile; plan it again")
+    return Changed(f"session {ready.planned.session_id} was changed meanwhile; plan it again")
 
 
 def _list_odd_flags(rows: list[MessageRow]) -> list[tuple[int, int | None, int | None]]:
-    """Return the flags of live rows that are not 1 and 0: some homes have NULL, or both."""
-    found = [(row["id"], row.get("active"), row.get("compacted")) for row in rows]
-    return [flags for flags in found if flags[1:] != (1, 0)]
+    """Return the flags of live rows that are not 1 and 0; some homes have NULL, or 1 and 1."""
+    row_flags = [(row["id"], row.get("active"), row.get("compacted")) for row in rows]
+    return [flags for flags in row_flags if flags[1:] != (1, 0)]
 
 
 def _make_child(db: StateDatabase, parent: SessionRow, child: str) -> None:
@@ -165,7 +167,9 @@ def _make_child(db: StateDatabase, parent: SessionRow, child: str) -> None:
         model_config=settings,
     )
     if parent.get("handoff_state") is not None:
-        db.put_session_fields(parent["id"], {"handoff_state": None})  # or both are handed over
+        db.put_session_fields(
+            parent["id"], {"handoff_state": None}
+        )  # only the child is handed over
     if parent["title"]:
         db.set_session_title(child, db.get_next_title_in_lineage(parent["title"]))
 
@@ -179,22 +183,22 @@ def _move_goal(db: StateDatabase, old: str, child: str) -> str | None:
 
 
 def _strip_markers(settings: str | None) -> str | None:
-    """Return the settings of a session without what says that it is a branch or a delegate."""
+    """Return the settings of a session without the markers of a branch or a delegate."""
     if settings is None:
         return None
     try:
-        found = json.loads(settings)
+        values = json.loads(settings)
     except ValueError:
         return settings
-    if not isinstance(found, dict) or not found.keys() & set(_SETTINGS_MARKERS):
+    if not isinstance(values, dict) or not values.keys() & set(_SETTINGS_MARKERS):
         return settings
     return json.dumps(
-        {name: value for name, value in found.items() if name not in _SETTINGS_MARKERS}
+        {name: value for name, value in values.items() if name not in _SETTINGS_MARKERS}
     )
 
 
 class CompressionCommitter:
-    """Puts summaries in their place."""
+    """Commits compressions of one home."""
 
     def __init__(
         self,
@@ -212,34 +216,36 @@ class CompressionCommitter:
 
     def prepare_commit(
         self,
-        work: PlannedRange,
+        planned: PlannedRange,
         row: SessionRow,
         rows: list[MessageRow],
         revision: Revision,
         summary: str,
     ) -> PreparedCompression:
-        """Return what would be committed, checked.
+        """Return a checked compression that can be committed.
 
         Raises:
-            NotCompressed: the summary is none, or is not shorter.
+            NotCompressed: the summary is empty, or not shorter than the range.
         """
-        made = rebuild_messages(rows, work.start, work.end, summary, self._estimate)
-        if isinstance(made, Refusal):
-            raise NotCompressed(made.code, made.reason)
-        report = retention.measure_retention(rows[work.start : work.end], summary, rows[work.end :])
-        led = self._routes.find_chats([row["id"]])
-        seen = digest_rows(rows[: work.end])
-        return PreparedCompression(work, row, rows, revision, made, report, led, seen)
+        rebuilt = rebuild_messages(rows, planned.start, planned.end, summary, self._estimate)
+        if isinstance(rebuilt, Refusal):
+            raise NotCompressed(rebuilt.code, rebuilt.reason)
+        report = retention.measure_retention(
+            rows[planned.start : planned.end], summary, rows[planned.end :]
+        )
+        chats = self._routes.find_chats([row["id"]])
+        digest = digest_rows(rows[: planned.end])
+        return PreparedCompression(planned, row, rows, revision, rebuilt, report, chats, digest)
 
     def commit(self, plan: str, ready: PreparedCompression) -> CompressionResult:
-        """Run the step of a plan, and tell the hooks before and after it.
+        """Run the step of a plan, with the hooks before and after it.
 
         Raises:
-            Changed: the range is not what it was.
-            NotCompressed: what it would come to is not what continues the session.
+            Changed: the range has changed.
+            NotCompressed: Hermes would not recognise the new session as the continuation.
         """
         batch = self._ledger.begin_plan(plan)
-        self._call_hook("before_compression", ready, ready.work.session_id, len(ready.rows))
+        self._call_hook("before_compression", ready, ready.planned.session_id, len(ready.rows))
         try:
             stored = run_step(
                 self._db,
@@ -247,7 +253,7 @@ class CompressionCommitter:
                 batch.id,
                 before=partial(self._collect_trash, ready),
                 change=partial(self._apply_change, ready, batch.id),
-                members=[ready.work.session_id],
+                members=[ready.planned.session_id],
                 within=partial(self._open_transaction, ready),
             )
         except (Changed, NotCompressed):
@@ -255,45 +261,45 @@ class CompressionCommitter:
             raise
         finish_plan(self._ledger, plan, stored)
         clear_marks(self._db, self._ledger)
-        done = CompressionResult.from_json(stored["compressed"])
-        self._call_hook("after_compression", ready, done.session_id, done.after.live)
-        return done
+        result = CompressionResult.from_json(stored["compressed"])
+        self._call_hook("after_compression", ready, result.session_id, result.after.live)
+        return result
 
     @contextmanager
     def _open_transaction(self, ready: PreparedCompression) -> Iterator[None]:
-        if ready.work.end > MAX_REREAD_ROWS:
+        if ready.planned.end > MAX_REREAD_ROWS:
             require_unchanged(self._db, ready)
-        if ready.work.shape == "in_place":
+        if ready.planned.shape == "in_place":
             yield
             return
-        with self._routes.open_transaction(ready.led):
+        with self._routes.open_transaction(ready.chats):
             yield
-            self._routes.redirect_file(ready.led)
+            self._routes.redirect_file(ready.chats)
 
     def _collect_trash(self, ready: PreparedCompression, db: StateDatabase) -> Iterator[TrashItem]:
-        """Yield what the step is about to change; the messages themselves all stay."""
-        yield TrashItem("session", db.get_session(ready.work.session_id))
+        """Yield the session row, which the step changes; the messages are kept in the session."""
+        yield TrashItem("session", db.get_session(ready.planned.session_id))
 
     def _apply_change(
         self, ready: PreparedCompression, batch: str, db: StateDatabase
     ) -> dict[str, Any]:
-        if ready.work.shape == "in_place":
-            done = commit_in_place(db, ready)
+        if ready.planned.shape == "in_place":
+            change = commit_in_place(db, ready)
         else:
-            done = commit_continuation(db, ready, self._routes)
-        compressed = CompressionResult(
-            session_id=done.session_id,
-            old_session_id=ready.work.session_id,
-            shape=ready.work.shape,
+            change = commit_continuation(db, ready, self._routes)
+        result = CompressionResult(
+            session_id=change.session_id,
+            old_session_id=ready.planned.session_id,
+            shape=ready.planned.shape,
             batch=batch,
-            tokens_before=ready.made.tokens_before,
-            tokens_after=ready.made.tokens_after,
-            rows=len(done.replaced) + len(done.carried) + len(done.made),
+            tokens_before=ready.rebuilt.tokens_before,
+            tokens_after=ready.rebuilt.tokens_after,
+            rows=len(change.replaced) + len(change.carried) + len(change.made),
             retention=ready.retention,
-            before=Revision(*done.before),
-            after=Revision(*done.after),
+            before=Revision(*change.before),
+            after=Revision(*change.after),
         )
-        return {"compressed": compressed.to_json(), "done": asdict(done)}
+        return {"compressed": result.to_json(), "done": asdict(change)}
 
     def _call_hook(
         self, hook: str, ready: PreparedCompression, session_id: str, count: int
@@ -303,8 +309,8 @@ class CompressionCommitter:
             session_id=session_id,
             platform=ready.row["source"],
             reason="compression",
-            old_session_id=ready.work.session_id,
+            old_session_id=ready.planned.session_id,
             new_session_id=session_id,
-            in_place=ready.work.shape == "in_place",
+            in_place=ready.planned.shape == "in_place",
             message_count=count,
         )

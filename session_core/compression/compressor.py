@@ -1,7 +1,7 @@
-"""`Compressor`: plans, briefs, summaries and their commit, for the sessions of a home.
+"""`Compressor`: plan, summarize, commit and undo compressions of the sessions of a home.
 
-What is planned is recorded with a digest of the range; applying it looks again, holds the lock that
-Hermes knows, and changes all in one step of the ledger, which undoes it.
+A plan stores a digest of its range. Applying it reads the range again, holds the compression lock
+of Hermes, and makes all changes in one step of the ledger, which can be undone.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _MAX_ATTEMPTS = 3
 class Compressor:
     """Compresses the sessions of one home.
 
-    Without a `store` the routes are those of the home's own session store, which is closed with
-    this. `clean(messages)` returns what a text that is made of them here, a brief or a summary
-    without a model, passes before it is shown or stored; without it, it says what they say.
-    Instances are safe to share between threads.
+    Without `store`, the routes are those of the home's own session store, which `close` closes.
+    `clean(messages)` returns a function that each brief and each extractive summary of these
+    messages passes before it is shown or stored; by default they are unchanged. Instances may be
+    shared between threads.
 
     Raises:
-        InvalidInput: the ledger is that of another home, or the store is.
+        InvalidInput: the ledger or the store belongs to another home.
         Denied: the ledger would write into a Hermes home.
     """
 
@@ -77,7 +77,7 @@ class Compressor:
         ledger.check_home(db)
         if store is not None:
             check_database(store, db)
-        self._given: dict[str, Any] = {
+        self._arguments: dict[str, Any] = {
             "store": store,
             "hooks": hooks,
             "limits": limits,
@@ -100,7 +100,7 @@ class Compressor:
         )
         routes = ChatRoutes(db, store)
         committer = CompressionCommitter(db, ledger, routes, self._get_hooks, estimate)
-        self._applying = CompressionExecutor(
+        self._executor = CompressionExecutor(
             db, ledger, self._locks, self._planner, committer, client=client
         )
         self._undo = CompressionUndo(db, ledger, routes, self._locks, client=client, clock=clock)
@@ -117,29 +117,30 @@ class Compressor:
         self.close()
 
     def close(self) -> None:
-        """Close the session store that was made here, and nothing that was given."""
+        """Close the session store that this object opened, not one that was passed in."""
         if self._own_store is not None:
             self._own_store.close()
 
     def with_store(self, store: SessionStore) -> Compressor:
         """Return a compressor with a store and its hooks, if this one was given neither.
 
-        The store of another database gives its hooks alone: a route is moved in one transaction
-        with the session.
+        From the store of another database only the hooks are taken, because a route and its session
+        move in one transaction.
         """
-        missing: dict[str, Any] = {"hooks": store.hooks} if self._given["hooks"] is None else {}
-        if self._given["store"] is None and store.db is self._db:
+        missing: dict[str, Any] = {"hooks": store.hooks} if self._arguments["hooks"] is None else {}
+        if self._arguments["store"] is None and store.db is self._db:
             missing["store"] = store
         if not any(missing.values()):
             return self
-        return type(self)(self._db, self._ledger, **{**self._given, **missing})
+        return type(self)(self._db, self._ledger, **{**self._arguments, **missing})
 
     def _get_hooks(self) -> Hooks:
-        """Return the hooks: a runtime gives its own to the store, perhaps after this was made."""
-        store: SessionStore | None = self._given["store"]
-        hooks: Hooks | None = self._given["hooks"]
-        of_store = None if store is None else store.hooks
-        return hooks or of_store or self._default_hooks
+        """Return the hooks of the caller, else those of the store, else empty ones."""
+        store: SessionStore | None = self._arguments["store"]
+        hooks: Hooks | None = self._arguments["hooks"]
+        # Read at each call: a runtime may give the store its hooks after this object is made.
+        store_hooks = None if store is None else store.hooks
+        return hooks or store_hooks or self._default_hooks
 
     def is_due(self, session_id: str) -> bool:
         """Whether a conversation has grown to where it should be compressed."""
@@ -155,15 +156,15 @@ class Compressor:
         method: Method | None = None,
         force: bool = False,
     ) -> CompressionPlan:
-        """Record what would be compressed and how, and say what a summary of it has to hold.
+        """Store a plan of the range and shape of a compression, and return it with its brief.
 
-        `method` is who writes that: without one, whoever applies the plan decides. `force` is for a
-        person who insists where the last two compressions came to nothing.
+        `method` is the source of the summary; by default the caller chooses it with `apply`.
+        `force` plans even if the last two compressions had no effect.
 
         Raises:
-            InvalidInput: there is no such shape or method, or `keep_last` is below 0.
+            InvalidInput: the shape or method is unknown, or `keep_last` is below 0.
             NotFound: there is no such session.
-            NotCompressed: it cannot be, or nothing would be won.
+            NotCompressed: the session cannot be compressed, or a summary would not be shorter.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
         compression_shape.check_shape(shape)
@@ -173,34 +174,35 @@ class Compressor:
         return planned
 
     def check(self, plan: str, summary: str | None = None) -> None:
-        """Make sure that a plan can be applied with this summary, before anybody is asked.
+        """Check that a plan can be applied with this summary, before the user is asked.
 
         Raises:
             NotFound: there is no such plan.
-            Conflict: it has run out.
-            InvalidInput: it is a plan of something else, or for a summary by another method.
+            Conflict: the plan has expired.
+            InvalidInput: the plan is of another kind, or needs another method.
             NotCompressed: the plan was closed.
         """
-        self._applying.check(plan, summary)
+        self._executor.check(plan, summary)
 
     def apply(
         self, plan: str, summary: str | None = None, *, stop: StopFn | None = None
     ) -> CompressionResult:
-        """Put a summary in the place of what was planned; without one, one made without a model.
+        """Replace the planned range with a summary, by default an extractive one.
 
-        A plan that was applied answers what it came to, and changes nothing. `stop` is asked once
-        the summary is there: nothing is changed then, and the plan stays open.
+        A plan that was applied before returns its result and changes nothing. `stop` is called once
+        the summary exists; if it returns True, nothing is changed and the plan stays open.
 
         Raises:
             NotFound: there is no such plan.
-            Conflict: it has run out.
-            InvalidInput: it is a plan of something else, or for a summary by another method, or the
-                summary is no text.
-            Changed: the range is not what it was; plan it again.
-            NotCompressed: the summary is none or no shorter, the session has ended, somebody is at
-                work in it by now or compresses it, it was stopped, or the plan was closed.
+            Conflict: the plan has expired.
+            InvalidInput: the plan is of another kind or needs another method, or the summary is not
+                text.
+            Changed: the range has changed; plan it again.
+            NotCompressed: the summary is empty or not shorter, the session has ended, another agent
+                uses
+                or compresses it, the call was stopped, or the plan was closed.
         """
-        return self._applying.apply(plan, summary, stop)
+        return self._executor.apply(plan, summary, stop)
 
     def compress(
         self,
@@ -213,87 +215,86 @@ class Compressor:
         force: bool = False,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> CompressionResult:
-        """Plan, have a summary written, and apply it; again where somebody was faster.
+        """Plan a compression, request its summary and apply it; retry if the session changes.
 
-        `summarizer(request)` may be async: it runs on `loop`, which must not be that of the caller,
-        else on the loop of asyncio or trio whose task waits for this thread, as with
-        `AsyncCompressor`, else on a loop of its own. Where there is none, or it fails, the summary
-        is made without a model; where its failure is one of network, quota or permission, nothing
-        is done. `force` is for a person who insists: after failures, and where the last two came to
-        nothing.
+        `summarizer(request)` may be async. It runs on `loop`, which must not be the caller's own,
+        else on the asyncio or trio loop whose task waits for this thread, as with
+        `AsyncCompressor`, else on a new loop. Without a summarizer, or if it fails, the summary is
+        extractive; after a failure of network, quota or permission nothing is changed. `force`
+        ignores earlier failures and earlier compressions without effect.
 
         Raises:
-            InvalidInput: there is no such shape, or `keep_last` is below 0.
+            InvalidInput: the shape is unknown, or `keep_last` is below 0.
             NotFound: there is no such session.
-            NotCompressed: nothing was changed; its code says why.
+            NotCompressed: nothing was changed; `code` is the reason.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
         compression_shape.check_shape(shape)
         tip = self._db.get_compression_tip(session_id)
-        asked = SummaryAttempt(self._db, tip, self._clock)
-        beside = get_waiting_loop() if loop is None else AsyncioLoop(loop)
+        attempt = SummaryAttempt(self._db, tip, self._clock)
+        event_loop = get_waiting_loop() if loop is None else AsyncioLoop(loop)
         if summarizer is not None:
-            asked.require_allowed(force=force)
+            attempt.require_allowed(force=force)
 
         def run() -> CompressionResult:
-            for left in reversed(range(_MAX_ATTEMPTS)):
-                planned, part = self._planner.plan(tip, shape, keep_last, force=force)
-                text = None
+            for attempts_left in reversed(range(_MAX_ATTEMPTS)):
+                plan, messages = self._planner.plan(tip, shape, keep_last, force=force)
+                summary = None
                 try:
                     if summarizer is not None:
-                        text = asked.request_summary(
-                            summarizer, planned.brief, part, timeout_s, beside
+                        summary = attempt.request_summary(
+                            summarizer, plan.brief, messages, timeout_s, event_loop
                         )
-                    done = self._applying.apply_open_plan(planned.plan, text, shape)
+                    result = self._executor.apply_open_plan(plan.plan, summary, shape)
                 except Changed as error:
-                    if not left:
+                    if not attempts_left:
                         raise NotCompressed("changed", f"{error}, when nobody writes") from error
                 except BaseException:
-                    close_plan(self._db, self._ledger, planned.plan)
+                    close_plan(self._db, self._ledger, plan.plan)
                     raise
                 else:
-                    asked.record_commit(done.session_id)
-                    return done
+                    attempt.record_commit(result.session_id)
+                    return result
             raise AssertionError
 
         return self._locks.run_locked([tip], run)
 
     def undo(self, batch: str) -> UndoResult | UndoPlan:
-        """Take a compression back; where that would drop what was said since, plan that.
+        """Undo a compression, or return a plan for it if the undo would drop later messages.
 
         Raises:
             NotFound: there is no such batch.
             Unsupported: an index of the home needs an extension that is not loaded.
-            InvalidInput: it is one of something else.
-            Conflict: it was undone, or what it changed was changed again since.
-            Changed: somebody writes to the conversation just now; undo again.
-            NotCompressed: somebody compresses it, or is at work in what would be deleted.
+            InvalidInput: the batch is not a compression.
+            Conflict: it was undone, or its changes were changed again since.
+            Changed: another process is writing to the conversation; undo again.
+            NotCompressed: another process compresses it, or uses a session that would be deleted.
         """
         return self._undo.undo(batch)
 
     def plan_undo(self, batch: str) -> UndoPlan | None:
-        """Plan to take a compression back; None where `undo` would drop nothing.
+        """Plan to undo a compression; return None if `undo` would drop nothing.
 
         Raises:
             NotFound: there is no such batch.
             Unsupported: an index of the home needs an extension that is not loaded.
-            InvalidInput: it is one of something else.
-            Conflict: it was undone, or the session that was compressed is gone.
-            NotCompressed: somebody compresses it.
+            InvalidInput: the batch is not a compression.
+            Conflict: it was undone, or the compressed session was deleted.
+            NotCompressed: another process compresses it.
         """
         return self._undo.plan(batch)
 
     def apply_undo(self, plan: str) -> UndoResult:
-        """Take a compression back, with what was said since; its trash keeps that.
+        """Apply a plan to undo a compression; messages added since go to the trash of the undo.
 
-        A plan that was applied answers what it came to, and changes nothing.
+        A plan that was applied before returns its result and changes nothing.
 
         Raises:
             NotFound: there is no such plan.
-            InvalidInput: it is a plan of something else.
-            Conflict: it has run out, or the compression was undone otherwise.
-            Changed: the conversation has gone on since; plan the undo again.
-            NotCompressed: somebody compresses it, or is at work in what would be deleted.
+            InvalidInput: the plan is of another kind.
+            Conflict: the plan has expired, or the compression was undone in another way.
+            Changed: the conversation has grown since; plan the undo again.
+            NotCompressed: another process compresses it, or uses a session that would be deleted.
         """
         return self._undo.apply(plan)
 

@@ -1,7 +1,7 @@
-"""The compression lock of a session, as Hermes has it, held by this process for a while.
+"""The compression lock of Hermes, held and refreshed by this process.
 
-It is refreshed for as long as it is held. That of a process of ours which has died is taken over at
-once; for anybody else's we wait until it has run out.
+The lock of a process of this program that has died is taken over at once. A lock of any other
+holder must expire first.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from session_core.state.protocol import StateDatabase
 T = TypeVar("T")
 
 REFRESH_S = 60.0
-"""A fifth of what the lock is taken for, so that a few may fail."""
+"""Interval of refreshes, a fifth of the lock's lifetime, so that a few may fail."""
 
 LOCK_TIMEOUT_S = 10.0
-"""So long does waiting for a lock make sense: what another does in a step is over by then."""
+"""Maximum time to wait for a lock; the step of another process takes less."""
 
 _RETRY_PAUSE_S = 0.05
 _AGENT_NAME = "mcp-sessions"
 
 
 class CompressionLocks:
-    """The locks that threads of this process hold; one that holds a lock may take it again."""
+    """The locks that threads of this process hold; a thread may take a lock that it holds again."""
 
     def __init__(self, db: StateDatabase) -> None:
         self._db = db
@@ -44,39 +44,40 @@ class CompressionLocks:
     def run_locked(
         self, session_ids: Sequence[str], step: Callable[[], T], *, patient: bool = False
     ) -> T:
-        """Run a step under the locks of sessions; wait where somebody may do the very same.
+        """Run a step under the locks of sessions.
 
-        Whatever interrupts it, they are given back: what is open is a lock of the interpreter, and
-        between that and the step there is no place for an interrupt.
+        `patient` waits for a lock, because its holder may be doing the same step. The locks are
+        released after any interrupt.
 
         Raises:
-            NotCompressed: somebody else holds one.
+            NotCompressed: another holder has one of the locks.
             InvalidInput: a transaction is open.
         """
-        before = self._get_held_locks()
-        wanted = [each for each in session_ids if each not in before]
-        if not wanted:
+        held = self._get_held_locks()
+        missing = [session_id for session_id in session_ids if session_id not in held]
+        if not missing:
             return step()
         if self._db.in_transaction:
             raise InvalidInput("a compression has its own transactions; end the one that is open")
-        keeper = _LockThread(self._db, wanted, LOCK_TIMEOUT_S if patient else 0.0)
+        # The gate is an interpreter lock, so no interrupt can come between taking it and the step.
+        lock_thread = _LockThread(self._db, missing, LOCK_TIMEOUT_S if patient else 0.0)
         try:
-            with keeper.gate:
-                keeper.acquire_locks()
+            with lock_thread.gate:
+                lock_thread.acquire_locks()
                 try:
-                    self._mine.held = {**before, **dict.fromkeys(wanted, keeper.holder)}
+                    self._mine.held = {**held, **dict.fromkeys(missing, lock_thread.holder)}
                     return step()
                 finally:
-                    self._mine.held = before
+                    self._mine.held = held
         finally:
-            if keeper.is_alive():
-                keeper.join()
+            if lock_thread.is_alive():
+                lock_thread.join()
 
     def confirm_lock(self, session_id: str) -> None:
-        """Make sure of a lock just before what it is for.
+        """Check that a lock is still held, just before the change that it protects.
 
         Raises:
-            NotCompressed: it has run out, and somebody else may have it.
+            NotCompressed: the lock has expired, and another holder may have it.
         """
         if not self._db.refresh_compression_lock(session_id, self._get_held_locks()[session_id]):
             raise _make_locked_error(session_id, self._db.get_compression_lock_holder(session_id))
@@ -87,9 +88,9 @@ class CompressionLocks:
 
 
 class _LockThread(threading.Thread):
-    """Takes locks, refreshes them, and gives them back as soon as the gate is open.
+    """Takes locks, refreshes them, and releases them as soon as the gate opens.
 
-    Signals interrupt the main thread alone, so that none can keep this from giving them back.
+    Signals interrupt only the main thread, so this thread always releases the locks.
     """
 
     def __init__(self, db: StateDatabase, session_ids: Sequence[str], patience_s: float) -> None:
@@ -99,15 +100,15 @@ class _LockThread(threading.Thread):
         self._db = db
         self._session_ids = session_ids
         self._patience_s = patience_s
-        # No event: Python's own may be left locked by an interrupt.
+        # A plain lock, because an interrupt may leave the lock of a threading.Event held.
         self._tried = threading.Lock()
         self._error: Exception | None = None
 
     def acquire_locks(self) -> None:
-        """Have the locks taken; the gate is shut.
+        """Start the thread and wait for the locks; the gate must be closed.
 
         Raises:
-            NotCompressed: somebody else holds one.
+            NotCompressed: another holder has one of the locks.
         """
         self._tried.acquire()
         self.start()
@@ -116,36 +117,36 @@ class _LockThread(threading.Thread):
             raise self._error
 
     def run(self) -> None:
-        """Hold the locks until the gate is open."""
-        taken: list[str] = []
+        """Hold the locks until the gate opens."""
+        acquired: list[str] = []
         try:
-            for each in self._session_ids:
-                self._acquire_lock(each)
-                taken.append(each)
-        except Exception as error:  # noqa: BLE001 -- raised where it is waited for
+            for session_id in self._session_ids:
+                self._acquire_lock(session_id)
+                acquired.append(session_id)
+        except Exception as error:  # noqa: BLE001 -- raised by acquire_locks
             self._error = error
         self._tried.release()
         while not self._is_gate_open(REFRESH_S):
-            for each in taken:
-                with suppress(SessionError):  # the next time, or `keep` says so
-                    self._db.refresh_compression_lock(each, self.holder)
-        for each in taken:
-            self._release_lock(each)
+            for session_id in acquired:
+                with suppress(SessionError):  # the next refresh or `confirm_lock` finds out
+                    self._db.refresh_compression_lock(session_id, self.holder)
+        for session_id in acquired:
+            self._release_lock(session_id)
 
     def _acquire_lock(self, session_id: str) -> None:
         deadline = time.monotonic() + self._patience_s
         while not self._db.try_acquire_compression_lock(session_id, self.holder):
-            other = self._db.get_compression_lock_holder(session_id)
-            if other is not None and _is_dead_holder(other):
-                self._db.release_compression_lock(session_id, other)
+            holder = self._db.get_compression_lock_holder(session_id)
+            if holder is not None and _is_dead_holder(holder):
+                self._db.release_compression_lock(session_id, holder)
             elif time.monotonic() >= deadline or self._is_gate_open(_RETRY_PAUSE_S):
-                raise _make_locked_error(session_id, other)
+                raise _make_locked_error(session_id, holder)
 
     def _is_gate_open(self, within_s: float) -> bool:
-        over = self.gate.acquire(timeout=within_s)
-        if over:
+        is_open = self.gate.acquire(timeout=within_s)
+        if is_open:
             self.gate.release()
-        return over
+        return is_open
 
     def _release_lock(self, session_id: str) -> None:
         try:
@@ -164,7 +165,7 @@ def _make_holder() -> str:
 
 @cache
 def _identify_process(pid: int) -> str:
-    """Return what tells this process from others with its pid, here and on other machines."""
+    """Return a text that identifies this process among others with its pid, on all machines."""
     return f"start={processes.get_start_time(pid) or ''}:host={_identify_host()}"
 
 
@@ -177,12 +178,12 @@ def _parse_holder(holder: str) -> dict[str, str]:
 
 
 def _is_dead_holder(holder: str) -> bool:
-    """Whether a holder is a process of ours, on this machine, that is not there any more."""
-    said = _parse_holder(holder)
-    if (said.get("agent"), said.get("host")) != (_AGENT_NAME, _identify_host()):
+    """Return whether a holder is a process of this program, on this machine, that has ended."""
+    fields = _parse_holder(holder)
+    if (fields.get("agent"), fields.get("host")) != (_AGENT_NAME, _identify_host()):
         return False
-    pid = said.get("pid", "")
-    return pid.isdecimal() and not processes.is_alive(int(pid), said.get("start"))
+    pid = fields.get("pid", "")
+    return pid.isdecimal() and not processes.is_alive(int(pid), fields.get("start"))
 
 
 def _make_locked_error(session_id: str, holder: str | None) -> NotCompressed:
@@ -198,9 +199,9 @@ def _make_locked_error(session_id: str, holder: str | None) -> NotCompressed:
 
 
 def _describe_holder(holder: str) -> str:
-    said = _parse_holder(holder)
-    if said.get("pid") == str(os.getpid()) and said.get("host") == _identify_host():
+    fields = _parse_holder(holder)
+    if fields.get("pid") == str(os.getpid()) and fields.get("host") == _identify_host():
         return "another thread of this process"
-    if "pid" not in said:
+    if "pid" not in fields:
         return holder
-    return f"{said.get('agent', 'a program')} (pid {said['pid']})"
+    return f"{fields.get('agent', 'a program')} (pid {fields['pid']})"

@@ -1,4 +1,4 @@
-"""Plans: what of a conversation is compressed, in which shape, and what a summary has to hold."""
+"""Plan a compression: choose its range and shape, and write the brief for its summary."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from session_core.types import MessageRow, Revision, SessionRow
 T = TypeVar("T")
 
 WATCHED_TABLES = ("messages",)
-"""Tables whose rows a compression and its undo insert and delete."""
+"""Tables in which a compression or its undo inserts or deletes rows."""
 
 _MAX_INEFFECTIVE_RUNS = 2
 _MAX_SURVIVING_FACTS = 40
@@ -46,15 +46,15 @@ _MAX_SAMPLES = 200
 _MAX_SAMPLE_CHARS = 200
 _MAX_BRIEF_MESSAGES = 10_000
 _MAX_BRIEF_CHARS = 250_000
-"""So much is read for a brief, which somebody waits for; a summary without a model reads more."""
+"""Characters to read for a brief, while the caller waits; an extractive summary reads more."""
 _MIN_BRIEF_CHARS = 100_000
 _CHARS_PER_MESSAGE = 1.5
-"""So much less is read for each message that had to be looked at: that takes as long."""
+"""Characters that are not read for each message in the range, because messages take time too."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSession:
-    """A session that can be compressed, its live messages, and when that was."""
+    """A session that can be compressed, with its live messages and their revision."""
 
     row: SessionRow
     rows: list[MessageRow]
@@ -86,63 +86,70 @@ class CompressionPlanner:
     def plan(
         self,
         session_id: str,
-        wanted: RequestedShape,
+        requested_shape: RequestedShape,
         keep_last: int | None,
         method: Method | None = None,
         *,
         force: bool,
     ) -> tuple[CompressionPlan, list[MessageRow]]:
-        """Record a plan; return it with the messages of its range."""
-        seen = self.read_session(session_id)
+        """Store a plan; return it with the messages of its range."""
+        session = self.read_session(session_id)
         self._db.check_rows_writable(WATCHED_TABLES)
         if not force:
-            self._require_effect(seen.row["id"])
+            self._require_effect(session.row["id"])
         limits = self._limits if keep_last is None else replace(self._limits, keep_last=keep_last)
-        found = ranges.choose_range(seen.rows, limits, self._estimate)
-        if isinstance(found, Refusal):
-            raise NotCompressed(found.code, f"{found.reason}; {self._build_hint(seen, limits)}")
-        shape = self.choose_shape(seen, (found.start, found.end), wanted)
-        part = seen.rows[found.start : found.end]
-        chars_per_token = _measure_chars_per_token(part, self._estimate)
-        work = PlannedRange(
-            session_id=seen.row["id"],
+        message_range = ranges.choose_range(session.rows, limits, self._estimate)
+        if isinstance(message_range, Refusal):
+            raise NotCompressed(
+                message_range.code, f"{message_range.reason}; {self._build_hint(session, limits)}"
+            )
+        shape = self.choose_shape(
+            session, (message_range.start, message_range.end), requested_shape
+        )
+        messages = session.rows[message_range.start : message_range.end]
+        chars_per_token = _measure_chars_per_token(messages, self._estimate)
+        planned = PlannedRange(
+            session_id=session.row["id"],
             shape=shape,
-            start=found.start,
-            end=found.end,
-            digest=digest_rows(part),
-            target_chars=int(limits.summary_tokens(found.tokens) * chars_per_token),
+            start=message_range.start,
+            end=message_range.end,
+            digest=digest_rows(messages),
+            target_chars=int(limits.summary_tokens(message_range.tokens) * chars_per_token),
             method=method,
         )
-        why = f"{len(part)} messages, {found.tokens} tokens"
-        member = Member(work.session_id, list(seen.revision), why)
-        plan = self._ledger.add_plan(COMPRESS, [member], work.to_json())
-        brief = _build_brief(part, found, work.target_chars, self._clean(part))
-        return CompressionPlan(plan.handle, work.session_id, shape, plan.expires_at, brief), part
+        why = f"{len(messages)} messages, {message_range.tokens} tokens"
+        member = Member(planned.session_id, list(session.revision), why)
+        plan = self._ledger.add_plan(COMPRESS, [member], planned.to_json())
+        brief = _build_brief(messages, message_range, planned.target_chars, self._clean(messages))
+        return CompressionPlan(
+            plan.handle, planned.session_id, shape, plan.expires_at, brief
+        ), messages
 
-    def write_summary(self, work: PlannedRange) -> str:
-        """Return a summary of what was planned, without a model.
+    def write_summary(self, planned: PlannedRange) -> str:
+        """Return an extractive summary of a planned range.
 
         Raises:
-            Changed: it is not what it was.
+            Changed: the range has changed.
         """
-        part = self.reread_session(work).rows[work.start : work.end]
-        return self._clean(part)(summarize.summarize(part, work.target_chars))
+        messages = self.reread_session(planned).rows[planned.start : planned.end]
+        return self._clean(messages)(summarize.summarize(messages, planned.target_chars))
 
     def read_session(self, session_id: str) -> LiveSession:
-        """Return the session in which a conversation goes on, as it is at one moment.
+        """Return the open session that continues a conversation, in one consistent state.
 
         Raises:
             NotFound: there is no such session.
-            NotCompressed: it has ended.
+            NotCompressed: the session has ended.
         """
         tip = self._db.get_compression_tip(session_id)
         revision = self._db.get_revision(tip)
         while True:
             row, rows = self._db.get_session(tip), self._db.get_messages(tip)
-            now = self._db.get_revision(tip)
-            if now == revision:
+            current = self._db.get_revision(tip)
+            # The two reads belong together only if the revision did not change between them.
+            if current == revision:
                 break
-            revision = now
+            revision = current
         if row is None:
             raise NotFound(f"no session {tip!r}")
         if row["ended_at"] is not None:
@@ -151,55 +158,58 @@ class CompressionPlanner:
             )
         return LiveSession(row, rows, revision)
 
-    def reread_session(self, work: PlannedRange) -> LiveSession:
-        """Return what `look` does, where the range is still what was planned.
+    def reread_session(self, planned: PlannedRange) -> LiveSession:
+        """Read the session of a plan again if its range is unchanged.
 
         Raises:
-            Changed: it is not.
+            Changed: the range has changed.
         """
-        seen = self.read_session(work.session_id)
-        part = seen.rows[work.start : work.end]
-        if seen.row["id"] != work.session_id or digest_rows(part) != work.digest:
+        session = self.read_session(planned.session_id)
+        messages = session.rows[planned.start : planned.end]
+        if session.row["id"] != planned.session_id or digest_rows(messages) != planned.digest:
             raise Changed(
-                f"session {work.session_id} was changed since it was planned; plan it again"
+                f"session {planned.session_id} was changed since it was planned; plan it again"
             )
-        return seen
+        return session
 
     def choose_shape(
-        self, seen: LiveSession, part: tuple[int, int], wanted: RequestedShape
+        self, session: LiveSession, part: tuple[int, int], wanted: RequestedShape
     ) -> Shape:
-        """Return the shape in which a range may be compressed now.
+        """Return the shape in which a range can be compressed now.
 
         Raises:
-            NotCompressed: there is none.
+            NotCompressed: neither shape is possible.
         """
         return _raise_if_refused(
             compression_shape.choose_shape(
                 self._db,
-                seen.row,
-                seen.rows,
+                session.row,
+                session.rows,
                 part,
                 wanted=wanted,
-                routed=compression_shape.find_route(self._store, seen.row) is not None,
+                routed=compression_shape.find_route(self._store, session.row) is not None,
                 now=self._clock(),
             )
         )
 
-    def _build_hint(self, seen: LiveSession, limits: CompressionLimits) -> str:
-        """Return what would let a range be found, in numbers where nobody has said how much."""
+    def _build_hint(self, session: LiveSession, limits: CompressionLimits) -> str:
+        """Return how to obtain a range, with token counts if `keep_last` was not given."""
         hint = "go on, or keep less with keep_last"
         if limits.keep_last is not None:
             return hint
-        there = sum(map(self._estimate, seen.rows))
-        return f"{hint}: without it the last {limits.tail_tokens:,} tokens stay, of {there:,} here"
+        total_tokens = sum(map(self._estimate, session.rows))
+        tail = f"the last {limits.tail_tokens:,} tokens stay, of {total_tokens:,} here"
+        return f"{hint}: without it {tail}"
 
     def _require_effect(self, session_id: str) -> None:
-        """Refuse where the last runs left a conversation as long as it may be."""
-        conversation = self._db.get_compression_lineage(session_id)
-        last = self._ledger.list_results(COMPRESS, conversation, _MAX_INEFFECTIVE_RUNS)
-        most = self._limits.threshold_tokens
-        in_vain = [each for each in last if each["compressed"]["tokens_after"] >= most]
-        if len(in_vain) == _MAX_INEFFECTIVE_RUNS:
+        """Raise NotCompressed if the last compressions did not get below the threshold."""
+        session_ids = self._db.get_compression_lineage(session_id)
+        results = self._ledger.list_results(COMPRESS, session_ids, _MAX_INEFFECTIVE_RUNS)
+        threshold = self._limits.threshold_tokens
+        ineffective = [
+            result for result in results if result["compressed"]["tokens_after"] >= threshold
+        ]
+        if len(ineffective) == _MAX_INEFFECTIVE_RUNS:
             raise NotCompressed(
                 "ineffective",
                 f"the last {_MAX_INEFFECTIVE_RUNS} compressions of session {session_id} left it "
@@ -209,36 +219,41 @@ class CompressionPlanner:
 
 
 def _build_brief(
-    part: list[MessageRow], found: MessageRange, target_chars: int, clean: Callable[[str], str]
+    messages: list[MessageRow],
+    message_range: MessageRange,
+    target_chars: int,
+    clean: Callable[[str], str],
 ) -> SummaryBrief:
-    room = max(_MAX_BRIEF_CHARS - int(_CHARS_PER_MESSAGE * len(part)), _MIN_BRIEF_CHARS)
-    weighed = scoring.score_passages(passages.read_passages(part[-_MAX_BRIEF_MESSAGES:], room))
+    max_chars = max(_MAX_BRIEF_CHARS - int(_CHARS_PER_MESSAGE * len(messages)), _MIN_BRIEF_CHARS)
+    scored = scoring.score_passages(
+        passages.read_passages(messages[-_MAX_BRIEF_MESSAGES:], max_chars)
+    )
     return SummaryBrief(
-        from_id=part[0]["id"],
-        to_id=part[-1]["id"],
-        messages=len(part),
-        tokens=found.tokens,
+        from_id=messages[0]["id"],
+        to_id=messages[-1]["id"],
+        messages=len(messages),
+        tokens=message_range.tokens,
         must_survive=tuple(
             fact
-            for fact in scoring.select_best_facts(weighed, _MAX_SURVIVING_FACTS)
+            for fact in scoring.select_best_facts(scored, _MAX_SURVIVING_FACTS)
             if clean(fact) == fact
         ),
         target_chars=target_chars,
-        digest=clean(summarize.build_summary(weighed, target_chars))[:target_chars],
+        digest=clean(summarize.build_summary(scored, target_chars))[:target_chars],
     )
 
 
-def _measure_chars_per_token(part: list[MessageRow], estimate: TokenEstimator) -> float:
-    """Return how many characters a token has in a text such as this: one in some scripts."""
-    every = max(1, len(part) // _MAX_SAMPLES)
-    sample = "\n".join(chat_messages.get_text(row)[:_MAX_SAMPLE_CHARS] for row in part[::every])
+def _measure_chars_per_token(messages: list[MessageRow], estimate: TokenEstimator) -> float:
+    """Return the average number of characters of a token in these messages, one in some scripts."""
+    step = max(1, len(messages) // _MAX_SAMPLES)
+    sample = "\n".join(chat_messages.get_text(row)[:_MAX_SAMPLE_CHARS] for row in messages[::step])
     empty = estimate({"role": "user", "content": ""})
-    weight = estimate({"role": "user", "content": sample}) - empty
+    tokens = estimate({"role": "user", "content": sample}) - empty
     least, most = _CHARS_PER_TOKEN_RANGE
-    return min(max(len(sample) / weight, least), most) if weight > 0 else most
+    return min(max(len(sample) / tokens, least), most) if tokens > 0 else most
 
 
-def _raise_if_refused(found: T | Refusal) -> T:
-    if not isinstance(found, Refusal):
-        return found
-    raise NotCompressed(found.code, found.reason)
+def _raise_if_refused(outcome: T | Refusal) -> T:
+    if not isinstance(outcome, Refusal):
+        return outcome
+    raise NotCompressed(outcome.code, outcome.reason)

@@ -1,10 +1,10 @@
-"""Which range of a conversation may be summarised, or why none.
+"""Choose the range of a conversation to summarize, and the shape of its compression.
 
-Never between a call and its results. The last message of the user and that of the assistant are
-never in it, nor the protected beginning and end. Behind a summary of ours there is nothing to do
-until something was said that is not protected: running it twice is the same as once.
+A range never separates a call from its results, and never contains the last user message, the last
+assistant message, or the protected beginning and end. After a summary there is no range until
+unprotected messages were added, so that a second compression changes nothing.
 
-In which of the two shapes a session may be compressed, given who else is there.
+The shape depends on the size of the session and on the agents that may be using it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _SUMMARY_TOKENS_RANGE = (2_000, 10_000)
 
 @dataclass(frozen=True, slots=True)
 class CompressionLimits:
-    """What is protected, and from how many tokens on a conversation is compressed.
+    """Protected messages, and the size from which a conversation is compressed.
 
-    The end that is kept weighs `tail_tokens`; up to eight of `protect_last` messages are kept
-    whatever they weigh. `keep_last` is a number of messages instead of both.
+    The protected end has about `tail_tokens`, and at least the smaller of `protect_last` and eight
+    messages at any size. `keep_last` replaces both with a number of messages.
     """
 
     context_tokens: int = 200_000
@@ -59,32 +59,32 @@ class CompressionLimits:
 
     @property
     def threshold_tokens(self) -> int:
-        """From how many tokens on a conversation is compressed."""
+        """Return the number of tokens from which a conversation is compressed."""
         window = self.context_tokens - self.max_tokens
         if window <= 0:
             window = self.context_tokens
         small = self.context_tokens < _SMALL_CONTEXT_TOKENS
         share = max(self.threshold, _SMALL_CONTEXT_THRESHOLD) if small else self.threshold
-        wanted = max(int(window * share), _MIN_THRESHOLD_TOKENS)
-        if wanted < window:
-            return wanted
+        threshold = max(int(window * share), _MIN_THRESHOLD_TOKENS)
+        if threshold < window:
+            return threshold
         return max(1, int(window * _TINY_CONTEXT_THRESHOLD))
 
     @property
     def tail_tokens(self) -> int:
-        """How much of the end is kept as it is."""
+        """Return the number of tokens of the protected end."""
         return int(self.threshold_tokens * self.target_ratio)
 
     def summary_tokens(self, range_tokens: int) -> int:
-        """Return how long the summary of a range may be: never over half of it."""
+        """Return the maximum length of the summary of a range, at most half of the range."""
         least, most = _SUMMARY_TOKENS_RANGE
-        wanted = min(max(int(range_tokens * _SUMMARY_RATIO), least), most)
-        return min(wanted, int(self.context_tokens * _SUMMARY_CONTEXT_SHARE), range_tokens // 2)
+        tokens = min(max(int(range_tokens * _SUMMARY_RATIO), least), most)
+        return min(tokens, int(self.context_tokens * _SUMMARY_CONTEXT_SHARE), range_tokens // 2)
 
 
 @dataclass(frozen=True, slots=True)
 class MessageRange:
-    """`messages[start:end]` may be summarised; it weighs `tokens` of the `total`."""
+    """`messages[start:end]` can be summarized; it has `tokens` of the `total` tokens."""
 
     start: int
     end: int
@@ -94,7 +94,7 @@ class MessageRange:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why nothing is done: a code, and a reason for a person."""
+    """A reason why nothing is done: a code and a text for the user."""
 
     code: str
     reason: str
@@ -105,7 +105,7 @@ def choose_range(
     limits: CompressionLimits | None = None,
     estimate: TokenEstimator = chat_messages.estimate_tokens,
 ) -> MessageRange | Refusal:
-    """Return the range that may be summarised, or why there is none."""
+    """Return the range to summarize, or the reason why there is none."""
     limits = limits or CompressionLimits()
     outline = _Outline(messages, estimate)
     end = outline.find_cut_before(_find_tail_start(outline, limits))
@@ -124,33 +124,33 @@ def choose_range(
 
 
 def list_cuts(messages: Sequence[Message]) -> list[bool]:
-    """Return for each place, from before the first to behind the last, whether one may cut there.
+    """Return for each position, from 0 to the number of messages, whether a range may begin there.
 
-    A result belongs to the nearest call before it with its id, however late it comes, and results
-    right behind a call belong to it whatever their ids.
+    A result belongs to the nearest earlier call with its id, at any distance. Results directly
+    after a call belong to it whatever their ids are.
     """
     return _find_cuts(messages, [chat_messages.get_turn(message) for message in messages])
 
 
 def _find_cuts(messages: Sequence[Message], turns: Sequence[Turn]) -> list[bool]:
     crossing = [0] * (len(messages) + 2)
-    called: dict[str, int] = {}
-    block: int | None = None
+    index_by_id: dict[str, int] = {}
+    last_call: int | None = None
     for index, (message, turn) in enumerate(zip(messages, turns, strict=True)):
-        answered = chat_messages.list_result_ids(message)
-        since = [called[it] for it in answered if it in called]
-        if answered and block is not None:
-            since.append(block)
-        if since:
-            crossing[min(since) + 1] += 1
+        result_ids = chat_messages.list_result_ids(message)
+        call_indexes = [index_by_id[call_id] for call_id in result_ids if call_id in index_by_id]
+        if result_ids and last_call is not None:
+            call_indexes.append(last_call)
+        if call_indexes:
+            crossing[min(call_indexes) + 1] += 1
             crossing[index + 1] -= 1
         if turn == "assistant":
-            found = chat_messages.list_call_ids(message)
-            for ids in found:
-                called.update(dict.fromkeys(ids, index))
-            block = index if found else None
+            call_ids = chat_messages.list_call_ids(message)
+            for ids in call_ids:
+                index_by_id.update(dict.fromkeys(ids, index))
+            last_call = index if call_ids else None
         elif turn in ("user", "system"):
-            block = None
+            last_call = None
     return [open_spans == 0 for open_spans in accumulate(crossing[:-1])]
 
 
@@ -160,7 +160,7 @@ _TOO_LIGHT_REASON = "what is left to summarise is no longer than a summary of it
 
 
 class _Outline:
-    """What boundaries depend on, found once for each message."""
+    """Properties of each message that determine a range, computed once."""
 
     __slots__ = ("_fresh", "cuts", "least", "size", "summaries", "turns", "weights", "whole")
 
@@ -168,58 +168,58 @@ class _Outline:
         self.size = len(messages)
         self.turns: list[Turn] = [chat_messages.get_turn(message) for message in messages]
         self.cuts = _find_cuts(messages, self.turns)
-        near = summary_message.find_possible_summaries(messages)
-        # A message may hold a summary beside its own words; only one that is nothing else is old.
-        self.whole = frozenset(i for i in near if summary_message.is_summary(messages[i]))
-        self.summaries = [i for i in near if summary_message.parse_summary(messages[i])]
-        each = [estimate(message) for message in messages]
-        self.weights = [0, *accumulate(each)]
-        for old in self.whole:
-            each[old] = 0
-        self._fresh = [0, *accumulate(each)]
+        candidates = summary_message.find_possible_summaries(messages)
+        # A message may contain a summary next to its own text; only pure summaries are left out.
+        self.whole = frozenset(i for i in candidates if summary_message.is_summary(messages[i]))
+        self.summaries = [i for i in candidates if summary_message.parse_summary(messages[i])]
+        tokens = [estimate(message) for message in messages]
+        self.weights = [0, *accumulate(tokens)]
+        for index in self.whole:
+            tokens[index] = 0
+        self._fresh = [0, *accumulate(tokens)]
         self.least = sum(map(estimate, summary_message.build_messages(".", None, "user")))
 
     def weigh_without_summaries(self, start: int, end: int) -> int:
-        """Return what a range weighs without the summaries in it."""
+        """Return the tokens of a range without the summaries in it."""
         return self._fresh[end] - self._fresh[start]
 
     def find_summary_end(self, start: int, end: int) -> int:
-        """Return the place behind the last summary of a range, or its start."""
+        """Return the position after the last summary of a range, or its start."""
         return max((i + 1 for i in self.whole if start <= i < end), default=start)
 
     def find_cut_before(self, index: int) -> int:
-        """Return the last place at or before `index` where one may cut."""
+        """Return the last possible cut at or before `index`."""
         return next(i for i in range(index, -1, -1) if self.cuts[i])
 
     def find_cut_after(self, index: int) -> int:
-        """Return the first place at or behind `index` where one may cut."""
+        """Return the first possible cut at or after `index`."""
         return next(i for i in range(index, self.size + 1) if self.cuts[i])
 
     def find_last_message(self, turn: Turn, end: int) -> int | None:
-        """Return the last message of that turn which is no summary, where it is before `end`."""
-        at = range(self.size - 1, -1, -1)
-        found = next((i for i in at if self.turns[i] == turn and i not in self.whole), end)
-        return found if found < end else None
+        """Return the index of a turn's last message that is no summary, if it is before `end`."""
+        positions = range(self.size - 1, -1, -1)
+        index = next((i for i in positions if self.turns[i] == turn and i not in self.whole), end)
+        return index if index < end else None
 
 
 def _find_tail_start(outline: _Outline, limits: CompressionLimits) -> int:
-    """Return where the end begins that is kept: behind the last summary at the earliest."""
+    """Return the start of the protected end, after the last summary at the earliest."""
     size = outline.size
-    first = outline.find_summary_end(0, size)
+    earliest = outline.find_summary_end(0, size)
     if limits.keep_last is not None:
-        return max(size - limits.keep_last, first)
-    least = min(limits.protect_last, _MIN_TAIL_MESSAGES)
-    budget, most = limits.tail_tokens, int(limits.tail_tokens * _TAIL_OVERSHOOT)
-    for start in range(size, first, -1):
+        return max(size - limits.keep_last, earliest)
+    min_messages = min(limits.protect_last, _MIN_TAIL_MESSAGES)
+    budget, max_tokens = limits.tail_tokens, int(limits.tail_tokens * _TAIL_OVERSHOOT)
+    for start in range(size, earliest, -1):
         kept = outline.weights[size] - outline.weights[start]
-        more = outline.weights[size] - outline.weights[start - 1]
-        if size - start >= least and (kept >= budget or more > most):
+        kept_with_next = outline.weights[size] - outline.weights[start - 1]
+        if size - start >= min_messages and (kept >= budget or kept_with_next > max_tokens):
             return start
-    return first
+    return earliest
 
 
 def _find_head_end(outline: _Outline, limits: CompressionLimits, end: int) -> int:
-    """Return where the beginning ends that is kept: once there is a summary, it says the rest."""
+    """Return the end of the protected beginning; after a summary only system messages are."""
     lead = next(
         (i for i, turn in enumerate(outline.turns) if turn not in ("system", "other")),
         outline.size,
@@ -232,20 +232,20 @@ def _find_head_end(outline: _Outline, limits: CompressionLimits, end: int) -> in
 def _exclude_anchors(
     outline: _Outline, limits: CompressionLimits, start: int, end: int
 ) -> tuple[int, int]:
-    """Leave the last messages of user and assistant out: the range is before or behind them.
+    """Exclude the last user and assistant messages: end the range before them, or begin after them.
 
-    Behind them where that is worth it, since a long run of tools after one request must not grow
-    for ever. Which of the two must not depend on what is before them, so that it stays the same
-    when that has become a summary.
+    The range begins after them if it is still worth compressing there, because otherwise a long run
+    of tools after one request would grow without bound. The choice must not depend on the messages
+    before them, so that it stays the same after those have become a summary.
     """
-    found = (outline.find_last_message("user", end), outline.find_last_message("assistant", end))
-    inside = [index for index in found if index is not None and start <= index]
+    anchors = (outline.find_last_message("user", end), outline.find_last_message("assistant", end))
+    inside = [index for index in anchors if index is not None and start <= index]
     if not inside:
         return start, end
     before = outline.find_cut_before(min(inside))
-    behind = outline.find_cut_after(max(inside) + 1)
-    if before <= start or outline.weigh_without_summaries(behind, end) >= limits.tail_tokens:
-        return behind, end
+    after = outline.find_cut_after(max(inside) + 1)
+    if before <= start or outline.weigh_without_summaries(after, end) >= limits.tail_tokens:
+        return after, end
     return start, before
 
 
@@ -253,17 +253,17 @@ Shape = Literal["in_place", "continuation"]
 RequestedShape = Literal["auto", "in_place", "continuation"]
 
 MAX_LOCK_S = 0.5
-"""In place only where the write lock is held for less than this, by estimate."""
+"""Maximum estimated time to hold the write lock for a compression in place."""
 
 _SECONDS_PER_ROW = {"hermes": 0.00017, "own": 0.00003}
-"""What a flagged or added row costs; the triggers of Hermes index it twice."""
+"""Time to flag or add a row; the triggers of Hermes index it twice."""
 
 
 def check_shape(wanted: str) -> None:
-    """Make sure that this is a shape.
+    """Check the name of a shape.
 
     Raises:
-        InvalidInput: it is none.
+        InvalidInput: there is no such shape.
     """
     if wanted not in get_args(RequestedShape):
         raise InvalidInput(f"shape is {wanted!r}; one of {', '.join(get_args(RequestedShape))}")
@@ -279,30 +279,34 @@ def choose_shape(
     routed: bool,
     now: float,
 ) -> Shape | Refusal:
-    """Return the shape in which `rows[start:end]` may be compressed, or why in none."""
-    touched = len(rows) - part[0] + len(rows) - part[1]
-    fits = touched * _SECONDS_PER_ROW.get(db.kind, _SECONDS_PER_ROW["hermes"]) < MAX_LOCK_S
+    """Return the shape in which `rows[start:end]` can be compressed, or the reason why not."""
+    touched_rows = len(rows) - part[0] + len(rows) - part[1]
+    fits = touched_rows * _SECONDS_PER_ROW.get(db.kind, _SECONDS_PER_ROW["hermes"]) < MAX_LOCK_S
     possible = fits and "compacted" in rows[0]
     if possible and wanted != "continuation":
         return "in_place"
     if wanted == "in_place":
-        large = f"{_explain_too_large(touched)}: use continuation, or keep less with keep_last"
-        return Refusal("too_large", large if "compacted" in rows[0] else _OLD_HOME_REASON)
+        reason = (
+            f"{_explain_too_large(touched_rows)}: use continuation, or keep less with keep_last"
+        )
+        return Refusal("too_large", reason if "compacted" in rows[0] else _OLD_HOME_REASON)
     if row.get("source") == "tool":
         return Refusal("tool", _NO_CONTINUATION_REASON)
-    at_work = find_activity(db, row, get_last_timestamp(rows), routed=routed, now=now)
-    if at_work is None:
+    activity_text = find_activity(db, row, get_last_timestamp(rows), routed=routed, now=now)
+    if activity_text is None:
         return "continuation"
     if wanted == "continuation" and possible:
-        return Refusal("live", f"{at_work}; it would go on in the ended session: use in_place")
-    no_room = f", and {_explain_too_large(touched)}" if "compacted" in rows[0] else ""
-    return Refusal("live", f"{at_work}{no_room}: stop it, then try again")
+        return Refusal(
+            "live", f"{activity_text}; it would go on in the ended session: use in_place"
+        )
+    size_reason = f", and {_explain_too_large(touched_rows)}" if "compacted" in rows[0] else ""
+    return Refusal("live", f"{activity_text}{size_reason}: stop it, then try again")
 
 
 def find_activity(
     db: StateDatabase, row: SessionRow, active_at: Any, *, routed: bool, now: float
 ) -> str | None:
-    """Return who may be at work in a session just now, if anybody."""
+    """Return a description of the agent that may be using a session, or None."""
     return activity.load_home_activity(db, now).describe_active_user(
         row["id"], active_at, routed=routed
     )
@@ -315,7 +319,7 @@ def get_last_timestamp(rows: list[MessageRow]) -> float | None:
 
 
 def find_route(store: SessionStore | None, row: SessionRow) -> str | None:
-    """Return the key of the chat that is in a session."""
+    """Return the key of the chat that is in a session, or None."""
     if store is None:
         return None
     key = row.get("session_key")

@@ -1,13 +1,12 @@
-"""The new list of messages: what is before a range, its summary, and what is behind it.
+"""Replace a range of messages with its summary, and condense a range for a summarizer.
 
-What is kept is kept word for word, results without their call and calls without results included:
-those were there before, whoever sends them mends them, and none is made here. A summary that
-would not be shorter than what it replaces is refused.
+Kept messages are unchanged, including results without a call and calls without a result: they were
+there before, and the code that sends them repairs them. A summary that is not shorter than its
+range is refused.
 
-What a summariser reads of a range: trimmed copies, in the shape of the originals.
-
-A long result becomes one line, a result that was seen before a reference to the first, long
-arguments are cut and images are a word. What people and the assistant said is whole.
+A condensed message has the shape of its original. A long result becomes one line and a repeated
+result a reference to the first one; long arguments are truncated, and an image becomes a word. Text
+of the user and the assistant is kept whole.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _FAULT_REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class RebuiltMessages:
-    """The new list, the one or two new messages in it, and what it weighed and weighs."""
+    """The new messages, the summary messages among them, and the tokens before and after."""
 
     messages: tuple[Message, ...]
     summary: tuple[dict[str, Any], ...]
@@ -54,10 +53,10 @@ def rebuild_messages(
     text: str,
     estimate: TokenEstimator = chat_messages.estimate_tokens,
 ) -> RebuiltMessages | Refusal:
-    """Return the list in which `text` stands for `messages[start:end]`, or why there is none.
+    """Return the messages with `text` in place of `messages[start:end]`, or the reason why not.
 
     Raises:
-        InvalidInput: that is no range of these messages.
+        InvalidInput: the range is not one of these messages.
     """
     if not 0 <= start < end <= len(messages):
         raise InvalidInput(f"no range of {len(messages)} messages: {start} to {end}")
@@ -91,7 +90,7 @@ def rebuild_messages(
 
 
 def _find_nearest_turn(messages: Iterable[Message]) -> Turn | None:
-    """Return whose turn is beside the summary; what is nobody's turn does not count."""
+    """Return the nearest turn next to the summary, ignoring system messages."""
     turns = map(chat_messages.get_turn, messages)
     return next((turn for turn in turns if turn not in ("system", "other")), None)
 
@@ -121,19 +120,19 @@ _MAX_DEPTH = 4
 
 
 def condense_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return what a summariser reads; the messages themselves are not changed."""
+    """Return condensed copies of messages for a summarizer."""
     seen = _SeenCalls()
     return [_copy_message(message, seen) for message in messages]
 
 
 def describe_call(call: MessageToolCall) -> str:
-    """Return a call in short: `read_file(path=src/app.py)`."""
-    given = _parse_json(call.arguments)
-    if isinstance(given, dict):
-        said = ", ".join(f"{name}={_shorten_value(value)}" for name, value in given.items())
+    """Return a call in short form, such as `read_file(path=src/app.py)`."""
+    arguments = _parse_json(call.arguments)
+    if isinstance(arguments, dict):
+        text = ", ".join(f"{name}={_shorten_value(value)}" for name, value in arguments.items())
     else:
-        said = _shorten_value(given)
-    return f"{call.name or 'tool'}({_truncate_text(said, _MAX_LINE_CHARS)})"
+        text = _shorten_value(arguments)
+    return f"{call.name or 'tool'}({_truncate_text(text, _MAX_LINE_CHARS)})"
 
 
 class _SeenCalls:
@@ -144,11 +143,11 @@ class _SeenCalls:
         self._results: dict[str, str] = {}
 
     def add_call(self, call: MessageToolCall) -> None:
-        """Know a call, for the results behind it."""
+        """Register a call, whose description later results use."""
         self._calls.update(dict.fromkeys(call.ids, describe_call(call)))
 
     def describe_result(self, answer: MessageToolResult) -> str:
-        """Return one line that stands for a long result."""
+        """Return one line in place of a long result."""
         origin = self._calls.get(answer.id or "") or answer.name or "tool"
         size = f"{len(answer.text):,} characters"
         if answer.text in self._results:
@@ -208,18 +207,18 @@ def _trim_call(call: Any) -> Any:
     )
 
 
-def _trim_arguments(given: Any) -> Any:
-    """Trim arguments so that JSON stays JSON, and text or a mapping what it was."""
-    text = to_json_text(given)
+def _trim_arguments(arguments: Any) -> Any:
+    """Trim arguments so that JSON stays valid JSON, and text or a mapping keeps its type."""
+    text = to_json_text(arguments)
     if len(text) <= MAX_ARGUMENT_CHARS:
-        return given
-    value = _parse_json(given) if isinstance(given, str) else given
+        return arguments
+    value = _parse_json(arguments) if isinstance(arguments, str) else arguments
     if not isinstance(value, (dict, list)):
         return _truncate_with_count(text, MAX_ARGUMENT_CHARS)
     trimmed = _trim_value(value, _MAX_DEPTH)
     if len(to_json_text(trimmed)) > MAX_ARGUMENT_CHARS:
         trimmed = {"trimmed": _truncate_with_count(text, MAX_ARGUMENT_CHARS // 2)}
-    return to_json_text(trimmed) if isinstance(given, str) else trimmed
+    return to_json_text(trimmed) if isinstance(arguments, str) else trimmed
 
 
 def _trim_value(value: Any, depth: int) -> Any:
@@ -252,5 +251,5 @@ def _truncate_text(text: str, size: int) -> str:
 
 
 def _truncate_with_count(text: str, size: int) -> str:
-    more = len(text) - size
-    return text if more <= 0 else f"{text[:size]}… ({more:,} more characters)"
+    extra = len(text) - size
+    return text if extra <= 0 else f"{text[:size]}… ({extra:,} more characters)"

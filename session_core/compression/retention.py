@@ -1,4 +1,4 @@
-"""What survives a compression: the facts of a range that stand in its summary, word for word."""
+"""Measure the facts of a range that its summary still contains verbatim."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAME_RUN = re.compile("[A-Za-z0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class RetentionReport:
-    """How many distinct facts were found, and how many are still there; by kind, both numbers."""
+    """The number of distinct facts found and kept, in total and by kind."""
 
     found: int
     kept: int
@@ -27,7 +27,7 @@ class RetentionReport:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> RetentionReport:
-        """Return it from JSON."""
+        """Return the report from its JSON."""
         by_kind = {kind: (found, kept) for kind, (found, kept) in stored["by_kind"].items()}
         return cls(stored["found"], stored["kept"], by_kind)
 
@@ -37,9 +37,9 @@ def measure_retention(
     summary: str,
     kept_messages: Iterable[Message] = (),
 ) -> RetentionReport:
-    """Return how many facts of a range stand in its summary, or in the messages that stay.
+    """Return how many facts of a range are in its summary or in the messages that stay.
 
-    Found is what `reading` reads: of lines that a tool brings again and again the first few.
+    Facts are those of `read_passages`, which reads only the first few of many similar lines.
     """
     text = _SearchableText("\n".join((summary, *_collect_texts(kept_messages))))
     found: Counter[FactKind] = Counter()
@@ -52,14 +52,14 @@ def measure_retention(
 
 
 class _SearchableText:
-    """A long text in which many short ones are looked for, most of which are not there."""
+    """A long text that is searched for many short ones, most of which it does not contain."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._words = frozenset(_NAME_RUN.findall(text))
 
     def has_fact(self, fact: str) -> bool:
-        """Tell whether a fact stands in the text, and not as a part of a longer name."""
+        """Return whether the text contains a fact that is not part of a longer name."""
         if fact.isascii() and not self._words.issuperset(_NAME_RUN.findall(fact)):
             return False
         at = self._text.find(fact)
@@ -79,9 +79,9 @@ def _is_joined(left: str, right: str) -> bool:
     return left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
 
 
-def _collect_facts(given: PassageSet) -> set[tuple[FactKind, str]]:
-    read = (*given.earlier, *given.passages)
-    return {(fact.kind, fact.text) for passage in read for fact in passage.facts}
+def _collect_facts(passage_set: PassageSet) -> set[tuple[FactKind, str]]:
+    all_passages = (*passage_set.earlier, *passage_set.passages)
+    return {(fact.kind, fact.text) for passage in all_passages for fact in passage.facts}
 
 
 def _collect_texts(messages: Iterable[Message]) -> Iterable[str]:

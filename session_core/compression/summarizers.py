@@ -1,14 +1,9 @@
-"""Asking for a summary: a function of the caller's, within what its failures allow.
+"""Call the summarizer of the caller, and decide what follows if it fails.
 
-What is noted of failures stands in the row of the session, so that a restart forgets nothing, and
-goes over to the session in which the conversation goes on.
-
-A summary by a function of the caller's, and what follows where it fails.
-
-The function may raise, hang or be async. A failure is a value, not an error: it says of what kind
-it is, and with that how long to leave the function alone and whether a summary may be made without
-it. What is noted of failures stands in the columns of the session that Hermes has for it, so that
-both programs keep to it, and a restart forgets nothing.
+A summarizer may raise, hang or be async. A failure is a value, not an exception: its kind
+determines the cooldown, and whether an extractive summary may replace the missing one. Failures are
+recorded in the columns of the session that Hermes has for them, so that both programs respect them,
+a restart keeps them, and they move to the continuation.
 """
 
 from __future__ import annotations
@@ -31,7 +26,7 @@ from session_core.types import MessageRow
 
 
 class SummaryAttempt:
-    """One time that a summary of a session is asked for, and what is noted of it."""
+    """One attempt to summarize a session, and the record of its outcome."""
 
     def __init__(self, db: StateDatabase, session_id: str, clock: Callable[[], float]) -> None:
         self._db = db
@@ -40,14 +35,14 @@ class SummaryAttempt:
         self._outcome: str | SummaryFailure | None = None
 
     def require_allowed(self, *, force: bool) -> None:
-        """Make sure that a summary may be asked for now.
+        """Check that the summarizer may be called now.
 
         Raises:
-            NotCompressed: it is not, after failures.
+            NotCompressed: earlier failures forbid it.
         """
-        refused = check_cooldown(self._read_state(), self._clock(), force)
-        if refused is not None:
-            raise NotCompressed(refused.code, refused.reason)
+        refusal = check_cooldown(self._read_state(), self._clock(), force)
+        if refusal is not None:
+            raise NotCompressed(refusal.code, refusal.reason)
 
     def request_summary(
         self,
@@ -57,12 +52,12 @@ class SummaryAttempt:
         timeout_s: float,
         loop: EventLoop | None = None,
     ) -> str | None:
-        """Return a summary by the function; None where one without a model may take its place.
+        """Return the summary of the summarizer, or None if an extractive one may replace it.
 
-        A function that has failed is not asked again.
+        A summarizer that has failed is not called again.
 
         Raises:
-            NotCompressed: its failure leaves the session as it is.
+            NotCompressed: the failure is of a kind that leaves the session unchanged.
         """
         if isinstance(self._outcome, SummaryFailure):
             return None
@@ -80,7 +75,7 @@ class SummaryAttempt:
         return None
 
     def record_commit(self, session_id: str) -> None:
-        """Note what came of it, in the session in which the conversation goes on."""
+        """Record the outcome in the session that continues the conversation."""
         if self._outcome is None:
             return
         with suppress_note_errors("what came of the summary"):
@@ -98,13 +93,13 @@ class SummaryAttempt:
 
     def _write_state(self, session_id: str, state: FailureState) -> None:
         row = self._read_row(session_id)
-        here = {name: value for name, value in state.to_columns().items() if name in row}
-        if any(row[name] != value for name, value in here.items()):
-            self._db.put_session_fields(session_id, here)
+        columns = {name: value for name, value in state.to_columns().items() if name in row}
+        if any(row[name] != value for name, value in columns.items()):
+            self._db.put_session_fields(session_id, columns)
 
 
 def build_request(brief: SummaryBrief, messages: Sequence[MessageRow]) -> SummaryRequest:
-    """Return what a function is given; an earlier summary is no message, but beside them."""
+    """Return the request for a summarizer, with earlier summaries separate from the messages."""
     new = [
         _strip_summary(message) for message in messages if not summary_message.is_summary(message)
     ]
@@ -114,21 +109,21 @@ def build_request(brief: SummaryBrief, messages: Sequence[MessageRow]) -> Summar
 
 
 def _strip_summary(message: MessageRow) -> Mapping[str, Any]:
-    """Return a message without the summary in it, with what it says beside that."""
-    found = summary_message.parse_summary(message)
-    if found is None:
+    """Return a message without the summary in it, but with its other text."""
+    summary = summary_message.parse_summary(message)
+    if summary is None:
         return message
-    return {**message, "content": "\n\n".join(filter(None, (found.before, found.after)))}
+    return {**message, "content": "\n\n".join(filter(None, (summary.before, summary.after)))}
 
 
 Summarizer = Callable[[Any], "str | Awaitable[str]"]
-"""Takes the request."""
+"""Takes a SummaryRequest and returns a summary."""
 
 FailureKind = Literal[
     "no_provider", "timeout", "stream", "authentication", "quota", "network", "other"
 ]
 ABORTING_KINDS: frozenset[FailureKind] = frozenset(("authentication", "quota", "network"))
-"""With these the conversation stays as it is; with others another summary may take the place."""
+"""Failures that leave the conversation unchanged; after others an extractive summary is used."""
 
 TIMEOUT_COOLDOWNS_S = (60.0, 300.0, 900.0)
 COOLDOWNS_S: Mapping[FailureKind, float] = {"no_provider": 600.0, "stream": 30.0, "network": 30.0}
@@ -140,7 +135,7 @@ _MAX_MESSAGE_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class SummaryFailure:
-    """Why there is no summary; `error` is what the function raised."""
+    """Reason for a missing summary; `error` is the exception of the summarizer."""
 
     kind: FailureKind
     message: str
@@ -148,13 +143,13 @@ class SummaryFailure:
 
     @property
     def is_aborting(self) -> bool:
-        """Whether the conversation is to be left as it is."""
+        """Return whether the conversation must stay unchanged."""
         return self.kind in ABORTING_KINDS
 
 
 @dataclass(frozen=True, slots=True)
 class FailureState:
-    """What is noted of failures: until when to wait and why, and fallbacks in a row."""
+    """Recorded failures: end and reason of the cooldown, and consecutive fallbacks."""
 
     cooldown_until: float | None = None
     error: str | None = None
@@ -162,7 +157,7 @@ class FailureState:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> FailureState:
-        """Return what stands in the row of a session."""
+        """Return the state that the row of a session holds."""
         return cls(
             row.get("compression_failure_cooldown_until"),
             row.get("compression_failure_error"),
@@ -170,7 +165,7 @@ class FailureState:
         )
 
     def to_columns(self) -> dict[str, Any]:
-        """Return the columns of the row of a session."""
+        """Return the columns of a session row."""
         return {
             "compression_failure_cooldown_until": self.cooldown_until,
             "compression_failure_error": self.error,
@@ -184,9 +179,9 @@ def call_summarizer(
     timeout_s: float,
     loop: EventLoop | None = None,
 ) -> str | SummaryFailure:
-    """Return the summary that a function makes; one that hangs is left behind.
+    """Return the result of a summarizer; one that exceeds the timeout is abandoned.
 
-    A coroutine runs on `loop`, or on a loop of its own. Whoever waits here must not be that loop.
+    A coroutine runs on `loop`, or on a new loop. The calling thread must not run that loop.
     """
     results: list[object] = []
 
@@ -200,25 +195,25 @@ def call_summarizer(
         results.append(result)
         return None
 
-    running = IsolatedCall(begin, timeout_s, loop)
-    how = running.wait()
-    if how == "timed_out":
+    call = IsolatedCall(begin, timeout_s, loop)
+    outcome = call.wait()
+    if outcome == "timed_out":
         return SummaryFailure("timeout", f"no summary within {timeout_s:g} s")
-    if running.error is not None:
-        return _make_failure(running.error)
+    if call.error is not None:
+        return _make_failure(call.error)
     if results and isinstance(results[0], str) and results[0].strip():
         return results[0]
     return SummaryFailure("other", "the summarizer returned no text")
 
 
 def check_cooldown(state: FailureState, now: float, force: bool = False) -> Refusal | None:
-    """Return why no summary is to be asked for now; who insists always may."""
+    """Return the reason why the summarizer may not be called now, unless `force` is given."""
     if force:
         return None
     if state.cooldown_until is not None and state.cooldown_until > now:
-        why = f" ({state.error})" if state.error else ""
-        left = state.cooldown_until - now
-        return Refusal("cooldown", f"summaries failed{why}; wait {left:.0f} s, or force it")
+        reason = f" ({state.error})" if state.error else ""
+        remaining = state.cooldown_until - now
+        return Refusal("cooldown", f"summaries failed{reason}; wait {remaining:.0f} s, or force it")
     if state.streak >= MAX_STREAK:
         return Refusal(
             "ineffective",
@@ -228,15 +223,15 @@ def check_cooldown(state: FailureState, now: float, force: bool = False) -> Refu
 
 
 def record_failure(state: FailureState, failure: SummaryFailure, now: float) -> FailureState:
-    """Return what is noted after a failure; the streak is that of fallbacks, and stays."""
-    in_a_row = 1
-    wait = COOLDOWNS_S.get(failure.kind, DEFAULT_COOLDOWN_S)
+    """Return the state after a failure; `record_commit` changes the streak of fallbacks."""
+    count = 1
+    cooldown = COOLDOWNS_S.get(failure.kind, DEFAULT_COOLDOWN_S)
     message = f"{failure.kind}: {failure.message}"
     if failure.kind == "timeout":
-        in_a_row += _count_timeouts(state)
-        wait = TIMEOUT_COOLDOWNS_S[min(in_a_row, len(TIMEOUT_COOLDOWNS_S)) - 1]
-        message = f"timeout {in_a_row}: {failure.message}"
-    return replace(state, cooldown_until=now + wait, error=message)
+        count += _count_timeouts(state)
+        cooldown = TIMEOUT_COOLDOWNS_S[min(count, len(TIMEOUT_COOLDOWNS_S)) - 1]
+        message = f"timeout {count}: {failure.message}"
+    return replace(state, cooldown_until=now + cooldown, error=message)
 
 
 _TIMEOUT_COUNT = re.compile(r"timeout (\d{1,9}):")
@@ -267,29 +262,34 @@ _PATTERN_BY_KIND = {
 
 def _make_failure(error: BaseException) -> SummaryFailure:
     name = type(error).__name__
-    said = _KEY_PATTERN.sub("…", str(error).strip().partition("\n")[0])[:_MAX_MESSAGE_CHARS]
-    return SummaryFailure(_classify_error(error), f"{name}: {said}" if said else name, error)
+    # Providers quote API keys in their errors; long tokens are removed.
+    message = _KEY_PATTERN.sub("…", str(error).strip().partition("\n")[0])[:_MAX_MESSAGE_CHARS]
+    return SummaryFailure(_classify_error(error), f"{name}: {message}" if message else name, error)
 
 
 def _classify_error(error: BaseException) -> FailureKind:
-    said = f"{type(error).__name__} {error}"
-    known = _KIND_BY_STATUS.get(_find_status(error))
-    if known:
-        return "quota" if known == "timeout" and _PATTERN_BY_KIND["quota"].search(said) else known
+    text = f"{type(error).__name__} {error}"
+    kind_by_status = _KIND_BY_STATUS.get(_find_status(error))
+    if kind_by_status:
+        return (
+            "quota"
+            if kind_by_status == "timeout" and _PATTERN_BY_KIND["quota"].search(text)
+            else kind_by_status
+        )
     if isinstance(error, TimeoutError):
         return "timeout"
     if isinstance(error, json.JSONDecodeError):
         return "stream"
     if isinstance(error, ConnectionError):
         return "network"
-    return next((kind for kind, words in _PATTERN_BY_KIND.items() if words.search(said)), "other")
+    return next((kind for kind, words in _PATTERN_BY_KIND.items() if words.search(text)), "other")
 
 
 def _find_status(error: BaseException) -> int:
-    given = getattr(error, "status_code", None)
-    if given is None:
-        given = getattr(getattr(error, "response", None), "status_code", None)
-    return given if isinstance(given, int) else 0
+    status = getattr(error, "status_code", None)
+    if status is None:
+        status = getattr(getattr(error, "response", None), "status_code", None)
+    return status if isinstance(status, int) else 0
 
 
 def _count_timeouts(state: FailureState) -> int:

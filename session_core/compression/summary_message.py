@@ -1,7 +1,7 @@
-"""The form of a summary in a conversation: built, and recognised when it is seen again.
+"""Build summary messages, and recognise them in a conversation.
 
-A new one has the short mark that every release of Hermes takes for a summary of its own. Its long
-mark, and the form that is merged into a neighbour, are read and never written.
+New ones have the short prefix that every release of Hermes recognises as its own. The long prefix
+of Hermes, and the form that is merged into a neighbouring message, are read but not written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONG_PREFIXES = (
 _PRIOR_START = "[PRIOR CONTEXT — for reference only; not a new message]"
 _PRIOR_END = "[END OF PRIOR CONTEXT — COMPACTION SUMMARY BELOW]"
 _MARK_WORD = "CONTEXT"
-"""Stands in every mark, so that what has it not need not be looked at."""
+"""A word of every mark; texts without it need no further check."""
 _MARKS = (SUMMARY_PREFIX, SUMMARY_END, *_LONG_PREFIXES, _PRIOR_START, _PRIOR_END)
 
 REDACTION_MARKS = (
@@ -42,7 +42,7 @@ Role = Literal["user", "assistant"]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary that was found, and what else the message with it says."""
+    """A summary found in a message, and the other text of that message."""
 
     text: str
     before: str = ""
@@ -50,7 +50,7 @@ class Summary:
 
 
 def parse_summary(message: Message) -> Summary | None:
-    """Return the summary that a message is or contains; what a tool brings is never one."""
+    """Return the summary in a message, or None; tool results never contain one."""
     content = message.get("content")
     if isinstance(content, str) and _MARK_WORD not in content:
         return None
@@ -66,17 +66,17 @@ def parse_summary(message: Message) -> Summary | None:
 
 
 def is_summary(message: Message) -> bool:
-    """Tell whether a message is a summary and nothing else, or the note beside one."""
+    """Return whether a message is only a summary, or the note next to one."""
     if message.get("content") == SUMMARY_NOTE:
         return True
-    found = parse_summary(message)
-    if found is None or found.before or found.after:
+    summary = parse_summary(message)
+    if summary is None or summary.before or summary.after:
         return False
     return not (chat_messages.list_calls(message) or chat_messages.count_images(message))
 
 
 def find_possible_summaries(messages: Iterable[Message]) -> list[int]:
-    """Return the places where a summary or its note may stand: most are seen at once to be none."""
+    """Return the indexes of messages that may be summaries or notes, by a quick check."""
     contents = [message.get("content") for message in messages]
     return [
         place
@@ -86,13 +86,13 @@ def find_possible_summaries(messages: Iterable[Message]) -> list[int]:
 
 
 def list_summaries(messages: Iterable[Message]) -> list[str]:
-    """Return the summaries in a range, oldest first: they are updated, not summarised again."""
-    found = (parse_summary(message) for message in messages)
-    return [summary.text for summary in found if summary is not None and summary.text]
+    """Return the summaries in a range, oldest first; they are updated, not summarized again."""
+    summaries = (parse_summary(message) for message in messages)
+    return [summary.text for summary in summaries if summary is not None and summary.text]
 
 
 def find_fault(text: str) -> Fault | None:
-    """Return why a text is no summary, or None."""
+    """Return the fault that makes a text unusable as a summary, or None."""
     if not clean_summary(text):
         return "empty_summary"
     return "redacted_summary" if find_redaction_mark(text) else None
@@ -100,20 +100,20 @@ def find_fault(text: str) -> Fault | None:
 
 def find_redaction_mark(text: str) -> str | None:
     """Return the first redaction mark in a text."""
-    found = _REDACTION_PATTERN.search(text)
-    return found.group() if found else None
+    match = _REDACTION_PATTERN.search(text)
+    return match.group() if match else None
 
 
 def clean_summary(text: str) -> str:
-    """Return the text of a summary without the marks of its form, which a model may repeat."""
-    found = parse_summary({"content": text})
-    if found is not None:
-        text = "\n\n".join(filter(None, (found.before, found.text, found.after)))
+    """Return a summary without marks, which a model may repeat."""
+    summary = parse_summary({"content": text})
+    if summary is not None:
+        text = "\n\n".join(filter(None, (summary.before, summary.text, summary.after)))
     return remove_marks(text)
 
 
 def remove_marks(text: str) -> str:
-    """Return a text without any mark of the form of a summary."""
+    """Return a text without the marks of a summary."""
     while _MARK_WORD in text and any(mark in text for mark in _MARKS):
         for mark in _MARKS:
             text = text.replace(mark, "")
@@ -121,15 +121,15 @@ def remove_marks(text: str) -> str:
 
 
 def build_messages(text: str, before: Turn | None, after: Turn | None) -> list[dict[str, Any]]:
-    """Return the message, or the two, that say `text` between those turns.
+    """Return the one or two messages that hold a summary between these turns.
 
-    The first message is from the user, and no two neighbours have one role. Results count as a
-    turn of the user, which is what they are to Anthropic.
+    The first message is from the user, and neighbours never have the same role. Tool results count
+    as a user turn, as in the Anthropic API.
     """
-    said = f"{SUMMARY_PREFIX}\n{clean_summary(text)}\n\n{SUMMARY_END}"
+    content = f"{SUMMARY_PREFIX}\n{clean_summary(text)}\n\n{SUMMARY_END}"
     return [
-        {"role": role, "content": said if speaks else SUMMARY_NOTE}
-        for role, speaks in _ROLES_BY_NEIGHBOURS[_get_role(before), _get_role(after)]
+        {"role": role, "content": content if has_summary else SUMMARY_NOTE}
+        for role, has_summary in _ROLES_BY_NEIGHBOURS[_get_role(before), _get_role(after)]
     ]
 
 

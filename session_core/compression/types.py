@@ -1,9 +1,4 @@
-"""What became of a plan that was being applied, also where the process that did it has died.
-
-What is to be done to a range, what it was then, and what a step that does it stores.
-
-What a compression is asked for, what it answers, and the error where it is not done.
-"""
+"""Types of compression plans, their results and errors, and the end of their ledger plans."""
 
 from __future__ import annotations
 
@@ -37,30 +32,30 @@ COMPRESS = "compress"
 UNDO = "undo a compression"
 
 KINDS = (COMPRESS, UNDO)
-"""What plans and batches of compressions are called."""
+"""Kinds of compression plans and batches in the ledger."""
 
 
 def settle_plan(db: StateDatabase, ledger: Ledger, plan: StoredPlan) -> StoredPlan:
-    """Return a plan of one step as it is once that is decided."""
+    """Decide the step of a plan, end the plan if its step is done, and return it."""
     resume_steps(db, ledger, KINDS)
     plan = ledger.get_plan(plan.handle)
     step = plan.members[0].step
     if plan.state != "applying" or step is None or ledger.get_step(step).state != "done":
         return plan
-    with suppress(Conflict):  # whoever else applies it has ended it
+    with suppress(Conflict):  # another process that applies the plan has ended it
         ledger.finish_plan(plan.handle, ledger.get_step(step).result)
     return ledger.get_plan(plan.handle)
 
 
 def finish_plan(ledger: Ledger, plan: str, result: Any) -> None:
-    """End a plan whose step was done; where that cannot be noted now, `taken_up` does it."""
+    """End a plan whose step is done; `settle_plan` does it later if this fails."""
     with suppress_note_errors(f"what plan {plan} came to"), suppress(Conflict):
         ledger.finish_plan(plan, result)
 
 
 def close_plan(db: StateDatabase, ledger: Ledger, handle: str) -> None:
-    """End a plan that came to nothing; one whose step was done is finished."""
-    with suppress(SessionError):  # it runs out by itself
+    """Close a plan without a result; finish it if its step is done."""
+    with suppress(SessionError):  # an open plan expires by itself
         plan = ledger.get_plan(handle)
         if plan.state == "applying":
             plan = settle_plan(db, ledger, plan)
@@ -69,7 +64,7 @@ def close_plan(db: StateDatabase, ledger: Ledger, handle: str) -> None:
 
 
 MAX_REREAD_ROWS = 4000
-"""So many rows are read again in a transaction: it holds the lock for 40 ms more."""
+"""Maximum number of rows to read again in a transaction, which holds the lock for about 40 ms."""
 
 _BOOKKEEPING_COLUMNS = frozenset(
     {
@@ -78,12 +73,12 @@ _BOOKKEEPING_COLUMNS = frozenset(
         "compression_fallback_streak",
     }
 )
-"""What is noted of a session at its end or of a compression, and counts of its messages."""
+"""Columns that record the end of a session, its compression, or counts of its messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRange:
-    """What a plan records of the range: `messages[start:end]`, and what it was."""
+    """The range `messages[start:end]` as a plan stores it."""
 
     session_id: str
     shape: Shape
@@ -92,108 +87,108 @@ class PlannedRange:
     digest: str
     target_chars: int
     method: Method | None = None
-    """Who is to write the summary; None leaves that to whoever applies the plan."""
+    """Source of the summary; None leaves the choice to the caller that applies the plan."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the range as JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedCompression:
-    """A range as it was when it was looked at last, and what is to stand for it."""
+    """A range as it was last read, and the messages that replace it."""
 
-    work: PlannedRange
+    planned: PlannedRange
     row: SessionRow
     rows: Sequence[MessageRow]
     revision: Revision
-    made: RebuiltMessages
+    rebuilt: RebuiltMessages
     retention: RetentionReport
-    led: RoutedChats
-    seen: str
-    """The digest of the range and of what is before it."""
+    chats: RoutedChats
+    digest: str
+    """Digest of the range and of all messages before it."""
 
     @property
     def summary(self) -> list[dict[str, Any]]:
-        """The messages of the summary, at the time of the last one that they stand for."""
-        at = self.rows[self.work.end - 1]["timestamp"]
-        return [{**message, "timestamp": at} for message in self.made.summary]
+        """Return the summary messages, with the time of the last message that they replace."""
+        at = self.rows[self.planned.end - 1]["timestamp"]
+        return [{**message, "timestamp": at} for message in self.rebuilt.summary]
 
     def list_ids(self, start: int, end: int) -> list[int]:
-        """Return the ids of some of the messages."""
+        """Return the ids of a slice of the messages."""
         return [row["id"] for row in self.rows[start:end]]
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedChange:
-    """What a step has changed, which is stored with it as JSON."""
+    """The changes of a step, stored with it as JSON."""
 
     session_id: str
     before: Sequence[Any]
     after: Sequence[Any]
     made: Sequence[int]
-    """The rows that were added: first the summary, then copies."""
+    """Ids of added rows: first the summary, then the copies."""
     replaced: Sequence[int] = ()
-    """In place: the rows that the summary stands for."""
+    """In place: ids of the rows that the summary replaces."""
     carried: Sequence[int] = ()
-    """In place: the rows of which those at the end of `made` are copies."""
+    """In place: ids of the rows whose copies are at the end of `made`."""
     flags: Sequence[tuple[int, int | None, int | None]] = ()
-    """In place: id, `active` and `compacted` of live rows where they were not 1 and 0."""
+    """In place: id, `active` and `compacted` of live rows whose flags were not 1 and 0."""
     counted: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """In place: the counters just before, which need not be what is there, and after."""
+    """In place: the stored counters before and after, which may differ from the actual counts."""
     left: Mapping[str, str] = field(default_factory=dict)
-    """What the continuation was then, by `fingerprint`."""
+    """Fingerprint of the continuation after the commit."""
     routes: Sequence[Mapping[str, Any]] = ()
-    """The rows of the chats before, each with the text that it got."""
+    """Routing rows of the chats before the commit, each with its text after it."""
     goal: str | None = None
-    """What `goal_key` said of the session that was ended."""
+    """The goal of the session that was ended."""
 
 
 def digest_rows(rows: Sequence[MessageRow]) -> str:
-    """Return what changes whenever one of the rows does."""
-    found = hashlib.sha256()
+    """Return a digest that changes with any of the rows."""
+    digest = hashlib.sha256()
     for row in rows:
-        # A tenth of the time that JSON takes; version 0 writes equal values equally.
+        # marshal takes a tenth of the time of JSON; its version 0 has one form for equal values.
         values: Any = tuple(row.values())
-        found.update(marshal.dumps(values, 0))
-    return found.hexdigest()
+        digest.update(marshal.dumps(values, 0))
+    return digest.hexdigest()
 
 
 def fingerprint_session(db: StateDatabase, session_id: str) -> dict[str, str]:
-    """Return by name what changes whenever something of a session does that an undo would drop.
+    """Return a digest for each part of a session that an undo would drop.
 
-    Of its messages the first are looked at whole, and of the others how many there are.
+    Only the first `MAX_REREAD_ROWS` messages are read; the revision covers the others.
     """
     row = db.get_session(session_id) or {}
-    found: dict[str, Any] = {k: v for k, v in row.items() if k not in _BOOKKEEPING_COLUMNS}
+    parts: dict[str, Any] = {k: v for k, v in row.items() if k not in _BOOKKEEPING_COLUMNS}
     messages = db.get_messages(session_id, include_inactive=True, limit=MAX_REREAD_ROWS)
-    found["messages"] = [digest_rows(messages), *db.get_revision(session_id)[:4]]
-    found["children"] = [child["id"] for child in db.list_children(session_id)]
-    found["goal"] = db.get_meta(build_goal_key(session_id))
-    found |= db.read_belongings(session_id)
+    parts["messages"] = [digest_rows(messages), *db.get_revision(session_id)[:4]]
+    parts["children"] = [child["id"] for child in db.list_children(session_id)]
+    parts["goal"] = db.get_meta(build_goal_key(session_id))
+    parts |= db.read_belongings(session_id)
     return {
         name: hashlib.sha256(marshal.dumps(value, 0)).hexdigest()[:16]
-        for name, value in found.items()
+        for name, value in parts.items()
     }
 
 
 def build_goal_key(session_id: str) -> str:
-    """Return where Hermes keeps what a session is to reach, in `state_meta`."""
+    """Return the key in `state_meta` under which Hermes keeps the goal of a session."""
     return f"goal:{session_id}"
 
 
 Method = Literal["summary", "extractive"]
-"""Who writes the summary of a plan: whoever applies it, or nobody, without a model."""
+"""Source of the summary: the caller that applies the plan, or the extractive summarizer."""
 
 Clean = Callable[[Sequence[MessageRow]], Callable[[str], str]]
-"""Given messages, returns what takes out of a text made of them what is not to be said again."""
+"""Takes messages and returns a function that removes redacted content from texts made of them."""
 
 StopFn = Callable[[], bool]
-"""Asked before anything is changed whether to end there."""
+"""Called before anything is changed; True stops the compression."""
 
 
 class NotCompressed(SessionError):
-    """Nothing was changed; `code` says why, and the message what to do about it."""
+    """Nothing was changed; `code` is the reason, and the message names the next step."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -202,7 +197,7 @@ class NotCompressed(SessionError):
 
 @dataclass(frozen=True, slots=True)
 class SummaryBrief:
-    """What whoever writes a summary has to know; the text itself is read from the session."""
+    """The instructions for a summary; the text to summarize is read from the session."""
 
     from_id: int
     to_id: int
@@ -211,22 +206,22 @@ class SummaryBrief:
     must_survive: tuple[str, ...]
     target_chars: int
     digest: str
-    """A summary without a model, within `target_chars`: enough to work from, or to use as it is."""
+    """An extractive summary within `target_chars`, as a basis or for use as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryRequest:
-    """What a function that writes summaries is given: the brief, and the messages in short."""
+    """The argument of a summarizer: the brief and the condensed messages."""
 
     brief: SummaryBrief
     messages: Sequence[Mapping[str, Any]]
     earlier: tuple[str, ...]
-    """The summaries of before, which are not among the messages: the new one takes them in."""
+    """Earlier summaries, which are not among the messages and belong in the new summary."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompressionPlan:
-    """A compression that was planned: apply it with its handle and a summary."""
+    """A planned compression, applied by its handle with a summary."""
 
     plan: str
     session_id: str
@@ -237,7 +232,10 @@ class CompressionPlan:
 
 @dataclass(frozen=True, slots=True)
 class CompressionResult:
-    """What was done: `session_id` is where the conversation goes on, `batch` undoes it."""
+    """The result of a compression.
+
+    `session_id` is the session that continues the conversation, and `batch` undoes the compression.
+    """
 
     session_id: str
     old_session_id: str
@@ -246,51 +244,51 @@ class CompressionResult:
     tokens_before: int
     tokens_after: int
     rows: int
-    """How many rows were flagged and added."""
+    """Number of rows that were flagged or added."""
     retention: RetentionReport
     before: Revision
     after: Revision
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the result as JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Return it from JSON."""
-        # What finds facts takes long to import, and who only reads sessions has no use for it.
+        """Return the result from its JSON."""
+        # The fact finder is slow to import, and readers of sessions do not need it.
         from session_core.compression.retention import RetentionReport  # noqa: PLC0415
 
-        given = dict(stored)
-        given["retention"] = RetentionReport.from_json(given["retention"])
+        fields = dict(stored)
+        fields["retention"] = RetentionReport.from_json(fields["retention"])
         for name in ("before", "after"):
-            given[name] = Revision(*given[name])
-        return cls(**given)
+            fields[name] = Revision(*fields[name])
+        return cls(**fields)
 
 
 @dataclass(frozen=True, slots=True)
 class UndoResult:
-    """What an undo has done: how many messages are live again, and how many are gone."""
+    """The result of an undo: the number of messages restored and dropped."""
 
     session_id: str
     restored: int
     dropped: int
     lost_title: str | None = None
-    """The title of before, where another conversation has it by now."""
+    """The former title, if another conversation has it by now."""
 
 
 @dataclass(frozen=True, slots=True)
 class UndoPlan:
-    """An undo that would drop what was said since, which is done by applying this plan."""
+    """An undo that would drop later messages, and runs only if this plan is applied."""
 
     plan: str
     session_id: str
     expires_at: float
     sessions: tuple[str, ...]
-    """The sessions that would be deleted."""
+    """Sessions that would be deleted."""
     messages: int
-    """How many messages were said in them since."""
+    """Number of messages added to them since the compression."""
     changed: tuple[str, ...] = ()
-    """What else of the continuation is not what the compression has left, by column or table."""
+    """Other columns and tables of the continuation that have changed since the compression."""
     detached: tuple[str, ...] = ()
-    """The sessions that would lose their parent."""
+    """Sessions that would lose their parent."""

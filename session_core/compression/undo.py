@@ -1,11 +1,7 @@
-"""A compression that was done, as the ledger has it, and how one in place is taken back.
+"""Undo a compression: restore its rows, ids, flags, counters, title and routes.
 
-What goes where a continuation is taken back: it and what came of it, all in the trash first.
-
-Taking a compression back: the rows, ids, flags, counters, title and routes of before.
-
-In place what was said since stays. A continuation that is as it was left is deleted; where one has
-gone on, that is a plan that says what it would drop, and what it drops is kept in the trash.
+In place, messages added since stay. A continuation without changes is deleted. One that has changed
+is deleted only by a plan, which lists what it drops; everything dropped goes to the trash.
 """
 
 from __future__ import annotations
@@ -49,14 +45,14 @@ from session_core.types import MessageRow, RowImages
 
 @dataclass(frozen=True, slots=True)
 class PastCompression:
-    """A compression that was done, and what it kept."""
+    """A finished compression and the data that it stored."""
 
     batch: str
     step: str
     compressed: CompressionResult
     done: CommittedChange
     row: Mapping[str, Any]
-    """The session's row before it."""
+    """The session's row before the compression."""
 
     @classmethod
     def from_batch(cls, ledger: Ledger, batch: str) -> PastCompression:
@@ -65,7 +61,7 @@ class PastCompression:
         Raises:
             NotFound: there is no such batch.
             Conflict: it was undone, or its trash is gone.
-            InvalidInput: it is one of something else.
+            InvalidInput: the batch is not a compression.
         """
         ledger.get_undoable_batch(batch)
         steps = ledger.list_steps(batch)
@@ -80,14 +76,14 @@ class PastCompression:
 
     @property
     def old_session_id(self) -> str:
-        """The session that was compressed."""
+        """Return the session that was compressed."""
         return self.compressed.old_session_id
 
     def require_old_session(self, db: StateDatabase) -> None:
-        """Make sure that the session that was compressed is there.
+        """Check that the session that was compressed still exists.
 
         Raises:
-            Conflict: it is not, or another has its id by now.
+            Conflict: it was deleted, or its id belongs to another session by now.
         """
         row = db.get_session(self.old_session_id)
         if row is None or row["started_at"] != self.row["started_at"]:
@@ -97,45 +93,47 @@ class PastCompression:
 
     @property
     def summary_ids(self) -> list[int]:
-        """The rows of the summary."""
+        """Return the ids of the summary messages."""
         return list(self.done.made[: len(self.done.made) - len(self.done.carried)])
 
     @property
     def copies(self) -> dict[int, int]:
-        """What was carried on in place, and its copies."""
+        """Return the ids of the copies by the ids of their originals."""
         copies = self.done.made[len(self.summary_ids) :]
         return dict(zip(self.done.carried, copies, strict=True))
 
 
 def collect_in_place_trash(past: PastCompression, db: StateDatabase) -> Iterator[TrashItem]:
-    """Yield what taking back a compression in place deletes, and the row that it changes."""
+    """Yield the rows that undoing a compression in place deletes or changes."""
     yield TrashItem("session", db.get_session(past.old_session_id))
-    for each in past.done.made:
-        yield TrashItem("message", db.get_message(each))
-    known = tuple((each, past.old_session_id) for each in past.done.made)
-    yield from collect_related_rows(db, [RowImages("messages", ("id", "session_id"), known)])
+    for message_id in past.done.made:
+        yield TrashItem("message", db.get_message(message_id))
+    row_keys = tuple((message_id, past.old_session_id) for message_id in past.done.made)
+    yield from collect_related_rows(db, [RowImages("messages", ("id", "session_id"), row_keys)])
 
 
 def collect_related_rows(db: StateDatabase, images: Iterable[RowImages]) -> Iterator[TrashItem]:
-    """Yield the rows of other tables that go with these, or are emptied, as some tables have it."""
-    for image in db.read_referring_images(each for each in images if not each.shared):
+    """Yield the rows of other tables that are deleted or emptied together with these."""
+    for image in db.read_referring_images(
+        table_image for table_image in images if not table_image.shared
+    ):
         yield TrashItem("beside", image.pack())
 
 
 def revive_messages(past: PastCompression, db: StateDatabase) -> dict[str, Any]:
-    """Let the rows of before be live again in place of the summary and of the copies.
+    """Make the original rows live again in place of the summary and the copies.
 
-    What became of a copy becomes of its original, and what of the summary of the whole range.
+    An original is live only if its copy is, and the summarized range only if its summary is.
     """
-    put = _read_inserted_rows(past, db)
-    counted = db.get_session(past.old_session_id) or {}
-    stands = any(_is_live(put[each]) for each in past.summary_ids)
-    flags = {each: pair for each, *pair in past.done.flags}
+    inserted = _read_inserted_rows(past, db)
+    row = db.get_session(past.old_session_id) or {}
+    has_live_summary = any(_is_live(inserted[message_id]) for message_id in past.summary_ids)
+    flags = {message_id: pair for message_id, *pair in past.done.flags}
     for original, copy in past.copies.items():
-        if not _is_live(put[copy]):
+        if not _is_live(inserted[copy]):
             flags.pop(original, None)
-    if not stands:
-        flags |= {each: [0, 0] for each in past.done.replaced}
+    if not has_live_summary:
+        flags |= {message_id: [0, 0] for message_id in past.done.replaced}
     db.restore_compacted(
         past.old_session_id,
         [*past.done.replaced, *past.done.carried],
@@ -144,7 +142,7 @@ def revive_messages(past: PastCompression, db: StateDatabase) -> dict[str, Any]:
         drop=past.done.made,
     )
     counters = {
-        name: _restore_counter(before, after, counted.get(name))
+        name: _restore_counter(before, after, row.get(name))
         for name, (before, after) in past.done.counted.items()
     }
     db.put_session_fields(past.old_session_id, counters)
@@ -153,19 +151,23 @@ def revive_messages(past: PastCompression, db: StateDatabase) -> dict[str, Any]:
 
 
 def _read_inserted_rows(past: PastCompression, db: StateDatabase) -> dict[int, MessageRow]:
-    """Return what the compression has put there, which must be there and not compacted again."""
-    rows = [db.get_message(each) for each in past.done.made]
-    found = {row["id"]: row for row in rows if row and row["session_id"] == past.old_session_id}
+    """Return the rows that the compression added.
+
+    Raises:
+        Conflict: one of them was deleted or compacted since.
+    """
+    rows = [db.get_message(message_id) for message_id in past.done.made]
+    inserted = {row["id"]: row for row in rows if row and row["session_id"] == past.old_session_id}
     past.require_old_session(db)
-    if len(found) < len(rows):
+    if len(inserted) < len(rows):
         raise Conflict(
             f"messages that compression {past.batch} put into session {past.old_session_id} "
             "were deleted "
             "since, so it cannot be undone; restore what has deleted them first"
         )
-    if any(row.get("compacted") and not _is_live(row) for row in found.values()):
+    if any(row.get("compacted") and not _is_live(row) for row in inserted.values()):
         raise Conflict(f"session {past.old_session_id} was compressed again since; undo that first")
-    return found
+    return inserted
 
 
 def _is_live(row: MessageRow) -> bool:
@@ -173,7 +175,7 @@ def _is_live(row: MessageRow) -> bool:
 
 
 def _restore_counter(before: Any, after: Any, now: Any) -> int | None:
-    """Return a counter as it was stored, with what came since."""
+    """Return a counter as it was before the compression, plus what was added since."""
     since = (now or 0) - (after or 0)
     return (before or 0) + since if since else before
 
@@ -183,87 +185,96 @@ _MAX_ROWS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class DroppedSessions:
-    """The sessions that go, the continuation first, each with what it is now."""
+    """The sessions to delete, the continuation first, each with its fingerprint."""
 
     sessions: dict[str, dict[str, str]]
     detached: tuple[str, ...]
     """Sessions that lose their parent."""
 
     def list_changes(self, past: PastCompression) -> tuple[str, ...]:
-        """Return by name what of the continuation is not what the compression has left."""
+        """Return the names of the parts of the continuation that changed since the compression."""
         now, then = self.sessions.get(past.done.session_id), past.done.left
         if now is None:
             return ()
-        return tuple(sorted(n for n in now.keys() | then.keys() if now.get(n) != then.get(n)))
+        return tuple(
+            sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
+        )
 
     def is_lossless(self, past: PastCompression) -> bool:
-        """Whether all that goes is what the compression has made, if it is not gone already."""
+        """Return whether only unchanged results of the compression would be dropped."""
         return self.sessions.keys() <= {past.done.session_id} and not self.list_changes(past)
 
 
 def find_dropped_sessions(db: StateDatabase, past: PastCompression) -> DroppedSessions:
-    """Return a continuation, what continues it, and the delegates of both.
+    """Return a continuation, the sessions that continue it, and the delegates of all of them.
 
     Raises:
-        Conflict: the session that it came from is not there any more.
+        Conflict: the session that was compressed no longer exists.
     """
     past.require_old_session(db)
     sessions, detached = _find_descendants(db, past.done.session_id)
     return DroppedSessions(
-        {each: fingerprint_session(db, each) for each in sessions}, tuple(detached)
+        {session_id: fingerprint_session(db, session_id) for session_id in sessions},
+        tuple(detached),
     )
 
 
 def collect_dropped_rows(
-    doomed: DroppedSessions, past: PastCompression, db: StateDatabase
+    dropped: DroppedSessions, past: PastCompression, db: StateDatabase
 ) -> Iterator[TrashItem]:
-    """Yield all rows that will be deleted or changed, with columns that we know nothing of."""
+    """Yield all rows that will be deleted or changed, including unknown columns."""
     yield TrashItem("parent", db.get_session(past.old_session_id))
-    for each in doomed.sessions:
-        yield TrashItem("session", db.get_session(each))
-        for message in db.get_messages(each, include_inactive=True):
+    for session_id in dropped.sessions:
+        yield TrashItem("session", db.get_session(session_id))
+        for message in db.get_messages(session_id, include_inactive=True):
             yield TrashItem("message", message)
-        for table, rows in db.read_belongings(each).items():
+        for table, rows in db.read_belongings(session_id).items():
             for row in rows:
                 yield TrashItem(table, row)
         yield from collect_related_rows(
-            db, [*db.read_session_images(each), db.read_message_images(each, None, _MAX_ROWS)[0]]
+            db,
+            [
+                *db.read_session_images(session_id),
+                db.read_message_images(session_id, None, _MAX_ROWS)[0],
+            ],
         )
-        for row in db.list_routing_rows(each):
+        for row in db.list_routing_rows(session_id):
             yield TrashItem("gateway_routing", row)
-        goal = db.get_meta(build_goal_key(each))
+        goal = db.get_meta(build_goal_key(session_id))
         if goal is not None:
-            yield TrashItem("state_meta", {"key": build_goal_key(each), "value": goal})
-    for each in doomed.detached:
-        yield TrashItem("detached", db.get_session(each))
+            yield TrashItem("state_meta", {"key": build_goal_key(session_id), "value": goal})
+    for session_id in dropped.detached:
+        yield TrashItem("detached", db.get_session(session_id))
 
 
 def drop_continuation(
-    doomed: DroppedSessions,
+    planned_drop: DroppedSessions,
     past: PastCompression,
     routes: ChatRoutes,
-    led: RoutedChats,
+    chats: RoutedChats,
     db: StateDatabase,
 ) -> dict[str, Any]:
-    """Delete what has gone on, and go on with what it came from.
+    """Delete the continuation and reopen the session that was compressed.
 
     Raises:
-        Changed: it is not what was looked at.
+        Changed: the continuation has changed since it was checked.
     """
-    if find_dropped_sessions(db, past) != doomed:
+    if find_dropped_sessions(db, past) != planned_drop:
         raise Changed("the conversation has gone on meanwhile; undo again")
+    # Moving the routes below writes their chat into this row, so it is read first.
     row = dict(db.get_session(past.old_session_id) or {})
     texts = {
-        _get_row_key(found): found["entry_json"] for found in routes.list_rows(past.done.session_id)
+        _get_row_key(route_row): route_row["entry_json"]
+        for route_row in routes.list_rows(past.done.session_id)
     }
-    routes.redirect_chats(led, past.old_session_id)
+    routes.redirect_chats(chats, past.old_session_id)
     for route in past.done.routes:
         if texts.get(_get_row_key(route["row"])) == route["left"]:
             db.put_routing_row(route["row"])
-    dropped = sum(db.message_count(each) for each in doomed.sessions)
-    for each in doomed.sessions:
-        db.delete_meta(build_goal_key(each))
-    db.delete_sessions(list(reversed(doomed.sessions)))
+    dropped = sum(db.message_count(session_id) for session_id in planned_drop.sessions)
+    for session_id in planned_drop.sessions:
+        db.delete_meta(build_goal_key(session_id))
+    db.delete_sessions(list(reversed(planned_drop.sessions)))
     if past.done.goal is not None and db.get_meta(build_goal_key(past.old_session_id)) is None:
         db.set_meta(build_goal_key(past.old_session_id), past.done.goal)
     lost_title = _restore_session(db, past, row)
@@ -272,38 +283,35 @@ def drop_continuation(
 
 
 def _find_descendants(db: StateDatabase, child: str) -> tuple[list[str], list[str]]:
-    """Return the sessions that go with a continuation, and those that lose their parent."""
+    """Return the sessions to delete with a continuation, and those that lose their parent."""
     if db.get_session(child) is None:
         return [], []
     chain = db.get_compression_lineage(child)
-    found, detached = chain[chain.index(child) :], list[str]()
-    for each in found:
-        for row in db.list_children(each):
-            if row["id"] in found:
+    session_ids, detached = chain[chain.index(child) :], list[str]()
+    for session_id in session_ids:
+        for row in db.list_children(session_id):
+            if row["id"] in session_ids:
                 continue
-            delegate = db.get_link_kind(row["id"]) == "delegate"
-            (found if delegate else detached).append(row["id"])
-    return found, detached
+            is_delegate = db.get_link_kind(row["id"]) == "delegate"
+            (session_ids if is_delegate else detached).append(row["id"])
+    return session_ids, detached
 
 
 def _restore_session(db: StateDatabase, past: PastCompression, row: dict[str, Any]) -> str | None:
-    """Make the session what it was before it was ended; return the title that it cannot have.
-
-    A route that is led back tells its session about the chat, of which that may have known nothing.
-    """
+    """Restore the row of a session before its end; return its title if another session has it."""
     if row["end_reason"] == "compression":
         row |= {name: past.row[name] for name in ("ended_at", "end_reason")}
-    lost = None
+    lost_title = None
     for name in ("title", "handoff_state"):
         if name in row and row[name] is None:
             row[name] = past.row[name]
     if row["title"] is not None:
         holder = db.get_session_by_title(row["title"])
         if holder is not None and holder["id"] != past.old_session_id:
-            lost, row["title"] = row["title"], None
+            lost_title, row["title"] = row["title"], None
     now: dict[str, Any] = {**(db.get_session(past.old_session_id) or {})}
     db.put_session_fields(past.old_session_id, {k: v for k, v in row.items() if now.get(k) != v})
-    return lost
+    return lost_title
 
 
 def _get_row_key(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -314,7 +322,7 @@ _DROP_REASON = "it goes on from the compression that is taken back"
 
 
 class CompressionUndo:
-    """Takes compressions of one home back."""
+    """Undoes compressions of one home."""
 
     def __init__(
         self,
@@ -334,17 +342,17 @@ class CompressionUndo:
         self._clock = clock
 
     def undo(self, batch: str) -> UndoResult | UndoPlan:
-        """Take a compression back, or plan that where it would drop what was said since."""
+        """Undo a compression, or return a plan for it if the undo would drop later messages."""
         old = PastCompression.from_batch(self._ledger, batch).old_session_id
         return self._locks.run_locked([old], partial(self._undo_batch, batch), patient=True)
 
     def plan(self, batch: str) -> UndoPlan | None:
-        """Plan to take a compression back where that would drop what was said since."""
+        """Plan to undo a compression if the undo would drop later messages."""
         old = PastCompression.from_batch(self._ledger, batch).old_session_id
         return self._locks.run_locked([old], partial(self._plan_if_lossy, batch), patient=True)
 
     def apply(self, handle: str) -> UndoResult:
-        """Take back what a plan says, with what was said since."""
+        """Apply a plan to undo a compression."""
         plan = self._get_plan(handle)
         if plan.state != "finished":
             old = plan.about["session_id"]
@@ -352,7 +360,7 @@ class CompressionUndo:
         return UndoResult(**plan.result)
 
     def _undo_batch(self, batch: str) -> UndoResult | UndoPlan:
-        # Who had the lock may have undone it, or have died over that.
+        # The previous holder of the lock may have undone it, or died while doing so.
         resume_steps(self._db, self._ledger, KINDS)
         past = PastCompression.from_batch(self._ledger, batch)
         self._db.check_rows_writable(WATCHED_TABLES)
@@ -360,10 +368,10 @@ class CompressionUndo:
             return self._run_undo_step(
                 past, partial(collect_in_place_trash, past), partial(revive_messages, past)
             )
-        doomed = find_dropped_sessions(self._db, past)
-        if doomed.is_lossless(past):
-            return self._drop_continuation(past, doomed)
-        return self._record_plan(past, doomed)
+        dropped = find_dropped_sessions(self._db, past)
+        if dropped.is_lossless(past):
+            return self._drop_continuation(past, dropped)
+        return self._record_plan(past, dropped)
 
     def _plan_if_lossy(self, batch: str) -> UndoPlan | None:
         resume_steps(self._db, self._ledger, KINDS)
@@ -371,11 +379,11 @@ class CompressionUndo:
         self._db.check_rows_writable(WATCHED_TABLES)
         if past.compressed.shape == "in_place":
             return None
-        doomed = find_dropped_sessions(self._db, past)
-        return None if doomed.is_lossless(past) else self._record_plan(past, doomed)
+        dropped = find_dropped_sessions(self._db, past)
+        return None if dropped.is_lossless(past) else self._record_plan(past, dropped)
 
     def _apply_once(self, handle: str) -> UndoResult:
-        """Apply a plan unless somebody has while its lock was waited for."""
+        """Apply a plan under its lock, unless another process has applied it meanwhile."""
         plan = self._get_plan(handle)
         return UndoResult(**plan.result) if plan.state == "finished" else self._apply_plan(plan)
 
@@ -389,52 +397,55 @@ class CompressionUndo:
     def _apply_plan(self, plan: StoredPlan) -> UndoResult:
         past = PastCompression.from_batch(self._ledger, plan.about["batch"])
         self._db.check_rows_writable(WATCHED_TABLES)
-        doomed = find_dropped_sessions(self._db, past)
+        dropped = find_dropped_sessions(self._db, past)
         planned = {member.id: member.revision for member in plan.members}
-        if doomed != DroppedSessions(planned, tuple(plan.about["detached"])):
+        if dropped != DroppedSessions(planned, tuple(plan.about["detached"])):
             self._ledger.close_plan(plan.handle)
             raise Changed("the conversation has gone on since; plan the undo again")
-        done = self._drop_continuation(past, doomed, plan=plan.handle)
-        finish_plan(self._ledger, plan.handle, asdict(done))
-        return done
+        result = self._drop_continuation(past, dropped, plan=plan.handle)
+        finish_plan(self._ledger, plan.handle, asdict(result))
+        return result
 
-    def _record_plan(self, past: PastCompression, doomed: DroppedSessions) -> UndoPlan:
-        members = [Member(each, state, _DROP_REASON) for each, state in doomed.sessions.items()]
-        count = sum(self._db.message_count(each) for each in doomed.sessions)
-        new, changed = max(count - len(past.done.made), 0), doomed.list_changes(past)
+    def _record_plan(self, past: PastCompression, dropped: DroppedSessions) -> UndoPlan:
+        members = [
+            Member(session_id, state, _DROP_REASON)
+            for session_id, state in dropped.sessions.items()
+        ]
+        count = sum(self._db.message_count(session_id) for session_id in dropped.sessions)
+        new_messages, changed = max(count - len(past.done.made), 0), dropped.list_changes(past)
         about = {
             "batch": past.batch,
             "session_id": past.old_session_id,
-            "detached": doomed.detached,
-            "warnings": list(_list_warnings(new, changed, doomed.detached)),
+            "detached": dropped.detached,
+            "warnings": list(_list_warnings(new_messages, changed, dropped.detached)),
         }
         plan = self._ledger.add_plan(UNDO, members, about)
         return UndoPlan(
             plan=plan.handle,
             session_id=past.old_session_id,
             expires_at=plan.expires_at,
-            sessions=tuple(doomed.sessions),
-            messages=new,
+            sessions=tuple(dropped.sessions),
+            messages=new_messages,
             changed=changed,
-            detached=doomed.detached,
+            detached=dropped.detached,
         )
 
     def _drop_continuation(
-        self, past: PastCompression, doomed: DroppedSessions, plan: str | None = None
+        self, past: PastCompression, dropped: DroppedSessions, plan: str | None = None
     ) -> UndoResult:
         def drop() -> UndoResult:
-            led = self._routes.find_chats(doomed.sessions or [past.done.session_id])
-            self._require_unused(doomed, led)
+            chats = self._routes.find_chats(dropped.sessions or [past.done.session_id])
+            self._require_unused(dropped, chats)
             return self._run_undo_step(
                 past,
-                partial(collect_dropped_rows, doomed, past),
-                partial(drop_continuation, doomed, past, self._routes, led),
-                within=partial(self._open_transaction, doomed, led),
+                partial(collect_dropped_rows, dropped, past),
+                partial(drop_continuation, dropped, past, self._routes, chats),
+                within=partial(self._open_transaction, dropped, chats),
                 plan=plan,
-                members=tuple(doomed.sessions),
+                members=tuple(dropped.sessions),
             )
 
-        return self._locks.run_locked(tuple(doomed.sessions), drop, patient=True)
+        return self._locks.run_locked(tuple(dropped.sessions), drop, patient=True)
 
     def _run_undo_step(
         self,
@@ -446,7 +457,7 @@ class CompressionUndo:
         plan: str | None = None,
         members: Sequence[str] = (),
     ) -> UndoResult:
-        """Run the step that takes a compression back; what it deletes is in the trash."""
+        """Run the step that undoes a compression, with everything it deletes in the trash."""
         batch = self._ledger.begin_plan(plan) if plan else self._ledger.add_batch(UNDO)
         result = run_step(
             self._db,
@@ -459,41 +470,45 @@ class CompressionUndo:
             within=within,
         )
         clear_marks(self._db, self._ledger)
-        undone = UndoResult(**result)
-        counts = {"restored": undone.restored, "dropped": undone.dropped}
-        with suppress_note_errors(f"{UNDO} of {undone.session_id}"):
+        undo_result = UndoResult(**result)
+        counts = {"restored": undo_result.restored, "dropped": undo_result.dropped}
+        with suppress_note_errors(f"{UNDO} of {undo_result.session_id}"):
             self._ledger.add_audit_entry(
-                self._client, f"{UNDO} of {undone.session_id}", plan, counts
+                self._client, f"{UNDO} of {undo_result.session_id}", plan, counts
             )
         delete_content(self._ledger)
-        return undone
+        return undo_result
 
     def _open_transaction(
-        self, doomed: DroppedSessions, led: RoutedChats
+        self, dropped: DroppedSessions, chats: RoutedChats
     ) -> AbstractContextManager[object]:
-        # Looking takes too long for a transaction; who comes after it and writes is seen in it.
-        self._require_unused(doomed, led)
-        return self._routes.open_transaction(led)
+        # This check is too slow for a transaction. A later writer is noticed inside it.
+        self._require_unused(dropped, chats)
+        return self._routes.open_transaction(chats)
 
-    def _require_unused(self, doomed: DroppedSessions, led: RoutedChats) -> None:
-        """Refuse to delete a session under somebody who may be at work in it."""
-        for each in doomed.sessions:
-            row = self._db.get_session(each)
+    def _require_unused(self, dropped: DroppedSessions, chats: RoutedChats) -> None:
+        """Raise NotCompressed if an agent may be using a session that would be deleted."""
+        for session_id in dropped.sessions:
+            row = self._db.get_session(session_id)
             if row is None:
                 continue
-            last = self._db.read_window(each, limit=1).messages
-            at = last[-1]["timestamp"] if last else row["started_at"]
-            routed = bool(led.keys.get(each))
-            at_work = ranges.find_activity(self._db, row, at, routed=routed, now=self._clock())
-            if at_work is not None:
-                raise NotCompressed("live", f"{at_work}; stop it, then undo again")
+            last_messages = self._db.read_window(session_id, limit=1).messages
+            active_at = last_messages[-1]["timestamp"] if last_messages else row["started_at"]
+            routed = bool(chats.keys.get(session_id))
+            activity_text = ranges.find_activity(
+                self._db, row, active_at, routed=routed, now=self._clock()
+            )
+            if activity_text is not None:
+                raise NotCompressed("live", f"{activity_text}; stop it, then undo again")
 
 
-def _list_warnings(new: int, changed: Sequence[str], detached: Sequence[str]) -> Iterator[str]:
-    """Say what a plan drops, which is why it is one."""
-    if new:
-        yield f"{new:,} messages that were said since go to the trash"
-    others = [name for name in changed if name != "messages" or not new]
+def _list_warnings(
+    new_messages: int, changed: Sequence[str], detached: Sequence[str]
+) -> Iterator[str]:
+    """Yield a warning for each kind of data that a plan drops."""
+    if new_messages:
+        yield f"{new_messages:,} messages that were said since go to the trash"
+    others = [name for name in changed if name != "messages" or not new_messages]
     if others:
         yield f"what was changed since goes to the trash: {', '.join(others)}"
     if detached:
