@@ -57,7 +57,7 @@ class CompressionExecutor:
     def check(self, handle: str, summary: str | None) -> StoredPlan:
         """Return a plan that can be applied with this summary, or was applied."""
         if summary is not None and not isinstance(summary, str):
-            raise InvalidInput("a summary is text; leave it out for one made without a model")
+            raise InvalidInput("summary must be text; omit it for an extractive summary")
         plan = self._get_plan(handle)
         if plan.state != "finished":
             _require_method(plan, summary)
@@ -109,7 +109,7 @@ class CompressionExecutor:
     def _get_plan(self, handle: str) -> StoredPlan:
         plan = self._ledger.get_plan(handle)
         if plan.kind != COMPRESS:
-            raise InvalidInput(f"plan {handle} is one to {plan.kind}; it is not applied here")
+            raise InvalidInput(f"plan {handle} is not a compression but one to {plan.kind}")
         if plan.state == "applying":
             plan = settle_plan(self._db, self._ledger, plan)
         if plan.state == "closed":
@@ -160,6 +160,6 @@ def _require_method(plan: StoredPlan, summary: str | None) -> None:
         )
     if method == "extractive" and summary is not None:
         raise InvalidInput(
-            f"plan {plan.handle} is for a summary that is made without a model: pass no summary, "
+            f"plan {plan.handle} is for an extractive summary: pass no summary, "
             "or make a plan with method=summary"
         )

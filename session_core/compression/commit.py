@@ -84,7 +84,7 @@ def commit_continuation(
     old, tail = ready.planned.session_id, [row["id"] for row in _list_following_messages(db, ready)]
     before, parent, route_rows = db.get_revision(old), db.get_session(old), routes.list_rows(old)
     if parent is None:
-        raise Changed(f"session {old} was deleted meanwhile")
+        raise Changed(f"session {old} was deleted by another process")
     child = f"{datetime.now():%Y%m%d_%H%M%S}_{uuid.uuid4().hex[:8]}"  # noqa: DTZ005 -- ids have local time
     db.end_session(old, "compression")
     _make_child(db, parent, child)
@@ -97,7 +97,7 @@ def commit_continuation(
     routes.redirect_table(ready.chats, child)
     if db.get_compression_tip(old) != child:
         raise NotCompressed(
-            "fork", f"another session would be taken for what continues {old}: use in_place"
+            "fork", f"another session would count as the continuation of {old}; use in_place"
         )
     texts = {
         (row["scope"], row["session_key"]): row["entry_json"] for row in routes.list_rows(child)

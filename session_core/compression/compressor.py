@@ -169,7 +169,9 @@ class Compressor:
         """
         compression_shape.check_shape(shape)
         if method not in (None, *get_args(Method)):
-            raise InvalidInput(f"method is {method!r}; one of {', '.join(get_args(Method))}")
+            raise InvalidInput(
+                f"method must be one of {', '.join(get_args(Method))}, got {method!r}"
+            )
         planned, _ = self._planner.plan(session_id, shape, keep_last, method, force=force)
         return planned
 
@@ -248,7 +250,9 @@ class Compressor:
                     result = self._executor.apply_open_plan(plan.plan, summary, shape)
                 except Changed as error:
                     if not attempts_left:
-                        raise NotCompressed("changed", f"{error}, when nobody writes") from error
+                        raise NotCompressed(
+                            "changed", f"{error} when no other process writes to it"
+                        ) from error
                 except BaseException:
                     close_plan(self._db, self._ledger, plan.plan)
                     raise

@@ -58,7 +58,7 @@ class CompressionLocks:
         if not missing:
             return step()
         if self._db.in_transaction:
-            raise InvalidInput("a compression has its own transactions; end the one that is open")
+            raise InvalidInput("a compression needs its own transactions; end the open one first")
         # The gate is an interpreter lock, so no interrupt can come between taking it and the step.
         lock_thread = _LockThread(self._db, missing, LOCK_TIMEOUT_S if patient else 0.0)
         try:
@@ -152,7 +152,7 @@ class _LockThread(threading.Thread):
         try:
             self._db.release_compression_lock(session_id, self.holder)
         except SessionError as error:
-            log_fault(f"the lock of session {session_id} stays until it runs out", error)
+            log_fault(f"the lock of session {session_id} stays until it expires", error)
 
 
 def _make_holder() -> str:
@@ -189,7 +189,7 @@ def _is_dead_holder(holder: str) -> bool:
 def _make_locked_error(session_id: str, holder: str | None) -> NotCompressed:
     if holder is None:
         return NotCompressed(
-            "locked", f"somebody has compressed session {session_id} meanwhile; plan again"
+            "locked", f"another process has compressed session {session_id}; plan again"
         )
     return NotCompressed(
         "locked",

@@ -151,7 +151,7 @@ class CompressionPlanner:
                 break
             revision = current
         if row is None:
-            raise NotFound(f"no session {tip!r}")
+            raise NotFound(f"there is no session {tip!r}")
         if row["ended_at"] is not None:
             raise NotCompressed(
                 "ended", f"session {tip} has ended ({row['end_reason']}); reopen it, then try again"
@@ -194,7 +194,7 @@ class CompressionPlanner:
 
     def _build_hint(self, session: LiveSession, limits: CompressionLimits) -> str:
         """Return how to obtain a range, with token counts if `keep_last` was not given."""
-        hint = "go on, or keep less with keep_last"
+        hint = "continue the session, or protect less with keep_last"
         if limits.keep_last is not None:
             return hint
         total_tokens = sum(map(self._estimate, session.rows))
@@ -212,9 +212,8 @@ class CompressionPlanner:
         if len(ineffective) == _MAX_INEFFECTIVE_RUNS:
             raise NotCompressed(
                 "ineffective",
-                f"the last {_MAX_INEFFECTIVE_RUNS} compressions of session {session_id} left it "
-                "as long as "
-                "it may be; begin a new session, or force it",
+                f"the last {_MAX_INEFFECTIVE_RUNS} compressions of session {session_id} did not "
+                "make it short enough; begin a new session, or force it",
             )
 
 

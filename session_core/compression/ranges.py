@@ -53,9 +53,9 @@ class CompressionLimits:
         counts = (self.max_tokens, self.protect_first, self.protect_last, self.keep_last or 0)
         numbers = all(isinstance(count, int) for count in (self.context_tokens, *counts))
         if not numbers or self.context_tokens < 1 or min(counts) < 0:
-            raise InvalidInput("limits are counts: context_tokens from 1, the others from 0")
+            raise InvalidInput("context_tokens must be an integer >= 1, and other limits >= 0")
         if not (0 < self.threshold <= 1 and 0 < self.target_ratio <= 1):
-            raise InvalidInput("threshold and target_ratio lie between 0 and 1")
+            raise InvalidInput("threshold and target_ratio must be above 0 and at most 1")
 
     @property
     def threshold_tokens(self) -> int:
@@ -154,9 +154,11 @@ def _find_cuts(messages: Sequence[Message], turns: Sequence[Turn]) -> list[bool]
     return [open_spans == 0 for open_spans in accumulate(crossing[:-1])]
 
 
-_NOTHING_NEW_REASON = "since the last summary nothing was said that is not protected"
-_ALL_PROTECTED_REASON = "all of it is protected: the beginning, the end, or a call with its results"
-_TOO_LIGHT_REASON = "what is left to summarise is no longer than a summary of it"
+_NOTHING_NEW_REASON = "there are no unprotected messages after the last summary"
+_ALL_PROTECTED_REASON = (
+    "all messages are protected: the beginning, the end, or a call with its results"
+)
+_TOO_LIGHT_REASON = "the unprotected messages are not longer than a summary"
 
 
 class _Outline:
@@ -266,7 +268,9 @@ def check_shape(wanted: str) -> None:
         InvalidInput: there is no such shape.
     """
     if wanted not in get_args(RequestedShape):
-        raise InvalidInput(f"shape is {wanted!r}; one of {', '.join(get_args(RequestedShape))}")
+        raise InvalidInput(
+            f"shape must be one of {', '.join(get_args(RequestedShape))}, got {wanted!r}"
+        )
 
 
 def choose_shape(
@@ -297,7 +301,7 @@ def choose_shape(
         return "continuation"
     if wanted == "continuation" and possible:
         return Refusal(
-            "live", f"{activity_text}; it would go on in the ended session: use in_place"
+            "live", f"{activity_text}; it would continue in the ended session; use in_place"
         )
     size_reason = f", and {_explain_too_large(touched_rows)}" if "compacted" in rows[0] else ""
     return Refusal("live", f"{activity_text}{size_reason}: stop it, then try again")
@@ -329,12 +333,12 @@ def find_route(store: SessionStore | None, row: SessionRow) -> str | None:
     return None if entry is None else entry.session_key
 
 
-_NO_CONTINUATION_REASON = (
-    "nobody would take another session for what continues one of a tool: use in_place"
-)
+_NO_CONTINUATION_REASON = "a session of a tool cannot be continued in another session; use in_place"
 
-_OLD_HOME_REASON = "this home is older than compression in place: use continuation"
+_OLD_HOME_REASON = "this home is older than compression in place; use continuation"
 
 
 def _explain_too_large(rows: int) -> str:
-    return f"in place it would hold the write lock over {rows:,} rows, for half a second or more"
+    return (
+        f"in place it would write {rows:,} rows and hold the write lock for half a second or more"
+    )

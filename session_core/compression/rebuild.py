@@ -31,8 +31,8 @@ from session_core.errors import InvalidInput
 
 _FAULT_REASONS = {
     "empty_summary": "the summary is empty; write one",
-    "redacted_summary": "the summary holds the redaction mark {mark}, which would take the place "
-    "of a fact: write what it stands for, or say it without the mark",
+    "redacted_summary": "the summary contains the redaction mark {mark} in place of a fact; "
+    "write the fact, or leave it out",
 }
 
 
@@ -59,7 +59,9 @@ def rebuild_messages(
         InvalidInput: the range is not one of these messages.
     """
     if not 0 <= start < end <= len(messages):
-        raise InvalidInput(f"no range of {len(messages)} messages: {start} to {end}")
+        raise InvalidInput(
+            f"the range must lie within {len(messages)} messages, got {start} to {end}"
+        )
     fault = summary_message.find_fault(text)
     if fault is not None:
         return Refusal(
@@ -67,7 +69,7 @@ def rebuild_messages(
         )
     may_cut = ranges.list_cuts(messages)
     if not (may_cut[start] and may_cut[end]):
-        return Refusal("split_pair", "the range would part a call from its results; plan it again")
+        return Refusal("split_pair", "the range separates a call from its results; plan it again")
     head, tail = messages[:start], messages[end:]
     summary = summary_message.build_messages(
         text, _find_nearest_turn(reversed(head)), _find_nearest_turn(tail)
@@ -78,7 +80,8 @@ def rebuild_messages(
     )
     if added >= replaced:
         return Refusal(
-            "not_smaller", f"the summary weighs {added} tokens, what it would replace {replaced}"
+            "not_smaller",
+            f"the summary has {added} tokens, and the messages it replaces {replaced}",
         )
     before = replaced + _estimate_total(head, estimate) + _estimate_total(tail, estimate)
     return RebuiltMessages(

@@ -70,7 +70,7 @@ class SummaryAttempt:
         if self._outcome.is_aborting:
             raise NotCompressed(
                 f"summary_{self._outcome.kind}",
-                f"no summary: {self._outcome.message}; mend that, then try again",
+                f"no summary: {self._outcome.message}; fix that, then try again",
             ) from self._outcome.error
         return None
 
@@ -78,7 +78,7 @@ class SummaryAttempt:
         """Record the outcome in the session that continues the conversation."""
         if self._outcome is None:
             return
-        with suppress_note_errors("what came of the summary"):
+        with suppress_note_errors("the outcome of the summary"):
             state = FailureState()
             if isinstance(self._outcome, SummaryFailure):
                 before = self._read_state()
@@ -217,7 +217,7 @@ def check_cooldown(state: FailureState, now: float, force: bool = False) -> Refu
     if state.streak >= MAX_STREAK:
         return Refusal(
             "ineffective",
-            f"{state.streak} times in a row no summary came from the summarizer; mend it, or force",
+            f"the summarizer failed {state.streak} times in a row; fix it, or force it",
         )
     return None
 

@@ -49,7 +49,7 @@ def settle_plan(db: StateDatabase, ledger: Ledger, plan: StoredPlan) -> StoredPl
 
 def finish_plan(ledger: Ledger, plan: str, result: Any) -> None:
     """End a plan whose step is done; `settle_plan` does it later if this fails."""
-    with suppress_note_errors(f"what plan {plan} came to"), suppress(Conflict):
+    with suppress_note_errors(f"the result of plan {plan}"), suppress(Conflict):
         ledger.finish_plan(plan, result)
 
 

@@ -66,7 +66,9 @@ class PastCompression:
         ledger.get_undoable_batch(batch)
         steps = ledger.list_steps(batch)
         if len(steps) != 1 or "compressed" not in (steps[0].result or {}):
-            raise InvalidInput(f"batch {batch} is no compression; restore it elsewhere")
+            raise InvalidInput(
+                f"batch {batch} is not a compression; undo it with Maintenance.restore"
+            )
         step, result = steps[0], steps[0].result
         (kept,) = ledger.read_trash(step.id)
         done = CommittedChange(**result["done"])
@@ -88,7 +90,7 @@ class PastCompression:
         row = db.get_session(self.old_session_id)
         if row is None or row["started_at"] != self.row["started_at"]:
             raise Conflict(
-                f"session {self.old_session_id} was deleted since; there is nothing to go back to"
+                f"session {self.old_session_id} was deleted since; it cannot be restored by an undo"
             )
 
     @property
@@ -161,9 +163,8 @@ def _read_inserted_rows(past: PastCompression, db: StateDatabase) -> dict[int, M
     past.require_old_session(db)
     if len(inserted) < len(rows):
         raise Conflict(
-            f"messages that compression {past.batch} put into session {past.old_session_id} "
-            "were deleted "
-            "since, so it cannot be undone; restore what has deleted them first"
+            f"messages that compression {past.batch} added to session {past.old_session_id} "
+            "were deleted since; restore them first, then undo"
         )
     if any(row.get("compacted") and not _is_live(row) for row in inserted.values()):
         raise Conflict(f"session {past.old_session_id} was compressed again since; undo that first")
@@ -260,7 +261,7 @@ def drop_continuation(
         Changed: the continuation has changed since it was checked.
     """
     if find_dropped_sessions(db, past) != planned_drop:
-        raise Changed("the conversation has gone on meanwhile; undo again")
+        raise Changed("the conversation has changed during the undo; undo again")
     # Moving the routes below writes their chat into this row, so it is read first.
     row = dict(db.get_session(past.old_session_id) or {})
     texts = {
@@ -318,7 +319,7 @@ def _get_row_key(row: Mapping[str, Any]) -> tuple[str, str]:
     return row["scope"], row["session_key"]
 
 
-_DROP_REASON = "it goes on from the compression that is taken back"
+_DROP_REASON = "it continues the compression that is undone"
 
 
 class CompressionUndo:
@@ -391,7 +392,9 @@ class CompressionUndo:
         resume_steps(self._db, self._ledger, KINDS)
         plan = self._ledger.get_plan(handle)
         if plan.kind != UNDO:
-            raise InvalidInput(f"plan {handle} is one to {plan.kind}; it is not applied here")
+            raise InvalidInput(
+                f"plan {handle} is not an undo of a compression but one to {plan.kind}"
+            )
         return settle_plan(self._db, self._ledger, plan) if plan.state == "applying" else plan
 
     def _apply_plan(self, plan: StoredPlan) -> UndoResult:
@@ -401,7 +404,7 @@ class CompressionUndo:
         planned = {member.id: member.revision for member in plan.members}
         if dropped != DroppedSessions(planned, tuple(plan.about["detached"])):
             self._ledger.close_plan(plan.handle)
-            raise Changed("the conversation has gone on since; plan the undo again")
+            raise Changed("the conversation has changed since; plan the undo again")
         result = self._drop_continuation(past, dropped, plan=plan.handle)
         finish_plan(self._ledger, plan.handle, asdict(result))
         return result
@@ -507,9 +510,9 @@ def _list_warnings(
 ) -> Iterator[str]:
     """Yield a warning for each kind of data that a plan drops."""
     if new_messages:
-        yield f"{new_messages:,} messages that were said since go to the trash"
+        yield f"{new_messages:,} messages added since go to the trash"
     others = [name for name in changed if name != "messages" or not new_messages]
     if others:
-        yield f"what was changed since goes to the trash: {', '.join(others)}"
+        yield f"changes made since go to the trash: {', '.join(others)}"
     if detached:
         yield f"{len(detached):,} sessions lose their parent"

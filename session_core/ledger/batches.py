@@ -129,7 +129,7 @@ class LedgerStorage:
 
 def _require_mounted(path: Path) -> Path:
     if not path.parent.is_dir():
-        raise NotFound(f"{path.parent}, where this trash is, is not there; mount its disk")
+        raise NotFound(f"the trash folder {path.parent} is missing; mount its disk")
     return path
 
 
@@ -138,7 +138,7 @@ def encode_json(value: Any) -> str:
     try:
         return json.dumps(value, separators=(",", ":"))
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"a ledger keeps JSON values only: {error}") from error
+        raise InvalidInput(f"the value is not valid JSON: {error}") from error
 
 
 _NEXT_ACTIONS = {"plan": "plan anew", "batch": "list what can be undone"}
@@ -207,7 +207,7 @@ class Batches(LedgerStorage):
         scope = str(self._folder.db_path)
         before = _MAX_ROWID if cursor is None else cursors.decode_cursor("batches", scope, cursor)
         if limit < 1:
-            raise InvalidInput(f"limit is {limit}; at least 1")
+            raise InvalidInput(f"limit must be an integer >= 1, got {limit}")
         values = {
             "before": before,
             "now": self._clock(),
@@ -329,7 +329,7 @@ class Batches(LedgerStorage):
     ) -> tuple[str, dict[str, Any]]:
         """Return the SQL condition for batches to empty, with its values."""
         if older_than_s is not None and not (older_than_s >= 0 and math.isfinite(older_than_s)):
-            raise InvalidInput(f"older_than_s is {older_than_s}; at least 0")
+            raise InvalidInput(f"older_than_s must be a number >= 0, got {older_than_s}")
         values: dict[str, Any] = {"now": self._clock(), "older_than_s": older_than_s}
         if batches is not None:
             return _WITH_IDS, values | {"batches": encode_json(list(batches))}
@@ -363,13 +363,12 @@ class Batches(LedgerStorage):
             if piece is None:
                 # Another process may have undone or emptied the batch since.
                 self._require_trash(step)
-                raise Corrupt(f"the trash of step {step.id} is not whole; it cannot be restored")
+                raise Corrupt(f"the trash of step {step.id} is incomplete; it cannot be restored")
             if not digests:
                 self._require_trash(step)
             if hash_piece(piece) != digests[position * DIGEST_BYTES :][:DIGEST_BYTES]:
                 raise Corrupt(
-                    f"the trash of step {step.id} is damaged, or somebody has changed it; it "
-                    "cannot be restored"
+                    f"the trash of step {step.id} is damaged or was modified; it cannot be restored"
                 )
             yield piece
 

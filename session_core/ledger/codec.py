@@ -97,7 +97,7 @@ def _decode_line(line: bytes) -> TrashItem:
 
 
 def _make_damage_error() -> Corrupt:
-    return Corrupt("the trash of this step is damaged; what it kept cannot be restored whole")
+    return Corrupt("the trash of this step is damaged; it cannot be restored completely")
 
 
 def _encode_value(value: Any) -> Any:

@@ -47,7 +47,7 @@ class LedgerDatabase:
         *,
         schema: str = "schema",
         name: str = "ledger",
-        lost: str = "what was in this trash is lost with it",
+        lost: str = "its trash is lost",
     ) -> None:
         self._find = find
         self._make = make
@@ -129,7 +129,9 @@ class LedgerDatabase:
 
     def _require_own_process(self) -> None:
         if self._pid != os.getpid():
-            raise Unsupported(f"a {self._name} that was opened before a fork; open it in the child")
+            raise Unsupported(
+                f"this {self._name} was opened before a fork; open it again in the child"
+            )
 
     def _require_open(self) -> None:
         if self._closed:
@@ -178,14 +180,14 @@ class LedgerDatabase:
         if handle.fetch_value("SELECT count(*) FROM sqlite_master") == 0:
             return False
         if handle.fetch_value("PRAGMA application_id") != _APPLICATION_ID:
-            raise Corrupt(f"{path} is no {self._name}; move it away, and another is made")
+            raise Corrupt(f"{path} is not a {self._name}; move it away, and a new one is created")
         version = handle.fetch_value("PRAGMA user_version")
         if version > self._version:
             raise Unsupported(f"{path} was written by a newer version of this program; update it")
         if version < self._version:
             raise Unsupported(
-                f"{path} was written before this program was released, and is of another shape: "
-                f"move it away, and another is made, but {self._lost}"
+                f"{path} has an older format that is not supported: move it away, and a new one is "
+                f"created, but {self._lost}"
             )
         return True
 
@@ -201,8 +203,8 @@ class LedgerDatabase:
         translated = translate_error(error, path)
         if isinstance(translated, Corrupt) or "unsupported file format" in str(error):
             return Corrupt(
-                f"the {self._name} {path} is damaged or no database: move it away, and another is "
-                f"made at the next change; the home is untouched, but {self._lost}"
+                f"the {self._name} {path} is damaged or not a database: move it away, and a new "
+                f"one is created at the next change; the home is unchanged, but {self._lost}"
             )
         return translated
 
@@ -219,9 +221,11 @@ def _require_own_file(path: Path) -> None:
     folder, file = path.parent.stat(), path.stat()
     trusted = {0, os.geteuid(), *(() if folder.st_mode & _FOREIGN_WRITE_BITS else (folder.st_uid,))}
     if not {file.st_uid, path.lstat().st_uid} <= trusted:
-        raise Denied(f"{path} is somebody else's file; move it away, or name another folder")
+        raise Denied(f"{path} belongs to another user; move it away, or choose another folder")
     if file.st_mode & _FOREIGN_WRITE_BITS:
-        raise Denied(f"others may write {path}; move it away if it is not yours, else chmod 600 it")
+        raise Denied(
+            f"{path} is writable by other users; move it away, or chmod 600 it if it is yours"
+        )
     if file.st_mode & 0o077:
         with suppress(OSError):  # the file system has no permission bits
             path.chmod(0o600)

@@ -104,7 +104,7 @@ def run_step(
     """
     ledger.check_home(db)
     if db.in_transaction:
-        raise InvalidInput("a step is a transaction of its own; end the one that is open")
+        raise InvalidInput("a step needs its own transaction; end the open one first")
     prepared = before(db)
     step = (
         prepared
@@ -125,7 +125,7 @@ def run_step(
             done = _settle_failed_step(db, ledger, step_id, error, committing=committing)
             if not done or not isinstance(error, Exception):
                 raise
-            log_fault(f"step {step_id} was done, and then something failed", error)
+            log_fault(f"step {step_id} was done, but an error followed", error)
         else:
             with suppress_note_errors(f"step {step_id}"):
                 ledger.finish_step(step_id, result, cleared=step.cleared)
@@ -169,7 +169,7 @@ def clear_marks(db: StateDatabase, ledger: Ledger) -> None:
 
     Marks that cannot be deleted now are deleted with a later step.
     """
-    with suppress_note_errors("that marks are deleted"):
+    with suppress_note_errors("the deletion of marks"):
         cleared = ledger.list_stale_marks()
         if cleared:
             with db.transaction():
@@ -182,7 +182,7 @@ def delete_content(ledger: Ledger) -> int:
 
     Trash that cannot be deleted now is deleted with a later step.
     """
-    with suppress_note_errors("that the trash of what was undone is deleted"):
+    with suppress_note_errors("the deletion of undone trash"):
         return ledger.delete_content()
     return 0
 
@@ -193,12 +193,12 @@ def suppress_note_errors(what: str) -> Iterator[None]:
     try:
         yield
     except SessionError as error:
-        log_fault(f"{what} could not be noted; what was done stays done", error)
+        log_fault(f"{what} could not be recorded; the change itself is done", error)
 
 
 def _require_not_aborted(db: StateDatabase, step_id: str) -> None:
     if db.get_meta(MARK_PREFIX + step_id) is not None:
-        raise Conflict(f"step {step_id} was given up meanwhile; plan it again")
+        raise Conflict(f"step {step_id} was aborted by another process; plan it again")
 
 
 def _settle_failed_step(
@@ -264,7 +264,7 @@ def wait_for_steps(ledger: Ledger, batch: str, settle: Callable[[], None]) -> No
     waiting_for = list_running_steps(ledger, batch, settle)
     while waiting_for:
         if time.monotonic() >= deadline:
-            raise Busy(f"somebody else is at work on batch {batch} and takes long; try again")
+            raise Busy(f"another process is still working on batch {batch}; try again")
         time.sleep(POLL_PAUSE_S)
         waiting_for &= list_running_steps(ledger, batch, settle)
 

@@ -121,8 +121,8 @@ class PersistentMarks(DeliveryMarks):
             self._make_path,
             _BUSY_TIMEOUT_S,
             schema="hook_deliveries_schema",
-            name="file of marks",
-            lost="what was told of ends could be told once more",
+            name="file of hook deliveries",
+            lost="hooks of ended sessions may be called again",
         )
 
     def _find_path(self) -> Path | None:
@@ -141,7 +141,7 @@ class PersistentMarks(DeliveryMarks):
         try:
             yield
         except (SessionError, OSError) as error:
-            self._report("what was told of a session is known to this process alone", error)
+            self._report("a hook delivery is recorded in this process only", error)
 
     def _parse_mark(self, stored: str | None) -> Mark:
         """Return the content of a mark; a broken one is reported and read as empty."""
@@ -152,10 +152,10 @@ class PersistentMarks(DeliveryMarks):
                 isinstance(used_at, str) for used_at in delivered
             ):
                 return mark
-            error: Exception = InvalidInput("what was told is a list of times")
+            error: Exception = InvalidInput("'told' must be a list of times")
         except (ValueError, AttributeError, RecursionError) as broken:
             error = broken
-        self._report("a mark of what was told of a session cannot be read", error)
+        self._report("the record of a hook delivery cannot be read", error)
         return {}
 
 

@@ -56,7 +56,7 @@ class Ledger(PlanLedger, UndoLog):
             Unsupported: the database has no file.
         """
         if db.path is None:
-            raise Unsupported("a ledger belongs to a database file, and this database is in none")
+            raise Unsupported("a ledger needs a database file, and this database has none")
         folder = StateFolder(db.path)
         ledger = cls(folder, clock=clock, trash_dir=trash_dir, reads_anywhere=reads_anywhere)
         ledger.check_home(db)
@@ -88,7 +88,7 @@ class Ledger(PlanLedger, UndoLog):
         scope = str(self._folder.db_path)
         before = _MAX_ROWID if cursor is None else cursors.decode_cursor("audit", scope, cursor)
         if limit < 1:
-            raise InvalidInput(f"limit is {limit}; at least 1")
+            raise InvalidInput(f"limit must be an integer >= 1, got {limit}")
         entry_rows = self._file.read(
             lambda rows: rows.fetch_tuples(SQL["list_lines"], (before, limit + 1))
         )

@@ -43,7 +43,7 @@ class PlanLedger(LedgerStorage):
         """
         members = tuple(members)
         if len({member.id for member in members}) < len(members):
-            raise InvalidInput("a plan names each of its members once")
+            raise InvalidInput("the members of a plan must be unique")
         now = self._clock()
         plan = StoredPlan(
             make_handle("p"), kind, "planned", members, about, cutoff, now, now + PLAN_VALID_S
@@ -97,7 +97,7 @@ class PlanLedger(LedgerStorage):
             if plan["state"] == "applying":
                 return read_batch(rows, plan["batch"])
             if plan["state"] != "planned":
-                raise Conflict(f"plan {handle} is {plan['state']}; make another")
+                raise Conflict(f"plan {handle} is {plan['state']}; make a new one")
             batch = insert_batch(rows, plan["kind"], handle, now)
             about = {**json.loads(plan["about"]), **more} if more else None
             values = {"handle": handle, "batch": batch.id, "about": about and encode_json(about)}
@@ -211,15 +211,15 @@ def claim_members(rows: Connection, plan: str, members: tuple[str, ...], step: s
     """Assign open members of a plan that is being applied to a step."""
     row = rows.fetch_row(SQL["get_plan"], (plan,))
     if row is None or row["state"] != "applying":
-        raise Conflict(f"plan {plan} is not being applied any more")
+        raise Conflict(f"plan {plan} is no longer being applied")
     # One statement for each id: SQLite's JSON functions cut an id at its first NUL.
     claims = [{"plan": plan, "step": step, "id": member} for member in members]
     if sum(rows.run_change(SQL["claim_member"], claim) for claim in claims) == len(members):
         return
     all_named = all(rows.fetch_value(SQL["is_named"], (plan, member)) for member in members)
     if not all_named or len(set(members)) < len(members):
-        raise InvalidInput(f"a step of plan {plan} changes only what that names, each once")
-    raise Conflict(f"somebody else applies plan {plan}, or has: look at it again")
+        raise InvalidInput(f"the members of a step must be different members of plan {plan}")
+    raise Conflict(f"another process applies plan {plan}, or has applied it; load it again")
 
 
 def release_members(rows: Connection, step: str, skipped: str | None) -> None:
@@ -262,8 +262,8 @@ def _read_plan_row(rows: Connection, handle: str, now: float) -> dict[str, Any]:
     if row is None:
         raise make_not_found(rows, "plan", handle, SQL["list_names"])
     if row["state"] in ("planned", "applying") and row["expires_at"] <= now:
-        done = f"; what it has done can be undone as {row['batch']}" if row["batch"] else ""
-        raise Conflict(f"plan {handle} has expired, a day after it was made: make another{done}")
+        undo_hint = f"; its changes can be undone as {row['batch']}" if row["batch"] else ""
+        raise Conflict(f"plan {handle} has expired after a day; make a new one{undo_hint}")
     return row
 
 

@@ -157,15 +157,17 @@ class StateFolder:
             Denied: the folder is in a home; the message names an alternative.
         """
         if self._is_hermes_home():
-            instead = "set MCP_SESSIONS_STATE to a folder that is not"
+            instead = "set MCP_SESSIONS_STATE to another folder"
             self._require_outside(self.root, "pass another root" if self._is_named else instead)
         if trash_dir is not None:
-            self._require_outside(trash_dir, "name a folder elsewhere for the trash")
+            self._require_outside(trash_dir, "choose a trash folder elsewhere")
 
     def _require_outside(self, folder: Path, instead: str) -> None:
         home = Path(os.path.realpath(self.db_path.parent))
         if Path(os.path.realpath(folder)).is_relative_to(home):
-            raise Denied(f"{folder} is in the home {home}, where nothing is kept; {instead}")
+            raise Denied(
+                f"{folder} is in the home {home}, and nothing may be stored there; {instead}"
+            )
 
     def _is_hermes_home(self) -> bool:
         home = self._get_home_name()
@@ -274,11 +276,11 @@ def translate_os_errors(path: Path) -> Iterator[None]:
 
 def _make_os_error(path: Path, error: OSError) -> SessionError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageFull(f"no room left for {path}; free some space, then try again")
+        return StorageFull(f"no space left for {path}; free some space, then try again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return Denied(f"{path} may not be read or written; check its permissions")
     next_ = "check what it is" if error.errno in _OBSTRUCTION_ERRNOS else "check the disk"
-    return StorageError(f"{path} could not be used: {error.strerror}; {next_}, then try again")
+    return StorageError(f"{path} cannot be used: {error.strerror}; {next_}, then try again")
 
 
 def _read_identity(path: Path) -> _Identity:

@@ -187,14 +187,14 @@ def _insert_step(
     plan_row = rows.fetch_row(SQL["get_plan_of_open_batch"], (row["batch"],))
     if plan_row is None:
         batch = read_batch(rows, row["batch"])
-        raise Conflict(f"batch {batch.id} was undone or emptied; begin another")
+        raise Conflict(f"batch {batch.id} was undone or emptied; begin a new one")
     if row["undoes"] is not None:
         undone_step = read_step(rows, row["undoes"])
         if undone_step.state != "done" or rows.fetch_value(
             SQL["is_being_undone"], (undone_step.id,)
         ):
             raise Conflict(
-                f"batch {undone_step.batch} was undone, or is being undone by somebody else"
+                f"batch {undone_step.batch} was undone, or is being undone by another process"
             )
     if plan_row["plan"] is None:
         row = {**row, "count": max(len(members), 1)}
@@ -209,7 +209,7 @@ def _finish_preparation(
     rows: Connection, step_id: str, chunks: int, size: int, digests: bytes
 ) -> None:
     if not rows.run_change(SQL["prepare_step"], (chunks, size, digests, step_id)):
-        raise Conflict(f"step {step_id} was given up by another process; plan it again")
+        raise Conflict(f"step {step_id} was aborted by another process; plan it again")
 
 
 def _clear_marks(rows: Connection, steps: Sequence[str]) -> None:

@@ -211,7 +211,7 @@ def test_restore_asks_before_dropping_later_messages(person, answer, home):
         db.append_message(plan["session_id"], "user", "said since")
     with person("restore", plan["batch"]) as seen:
         seen.until("[y/N]")
-        assert "1 messages that were said since go to the trash" in seen.screen
+        assert "1 messages added since go to the trash" in seen.screen
         seen.type(CTRL_C)
         assert seen.end() == 130
     assert len(list_live_ids(home, plan["session_id"])) > 1

@@ -107,7 +107,7 @@ def test_failed_lock_release_keeps_result(
     with monkeypatch.context() as patch:
         patch.setattr(chat.db, "release_compression_lock", busy)
         assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
-    assert "runs out" in caplog.text
+    assert "expires" in caplog.text
 
 
 def test_lock_from_far_future_is_ignored(chat: Chat) -> None:
@@ -120,7 +120,7 @@ def test_lock_from_far_future_is_ignored(chat: Chat) -> None:
 
 
 def test_lock_is_refused_inside_transaction(chat: Chat) -> None:
-    with chat.db.transaction(), pytest.raises(InvalidInput, match="end the one that is open"):
+    with chat.db.transaction(), pytest.raises(InvalidInput, match="end the open one"):
         chat.compressor().compress(chat.session_id, short, keep_last=LAST)
 
 

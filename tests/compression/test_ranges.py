@@ -39,9 +39,9 @@ def choose_bounds(messages: Messages, limits: CompressionLimits) -> tuple[int, i
 
 # A tail of 500 tokens, 750 at most.
 SMALL = CompressionLimits(context_tokens=2942, protect_last=0)
-NOTHING_NEW = "since the last summary nothing was said that is not protected"
-ALL_PROTECTED = "all of it is protected: the beginning, the end, or a call with its results"
-TOO_LIGHT = "what is left to summarise is no longer than a summary of it"
+NOTHING_NEW = "there are no unprotected messages after the last summary"
+ALL_PROTECTED = "all messages are protected: the beginning, the end, or a call with its results"
+TOO_LIGHT = "the unprotected messages are not longer than a summary"
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_unusable_summary_text_is_refused(text: str, code: str) -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 3), (3, 3), (4, 2), (0, 9)])
 def test_invalid_range_raises(start: int, end: int) -> None:
-    with pytest.raises(InvalidInput, match="no range of 8 messages"):
+    with pytest.raises(InvalidInput, match="within 8 messages"):
         rebuild_messages(TALK, start, end, "went")
 
 

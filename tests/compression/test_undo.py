@@ -170,7 +170,7 @@ def test_undo_twice_is_refused(chat: Chat) -> None:
 def test_undo_refuses_other_batches(chat: Chat) -> None:
     with pytest.raises(NotFound):
         chat.compressor().undo("b-nothing")
-    with pytest.raises(InvalidInput, match="no compression"):
+    with pytest.raises(InvalidInput, match="not a compression"):
         chat.compressor().undo(chat.ledger.add_batch("prune").id)
 
 

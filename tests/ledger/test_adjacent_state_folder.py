@@ -279,11 +279,11 @@ def test_trash_in_home_is_refused_at_construction(
 ) -> None:
     make(home_path / "state.db")
     with SessionDB(home_path / "state.db") as db:
-        with pytest.raises(Denied, match="elsewhere for the trash"):
+        with pytest.raises(Denied, match="trash folder elsewhere"):
             Ledger.open(db, trash_dir=home_path)
         with Ledger(StateFolder(db.path), trash_dir=home_path) as ledger:
             for part in (Maintenance, Compressor):
-                with pytest.raises(Denied, match="elsewhere for the trash"):
+                with pytest.raises(Denied, match="trash folder elsewhere"):
                     part(db, ledger)
 
 

@@ -162,7 +162,7 @@ def test_unserializable_result_is_refused(db: SessionDB, ledger: Ledger) -> None
 
 def test_step_refuses_open_transaction(db: SessionDB, ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
-    with db.transaction(), pytest.raises(InvalidInput, match="of its own"):
+    with db.transaction(), pytest.raises(InvalidInput, match="its own transaction"):
         run_step(db, ledger, batch, before=keep, change=remove_session)
     assert is_there(db)
 
@@ -461,7 +461,7 @@ def test_aborted_step_is_refused_on_wake(
         with db.transaction():
             yield
 
-    with pytest.raises(Conflict, match="given up"):
+    with pytest.raises(Conflict, match="aborted"):
         run_step(
             db, ledger, batch, before=keep, change=remove_session, members=["a"], within=asleep
         )
@@ -491,7 +491,7 @@ def test_step_aborted_during_trash_is_refused(
         assert resume_steps(db, other) == []
         yield from keep(db)
 
-    with pytest.raises(Conflict, match="given up"):
+    with pytest.raises(Conflict, match="aborted"):
         run_step(db, ledger, batch, before=before, change=remove_session, members=["a"])
     assert is_there(db)
     with connect(ledger._make_path()) as connection:

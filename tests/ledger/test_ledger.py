@@ -128,7 +128,7 @@ def test_damaged_file_raises_corrupt(
             file.seek(24 if harm == "header" else 4096)
             file.write(b"\xa5" * (64 if harm == "header" else size - 8192))
     for ask in (lambda: open_ledger().get_plan(handle), lambda: open_ledger().begin_plan(handle)):
-        with pytest.raises(Corrupt, match="move it away, and another is made") as caught:
+        with pytest.raises(Corrupt, match="move it away, and a new one is created") as caught:
             ask()
         assert str(path) in str(caught.value)
     path.rename(path.with_name("put away"))
@@ -141,7 +141,7 @@ def test_foreign_database_is_refused(
     with connect(get_ledger_path(folder), mode="rwc") as connection:
         connection.execute("CREATE TABLE plans (mine)")
     for ask in (lambda: open_ledger().list_batches(), lambda: open_ledger().add_batch("x")):
-        with pytest.raises(Corrupt, match="no ledger"):
+        with pytest.raises(Corrupt, match="not a ledger"):
             ask()
 
 
@@ -174,7 +174,7 @@ def test_prerelease_ledger_is_refused(
         connection.execute("ALTER TABLE steps DROP COLUMN digests")
         connection.execute("PRAGMA user_version = 1")
     for ask in (open_ledger().list_batches, lambda: open_ledger().add_batch("x")):
-        with pytest.raises(Unsupported, match="move it away, and another is made"):
+        with pytest.raises(Unsupported, match="move it away, and a new one is created"):
             ask()
 
 

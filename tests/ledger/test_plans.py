@@ -91,7 +91,7 @@ def test_plan_lookup_creates_no_files(ledger: Ledger, folder: StateFolder) -> No
 
 
 def test_unrecordable_plan_is_refused(ledger: Ledger) -> None:
-    with pytest.raises(InvalidInput, match="once"):
+    with pytest.raises(InvalidInput, match="unique"):
         ledger.add_plan("sessions", [Member("a"), Member("a")], None)
     with pytest.raises(InvalidInput, match="JSON"):
         ledger.add_plan("sessions", [Member("a", object())], None)
@@ -156,7 +156,7 @@ def test_closed_running_plan_refuses_steps(ledger: Ledger) -> None:
     handle = make_plan(ledger).handle
     batch = ledger.begin_plan(handle)
     ledger.close_plan(handle)
-    with pytest.raises(Conflict, match="not being applied"):
+    with pytest.raises(Conflict, match="no longer being applied"):
         prepare(ledger, batch.id, "a")
 
 
@@ -175,7 +175,7 @@ def test_members_report_outcome(ledger: Ledger) -> None:
 def test_member_belongs_to_single_step(ledger: Ledger) -> None:
     batch = ledger.begin_plan(make_plan(ledger).handle).id
     prepare(ledger, batch, "a")
-    with pytest.raises(Conflict, match="somebody else"):
+    with pytest.raises(Conflict, match="another process"):
         prepare(ledger, batch, "b", "a")
     prepare(ledger, batch, "b")
 
@@ -184,7 +184,7 @@ def test_member_belongs_to_single_step(ledger: Ledger) -> None:
 def test_step_refuses_members_outside_plan(ledger: Ledger) -> None:
     batch = ledger.begin_plan(make_plan(ledger).handle).id
     for members in (("stranger",), ("a", "stranger"), ("a", "a")):
-        with pytest.raises(InvalidInput, match="only what that names"):
+        with pytest.raises(InvalidInput, match="different members"):
             prepare(ledger, batch, *members)
     assert ledger.list_unsettled_steps() == []
 

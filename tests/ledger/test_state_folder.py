@@ -77,7 +77,7 @@ def test_folder_in_users_hermes_home_is_refused(
     before = sorted(home.rglob("*"))
     for name in ("HOME", "LOCALAPPDATA"):
         monkeypatch.setenv(name, str(home))
-    with pytest.raises(Denied, match=r"in the home .*; set MCP_SESSIONS_STATE to a folder"):
+    with pytest.raises(Denied, match=r"in the home .*; set MCP_SESSIONS_STATE to another folder"):
         StateFolder(home / "state.db").make()
     made = set(home.rglob("*")) - set(before)
     assert {path.name for path in made} <= {"state.db-shm", "state.db-wal"}
@@ -305,5 +305,5 @@ def test_concurrent_make_shares_hermes_folder(
 def test_obstructed_folder_error_names_remedy(db_path: Path, tmp_path: Path) -> None:
     root = tmp_path / "a-file"
     root.write_text("x")
-    with pytest.raises(StorageError, match=r"a-file could not be used: .*; check what it is"):
+    with pytest.raises(StorageError, match=r"a-file cannot be used: .*; check what it is"):
         StateFolder(db_path, root=root).make()

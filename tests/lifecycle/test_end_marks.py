@@ -195,7 +195,7 @@ def test_damaged_mark_file_is_reported(start_hermes: Start) -> None:
     errors: list[BaseException] = []
     marks._report = lambda _, error: errors.append(error)  # type: ignore[assignment, arg-type, return-value]
     marks.get("s")
-    assert "file of marks" in str(errors[0])
+    assert "file of hook deliveries" in str(errors[0])
     assert "trash" not in str(errors[0])
 
 

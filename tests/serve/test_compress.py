@@ -136,13 +136,13 @@ async def test_lossy_undo_asks_for_consent(home_path, db, mode):
         db.set_session_title(done["session_id"], "Named since")
         undo = await call("sessions_restore", batch=done["batch"])
         assert undo["outcome"] == "planned"
-        assert undo["warnings"] == ["what was changed since goes to the trash: title"]
+        assert undo["warnings"] == ["changes made since go to the trash: title"]
         db.append_message(done["session_id"], "user", "said since")
         undo = await call("sessions_restore", batch=done["batch"])
-        assert undo["warnings"][0] == "1 messages that were said since go to the trash"
+        assert undo["warnings"][0] == "1 messages added since go to the trash"
         human.asked.clear()
         back = await call("sessions_restore", plan=undo["plan"])
         assert (back["outcome"], back["plan"]) == ("applied", undo["plan"])
         assert human.asked[0].startswith("Undo a compression: 1?")
-        assert "Note: 1 messages that were said since go to the trash" in human.asked[0]
+        assert "Note: 1 messages added since go to the trash" in human.asked[0]
     served.close()
