@@ -1,4 +1,4 @@
-"""What a test of the compressor has: a chat with a long conversation, on a home of each kind."""
+"""Fixtures for the compressor: a chat with a long conversation, on a home of each kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def chat(home_path: Path, tmp_path: Path, kind: str) -> Iterator[Chat]:
-    """A telegram chat of eighty messages, titled "Trip"."""
+    """A Telegram chat of eighty messages, titled "Trip"."""
     path = home_path / "state.db"
     if kind == "own":
         make_own_database(path)

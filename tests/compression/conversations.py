@@ -1,8 +1,9 @@
-"""Conversations for hypothesis in both shapes, tidy and rough, and what is wrong with a list.
+"""Hypothesis strategies for conversations in both shapes, and checks of message lists.
 
-A tidy one is what a provider takes: turns alternate, and each call has its result right behind it.
-A rough one is what homes hold: results that are late, missing, doubled or nobody's, empty and
-multi-part messages, markers, images, summaries of ours and of Hermes in any place.
+A tidy conversation is valid for a provider: turns alternate, and each call is followed by its
+result. A rough one is as homes hold them: results that are late, missing, duplicate or without a
+call, empty and multi-part messages, markers, images, and summaries of this program and of Hermes in
+any place.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ TEXTS = st.one_of(
 def called(
     shape: Shape, ids: Sequence[str], text: str | None, path: str = "a.py"
 ) -> dict[str, Any]:
-    """A message of the assistant that calls a tool once for each id."""
+    """An assistant message that calls a tool once for each id."""
     if shape == "openai":
         arguments = json.dumps({"path": path})
         function = {"name": "read_file", "arguments": arguments}
@@ -59,7 +60,7 @@ def called(
 
 
 def answered(shape: Shape, results: Sequence[tuple[str | None, str]]) -> Messages:
-    """The results of calls: a message each, or one with all of them."""
+    """The results of calls, as separate messages or as one."""
     if shape == "openai":
         return [
             {"role": "tool", "tool_call_id": it, "tool_name": "read_file", "content": text}
@@ -71,7 +72,7 @@ def answered(shape: Shape, results: Sequence[tuple[str | None, str]]) -> Message
 
 @st.composite
 def tidy(draw: st.DrawFn, shape: Shape | None = None, max_turns: int = 12) -> Messages:
-    """A conversation that both providers take as it is."""
+    """A conversation that both providers accept."""
     shape = shape or draw(SHAPES)
     messages: Messages = []
     if draw(st.booleans()):
@@ -105,7 +106,7 @@ def conversations(draw: st.DrawFn) -> Messages:
 
 @st.composite
 def only_tools(draw: st.DrawFn) -> Messages:
-    """One request and a long run of tools after it, or tools alone."""
+    """One request followed by a long run of tools, or tools alone."""
     shape = draw(SHAPES)
     messages: Messages = draw(st.sampled_from(([], [{"role": "user", "content": "go on"}])))[:]
     for i in range(draw(st.integers(1, 25))):
@@ -116,12 +117,12 @@ def only_tools(draw: st.DrawFn) -> Messages:
 
 @st.composite
 def only_user(draw: st.DrawFn) -> Messages:
-    """Somebody who gets no answer."""
+    """User messages without an answer."""
     return [{"role": "user", "content": text} for text in draw(st.lists(TEXTS, max_size=25))]
 
 
 def limits() -> st.SearchStrategy[CompressionLimits]:
-    """Limits so small that short conversations are over them."""
+    """Limits that short conversations exceed."""
     return st.builds(
         CompressionLimits,
         context_tokens=st.integers(100, 20_000),
@@ -205,25 +206,25 @@ _BEATS: tuple[Beat, ...] = (
 
 
 def call_ids(message: Mapping[str, Any]) -> list[str]:
-    """The ids that a message calls, in either shape."""
+    """Return the ids that a message calls, in either shape."""
     return [part["id"] for part in _uses(message) if isinstance(part.get("id"), str)]
 
 
 def result_ids(message: Mapping[str, Any]) -> list[Any]:
-    """The ids that a message answers, in either shape."""
+    """Return the ids that a message answers, in either shape."""
     if message.get("role") == "tool":
         return [message.get("tool_call_id")]
     return [part.get("tool_use_id") for part in _typed(message, "tool_result")]
 
 
 def side(message: Mapping[str, Any]) -> str | None:
-    """Who speaks, results being said by the user; None for what no model is sent as a turn."""
+    """Return the speaker, with results as the user; None for messages that are no turn."""
     role = message.get("role")
     return {"user": "user", "tool": "user", "assistant": "assistant"}.get(str(role))
 
 
 def pairs(messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """Each result with the nearest call before it, by their places."""
+    """Return each result with the nearest call before it, by index."""
     called_at: dict[str, int] = {}
     found = []
     for index, message in enumerate(messages):
@@ -233,7 +234,7 @@ def pairs(messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
 
 
 def faults(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What a strict provider of either shape would refuse a conversation for."""
+    """Return the reasons for which a strict provider would refuse a conversation."""
     turns = [message for message in messages if side(message)]
     found = [] if not turns or turns[0]["role"] == "user" else ["does not begin with the user"]
     open_ids: set[Any] = set()

@@ -1,4 +1,4 @@
-"""A home with a long conversation, and what it holds as a whole."""
+"""A home with a long conversation, and readers of its whole content."""
 
 from __future__ import annotations
 
@@ -28,42 +28,42 @@ from tests.homes import connect
 SESSION = "20260101_120000_abcdef01"
 CHAT = SessionSource(platform="telegram", chat_id="42", user_id="7", chat_type="dm")
 LAST = 8
-"""How many messages the tests keep at the end."""
+"""Number of messages that the tests keep at the end."""
 
 
 class Clock:
-    """A time that a test sets."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
 
     def __call__(self) -> float:
-        """Return it."""
+        """Return the time."""
         return self.now
 
 
 class Told:
-    """A plugin that notes what it is told of compressions."""
+    """A plugin that records the compression hooks."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
 
     @hookimpl
     def before_compression(self, session_id: str, in_place: bool) -> None:
-        """Note that one begins."""
+        """Record the beginning of a compression."""
         self.calls.append(("before", session_id, in_place))
 
     @hookimpl
     def after_compression(
         self, session_id: str, old_session_id: str, in_place: bool, platform: str
     ) -> None:
-        """Note what it came to."""
+        """Record its result."""
         self.calls.append(("after", old_session_id, session_id, in_place, platform))
 
 
 @dataclass
 class Chat:
-    """A chat with its home, the ledger beside it and a compressor."""
+    """A chat with its home, its ledger and compressors."""
 
     db: SessionDB
     store: SessionStore
@@ -71,23 +71,23 @@ class Chat:
     clock: Clock
     key: str
     state: Path
-    """Where the ledger keeps its folders."""
+    """Return the root of the ledger's folders."""
     told: Told = field(default_factory=Told)
 
     @property
     def entry(self) -> SessionEntry:
-        """The route, as it is now."""
+        """Return the current route."""
         entry = self.store.get(self.key)
         assert entry is not None
         return entry
 
     @property
     def session_id(self) -> str:
-        """The session that the chat is in now."""
+        """Return the current session of the chat."""
         return self.entry.session_id
 
     def compressor(self, **options: Any) -> Compressor:
-        """Another compressor of this home."""
+        """Return a new compressor of this home."""
         hooks = Hooks()
         hooks.register(self.told)
         return Compressor(
@@ -95,15 +95,15 @@ class Chat:
         )
 
     def say(self, text: str, session_id: str | None = None) -> int:
-        """Append a message of the user."""
+        """Append a user message."""
         return int(self.db.append_message(session_id or self.session_id, "user", text))
 
     def texts(self, session_id: str | None = None) -> list[Any]:
-        """Return what a session says that is live."""
+        """Return the content of the live messages of a session."""
         return [row["content"] for row in self.db.get_messages(session_id or self.session_id)]
 
     def whole(self) -> dict[str, Any]:
-        """Return all that an undo has to put back: every table but those of indexes and locks."""
+        """Return everything that an undo must restore: all tables but indexes and locks."""
         hits = self.db.search("ticket", per="message", limit=100).hits
         return {
             **tables(self.db.path),
@@ -117,7 +117,7 @@ class Chat:
             connection.execute(sql, values)
 
     def lease(self, session_id: str) -> None:
-        """Let a process that lives, this one, say that it has a session open."""
+        """Record that this process has a session open."""
         folder = self.db.path.parent / "runtime"
         folder.mkdir(exist_ok=True)
         lease = {"session_id": session_id, "pid": os.getpid(), "surface": "cli"}
@@ -125,7 +125,7 @@ class Chat:
 
 
 def tables(path: Path) -> dict[str, Any]:
-    """Return the rows of each table by its primary key."""
+    """Return the rows of each table by primary key."""
     with homes.open_connection(path) as opened:
         found = {
             name: sorted(map(repr, opened.execute(f'SELECT * FROM "{name}"')))  # noqa: S608 -- names that were read
@@ -137,7 +137,7 @@ def tables(path: Path) -> dict[str, Any]:
 
 
 def fill(chat: Chat, session_id: str, turns: int = 20) -> None:
-    """Say something: text, a call with its results, parts."""
+    """Append text, a call with its results, and multi-part messages."""
     fields = chat.store.build_session_fields(chat.entry)
     for turn in range(turns):
         long = f"ticket ABC-{turn} in src/part_{turn}.py " + "and so on " * 40
@@ -156,19 +156,19 @@ def fill(chat: Chat, session_id: str, turns: int = 20) -> None:
 
 
 def say_more(chat: Chat) -> None:
-    """Go on talking."""
+    """Append more messages."""
     for number in range(15):
         chat.say(f"and then {number} " + "again " * 50)
         chat.db.append_message(chat.session_id, "assistant", f"so {number} " + "again " * 50)
 
 
 def refused(code: str) -> Any:
-    """Expect a refusal with that code."""
+    """Expect a refusal with this code."""
     return pytest.raises(NotCompressed, check=lambda error: error.code == code)
 
 
 def short(_: object) -> str:
-    """A summary as a model writes it."""
+    """Return a summary as a model writes it."""
     return "They looked at twenty parts, tickets ABC-0 to ABC-19."
 
 

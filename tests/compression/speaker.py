@@ -1,8 +1,8 @@
-"""A process beside a compressor: it says something all the time, holds a home open, or compresses.
+"""A process next to a compressor that appends messages, holds a home open, or compresses.
 
-`python -m tests.compression.speaker DATABASE SESSION WHAT`: `speaks` says what it has appended once
-its input ends, `holds` waits for that end, `compresses` says `asked` when its summary is asked for,
-which it never answers.
+`python -m tests.compression.speaker DATABASE SESSION MODE`: `speaks` prints the appended messages
+at the end of its input, `holds` waits for that end, and `compresses` prints `asked` when its
+summarizer is called, which never returns.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 from session_core import Compressor, Ledger, SessionDB, StateFolder
 
 LONG = " They went along the river and looked for the ferry, quay_17." * 3
-BREATH_S = 0.01
-"""Nobody appends without a breath; the lock is passed on only by chance."""
+# SQLite passes on its write lock only by chance; without pauses the compressor would never get it.
+PAUSE_S = 0.01
 
 
-def main(path: Path, session_id: str, what: str) -> None:
-    """Do one thing until the input ends."""
+def main(path: Path, session_id: str, mode: str) -> None:
+    """Do one thing until the end of the input."""
     with SessionDB(path) as db:
-        if what == "speaks":
+        if mode == "speaks":
             _speak(db, session_id)
-        elif what == "holds":
+        elif mode == "holds":
             db.append_message(session_id, "user", "I am here")
             print("there", flush=True)
             sys.stdin.read()
@@ -36,16 +36,16 @@ def main(path: Path, session_id: str, what: str) -> None:
 
 def _speak(db: SessionDB, session_id: str) -> None:
     """Append turns with a call in each, one message at a time."""
-    over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+    stopped = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), stopped.set()), daemon=True).start()
     print("there", flush=True)
-    said: list[list[Any]] = []
-    while not over.is_set() or len(said) % 4:
-        role, columns = _part(len(said))
-        content = f"said {len(said)}.{LONG}"
-        said.append([int(db.append_message(session_id, role, content, **columns)), content])
-        over.wait(BREATH_S)
-    print(json.dumps(said), flush=True)
+    appended: list[list[Any]] = []
+    while not stopped.is_set() or len(appended) % 4:
+        role, columns = _part(len(appended))
+        content = f"said {len(appended)}.{LONG}"
+        appended.append([int(db.append_message(session_id, role, content, **columns)), content])
+        stopped.wait(PAUSE_S)
+    print(json.dumps(appended), flush=True)
 
 
 def _part(number: int) -> tuple[str, dict[str, Any]]:

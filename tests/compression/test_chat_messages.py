@@ -1,4 +1,4 @@
-"""What a message says, calls and answers, in both shapes and where it is rubbish."""
+"""Text, calls and results of messages in both shapes, including malformed ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A continuation: what goes over to it, and when there is none."""
+"""Commit of a continuation: what it takes over, and when it is refused."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def test_continuation_moves_every_chat(chat: Chat) -> None:
     old, other = chat.session_id, chat.store.get_or_create_session(OTHER).session_key
     chat.store.switch_session(other, old)
     before = chat.whole()
-    done = compress_to_continuation(chat)
-    assert {chat.store.peek_session_id(key) for key in (chat.key, other)} == {done.session_id}
-    assert isinstance(chat.compressor().undo(done.batch), UndoResult)
+    result = compress_to_continuation(chat)
+    assert {chat.store.peek_session_id(key) for key in (chat.key, other)} == {result.session_id}
+    assert isinstance(chat.compressor().undo(result.batch), UndoResult)
     assert chat.whole() == before
 
 
@@ -45,21 +45,21 @@ def test_continuation_moves_chat_joining_meanwhile(chat: Chat) -> None:
     other = chat.store.get_or_create_session(OTHER).session_key
 
     class Guest:
-        """Brings another chat into the session just before it is changed."""
+        """Moves another chat into the session just before the change."""
 
         @hookimpl
         def before_compression(self, session_id: str) -> None:
             chat.store.switch_session(other, session_id)
 
-    done = make_compressor(chat, Guest()).compress(
+    result = make_compressor(chat, Guest()).compress(
         chat.session_id, short, shape="continuation", keep_last=LAST
     )
-    assert {chat.store.peek_session_id(key) for key in (chat.key, other)} == {done.session_id}
+    assert {chat.store.peek_session_id(key) for key in (chat.key, other)} == {result.session_id}
 
 
 @pytest.mark.parametrize("kind", ["hermes, without table"], indirect=True)
 def test_file_routes_move_after_continuation(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file is no part of a transaction: a crash would leave it at a session that never was."""
+    """A crash before the commit would leave a route in the file to a session that never existed."""
     old, before, led_to = chat.session_id, chat.whole(), list[str]()
     mark = chat.db.set_meta
 
@@ -69,9 +69,9 @@ def test_file_routes_move_after_continuation(chat: Chat, monkeypatch: pytest.Mon
 
     with monkeypatch.context() as patch:
         patch.setattr(chat.db, "set_meta", last_change)
-        done = compress_to_continuation(chat)
-    assert (led_to, chat.session_id) == ([old], done.session_id)
-    assert isinstance(chat.compressor().undo(done.batch), UndoResult)
+        result = compress_to_continuation(chat)
+    assert (led_to, chat.session_id) == ([old], result.session_id)
+    assert isinstance(chat.compressor().undo(result.batch), UndoResult)
     assert (chat.whole(), chat.session_id) == (before, old)
 
 
@@ -89,12 +89,12 @@ def test_continuation_copies_shared_columns(chat: Chat) -> None:
     }
     own = {"input_tokens": 5, "api_call_count": 7, "rewind_count": 2, "estimated_cost_usd": 1.5}
     chat.db.put_session_fields(old, {**given, **own})
-    done = chat.compressor().compress(old, shape="continuation", keep_last=LAST)
-    child = read_row(chat, done.session_id)
+    result = chat.compressor().compress(old, shape="continuation", keep_last=LAST)
+    child = read_row(chat, result.session_id)
     assert {name: child[name] for name in given} == given
     assert [child[name] or 0 for name in own] == [0] * len(own)
     assert read_row(chat, old)["handoff_state"] is None
-    assert chat.compressor().undo(done.batch)
+    assert chat.compressor().undo(result.batch)
     assert {name: read_row(chat, old)[name] for name in given} == given
 
 
@@ -102,10 +102,10 @@ def test_goal_follows_continuation_and_undo(chat: Chat) -> None:
     old = chat.session_id
     chat.db.set_meta(f"goal:{old}", '{"goal": "ship"}')
     before = chat.whole()
-    done = compress_to_continuation(chat)
-    assert chat.db.get_meta(f"goal:{done.session_id}") == '{"goal": "ship"}'
+    result = compress_to_continuation(chat)
+    assert chat.db.get_meta(f"goal:{result.session_id}") == '{"goal": "ship"}'
     assert chat.db.get_meta(f"goal:{old}") is None
-    chat.compressor().undo(done.batch)
+    chat.compressor().undo(result.batch)
     assert chat.whole() == before
 
 
@@ -114,8 +114,8 @@ def test_tool_session_gets_no_continuation(chat: Chat) -> None:
     with pytest.raises(NotCompressed, match="use in_place") as refused:
         compress_to_continuation(chat)
     assert refused.value.code == "tool"
-    done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
-    assert done.shape == "in_place"
+    result = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    assert result.shape == "in_place"
 
 
 def test_no_continuation_with_ambiguous_tip(chat: Chat) -> None:
@@ -139,7 +139,7 @@ def test_row_changed_before_commit_is_noticed(
     changed = chat.db.get_messages(chat.session_id)[place]["id"]
 
     class Editor:
-        """Edits a message while a summary is about to be put in its place."""
+        """Edits a message just before a summary replaces it."""
 
         @hookimpl
         def before_compression(self) -> None:
@@ -166,7 +166,7 @@ def test_unique_constraint_violation_is_reported(chat: Chat, shape: Any) -> None
 
 
 def make_compressor(chat: Chat, plugin: object) -> Compressor:
-    """A compressor with hooks of its own."""
+    """Return a compressor with a plugin."""
     hooks = Hooks()
     hooks.register(plugin)
     return Compressor(chat.db, chat.ledger, store=chat.store, hooks=hooks, clock=chat.clock)

@@ -1,4 +1,4 @@
-"""In which shape a session is compressed: by what it costs, and by who else is there."""
+"""Choice of the shape by its cost and by other users of the session."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def get_shape(chat: Chat, **options: Any) -> str:
 
 
 def age_messages(chat: Chat) -> None:
-    """Let two hours pass since the last message."""
+    """Advance the clock to two hours after the last message."""
     chat.clock.now = chat.db.list_sessions().items[0].last_active_at + 7200
 
 
@@ -151,7 +151,7 @@ def test_inactive_session_allows_both_shapes(chat: Chat) -> None:
 def test_exited_process_is_not_active(
     chat: Chat, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that was just being started, with all that was open in its parent."""
+    """A child that is just starting has all files of its parent open."""
     look = chat.db.list_holders
 
     def once() -> list[Holder]:

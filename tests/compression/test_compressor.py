@@ -1,4 +1,4 @@
-"""`Compressor`: what is planned, what it comes to in both shapes, and why it is refused."""
+"""`Compressor`: plans, results in both shapes, and refusals."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ SHAPES = ("in_place", "continuation")
 
 @pytest.mark.requirement("compression:plan")
 def test_plan_lists_required_facts(chat: Chat) -> None:
-    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
-    brief = planned.brief
+    plan = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    brief = plan.brief
     rows = chat.db.get_messages(chat.session_id)
     between = [row["id"] for row in rows if brief.from_id <= row["id"] <= brief.to_id]
     assert len(between) == brief.messages
     assert brief.tokens > brief.target_chars / 4 > 0
     assert len(brief.digest) <= brief.target_chars
     assert brief.must_survive
-    assert planned.expires_at == chat.clock.now + 86_400
+    assert plan.expires_at == chat.clock.now + 86_400
 
 
 @pytest.mark.requirement("compression:plan")
@@ -72,11 +72,11 @@ def test_apply_refuses_non_text_summary(chat: Chat) -> None:
 
 @pytest.mark.requirement("compression:plan")
 def test_plan_expires_after_day(chat: Chat) -> None:
-    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    plan = chat.compressor().plan(chat.session_id, keep_last=LAST)
     chat.clock.now += 86_401
     before = chat.whole()
     with pytest.raises(Conflict, match="expired"):
-        chat.compressor().apply(planned.plan, "short")
+        chat.compressor().apply(plan.plan, "short")
     assert chat.whole() == before
 
 
@@ -88,15 +88,15 @@ def test_plan_expires_after_day(chat: Chat) -> None:
 def test_compression_keeps_head_summary_and_tail(chat: Chat, shape: Any) -> None:
     old = chat.session_id
     rows = chat.db.get_messages_as_conversation(old)
-    planned = chat.compressor().plan(old, shape=shape, keep_last=LAST)
-    start = len(chat.db.get_messages(old)) - LAST - planned.brief.messages
-    done = chat.compressor().apply(planned.plan, "what was said")
-    after = chat.db.get_messages_as_conversation(done.session_id)
+    plan = chat.compressor().plan(old, shape=shape, keep_last=LAST)
+    start = len(chat.db.get_messages(old)) - LAST - plan.brief.messages
+    result = chat.compressor().apply(plan.plan, "what was said")
+    after = chat.db.get_messages_as_conversation(result.session_id)
     made = len(after) - start - LAST
     assert after[:start] == rows[:start]
     assert after[-LAST:] == rows[-LAST:]
-    said = [summary_message.parse_summary(message) for message in after[start : start + made]]
-    assert [found.text for found in said if found] == ["what was said"]
+    summaries = [summary_message.parse_summary(message) for message in after[start : start + made]]
+    assert [found.text for found in summaries if found] == ["what was said"]
     assert faults(after) == []
 
 
@@ -104,12 +104,12 @@ def test_compression_keeps_head_summary_and_tail(chat: Chat, shape: Any) -> None
 @pytest.mark.parametrize("shape", SHAPES)
 def test_result_matches_database(chat: Chat, shape: Any) -> None:
     old, before = chat.session_id, chat.db.get_revision(chat.session_id)
-    done = chat.compressor().compress(old, short, shape=shape, keep_last=LAST)
-    assert (done.shape, done.old_session_id) == (shape, old)
-    assert (done.session_id == old) is (shape == "in_place")
-    assert done.tokens_after < done.tokens_before
-    assert (done.before, done.after) == (before, chat.db.get_revision(done.session_id))
-    assert done.retention.found >= done.retention.kept > 0
+    result = chat.compressor().compress(old, short, shape=shape, keep_last=LAST)
+    assert (result.shape, result.old_session_id) == (shape, old)
+    assert (result.session_id == old) is (shape == "in_place")
+    assert result.tokens_after < result.tokens_before
+    assert (result.before, result.after) == (before, chat.db.get_revision(result.session_id))
+    assert result.retention.found >= result.retention.kept > 0
 
 
 @pytest.mark.requirement("compression:commit")
@@ -128,8 +128,8 @@ def test_compression_keeps_counters_titles_and_search(chat: Chat, shape: Any) ->
 def test_continuation_moves_chat(chat: Chat) -> None:
     old = chat.session_id
     chat.db.update_session(old, cwd="/src/shop", git_branch="main", system_prompt="be kind")
-    done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
-    parent, child = chat.db.get_session(old), chat.db.get_session(done.session_id)
+    result = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    parent, child = chat.db.get_session(old), chat.db.get_session(result.session_id)
     assert parent is not None
     assert child is not None
     carried = [
@@ -139,9 +139,9 @@ def test_continuation_moves_chat(chat: Chat) -> None:
     assert {name: child[name] for name in carried} == {name: parent[name] for name in carried}
     assert (parent["end_reason"], child["ended_at"]) == ("compression", None)
     assert (parent["title"], child["title"]) == ("Trip", "Trip #2")
-    assert chat.session_id == done.session_id
-    assert chat.db.get_link_kind(done.session_id) == "continuation"
-    assert chat.store.get_or_create_session(_source(chat)).session_id == done.session_id
+    assert chat.session_id == result.session_id
+    assert chat.db.get_link_kind(result.session_id) == "continuation"
+    assert chat.store.get_or_create_session(_source(chat)).session_id == result.session_id
 
 
 @pytest.mark.requirement("compression:continuation")
@@ -149,30 +149,32 @@ def test_continuation_moves_chat(chat: Chat) -> None:
 def test_branch_is_compressed_as_continuation(chat: Chat, marker: str) -> None:
     old = chat.session_id
     chat.db.update_session(old, model_config={marker: "x", "temperature": 1})
-    done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
-    assert chat.db.get_link_kind(done.session_id) == "continuation"
-    row = chat.db.get_session(done.session_id)
+    result = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    assert chat.db.get_link_kind(result.session_id) == "continuation"
+    row = chat.db.get_session(result.session_id)
     assert row is not None
     assert row["model_config"] == '{"temperature": 1}'
 
 
 @pytest.mark.requirement("compression:continuation")
 def test_mirror_follows_continuation_before_return(chat: Chat) -> None:
-    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, short, shape="continuation", keep_last=LAST
+    )
     folder = chat.db.folder
     assert folder is not None
-    assert done.session_id in (folder / "sessions" / "sessions.json").read_text()
+    assert result.session_id in (folder / "sessions" / "sessions.json").read_text()
 
 
 @pytest.mark.requirement("compression:commit")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_hooks_run_before_and_after(chat: Chat, shape: Any) -> None:
     old = chat.session_id
-    done = chat.compressor().compress(old, short, shape=shape, keep_last=LAST)
+    result = chat.compressor().compress(old, short, shape=shape, keep_last=LAST)
     in_place = shape == "in_place"
     assert chat.told.calls == [
         ("before", old, in_place),
-        ("after", old, done.session_id, in_place, "telegram"),
+        ("after", old, result.session_id, in_place, "telegram"),
     ]
 
 
@@ -188,10 +190,10 @@ def test_second_compression_is_refused(chat: Chat) -> None:
 
 @pytest.mark.requirement("compression:plan")
 def test_applied_plan_returns_stored_result(chat: Chat) -> None:
-    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
-    done = chat.compressor().apply(planned.plan, "what was said")
+    plan = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    result = chat.compressor().apply(plan.plan, "what was said")
     once = chat.whole()
-    assert chat.compressor().apply(planned.plan, "something else") == done
+    assert chat.compressor().apply(plan.plan, "something else") == result
     assert chat.whole() == once
 
 
@@ -221,16 +223,16 @@ def test_earlier_summary_is_replaced_by_update(chat: Chat) -> None:
 @pytest.mark.requirement("compression:guard")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_messages_after_plan_join_tail(chat: Chat, shape: Any) -> None:
-    planned = chat.compressor().plan(chat.session_id, shape=shape, keep_last=LAST)
+    plan = chat.compressor().plan(chat.session_id, shape=shape, keep_last=LAST)
     chat.say("said meanwhile")
-    done = chat.compressor().apply(planned.plan, "what was said")
-    assert chat.texts(done.session_id)[-1] == "said meanwhile"
+    result = chat.compressor().apply(plan.plan, "what was said")
+    assert chat.texts(result.session_id)[-1] == "said meanwhile"
 
 
 @pytest.mark.requirement("compression:guard")
 @pytest.mark.parametrize("change", ["rewind", "edit", "replace", "compact"])
 def test_changed_range_needs_new_plan(chat: Chat, change: str) -> None:
-    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    plan = chat.compressor().plan(chat.session_id, keep_last=LAST)
     rows = chat.db.get_messages(chat.session_id)
     if change == "rewind":
         chat.db.rewind_to_message(chat.session_id, rows[8]["id"])
@@ -243,7 +245,7 @@ def test_changed_range_needs_new_plan(chat: Chat, change: str) -> None:
         chat.db._write(lambda handle: handle.run_change(sql, (rows[8]["id"],)))
     before = chat.whole()
     with pytest.raises(Changed):
-        chat.compressor().apply(planned.plan, "what was said")
+        chat.compressor().apply(plan.plan, "what was said")
     assert chat.whole() == before
 
 
@@ -298,7 +300,7 @@ def test_second_compressor_is_refused_during_first(chat: Chat) -> None:
     finally:
         go_on.set()
         first.join(20)
-    assert [done.session_id for done in results] == [chat.session_id]
+    assert [result.session_id for result in results] == [chat.session_id]
     assert chat.db.get_compression_lock_holder(chat.session_id) is None
 
 
@@ -318,14 +320,14 @@ def test_lost_lock_prevents_commit(chat: Chat) -> None:
 
 @pytest.mark.requirement("compression:guard")
 def test_messages_after_plan_can_exceed_shape(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
-    touched = planned.brief.messages + 2 * LAST
+    plan = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    touched = plan.brief.messages + 2 * LAST
     say_more(chat)
     row_s = {"own": 0.00003, "hermes": 0.00017}[chat.db.kind]
     monkeypatch.setattr(compression_shape, "MAX_LOCK_S", (touched + 10) * row_s)
     before = chat.whole()
     with refused("too_large"):
-        chat.compressor().apply(planned.plan, "what was said")
+        chat.compressor().apply(plan.plan, "what was said")
     assert chat.whole() == before
 
 
@@ -340,23 +342,23 @@ def test_messages_during_summary_can_change_shape(
         say_more(chat)
         return "what was said"
 
-    done = chat.compressor().compress(chat.session_id, slow, keep_last=LAST)
-    assert done.shape == "continuation"
+    result = chat.compressor().compress(chat.session_id, slow, keep_last=LAST)
+    assert result.shape == "continuation"
 
 
 @pytest.mark.requirement("compression:plan")
 def test_concurrent_apply_happens_once(chat: Chat) -> None:
-    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    plan = chat.compressor().plan(chat.session_id, keep_last=LAST)
     begin = threading.Barrier(4)
 
     def apply(_: int) -> Any:
         compressor = chat.compressor()
         begin.wait(20)
-        return compressor.apply(planned.plan, "what was said")
+        return compressor.apply(plan.plan, "what was said")
 
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(apply, range(4)))
-    assert len({done.batch for done in results}) == 1
+    assert len({result.batch for result in results}) == 1
     assert len(chat.ledger.list_audit_entries().items) == 1
 
 
@@ -388,12 +390,12 @@ def test_short_conversation_is_refused(chat: Chat) -> None:
     ],
 )
 def test_empty_or_longer_summary_is_refused(chat: Chat, summary: str, code: str) -> None:
-    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    plan = chat.compressor().plan(chat.session_id, keep_last=LAST)
     before = chat.whole()
     with refused(code):
-        chat.compressor().apply(planned.plan, summary)
+        chat.compressor().apply(plan.plan, summary)
     assert chat.whole() == before
-    assert chat.compressor().apply(planned.plan, "a better one").session_id == chat.session_id
+    assert chat.compressor().apply(plan.plan, "a better one").session_id == chat.session_id
 
 
 def test_unknown_shape_is_invalid_input(chat: Chat) -> None:
@@ -422,9 +424,9 @@ def test_foreign_ledger_is_refused(chat: Chat, tmp_path: Path) -> None:
     ],
 )
 def test_refusal_names_next_step(chat: Chat, summary: str, what: str) -> None:
-    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    plan = chat.compressor().plan(chat.session_id, keep_last=LAST)
     with pytest.raises(NotCompressed, match=what):
-        chat.compressor().apply(planned.plan, summary)
+        chat.compressor().apply(plan.plan, summary)
 
 
 def test_refusal_hints_at_keep_last(chat: Chat) -> None:
@@ -440,16 +442,16 @@ def test_dense_script_shortens_target_length(chat: Chat) -> None:
     compressor = chat.compressor()
     brief = compressor.plan("cjk", keep_last=LAST).brief
     assert 0 < brief.target_chars <= brief.tokens / 2
-    done = compressor.compress("cjk", keep_last=LAST)
-    assert done.tokens_after < done.tokens_before * 0.7
+    result = compressor.compress("cjk", keep_last=LAST)
+    assert result.tokens_after < result.tokens_before * 0.7
 
 
 @pytest.mark.anyio
 async def test_async_compressor_matches_sync(chat: Chat) -> None:
     compressor = AsyncCompressor(chat.compressor())
-    planned = await compressor.plan(chat.session_id, keep_last=LAST)
-    done = await compressor.apply(planned.plan, "what was said")
-    await compressor.undo(done.batch)
+    plan = await compressor.plan(chat.session_id, keep_last=LAST)
+    result = await compressor.apply(plan.plan, "what was said")
+    await compressor.undo(result.batch)
     assert len(chat.texts()) == 80
 
 

@@ -1,4 +1,4 @@
-"""Compression while others are there: one that speaks, a second compressor, one that dies."""
+"""Compression next to other processes: one that appends, a second compressor, one that dies."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ class SpeakerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Return its process id."""
         return self._process.pid
 
     def hear(self) -> str:
-        """Return the next line that it says."""
+        """Return the next line of its output."""
         assert self._process.stdout is not None
         return self._process.stdout.readline()
 
     def end(self) -> str:
-        """Let it end; return what it says last."""
+        """Close its input and return the rest of its output."""
         return self._process.communicate(timeout=60)[0]
 
     def kill(self) -> None:
-        """End it as `kill -9` does."""
+        """Kill it with SIGKILL."""
         self._process.send_signal(signal.SIGKILL)
         self._process.communicate(timeout=60)
 
@@ -73,34 +73,34 @@ def test_concurrent_messages_survive_many_compressions(chat: Chat) -> None:
     with run_speaker(chat, "speaks") as speaker:
         while len(batches) < COMPRESSIONS:
             batches += compress_or_undo(chat, compressor, len(batches))
-        said = json.loads(speaker.end())
-    assert_complete(chat, said)
+        appended = json.loads(speaker.end())
+    assert_complete(chat, appended)
     for batch in reversed(batches):
         if chat.ledger.get_batch(batch).undone_at is None:
             compressor.undo(batch)
     rows = chat.db.get_messages(chat.session_id, include_inactive=True)
     assert rows[: len(before)] == before
-    assert [[row["id"], row["content"]] for row in rows[len(before) :]] == said
+    assert [[row["id"], row["content"]] for row in rows[len(before) :]] == appended
     assert_counters_match(chat)
     assert chat.db.check_integrity(deep=True) == []
 
 
 def compress_or_undo(chat: Chat, compressor: Compressor, number: int) -> list[str]:
-    """Compress in place, and each third time take that back at once."""
+    """Compress in place, and undo every third compression at once."""
     try:
-        done = compressor.compress(chat.session_id, short, shape="in_place", keep_last=2)
+        result = compressor.compress(chat.session_id, short, shape="in_place", keep_last=2)
     except NotCompressed as error:
         if error.code not in ("nothing_to_win", "not_smaller"):
             raise
         return []
     if number % 3 == 2:
-        compressor.undo(done.batch)
-    return [done.batch]
+        compressor.undo(result.batch)
+    return [result.batch]
 
 
-def assert_complete(chat: Chat, said: list[Any]) -> None:
-    """Check that what was said is there, in order, with calls and results together."""
-    contents = [content for _, content in said]
+def assert_complete(chat: Chat, appended: list[Any]) -> None:
+    """Check that all messages exist in order, with calls and results together."""
+    contents = [content for _, content in appended]
     rows = chat.db.get_messages(chat.session_id, include_inactive=True)
     assert {row["content"] for row in rows if str(row["content"]).startswith("said")} == set(
         contents
@@ -121,7 +121,7 @@ def assert_complete(chat: Chat, said: list[Any]) -> None:
 
 
 def assert_counters_match(chat: Chat) -> None:
-    """Check that the counters say what is live."""
+    """Check that the counters match the live messages."""
     live = chat.db.get_messages(chat.session_id)
     calls = sum(len(row["tool_calls"] or ()) for row in live)
     row = chat.db.get_session(chat.session_id)
@@ -135,11 +135,11 @@ def assert_counters_match(chat: Chat) -> None:
 @pytest.mark.requirement("compression:others")
 @pytest.mark.parametrize("shape", ["in_place", "continuation"])
 def test_compressor_is_refused_during_another(chat: Chat, shape: Any) -> None:
-    session_id, both, asked = chat.session_id, threading.Barrier(2), []
+    session_id, both, callers = chat.session_id, threading.Barrier(2), []
     chat.clock.now += 7200  # so that a second connection is nobody at work
 
     def summarize(_: object) -> str:
-        asked.append(threading.get_native_id())
+        callers.append(threading.get_native_id())
         return "a short summary of the tickets"
 
     def compress() -> str:
@@ -159,7 +159,7 @@ def test_compressor_is_refused_during_another(chat: Chat, shape: Any) -> None:
         ends = sorted(future.result() for future in [pool.submit(compress) for _ in range(2)])
     assert ends[0] == "done"
     assert ends[1] in ("locked", "nothing_to_win")
-    assert len(asked) == 1
+    assert len(callers) == 1
     children = [child["id"] for child in chat.db.list_children(session_id)]
     assert children == ([chat.session_id] if shape == "continuation" else [])
 
@@ -171,13 +171,13 @@ def test_compressor_is_refused_during_another(chat: Chat, shape: Any) -> None:
 def test_no_continuation_while_session_is_held(chat: Chat) -> None:
     chat.clock.now = time.time()
     compressor = chat.compressor()
-    planned = compressor.plan(chat.session_id, shape="continuation", keep_last=LAST)
+    plan = compressor.plan(chat.session_id, shape="continuation", keep_last=LAST)
     with run_speaker(chat, "holds") as holder:
         before = chat.whole()
         for attempt in (
             lambda: compressor.plan(chat.session_id, shape="continuation", keep_last=LAST),
             lambda: compressor.compress(chat.session_id, shape="continuation", keep_last=LAST),
-            lambda: compressor.apply(planned.plan),
+            lambda: compressor.apply(plan.plan),
         ):
             with pytest.raises(NotCompressed, match=f"pid {holder.pid}") as refused:
                 attempt()
@@ -205,11 +205,11 @@ def gateway(chat: Chat) -> Any:
 @pytest.mark.requirement("compression:others")
 def test_no_continuation_while_gateway_runs(chat: Chat, gateway: Any) -> None:
     compressor, session_id = chat.compressor(), chat.session_id
-    planned = compressor.plan(session_id, shape="continuation", keep_last=LAST)
+    plan = compressor.plan(session_id, shape="continuation", keep_last=LAST)
     pid, before, route = gateway(), chat.whole(), chat.entry.to_dict()
     for attempt in (
         lambda: compressor.compress(session_id, shape="continuation", keep_last=LAST),
-        lambda: compressor.apply(planned.plan),
+        lambda: compressor.apply(plan.plan),
     ):
         with pytest.raises(NotCompressed, match=rf"gateway \(pid {pid}\)") as refused:
             attempt()
@@ -222,10 +222,10 @@ def test_no_continuation_while_gateway_runs(chat: Chat, gateway: Any) -> None:
 @pytest.mark.requirement("compression:others")
 def test_continuation_undo_refused_while_gateway_runs(chat: Chat, gateway: Any) -> None:
     compressor, session_id = chat.compressor(), chat.session_id
-    done = compressor.compress(session_id, shape="continuation", keep_last=LAST)
+    result = compressor.compress(session_id, shape="continuation", keep_last=LAST)
     pid, before = gateway(), chat.whole()
     with pytest.raises(NotCompressed, match=f"pid {pid}") as refused:
-        compressor.undo(done.batch)
+        compressor.undo(result.batch)
     assert refused.value.code == "live"
     assert chat.whole() == before
 
@@ -235,7 +235,7 @@ def test_continuation_undo_refused_while_gateway_runs(chat: Chat, gateway: Any) 
 
 @pytest.mark.requirement("compression:others")
 def test_killed_compressor_leaves_home_unchanged(chat: Chat) -> None:
-    """And the next one need not wait until the lock of the dead one has run out."""
+    """The next compressor takes over the lock of the dead one before it expires."""
     before = chat.whole()
     chat.clock.now = time.time()
     with run_speaker(chat, "compresses") as dying:
@@ -244,8 +244,8 @@ def test_killed_compressor_leaves_home_unchanged(chat: Chat) -> None:
         assert refused.value.code == "locked"
         dying.kill()
     assert chat.whole() == before
-    done = chat.compressor().compress(chat.session_id, keep_last=2)
-    assert done.tokens_after < done.tokens_before
+    result = chat.compressor().compress(chat.session_id, keep_last=2)
+    assert result.tokens_after < result.tokens_before
 
 
 @pytest.mark.requirement("compression:others")

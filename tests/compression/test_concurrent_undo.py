@@ -1,4 +1,4 @@
-"""Two who undo the same compression at once: one does it, and the other hears what is true."""
+"""Two concurrent undos of one compression: one succeeds, and the other reports that."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROUNDS = 3
 
 
 def run_concurrently(chat: Chat, act: Callable[[Compressor], object]) -> list[object]:
-    """Let two act at once, each with a home and a ledger of its own; return what each heard."""
+    """Run an action twice at once, each with its own home and ledger; return both results."""
     begin = threading.Barrier(2)
     path = chat.db.path
 
@@ -52,12 +52,14 @@ def run_concurrently(chat: Chat, act: Callable[[Compressor], object]) -> list[ob
 def test_second_concurrent_undo_reports_undone(chat: Chat, shape: Any) -> None:
     before = chat.whole()
     for _ in range(ROUNDS):
-        done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
-        heard = run_concurrently(chat, lambda one, batch=done.batch: one.undo(batch))  # type: ignore[misc]
-        (undone,) = [each for each in heard if isinstance(each, UndoResult)]
-        assert undone.session_id == done.old_session_id
-        assert [each for each in heard if isinstance(each, str)] == [
-            f"batch {done.batch} was undone already"
+        result = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+        outcomes = run_concurrently(
+            chat, lambda compressor, batch=result.batch: compressor.undo(batch)
+        )  # type: ignore[misc]
+        (undone,) = [outcome for outcome in outcomes if isinstance(outcome, UndoResult)]
+        assert undone.session_id == result.old_session_id
+        assert [outcome for outcome in outcomes if isinstance(outcome, str)] == [
+            f"batch {result.batch} was undone already"
         ]
         assert chat.whole() == before
 
@@ -65,13 +67,15 @@ def test_second_concurrent_undo_reports_undone(chat: Chat, shape: Any) -> None:
 @pytest.mark.requirement("compression:undo-at-once")
 def test_concurrent_undo_plan_returns_same_result(chat: Chat) -> None:
     for _ in range(ROUNDS):
-        done = chat.compressor().compress(
+        result = chat.compressor().compress(
             chat.session_id, short, shape="continuation", keep_last=LAST
         )
         chat.say("said since")
-        planned = chat.compressor().undo(done.batch)
-        assert isinstance(planned, UndoPlan)
-        heard = run_concurrently(chat, lambda one, plan=planned.plan: one.apply_undo(plan))  # type: ignore[misc]
-        assert heard[0] == heard[1]
-        assert isinstance(heard[0], UndoResult)
-        assert chat.db.get_session(done.session_id) is None
+        stored_plan = chat.compressor().undo(result.batch)
+        assert isinstance(stored_plan, UndoPlan)
+        outcomes = run_concurrently(
+            chat, lambda compressor, plan=stored_plan.plan: compressor.apply_undo(plan)
+        )  # type: ignore[misc]
+        assert outcomes[0] == outcomes[1]
+        assert isinstance(outcomes[0], UndoResult)
+        assert chat.db.get_session(result.session_id) is None

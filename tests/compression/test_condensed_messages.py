@@ -1,4 +1,4 @@
-"""What a summariser reads: short where it may be, and never the original."""
+"""Condensed messages for a summarizer, which leave the originals unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONG = "\n  first line\nsecond\n" + "x" * 979
 
 
 def condense_results(shape: Shape, *results: str) -> list[Any]:
-    """What is read of the results of calls that all read the same file."""
+    """Return the condensed results of calls that all read the same file."""
     messages = []
     for at, text in enumerate(results):
         messages += [called(shape, [f"c{at}"], None, "src/app.py")]

@@ -1,4 +1,4 @@
-"""What counts as a fact, in which forms and languages, and that a text is read in linear time."""
+"""Forms and languages of facts, and linear time to find them."""
 
 from __future__ import annotations
 

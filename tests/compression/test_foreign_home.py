@@ -1,4 +1,4 @@
-"""What was planned or done in one home is nothing to another that took its path."""
+"""Plans and undos of one home are refused in another home at its path."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Swap = Callable[[Path, Path], object]
 
 
 def swap_file(path: Path, other: Path) -> None:
-    """Put another file in the place of a database."""
+    """Replace a database by another file."""
     other.replace(path)
 
 
 def swap_content(path: Path, other: Path) -> None:
-    """Put another database into the same file, as where the system gives an inode again."""
+    """Replace the content of a database file, as if the system had reused its inode."""
     shutil.copyfile(other, path)
 
 
@@ -37,8 +37,8 @@ def swapped(request: pytest.FixtureRequest, chat: Chat, kind: str) -> Callable[[
 
     def swap(session_id: str) -> Path:
         path = chat.db.path
-        for each in (chat.ledger, chat.store, chat.db):
-            each.close()
+        for opened in (chat.ledger, chat.store, chat.db):
+            opened.close()
         other = path.parent.parent / "other" / "state.db"
         other.parent.mkdir()
         (make_own_database if kind == "own" else make_hermes_database)(other)
@@ -46,8 +46,8 @@ def swapped(request: pytest.FixtureRequest, chat: Chat, kind: str) -> Callable[[
             rows = [{"role": "user", "content": f"another {at} " * 30} for at in range(200)]
             db.append_messages(session_id, rows, create={"source": "telegram"})
         for name in ("-wal", "-shm"):
-            for each in (path, other):
-                get_sidecar_path(each, name).unlink(missing_ok=True)
+            for file in (path, other):
+                get_sidecar_path(file, name).unlink(missing_ok=True)
         request.param(path, other)
         return path
 
@@ -66,11 +66,11 @@ def open_compressor(path: Path, chat: Chat) -> Iterator[Compressor]:
 
 @pytest.mark.requirement("compression:other-home")
 def test_plan_is_refused_in_another_home(chat: Chat, swapped: Callable[[str], Path]) -> None:
-    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
-    path = swapped(planned.session_id)
+    plan = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    path = swapped(plan.session_id)
     before = tables(path)
     with open_compressor(path, chat) as compressor, pytest.raises((NotFound, Changed)):
-        compressor.apply(planned.plan, short(None))
+        compressor.apply(plan.plan, short(None))
     assert tables(path) == before
 
 
@@ -79,20 +79,20 @@ def test_plan_is_refused_in_another_home(chat: Chat, swapped: Callable[[str], Pa
 def test_undo_is_refused_in_another_home(
     chat: Chat, swapped: Callable[[str], Path], shape: Any
 ) -> None:
-    done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
-    path = swapped(done.old_session_id)
+    result = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+    path = swapped(result.old_session_id)
     before = tables(path)
     with open_compressor(path, chat) as compressor, pytest.raises((NotFound, Conflict)):
-        compressor.undo(done.batch)
+        compressor.undo(result.batch)
     assert tables(path) == before
 
 
 @pytest.mark.requirement("compression:other-home")
 @pytest.mark.parametrize("kind", ["own"], indirect=True)
 def test_own_home_is_recognised_by_name(chat: Chat, swapped: Callable[[str], Path]) -> None:
-    done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
-    with open_compressor(swapped(done.session_id), chat) as compressor:
+    result = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    with open_compressor(swapped(result.session_id), chat) as compressor:
         with pytest.raises(NotFound, match="no batch"):
-            compressor.undo(done.batch)
-        again = compressor.compress(done.session_id, short, keep_last=LAST)
+            compressor.undo(result.batch)
+        again = compressor.compress(result.session_id, short, keep_last=LAST)
         assert compressor.undo(again.batch)

@@ -1,4 +1,4 @@
-"""What the ledger knows of compressions: what was done stays done."""
+"""Compressions whose ledger is full after the commit."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ SHAPES = ("in_place", "continuation")
 
 
 class FullLedger(Ledger):
-    """A ledger in which there is no room for what comes after the commit."""
+    """A ledger without space for writes after the commit."""
 
     is_full = True
 
     def finish_step(self, *args: Any, **more: Any) -> None:
-        """Note that a step was done, where there is room."""
+        """Record a finished step, if there is space."""
         self._need_room()
         super().finish_step(*args, **more)
 
     def finish_plan(self, *args: Any) -> None:
-        """As above."""
+        """Finish a plan, if there is space."""
         self._need_room()
         super().finish_plan(*args)
 
     def add_audit_entry(self, *args: Any) -> None:
-        """As above."""
+        """Add an audit entry, if there is space."""
         self._need_room()
         super().add_audit_entry(*args)
 
@@ -46,14 +46,14 @@ def test_full_ledger_records_compression_later(
 ) -> None:
     with FullLedger(StateFolder(chat.db.path), clock=chat.clock) as chat.ledger:
         compressor = chat.compressor()
-        planned = compressor.plan(chat.session_id, shape=shape, keep_last=LAST)
-        done = compressor.apply(planned.plan, "what was said")
-        assert chat.session_id == done.session_id
+        plan = compressor.plan(chat.session_id, shape=shape, keep_last=LAST)
+        result = compressor.apply(plan.plan, "what was said")
+        assert chat.session_id == result.session_id
         assert "no room left" in caplog.text
         chat.ledger.is_full = False
-        assert compressor.apply(planned.plan) == done
-        assert [line.plan for line in chat.ledger.list_audit_entries().items] == [planned.plan]
-        assert compressor.undo(done.batch)
+        assert compressor.apply(plan.plan) == result
+        assert [line.plan for line in chat.ledger.list_audit_entries().items] == [plan.plan]
+        assert compressor.undo(result.batch)
 
 
 @pytest.mark.requirement("compression:noted")
@@ -61,7 +61,7 @@ def test_killed_compression_is_audited_on_resume(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compressor = chat.compressor()
-    planned = compressor.plan(chat.session_id, keep_last=LAST)
+    plan = compressor.plan(chat.session_id, keep_last=LAST)
 
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -69,22 +69,22 @@ def test_killed_compression_is_audited_on_resume(
     with monkeypatch.context() as patch:
         patch.setattr(chat.ledger, "finish_step", killed)
         with pytest.raises(KeyboardInterrupt):
-            compressor.apply(planned.plan, "what was said")
+            compressor.apply(plan.plan, "what was said")
     assert chat.ledger.list_audit_entries().items == []
     for _ in range(2):
-        compressor.apply(planned.plan)
+        compressor.apply(plan.plan)
     (line,) = chat.ledger.list_audit_entries().items
-    assert line.plan == planned.plan
+    assert line.plan == plan.plan
 
 
 def test_planned_undo_is_audited_with_plan(chat: Chat) -> None:
     compressor = chat.compressor()
-    done = compressor.compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    result = compressor.compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     chat.say("said since")
-    planned = compressor.undo(done.batch)
-    assert isinstance(planned, UndoPlan)
-    compressor.apply_undo(planned.plan)
-    assert chat.ledger.list_audit_entries().items[0].plan == planned.plan
+    plan = compressor.undo(result.batch)
+    assert isinstance(plan, UndoPlan)
+    compressor.apply_undo(plan.plan)
+    assert chat.ledger.list_audit_entries().items[0].plan == plan.plan
 
 
 @pytest.mark.requirement("compression:noted")
@@ -96,8 +96,8 @@ def test_compressor_opens_configured_store(chat: Chat) -> None:
     (folder / "sessions" / "sessions.json").unlink()
     before = threading.active_count()
     with Compressor(chat.db, chat.ledger, clock=chat.clock) as compressor:
-        done = compressor.compress(chat.session_id, short, shape="continuation", keep_last=LAST)
-    assert chat.session_id == done.session_id
+        result = compressor.compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    assert chat.session_id == result.session_id
     assert not (folder / "sessions" / "sessions.json").exists()
     deadline = time.monotonic() + 20
     while threading.active_count() > before:  # what refreshed the lock ends by itself

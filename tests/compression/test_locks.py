@@ -1,4 +1,4 @@
-"""The compression lock: held while it is needed, and nobody's once its holder has died."""
+"""The compression lock: held as long as needed, and taken over after its holder has died."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make_holder(pid: int, start: object = "", agent: str = "mcp-sessions", host:
 
 @pytest.fixture
 def dead_pid() -> int:
-    """The pid of a process that is not there any more."""
+    """The pid of a process that has ended."""
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         pass
     return process.pid
@@ -37,8 +37,8 @@ def dead_pid() -> int:
 
 def expires_at(chat: Chat) -> float:
     with connect(chat.db.path) as connection:
-        found = connection.execute("SELECT expires_at FROM compression_locks").fetchone()
-    return float(found[0])
+        row = connection.execute("SELECT expires_at FROM compression_locks").fetchone()
+    return float(row[0])
 
 
 def wait_for_expiry(expected: float, chat: Chat) -> None:
@@ -153,7 +153,7 @@ def test_interrupt_leaves_no_lock(chat: Chat) -> None:
 
 
 def run_interrupted(step: Callable[[], object], profile: Callable[..., None]) -> bool:
-    """Run a step under a profiler; say whether that interrupted it."""
+    """Run a step under a profiler; return whether it was interrupted."""
     before = sys.getprofile()
     sys.setprofile(profile)
     try:

@@ -1,4 +1,4 @@
-"""What holds for every conversation: nothing is split, grown, changed or done twice."""
+"""Properties of every conversation: nothing is split, grown, changed or compressed twice."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ SHORT = "Done: the parser. Open: the tests."
 def compress(
     messages: Messages, within: CompressionLimits
 ) -> tuple[MessageRange, RebuiltMessages] | None:
-    """The range and the new list, or None where one of them is refused."""
-    chosen = choose_range(messages, within)
-    if isinstance(chosen, Refusal):
+    """Return the range and the new messages, or None if one of them is refused."""
+    message_range = choose_range(messages, within)
+    if isinstance(message_range, Refusal):
         return None
-    done = rebuild_messages(messages, chosen.start, chosen.end, SHORT)
-    return (chosen, done) if isinstance(done, RebuiltMessages) else None
+    rebuilt = rebuild_messages(messages, message_range.start, message_range.end, SHORT)
+    return (message_range, rebuilt) if isinstance(rebuilt, RebuiltMessages) else None
 
 
 def find_last(messages: Messages, role: str) -> int | None:
-    """The last message that a user or the assistant said, summaries and results left out."""
+    """Return the last message of the user or the assistant, without summaries and results."""
     said = [
         index
         for index, message in enumerate(messages)
@@ -54,13 +54,13 @@ def find_last(messages: Messages, role: str) -> int | None:
 @MANY
 @given(conversations(), limits())
 def test_calls_and_results_stay_together(messages: Messages, within: CompressionLimits) -> None:
-    chosen = choose_range(messages, within)
-    if isinstance(chosen, Refusal):
+    message_range = choose_range(messages, within)
+    if isinstance(message_range, Refusal):
         return
-    inside = range(chosen.start, chosen.end)
+    inside = range(message_range.start, message_range.end)
     for call, result in pairs(messages):
         assert (call in inside) == (result in inside)
-        assert not (call < chosen.start and result >= chosen.end)
+        assert not (call < message_range.start and result >= message_range.end)
 
 
 @MANY
@@ -68,34 +68,37 @@ def test_calls_and_results_stay_together(messages: Messages, within: Compression
 def test_last_user_and_assistant_messages_stay(
     messages: Messages, within: CompressionLimits
 ) -> None:
-    chosen = choose_range(messages, within)
-    if isinstance(chosen, Refusal):
+    message_range = choose_range(messages, within)
+    if isinstance(message_range, Refusal):
         return
     for role in ("user", "assistant"):
-        assert find_last(messages, role) not in range(chosen.start, chosen.end)
+        assert find_last(messages, role) not in range(message_range.start, message_range.end)
 
 
 @MANY
 @given(tidy(), limits())
 def test_valid_conversation_stays_valid(messages: Messages, within: CompressionLimits) -> None:
     assert faults(messages) == []
-    found = compress(messages, within)
-    if found is not None:
-        assert faults(found[1].messages) == []
+    outcome = compress(messages, within)
+    if outcome is not None:
+        assert faults(outcome[1].messages) == []
 
 
 @MANY
 @given(conversations(), limits())
 def test_compression_adds_no_faults(messages: Messages, within: CompressionLimits) -> None:
-    found = compress(messages, within)
-    if found is None:
+    outcome = compress(messages, within)
+    if outcome is None:
         return
-    chosen, done = found
-    kept = faults(messages[: chosen.start]) + faults(messages[chosen.end :])
-    for fault in faults(done.messages):
+    message_range, rebuilt = outcome
+    kept = faults(messages[: message_range.start]) + faults(messages[message_range.end :])
+    for fault in faults(rebuilt.messages):
         assert fault in {*kept, *faults(messages)}
-    new = slice(chosen.start - 1 if chosen.start else 0, chosen.start + len(done.summary) + 1)
-    sides = [side(message) for message in done.messages[new]]
+    new = slice(
+        message_range.start - 1 if message_range.start else 0,
+        message_range.start + len(rebuilt.summary) + 1,
+    )
+    sides = [side(message) for message in rebuilt.messages[new]]
     assert all(a is None or a != b for a, b in pairwise(sides))
 
 
@@ -103,34 +106,38 @@ def test_compression_adds_no_faults(messages: Messages, within: CompressionLimit
 @given(conversations(), limits())
 def test_kept_messages_are_verbatim(messages: Messages, within: CompressionLimits) -> None:
     before = deepcopy(messages)
-    found = compress(messages, within)
+    outcome = compress(messages, within)
     assert messages == before
-    if found is None:
+    if outcome is None:
         return
-    chosen, done = found
-    behind = chosen.start + len(done.summary)
-    assert list(done.messages[: chosen.start]) == before[: chosen.start]
-    assert list(done.messages[behind:]) == before[chosen.end :]
+    message_range, rebuilt = outcome
+    behind = message_range.start + len(rebuilt.summary)
+    assert list(rebuilt.messages[: message_range.start]) == before[: message_range.start]
+    assert list(rebuilt.messages[behind:]) == before[message_range.end :]
 
 
 @MANY
 @given(conversations(), limits())
 def test_compression_reduces_tokens(messages: Messages, within: CompressionLimits) -> None:
-    found = compress(messages, within)
-    if found is None:
+    outcome = compress(messages, within)
+    if outcome is None:
         return
-    chosen, done = found
-    assert done.tokens_before == chosen.total == sum(map(chat_messages.estimate_tokens, messages))
-    assert done.tokens_after == sum(map(chat_messages.estimate_tokens, done.messages))
-    assert done.tokens_after < done.tokens_before
+    message_range, rebuilt = outcome
+    assert (
+        rebuilt.tokens_before
+        == message_range.total
+        == sum(map(chat_messages.estimate_tokens, messages))
+    )
+    assert rebuilt.tokens_after == sum(map(chat_messages.estimate_tokens, rebuilt.messages))
+    assert rebuilt.tokens_after < rebuilt.tokens_before
 
 
 @MANY
 @given(conversations(), limits())
 def test_repeated_compression_is_idempotent(messages: Messages, within: CompressionLimits) -> None:
-    found = compress(messages, within)
-    if found is not None:
-        again = choose_range(found[1].messages, within)
+    outcome = compress(messages, within)
+    if outcome is not None:
+        again = choose_range(outcome[1].messages, within)
         assert isinstance(again, Refusal)
         assert again.code == "nothing_to_win"
 
@@ -146,18 +153,21 @@ def test_compression_is_deterministic(messages: Messages, within: CompressionLim
 def test_later_compression_updates_summary(
     messages: Messages, more: Messages, within: CompressionLimits, text: str
 ) -> None:
-    found = compress(messages, within)
-    if found is None or summary_message.find_fault(text):
+    outcome = compress(messages, within)
+    if outcome is None or summary_message.find_fault(text):
         return
-    grown: list[Any] = [*found[1].messages, *(m for m in more if m["role"] != "system")]
-    chosen = choose_range(grown, within)
-    if isinstance(chosen, Refusal):
+    grown: list[Any] = [*outcome[1].messages, *(m for m in more if m["role"] != "system")]
+    message_range = choose_range(grown, within)
+    if isinstance(message_range, Refusal):
         return
-    assert summary_message.list_summaries(grown[chosen.start : chosen.end]) in ([SHORT], [])
-    done = rebuild_messages(grown, chosen.start, chosen.end, text)
-    if isinstance(done, RebuiltMessages):
-        assert "does not begin with the user" not in faults(done.messages)
-        assert not any(fault.startswith("two of") for fault in faults(done.messages))
+    assert summary_message.list_summaries(grown[message_range.start : message_range.end]) in (
+        [SHORT],
+        [],
+    )
+    rebuilt = rebuild_messages(grown, message_range.start, message_range.end, text)
+    if isinstance(rebuilt, RebuiltMessages):
+        assert "does not begin with the user" not in faults(rebuilt.messages)
+        assert not any(fault.startswith("two of") for fault in faults(rebuilt.messages))
 
 
 @MANY

@@ -1,4 +1,4 @@
-"""Which range is chosen: thresholds, protected ends, whole pairs, and why nothing."""
+"""Choice of the range: thresholds, protected ends, whole pairs, and reasons for none."""
 
 from __future__ import annotations
 
@@ -22,19 +22,23 @@ OURS = f"{SUMMARY_PREFIX}\nwhat was\n\n{SUMMARY_END}"
 
 
 def say(role: str, tokens: int = 100) -> dict[str, Any]:
-    """A message that weighs so much."""
+    """Return a message with this many tokens."""
     return {"role": role, "content": "abcd" * (tokens - 4)}
 
 
 def make_conversation(turns: int, tokens: int = 100) -> Messages:
-    """User and assistant in turn, each of that weight."""
+    """Return alternating messages of user and assistant with these weights."""
     return [say(role, tokens) for _ in range(turns) for role in ("user", "assistant")]
 
 
 def choose_bounds(messages: Messages, limits: CompressionLimits) -> tuple[int, int] | str:
-    """The range, or why there is none."""
-    found = choose_range(messages, limits)
-    return (found.start, found.end) if isinstance(found, MessageRange) else found.reason
+    """Return the range, or the reason for none."""
+    message_range = choose_range(messages, limits)
+    return (
+        (message_range.start, message_range.end)
+        if isinstance(message_range, MessageRange)
+        else message_range.reason
+    )
 
 
 # A tail of 500 tokens, 750 at most.
@@ -101,8 +105,8 @@ def test_invalid_limits_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_range_excludes_head_and_tail() -> None:
     assert SMALL.tail_tokens == 500
-    found = choose_range([say("system"), *make_conversation(10)], SMALL)
-    assert found == MessageRange(start=4, end=16, tokens=1200, total=2100)
+    message_range = choose_range([say("system"), *make_conversation(10)], SMALL)
+    assert message_range == MessageRange(start=4, end=16, tokens=1200, total=2100)
 
 
 def test_leading_markers_are_not_head() -> None:
@@ -175,8 +179,8 @@ def test_adjacent_results_belong_to_call() -> None:
 
 def test_combined_results_keep_every_call() -> None:
     first, second = called("anthropic", ["x"], None), called("anthropic", ["y"], None)
-    both = answered("anthropic", [("x", "1"), ("y", "2")])
-    assert list_cuts([first, say("user"), second, *both]) == [True, False, False, False, True]
+    answers = answered("anthropic", [("x", "1"), ("y", "2")])
+    assert list_cuts([first, say("user"), second, *answers]) == [True, False, False, False, True]
 
 
 def test_results_with_user_text_keep_call() -> None:
@@ -227,10 +231,10 @@ def test_merged_summary_joins_range() -> None:
 def test_long_run_is_compressed_after_request() -> None:
     run = [called("openai", ["x"], None, "abcd" * 100), *answered("openai", [("x", "ab" * 200)])]
     messages = [*make_conversation(3), say("user"), *run * 9]
-    found = choose_range(messages, SMALL)
-    assert isinstance(found, MessageRange)
-    assert (found.start, found.end) == (7, 19)
-    assert found.tokens >= SMALL.tail_tokens
+    message_range = choose_range(messages, SMALL)
+    assert isinstance(message_range, MessageRange)
+    assert (message_range.start, message_range.end) == (7, 19)
+    assert message_range.tokens >= SMALL.tail_tokens
 
 
 def test_range_precedes_request_with_short_run() -> None:
@@ -243,15 +247,15 @@ def test_single_request_is_compressible_repeatedly() -> None:
     run = [called("openai", ["x"], None, "abcd" * 100), *answered("openai", [("x", "ab" * 200)])]
     messages = [say("user"), *run * 10]
     for _ in range(5):
-        found = choose_range(messages, SMALL)
-        assert isinstance(found, MessageRange)
-        done = rebuild_messages(messages, found.start, found.end, "what was")
-        assert isinstance(done, RebuiltMessages)
-        assert isinstance(choose_range(done.messages, SMALL), Refusal)
-        assert done.messages[0] is messages[0]
-        assert list_summaries(done.messages) == ["what was"]
-        messages = [*map(dict, done.messages), *run * 5]
-        messages[0] = done.messages[0]  # type: ignore[call-overload]
+        message_range = choose_range(messages, SMALL)
+        assert isinstance(message_range, MessageRange)
+        rebuilt = rebuild_messages(messages, message_range.start, message_range.end, "what was")
+        assert isinstance(rebuilt, RebuiltMessages)
+        assert isinstance(choose_range(rebuilt.messages, SMALL), Refusal)
+        assert rebuilt.messages[0] is messages[0]
+        assert list_summaries(rebuilt.messages) == ["what was"]
+        messages = [*map(dict, rebuilt.messages), *run * 5]
+        messages[0] = rebuilt.messages[0]  # type: ignore[call-overload]
 
 
 def test_short_run_after_only_request_is_compressed() -> None:

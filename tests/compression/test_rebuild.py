@@ -1,4 +1,4 @@
-"""The new list: what is kept is kept, and what would win nothing is refused."""
+"""The rebuilt messages: kept messages are unchanged, and useless summaries are refused."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ TALK: list[dict[str, Any]] = [
 
 
 def test_summary_replaces_range() -> None:
-    done = rebuild_messages(TALK, 1, 6, "went")
-    assert isinstance(done, RebuiltMessages)
+    rebuilt = rebuild_messages(TALK, 1, 6, "went")
+    assert isinstance(rebuilt, RebuiltMessages)
     said = {"role": "user", "content": f"{SUMMARY_PREFIX}\nwent\n\n{SUMMARY_END}"}
     note = {"role": "assistant", "content": SUMMARY_NOTE}
-    assert list(done.messages) == [TALK[0], said, note, *TALK[6:]]
-    assert done.summary == (said, note)
-    assert faults(done.messages) == []
-    assert done.tokens_before == sum(map(chat_messages.estimate_tokens, TALK))
-    assert done.tokens_after == sum(map(chat_messages.estimate_tokens, done.messages))
+    assert list(rebuilt.messages) == [TALK[0], said, note, *TALK[6:]]
+    assert rebuilt.summary == (said, note)
+    assert faults(rebuilt.messages) == []
+    assert rebuilt.tokens_before == sum(map(chat_messages.estimate_tokens, TALK))
+    assert rebuilt.tokens_after == sum(map(chat_messages.estimate_tokens, rebuilt.messages))
 
 
 def test_markers_are_not_neighbours() -> None:
     marker = {"role": "session_meta", "content": None}
-    done = rebuild_messages([TALK[1], marker, *TALK[2:6], marker, *TALK[6:]], 2, 6, "went")
-    assert isinstance(done, RebuiltMessages)
-    assert [message["role"] for message in done.summary] == ["assistant"]
+    rebuilt = rebuild_messages([TALK[1], marker, *TALK[2:6], marker, *TALK[6:]], 2, 6, "went")
+    assert isinstance(rebuilt, RebuiltMessages)
+    assert [message["role"] for message in rebuilt.summary] == ["assistant"]
 
 
 @pytest.mark.parametrize(("start", "end"), [(1, 3), (1, 4), (3, 6), (4, 6)])
@@ -87,7 +87,7 @@ def test_invalid_range_raises(start: int, end: int) -> None:
 def test_orphan_results_keep_their_place() -> None:
     stray = {"role": "tool", "tool_call_id": "gone", "content": "x"}
     talk = [stray, *TALK, stray]
-    done = rebuild_messages(talk, 2, 7, "went")
-    assert isinstance(done, RebuiltMessages)
-    assert done.messages[0] is stray
-    assert done.messages[-1] is stray
+    rebuilt = rebuild_messages(talk, 2, 7, "went")
+    assert isinstance(rebuilt, RebuiltMessages)
+    assert rebuilt.messages[0] is stray
+    assert rebuilt.messages[-1] is stray

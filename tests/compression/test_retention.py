@@ -1,4 +1,4 @@
-"""What a report of a compression counts, and what a brief says must survive."""
+"""The retention report of a compression, and the facts that a brief lists."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def user(text: str) -> dict[str, Any]:
 
 
 def test_distinct_facts_count_once_per_kind() -> None:
-    said = [user("see OPS-1 and OPS-2"), user("OPS-1 is in /etc/relay.conf")]
-    assert retention.measure_retention(said, "OPS-1 is done") == RetentionReport(
+    messages = [user("see OPS-1 and OPS-2"), user("OPS-1 is in /etc/relay.conf")]
+    assert retention.measure_retention(messages, "OPS-1 is done") == RetentionReport(
         3, 1, {"path": (1, 0), "identifier": (2, 1)}
     )
 
@@ -36,22 +36,24 @@ def test_part_of_longer_name_is_lost() -> None:
 
 
 def test_unspaced_script_facts_are_found() -> None:
-    said = [user("我们决定采用v2.1。")]
-    assert retention.measure_retention(said, "然后我们决定采用v2.1。好").by_kind == {
+    messages = [user("我们决定采用v2.1。")]
+    assert retention.measure_retention(messages, "然后我们决定采用v2.1。好").by_kind == {
         "decision": (1, 1),
         "identifier": (1, 1),
     }
 
 
 def test_paraphrased_fact_is_lost() -> None:
-    said = [user("We decided to keep the relay.")]
-    assert retention.measure_retention(said, "It was decided that the relay stays.").by_kind == {
-        "decision": (1, 0)
-    }
+    messages = [user("We decided to keep the relay.")]
+    assert retention.measure_retention(
+        messages, "It was decided that the relay stays."
+    ).by_kind == {"decision": (1, 0)}
 
 
-def select_facts(said: list[dict[str, Any]], limit: int) -> tuple[str, ...]:
-    return scoring.select_best_facts(scoring.score_passages(passages.read_passages(said)), limit)
+def select_facts(messages: list[dict[str, Any]], limit: int) -> tuple[str, ...]:
+    return scoring.select_best_facts(
+        scoring.score_passages(passages.read_passages(messages)), limit
+    )
 
 
 def test_empty_range_has_no_facts() -> None:
@@ -64,23 +66,23 @@ def test_retention_report_round_trips_through_json() -> None:
 
 
 def test_earlier_summary_facts_are_counted() -> None:
-    said = [
+    messages = [
         *summary_message.build_messages("- see OPS-1\n- see OPS-2", None, "user"),
         user("OPS-3"),
     ]
-    assert retention.measure_retention(said, "OPS-2").by_kind == {"identifier": (3, 1)}
-    assert select_facts(said, 1) == ("OPS-1",)
+    assert retention.measure_retention(messages, "OPS-2").by_kind == {"identifier": (3, 1)}
+    assert select_facts(messages, 1) == ("OPS-1",)
 
 
 def test_best_facts_must_survive() -> None:
     noise = "\n".join(f"src/a/b{number}.py" for number in range(50))
-    said = [
+    messages = [
         {"role": "tool", "tool_call_id": "a", "content": noise},
         user("We decided to keep the relay. It lives in /opt/relay/main.toml."),
     ]
-    assert select_facts(said, 2) == (
+    assert select_facts(messages, 2) == (
         "We decided to keep the relay.",
         "/opt/relay/main.toml",
     )
-    assert len(select_facts(said, 5)) == 5
-    assert select_facts(said, 0) == ()
+    assert len(select_facts(messages, 5)) == 5
+    assert select_facts(messages, 0) == ()

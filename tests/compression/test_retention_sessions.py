@@ -1,4 +1,4 @@
-"""The sessions of the retention bench are what they claim to be."""
+"""The sessions of the retention bench have the content that they claim."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _make_sessions(fixture: formats.FixtureName) -> list[work.WorkingSession]:
 
 @pytest.fixture(params=["working", "held out"], ids=["working", "held-out"])
 def fixture(request: pytest.FixtureRequest) -> formats.FixtureName:
-    """Whether the sessions are those with other seeds and other fillers."""
+    """Whether the sessions have other seeds and other fillers."""
     return request.param
 
 
 @pytest.fixture(params=TURNS)
 def session(request: pytest.FixtureRequest, fixture: formats.FixtureName) -> work.WorkingSession:
-    """One session, made once."""
+    """One session, built once."""
     return one(request.param, fixture)
 
 
@@ -75,8 +75,8 @@ def test_facts_are_absent_outside_zone(session):
 
 
 def test_facts_do_not_contain_other_facts(session):
-    found = [fact.text for fact in session.facts]
-    assert [text for text in found if sum(text in other for other in found) > 1] == []
+    texts = [fact.text for fact in session.facts]
+    assert [text for text in texts if sum(text in other for other in texts) > 1] == []
 
 
 def test_facts_are_long_enough(session):

@@ -1,4 +1,4 @@
-"""What a person has written into a result, told from the lines that a program printed."""
+"""Statements of a person in tool output, told apart from lines of a program."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ def test_summary_omits_log_line_prefix() -> None:
         "May 02 10:00:09 house-1 roofd[77]: gave up on lib/roof/deck.rs:14",
         "roof-1  | gave up on lib/roof/beam.rs:9",
     ]
-    said = summarize([result(lines)], 400)
-    assert "gave up on lib/roof/deck.rs:14" in said
-    assert "gave up on lib/roof/beam.rs:9" in said
-    assert "roofd[77]" not in said
-    assert "roof-1" not in said
+    summary = summarize([result(lines)], 400)
+    assert "gave up on lib/roof/deck.rs:14" in summary
+    assert "gave up on lib/roof/beam.rs:9" in summary
+    assert "roofd[77]" not in summary
+    assert "roof-1" not in summary
 
 
 def test_table_keeps_first_column() -> None:

@@ -1,4 +1,4 @@
-"""A summary by a function: sync and async, bounded in time, and what follows where it fails."""
+"""Summarizer functions: sync and async, with a timeout, and the handling of their failures."""
 
 from __future__ import annotations
 
@@ -100,15 +100,15 @@ def test_non_text_summary_is_failure(result: Any) -> None:
 
 
 class APIConnectionError(Exception):
-    """As the clients of models name theirs."""
+    """Named as in the clients of models."""
 
 
 class AuthenticationError(Exception):
-    """As above."""
+    """Named as in the clients of models."""
 
 
 class StatusError(Exception):
-    """As above, with a status."""
+    """An error with a status, as in the clients of models."""
 
     def __init__(self, status: int, message: str = "") -> None:
         super().__init__(message)

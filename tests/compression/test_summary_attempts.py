@@ -1,4 +1,4 @@
-"""A summary by a function of the caller's: what it is given, where it runs, how it fails."""
+"""Summaries by a function of the caller: its request, its loop and its failures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_summarizer_receives_brief_and_messages(chat: Chat) -> None:
     chat.compressor().compress(chat.session_id, note, keep_last=LAST)
     (request,) = given
     assert len(request.messages) == request.brief.messages
-    results = [each["content"] for each in request.messages if each["role"] == "tool"]
+    results = [message["content"] for message in request.messages if message["role"] == "tool"]
     assert all(len(result) <= 400 for result in results)
 
 
@@ -56,10 +56,10 @@ def test_failed_summarizer_falls_back_to_extractive(chat: Chat) -> None:
     def fail(_: object) -> str:
         raise ValueError("bad")
 
-    done = chat.compressor().compress(chat.session_id, fail, keep_last=LAST)
-    row = chat.db.get_session(done.session_id)
+    result = chat.compressor().compress(chat.session_id, fail, keep_last=LAST)
+    row = chat.db.get_session(result.session_id)
     assert row is not None
-    assert done.tokens_after < done.tokens_before
+    assert result.tokens_after < result.tokens_before
     assert row["compression_fallback_streak"] == 1
     assert row["compression_failure_cooldown_until"] == chat.clock.now + 60
 
@@ -84,10 +84,10 @@ def test_failure_streak_continues_in_continuations(chat: Chat) -> None:
         raise ValueError("bad")
 
     for streak in (1, 2):
-        done = chat.compressor().compress(
+        result = chat.compressor().compress(
             chat.session_id, fail, shape="continuation", keep_last=LAST, force=True
         )
-        row = chat.db.get_session(done.session_id)
+        row = chat.db.get_session(result.session_id)
         assert row is not None
         assert row["compression_fallback_streak"] == streak
         assert row["compression_failure_cooldown_until"] == chat.clock.now + 60
@@ -95,10 +95,10 @@ def test_failure_streak_continues_in_continuations(chat: Chat) -> None:
     chat.clock.now += 61
     with refused("ineffective"):
         chat.compressor().compress(chat.session_id, short, keep_last=LAST)
-    done = chat.compressor().compress(
+    result = chat.compressor().compress(
         chat.session_id, short, shape="continuation", keep_last=LAST, force=True
     )
-    row = chat.db.get_session(done.session_id)
+    row = chat.db.get_session(result.session_id)
     assert row is not None
     assert not row["compression_fallback_streak"]
 
@@ -139,16 +139,16 @@ def test_cooldown_survives_restart_and_ends(chat: Chat) -> None:
 @pytest.mark.requirement("compression:callables")
 @pytest.mark.anyio
 async def test_async_summarizer_runs_on_callers_loop(chat: Chat) -> None:
-    loop, said = asyncio.get_running_loop(), asyncio.Queue[str]()
+    loop, queue = asyncio.get_running_loop(), asyncio.Queue[str]()
 
     async def summarize(_: object) -> str:
         assert asyncio.get_running_loop() is loop
-        return await said.get()
+        return await queue.get()
 
     compressing = asyncio.ensure_future(
         AsyncCompressor(chat.compressor()).compress(chat.session_id, summarize, keep_last=LAST)
     )
-    await said.put("what the loop says")
+    await queue.put("what the loop says")
     await compressing
     assert any("what the loop says" in str(text) for text in chat.texts())
 

@@ -1,4 +1,4 @@
-"""Summaries are recognised, whoever wrote them, and stand between any neighbours."""
+"""Summary messages are recognised from any author, and valid between any neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""To-do lists that agents keep: what is open stands under that, and nothing else does."""
+"""To-do lists of agents: open items, and only those, are listed as open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEADINGS = [f"{name}:" for name in SECTIONS]
 
 
 def make_todo_calls(number: int, *items: tuple[str, str]) -> list[dict[str, Any]]:
-    """Return the call of a tool that keeps a list, and its answer, which says it again."""
+    """Return a call of a to-do tool, and its answer, which repeats the list."""
     listed = [
         {"id": f"{n}", "content": text, "status": state} for n, (text, state) in enumerate(items)
     ]
@@ -53,9 +53,9 @@ def test_completed_todos_are_dropped_first() -> None:
 def test_reopened_todo_is_open() -> None:
     states = ("pending", "completed", "pending")
     lists = [
-        each
+        message
         for number, state in enumerate(states)
-        for each in make_todo_calls(
+        for message in make_todo_calls(
             number, ("rotate the key", state), ("mail Jean-Luc", "completed")
         )
     ]

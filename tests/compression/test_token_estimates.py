@@ -1,4 +1,4 @@
-"""The estimate: by script, for all that is sent, with nothing to download."""
+"""The token estimate: by script, for everything that is sent, without a download."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Undo of a continuation: what it drops, who is in it, and what is not there any more."""
+"""Undo of a continuation: dropped data, active sessions, and missing sessions."""
 
 from __future__ import annotations
 
@@ -25,31 +25,37 @@ from tests.homes import connect
 
 def test_undo_of_grown_continuation_needs_plan(chat: Chat) -> None:
     before = chat.whole()
-    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, short, shape="continuation", keep_last=LAST
+    )
     chat.say("one"), chat.say("two")
     gone_on = chat.whole()
-    planned = chat.compressor().undo(done.batch)
-    assert isinstance(planned, UndoPlan)
-    assert (planned.sessions, planned.messages) == ((done.session_id,), 2)
+    plan = chat.compressor().undo(result.batch)
+    assert isinstance(plan, UndoPlan)
+    assert (plan.sessions, plan.messages) == ((result.session_id,), 2)
     assert chat.whole() == gone_on
-    undone = chat.compressor().apply_undo(planned.plan)
-    assert undone.session_id == done.old_session_id
+    undone = chat.compressor().apply_undo(plan.plan)
+    assert undone.session_id == result.old_session_id
     assert chat.whole() == before
-    assert chat.compressor().apply_undo(planned.plan) == undone
+    assert chat.compressor().apply_undo(plan.plan) == undone
 
 
 def test_undo_keeps_dropped_messages_in_trash(chat: Chat) -> None:
-    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, short, shape="continuation", keep_last=LAST
+    )
     chat.say("not to be lost")
-    planned = chat.compressor().undo(done.batch)
-    assert isinstance(planned, UndoPlan)
-    chat.compressor().apply_undo(planned.plan)
-    texts = [each.value["content"] for each in read_trash(chat) if each.what == "message"]
+    plan = chat.compressor().undo(result.batch)
+    assert isinstance(plan, UndoPlan)
+    chat.compressor().apply_undo(plan.plan)
+    texts = [item.value["content"] for item in read_trash(chat) if item.what == "message"]
     assert texts[-1] == "not to be lost"
 
 
 def test_undo_keeps_related_rows_in_trash(chat: Chat) -> None:
-    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, short, shape="continuation", keep_last=LAST
+    )
     chat.say("mind this")
     with connect(chat.db.path) as connection:
         connection.execute(
@@ -57,20 +63,22 @@ def test_undo_keeps_related_rows_in_trash(chat: Chat) -> None:
             "message INTEGER REFERENCES messages(id) ON DELETE CASCADE)"
         )
         connection.execute("INSERT INTO reactions SELECT '+1', max(id) FROM messages")
-    planned = chat.compressor().undo(done.batch)
-    assert isinstance(planned, UndoPlan)
-    chat.compressor().apply_undo(planned.plan)
-    assert ["+1" in str(each.value) for each in read_trash(chat) if each.what == "beside"] == [True]
+    plan = chat.compressor().undo(result.batch)
+    assert isinstance(plan, UndoPlan)
+    chat.compressor().apply_undo(plan.plan)
+    assert ["+1" in str(item.value) for item in read_trash(chat) if item.what == "beside"] == [True]
 
 
 def test_undo_plan_detects_later_messages(chat: Chat) -> None:
-    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, short, shape="continuation", keep_last=LAST
+    )
     chat.say("one")
-    planned = chat.compressor().undo(done.batch)
-    assert isinstance(planned, UndoPlan)
+    plan = chat.compressor().undo(result.batch)
+    assert isinstance(plan, UndoPlan)
     chat.say("two")
     with pytest.raises(Changed):
-        chat.compressor().apply_undo(planned.plan)
+        chat.compressor().apply_undo(plan.plan)
     assert chat.texts()[-1] == "two"
 
 
@@ -80,37 +88,39 @@ def test_undo_drops_whole_continuation_chain(chat: Chat) -> None:
     for number in range(30):
         chat.say(f"and then {number} " + "again " * 50)
     second = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
-    planned = chat.compressor().undo(first.batch)
-    assert isinstance(planned, UndoPlan)
-    assert planned.sessions == (first.session_id, second.session_id)
-    assert planned.messages >= 30
-    chat.compressor().apply_undo(planned.plan)
+    plan = chat.compressor().undo(first.batch)
+    assert isinstance(plan, UndoPlan)
+    assert plan.sessions == (first.session_id, second.session_id)
+    assert plan.messages >= 30
+    chat.compressor().apply_undo(plan.plan)
     assert chat.whole() == before
 
 
 def test_undo_names_and_trashes_delegates(chat: Chat) -> None:
-    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
-    marked = {"model_config": {"_delegate_from": done.session_id}}
-    chat.db.create_session("helper", "cli", parent_session_id=done.session_id, **marked)
+    result = chat.compressor().compress(
+        chat.session_id, short, shape="continuation", keep_last=LAST
+    )
+    marked = {"model_config": {"_delegate_from": result.session_id}}
+    chat.db.create_session("helper", "cli", parent_session_id=result.session_id, **marked)
     chat.db.append_message("helper", "user", "do this")
-    planned = chat.compressor().undo(done.batch)
-    assert isinstance(planned, UndoPlan)
-    assert planned.sessions == (done.session_id, "helper")
-    chat.compressor().apply_undo(planned.plan)
+    plan = chat.compressor().undo(result.batch)
+    assert isinstance(plan, UndoPlan)
+    assert plan.sessions == (result.session_id, "helper")
+    chat.compressor().apply_undo(plan.plan)
     assert chat.db.get_session("helper") is None
 
 
 @pytest.mark.parametrize("how", ["ended", "reset"])
 def test_undo_of_unchanged_continuation_is_lossless(chat: Chat, how: str) -> None:
     old, texts = chat.session_id, chat.texts()
-    done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
     if how == "ended":
-        chat.db.end_session(done.session_id, "user_exit")
+        chat.db.end_session(result.session_id, "user_exit")
     else:
         chat.store.reset_session(chat.key)
     elsewhere = chat.session_id
-    assert isinstance(chat.compressor().undo(done.batch), UndoResult)
-    assert chat.db.get_session(done.session_id) is None
+    assert isinstance(chat.compressor().undo(result.batch), UndoResult)
+    assert chat.db.get_session(result.session_id) is None
     assert chat.texts(old) == texts
     assert chat.session_id == (old if how == "ended" else elsewhere)
 
@@ -136,46 +146,52 @@ def test_undo_plans_and_keeps_changed_continuation(
     chat: Chat, change: Callable[[Chat, str], object], named: str
 ) -> None:
     before = chat.whole()
-    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
-    change(chat, done.session_id)
-    planned = chat.compressor().undo(done.batch)
-    assert isinstance(planned, UndoPlan)
-    assert (planned.messages, planned.changed) == (0, (named,))
-    chat.compressor().apply_undo(planned.plan)
+    result = chat.compressor().compress(
+        chat.session_id, short, shape="continuation", keep_last=LAST
+    )
+    change(chat, result.session_id)
+    plan = chat.compressor().undo(result.batch)
+    assert isinstance(plan, UndoPlan)
+    assert (plan.messages, plan.changed) == (0, (named,))
+    chat.compressor().apply_undo(plan.plan)
     assert chat.whole() == before
-    kept = [(each.what, str(each.value)) for each in read_trash(chat)]
+    kept = [(item.what, str(item.value)) for item in read_trash(chat)]
     tokens = {"title": "My own", "session_model_usage": "vision", "goal": "ship it"}
     assert any(tokens.get(named, "'api_content': 'x'") in value for _, value in kept)
 
 
 def test_undo_plan_detects_later_changes(chat: Chat) -> None:
-    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, short, shape="continuation", keep_last=LAST
+    )
     chat.say("one")
-    planned = chat.compressor().undo(done.batch)
-    assert isinstance(planned, UndoPlan)
-    chat.db.set_session_title(done.session_id, "My own")
+    plan = chat.compressor().undo(result.batch)
+    assert isinstance(plan, UndoPlan)
+    chat.db.set_session_title(result.session_id, "My own")
     with pytest.raises(Changed):
-        chat.compressor().apply_undo(planned.plan)
-    assert chat.db.get_session_title(done.session_id) == "My own"
+        chat.compressor().apply_undo(plan.plan)
+    assert chat.db.get_session_title(result.session_id) == "My own"
 
 
 def test_undo_names_and_keeps_detached_sessions(chat: Chat) -> None:
-    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
-    marked = {"model_config": {"_branched_from": done.session_id}}
-    chat.db.create_session("branch", "cli", parent_session_id=done.session_id, **marked)
-    planned = chat.compressor().undo(done.batch)
-    assert isinstance(planned, UndoPlan)
-    assert planned.detached == ("branch",)
-    chat.compressor().apply_undo(planned.plan)
+    result = chat.compressor().compress(
+        chat.session_id, short, shape="continuation", keep_last=LAST
+    )
+    marked = {"model_config": {"_branched_from": result.session_id}}
+    chat.db.create_session("branch", "cli", parent_session_id=result.session_id, **marked)
+    plan = chat.compressor().undo(result.batch)
+    assert isinstance(plan, UndoPlan)
+    assert plan.detached == ("branch",)
+    chat.compressor().apply_undo(plan.plan)
     row = chat.db.get_session("branch")
     assert row is not None
     assert row["parent_session_id"] is None
-    (kept,) = [each.value for each in read_trash(chat) if each.what == "detached"]
-    assert kept["parent_session_id"] == done.session_id
+    (kept,) = [item.value for item in read_trash(chat) if item.what == "detached"]
+    assert kept["parent_session_id"] == result.session_id
 
 
 def read_trash(chat: Chat) -> list[TrashItem]:
-    """What the newest step has kept."""
+    """Return the trash of the newest step."""
     sql = "SELECT id FROM steps ORDER BY number DESC"
     newest: str = chat.ledger._file.read(lambda rows: rows.fetch_value(sql))
     return list(chat.ledger.read_trash(newest))
@@ -185,47 +201,51 @@ def read_trash(chat: Chat) -> list[TrashItem]:
 
 
 def test_undo_refuses_deleting_open_session(chat: Chat) -> None:
-    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
-    chat.lease(done.session_id)
+    result = chat.compressor().compress(
+        chat.session_id, short, shape="continuation", keep_last=LAST
+    )
+    chat.lease(result.session_id)
     before = chat.whole()
     with pytest.raises(NotCompressed, match="has this session open; stop it") as refused:
-        chat.compressor().undo(done.batch)
+        chat.compressor().undo(result.batch)
     assert refused.value.code == "live"
     assert chat.whole() == before
 
 
 def test_undo_detects_activity_during_trash(chat: Chat) -> None:
-    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, short, shape="continuation", keep_last=LAST
+    )
 
     class Slow(Ledger):
-        """A ledger in which somebody comes while a step is prepared."""
+        """A ledger in which a session is opened while a step is prepared."""
 
         def prepare_step(self, *args: Any, **options: Any) -> list[str]:
-            """Let him come."""
+            """Prepare the step, then open the session."""
             marked = super().prepare_step(*args, **options)
-            chat.lease(done.session_id)
+            chat.lease(result.session_id)
             return marked
 
     before = chat.whole()
     with Slow(StateFolder(chat.db.path, root=chat.state), clock=chat.clock) as ledger:
         chat.ledger, quick = ledger, chat.ledger
         with pytest.raises(NotCompressed, match="has this session open"):
-            chat.compressor().undo(done.batch)
+            chat.compressor().undo(result.batch)
         chat.ledger = quick
     assert chat.whole() == before
 
 
 def test_running_turn_follows_undone_session(chat: Chat) -> None:
     old = chat.session_id
-    done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
 
     def answer(run: AgentTurn, message: Any) -> str:
-        chat.compressor().undo(done.batch)
+        chat.compressor().undo(result.batch)
         run.append("user", message)
         return "done"
 
     SessionRuntime(chat.store, lambda _: answer).handle(CHAT, "important")
-    assert chat.db.get_session(done.session_id) is None
+    assert chat.db.get_session(result.session_id) is None
     assert chat.session_id == old
     assert chat.texts(old)[-1] == "important"
 
@@ -235,28 +255,30 @@ def test_running_turn_follows_undone_session(chat: Chat) -> None:
 
 def test_undo_of_deleted_continuation_revives_parent(chat: Chat) -> None:
     old, before = chat.session_id, chat.whole()
-    done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
-    chat.db.delete_session(done.session_id)
-    undone = chat.compressor().undo(done.batch)
+    result = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    chat.db.delete_session(result.session_id)
+    undone = chat.compressor().undo(result.batch)
     assert undone == UndoResult(old, 80, 0)
     assert chat.whole() == before
 
 
 def test_undo_without_parent_is_refused(chat: Chat) -> None:
-    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, short, shape="continuation", keep_last=LAST
+    )
     chat.say("one")
-    chat.db.delete_session(done.old_session_id)
-    with pytest.raises(Conflict, match=f"{done.old_session_id} was deleted since"):
-        chat.compressor().undo(done.batch)
+    chat.db.delete_session(result.old_session_id)
+    with pytest.raises(Conflict, match=f"{result.old_session_id} was deleted since"):
+        chat.compressor().undo(result.batch)
 
 
 def test_undo_reports_taken_title(chat: Chat) -> None:
     old = chat.session_id
-    done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
     chat.db.put_session_fields(old, {"title": None})
     chat.db.create_session("third", "cli")
     chat.db.set_session_title("third", "Trip")
-    undone = chat.compressor().undo(done.batch)
+    undone = chat.compressor().undo(result.batch)
     assert undone == UndoResult(old, 80, 12, lost_title="Trip")
     assert chat.db.get_session_title(old) is None
     assert chat.db.get_session_title("third") == "Trip"

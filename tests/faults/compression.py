@@ -1,6 +1,6 @@
-"""Compression under faults: its two shapes and both ways back, on homes with routes and a ledger.
+"""Compression under faults: both shapes and both undos, on homes with routes and a ledger.
 
-`COMPRESSIONS` is what `compression_sweep` fails at every write of all three.
+`compression_sweep` lets every write of `COMPRESSION_MUTATIONS` fail.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.faults.mutations import NOW_S
 from tests.faults.routes import CHAT
 
 LATER_S = 1000.0
-"""After a crash the lock runs out."""
+"""Time after which the lock of a crashed process has expired."""
 
 FAULTY_FILES = (
     *routes.FAULTY_FILES,
     *(name for name in ledger.FAULTY_FILES if name.startswith(KEPT)),
 )
-"""The files whose calls are made to fail: those of the home, of its routes and of the ledger."""
+"""Files whose calls fail: those of the home, of its routes and of the ledger."""
 
 CompressionShape = Literal["in_place", "continuation"]
 
@@ -61,11 +61,11 @@ class CompressionHome:
             self._closing = stack.pop_all()
 
     def close(self) -> None:
-        """Close all of it, whatever fails."""
+        """Close all parts, even if one of them fails."""
         self._closing.close()
 
     def find_latest_id(self, what: str) -> str:
-        """Return the last plan, or the last batch, that there is."""
+        """Return the id of the newest plan or batch."""
         sql = {"plan": "SELECT handle FROM plans ORDER BY rowid DESC",
                "batch": "SELECT id FROM batches ORDER BY rowid DESC"}[what]  # fmt: skip
         found: str = self.ledger._file.read(lambda rows: rows.fetch_value(sql))
@@ -77,14 +77,14 @@ CompressionAction = Callable[[CompressionHome], object]
 
 @dataclass(frozen=True, slots=True)
 class CompressionMutation:
-    """One change, the home that it is tried on, and how it is done once more after a fault."""
+    """One change, the home for it, and its repetition after a fault."""
 
     name: str
     act: CompressionAction
     again: CompressionAction
     prepare: CompressionAction
     kind: Literal["own", "hermes", "older"]
-    """`older` is a home of Hermes whose routes are in the file alone."""
+    """`older` is a Hermes home whose routes are only in the file."""
     undoes: bool
     opens: type[CompressionHome] = CompressionHome
     files: tuple[str, ...] = field(default=FAULTY_FILES, repr=False)
@@ -107,7 +107,7 @@ def _make_compress_action(shape: CompressionShape) -> CompressionAction:
 
 def _make_retry_action(shape: CompressionShape) -> CompressionAction:
     def again(opened: CompressionHome) -> None:
-        """Where it was done there is nothing to win any more, or another session is compressed."""
+        """Skip a session that is compressed already, because a second run would be refused."""
         if not is_compressed(opened):
             _make_compress_action(shape)(opened)
 
@@ -115,7 +115,7 @@ def _make_retry_action(shape: CompressionShape) -> CompressionAction:
 
 
 def is_compressed(opened: CompressionHome) -> bool:
-    """Whether the conversation begins with a summary by now."""
+    """Return whether the conversation begins with a summary."""
     rows = opened.db.get_messages(opened.db.get_compression_tip(CHAT))
     return any("CONTEXT SUMMARY" in str(row["content"]) for row in rows)
 
@@ -140,7 +140,7 @@ def _find_first_batch(opened: CompressionHome) -> str:
 
 
 def _plan_continuation_undo(opened: CompressionHome) -> None:
-    """Compress into a continuation, say something there, and plan to take that back."""
+    """Compress into a continuation, append to it, and plan the undo."""
     tip = opened.compressor.compress(CHAT, keep_last=2, shape="continuation").session_id
     opened.db.append_message(tip, "user", "needle since")
     assert isinstance(_undo_batch(opened), UndoPlan)
@@ -191,7 +191,7 @@ _SHAPES_BY_KIND: dict[Literal["own", "hermes", "older"], tuple[CompressionShape,
     "hermes": ("in_place", "continuation"),
     "older": ("continuation",),
 }
-"""In place no route is moved, so that it is the same with and without their table."""
+"""In place moves no route, so it is the same with and without a routing table."""
 
 COMPRESSION_MUTATIONS = {one.name: one for one in _list_mutations()}
 
@@ -200,7 +200,7 @@ COMPRESSION_MUTATIONS = {one.name: one for one in _list_mutations()}
 
 
 def build_home(home: Path, mutation: CompressionMutation) -> None:
-    """Make a home with a chat in which enough was said, up to just before the change."""
+    """Build a home with a chat that is long enough, up to just before the change."""
     routes.build_home(home, mutation.kind)
     (home / KEPT).mkdir()
     opened = CompressionHome(home)

@@ -1,7 +1,7 @@
-"""Tries compressions with a fault at many points, and judges what is left and what becomes of that.
+"""Try compressions with a fault at many points, and check the state after each.
 
-What a fault has left must be the conversation of before or the one after; the next start finds out
-which, goes on to the end, and takes it back.
+After a fault the conversation must be the old or the new one. The next start finds out which,
+continues to the end, and undoes it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _VOLATILE_TABLES = ("compression_locks", "sqlite_sequence")
 
 
 def read_state(home: Path) -> dict[str, str]:
-    """Return what a home holds, table by table, without what passes: marks, locks, chosen names."""
+    """Return the content of a home by table, without marks, locks and random names."""
     found = {}
     with state.open_connection(home / "state.db") as opened:
         for table in state.list_tables(opened):
@@ -43,7 +43,7 @@ def _list_columns(opened: Any, table: str) -> list[str]:
 
 
 def _normalize_rows(table: str, rows: list[dict[str, Any]]) -> str:
-    """Return rows with the times of later as those of now, and with one name for every child."""
+    """Return rows with later times as present ones, and with one name for every child."""
     if table == "state_meta":
         rows = [row for row in rows if not row["key"].startswith("mcp_sessions")]
     if table == "gateway_routing":
@@ -56,24 +56,24 @@ def _normalize_rows(table: str, rows: list[dict[str, Any]]) -> str:
 
 
 def _number_new_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Number those that were put in place of others: the second time they get other ids."""
+    """Replace the ids of new rows by numbers, because a second run gets other ids."""
     old = [row for row in rows if row["id"] <= _OLD_ID_COUNT]
     new = sorted((row for row in rows if row["id"] > _OLD_ID_COUNT), key=lambda row: int(row["id"]))
     return old + [{**row, "id": f"new {at}"} for at, row in enumerate(new)]
 
 
 _OLD_ID_COUNT = 22
-"""So many messages a home has that nobody has compressed."""
+"""Number of messages of a home before any compression."""
 
 
 # -- trying ------------------------------------------------------------------------------------
 
 
 class CompressionSweep(StepSweep):
-    """Tries a compression with a fault, and judges what is left and what becomes of that."""
+    """Tries a compression with a fault, and checks the state and its continuation."""
 
     def rehearse(self, mutation: Any, folder: Path) -> MutationTrial:
-        """Build the home before it, and run it undisturbed."""
+        """Build the home before the change, and run the change without a fault."""
         home = folder / "template"
         build_home(home, mutation)
         undisturbed = routes.copy_home(home, folder / "undisturbed")
@@ -120,7 +120,7 @@ def _classify_state(trial: MutationTrial, home: Path) -> str:
 def _find_problems(
     trial: MutationTrial, fault: InjectedFault, ran: ChildRun, there: str
 ) -> list[str]:
-    """Return what is wrong with what was said."""
+    """Return the problems in the output of a run."""
     judged = {
         "it hung": ran.hung,
         "the fault did not happen": not ran.failed or ran.is_killed != (fault.name == "kill"),
@@ -140,7 +140,7 @@ def _find_differing_tables(trial: MutationTrial, home: Path) -> list[str]:
 
 
 def _continue_and_check(trial: MutationTrial, home: Path) -> list[str]:
-    """Start anew once the lock has run out: decide, do it again, and take it back."""
+    """Restart after the lock has expired: decide the step, repeat the change, and undo it."""
     mutation = trial.mutation
     wrong: list[str] = []
     opened = CompressionHome(home, later=True)
@@ -168,7 +168,7 @@ def _continue_and_check(trial: MutationTrial, home: Path) -> list[str]:
 
 
 def _undo_and_check(trial: MutationTrial, opened: CompressionHome, home: Path) -> list[str]:
-    """Undo what was done, or do what was undone, which shows that nothing was left behind."""
+    """Undo the change, or repeat an undone one, which shows that nothing was left over."""
     if not trial.mutation.undoes:
         opened.compressor.undo(_find_last_compression(opened))
         return (
@@ -181,7 +181,7 @@ def _undo_and_check(trial: MutationTrial, opened: CompressionHome, home: Path) -
 
 
 def _check_next_message(opened: CompressionHome) -> list[str]:
-    """Let a message of the chat come in, with which the mirror of the routes is up to date."""
+    """Handle a message of the chat, after which the mirror of the routes is up to date."""
     tip = opened.db.get_compression_tip(CHAT)
     landed = opened.store.get_or_create_session(routes.build_source(CHAT)).session_id
     return [] if landed == tip else [f"the next message lands in {landed}, not in {tip}"]
@@ -197,7 +197,7 @@ def _find_last_compression(opened: CompressionHome) -> str:
 
 
 def _find_leftovers(home: Path) -> list[str]:
-    """Return what is left in a home that nobody needs, and what its two copies of routes differ."""
+    """Return unneeded rows of a home, and differences between its two copies of the routes."""
     with state.open_connection(home / "state.db") as opened:
         marks = opened.execute(
             "SELECT count(*) FROM state_meta WHERE key LIKE ? AND value <> 'never'",

@@ -1,6 +1,6 @@
-"""The ledger under faults: a plan applied in a home, and what is judged afterwards.
+"""The ledger under faults: a plan that is applied in a home, and checks of the result.
 
-`LEDGER` is what `ledger_sweep` fails at every write, of the home and of the ledger.
+`ledger_sweep` lets every write of `LEDGER_MUTATIONS` fail, in the home and in the ledger.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ FAULTY_FILES = (
     *(KEPT, *(f"{KEPT}/ledger.db{end}" for end in _DATABASE_SUFFIXES)),
     *(DISK, *(f"{DISK}/{KEPT}.db{end}" for end in _DATABASE_SUFFIXES)),
 )
-"""The files whose calls are made to fail."""
+"""Files whose calls fail."""
 
 
 class AdjacentStateFolder(StateFolder):
-    """A state folder that is copied with its home, and bound to nothing: all lies in one folder."""
+    """A state folder inside its home that is copied with it and has no binding."""
 
     def find(self) -> Path | None:
-        """Return it where it is there."""
+        """Return the folder if it exists."""
         return self.root if self.root.is_dir() else None
 
     def make(self) -> Path:
-        """Make it."""
+        """Create the folder."""
         self.root.mkdir(exist_ok=True)
         return self.root
 
@@ -53,7 +53,7 @@ class AdjacentStateFolder(StateFolder):
         return self.root.name
 
     def check_place(self, trash_dir: Path | None = None) -> None:
-        """Let it be."""
+        """Accept any place."""
 
 
 class LedgerHome:
@@ -77,7 +77,7 @@ class LedgerHome:
 
 
 class RemoteTrashHome(LedgerHome):
-    """One whose trash goes to another disk."""
+    """A home whose trash goes to another disk."""
 
     def __init__(self, home: Path) -> None:
         super().__init__(home, elsewhere=True)
@@ -85,7 +85,7 @@ class RemoteTrashHome(LedgerHome):
 
 @dataclass(frozen=True, slots=True)
 class LedgerMutation:
-    """One change, and the home that it is tried on."""
+    """One change, and the home for it."""
 
     name: str
     act: Callable[[LedgerHome], object]
@@ -96,7 +96,7 @@ class LedgerMutation:
 
 
 def build_home(home: Path, mutation: LedgerMutation) -> None:
-    """Make the home before a change, with a plan for two of its sessions."""
+    """Build the home before a change, with a plan for two of its sessions."""
     template.build_home(home, mutation.kind)
     (home / DISK).mkdir()
     opened = LedgerHome(home)
@@ -106,7 +106,7 @@ def build_home(home: Path, mutation: LedgerMutation) -> None:
 
 
 def list_kept_rows(db: StateDatabase, session: str, *, large: bool = False) -> Iterator[TrashItem]:
-    """Return a session as it is, and if asked for more than a piece of noise."""
+    """Yield the rows of a session, and on request more than a piece of noise."""
     yield TrashItem("sessions", db.get_session(session))
     for row in db.get_messages(session, include_inactive=True):
         yield TrashItem("messages", dict(row))
@@ -116,7 +116,7 @@ def list_kept_rows(db: StateDatabase, session: str, *, large: bool = False) -> I
 
 @contextmanager
 def _use_small_pieces() -> Iterator[None]:
-    """Many pieces of a little trash, so that a run is short."""
+    """Use many small pieces, so that a run is short."""
     usual, codec.PIECE_BYTES = codec.PIECE_BYTES, _PIECE_BYTES
     try:
         yield
@@ -125,7 +125,7 @@ def _use_small_pieces() -> Iterator[None]:
 
 
 def find_plan(opened: LedgerHome) -> str:
-    """Return the one plan that there is."""
+    """Return the only plan."""
     names: list[str] = opened.ledger._file.read(
         lambda rows: [name for (name,) in rows.fetch_tuples("SELECT handle FROM plans")]
     )
@@ -133,7 +133,7 @@ def find_plan(opened: LedgerHome) -> str:
 
 
 def apply_plan(opened: LedgerHome, *, large: bool = False) -> None:
-    """Apply the plan, or what is left of it."""
+    """Apply the plan, or the rest of it."""
     db, ledger = opened.db, opened.ledger
     resume_steps(db, ledger)
     handle = find_plan(opened)
@@ -159,7 +159,7 @@ def _remove_session(opened: LedgerHome, batch: str, session: str, *, large: bool
 
 
 def _leave_committed_step(opened: LedgerHome) -> None:
-    """Leave a step whose home was changed, and of which the ledger knows only the trash."""
+    """Leave a step that changed the home, and of which the ledger has only the trash."""
     db, ledger = opened.db, opened.ledger
     batch, step = ledger.begin_plan(find_plan(opened)).id, make_step_id()
     ledger.prepare_step(step, batch, list_kept_rows(db, "chat"), members=["chat"])
@@ -209,18 +209,18 @@ LEDGER_MUTATIONS = {mutation.name: mutation for mutation in _MUTATIONS}
 
 @dataclass(frozen=True)
 class LedgerState:
-    """What a home and its ledger hold."""
+    """The content of a home and its ledger."""
 
     gone: tuple[str, ...]
-    """The sessions that are not there any more."""
+    """Sessions that were deleted."""
     undoable: dict[str, list[TrashItem]]
-    """What was kept of each session that a step has removed."""
+    """The trash of each session that a step has deleted."""
     finished: bool
     emptied: bool
 
 
 def read_state(opened: LedgerHome) -> LedgerState:
-    """Return what is there, once every step is decided."""
+    """Return the state after every step is decided."""
     db, ledger = opened.db, opened.ledger
     plan = ledger.get_plan(find_plan(opened))
     batch = ledger.get_batch(plan.batch) if plan.batch else None
@@ -234,7 +234,7 @@ def read_state(opened: LedgerHome) -> LedgerState:
 
 
 def find_problems(opened: LedgerHome, whole: dict[str, list[TrashItem]]) -> list[str]:
-    """Return what is wrong with what is there, once every step is decided."""
+    """Return the problems of a state in which every step is decided."""
     found = read_state(opened)
     file: Any = opened.ledger._file
     orphans = file.read(
@@ -247,8 +247,7 @@ def find_problems(opened: LedgerHome, whole: dict[str, list[TrashItem]]) -> list
         "a session is gone that cannot be brought back": not found.emptied
         and set(found.gone) != set(found.undoable),
         "what was kept is not what was there": any(
-            kept[: len(whole[name])] != whole[name]
-            for name, kept in found.undoable.items()
+            kept[: len(whole[name])] != whole[name] for name, kept in found.undoable.items()
         ),
         "trash that belongs to nothing": orphans > 0,
         "a step that nobody decides": bool(opened.ledger.list_unsettled_steps()),
@@ -258,10 +257,10 @@ def find_problems(opened: LedgerHome, whole: dict[str, list[TrashItem]]) -> list
 
 
 def copy_home(home: Path, to: Path) -> Path:
-    """Copy a home that nobody has open."""
+    """Copy a home that is not open."""
     return template.copy_home(home, to)
 
 
 def find_damage(home: Path) -> list[str]:
-    """Return what the checks of SQLite find wrong with the home."""
+    """Return the findings of SQLite's integrity checks."""
     return state.find_damage(home)

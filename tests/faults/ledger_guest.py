@@ -1,6 +1,6 @@
-"""Somebody whose ledger cannot be written: what comes of a step, and of reading.
+"""A user who cannot write the ledger: the results of a step, and of reading.
 
-Prints a mapping of what was tried to the class and the text of the error, or to what it answered.
+Prints a mapping from each attempt to its result, or to the class and text of its error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LIMIT_BYTES = 900_000
 
 
 def main(home: Path, root: Path, who: str) -> None:
-    """Remove a session in a step, as nobody or with no room for its trash."""
+    """Remove a session in a step, as the user nobody or without space for its trash."""
     if who == "nobody" and os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY_UID)

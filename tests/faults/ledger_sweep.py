@@ -1,4 +1,4 @@
-"""Tries steps of a plan with a fault at many points: done and undoable, or never begun."""
+"""Try steps of a plan with a fault at many points: each is done and undoable, or never begun."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.faults.sweep import DURABLE_CALLS, FaultSweep, describe_run
 
 @dataclass(frozen=True, slots=True)
 class LedgerTrial:
-    """A change, the home before it, what that holds, and the calls that the change makes."""
+    """A change, its home, the content of that home, and the calls that the change makes."""
 
     mutation: LedgerMutation
     home: Path
@@ -26,10 +26,10 @@ class LedgerTrial:
 
 
 class LedgerSweep(FaultSweep):
-    """Tries a step with a fault, and lets the next start decide and go on to the end."""
+    """Tries a step with a fault, then lets the next start decide it and continue to the end."""
 
     def rehearse(self, mutation: Any, folder: Path) -> Any:
-        """Build the home before it, and run it undisturbed."""
+        """Build the home before the change, and run the change without a fault."""
         home = folder / "template"
         ledger.build_home(home, mutation)
         trial = LedgerTrial(mutation, home, _read_complete_trash(mutation.kind, folder))
@@ -43,7 +43,7 @@ class LedgerSweep(FaultSweep):
         return trial
 
     def _choose_points(self, trial: Any, fault: InjectedFault, *, every: bool) -> list[TracedCall]:
-        """Return the chosen ones, and every sync: where one fails, a commit may come back later."""
+        """Return the chosen points and every sync, after whose failure a commit may reappear."""
         points = super()._choose_points(trial, fault, every=every)
         syncs = [
             call for call in trial.calls if call.syscall in DURABLE_CALLS and call not in points
@@ -74,14 +74,14 @@ class LedgerSweep(FaultSweep):
 
 
 def _read_complete_trash(kind: str, folder: Path) -> dict[str, Any]:
-    """Return what there is to keep of each session, before anything was done."""
+    """Return the expected trash of each session, read before the change."""
     ledger.template.build(folder / "whole", kind)
     with ledger.open_home(folder / "whole") as db:
         return {name: list(ledger.list_kept_rows(db, name)) for name in MEMBER_IDS}
 
 
 def _find_problems(trial: LedgerTrial, home: Path, *, acknowledged: bool) -> tuple[str, list[str]]:
-    """Let the next start decide, look, and let it go on to the end."""
+    """Let the next start decide the step, check the home, and continue to the end."""
     opened = trial.mutation.opens(home)
     try:
         resume_steps(opened.db, opened.ledger)

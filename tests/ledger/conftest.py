@@ -1,4 +1,4 @@
-"""What a test of the ledger has: a home of each kind, a clock that it sets, a ledger."""
+"""Fixtures for the ledger: a home of each kind, a clock and a ledger."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ START = 1_800_000_000.0
 
 
 class Clock:
-    """A time that a test sets."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = START
 
     def __call__(self) -> float:
-        """Return it."""
+        """Return the time."""
         return self.now
 
 
@@ -57,7 +57,7 @@ def folder(home_path: Path) -> StateFolder:
 
 @pytest.fixture
 def open_ledger(folder: StateFolder, clock: Clock) -> Iterator[Callable[..., Ledger]]:
-    """Opens a ledger of the home; all are closed at the end."""
+    """Open ledgers of the home, and close all of them at the end."""
     opened: list[Ledger] = []
 
     def open_one(**more: object) -> Ledger:

@@ -1,4 +1,4 @@
-"""The state folder of a home of our own: next to its database, wherever that goes."""
+"""The state folder of a home of our own, next to its database."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.homes import add_session, connect, make_hermes_database, make_own_dat
 
 @pytest.fixture
 def path(home_path: Path) -> Path:
-    """A home of our own, with nothing left in its log."""
+    """A home of our own with an empty log."""
     path = home_path / "state.db"
     make_own_database(path)
     with connect(path) as connection:
@@ -35,7 +35,7 @@ def path(home_path: Path) -> Path:
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(str(each.relative_to(folder)) for each in folder.rglob("*"))
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
 # -- where it is -------------------------------------------------------------------------------
@@ -45,10 +45,12 @@ def files(folder: Path) -> list[str]:
 @pytest.mark.parametrize("name", ["state.db", "app.sqlite3", "ünï.db"])
 def test_folder_lies_next_to_database(home_path: Path, name: str) -> None:
     make_own_database(home_path / name)
-    made = StateFolder(home_path / name).make()
-    assert made == home_path / ".mcp-sessions" / name
-    assert {stat.S_IMODE(each.stat().st_mode) for each in (made, made.parent)} == {0o700}
-    assert StateFolder(home_path / name).find() == made
+    state_path = StateFolder(home_path / name).make()
+    assert state_path == home_path / ".mcp-sessions" / name
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (state_path, state_path.parent)} == {
+        0o700
+    }
+    assert StateFolder(home_path / name).find() == state_path
     assert not find_state_root().exists()
 
 
@@ -75,39 +77,41 @@ def test_reading_creates_no_folder(path: Path, tmp_path: Path) -> None:
         ledger.pins.list_pinned()
         with Maintenance(db, ledger) as maintenance:
             maintenance.health()
-    assert [each for each in files(tmp_path) if not each.endswith(("-shm", "-wal"))] == before
+    assert [file for file in files(tmp_path) if not file.endswith(("-shm", "-wal"))] == before
 
 
 def test_loose_folder_is_closed_to_others(path: Path) -> None:
-    made = StateFolder(path).make()
-    for each in (made, made.parent):
-        each.chmod(0o755)
+    state_path = StateFolder(path).make()
+    for file in (state_path, state_path.parent):
+        file.chmod(0o755)
     StateFolder(path).make()
-    assert {stat.S_IMODE(each.stat().st_mode) for each in (made, made.parent)} == {0o700}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in (state_path, state_path.parent)} == {
+        0o700
+    }
 
 
 def test_two_databases_share_no_folder(home_path: Path) -> None:
     for name in ("one.db", "other.db"):
         make_own_database(home_path / name)
-    made = {StateFolder(home_path / name).make() for name in ("one.db", "other.db")}
-    assert made == {home_path / ".mcp-sessions" / name for name in ("one.db", "other.db")}
+    state_path = {StateFolder(home_path / name).make() for name in ("one.db", "other.db")}
+    assert state_path == {home_path / ".mcp-sessions" / name for name in ("one.db", "other.db")}
 
 
 def test_link_to_database_has_same_folder(path: Path, tmp_path: Path) -> None:
     link = tmp_path / "elsewhere" / "linked.db"
     link.parent.mkdir()
     link.symlink_to(path)
-    made = StateFolder(link).make()
-    assert made == StateFolder(path).find() == path.parent / ".mcp-sessions" / "state.db"
+    state_path = StateFolder(link).make()
+    assert state_path == StateFolder(path).find() == path.parent / ".mcp-sessions" / "state.db"
     assert files(link.parent) == ["linked.db"]
 
 
 def test_folder_before_database_is_adopted(home_path: Path) -> None:
     path = home_path / "state.db"
-    made = StateFolder(path).make()
-    assert made == home_path / ".mcp-sessions" / "state.db"
+    state_path = StateFolder(path).make()
+    assert state_path == home_path / ".mcp-sessions" / "state.db"
     make_own_database(path)
-    assert StateFolder(path).find() == StateFolder(path).make() == made
+    assert StateFolder(path).find() == StateFolder(path).make() == state_path
 
 
 def test_replacing_hermes_database_gets_new_folder(home_path: Path) -> None:
@@ -136,55 +140,55 @@ def test_copied_home_keeps_undo(path: Path, tmp_path: Path) -> None:
         batch = maintenance.edit("s", title="A title").batch
         assert batch is not None
     copy = shutil.copytree(path.parent, tmp_path / "copy") / "state.db"
-    for each in (copy, path):
-        with SessionDB(each) as db, Ledger.open(db) as ledger:
-            assert ledger.folder.find() == each.parent / ".mcp-sessions" / "state.db"
+    for file in (copy, path):
+        with SessionDB(file) as db, Ledger.open(db) as ledger:
+            assert ledger.folder.find() == file.parent / ".mcp-sessions" / "state.db"
             with Maintenance(db, ledger) as maintenance:
                 assert maintenance.restore(batch).outcome == "applied"
             assert (db.get_session("s") or {})["title"] is None
 
 
 def test_renamed_database_keeps_folder(path: Path) -> None:
-    made = StateFolder(path).make()
+    state_path = StateFolder(path).make()
     renamed = path.rename(path.with_name("renamed.db"))
-    assert StateFolder(renamed).find() == StateFolder(renamed).make() == made
+    assert StateFolder(renamed).find() == StateFolder(renamed).make() == state_path
 
 
 def test_copied_database_shares_no_folder(path: Path) -> None:
-    made = StateFolder(path).make()
+    state_path = StateFolder(path).make()
     copy = Path(shutil.copyfile(path, path.with_name("copy.db")))
     assert StateFolder(copy).find() is None
-    assert StateFolder(copy).make() == made.with_name("copy.db")
+    assert StateFolder(copy).make() == state_path.with_name("copy.db")
 
 
 @pytest.mark.requirement("ledger:folder-beside")
 def test_new_home_at_path_gets_new_folder(path: Path) -> None:
-    made = StateFolder(path).make()
+    state_path = StateFolder(path).make()
     shutil.move(path, path.with_name("put-away.db"))
     make_own_database(path)
     assert StateFolder(path).find() is None
     other = StateFolder(path).make()
-    assert other.parent == made.parent
-    assert other != made
-    assert StateFolder(path.with_name("put-away.db")).find() == made
+    assert other.parent == state_path.parent
+    assert other != state_path
+    assert StateFolder(path.with_name("put-away.db")).find() == state_path
     assert StateFolder(path).find() == other
 
 
 def test_new_home_with_inode_gets_new_folder(path: Path, tmp_path: Path) -> None:
     folder = StateFolder(path)
-    made = folder.make()
+    state_path = folder.make()
     make_own_database(tmp_path / "other.db")
     with connect(tmp_path / "other.db") as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     shutil.copyfile(tmp_path / "other.db", path)
     assert StateFolder(path).find() is None
-    assert StateFolder(path).make() != made
+    assert StateFolder(path).make() != state_path
 
 
 def test_damaged_database_keeps_folder(path: Path) -> None:
-    made = StateFolder(path).make()
+    state_path = StateFolder(path).make()
     path.write_bytes(b"no database at all" * 100)
-    assert StateFolder(path).find() == made
+    assert StateFolder(path).find() == state_path
 
 
 def test_folder_in_old_place_stays_in_use(path: Path) -> None:

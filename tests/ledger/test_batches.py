@@ -1,4 +1,4 @@
-"""Batches and their trash: listed, read piece by piece, kept for their time, emptied for good."""
+"""Batches and their trash: listed, read by pieces, kept until they expire, and emptied."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROWS = [
 def prepare_trash(
     ledger: Ledger, batch: str, kept: Iterable[TrashItem] = ROWS, **more: object
 ) -> str:
-    """Do a step of a batch, without a home."""
+    """Run a step of a batch without a home."""
     step = make_step_id()
     ledger.prepare_step(step, batch, kept, **more)  # type: ignore[arg-type]
     ledger.finish_step(step, {"of": step})
@@ -37,7 +37,7 @@ def prepare_trash(
 
 
 def make_large_trash(seed: int = 1, count: int = 40) -> Iterable[TrashItem]:
-    """Return some megabytes that cannot be compressed."""
+    """Return some megabytes of trash that cannot be compressed."""
     chance = random.Random(seed)
     return (
         TrashItem("file", {"number": n, "bytes": chance.randbytes(100_000)}) for n in range(count)
@@ -94,10 +94,10 @@ def test_trash_is_read_in_pieces(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     step = prepare_trash(ledger, batch, make_large_trash(), members=["a"])
     assert ledger.get_step(step).chunks > 2
-    found = ledger.read_trash(step)
-    assert next(found).value["number"] == 0
+    status = ledger.read_trash(step)
+    assert next(status).value["number"] == 0
     ledger.add_batch("written meanwhile")
-    assert next(found).value["number"] == 1
+    assert next(status).value["number"] == 1
 
 
 def test_trash_bytes_are_counted(ledger: Ledger) -> None:
@@ -109,11 +109,11 @@ def test_trash_bytes_are_counted(ledger: Ledger) -> None:
 
 
 def test_batches_are_paged_newest_first(ledger: Ledger, clock: Clock) -> None:
-    made = []
+    state_path = []
     for number in range(5):
         clock.now = START - number
-        made.append(ledger.add_batch(f"change {number}").id)
-        prepare_trash(ledger, made[-1])
+        state_path.append(ledger.add_batch(f"change {number}").id)
+        prepare_trash(ledger, state_path[-1])
     clock.now = START
     seen, cursor = [], None
     while True:
@@ -123,7 +123,7 @@ def test_batches_are_paged_newest_first(ledger: Ledger, clock: Clock) -> None:
         cursor = page.next_cursor
         if cursor is None:
             break
-    assert seen == made[::-1]
+    assert seen == state_path[::-1]
     assert [batch.id for batch in ledger.list_batches(5).items] == seen
     assert ledger.list_batches(5).next_cursor is None
 
@@ -256,15 +256,15 @@ def test_running_batch_is_not_emptied(ledger: Ledger) -> None:
 
 def test_emptied_trash_frees_disk_space(ledger: Ledger, folder: StateFolder) -> None:
     prepare_trash(ledger, ledger.add_batch("sessions_prune").id, make_large_trash(count=80))
-    made = folder.find()
-    assert made is not None
-    assert sum(file.stat().st_size for file in made.iterdir()) > 8_000_000
+    state_path = folder.find()
+    assert state_path is not None
+    assert sum(file.stat().st_size for file in state_path.iterdir()) > 8_000_000
     ledger.empty_trash(0)
-    assert sum(file.stat().st_size for file in made.iterdir()) < 400_000
+    assert sum(file.stat().st_size for file in state_path.iterdir()) < 400_000
 
 
 def undo_step(ledger: Ledger, step: str) -> None:
-    """Note that a step was taken back whole, as `run_step` does."""
+    """Record a step as undone, as `run_step` does."""
     back = make_step_id()
     ledger.prepare_step(back, ledger.add_batch("restore").id, [], undoes=step)
     ledger.finish_step(back, {})
@@ -274,14 +274,14 @@ def test_restored_batch_frees_disk_space(ledger: Ledger, folder: StateFolder) ->
     restored, other = (ledger.add_batch("sessions_prune").id for _ in range(2))
     step = prepare_trash(ledger, restored, make_large_trash(count=80))
     kept = prepare_trash(ledger, other)
-    made = folder.find()
-    assert made is not None
+    state_path = folder.find()
+    assert state_path is not None
     undo_step(ledger, step)
     assert ledger.delete_content() > 4_000_000
-    assert sum(file.stat().st_size for file in made.iterdir()) < 400_000
+    assert sum(file.stat().st_size for file in state_path.iterdir()) < 400_000
     batch = ledger.get_batch(restored)
     assert (batch.bytes, batch.undone_at is not None, batch.emptied_at) == (0, True, None)
-    assert restored in [each.id for each in ledger.list_batches().items]
+    assert restored in [row.id for row in ledger.list_batches().items]
     with pytest.raises(Conflict, match="undone already"):
         ledger.read_trash(step)
     assert list(ledger.read_trash(kept)) == ROWS
@@ -327,7 +327,7 @@ def test_empty_deletes_only_named_batches(ledger: Ledger) -> None:
     first, second, third = (ledger.add_batch("sessions_prune").id for _ in range(3))
     for batch in (first, second, third):
         prepare_trash(ledger, batch)
-    assert [each.id for each in ledger.list_expired_batches(batches=[third, first])] == [
+    assert [row.id for row in ledger.list_expired_batches(batches=[third, first])] == [
         first,
         third,
     ]
@@ -337,16 +337,16 @@ def test_empty_deletes_only_named_batches(ledger: Ledger) -> None:
 
 def test_large_write_leaves_short_log(ledger: Ledger, folder: StateFolder) -> None:
     prepare_trash(ledger, ledger.add_batch("sessions_prune").id, make_large_trash(count=160))
-    made = folder.find()
-    assert made is not None
-    assert (made / "ledger.db-wal").stat().st_size < 8_000_000
+    state_path = folder.find()
+    assert state_path is not None
+    assert (state_path / "ledger.db-wal").stat().st_size < 8_000_000
 
 
 def test_incomplete_trash_is_reported(ledger: Ledger, folder: StateFolder) -> None:
     step = prepare_trash(ledger, ledger.add_batch("sessions_prune").id, make_large_trash())
-    made = folder.find()
-    assert made is not None
-    with connect(made / "ledger.db") as connection:
+    state_path = folder.find()
+    assert state_path is not None
+    with connect(state_path / "ledger.db") as connection:
         connection.execute("DELETE FROM trash WHERE position = 2")
     with pytest.raises(Corrupt, match=step):
         list(ledger.read_trash(step))
@@ -357,7 +357,7 @@ def test_incomplete_trash_is_reported(ledger: Ledger, folder: StateFolder) -> No
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Path:
-    """A folder that stands for a disk."""
+    """A folder in place of another disk."""
     path = tmp_path / "disk"
     path.mkdir()
     return path
@@ -454,10 +454,10 @@ def test_foreign_file_is_refused_for_trash(
     stat = Path.stat
 
     def of_a_stranger(self: Path, *, follow_symlinks: bool = True) -> os.stat_result:
-        found = stat(self, follow_symlinks=follow_symlinks)
-        values = list(found)
+        status = stat(self, follow_symlinks=follow_symlinks)
+        values = list(status)
         values[4] = 4242
-        return os.stat_result(values) if self.parent == disk else found
+        return os.stat_result(values) if self.parent == disk else status
 
     monkeypatch.setattr(Path, "stat", of_a_stranger)
     with pytest.raises(Denied, match="another user"):

@@ -1,4 +1,4 @@
-"""Trash as bytes: what goes in comes out, whatever it is, and damage is noticed."""
+"""Trash as bytes: every value survives, and damage is detected."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ VALUES = st.recursive(
 @pytest.mark.requirement("ledger:packing")
 @given(st.lists(st.builds(TrashItem, st.text(), VALUES), max_size=6))
 def test_trash_round_trips(kept: list[TrashItem]) -> None:
-    found = list(unpack_trash(list(pack_trash(kept))))
-    assert found == kept
-    assert repr(found) == repr(kept)
+    items = list(unpack_trash(list(pack_trash(kept))))
+    assert items == kept
+    assert repr(items) == repr(kept)
 
 
 @pytest.mark.requirement("ledger:packing")
@@ -43,10 +43,10 @@ def test_damaged_trash_is_never_returned(at: int) -> None:
     kept = [TrashItem("row", random.Random(number).randbytes(100_000)) for number in range(24)]
     first, *rest = pack_trash(kept)
     damaged = first[:at] + bytes([first[at] ^ 255]) + first[at + 1 :]
-    found: list[TrashItem] = []
+    items: list[TrashItem] = []
     with pytest.raises(Corrupt):
-        found.extend(unpack_trash([damaged, *rest]))
-    assert found == kept[: len(found)]
+        items.extend(unpack_trash([damaged, *rest]))
+    assert items == kept[: len(items)]
 
 
 def test_empty_trash_has_no_pieces() -> None:
@@ -67,8 +67,8 @@ def test_large_trash_is_packed_in_pieces() -> None:
     first = next(pieces)
     assert len(first) == PIECE_BYTES
     assert len(seen) < 20
-    found = unpack_trash([first, *pieces])
-    assert [one.value["number"] for one in found] == list(range(64))
+    items = unpack_trash([first, *pieces])
+    assert [item.value["number"] for item in items] == list(range(64))
 
 
 def test_item_can_exceed_piece_size() -> None:

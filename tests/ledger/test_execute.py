@@ -1,4 +1,4 @@
-"""A step: its trash is durable before the home changes, and it is done once or never."""
+"""A step: its trash is durable before the home changes, and it runs once or never."""
 
 from __future__ import annotations
 
@@ -277,12 +277,12 @@ def test_interrupt_after_commit_keeps_step_done(db: SessionDB, ledger: Ledger) -
 
 
 class FullLedger(Ledger):
-    """A ledger for which there is no room once the home has changed."""
+    """A ledger without space after the home has changed."""
 
     is_full = True
 
     def finish_step(self, step_id: str, result: Any, *, cleared: Any = ()) -> None:
-        """Note that a step was done, where there is room."""
+        """Record a finished step, if there is space."""
         if self.is_full:
             raise StorageFull("no room left for the ledger")
         super().finish_step(step_id, result, cleared=cleared)
@@ -358,7 +358,7 @@ def test_linked_home_accepts_ledger(db: SessionDB, ledger: Ledger, tmp_path: Pat
 
 
 def run_and_kill(db: SessionDB, batch: str, stage: str) -> None:
-    """Run the step in a process of its own, and kill that at a stage."""
+    """Run the step in a child process, and kill it at a stage."""
     command = [sys.executable, "-m", "tests.ledger.worker", str(db.path), batch, stage]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -377,8 +377,8 @@ def test_killed_step_is_done_or_absent(db: SessionDB, ledger: Ledger, stage: str
     run_and_kill(db, batch, stage)
     was_done = stage in ("committed", "done")
     assert is_there(db) is not was_done
-    found = resume_steps(db, ledger)
-    assert len(found) == (stage == "committed")
+    steps = resume_steps(db, ledger)
+    assert len(steps) == (stage == "committed")
     assert is_there(db) is not was_done
     assert ledger.list_unsettled_steps() == []
     if was_done:
@@ -436,10 +436,10 @@ def _make_slow_change(
     at_work: threading.Event, go_on: threading.Event
 ) -> Callable[..., dict[str, int]]:
     def change(db: StateDatabase) -> dict[str, int]:
-        found = remove_session(db)
+        steps = remove_session(db)
         at_work.set()
         assert go_on.wait(20)
-        return found
+        return steps
 
     return change
 

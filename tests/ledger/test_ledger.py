@@ -1,4 +1,4 @@
-"""The ledger as a file: made when written, whole, refused where it is not ours, used by many."""
+"""The ledger file: created by the first write, complete, refused if it is foreign, and shared."""
 
 from __future__ import annotations
 
@@ -201,10 +201,10 @@ def test_interrupted_creation_is_finished_by_write(
 
 def test_removed_folder_is_recreated(ledger: Ledger, folder: StateFolder) -> None:
     ledger.add_batch("lost with its folder")
-    made = get_ledger_path(folder).parent
-    for file in made.iterdir():
+    state_path = get_ledger_path(folder).parent
+    for file in state_path.iterdir():
         file.unlink()
-    made.rmdir()
+    state_path.rmdir()
     assert ledger.list_batches().items == []
     batch = ledger.add_batch("kept").id
     assert ledger.get_batch(batch).what == "kept"
@@ -264,10 +264,10 @@ def test_processes_share_ledger(folder: StateFolder) -> None:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    found = [json.loads(process.communicate(timeout=60)[0]) for process in running]
-    assert [count for _, count in found] == [20, 20]
+    status = [json.loads(process.communicate(timeout=60)[0]) for process in running]
+    assert [count for _, count in status] == [20, 20]
     with Ledger(StateFolder(folder.db_path)) as ledger:
-        assert {batch.id for batch in ledger.list_batches().items} == {batch for batch, _ in found}
+        assert {batch.id for batch in ledger.list_batches().items} == {batch for batch, _ in status}
         assert len(ledger.list_audit_entries(100).items) == 40
         assert ledger.list_unsettled_steps() == []
 

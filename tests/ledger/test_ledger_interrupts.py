@@ -1,7 +1,7 @@
-"""An interrupt at any place of the ledger: what it hits is done or was never, and all else goes on.
+"""An interrupt at any point of the ledger: the call has its whole effect or none.
 
-A signal handler is run where a function begins and where a call is over, so it is raised there; in
-what makes a context manager of a generator too, whose end is a step before the generator's own.
+A signal handler runs where a function begins and where a call ends, so the interrupt is raised
+there; for a context manager made of a generator, this includes the step before the generator's end.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def test_interrupted_ledger_still_works(
 def run_interrupted(
     ledger: Ledger, call: Callable[[Ledger], object], place: int, beside: Callable[[], object]
 ) -> bool:
-    """Make a call that is interrupted at the nth place; say whether it has so many.
+    """Make a call with an interrupt at the nth point; return whether it has that many points.
 
-    What was interrupted is held on to by its error, while this ledger and another go on.
+    The exception keeps the interrupted frames alive while this ledger and another one continue.
     """
     before = sys.getprofile()
     try:

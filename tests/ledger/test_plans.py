@@ -1,4 +1,4 @@
-"""Plans: recorded, applied once, answering what they came to, and gone after their time."""
+"""Plans: stored, applied once, returned with their result, and deleted after their time."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def prepare(ledger: Ledger, batch: str, *members: str) -> str:
 
 @pytest.mark.requirement("ledger:plans")
 def test_plan_matches_record(ledger: Ledger, open_ledger: Callable[..., Ledger]) -> None:
-    made = make_plan(ledger)
+    plan = make_plan(ledger)
     expected = StoredPlan(
-        made.handle, "sessions", "planned", MEMBERS, ABOUT, 1.7e9, START, START + PLAN_VALID_S
+        plan.handle, "sessions", "planned", MEMBERS, ABOUT, 1.7e9, START, START + PLAN_VALID_S
     )
-    assert made == expected
-    assert open_ledger().get_plan(made.handle) == expected
-    assert made.remaining == MEMBERS
+    assert plan == expected
+    assert open_ledger().get_plan(plan.handle) == expected
+    assert plan.remaining == MEMBERS
 
 
 def test_last_results_exclude_undone_plans(ledger: Ledger) -> None:
@@ -166,8 +166,10 @@ def test_members_report_outcome(ledger: Ledger) -> None:
     step = prepare(ledger, batch.id, "a")
     ledger.finish_step(step, None)
     ledger.skip_members(handle, ["b", "a"], "it is pinned now")
-    found = {member.id: (member.step, member.skipped) for member in ledger.get_plan(handle).members}
-    assert found == {"a": (step, None), "b": (None, "it is pinned now"), "c": (None, None)}
+    states = {
+        member.id: (member.step, member.skipped) for member in ledger.get_plan(handle).members
+    }
+    assert states == {"a": (step, None), "b": (None, "it is pinned now"), "c": (None, None)}
     assert [member.id for member in ledger.get_plan(handle).remaining] == ["c"]
 
 

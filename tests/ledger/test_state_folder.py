@@ -1,4 +1,4 @@
-"""The state folder: whose it is, where it is, and that looking makes nothing."""
+"""The state folder: its owner, its location, and that reading creates nothing."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_find_creates_no_folder(db_path: Path, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     assert StateFolder(db_path).find() is None
     assert list_bindings() == []
-    made = set(tmp_path.rglob("*")) - set(before)
-    assert {path.name for path in made} <= {"state.db-shm", "state.db-wal"}
+    state_path = set(tmp_path.rglob("*")) - set(before)
+    assert {path.name for path in state_path} <= {"state.db-shm", "state.db-wal"}
 
 
 @pytest.mark.requirement("ledger:folder")
@@ -79,8 +79,8 @@ def test_folder_in_users_hermes_home_is_refused(
         monkeypatch.setenv(name, str(home))
     with pytest.raises(Denied, match=r"in the home .*; set MCP_SESSIONS_STATE to another folder"):
         StateFolder(home / "state.db").make()
-    made = set(home.rglob("*")) - set(before)
-    assert {path.name for path in made} <= {"state.db-shm", "state.db-wal"}
+    state_path = set(home.rglob("*")) - set(before)
+    assert {path.name for path in state_path} <= {"state.db-shm", "state.db-wal"}
     monkeypatch.setenv("MCP_SESSIONS_STATE", str(tmp_path / "elsewhere"))
     assert StateFolder(home / "state.db").make().parent == tmp_path / "elsewhere"
 
@@ -131,9 +131,9 @@ def test_given_root_keeps_mode(db_path: Path, tmp_path: Path) -> None:
 
 
 def test_folder_is_found_again(db_path: Path) -> None:
-    made = StateFolder(db_path).make()
-    assert StateFolder(db_path).find() == made
-    assert StateFolder(db_path).make() == made
+    state_path = StateFolder(db_path).make()
+    assert StateFolder(db_path).find() == state_path
+    assert StateFolder(db_path).make() == state_path
 
 
 def test_two_homes_have_separate_folders(db_path: Path, tmp_path: Path) -> None:
@@ -144,42 +144,42 @@ def test_two_homes_have_separate_folders(db_path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.requirement("ledger:folder")
 def test_moved_home_finds_folder(db_path: Path, tmp_path: Path) -> None:
-    made = StateFolder(db_path).make()
+    state_path = StateFolder(db_path).make()
     moved = db_path.parent.rename(tmp_path / "moved") / "state.db"
-    assert StateFolder(moved).find() == made
+    assert StateFolder(moved).find() == state_path
     assert list_bindings()[0].db_path == db_path
-    assert StateFolder(moved).make() == made
+    assert StateFolder(moved).make() == state_path
     assert [(bound.db_path, bound.is_present) for bound in list_bindings()] == [(moved, True)]
 
 
 def test_linked_home_has_same_folder(db_path: Path, tmp_path: Path) -> None:
-    made = StateFolder(db_path).make()
+    state_path = StateFolder(db_path).make()
     (tmp_path / "link").symlink_to(db_path.parent)
-    assert StateFolder(tmp_path / "link" / "state.db").find() == made
+    assert StateFolder(tmp_path / "link" / "state.db").find() == state_path
 
 
 @pytest.mark.requirement("ledger:folder")
 def test_replaced_database_gets_new_folder(db_path: Path, tmp_path: Path) -> None:
-    made = StateFolder(db_path).make()
+    state_path = StateFolder(db_path).make()
     db_path.rename(tmp_path / "put away")
     make_hermes_database(db_path)
     assert StateFolder(db_path).find() is None
     other = StateFolder(db_path).make()
-    assert other != made
+    assert other != state_path
     assert {bound.folder: bound.is_present for bound in list_bindings()} == {
-        made: False,
+        state_path: False,
         other: True,
     }
-    assert StateFolder(tmp_path / "put away").find() == made
+    assert StateFolder(tmp_path / "put away").find() == state_path
 
 
 def test_changed_device_number_keeps_folder(db_path: Path) -> None:
-    made = StateFolder(db_path).make()
-    binding = made / "home.json"
+    state_path = StateFolder(db_path).make()
+    binding = state_path / "home.json"
     device = db_path.stat().st_dev
     binding.write_text(binding.read_text().replace(f'"device": {device}', '"device": 424242'))
-    assert StateFolder(db_path).find() == made
-    assert StateFolder(db_path).make() == made
+    assert StateFolder(db_path).find() == state_path
+    assert StateFolder(db_path).make() == state_path
     assert list_bindings()[0].device == device
 
 
@@ -187,38 +187,38 @@ def test_folder_stays_when_database_is_created(
     home_path: Path,
 ) -> None:
     path = home_path / "state.db"
-    made = StateFolder(path).make()
-    assert StateFolder(path).find() == made
+    state_path = StateFolder(path).make()
+    assert StateFolder(path).find() == state_path
     make_own_database(path)
-    assert StateFolder(path).find() == made
-    assert StateFolder(path).make() == made
-    assert list_bindings(made.parent)[0].inode == path.stat().st_ino
+    assert StateFolder(path).find() == state_path
+    assert StateFolder(path).make() == state_path
+    assert list_bindings(state_path.parent)[0].inode == path.stat().st_ino
 
 
 def test_interrupted_creation_is_finished(db_path: Path) -> None:
-    made = StateFolder(db_path).make()
-    (made / "home.json").unlink()
+    state_path = StateFolder(db_path).make()
+    (state_path / "home.json").unlink()
     assert StateFolder(db_path).find() is None
     assert list_bindings() == []
-    assert StateFolder(db_path).make() == made
-    assert StateFolder(db_path).find() == made
+    assert StateFolder(db_path).make() == state_path
+    assert StateFolder(db_path).find() == state_path
 
 
 def test_damaged_binding_is_ignored(db_path: Path) -> None:
-    made = StateFolder(db_path).make()
+    state_path = StateFolder(db_path).make()
     for text in ("", "[]", "{}", "\0"):
-        (made / "home.json").write_text(text)
+        (state_path / "home.json").write_text(text)
         assert list_bindings() == []
 
 
 def test_removed_folder_is_created_again(db_path: Path) -> None:
     folder = StateFolder(db_path)
-    made = folder.make()
-    (made / "home.json").unlink()
-    made.rmdir()
+    state_path = folder.make()
+    (state_path / "home.json").unlink()
+    state_path.rmdir()
     assert folder.find() is None
-    assert folder.make() == made
-    assert made.is_dir()
+    assert folder.make() == state_path
+    assert state_path.is_dir()
 
 
 def test_concurrent_make_creates_single_folder(db_path: Path) -> None:
@@ -229,8 +229,8 @@ def test_concurrent_make_creates_single_folder(db_path: Path) -> None:
         return StateFolder(db_path).make()
 
     with ThreadPoolExecutor(8) as pool:
-        made = {future.result() for future in [pool.submit(make) for _ in range(8)]}
-    assert len(made) == len(list_bindings()) == 1
+        state_path = {future.result() for future in [pool.submit(make) for _ in range(8)]}
+    assert len(state_path) == len(list_bindings()) == 1
 
 
 def test_long_or_odd_home_name_works(tmp_path: Path) -> None:
@@ -238,8 +238,8 @@ def test_long_or_odd_home_name_works(tmp_path: Path) -> None:
         path = tmp_path / "homes" / name / "state.db"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-        made = StateFolder(path).make()
-        assert StateFolder(path).find() == made
+        state_path = StateFolder(path).make()
+        assert StateFolder(path).find() == state_path
 
 
 def test_file_in_place_of_folder_is_reported(db_path: Path, tmp_path: Path) -> None:
@@ -264,21 +264,21 @@ def test_reused_inode_gets_own_folder(
     one, other = (StateFolder(db_path) for _ in range(2))
     one.set_home_name("one")
     other.set_home_name("other")
-    made = one.make()
+    state_path = one.make()
     assert other.find() is None
-    assert other.make() != made
-    assert (one.find(), other.find()) == (made, other.make())
+    assert other.make() != state_path
+    assert (one.find(), other.find()) == (state_path, other.make())
 
 
 def test_early_folder_belongs_to_home(
     home_path: Path,
 ) -> None:
     path = home_path / "state.db"
-    made = StateFolder(path).make()
+    state_path = StateFolder(path).make()
     make_own_database(path)
     for _ in range(2):
         folder = StateFolder(path)
-        assert folder.find() == folder.make() == made
+        assert folder.find() == folder.make() == state_path
     other = StateFolder(path)
     other.set_home_name("other")
     assert other.find() is None
@@ -293,9 +293,9 @@ def test_concurrent_make_shares_hermes_folder(
     look = other._find_binding
 
     def look_just_before(here: FolderBinding) -> FolderBinding | None:
-        found = look(here)
+        status = look(here)
         one.make()
-        return found
+        return status
 
     monkeypatch.setattr(other, "_find_binding", look_just_before)
     assert other.make() == one.make()

@@ -1,6 +1,6 @@
 """A process that runs a step and stops in the middle, to be killed there.
 
-`python -m tests.ledger.worker DATABASE BATCH STAGE`: says `there` once it is at the stage.
+`python -m tests.ledger.worker DATABASE BATCH STAGE` prints `there` when it reaches the stage.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STAGES = ("before", "writing", "prepared", "changed", "committed", "done")
 
 
 def main(path: Path, batch: str, stage: str) -> None:
-    """Delete a session in a step, and stop at a stage of it."""
+    """Delete a session in a step, and stop at a stage."""
 
     def stop(at: str) -> None:
         if at == stage:
@@ -35,9 +35,9 @@ def main(path: Path, batch: str, stage: str) -> None:
 
     def change(db: StateDatabase) -> dict[str, int]:
         stop("prepared")
-        found = {"removed": db.delete_sessions(["a"])}
+        result = {"removed": db.delete_sessions(["a"])}
         stop("changed")
-        return found
+        return result
 
     with SessionDB(path) as db, Ledger(StateFolder(path)) as ledger:
 
@@ -52,7 +52,7 @@ def main(path: Path, batch: str, stage: str) -> None:
 
 
 def keep(db: StateDatabase, *, large: bool = False) -> Iterator[TrashItem]:
-    """Return the session that is deleted, and if asked for more than one piece of it."""
+    """Yield the rows of the session, and on request more than one piece of trash."""
     yield TrashItem("sessions", dict(db.get_session("a") or {}))
     for row in db.get_messages("a"):
         yield TrashItem("messages", dict(row))
