@@ -1,4 +1,4 @@
--- What was told of sessions of a Hermes home, by the folder of their routes.
+-- Deliveries of end hooks for sessions of a Hermes home, by the folder of their routes.
 PRAGMA application_id = 1835234163;
 
 PRAGMA user_version = 1;

@@ -1,4 +1,4 @@
--- What is pinned in a home whose sessions have no column for it.
+-- Pinned sessions of a home whose sessions table has no column for pins.
 PRAGMA application_id = 1835234163;
 
 PRAGMA user_version = 1;

@@ -1,4 +1,4 @@
--- What the ledger keeps of a home. A file of trash on another disk has the same tables.
+-- The ledger of a home. A file of trash on another disk has the same tables.
 PRAGMA application_id = 1835234163;
 
 PRAGMA user_version = 2;

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from session_core import Ledger, SessionDB, SessionStore, StateFolder
-from tests.compression.homes import CHAT, Chat, Clock, fill
+from tests.compression.homes import CHAT, Chat, Clock, append_talk
 from tests.homes import make_hermes_database, make_own_database
 
 
@@ -34,6 +34,6 @@ def chat(home_path: Path, tmp_path: Path, kind: str) -> Iterator[Chat]:
     ):
         entry = store.get_or_create_session(CHAT)
         chat = Chat(db, store, ledger, clock, entry.session_key, tmp_path / "state")
-        fill(chat, entry.session_id)
+        append_talk(chat, entry.session_id)
         db.set_session_title(entry.session_id, "Trip")
         yield chat

@@ -43,7 +43,7 @@ TEXTS = st.one_of(
 )
 
 
-def called(
+def make_call_message(
     shape: Shape, ids: Sequence[str], text: str | None, path: str = "a.py"
 ) -> dict[str, Any]:
     """An assistant message that calls a tool once for each id."""
@@ -59,7 +59,7 @@ def called(
     return {"role": "assistant", "content": [*said, *uses]}
 
 
-def answered(shape: Shape, results: Sequence[tuple[str | None, str]]) -> Messages:
+def make_result_messages(shape: Shape, results: Sequence[tuple[str | None, str]]) -> Messages:
     """The results of calls, as separate messages or as one."""
     if shape == "openai":
         return [
@@ -81,8 +81,8 @@ def tidy(draw: st.DrawFn, shape: Shape | None = None, max_turns: int = 12) -> Me
         messages.append({"role": "user", "content": draw(TEXTS)})
         for _ in range(draw(st.integers(0, 3))):
             ids = [f"call_{len(messages)}_{i}" for i in range(draw(st.integers(1, 3)))]
-            messages.append(called(shape, ids, draw(st.one_of(st.none(), TEXTS))))
-            messages += answered(shape, [(it, draw(TEXTS)) for it in ids])
+            messages.append(make_call_message(shape, ids, draw(st.one_of(st.none(), TEXTS))))
+            messages += make_result_messages(shape, [(it, draw(TEXTS)) for it in ids])
         messages.append({"role": "assistant", "content": draw(TEXTS)})
     return messages
 
@@ -110,8 +110,8 @@ def only_tools(draw: st.DrawFn) -> Messages:
     shape = draw(SHAPES)
     messages: Messages = draw(st.sampled_from(([], [{"role": "user", "content": "go on"}])))[:]
     for i in range(draw(st.integers(1, 25))):
-        messages.append(called(shape, [f"c{i}"], None))
-        messages += answered(shape, [(f"c{i}", draw(TEXTS))])
+        messages.append(make_call_message(shape, [f"c{i}"], None))
+        messages += make_result_messages(shape, [(f"c{i}", draw(TEXTS))])
     return messages
 
 
@@ -157,12 +157,15 @@ def _round(draw: st.DrawFn, at: int, late: list[Any]) -> Messages:
         late += [it] if how == "late" else []
         times = {"now": 1, "twice": 2, "unnamed": 1}.get(how, 0)
         results += [(None if how == "unnamed" else it, draw(TEXTS))] * times
-    return [called(shape, ids, draw(st.one_of(st.none(), TEXTS))), *answered(shape, results)]
+    return [
+        make_call_message(shape, ids, draw(st.one_of(st.none(), TEXTS))),
+        *make_result_messages(shape, results),
+    ]
 
 
 def _late_result(draw: st.DrawFn, _at: int, late: list[Any]) -> Messages:
     known = late.pop(0) if late else draw(st.sampled_from(("nobody", None, "again")))
-    return answered(draw(SHAPES), [(known, draw(TEXTS))])
+    return make_result_messages(draw(SHAPES), [(known, draw(TEXTS))])
 
 
 def _summary(draw: st.DrawFn, _at: int, _late: list[Any]) -> Messages:
@@ -217,13 +220,13 @@ def result_ids(message: Mapping[str, Any]) -> list[Any]:
     return [part.get("tool_use_id") for part in _typed(message, "tool_result")]
 
 
-def side(message: Mapping[str, Any]) -> str | None:
+def get_side(message: Mapping[str, Any]) -> str | None:
     """Return the speaker, with results as the user; None for messages that are no turn."""
     role = message.get("role")
     return {"user": "user", "tool": "user", "assistant": "assistant"}.get(str(role))
 
 
-def pairs(messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+def match_results(messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
     """Return each result with the nearest call before it, by index."""
     called_at: dict[str, int] = {}
     found = []
@@ -233,17 +236,17 @@ def pairs(messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
     return found
 
 
-def faults(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+def find_faults(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the reasons for which a strict provider would refuse a conversation."""
-    turns = [message for message in messages if side(message)]
+    turns = [message for message in messages if get_side(message)]
     found = [] if not turns or turns[0]["role"] == "user" else ["does not begin with the user"]
     open_ids: set[Any] = set()
     before: Mapping[str, Any] | None = None
     for message in turns:
         results = result_ids(message)
         block = before is not None and before["role"] == message["role"] == "tool"
-        if before is not None and side(before) == side(message) and not block:
-            found.append(f"two of {side(message)}")
+        if before is not None and get_side(before) == get_side(message) and not block:
+            found.append(f"two of {get_side(message)}")
         found += [f"result of nobody: {it}" for it in results if it not in open_ids]
         open_ids -= set(results)
         if not results:

@@ -42,7 +42,7 @@ class Clock:
         return self.now
 
 
-class Told:
+class HookRecorder:
     """A plugin that records the compression hooks."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Chat:
     key: str
     state: Path
     """Return the root of the ledger's folders."""
-    told: Told = field(default_factory=Told)
+    told: HookRecorder = field(default_factory=HookRecorder)
 
     @property
     def entry(self) -> SessionEntry:
@@ -106,7 +106,7 @@ class Chat:
         """Return everything that an undo must restore: all tables but indexes and locks."""
         hits = self.db.search("ticket", per="message", limit=100).hits
         return {
-            **tables(self.db.path),
+            **read_tables(self.db.path),
             "found": [(hit.message_id, hit.compacted) for hit in hits],
             "damage": self.db.check_integrity(deep=True),
         }
@@ -124,7 +124,7 @@ class Chat:
         (folder / "active_sessions.json").write_text(json.dumps([lease]))
 
 
-def tables(path: Path) -> dict[str, Any]:
+def read_tables(path: Path) -> dict[str, Any]:
     """Return the rows of each table by primary key."""
     with homes.open_connection(path) as opened:
         found = {
@@ -136,7 +136,7 @@ def tables(path: Path) -> dict[str, Any]:
     return found
 
 
-def fill(chat: Chat, session_id: str, turns: int = 20) -> None:
+def append_talk(chat: Chat, session_id: str, turns: int = 20) -> None:
     """Append text, a call with its results, and multi-part messages."""
     fields = chat.store.build_session_fields(chat.entry)
     for turn in range(turns):
@@ -155,7 +155,7 @@ def fill(chat: Chat, session_id: str, turns: int = 20) -> None:
         chat.db.append_messages(session_id, rows, create=fields)
 
 
-def say_more(chat: Chat) -> None:
+def append_more(chat: Chat) -> None:
     """Append more messages."""
     for number in range(15):
         chat.say(f"and then {number} " + "again " * 50)
@@ -167,7 +167,7 @@ def refused(code: str) -> Any:
     return pytest.raises(NotCompressed, check=lambda error: error.code == code)
 
 
-def short(_: object) -> str:
+def summarize_short(_: object) -> str:
     """Return a summary as a model writes it."""
     return "They looked at twenty parts, tickets ABC-0 to ABC-19."
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from session_core import AsyncCompressor, InvalidInput, NotCompressed
-from tests.compression.homes import LAST, Chat, say_more
+from tests.compression.homes import LAST, Chat, append_more
 
 SECRET = "Zx9Qw3Rt7Yp1"
 
@@ -57,8 +57,8 @@ def test_stop_before_commit_keeps_plan_open(
 def test_cleaned_text_is_absent_from_summary(chat: Chat) -> None:
     for number in range(10):
         chat.say(f"ticket XY-{number} uses {SECRET}{number} on port {7000 + number}")
-    say_more(chat)
-    say_more(chat)
+    append_more(chat)
+    append_more(chat)
     seen: list[int] = []
 
     def clean(messages):
@@ -77,8 +77,8 @@ def test_cleaned_text_is_absent_from_summary(chat: Chat) -> None:
 
 def test_summary_without_cleaner_is_verbatim(chat: Chat) -> None:
     chat.say(f"we decided to use port 7001 and ticket XY-{SECRET}")
-    say_more(chat)
-    say_more(chat)
+    append_more(chat)
+    append_more(chat)
     compressor = chat.compressor()
     plan = compressor.plan(chat.session_id, keep_last=LAST)
     result = compressor.apply(plan.plan)

@@ -8,12 +8,12 @@ import pytest
 
 from session_core.compression import chat_messages
 from session_core.compression.chat_messages import MessageToolCall, MessageToolResult
-from tests.compression.conversations import IMAGE, Shape, answered, called
+from tests.compression.conversations import IMAGE, Shape, make_call_message, make_result_messages
 
 
 @pytest.mark.parametrize("shape", ["openai", "anthropic"])
 def test_calls_are_read_in_both_shapes(shape: Shape) -> None:
-    message = called(shape, ["a", "b"], "let me look", path="src/app.py")
+    message = make_call_message(shape, ["a", "b"], "let me look", path="src/app.py")
     arguments = '{"path": "src/app.py"}'
     assert chat_messages.get_turn(message) == "assistant"
     assert chat_messages.list_calls(message) == [
@@ -24,10 +24,10 @@ def test_calls_are_read_in_both_shapes(shape: Shape) -> None:
 
 
 def test_results_are_read_in_both_shapes() -> None:
-    for message in answered("openai", [("a", "one")]):
+    for message in make_result_messages("openai", [("a", "one")]):
         assert chat_messages.get_turn(message) == "tool"
         assert chat_messages.list_results(message) == [MessageToolResult("a", "read_file", "one")]
-    for message in answered("anthropic", [("a", "one"), ("b", "two")]):
+    for message in make_result_messages("anthropic", [("a", "one"), ("b", "two")]):
         assert chat_messages.get_turn(message) == "tool"
         assert chat_messages.list_results(message) == [
             MessageToolResult("a", None, "one"),
@@ -36,7 +36,7 @@ def test_results_are_read_in_both_shapes() -> None:
 
 
 def test_user_message_with_results_stays_user_turn() -> None:
-    (message,) = answered("anthropic", [("a", "one")])
+    (message,) = make_result_messages("anthropic", [("a", "one")])
     message["content"].append({"type": "text", "text": "and now the tests"})
     assert chat_messages.get_turn(message) == "user"
     assert chat_messages.list_results(message) == [MessageToolResult("a", None, "one")]
@@ -77,7 +77,7 @@ def test_malformed_calls_have_no_ids(tool_calls: Any) -> None:
 
 
 def test_calls_belong_to_assistant_only() -> None:
-    message = {**called("openai", ["a"], None), "role": "user"}
+    message = {**make_call_message("openai", ["a"], None), "role": "user"}
     assert chat_messages.list_calls(message) == []
 
 

@@ -17,14 +17,16 @@ from session_core import (
     hookimpl,
 )
 from session_core.compression import commit
-from tests.compression.homes import LAST, Chat, short
+from tests.compression.homes import LAST, Chat, summarize_short
 
 SHAPES = ("in_place", "continuation")
 OTHER = SessionSource(platform="discord", chat_id="9", user_id="7", chat_type="dm")
 
 
 def compress_to_continuation(chat: Chat) -> Any:
-    return chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    return chat.compressor().compress(
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST
+    )
 
 
 def read_row(chat: Chat, session_id: str) -> dict[str, Any]:
@@ -52,7 +54,7 @@ def test_continuation_moves_chat_joining_meanwhile(chat: Chat) -> None:
             chat.store.switch_session(other, session_id)
 
     result = make_compressor(chat, Guest()).compress(
-        chat.session_id, short, shape="continuation", keep_last=LAST
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     assert {chat.store.peek_session_id(key) for key in (chat.key, other)} == {result.session_id}
 
@@ -114,7 +116,7 @@ def test_tool_session_gets_no_continuation(chat: Chat) -> None:
     with pytest.raises(NotCompressed, match="use in_place") as refused:
         compress_to_continuation(chat)
     assert refused.value.code == "tool"
-    result = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    result = chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
     assert result.shape == "in_place"
 
 
@@ -161,7 +163,7 @@ def test_unique_constraint_violation_is_reported(chat: Chat, shape: Any) -> None
     chat.change(f"UPDATE {table} SET uid = 'u' || id")  # noqa: S608 -- of this test
     before = chat.whole()
     with pytest.raises(Unsupported, match=f"the same {table}.uid"):
-        chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+        chat.compressor().compress(chat.session_id, summarize_short, shape=shape, keep_last=LAST)
     assert chat.whole() == before
 
 

@@ -15,7 +15,7 @@ import pytest
 from session_core import NotCompressed, processes
 from session_core.compression import ranges as compression_shape
 from session_core.presence import Holder
-from tests.compression.homes import LAST, Chat, short
+from tests.compression.homes import LAST, Chat, summarize_short
 
 _HOLDER = """
 import sys
@@ -135,7 +135,9 @@ def test_gateway_chat_counts_as_active(chat: Chat) -> None:
         (chat.db.path.parent / "gateway.pid").write_text(json.dumps(record))
         before = chat.entry.to_dict()
         with pytest.raises(NotCompressed, match="gateway"):
-            chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+            chat.compressor().compress(
+                chat.session_id, summarize_short, shape="continuation", keep_last=LAST
+            )
         assert chat.entry.to_dict() == before
     finally:
         gateway.kill()

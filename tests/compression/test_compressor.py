@@ -22,8 +22,8 @@ from session_core import (
 )
 from session_core.compression import ranges as compression_shape
 from session_core.compression import summary_message
-from tests.compression.conversations import faults
-from tests.compression.homes import LAST, Chat, refused, say_more, short
+from tests.compression.conversations import find_faults
+from tests.compression.homes import LAST, Chat, append_more, refused, summarize_short
 
 SHAPES = ("in_place", "continuation")
 
@@ -97,14 +97,14 @@ def test_compression_keeps_head_summary_and_tail(chat: Chat, shape: Any) -> None
     assert after[-LAST:] == rows[-LAST:]
     summaries = [summary_message.parse_summary(message) for message in after[start : start + made]]
     assert [found.text for found in summaries if found] == ["what was said"]
-    assert faults(after) == []
+    assert find_faults(after) == []
 
 
 @pytest.mark.requirement("compression:commit")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_result_matches_database(chat: Chat, shape: Any) -> None:
     old, before = chat.session_id, chat.db.get_revision(chat.session_id)
-    result = chat.compressor().compress(old, short, shape=shape, keep_last=LAST)
+    result = chat.compressor().compress(old, summarize_short, shape=shape, keep_last=LAST)
     assert (result.shape, result.old_session_id) == (shape, old)
     assert (result.session_id == old) is (shape == "in_place")
     assert result.tokens_after < result.tokens_before
@@ -115,7 +115,7 @@ def test_result_matches_database(chat: Chat, shape: Any) -> None:
 @pytest.mark.requirement("compression:commit")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_compression_keeps_counters_titles_and_search(chat: Chat, shape: Any) -> None:
-    chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+    chat.compressor().compress(chat.session_id, summarize_short, shape=shape, keep_last=LAST)
     assert chat.db.find_drifted_sessions() == []
     assert chat.db.check_integrity(deep=True) == []
     lines = chat.db.list_sessions().items
@@ -128,7 +128,7 @@ def test_compression_keeps_counters_titles_and_search(chat: Chat, shape: Any) ->
 def test_continuation_moves_chat(chat: Chat) -> None:
     old = chat.session_id
     chat.db.update_session(old, cwd="/src/shop", git_branch="main", system_prompt="be kind")
-    result = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(old, summarize_short, shape="continuation", keep_last=LAST)
     parent, child = chat.db.get_session(old), chat.db.get_session(result.session_id)
     assert parent is not None
     assert child is not None
@@ -149,7 +149,7 @@ def test_continuation_moves_chat(chat: Chat) -> None:
 def test_branch_is_compressed_as_continuation(chat: Chat, marker: str) -> None:
     old = chat.session_id
     chat.db.update_session(old, model_config={marker: "x", "temperature": 1})
-    result = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(old, summarize_short, shape="continuation", keep_last=LAST)
     assert chat.db.get_link_kind(result.session_id) == "continuation"
     row = chat.db.get_session(result.session_id)
     assert row is not None
@@ -159,7 +159,7 @@ def test_branch_is_compressed_as_continuation(chat: Chat, marker: str) -> None:
 @pytest.mark.requirement("compression:continuation")
 def test_mirror_follows_continuation_before_return(chat: Chat) -> None:
     result = chat.compressor().compress(
-        chat.session_id, short, shape="continuation", keep_last=LAST
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     folder = chat.db.folder
     assert folder is not None
@@ -170,7 +170,7 @@ def test_mirror_follows_continuation_before_return(chat: Chat) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_hooks_run_before_and_after(chat: Chat, shape: Any) -> None:
     old = chat.session_id
-    result = chat.compressor().compress(old, short, shape=shape, keep_last=LAST)
+    result = chat.compressor().compress(old, summarize_short, shape=shape, keep_last=LAST)
     in_place = shape == "in_place"
     assert chat.told.calls == [
         ("before", old, in_place),
@@ -181,10 +181,10 @@ def test_hooks_run_before_and_after(chat: Chat, shape: Any) -> None:
 @pytest.mark.requirement("compression:commit")
 def test_second_compression_is_refused(chat: Chat) -> None:
     compressor = chat.compressor()
-    compressor.compress(chat.session_id, short, keep_last=LAST)
+    compressor.compress(chat.session_id, summarize_short, keep_last=LAST)
     once = chat.whole()
     with refused("nothing_to_win"):
-        compressor.compress(chat.session_id, short, keep_last=LAST)
+        compressor.compress(chat.session_id, summarize_short, keep_last=LAST)
     assert chat.whole() == once
 
 
@@ -199,10 +199,14 @@ def test_applied_plan_returns_stored_result(chat: Chat) -> None:
 
 def test_compressed_parent_is_compressed_at_tip(chat: Chat) -> None:
     old = chat.session_id
-    tip = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST).session_id
+    tip = (
+        chat.compressor()
+        .compress(old, summarize_short, shape="continuation", keep_last=LAST)
+        .session_id
+    )
     for number in range(30):
         chat.say(f"and then {number} " + "again " * 50)
-    assert chat.compressor().compress(old, short, keep_last=LAST).session_id == tip
+    assert chat.compressor().compress(old, summarize_short, keep_last=LAST).session_id == tip
 
 
 @pytest.mark.requirement("compression:commit")
@@ -296,7 +300,7 @@ def test_second_compressor_is_refused_during_first(chat: Chat) -> None:
     try:
         assert begun.wait(20)
         with refused("locked"):
-            chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+            chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
     finally:
         go_on.set()
         first.join(20)
@@ -322,7 +326,7 @@ def test_lost_lock_prevents_commit(chat: Chat) -> None:
 def test_messages_after_plan_can_exceed_shape(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = chat.compressor().plan(chat.session_id, keep_last=LAST)
     touched = plan.brief.messages + 2 * LAST
-    say_more(chat)
+    append_more(chat)
     row_s = {"own": 0.00003, "hermes": 0.00017}[chat.db.kind]
     monkeypatch.setattr(compression_shape, "MAX_LOCK_S", (touched + 10) * row_s)
     before = chat.whole()
@@ -339,7 +343,7 @@ def test_messages_during_summary_can_change_shape(
         monkeypatch.setattr(
             compression_shape, "MAX_LOCK_S", (request.brief.messages + 2 * LAST + 10) * row_s
         )
-        say_more(chat)
+        append_more(chat)
         return "what was said"
 
     result = chat.compressor().compress(chat.session_id, slow, keep_last=LAST)

@@ -17,7 +17,7 @@ import pytest
 
 from session_core import Compressor, SessionDB, SessionStore
 from session_core.compression.types import NotCompressed
-from tests.compression.homes import LAST, Chat, short
+from tests.compression.homes import LAST, Chat, summarize_short
 
 ROOT = Path(__file__).parents[2]
 COMPRESSIONS = 200
@@ -88,7 +88,9 @@ def test_concurrent_messages_survive_many_compressions(chat: Chat) -> None:
 def compress_or_undo(chat: Chat, compressor: Compressor, number: int) -> list[str]:
     """Compress in place, and undo every third compression at once."""
     try:
-        result = compressor.compress(chat.session_id, short, shape="in_place", keep_last=2)
+        result = compressor.compress(
+            chat.session_id, summarize_short, shape="in_place", keep_last=2
+        )
     except NotCompressed as error:
         if error.code not in ("nothing_to_win", "not_smaller"):
             raise

@@ -19,7 +19,7 @@ from session_core import (
     UndoResult,
 )
 from session_core.compression.types import UndoPlan
-from tests.compression.homes import LAST, Chat, short
+from tests.compression.homes import LAST, Chat, summarize_short
 
 SHAPES = ("in_place", "continuation")
 ROUNDS = 3
@@ -52,7 +52,9 @@ def run_concurrently(chat: Chat, act: Callable[[Compressor], object]) -> list[ob
 def test_second_concurrent_undo_reports_undone(chat: Chat, shape: Any) -> None:
     before = chat.whole()
     for _ in range(ROUNDS):
-        result = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+        result = chat.compressor().compress(
+            chat.session_id, summarize_short, shape=shape, keep_last=LAST
+        )
         outcomes = run_concurrently(
             chat, lambda compressor, batch=result.batch: compressor.undo(batch)
         )  # type: ignore[misc]
@@ -68,7 +70,7 @@ def test_second_concurrent_undo_reports_undone(chat: Chat, shape: Any) -> None:
 def test_concurrent_undo_plan_returns_same_result(chat: Chat) -> None:
     for _ in range(ROUNDS):
         result = chat.compressor().compress(
-            chat.session_id, short, shape="continuation", keep_last=LAST
+            chat.session_id, summarize_short, shape="continuation", keep_last=LAST
         )
         chat.say("said since")
         stored_plan = chat.compressor().undo(result.batch)

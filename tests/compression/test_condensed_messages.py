@@ -9,7 +9,7 @@ import pytest
 
 from session_core.compression.chat_messages import MessageToolCall
 from session_core.compression.rebuild import condense_messages, describe_call
-from tests.compression.conversations import IMAGE, Shape, answered, called
+from tests.compression.conversations import IMAGE, Shape, make_call_message, make_result_messages
 
 LONG = "\n  first line\nsecond\n" + "x" * 979
 
@@ -18,8 +18,8 @@ def condense_results(shape: Shape, *results: str) -> list[Any]:
     """Return the condensed results of calls that all read the same file."""
     messages = []
     for at, text in enumerate(results):
-        messages += [called(shape, [f"c{at}"], None, "src/app.py")]
-        messages += answered(shape, [(f"c{at}", text)])
+        messages += [make_call_message(shape, [f"c{at}"], None, "src/app.py")]
+        messages += make_result_messages(shape, [(f"c{at}", text)])
     contents = [message["content"] for message in condense_messages(messages)[1::2]]
     return contents if shape == "openai" else [content[0]["content"] for content in contents]
 
@@ -42,7 +42,10 @@ def test_results_over_200_characters_are_shortened() -> None:
 
 
 def test_result_shorter_than_description_is_kept() -> None:
-    messages = [called("openai", ["a"], None, "p" * 90), *answered("openai", [("a", "x" * 210)])]
+    messages = [
+        make_call_message("openai", ["a"], None, "p" * 90),
+        *make_result_messages("openai", [("a", "x" * 210)]),
+    ]
     assert condense_messages(messages)[1]["content"] == "x" * 210
 
 
@@ -75,7 +78,7 @@ def test_parts_without_text_become_kind() -> None:
 
 def test_long_arguments_stay_json() -> None:
     given = {"path": "src/app.py", "content": "x" * 5000, "mode": 7}
-    message = called("openai", ["a"], None)
+    message = make_call_message("openai", ["a"], None)
     message["tool_calls"][0]["function"]["arguments"] = json.dumps(given)
     (copy,) = condense_messages([message])
     assert json.loads(copy["tool_calls"][0]["function"]["arguments"]) == {
@@ -86,7 +89,7 @@ def test_long_arguments_stay_json() -> None:
 
 
 def test_long_tool_use_arguments_stay_mapping() -> None:
-    message = called("anthropic", ["a"], "so", path="x" * 5000)
+    message = make_call_message("anthropic", ["a"], "so", path="x" * 5000)
     (copy,) = condense_messages([message])
     use = copy["content"][1]
     assert use["input"] == {"path": "x" * 100 + "… (4,900 more characters)"}
@@ -103,7 +106,7 @@ def test_long_tool_use_arguments_stay_mapping() -> None:
     ],
 )
 def test_long_arguments_are_shortened(given: str) -> None:
-    message = called("openai", ["a"], None)
+    message = make_call_message("openai", ["a"], None)
     message["tool_calls"][0]["function"]["arguments"] = given
     (copy,) = condense_messages([message])
     assert len(copy["tool_calls"][0]["function"]["arguments"]) < 600

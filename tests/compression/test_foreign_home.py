@@ -12,7 +12,7 @@ import pytest
 
 from session_core import Changed, Compressor, Conflict, Ledger, NotFound, SessionDB, StateFolder
 from session_core.state.sqlite.opening import get_sidecar_path
-from tests.compression.homes import LAST, Chat, short, tables
+from tests.compression.homes import LAST, Chat, read_tables, summarize_short
 from tests.homes import make_hermes_database, make_own_database
 
 Swap = Callable[[Path, Path], object]
@@ -68,10 +68,10 @@ def open_compressor(path: Path, chat: Chat) -> Iterator[Compressor]:
 def test_plan_is_refused_in_another_home(chat: Chat, swapped: Callable[[str], Path]) -> None:
     plan = chat.compressor().plan(chat.session_id, keep_last=LAST)
     path = swapped(plan.session_id)
-    before = tables(path)
+    before = read_tables(path)
     with open_compressor(path, chat) as compressor, pytest.raises((NotFound, Changed)):
-        compressor.apply(plan.plan, short(None))
-    assert tables(path) == before
+        compressor.apply(plan.plan, summarize_short(None))
+    assert read_tables(path) == before
 
 
 @pytest.mark.requirement("compression:other-home")
@@ -79,20 +79,22 @@ def test_plan_is_refused_in_another_home(chat: Chat, swapped: Callable[[str], Pa
 def test_undo_is_refused_in_another_home(
     chat: Chat, swapped: Callable[[str], Path], shape: Any
 ) -> None:
-    result = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, summarize_short, shape=shape, keep_last=LAST
+    )
     path = swapped(result.old_session_id)
-    before = tables(path)
+    before = read_tables(path)
     with open_compressor(path, chat) as compressor, pytest.raises((NotFound, Conflict)):
         compressor.undo(result.batch)
-    assert tables(path) == before
+    assert read_tables(path) == before
 
 
 @pytest.mark.requirement("compression:other-home")
 @pytest.mark.parametrize("kind", ["own"], indirect=True)
 def test_own_home_is_recognised_by_name(chat: Chat, swapped: Callable[[str], Path]) -> None:
-    result = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    result = chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
     with open_compressor(swapped(result.session_id), chat) as compressor:
         with pytest.raises(NotFound, match="no batch"):
             compressor.undo(result.batch)
-        again = compressor.compress(result.session_id, short, keep_last=LAST)
+        again = compressor.compress(result.session_id, summarize_short, keep_last=LAST)
         assert compressor.undo(again.batch)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from session_core import CompressionLimits, Compressor, Ledger, StateFolder, StorageFull, UndoPlan
-from tests.compression.homes import LAST, Chat, refused, say_more, short
+from tests.compression.homes import LAST, Chat, append_more, refused, summarize_short
 
 SHAPES = ("in_place", "continuation")
 
@@ -79,7 +79,9 @@ def test_killed_compression_is_audited_on_resume(
 
 def test_planned_undo_is_audited_with_plan(chat: Chat) -> None:
     compressor = chat.compressor()
-    result = compressor.compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    result = compressor.compress(
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST
+    )
     chat.say("said since")
     plan = compressor.undo(result.batch)
     assert isinstance(plan, UndoPlan)
@@ -96,7 +98,9 @@ def test_compressor_opens_configured_store(chat: Chat) -> None:
     (folder / "sessions" / "sessions.json").unlink()
     before = threading.active_count()
     with Compressor(chat.db, chat.ledger, clock=chat.clock) as compressor:
-        result = compressor.compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+        result = compressor.compress(
+            chat.session_id, summarize_short, shape="continuation", keep_last=LAST
+        )
     assert chat.session_id == result.session_id
     assert not (folder / "sessions" / "sessions.json").exists()
     deadline = time.monotonic() + 20
@@ -112,20 +116,20 @@ def test_two_ineffective_runs_refuse_after_restart(chat: Chat, how: str) -> None
     for _ in range(2):
         compressor = chat.compressor(limits=limits)
         if how == "compress":
-            compressor.compress(chat.session_id, short, shape="continuation")
+            compressor.compress(chat.session_id, summarize_short, shape="continuation")
         else:
             compressor.apply(compressor.plan(chat.session_id).plan, "what was said")
-        say_more(chat)
+        append_more(chat)
     compressor = chat.compressor(limits=limits)
     for attempt in (compressor.compress, compressor.plan):
         with refused("ineffective"):
             attempt(chat.session_id)
     assert compressor.plan(chat.session_id, force=True)
-    assert compressor.compress(chat.session_id, short, force=True)
+    assert compressor.compress(chat.session_id, summarize_short, force=True)
 
 
 def test_undone_ineffective_run_is_not_counted(chat: Chat) -> None:
     compressor = chat.compressor(limits=CompressionLimits(context_tokens=50, keep_last=LAST))
     for _ in range(3):
-        compressor.undo(compressor.compress(chat.session_id, short).batch)
+        compressor.undo(compressor.compress(chat.session_id, summarize_short).batch)
     assert compressor.plan(chat.session_id)

@@ -17,7 +17,7 @@ from session_core import NotCompressed, processes
 from session_core.compression import locks
 from session_core.compression.locks import CompressionLocks
 from session_core.errors import Busy, InvalidInput
-from tests.compression.homes import LAST, Chat, refused, short
+from tests.compression.homes import LAST, Chat, refused, summarize_short
 from tests.homes import connect
 from tests.interrupts import make_interrupting_profiler, run_beside_thread
 
@@ -28,14 +28,14 @@ def make_holder(pid: int, start: object = "", agent: str = "mcp-sessions", host:
 
 
 @pytest.fixture
-def dead_pid() -> int:
+def find_dead_pid() -> int:
     """The pid of a process that has ended."""
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         pass
     return process.pid
 
 
-def expires_at(chat: Chat) -> float:
+def read_expiry(chat: Chat) -> float:
     with connect(chat.db.path) as connection:
         row = connection.execute("SELECT expires_at FROM compression_locks").fetchone()
     return float(row[0])
@@ -43,7 +43,7 @@ def expires_at(chat: Chat) -> float:
 
 def wait_for_expiry(expected: float, chat: Chat) -> None:
     deadline = time.monotonic() + 30
-    while expires_at(chat) != expected:
+    while read_expiry(chat) != expected:
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
@@ -53,7 +53,7 @@ def test_lock_is_refreshed_during_summary(chat: Chat, monkeypatch: pytest.Monkey
     monkeypatch.setattr(locks, "REFRESH_S", 0.005)
 
     def slow(_: object) -> str:
-        assert expires_at(chat) <= chat.clock.now + 300
+        assert read_expiry(chat) <= chat.clock.now + 300
         for _ in range(3):
             chat.clock.now += 200
             wait_for_expiry(chat.clock.now + 300, chat)
@@ -64,29 +64,29 @@ def test_lock_is_refreshed_during_summary(chat: Chat, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.requirement("compression:lock")
-def test_lock_of_dead_process_is_taken_over(chat: Chat, dead_pid: int) -> None:
-    assert chat.db.try_acquire_compression_lock(chat.session_id, make_holder(dead_pid))
-    assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+def test_lock_of_dead_process_is_taken_over(chat: Chat, find_dead_pid: int) -> None:
+    assert chat.db.try_acquire_compression_lock(chat.session_id, make_holder(find_dead_pid))
+    assert chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
 
 
 def test_lock_ignores_reused_pid(chat: Chat) -> None:
     start = (processes.get_start_time(os.getpid()) or 1e9) - 1000
     assert chat.db.try_acquire_compression_lock(chat.session_id, make_holder(os.getpid(), start))
-    assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    assert chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
 
 
 @pytest.mark.requirement("compression:lock")
 @pytest.mark.parametrize("of", [{"agent": "hermes"}, {"host": "elsewhere"}])
-def test_lock_of_unverifiable_holder_is_respected(chat: Chat, dead_pid: int, of: Any) -> None:
-    assert chat.db.try_acquire_compression_lock(chat.session_id, make_holder(dead_pid, **of))
+def test_lock_of_unverifiable_holder_is_respected(chat: Chat, find_dead_pid: int, of: Any) -> None:
+    assert chat.db.try_acquire_compression_lock(chat.session_id, make_holder(find_dead_pid, **of))
     with refused("locked"):
-        chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+        chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
 
 
 def test_lock_error_describes_holder(chat: Chat) -> None:
     chat.db.try_acquire_compression_lock(chat.session_id, "pid=1:tid=2:agent=hermes:nonce=3")
     with pytest.raises(NotCompressed, match=r"by hermes \(pid 1\); wait"):
-        chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+        chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
     error: list[str] = []
 
     def second() -> None:
@@ -106,7 +106,7 @@ def test_failed_lock_release_keeps_result(
 
     with monkeypatch.context() as patch:
         patch.setattr(chat.db, "release_compression_lock", busy)
-        assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+        assert chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
     assert "expires" in caplog.text
 
 
@@ -114,14 +114,14 @@ def test_lock_from_far_future_is_ignored(chat: Chat) -> None:
     assert chat.db.try_acquire_compression_lock(chat.session_id, "before the clock was set back")
     chat.clock.now -= 200
     with refused("locked"):
-        chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+        chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
     chat.clock.now -= 86_400
-    assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    assert chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
 
 
 def test_lock_is_refused_inside_transaction(chat: Chat) -> None:
     with chat.db.transaction(), pytest.raises(InvalidInput, match="end the open one"):
-        chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+        chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
 
 
 def test_refused_lock_releases_earlier_locks(chat: Chat) -> None:

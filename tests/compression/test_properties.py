@@ -16,11 +16,11 @@ from tests.compression.conversations import (
     TEXTS,
     Messages,
     conversations,
-    faults,
+    find_faults,
+    get_side,
     limits,
-    pairs,
+    match_results,
     result_ids,
-    side,
     tidy,
 )
 
@@ -58,7 +58,7 @@ def test_calls_and_results_stay_together(messages: Messages, within: Compression
     if isinstance(message_range, Refusal):
         return
     inside = range(message_range.start, message_range.end)
-    for call, result in pairs(messages):
+    for call, result in match_results(messages):
         assert (call in inside) == (result in inside)
         assert not (call < message_range.start and result >= message_range.end)
 
@@ -78,10 +78,10 @@ def test_last_user_and_assistant_messages_stay(
 @MANY
 @given(tidy(), limits())
 def test_valid_conversation_stays_valid(messages: Messages, within: CompressionLimits) -> None:
-    assert faults(messages) == []
+    assert find_faults(messages) == []
     outcome = compress(messages, within)
     if outcome is not None:
-        assert faults(outcome[1].messages) == []
+        assert find_faults(outcome[1].messages) == []
 
 
 @MANY
@@ -91,14 +91,14 @@ def test_compression_adds_no_faults(messages: Messages, within: CompressionLimit
     if outcome is None:
         return
     message_range, rebuilt = outcome
-    kept = faults(messages[: message_range.start]) + faults(messages[message_range.end :])
-    for fault in faults(rebuilt.messages):
-        assert fault in {*kept, *faults(messages)}
+    kept = find_faults(messages[: message_range.start]) + find_faults(messages[message_range.end :])
+    for fault in find_faults(rebuilt.messages):
+        assert fault in {*kept, *find_faults(messages)}
     new = slice(
         message_range.start - 1 if message_range.start else 0,
         message_range.start + len(rebuilt.summary) + 1,
     )
-    sides = [side(message) for message in rebuilt.messages[new]]
+    sides = [get_side(message) for message in rebuilt.messages[new]]
     assert all(a is None or a != b for a, b in pairwise(sides))
 
 
@@ -166,8 +166,8 @@ def test_later_compression_updates_summary(
     )
     rebuilt = rebuild_messages(grown, message_range.start, message_range.end, text)
     if isinstance(rebuilt, RebuiltMessages):
-        assert "does not begin with the user" not in faults(rebuilt.messages)
-        assert not any(fault.startswith("two of") for fault in faults(rebuilt.messages))
+        assert "does not begin with the user" not in find_faults(rebuilt.messages)
+        assert not any(fault.startswith("two of") for fault in find_faults(rebuilt.messages))
 
 
 @MANY
@@ -177,7 +177,7 @@ def test_condensed_messages_are_shorter_copies(messages: Messages) -> None:
     read = condense_messages(messages)
     assert messages == before
     assert [message["role"] for message in read] == [message["role"] for message in messages]
-    assert pairs(read) == pairs(messages)
+    assert match_results(read) == match_results(messages)
     for short, whole in zip(read, messages, strict=True):
         assert chat_messages.estimate_tokens(short) <= chat_messages.estimate_tokens(whole)
 

@@ -16,7 +16,12 @@ from session_core.compression.ranges import (
 from session_core.compression.rebuild import RebuiltMessages, rebuild_messages
 from session_core.compression.summary_message import SUMMARY_END, SUMMARY_PREFIX, list_summaries
 from session_core.errors import InvalidInput
-from tests.compression.conversations import MERGED, Messages, answered, called
+from tests.compression.conversations import (
+    MERGED,
+    Messages,
+    make_call_message,
+    make_result_messages,
+)
 
 OURS = f"{SUMMARY_PREFIX}\nwhat was\n\n{SUMMARY_END}"
 
@@ -137,25 +142,30 @@ def test_range_ends_before_call_in_tail(shape: Any) -> None:
     results = [("a", "abcd" * 100), ("b", "abcd" * 100)]
     messages = [
         *make_conversation(4),
-        called(shape, ["a", "b"], None),
-        *answered(shape, results),
+        make_call_message(shape, ["a", "b"], None),
+        *make_result_messages(shape, results),
         *make_conversation(2),
     ]
     assert choose_bounds(messages, SMALL) == (3, 8)
 
 
 def test_head_includes_results_of_calls() -> None:
-    results = answered("openai", [("a", "x"), ("b", "y")])
-    messages = [say("user"), called("openai", ["a", "b"], None), *results, *make_conversation(10)]
+    results = make_result_messages("openai", [("a", "x"), ("b", "y")])
+    messages = [
+        say("user"),
+        make_call_message("openai", ["a", "b"], None),
+        *results,
+        *make_conversation(10),
+    ]
     assert choose_bounds(messages, CompressionLimits(keep_last=2)) == (4, 22)
     assert choose_bounds(messages, CompressionLimits(keep_last=2, protect_first=1)) == (1, 22)
 
 
 def test_late_result_keeps_call() -> None:
-    late = answered("openai", [("a", "x")])
+    late = make_result_messages("openai", [("a", "x")])
     messages = [
         *make_conversation(3),
-        called("openai", ["a"], None),
+        make_call_message("openai", ["a"], None),
         *make_conversation(3),
         *late,
         *make_conversation(2),
@@ -164,29 +174,42 @@ def test_late_result_keeps_call() -> None:
 
 
 def test_cuts_between_pairs_and_orphan_results() -> None:
-    twice = [called("openai", ["x"], None), *answered("openai", [("x", "1")])]
-    early = answered("openai", [("y", "1")])
-    messages = [*early, *early, *twice, say("user"), *twice, called("openai", ["y"], None)]
+    twice = [
+        make_call_message("openai", ["x"], None),
+        *make_result_messages("openai", [("x", "1")]),
+    ]
+    early = make_result_messages("openai", [("y", "1")])
+    messages = [
+        *early,
+        *early,
+        *twice,
+        say("user"),
+        *twice,
+        make_call_message("openai", ["y"], None),
+    ]
     assert [place for place, may in enumerate(list_cuts(messages)) if not may] == [3, 6]
 
 
 def test_adjacent_results_belong_to_call() -> None:
-    results = answered("openai", [(None, "1"), ("other", "2")])
+    results = make_result_messages("openai", [(None, "1"), ("other", "2")])
     marker = {"role": "session_meta"}
-    messages = [called("openai", ["x"], None), marker, *results, say("user"), *results]
+    messages = [make_call_message("openai", ["x"], None), marker, *results, say("user"), *results]
     assert list_cuts(messages) == [True, False, False, False, True, True, True, True]
 
 
 def test_combined_results_keep_every_call() -> None:
-    first, second = called("anthropic", ["x"], None), called("anthropic", ["y"], None)
-    answers = answered("anthropic", [("x", "1"), ("y", "2")])
+    first, second = (
+        make_call_message("anthropic", ["x"], None),
+        make_call_message("anthropic", ["y"], None),
+    )
+    answers = make_result_messages("anthropic", [("x", "1"), ("y", "2")])
     assert list_cuts([first, say("user"), second, *answers]) == [True, False, False, False, True]
 
 
 def test_results_with_user_text_keep_call() -> None:
-    (mixed,) = answered("anthropic", [("x", "1")])
+    (mixed,) = make_result_messages("anthropic", [("x", "1")])
     mixed["content"].append({"type": "text", "text": "go on"})
-    messages = [called("anthropic", ["x"], None), mixed, say("assistant")]
+    messages = [make_call_message("anthropic", ["x"], None), mixed, say("assistant")]
     assert list_cuts(messages) == [True, False, True, True]
 
 
@@ -229,7 +252,10 @@ def test_merged_summary_joins_range() -> None:
 
 
 def test_long_run_is_compressed_after_request() -> None:
-    run = [called("openai", ["x"], None, "abcd" * 100), *answered("openai", [("x", "ab" * 200)])]
+    run = [
+        make_call_message("openai", ["x"], None, "abcd" * 100),
+        *make_result_messages("openai", [("x", "ab" * 200)]),
+    ]
     messages = [*make_conversation(3), say("user"), *run * 9]
     message_range = choose_range(messages, SMALL)
     assert isinstance(message_range, MessageRange)
@@ -238,13 +264,19 @@ def test_long_run_is_compressed_after_request() -> None:
 
 
 def test_range_precedes_request_with_short_run() -> None:
-    run = [called("openai", ["x"], None, "abcd" * 100), *answered("openai", [("x", "ab" * 200)])]
+    run = [
+        make_call_message("openai", ["x"], None, "abcd" * 100),
+        *make_result_messages("openai", [("x", "ab" * 200)]),
+    ]
     messages = [*make_conversation(3), say("user"), *run * 4]
     assert choose_bounds(messages, SMALL) == (3, 6)
 
 
 def test_single_request_is_compressible_repeatedly() -> None:
-    run = [called("openai", ["x"], None, "abcd" * 100), *answered("openai", [("x", "ab" * 200)])]
+    run = [
+        make_call_message("openai", ["x"], None, "abcd" * 100),
+        *make_result_messages("openai", [("x", "ab" * 200)]),
+    ]
     messages = [say("user"), *run * 10]
     for _ in range(5):
         message_range = choose_range(messages, SMALL)
@@ -259,7 +291,10 @@ def test_single_request_is_compressible_repeatedly() -> None:
 
 
 def test_short_run_after_only_request_is_compressed() -> None:
-    run = [called("openai", ["x"], None, "abcd" * 100), *answered("openai", [("x", "ab" * 200)])]
+    run = [
+        make_call_message("openai", ["x"], None, "abcd" * 100),
+        *make_result_messages("openai", [("x", "ab" * 200)]),
+    ]
     messages = [say("user"), *run * 4]
     assert choose_bounds(messages, CompressionLimits(2942, protect_first=0, protect_last=0)) == (
         1,

@@ -12,13 +12,13 @@ from session_core.compression.ranges import Refusal
 from session_core.compression.rebuild import RebuiltMessages, rebuild_messages
 from session_core.compression.summary_message import SUMMARY_END, SUMMARY_NOTE, SUMMARY_PREFIX
 from session_core.errors import InvalidInput
-from tests.compression.conversations import answered, called, faults
+from tests.compression.conversations import find_faults, make_call_message, make_result_messages
 
 TALK: list[dict[str, Any]] = [
     {"role": "system", "content": "be brief"},
     {"role": "user", "content": "go " * 200},
-    called("openai", ["a", "b"], None),
-    *answered("openai", [("a", "one " * 200), ("b", "two " * 200)]),
+    make_call_message("openai", ["a", "b"], None),
+    *make_result_messages("openai", [("a", "one " * 200), ("b", "two " * 200)]),
     {"role": "assistant", "content": "done " * 200},
     {"role": "user", "content": "and now?"},
     {"role": "assistant", "content": "nothing"},
@@ -32,7 +32,7 @@ def test_summary_replaces_range() -> None:
     note = {"role": "assistant", "content": SUMMARY_NOTE}
     assert list(rebuilt.messages) == [TALK[0], said, note, *TALK[6:]]
     assert rebuilt.summary == (said, note)
-    assert faults(rebuilt.messages) == []
+    assert find_faults(rebuilt.messages) == []
     assert rebuilt.tokens_before == sum(map(chat_messages.estimate_tokens, TALK))
     assert rebuilt.tokens_after == sum(map(chat_messages.estimate_tokens, rebuilt.messages))
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from session_core import AsyncCompressor, NotCompressed
-from tests.compression.homes import LAST, Chat, refused, say_more, short
+from tests.compression.homes import LAST, Chat, append_more, refused, summarize_short
 from tests.homes import connect
 
 
@@ -31,7 +31,7 @@ def test_summarizer_receives_brief_and_messages(chat: Chat) -> None:
 @pytest.mark.requirement("compression:callables")
 def test_summarizer_receives_earlier_summary_separately(chat: Chat) -> None:
     chat.compressor().compress(chat.session_id, lambda _: "first: port 5432", keep_last=LAST)
-    say_more(chat)
+    append_more(chat)
     given: list[Any] = []
     chat.compressor().compress(
         chat.session_id, lambda request: given.append(request) or "both", keep_last=LAST
@@ -74,8 +74,8 @@ def test_network_failure_leaves_session_unchanged(chat: Chat) -> None:
         chat.compressor().compress(chat.session_id, fail, keep_last=LAST)
     assert chat.texts() == before
     with refused("cooldown"):
-        chat.compressor().compress(chat.session_id, short, keep_last=LAST)
-    assert chat.compressor().compress(chat.session_id, short, keep_last=LAST, force=True)
+        chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
+    assert chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST, force=True)
 
 
 @pytest.mark.requirement("compression:callables")
@@ -91,12 +91,12 @@ def test_failure_streak_continues_in_continuations(chat: Chat) -> None:
         assert row is not None
         assert row["compression_fallback_streak"] == streak
         assert row["compression_failure_cooldown_until"] == chat.clock.now + 60
-        say_more(chat)
+        append_more(chat)
     chat.clock.now += 61
     with refused("ineffective"):
-        chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+        chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
     result = chat.compressor().compress(
-        chat.session_id, short, shape="continuation", keep_last=LAST, force=True
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST, force=True
     )
     row = chat.db.get_session(result.session_id)
     assert row is not None
@@ -111,7 +111,7 @@ def test_cooldown_refuses_before_planning(chat: Chat) -> None:
         chat.compressor().compress(chat.session_id, fail, keep_last=LAST)
     with refused("cooldown"):
         # What is protected is everything: that would be the refusal of a plan.
-        chat.compressor().compress(chat.session_id, short, keep_last=1000)
+        chat.compressor().compress(chat.session_id, summarize_short, keep_last=1000)
 
 
 @pytest.mark.parametrize("summary", ["[REDACTED]", "long " * 100_000])
@@ -129,7 +129,7 @@ def test_cooldown_survives_restart_and_ends(chat: Chat) -> None:
     with refused("summary_network"):
         chat.compressor().compress(chat.session_id, fail, keep_last=LAST)
     chat.clock.now += 31
-    chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
     row = chat.db.get_session(chat.session_id)
     assert row is not None
     assert row["compression_failure_cooldown_until"] is None

@@ -13,7 +13,7 @@ from session_core.compression.summary_message import (
     SUMMARY_PREFIX,
     Summary,
 )
-from tests.compression.conversations import IMAGE, LONG_PREFIX, MERGED, called
+from tests.compression.conversations import IMAGE, LONG_PREFIX, MERGED, make_call_message
 
 BODY = "## Done\n- the parser in src/app.py"
 OURS = f"{SUMMARY_PREFIX}\n{BODY}\n\n{SUMMARY_END}"
@@ -60,7 +60,7 @@ def test_mixed_message_is_not_pure_summary() -> None:
     assert not summary_message.is_summary({"role": "user", "content": f"{OURS}\n\nand the tests"})
     with_image = [{"type": "text", "text": OURS}, IMAGE]
     assert not summary_message.is_summary({"role": "user", "content": with_image})
-    assert not summary_message.is_summary(called("openai", ["a"], OURS))
+    assert not summary_message.is_summary(make_call_message("openai", ["a"], OURS))
     assert not summary_message.is_summary({"role": "user", "content": "hello"})
 
 

@@ -13,7 +13,7 @@ from session_core.compression.chat_messages import (
     MESSAGE_TOKENS,
     estimate_tokens,
 )
-from tests.compression.conversations import IMAGE, answered, called
+from tests.compression.conversations import IMAGE, make_call_message, make_result_messages
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,16 @@ def test_images_cost_flat_amount() -> None:
 def test_calls_cost_arguments_in_both_shapes() -> None:
     short, long = "a" * 10, "a" * 4010
     for shape in ("openai", "anthropic"):
-        less, more = (estimate_tokens(called(shape, ["a"], None, path)) for path in (short, long))
+        less, more = (
+            estimate_tokens(make_call_message(shape, ["a"], None, path)) for path in (short, long)
+        )
         assert less > MESSAGE_TOKENS + CALL_TOKENS
         assert more - less == 1000
 
 
 def test_results_cost_text_in_both_shapes() -> None:
-    (openai,) = answered("openai", [("a", "x" * 4000)])
-    (anthropic,) = answered("anthropic", [("a", "x" * 4000)])
+    (openai,) = make_result_messages("openai", [("a", "x" * 4000)])
+    (anthropic,) = make_result_messages("anthropic", [("a", "x" * 4000)])
     assert estimate_tokens(openai) == MESSAGE_TOKENS + 1000
     assert estimate_tokens(anthropic) == MESSAGE_TOKENS + CALL_TOKENS + 1000
 

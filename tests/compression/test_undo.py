@@ -8,7 +8,7 @@ import pytest
 
 from session_core import Conflict, InvalidInput, NotCompressed, NotFound, UndoResult
 from session_core.compression import locks
-from tests.compression.homes import LAST, Chat, short
+from tests.compression.homes import LAST, Chat, summarize_short
 
 SHAPES = ("in_place", "continuation")
 
@@ -18,7 +18,9 @@ SHAPES = ("in_place", "continuation")
 def test_undo_restores_previous_state(chat: Chat, shape: Any) -> None:
     before = chat.whole()
     chat.clock.now += 5
-    result = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, summarize_short, shape=shape, keep_last=LAST
+    )
     chat.clock.now += 5
     undone = chat.compressor().undo(result.batch)
     assert isinstance(undone, UndoResult)
@@ -32,7 +34,7 @@ def test_undo_restores_previous_state(chat: Chat, shape: Any) -> None:
 @pytest.mark.requirement("compression:undo")
 def test_in_place_undo_keeps_later_messages(chat: Chat) -> None:
     texts, row = chat.texts(), chat.db.get_session(chat.session_id)
-    result = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    result = chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
     chat.say("said since")
     chat.compressor().undo(result.batch)
     assert chat.texts() == [*texts, "said since"]
@@ -51,7 +53,9 @@ def test_undo_restores_drifted_or_missing_counters(
     names = ("message_count", "tool_call_count")
     chat.db.put_session_fields(chat.session_id, dict(zip(names, counters, strict=True)))
     before = chat.whole()
-    result = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, summarize_short, shape=shape, keep_last=LAST
+    )
     chat.compressor().undo(result.batch)
     assert chat.whole() == before
 
@@ -62,7 +66,9 @@ def test_undo_restores_drifted_or_missing_counters(
 def test_undo_restores_odd_flags(chat: Chat, shape: Any, flags: str) -> None:
     chat.change(f"UPDATE messages SET {flags} WHERE id % 2")  # noqa: S608 -- of this test
     before = chat.whole()
-    result = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, summarize_short, shape=shape, keep_last=LAST
+    )
     chat.compressor().undo(result.batch)
     assert chat.whole() == before
 
@@ -73,7 +79,9 @@ def test_undo_restores_unknown_columns(chat: Chat, shape: Any) -> None:
         chat.change(f"ALTER TABLE {table} ADD COLUMN strange")
         chat.change(f"UPDATE {table} SET strange = x'00ff'")  # noqa: S608 -- of this test
     before = chat.whole()
-    result = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, summarize_short, shape=shape, keep_last=LAST
+    )
     row: dict[str, Any] = {**(chat.db.get_session(result.session_id) or {})}
     assert row["strange"] == b"\x00\xff"
     chat.compressor().undo(result.batch)
@@ -86,7 +94,9 @@ def test_undo_restores_unknown_columns(chat: Chat, shape: Any) -> None:
 @pytest.mark.requirement("compression:undo")
 def test_undo_moves_edits_to_originals(chat: Chat) -> None:
     originals = chat.db.get_messages(chat.session_id)
-    result = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, summarize_short, shape="in_place", keep_last=LAST
+    )
     copy = chat.db.get_messages(chat.session_id)[-1]["id"]
     chat.change("UPDATE messages SET api_content = 'as sent', observed = 1 WHERE id = ?", copy)
     chat.compressor().undo(result.batch)
@@ -96,7 +106,9 @@ def test_undo_moves_edits_to_originals(chat: Chat) -> None:
 
 
 def test_edited_copy_is_searchable_after_undo(chat: Chat) -> None:
-    result = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, summarize_short, shape="in_place", keep_last=LAST
+    )
     copy = next(row for row in chat.db.get_messages(chat.session_id)[::-1] if row["role"] == "user")
     chat.db.search("bring the index up to date")
     chat.change("UPDATE messages SET content = 'quokka' WHERE id = ?", copy["id"])
@@ -107,7 +119,9 @@ def test_edited_copy_is_searchable_after_undo(chat: Chat) -> None:
 
 def test_undo_keeps_later_rewind(chat: Chat) -> None:
     texts = chat.texts()
-    result = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, summarize_short, shape="in_place", keep_last=LAST
+    )
     users = [row for row in chat.db.get_messages(chat.session_id) if row["role"] == "user"]
     chat.db.rewind_to_message(chat.session_id, users[-1]["id"])
     chat.compressor().undo(result.batch)
@@ -118,7 +132,9 @@ def test_undo_keeps_later_rewind(chat: Chat) -> None:
 
 def test_undo_rewinds_originals_of_rewound_summary(chat: Chat) -> None:
     texts = chat.texts()
-    result = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, summarize_short, shape="in_place", keep_last=LAST
+    )
     first = chat.db.get_messages(chat.session_id)[0]["id"]
     chat.db.rewind_to_message(chat.session_id, first)
     chat.compressor().undo(result.batch)
@@ -128,7 +144,9 @@ def test_undo_rewinds_originals_of_rewound_summary(chat: Chat) -> None:
 
 
 def test_undo_does_not_duplicate_replaced_messages(chat: Chat) -> None:
-    result = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, summarize_short, shape="in_place", keep_last=LAST
+    )
     chat.db.replace_messages(chat.session_id, [{"role": "user", "content": "afresh"}])
     with pytest.raises(Conflict, match="were deleted since"):
         chat.compressor().undo(result.batch)
@@ -136,7 +154,9 @@ def test_undo_does_not_duplicate_replaced_messages(chat: Chat) -> None:
 
 
 def test_undo_reports_deleted_session(chat: Chat) -> None:
-    result = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, summarize_short, shape="in_place", keep_last=LAST
+    )
     chat.db.delete_session(result.session_id)
     with pytest.raises(Conflict, match="was deleted since"):
         chat.compressor().undo(result.batch)
@@ -145,11 +165,11 @@ def test_undo_reports_deleted_session(chat: Chat) -> None:
 @pytest.mark.requirement("compression:undo")
 def test_undo_requires_latest_compression_first(chat: Chat) -> None:
     before = chat.texts()
-    first = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    first = chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
     added_texts = [f"and then {number} " + "again " * 50 for number in range(30)]
     for text in added_texts:
         chat.say(text)
-    second = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    second = chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
     with pytest.raises(Conflict, match="compressed again since; undo that first"):
         chat.compressor().undo(first.batch)
     chat.compressor().undo(second.batch)
@@ -159,7 +179,7 @@ def test_undo_requires_latest_compression_first(chat: Chat) -> None:
 
 @pytest.mark.requirement("compression:undo")
 def test_undo_twice_is_refused(chat: Chat) -> None:
-    result = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    result = chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
     chat.compressor().undo(result.batch)
     once = chat.whole()
     with pytest.raises(Conflict, match="undone already"):
@@ -176,20 +196,24 @@ def test_undo_refuses_other_batches(chat: Chat) -> None:
 
 def test_session_is_compressible_after_undo(chat: Chat) -> None:
     for shape in SHAPES:
-        result = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+        result = chat.compressor().compress(
+            chat.session_id, summarize_short, shape=shape, keep_last=LAST
+        )
         chat.compressor().undo(result.batch)
-    assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    assert chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
 
 
 def test_undo_leaves_no_marks(chat: Chat) -> None:
-    result = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    result = chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
     chat.compressor().undo(result.batch)
     keys = chat.db._read(lambda handle: handle.fetch_tuples("SELECT key FROM state_meta"))
     assert [key for (key,) in keys if "done" in key] == []
 
 
 def test_compression_and_undo_are_audited(chat: Chat) -> None:
-    result = chat.compressor(client="someone").compress(chat.session_id, short, keep_last=LAST)
+    result = chat.compressor(client="someone").compress(
+        chat.session_id, summarize_short, keep_last=LAST
+    )
     chat.compressor().undo(result.batch)
     lines = chat.ledger.list_audit_entries().items
     assert [line.client for line in lines] == ["library", "someone"]
@@ -201,7 +225,9 @@ def test_undo_refused_during_compression(
     chat: Chat, shape: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(locks, "LOCK_TIMEOUT_S", 0.0)
-    result = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+    result = chat.compressor().compress(
+        chat.session_id, summarize_short, shape=shape, keep_last=LAST
+    )
     for session_id in {result.session_id, result.old_session_id}:
         assert chat.db.try_acquire_compression_lock(session_id, "another")
         before = chat.whole()
@@ -214,7 +240,7 @@ def test_undo_refused_during_compression(
 
 
 def test_concurrent_undo_error_names_batch(chat: Chat) -> None:
-    result = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    result = chat.compressor().compress(chat.session_id, summarize_short, keep_last=LAST)
     (step,) = chat.ledger.list_steps(result.batch)
     undoing = chat.ledger.add_batch("undo").id
     chat.ledger.prepare_step("s-one", undoing, (), undoes=step.id)

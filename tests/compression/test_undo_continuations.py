@@ -19,14 +19,14 @@ from session_core import (
     UndoResult,
 )
 from session_core.ledger.types import TrashItem
-from tests.compression.homes import CHAT, LAST, Chat, short
+from tests.compression.homes import CHAT, LAST, Chat, summarize_short
 from tests.homes import connect
 
 
 def test_undo_of_grown_continuation_needs_plan(chat: Chat) -> None:
     before = chat.whole()
     result = chat.compressor().compress(
-        chat.session_id, short, shape="continuation", keep_last=LAST
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     chat.say("one"), chat.say("two")
     gone_on = chat.whole()
@@ -42,7 +42,7 @@ def test_undo_of_grown_continuation_needs_plan(chat: Chat) -> None:
 
 def test_undo_keeps_dropped_messages_in_trash(chat: Chat) -> None:
     result = chat.compressor().compress(
-        chat.session_id, short, shape="continuation", keep_last=LAST
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     chat.say("not to be lost")
     plan = chat.compressor().undo(result.batch)
@@ -54,7 +54,7 @@ def test_undo_keeps_dropped_messages_in_trash(chat: Chat) -> None:
 
 def test_undo_keeps_related_rows_in_trash(chat: Chat) -> None:
     result = chat.compressor().compress(
-        chat.session_id, short, shape="continuation", keep_last=LAST
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     chat.say("mind this")
     with connect(chat.db.path) as connection:
@@ -71,7 +71,7 @@ def test_undo_keeps_related_rows_in_trash(chat: Chat) -> None:
 
 def test_undo_plan_detects_later_messages(chat: Chat) -> None:
     result = chat.compressor().compress(
-        chat.session_id, short, shape="continuation", keep_last=LAST
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     chat.say("one")
     plan = chat.compressor().undo(result.batch)
@@ -84,10 +84,10 @@ def test_undo_plan_detects_later_messages(chat: Chat) -> None:
 
 def test_undo_drops_whole_continuation_chain(chat: Chat) -> None:
     before, old = chat.whole(), chat.session_id
-    first = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    first = chat.compressor().compress(old, summarize_short, shape="continuation", keep_last=LAST)
     for number in range(30):
         chat.say(f"and then {number} " + "again " * 50)
-    second = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    second = chat.compressor().compress(old, summarize_short, shape="continuation", keep_last=LAST)
     plan = chat.compressor().undo(first.batch)
     assert isinstance(plan, UndoPlan)
     assert plan.sessions == (first.session_id, second.session_id)
@@ -98,7 +98,7 @@ def test_undo_drops_whole_continuation_chain(chat: Chat) -> None:
 
 def test_undo_names_and_trashes_delegates(chat: Chat) -> None:
     result = chat.compressor().compress(
-        chat.session_id, short, shape="continuation", keep_last=LAST
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     marked = {"model_config": {"_delegate_from": result.session_id}}
     chat.db.create_session("helper", "cli", parent_session_id=result.session_id, **marked)
@@ -113,7 +113,7 @@ def test_undo_names_and_trashes_delegates(chat: Chat) -> None:
 @pytest.mark.parametrize("how", ["ended", "reset"])
 def test_undo_of_unchanged_continuation_is_lossless(chat: Chat, how: str) -> None:
     old, texts = chat.session_id, chat.texts()
-    result = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(old, summarize_short, shape="continuation", keep_last=LAST)
     if how == "ended":
         chat.db.end_session(result.session_id, "user_exit")
     else:
@@ -147,7 +147,7 @@ def test_undo_plans_and_keeps_changed_continuation(
 ) -> None:
     before = chat.whole()
     result = chat.compressor().compress(
-        chat.session_id, short, shape="continuation", keep_last=LAST
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     change(chat, result.session_id)
     plan = chat.compressor().undo(result.batch)
@@ -162,7 +162,7 @@ def test_undo_plans_and_keeps_changed_continuation(
 
 def test_undo_plan_detects_later_changes(chat: Chat) -> None:
     result = chat.compressor().compress(
-        chat.session_id, short, shape="continuation", keep_last=LAST
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     chat.say("one")
     plan = chat.compressor().undo(result.batch)
@@ -175,7 +175,7 @@ def test_undo_plan_detects_later_changes(chat: Chat) -> None:
 
 def test_undo_names_and_keeps_detached_sessions(chat: Chat) -> None:
     result = chat.compressor().compress(
-        chat.session_id, short, shape="continuation", keep_last=LAST
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     marked = {"model_config": {"_branched_from": result.session_id}}
     chat.db.create_session("branch", "cli", parent_session_id=result.session_id, **marked)
@@ -202,7 +202,7 @@ def read_trash(chat: Chat) -> list[TrashItem]:
 
 def test_undo_refuses_deleting_open_session(chat: Chat) -> None:
     result = chat.compressor().compress(
-        chat.session_id, short, shape="continuation", keep_last=LAST
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     chat.lease(result.session_id)
     before = chat.whole()
@@ -214,7 +214,7 @@ def test_undo_refuses_deleting_open_session(chat: Chat) -> None:
 
 def test_undo_detects_activity_during_trash(chat: Chat) -> None:
     result = chat.compressor().compress(
-        chat.session_id, short, shape="continuation", keep_last=LAST
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
 
     class Slow(Ledger):
@@ -237,7 +237,7 @@ def test_undo_detects_activity_during_trash(chat: Chat) -> None:
 
 def test_running_turn_follows_undone_session(chat: Chat) -> None:
     old = chat.session_id
-    result = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(old, summarize_short, shape="continuation", keep_last=LAST)
 
     def answer(run: AgentTurn, message: Any) -> str:
         chat.compressor().undo(result.batch)
@@ -255,7 +255,7 @@ def test_running_turn_follows_undone_session(chat: Chat) -> None:
 
 def test_undo_of_deleted_continuation_revives_parent(chat: Chat) -> None:
     old, before = chat.session_id, chat.whole()
-    result = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(old, summarize_short, shape="continuation", keep_last=LAST)
     chat.db.delete_session(result.session_id)
     undone = chat.compressor().undo(result.batch)
     assert undone == UndoResult(old, 80, 0)
@@ -264,7 +264,7 @@ def test_undo_of_deleted_continuation_revives_parent(chat: Chat) -> None:
 
 def test_undo_without_parent_is_refused(chat: Chat) -> None:
     result = chat.compressor().compress(
-        chat.session_id, short, shape="continuation", keep_last=LAST
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     chat.say("one")
     chat.db.delete_session(result.old_session_id)
@@ -274,7 +274,7 @@ def test_undo_without_parent_is_refused(chat: Chat) -> None:
 
 def test_undo_reports_taken_title(chat: Chat) -> None:
     old = chat.session_id
-    result = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    result = chat.compressor().compress(old, summarize_short, shape="continuation", keep_last=LAST)
     chat.db.put_session_fields(old, {"title": None})
     chat.db.create_session("third", "cli")
     chat.db.set_session_title("third", "Trip")

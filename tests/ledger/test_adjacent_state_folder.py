@@ -34,7 +34,7 @@ def path(home_path: Path) -> Path:
     return path
 
 
-def files(folder: Path) -> list[str]:
+def list_files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
@@ -58,7 +58,7 @@ def test_folder_lies_next_to_database(home_path: Path, name: str) -> None:
 def test_first_write_keeps_folder_and_database_together(home_path: Path) -> None:
     with SessionDB(home_path / "app.db") as db, Ledger.open(db) as ledger:
         assert (ledger.list_batches().items, ledger.pins.list_pinned()) == ([], frozenset())
-        assert files(home_path) == []
+        assert list_files(home_path) == []
         db.create_session("s", "app")
         with Maintenance(db, ledger) as maintenance:
             batch = maintenance.edit("s", title="A title").batch
@@ -71,13 +71,13 @@ def test_first_write_keeps_folder_and_database_together(home_path: Path) -> None
 def test_reading_creates_no_folder(path: Path, tmp_path: Path) -> None:
     with connect(path) as connection:
         add_session(connection, "s")
-    before = files(tmp_path)
+    before = list_files(tmp_path)
     with SessionDB(path, read_only=True) as db, Ledger.open(db) as ledger:
         ledger.list_batches()
         ledger.pins.list_pinned()
         with Maintenance(db, ledger) as maintenance:
             maintenance.health()
-    assert [file for file in files(tmp_path) if not file.endswith(("-shm", "-wal"))] == before
+    assert [file for file in list_files(tmp_path) if not file.endswith(("-shm", "-wal"))] == before
 
 
 def test_loose_folder_is_closed_to_others(path: Path) -> None:
@@ -103,7 +103,7 @@ def test_link_to_database_has_same_folder(path: Path, tmp_path: Path) -> None:
     link.symlink_to(path)
     state_path = StateFolder(link).make()
     assert state_path == StateFolder(path).find() == path.parent / ".mcp-sessions" / "state.db"
-    assert files(link.parent) == ["linked.db"]
+    assert list_files(link.parent) == ["linked.db"]
 
 
 def test_folder_before_database_is_adopted(home_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_home_of_user_is_refused_at_construction(
     hermes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(hermes.parent))
-    before = files(hermes.parent)
+    before = list_files(hermes.parent)
     with SessionDB(hermes) as db:
         with pytest.raises(Denied, match="set MCP_SESSIONS_STATE"):
             Ledger.open(db)
@@ -274,7 +274,7 @@ def test_home_of_user_is_refused_at_construction(
         assert maintenance.health().sessions.total == 1
         with pytest.raises(Denied, match="set MCP_SESSIONS_STATE"):
             maintenance.edit("s", title="A title")
-    assert set(files(hermes.parent)) - set(before) <= {"state.db-shm", "state.db-wal"}
+    assert set(list_files(hermes.parent)) - set(before) <= {"state.db-shm", "state.db-wal"}
 
 
 @pytest.mark.parametrize("make", [make_own_database, make_hermes_database])

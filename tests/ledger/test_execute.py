@@ -46,7 +46,7 @@ def list_marks(db: SessionDB) -> list[str]:
         return [key for (key,) in connection.execute(sql, (MARK_PREFIX + "%",))]
 
 
-def is_there(db: StateDatabase) -> bool:
+def has_session(db: StateDatabase) -> bool:
     return db.get_session("a") is not None
 
 
@@ -55,7 +55,7 @@ def test_step_keeps_changes_and_returns_result(db: SessionDB, ledger: Ledger) ->
     kept = list(keep(db))
     result = run_step(db, ledger, batch, before=keep, change=remove_session, members=["a"])
     assert result == {"removed": 1}
-    assert not is_there(db)
+    assert not has_session(db)
     (step,) = ledger.list_steps(batch)
     assert (step.state, step.members, step.result) == ("done", ("a",), result)
     assert list(ledger.read_trash(step.id)) == kept
@@ -71,7 +71,7 @@ def test_trash_is_durable_before_change(
 
     def change(db: StateDatabase) -> None:
         (step,) = open_ledger().list_unsettled_steps()
-        seen.extend([step.state, list(open_ledger().read_trash(step.id)), is_there(db)])
+        seen.extend([step.state, list(open_ledger().read_trash(step.id)), has_session(db)])
 
     kept = list(keep(db))
     run_step(db, ledger, batch, before=keep, change=change)
@@ -110,7 +110,7 @@ def test_changed_members_are_skipped(db: SessionDB, ledger: Ledger) -> None:
 
     with pytest.raises(Changed, match="written to"):
         run_step(db, ledger, batch, before=keep, change=change, members=["a"])
-    assert is_there(db)
+    assert has_session(db)
     assert list_marks(db) == []
     assert ledger.list_steps(batch) == ledger.list_unsettled_steps() == []
     assert ledger.count_trash_bytes() == 0
@@ -128,7 +128,7 @@ def test_failed_change_can_be_retried(db: SessionDB, ledger: Ledger, error: Base
 
     with pytest.raises(type(error)):
         run_step(db, ledger, batch, before=keep, change=change, members=["a"])
-    assert is_there(db)
+    assert has_session(db)
     assert (list_marks(db), ledger.list_unsettled_steps(), ledger.count_trash_bytes()) == (
         [],
         [],
@@ -136,7 +136,7 @@ def test_failed_change_can_be_retried(db: SessionDB, ledger: Ledger, error: Base
     )
     assert len(find_plan(ledger, batch).remaining) == 3
     run_step(db, ledger, batch, before=keep, change=remove_session, members=["a"])
-    assert not is_there(db)
+    assert not has_session(db)
 
 
 def test_failed_read_begins_no_step(db: SessionDB, ledger: Ledger) -> None:
@@ -148,7 +148,7 @@ def test_failed_read_begins_no_step(db: SessionDB, ledger: Ledger) -> None:
 
     with pytest.raises(ValueError, match="unreadable"):
         run_step(db, ledger, batch, before=before, change=remove_session, members=["a"])
-    assert is_there(db)
+    assert has_session(db)
     assert (ledger.list_unsettled_steps(), ledger.count_trash_bytes()) == ([], 0)
     assert len(find_plan(ledger, batch).remaining) == 3
 
@@ -164,7 +164,7 @@ def test_step_refuses_open_transaction(db: SessionDB, ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     with db.transaction(), pytest.raises(InvalidInput, match="its own transaction"):
         run_step(db, ledger, batch, before=keep, change=remove_session)
-    assert is_there(db)
+    assert has_session(db)
 
 
 @pytest.mark.parametrize("kind", ["hermes"], indirect=True)
@@ -174,7 +174,7 @@ def test_home_without_state_meta_is_refused(db: SessionDB, ledger: Ledger) -> No
         connection.execute("DROP TABLE state_meta")
     with pytest.raises(Unsupported, match="state_meta"):
         run_step(db, ledger, batch, before=keep, change=remove_session, members=["a"])
-    assert is_there(db)
+    assert has_session(db)
     assert ledger.list_unsettled_steps() == []
     assert resume_steps(db, ledger) == []
 
@@ -255,7 +255,7 @@ def test_failure_after_commit_keeps_step_done(
     )
     assert result == {"removed": 1}
     assert "mirror" in caplog.text
-    assert not is_there(db)
+    assert not has_session(db)
     assert [step.result for step in ledger.list_steps(batch)] == [result]
     assert ledger.list_unsettled_steps() == []
 
@@ -376,10 +376,10 @@ def test_killed_step_is_done_or_absent(db: SessionDB, ledger: Ledger, stage: str
     kept = list(keep(db))
     run_and_kill(db, batch, stage)
     was_done = stage in ("committed", "done")
-    assert is_there(db) is not was_done
+    assert has_session(db) is not was_done
     steps = resume_steps(db, ledger)
     assert len(steps) == (stage == "committed")
-    assert is_there(db) is not was_done
+    assert has_session(db) is not was_done
     assert ledger.list_unsettled_steps() == []
     if was_done:
         (step,) = ledger.list_steps(batch)
@@ -389,7 +389,7 @@ def test_killed_step_is_done_or_absent(db: SessionDB, ledger: Ledger, stage: str
     else:
         assert (ledger.list_steps(batch), ledger.count_trash_bytes()) == ([], 0)
         run_step(db, ledger, batch, before=keep, change=remove_session, members=["a"])
-        assert not is_there(db)
+        assert not has_session(db)
     assert resume_steps(db, ledger) == []
 
 
@@ -465,7 +465,7 @@ def test_aborted_step_is_refused_on_wake(
         run_step(
             db, ledger, batch, before=keep, change=remove_session, members=["a"], within=asleep
         )
-    assert is_there(db)
+    assert has_session(db)
     assert ledger.list_steps(batch) == []
     assert len(find_plan(ledger, batch).remaining) == 3
     assert len(list_marks(db)) == 1
@@ -493,7 +493,7 @@ def test_step_aborted_during_trash_is_refused(
 
     with pytest.raises(Conflict, match="aborted"):
         run_step(db, ledger, batch, before=before, change=remove_session, members=["a"])
-    assert is_there(db)
+    assert has_session(db)
     with connect(ledger._make_path()) as connection:
         assert connection.execute("SELECT count(*) FROM trash").fetchone() == (0,)
 
@@ -513,7 +513,7 @@ def test_step_is_undone_once(db: SessionDB, ledger: Ledger) -> None:
         return run_step(db, ledger, undo, before=lambda _: [], change=restore, undoes=step.id)
 
     assert run() == 1
-    assert is_there(db)
+    assert has_session(db)
     assert ledger.get_batch(batch).undone_at is not None
     with pytest.raises(Conflict, match="undone"):
         run()
