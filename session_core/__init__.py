@@ -1,7 +1,7 @@
-"""The session core: an agent's sessions, read and changed without losing any.
+"""The session core: read and change an agent's sessions without losing any.
 
-Each name is imported when it is first asked for, since who only wants to read a session should not
-pay for the rest: a server answers its first request before it has opened anything.
+Each name is imported on first use, so that reading a session does not load the rest: a server
+answers its first request before it opens a database.
 """
 
 from importlib import import_module
@@ -296,6 +296,6 @@ _LATER = {name: (module, name) for module, names in _MODULES.items() for name in
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, there = _LATER[name]
-    found = globals()[name] = getattr(import_module(f"session_core.{module}"), there)
-    return found
+    module, attribute = _LATER[name]
+    value = globals()[name] = getattr(import_module(f"session_core.{module}"), attribute)
+    return value

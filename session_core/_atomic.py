@@ -1,7 +1,7 @@
-"""Read, replace, lock and sync whole files: the one place that does.
+"""Reading, replacing, locking and syncing of whole files.
 
-A read opens regular files only and is bounded. A write refuses a target that is not a regular file,
-that has another owner, or that a link puts outside the home.
+Reads are bounded and open regular files only. Writes refuse a target that is not a regular file,
+that has another owner, or that a link places outside the home.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ except ImportError:  # Windows has none, and a store without a database there ha
     fcntl = None  # type: ignore[assignment]
 
 _LOCK_TIMEOUT_S = 5.0
-"""Who holds a lock for so long has stopped."""
+"""The default time to wait for a lock; a longer hold means that its holder is stuck."""
 
 _LOCK_POLL_S = 0.01
 _REPLACE_TRIES = 10
 _REPLACE_WAIT_S = 0.05
 _SYNC_UNSUPPORTED_ERRNOS = (errno.EINVAL, errno.ENOTSUP)
-"""What a file system says that has no sync for folders."""
+"""Errors of file systems without sync for folders."""
 
 _LINK_UNSUPPORTED_ERRNOS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
-"""What a file system says where a file has one name only."""
+"""Errors of file systems without hard links."""
 
 
 MAX_SMALL_FILE_BYTES = 4_000_000
-"""The most bytes of a configuration or a record of a process."""
+"""The size limit of a configuration file or a process record."""
 
 
 def read_file(path: Path, limit: int = MAX_SMALL_FILE_BYTES) -> bytes:
-    """Return the bytes of a regular file; a link is followed, a FIFO or a device never waited for.
+    """Return the bytes of a regular file; links are followed, and FIFOs and devices never block.
 
     Raises:
-        OSError: it cannot be read, is not a regular file, or has more than `limit` bytes.
+        OSError: the file cannot be read, is not a regular file, or has more than `limit` bytes.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -59,10 +59,10 @@ def read_file(path: Path, limit: int = MAX_SMALL_FILE_BYTES) -> bytes:
 
 @contextlib.contextmanager
 def open_regular(path: Path, *, is_link_followed: bool = True) -> Iterator[BinaryIO]:
-    """Open a regular file for reading; the open file itself is checked, so no swap goes unseen.
+    """Open a regular file for reading; the check covers the open file, so a swap is noticed.
 
     Raises:
-        OSError: it cannot be opened, or is not a regular file.
+        OSError: the file cannot be opened or is not a regular file.
     """
     _check_regular(os.stat(path, follow_symlinks=is_link_followed), path)  # noqa: PTH116 -- text too
     flags = (
@@ -89,26 +89,26 @@ def _check_regular(status: os.stat_result, path: Path) -> None:
 def find_target(path: Path, home: Path | None = None) -> Path:
     """Return the file that a write to `path` replaces: `path` itself, or the target of its link.
 
-    A link is followed within the home, and to a file of its own folder. A folder that is itself
-    a link may lead out of the home, to a folder of the home's owner.
+    A link is followed within the home and within its own folder. A linked folder may be outside of
+    the home if it belongs to the home's owner.
 
     Raises:
-        Denied: a link leads out of the home, the target is not a regular file, or the target or
-            its folder has another owner.
+        Denied: a link leads out of the home, the target is not a regular file, or the target or its
+            folder has another owner.
     """
     target, folder = Path(os.path.realpath(path)), Path(os.path.realpath(path.parent))
     base = folder if home is None else Path(os.path.realpath(home))
     if target.parent != folder and (home is None or not target.is_relative_to(base)):
-        raise Denied(f"{path} is a link that leads out of {base}; replace the link with a file")
+        raise Denied(f"{path} is a link to a file outside of {base}; replace it with a file")
     owners = _list_trusted_owners(base, folder)
     if owners and folder.stat().st_uid not in owners:
-        raise Denied(f"{folder} is the folder of another user; name another folder")
+        raise Denied(f"{folder} belongs to another user; choose another folder")
     with contextlib.suppress(FileNotFoundError):
         status = target.lstat()
         if not stat.S_ISREG(status.st_mode):
             raise Denied(f"{path} is not a regular file; move it away")
         if owners and status.st_uid not in owners:
-            raise Denied(f"{path} is the file of another user; move it away, or chown it")
+            raise Denied(f"{path} belongs to another user; move it away or chown it")
     return target
 
 
@@ -132,26 +132,26 @@ def write_atomic(
     mode: int = 0o600,
     home: Path | None = None,
 ) -> None:
-    """Write a file that is seen whole or not at all, and is durable when this returns.
+    """Replace a file atomically and durably.
 
-    A link within the home stays a link. What was there before stays when anything fails, and
-    nothing that was begun is left behind. Root keeps the owner of the file that it replaces.
+    A link within the home is kept. After an error the previous file is unchanged and no temporary
+    file remains. Root keeps the owner of the file that it replaces.
 
     Raises:
         Denied: `find_target` refuses the path.
     """
     target = find_target(path, home)
-    with _write_temporary(target.parent, parts, prefix, mode) as begun:
-        _keep_owner(begun, target)
-        _replace_file(begun, target)
+    with _write_temporary(target.parent, parts, prefix, mode) as temporary:
+        _keep_owner(temporary, target)
+        _replace_file(temporary, target)
     sync_folder(target.parent)
 
 
-def _keep_owner(begun: Path, target: Path) -> None:
+def _keep_owner(temporary: Path, target: Path) -> None:
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         with contextlib.suppress(OSError):
             status = target.lstat()
-            os.chown(begun, status.st_uid, status.st_gid)
+            os.chown(temporary, status.st_uid, status.st_gid)
 
 
 def write_new_file(
@@ -163,29 +163,29 @@ def write_new_file(
     times_ns: tuple[int, int] | None = None,
     owner: Sequence[int] | None = None,
 ) -> None:
-    """Write a file as `write_atomic` does, where there is none; with these times.
+    """Write a file durably if the name is free, optionally with times and an owner.
 
-    It is that `owner`'s, a user and a group, where the system lets us give it away.
+    `owner` is a user and a group, set if the system permits it.
 
     Raises:
-        FileExistsError: something has its name, and stays as it is.
+        FileExistsError: the name is taken; the existing file is unchanged.
     """
-    with _write_temporary(path.parent, parts, prefix, mode) as begun:
+    with _write_temporary(path.parent, parts, prefix, mode) as temporary:
         if owner is not None and hasattr(os, "chown"):
             with contextlib.suppress(OSError):
-                os.chown(begun, *owner)
+                os.chown(temporary, *owner)
         if times_ns is not None:
-            os.utime(begun, ns=times_ns)
-        _link_new(begun, path)
+            os.utime(temporary, ns=times_ns)
+        _link_new(temporary, path)
     sync_folder(path.parent)
 
 
 @contextlib.contextmanager
 def hold_file_lock(path: Path, patience_s: float | None = None) -> Iterator[None]:
-    """Hold a lock file against other processes; it stays, and the lock goes with the process.
+    """Hold a lock file against other processes; the file stays, and the lock ends with the process.
 
     Raises:
-        Busy: somebody else has held it for so long, five seconds where nothing is said.
+        Busy: another process has held the lock for `patience_s`, by default five seconds.
     """
     patience_s = _LOCK_TIMEOUT_S if patience_s is None else patience_s
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -197,7 +197,7 @@ def hold_file_lock(path: Path, patience_s: float | None = None) -> Iterator[None
         try:
             yield
         finally:
-            if fcntl is not None:  # a child that was forked meanwhile has the descriptor open too
+            if fcntl is not None:  # a child forked meanwhile has the descriptor open too
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
@@ -209,7 +209,7 @@ def _wait_for_lock(descriptor: int, path: Path, deadline: float) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:
-                raise Busy(f"{path} is held by somebody else; try again") from None
+                raise Busy(f"{path} is locked by another process; try again") from None
             time.sleep(random.uniform(0, _LOCK_POLL_S))  # noqa: S311 -- jitter, not a secret
         else:
             return
@@ -218,21 +218,21 @@ def _wait_for_lock(descriptor: int, path: Path, deadline: float) -> None:
 def rename_broken_file(path: Path, now: float, home: Path | None = None) -> Path:
     """Rename a broken file so that nothing overwrites it, and return its new name.
 
-    A link within the home is followed, and stays for the file that is written next.
+    A link within the home is followed and kept for the next write.
 
     Raises:
         Denied: `find_target` refuses the path.
     """
     target = find_target(path, home)
     target.lstat()
-    aside = reserve_broken_name(target, now)
-    _replace_file(target, aside)
+    broken = reserve_broken_name(target, now)
+    _replace_file(target, broken)
     sync_folder(target.parent)
-    return aside
+    return broken
 
 
 def reserve_broken_name(path: Path, now: float, home: Path | None = None) -> Path:
-    """Return a name for what was broken in this file; an empty file takes it, so nobody else.
+    """Create an empty file with a free name for a broken file, and return its path.
 
     Raises:
         Denied: `find_target` refuses the path.
@@ -244,18 +244,18 @@ def reserve_broken_name(path: Path, now: float, home: Path | None = None) -> Pat
 
 
 def delete_leftovers(folder: Path, prefix: str, *, older_than_s: float, now: float) -> int:
-    """Remove what writes that were killed have left; return how many."""
+    """Delete temporary files of writes that were killed; return their number."""
     removed = 0
-    for left in folder.glob(f"{glob.escape(prefix)}*.tmp"):
+    for temporary in folder.glob(f"{glob.escape(prefix)}*.tmp"):
         with contextlib.suppress(OSError):
-            if left.stat().st_mtime < now - older_than_s:
-                left.unlink()
+            if temporary.stat().st_mtime < now - older_than_s:
+                temporary.unlink()
                 removed += 1
     return removed
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename in a folder durable, where the system can."""
+    """Make a rename in a folder durable, if the system supports it."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -272,9 +272,9 @@ def sync_folder(folder: Path) -> None:
 def _write_temporary(
     folder: Path, parts: Iterable[bytes], prefix: str, mode: int
 ) -> Iterator[Path]:
-    """Write a file of no name that counts, which is gone at the end unless it was given one."""
+    """Write a temporary file, which is deleted if the block fails."""
     descriptor, name = tempfile.mkstemp(prefix=prefix, suffix=".tmp", dir=folder)
-    begun = Path(name)
+    temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             if hasattr(os, "fchmod"):
@@ -282,25 +282,25 @@ def _write_temporary(
             file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
-        yield begun
+        yield temporary
     except BaseException:
         with contextlib.suppress(OSError):
-            begun.unlink()
+            temporary.unlink()
         raise
 
 
-def _link_new(begun: Path, target: Path) -> None:
-    """Give a file a name that nothing has."""
+def _link_new(temporary: Path, target: Path) -> None:
+    """Give a temporary file a name that must be free."""
     try:
-        target.hardlink_to(begun)
+        target.hardlink_to(temporary)
     except OSError as error:
         if error.errno not in _LINK_UNSUPPORTED_ERRNOS:
             raise
         if not _create_empty(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
-        _replace_file(begun, target)
+        _replace_file(temporary, target)
     else:
-        begun.unlink()
+        temporary.unlink()
 
 
 def _create_empty(path: Path) -> bool:
@@ -312,7 +312,7 @@ def _create_empty(path: Path) -> bool:
 
 
 def _replace_file(source: Path, target: Path) -> None:
-    """Rename over; on Windows a reader may be in the way for a moment."""
+    """Rename over a file; on Windows a reader may block this for a moment."""
     for _ in range(_REPLACE_TRIES - 1):
         try:
             source.replace(target)

@@ -1,8 +1,8 @@
-"""Which SQLite library this process uses: decided here once, imported nowhere else.
+"""The SQLite library of this process; the only module that imports one.
 
-The library takes the standard module. An application may choose the bundled one, which has the
-WAL checkpoint race mended, before the first connection; afterwards the choice is fixed, since two
-SQLite libraries on one file in one process drop each other's locks.
+The default is the standard module. An application may choose the bundled one, which has no WAL
+checkpoint race, before the first connection; then the choice is fixed. Two SQLite libraries on one
+file in one process would drop each other's locks.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ FIXED_VERSION = (3, 51, 3)
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The SQLite library that was decided on."""
+    """The SQLite library in use."""
 
     name: SqliteChoice
     version: str
     fixed: bool
-    """Whether it is free of the WAL checkpoint race."""
+    """True if the library does not have the WAL checkpoint race."""
 
 
 _lock = threading.Lock()
@@ -41,17 +41,17 @@ _module: Any = None
 
 
 def choose_sqlite(name: SqliteChoice) -> Driver:
-    """Decide for this process, before the first connection.
+    """Choose the SQLite library of this process before its first connection.
 
     Raises:
-        Conflict: the other one is in use already.
-        InvalidInput: there is no such choice.
-        Unsupported: the bundled one is not installed.
+        Conflict: the other library is already in use.
+        InvalidInput: the name is unknown.
+        Unsupported: the bundled library is not installed.
     """
     global _chosen_library  # noqa: PLW0603 -- one decision for the process
     if name not in get_args(SqliteChoice):
         raise InvalidInput(
-            f"unknown sqlite {name!r}; known are {', '.join(get_args(SqliteChoice))}"
+            f"sqlite library must be one of {', '.join(get_args(SqliteChoice))}, got {name!r}"
         )
     with _lock:
         if _module is not None and _chosen_library != name:
@@ -65,14 +65,14 @@ def choose_sqlite(name: SqliteChoice) -> Driver:
 
 
 def describe_sqlite() -> Driver:
-    """Say what was decided, or would be at the first connection."""
+    """Return the library in use, or the one that the first connection will use."""
     library = _import_library(_chosen_library or "standard") if _module is None else _module
     version = tuple(int(part) for part in library.sqlite_version.split("."))
     return Driver(_chosen_library or "standard", library.sqlite_version, version >= FIXED_VERSION)
 
 
 def load_library() -> Any:
-    """Return the module, which fixes the choice."""
+    """Return the SQLite module; this fixes the choice."""
     global _chosen_library, _module  # noqa: PLW0603 -- one decision for the process
     if _module is None:
         with _lock:
@@ -82,14 +82,12 @@ def load_library() -> Any:
 
 
 def connect(uri: str, *, busy_timeout_s: float) -> Connection:
-    """Open a connection that begins no transaction by itself and may be used from any thread.
-
-    Text that is no UTF-8 is read with a sign in the place of what is wrong: as an error, one byte
-    of it would take every list and search with it, and tell what stands there.
-    """
+    """Open a connection without implicit transactions, usable from any thread."""
     connection = load_library().connect(
         uri, uri=True, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False
     )
+    # Text that is not UTF-8 is decoded with replacement characters: an exception would fail every
+    # list and search over that row, and its message would contain the text.
     connection.text_factory = _decode_text
     return cast("Connection", connection)
 

@@ -1,7 +1,7 @@
-"""Who is alive beside us, gathered at one moment: the one place that judges it.
+"""The activity in a home at one moment: gateway, leases, turns, locks and open databases.
 
-What says that somebody is at work is believed; that nothing says so proves nothing, so routes,
-other holders of the database and a session of unknown age count as well.
+A positive sign of activity is trusted. A missing sign proves nothing, so routes, other holders of
+the database and sessions of unknown age count as active too.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from session_core.state.protocol import StateDatabase
 from session_core.types import Claim, Holder
 
 RECENT_ACTIVITY_S = 3600.0
-"""Beside another holder, a session in which something was said so lately is at work."""
+"""If another process has the database open, a session this recent counts as active."""
 
 _START_TOLERANCE_S = 0.05
-"""So long may a process take to become what it is started as."""
+"""The time that a new process may share the open files of its parent."""
 
 _HEARTBEAT_TIMEOUT_S = 300.0
-"""A gateway that has not said for so long that it lives is taken for dead."""
+"""A gateway without a heartbeat for this long counts as dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class HomeActivity:
-    """Who else has this home in hand."""
+    """The other processes that use a home."""
 
     at: float
     gateway: str | None = None
-    """The live gateway, as a sentence names it."""
+    """A description of the live gateway."""
     leases: Mapping[str, Lease] = field(default_factory=dict)
     turns: Mapping[str, str] = field(default_factory=dict)
-    """Who is at a turn in a session."""
+    """The holder of an active turn, by session."""
     holders: tuple[Holder, ...] = ()
 
     def describe_active_user(self, session_id: str, active_at: Any, *, routed: bool) -> str | None:
-        """Return who may be at work in a session just now, if anybody.
+        """Return a description of the process that may be using a session, or None.
 
-        A session of which nobody knows when it was active is taken for active.
+        A session with an unknown time of activity counts as active.
         """
         if self.gateway is not None and routed:
             return f"{self.gateway} has a chat in this session"
@@ -55,8 +55,8 @@ class HomeActivity:
             return f"{lease.surface or 'a program'} (pid {lease.pid}) has this session open"
         if session_id in self.turns:
             return f"{self.turns[session_id]} is at a turn in this session"
-        known = processes.parse_number(active_at)
-        active = known is None or self.at - known < RECENT_ACTIVITY_S
+        last_active = processes.parse_number(active_at)
+        active = last_active is None or self.at - last_active < RECENT_ACTIVITY_S
         if active and self.holders:
             others = ", ".join(map(str, self.holders))
             return f"it was active within the hour, and {others} has the database open"
@@ -65,21 +65,21 @@ class HomeActivity:
 
 @dataclass(frozen=True, slots=True)
 class ActivitySnapshot:
-    """All that may keep a session from being touched, as of one moment."""
+    """Everything that may protect a session from changes, at one moment."""
 
     company: HomeActivity
     routes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By session, the keys of the chats that are in it."""
+    """The session keys of the chats in a session, by session."""
     suspended: frozenset[str] = frozenset()
-    """Sessions whose chat is suspended."""
+    """Sessions of suspended chats."""
     compressing: Mapping[str, str] = field(default_factory=dict)
-    """By session, who holds its compression lock."""
+    """The holder of the compression lock, by session."""
     pinned: frozenset[str] = frozenset()
-    """Sessions that are pinned by us, where the home has no column for it."""
+    """Sessions pinned in our state folder, if the home has no column for pins."""
 
 
 def load_home_activity(db: StateDatabase, now: float, homes: Collection[Path] = ()) -> HomeActivity:
-    """Return who else has a home in hand; `homes` are those of its routes, where not its own."""
+    """Return the other processes that use a home; `homes` are those of its routes, if different."""
     return _build_home_activity(db, now, homes, _list_live_claims(db, now))
 
 
@@ -99,22 +99,22 @@ def _build_home_activity(
 
 
 def _list_open_holders(db: StateDatabase) -> tuple[Holder, ...]:
-    """Return who has the database open, and still has it when asked again.
+    """Return the processes that have the database open in two reads, a moment apart.
 
-    What another thread of this process starts just now has all that is open here, for a moment.
+    A process that another thread is starting shares all open files of this process for a moment.
     """
-    found = db.list_holders()
-    if found:
+    holders = db.list_holders()
+    if holders:
         time.sleep(_START_TOLERANCE_S)
-        still = {holder.pid for holder in db.list_holders()}
-        found = [holder for holder in found if holder.pid in still]
-    return tuple(found)
+        pids = {holder.pid for holder in db.list_holders()}
+        holders = [holder for holder in holders if holder.pid in pids]
+    return tuple(holders)
 
 
 def gather_activity(
     db: StateDatabase, store: SessionStore | None, now: float, pinned: Collection[str] = ()
 ) -> ActivitySnapshot:
-    """Return all that may keep a session from being touched just now."""
+    """Return everything that may protect a session from changes at this moment."""
     homes = [] if store is None else presence.list_route_homes(store.sessions_dir, db.folder)
     claims = _list_live_claims(db, now)
     routes: dict[str, dict[str, None]] = {}
@@ -133,16 +133,16 @@ def gather_activity(
 
 
 def is_live_claim(claim: Claim, now: float) -> bool:
-    """Whether somebody still is at what he noted; one without an end is believed.
+    """Return True if the holder of a claim may still be active; a claim without an end is trusted.
 
-    A gateway has to say that it lives again and again, and its process has to be there.
+    A gateway needs a recent heartbeat and a live process.
     """
     if claim.kind != "gateway":
         return claim.expires_at is None or claim.expires_at > now
     if claim.at is not None and now - claim.at > _HEARTBEAT_TIMEOUT_S:
         return False
-    here = claim.host in ("", platform.node())
-    return claim.pid is None or not here or processes.is_alive(claim.pid)
+    is_local = claim.host in ("", platform.node())
+    return claim.pid is None or not is_local or processes.is_alive(claim.pid)
 
 
 def _list_live_claims(db: StateDatabase, now: float) -> list[Claim]:
@@ -150,8 +150,8 @@ def _list_live_claims(db: StateDatabase, now: float) -> list[Claim]:
 
 
 def _map_claim_holders(claims: Collection[Claim], kind: str) -> dict[str, str]:
-    found = (claim for claim in claims if claim.kind == kind)
-    return {claim.session_id: claim.holder for claim in found if claim.session_id is not None}
+    matching = (claim for claim in claims if claim.kind == kind)
+    return {claim.session_id: claim.holder for claim in matching if claim.session_id is not None}
 
 
 def _find_live_gateway(homes: Collection[Path], claims: Collection[Claim]) -> str | None:
@@ -166,10 +166,10 @@ def _find_live_gateway(homes: Collection[Path], claims: Collection[Claim]) -> st
 def _iter_used_routes(
     db: StateDatabase, store: SessionStore | None
 ) -> Iterator[tuple[str, str, bool]]:
-    """Yield the key, the session and whether it is suspended of every route that may be in use.
+    """Yield key, session and suspension of every route that may be in use.
 
-    Those of another folder count as long as that is there: another store may have them. So does one
-    that cannot be read as a whole, where it names a session.
+    Routes of another folder count if the folder exists, since another store may use them. A damaged
+    route counts if it names a session.
     """
     if store is not None:
         for key, entry in store.load_entries().items():
@@ -178,10 +178,10 @@ def _iter_used_routes(
         if recovery.is_gone(scope):
             continue
         for key, text in db.load_gateway_routing_entries(scope=scope).items():
-            said = _parse_entry(text)
-            session_id = said.get("session_id")
+            fields = _parse_entry(text)
+            session_id = fields.get("session_id")
             if isinstance(session_id, str) and key[:1] != "_":
-                yield key, session_id, bool(said.get("suspended"))
+                yield key, session_id, bool(fields.get("suspended"))
 
 
 def _parse_entry(text: str) -> dict[str, Any]:

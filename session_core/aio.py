@@ -1,7 +1,7 @@
-"""Worker threads for coroutines, with one rule for a caller that is cancelled.
+"""Worker threads for coroutines, with one rule for cancelled callers.
 
-A cancelled caller gets control back at once. A call that has begun finishes in its thread, which
-counts against the bound until then; a call that has not begun never begins.
+A cancelled caller gets control back at once. A call that has begun finishes in its thread and
+counts against the limit until then; a call that has not begun is dropped.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ W = TypeVar("W")
 ThreadKind = Literal["changes", "looks", "calls", "agents", "claims", "watch"]
 
 MAX_THREADS: dict[ThreadKind, int] = {
-    # Changes that come while one commits share the next commit: more threads would win nothing.
+    # Changes that arrive during a commit share the next one: more threads would gain nothing.
     "changes": 16,
-    # Readers have threads of their own, so that they do not wait for callers that want the lock.
+    # Readers have their own threads, so that they do not queue after callers of the write lock.
     "looks": 8,
     # Calls that also wait for hooks or for a summary.
     "calls": 32,
     "agents": 256,
-    # Calls that wait for an agent which is built elsewhere: never in the threads that build it.
+    # Calls that wait for an agent to be built, never in the threads that build it.
     "claims": 256,
     "watch": 2,
 }
-"""How many worker threads one object has for each kind of call, over all event loops."""
+"""The number of worker threads of one object by kind of call, shared by all event loops."""
 
 _DAEMON_KINDS: frozenset[ThreadKind] = frozenset(("agents", "claims", "watch"))
-"""The end of the process does not wait for these calls: they may never return."""
+"""Kinds of calls that the process does not wait for at exit: they may never return."""
 
 _IDLE_THREAD_S = 0.1
-"""How long an idle thread waits for the next call, which costs less than a new thread."""
+"""How long an idle thread waits for the next call; a new thread would cost more."""
 
 _LOG = logging.getLogger("session_core")
 
 
 class _PendingCall:
-    """One call, and the context that it runs in."""
+    """A queued call and the context that it runs in."""
 
     def __init__(
         self,
@@ -69,18 +69,18 @@ class _PendingCall:
         self.context = copy_context_for_thread()
 
     def run(self) -> None:
-        """Run it, unless its caller has taken it back."""
+        """Run the call unless its caller has cancelled it."""
         if not self.future.set_running_or_notify_cancel():
             return
         try:
             result = self.context.run(self._run_function)
-        except BaseException as error:  # noqa: BLE001 -- raised where it is awaited
+        except BaseException as error:  # noqa: BLE001 -- raised in the awaiting caller
             self.future.set_exception(error)
         else:
             self.future.set_result(result)
 
     def refuse(self, error: RuntimeError) -> None:
-        """Fail without running it, unless its caller has taken it back."""
+        """Fail without running the call, unless its caller has cancelled it."""
         if not self.future.set_running_or_notify_cancel():
             return
         if self.on_end is not None:
@@ -99,14 +99,14 @@ class _PendingCall:
 _enclosing_calls: contextvars.ContextVar[tuple[_PendingCall, ...]] = contextvars.ContextVar(
     "calls_around", default=()
 )
-"""The calls that wait for this code, as one of a store waits for a hook."""
+"""The calls that wait for this code, for example a store call that waits for a hook."""
 
 
 class WorkerThreads:
-    """At most so many threads for calls of one kind, from all event loops together."""
+    """A bounded set of threads for calls of one kind, shared by all event loops."""
 
-    def __init__(self, most: int, *, daemon: bool = False) -> None:
-        self._most = most
+    def __init__(self, max_threads: int, *, daemon: bool = False) -> None:
+        self._max_threads = max_threads
         self._daemon = daemon
         self._changed = threading.Condition()
         self._queue: deque[_PendingCall] = deque()
@@ -117,9 +117,9 @@ class WorkerThreads:
     async def run(
         self, function: Callable[[], T], *, on_end: Callable[[], object] | None = None
     ) -> T:
-        """Return the result of a function that runs in a worker thread.
+        """Run a function in a worker thread and return its result.
 
-        `on_end` is called once: after the function has ended, or if it will never begin.
+        `on_end` is called once: after the function has ended, or when it will never begin.
         """
         future = self.submit(function, on_end=on_end)
         try:
@@ -135,7 +135,7 @@ class WorkerThreads:
     def submit(
         self, function: Callable[[], T], *, on_end: Callable[[], object] | None = None
     ) -> Future[T]:
-        """Run a function as soon as a thread is free, also if no caller waits for it."""
+        """Run a function when a thread is free, whether or not a caller waits for it."""
         call = _PendingCall(function, self, on_end)
         loop = get_running_loop()
         if loop is not None:
@@ -147,7 +147,7 @@ class WorkerThreads:
         return call.future
 
     def _is_nested_call(self) -> bool:
-        """Return whether a call of these threads waits for this one, which then must not queue."""
+        """Return True if a call of these threads waits for this one, which then must not queue."""
         return any(
             call.threads is self and not call.future.done() for call in _enclosing_calls.get()
         )
@@ -159,18 +159,16 @@ class WorkerThreads:
         self._start_next_worker()
 
     def _start_next_worker(self) -> None:
-        """Start a thread if calls wait.
-
-        To start a thread is to wait until it runs, which takes long while many threads run. A loop
-        does that for the first one alone, which comes to all calls even at the end of the process.
-        """
+        """Start a thread if calls are waiting and the limit allows it."""
         with self._changed:
-            is_enough = self._is_starting or len(self._queue) <= self._idle
-            if is_enough or self._threads >= self._most:
+            has_idle_thread = self._is_starting or len(self._queue) <= self._idle
+            if has_idle_thread or self._threads >= self._max_threads:
                 return
             is_first = self._threads == 0
             self._threads += 1
             self._is_starting = True
+        # Starting a thread waits until it runs, which takes long under load. An event loop does
+        # that for the first thread only, which serves all calls even at the end of the process.
         if is_first or get_running_loop() is None:
             self._start_worker()
         else:
@@ -186,7 +184,7 @@ class WorkerThreads:
             self._handle_start_failure(error)
 
     def _handle_start_failure(self, error: RuntimeError) -> None:
-        """Go on without one more thread; without any, the calls that wait fail."""
+        """Continue with fewer threads; if there are none, fail the waiting calls."""
         with self._changed:
             self._threads -= 1
             self._is_starting = False
@@ -196,8 +194,8 @@ class WorkerThreads:
         for call in refused:
             call.refuse(error)
 
-    def _start_thread(self, work: Callable[[], None]) -> None:
-        threading.Thread(target=work, name="session_core worker", daemon=self._daemon).start()
+    def _start_thread(self, target: Callable[[], None]) -> None:
+        threading.Thread(target=target, name="session_core worker", daemon=self._daemon).start()
 
     def _run_calls(self) -> None:
         with self._changed:
@@ -219,14 +217,14 @@ class WorkerThreads:
 
 
 async def wait_until_finished(future: Future[Any]) -> None:
-    """Wait until a call has ended; a caller that is cancelled leaves it alone."""
+    """Wait until a call has ended; cancelling the wait does not cancel the call."""
     loop = get_running_loop()
     if loop is None:
         raise RuntimeError("no event loop of asyncio or trio runs in this thread")
     ended = anyio.Event()
 
     def wake(_: Future[Any]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nothing waits any more
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon(ended.set)
 
     future.add_done_callback(wake)
@@ -234,7 +232,7 @@ async def wait_until_finished(future: Future[Any]) -> None:
 
 
 def get_worker_threads(owner: object, kind: ThreadKind) -> WorkerThreads:
-    """Return the worker threads for calls of one kind on one object, whatever wraps it."""
+    """Return the worker threads of an object for calls of one kind."""
     with _threads_lock:
         kinds = _threads_by_owner.setdefault(owner, {})
         if kind not in kinds:
@@ -242,17 +240,17 @@ def get_worker_threads(owner: object, kind: ThreadKind) -> WorkerThreads:
         return kinds[kind]
 
 
-_threads_lock = threading.RLock()  # a signal handler may ask while it is held
+_threads_lock = threading.RLock()  # a signal handler may enter while it is held
 _threads_by_owner: weakref.WeakKeyDictionary[object, dict[ThreadKind, WorkerThreads]] = (
     weakref.WeakKeyDictionary()
 )
 
-if hasattr(os, "register_at_fork"):  # the threads are not there in a child
+if hasattr(os, "register_at_fork"):  # a forked child has no such threads
     os.register_at_fork(after_in_child=_threads_by_owner.clear)
 
 
 class AsyncWrapper(Generic[W]):
-    """Wraps an object whose methods block; each call runs in a worker thread of that object."""
+    """A wrapper of an object with blocking methods, which run in worker threads of that object."""
 
     def __init__(self, wrapped: W) -> None:
         self._wrapped = wrapped
@@ -264,7 +262,7 @@ class AsyncWrapper(Generic[W]):
 def make_async(
     method: Callable[Concatenate[Any, P], R], kind: ThreadKind = "calls"
 ) -> Callable[Concatenate[Any, P], Awaitable[R]]:
-    """Return a method of a wrapped object as a coroutine function of its face."""
+    """Return a method of the wrapped object as a coroutine function."""
 
     @wraps(method)
     async def call(self: AsyncWrapper[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:

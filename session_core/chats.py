@@ -1,4 +1,4 @@
-"""Which chat a message comes from, and the key under which its session is found."""
+"""The source of a message, session keys, and ids that are safe in file names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from session_core.errors import InvalidInput
 
 
 class Platform(str, Enum):
-    """The platforms that are known by name; any other string is one of a plugin."""
+    """The known platforms; a platform of a plugin is any other string."""
 
     LOCAL = "local"
     TELEGRAM = "telegram"
@@ -42,9 +42,9 @@ class Platform(str, Enum):
         return self.value
 
 
-def parse_platform(given: Platform | str) -> Platform | str:
-    """Return the platform that a string names in any case; one of a plugin is a string."""
-    name = str(given).strip().lower()
+def parse_platform(value: Platform | str) -> Platform | str:
+    """Return the platform of a name in any case; an unknown name is returned as a string."""
+    name = str(value).strip().lower()
     try:
         return Platform(name)
     except ValueError:
@@ -52,7 +52,7 @@ def parse_platform(given: Platform | str) -> Platform | str:
 
 
 def normalize_text(stored: Any) -> str | None:
-    """Return a stored text or number as text: an id is a number in some files."""
+    """Return a stored text or number as text; some files store ids as numbers."""
     if isinstance(stored, bool) or not isinstance(stored, (str, int, float)):
         return None
     return str(stored)
@@ -83,7 +83,7 @@ _OPTIONAL_FIELDS = (
 
 @dataclass(slots=True)
 class SessionSource:
-    """Where a message comes from; what it does not know by name it keeps in `extra`."""
+    """The source of a message; unknown fields are kept in `extra`."""
 
     platform: Platform | str
     chat_id: str
@@ -105,21 +105,23 @@ class SessionSource:
 
     def __post_init__(self) -> None:
         if not isinstance(self.platform, str) or not self.platform.strip():
-            raise InvalidInput("a source has a platform; one of a plugin is any name")
+            raise InvalidInput(
+                f"platform must be a Platform or a name of a plugin, got {self.platform!r}"
+            )
         self.platform = parse_platform(self.platform)
         self.chat_id = normalize_text(self.chat_id) or ""
 
     @property
     def guild_id(self) -> str | None:
-        """The older name of `scope_id`, under which it is stored too."""
+        """The older name of `scope_id`; both names are stored."""
         return self.scope_id
 
     def copy(self) -> SessionSource:
-        """Return a source that can be changed without changing this one."""
+        """Return an independent copy."""
         return replace(self, extra=dict(self.extra))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is stored: some fields always, the others only where they say something."""
+        """Return the stored form; optional fields are included only if they have a value."""
         stored = {name: getattr(self, name) for name in _REQUIRED_FIELDS}
         stored["platform"] = str(self.platform)
         stored |= {name: value for name in _OPTIONAL_FIELDS if (value := getattr(self, name))}
@@ -127,25 +129,25 @@ class SessionSource:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> SessionSource:
-        """Return the source that was stored.
+        """Return the source of a stored form.
 
         Raises:
-            InvalidInput: it has no platform or no chat.
+            InvalidInput: the platform or the chat id is missing.
         """
-        given = dict(stored)
-        platform = given.get("platform")
-        if not isinstance(platform, str) or not platform.strip() or "chat_id" not in given:
-            raise InvalidInput("an origin needs a platform and a chat_id")
-        threaded = bool(given.pop("auto_thread_created", False))
-        known: dict[str, Any] = {
-            name: normalize_text(given.pop(name, None))
+        extra_fields = dict(stored)
+        platform = extra_fields.get("platform")
+        if not isinstance(platform, str) or not platform.strip() or "chat_id" not in extra_fields:
+            raise InvalidInput("origin must have a platform and a chat_id")
+        is_auto_thread = bool(extra_fields.pop("auto_thread_created", False))
+        fields: dict[str, Any] = {
+            name: normalize_text(extra_fields.pop(name, None))
             for name in (*_REQUIRED_FIELDS, *_OPTIONAL_FIELDS)
             if name != "auto_thread_created"
         }
-        guild = known.pop("guild_id")
-        known["scope_id"] = known["scope_id"] or guild
-        known["chat_type"] = known["chat_type"] or "dm"
-        return cls(**known, auto_thread_created=threaded, extra=given)
+        guild_id = fields.pop("guild_id")
+        fields["scope_id"] = fields["scope_id"] or guild_id
+        fields["chat_type"] = fields["chat_type"] or "dm"
+        return cls(**fields, auto_thread_created=is_auto_thread, extra=extra_fields)
 
 
 def build_session_key(
@@ -155,12 +157,12 @@ def build_session_key(
     profile: str | None = None,
     canonical_id: Callable[[str], str] | None = None,
 ) -> str:
-    """Return the key of the session of a chat.
+    """Return the session key of a chat.
 
-    A direct chat has one; so has a thread, which its participants share; in a group every user has
-    one. The profile is a part of it only where one is given, whatever the source says: a gateway
-    that serves a single profile has none in its keys. `canonical_id` maps a WhatsApp id to the one
-    that stands for the same person.
+    A direct chat has one session, a thread has one that its participants share, and a group has one
+    for each user. The profile is part of the key only if `profile` is given, whatever the source
+    holds: a gateway with a single profile has no profile in its keys. `canonical_id` maps a
+    WhatsApp id to the id that stands for the same person.
     """
     parts = ["agent", profile if profile and profile != "default" else "main"]
     parts += [str(source.platform), source.chat_type]
@@ -168,7 +170,7 @@ def build_session_key(
     chat = source.chat_id
     if source.platform == Platform.WHATSAPP:
         user = user and (normalize_whatsapp_id(user, canonical_id) or user)
-        if source.chat_type == "dm":  # the id of a group is nobody's, and stays as it is
+        if source.chat_type == "dm":  # the id of a group is not the id of a person
             chat = chat and normalize_whatsapp_id(chat, canonical_id)
     if source.chat_type == "dm":
         parts += _drop_empty(chat or user, source.thread_id)
@@ -179,51 +181,57 @@ def build_session_key(
 
 
 def _drop_empty(*ids: str | None) -> list[str]:
-    return [str(given) for given in ids if given]
+    return [str(value) for value in ids if value]
 
 
-def normalize_whatsapp_id(given: str, mapped: Callable[[str], str] | None = None) -> str:
-    """Return the id of a person on WhatsApp without sign, device and domain."""
-    bare = str(given).strip().replace("+", "").split(":", 1)[0].split("@", 1)[0]
+def normalize_whatsapp_id(user_id: str, mapped: Callable[[str], str] | None = None) -> str:
+    """Return the WhatsApp id of a person without sign, device and domain."""
+    bare = str(user_id).strip().replace("+", "").split(":", 1)[0].split("@", 1)[0]
     return mapped(bare) if mapped and bare else bare
 
 
 def get_key_platform(session_key: str) -> str:
-    """Return the platform in a key, for logs and hooks; keys cannot be taken apart in general."""
+    """Return the platform in a session key, for logs and hooks.
+
+    Session keys cannot be split in general, because ids may contain colons.
+    """
     parts = session_key.split(":")
     return parts[2] if len(parts) > 2 else ""  # noqa: PLR2004 -- agent, profile, platform
 
 
 def get_key_profile(session_key: str) -> str:
-    """Return the profile in a key, which is `main` for the default one; nothing where none is."""
+    """Return the profile in a session key, `main` for the default one, or an empty string."""
     parts = session_key.split(":")
     return parts[1] if len(parts) > 1 and parts[0] == "agent" else ""
 
 
 def check_session_id(session_id: str) -> str:
-    """Return an id that may become part of a file name.
+    """Return a session id after checking that it is safe in a file name.
 
     Raises:
-        InvalidInput: it would leave its folder, or no file, database or environment takes it.
+        InvalidInput: the id would leave its folder, or cannot be stored in files, databases or the
+            environment.
     """
     if not _is_inside_folder(session_id) or "/" in session_id or "\\" in session_id:
         raise InvalidInput(
-            "a session id is text without '..', '/' and a backslash, not a path with a drive"
+            "session id must be text without '..', '/', backslash and drive letter, "
+            f"got {session_id!r}"
         )
     if "\0" in session_id or any("\ud800" <= char <= "\udfff" for char in session_id):
-        raise InvalidInput("a session id is text without a NUL or half a character")
+        raise InvalidInput("session id must be text without NUL and lone surrogates")
     return session_id
 
 
 def check_session_key(session_key: str) -> str:
-    """Return a key that may become part of a file name; some platforms have '/' inside theirs.
+    """Return a session key after checking that it is safe; keys of some platforms contain '/'.
 
     Raises:
-        InvalidInput: it would leave its folder.
+        InvalidInput: the key would leave its folder.
     """
     if not _is_inside_folder(session_key) or session_key[0] in "/\\":
         raise InvalidInput(
-            "a session key is text without '..' that begins with no '/', backslash or drive"
+            "session key must be text without '..' and must not begin with '/', a backslash or "
+            f"a drive letter, got {session_key!r}"
         )
     return session_key
 

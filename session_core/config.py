@@ -1,14 +1,9 @@
-"""What the session store is told by configuration: `config.yaml` and the older `gateway.json`.
+"""The configuration of the session store, from `config.yaml`, `gateway.json` and the environment.
 
-No file and no value in a file stops a start: what cannot be used gives way to its default, and
-`GatewayConfig.problems` says so. A live gateway reads the same files, so what they say means here
-what it means there. A value that code passes and that cannot be used is refused: it is a mistake
-of the caller, who is there to mend it. Importing this loads pydantic; nothing else needs it.
-
-Where the values of a configuration stand: two files and the environment, none of which is sure.
-
-Nothing here is raised and nothing is written; what cannot be read is left out and said, without a
-word of the file itself, in which secrets are.
+No file and no value in a file prevents a start: an invalid value is replaced by its default and
+reported in `GatewayConfig.problems`, without the text of the file, which may contain secrets. A
+live gateway reads the same files, so values have the same meaning here. An invalid value that code
+passes is refused. Only this module loads pydantic.
 """
 
 from __future__ import annotations
@@ -48,7 +43,7 @@ if TYPE_CHECKING:
 RESET_MODES = ("none", "idle", "daily", "both")
 
 _MIN_NAME_SIMILARITY = 0.8
-"""A name as near as that to a known one is a mistyped one."""
+"""The similarity from which an unknown name counts as a misspelling of a known one."""
 
 _POLICY_HINT = "a SessionResetPolicy or a mapping of its values"
 _POLICIES_HINT = f"a mapping of names to {_POLICY_HINT}"
@@ -68,48 +63,48 @@ _VALID_VALUES = {
     "session_store_max_age_days": "a number of days, 0 to keep all",
     "auto_continue_freshness_s": "a number of seconds",
 }
-"""By field, the values that can be used."""
+"""Descriptions of the valid values by field."""
 
 
-def _parse_bool(given: Any) -> Any:
-    """Return what people write for yes and no as a bool."""
-    if isinstance(given, str):
-        return BOOL_WORDS.get(given.strip().lower(), given)
-    return bool(given) if isinstance(given, (int, float)) else given
+def _parse_bool(value: Any) -> Any:
+    """Return words for yes and no as a bool."""
+    if isinstance(value, str):
+        return BOOL_WORDS.get(value.strip().lower(), value)
+    return bool(value) if isinstance(value, (int, float)) else value
 
 
-def _parse_finite_number(given: Any) -> Any:
-    """Return a finite number; yes and no are none."""
-    if isinstance(given, str):
-        given = float(given)
-    if isinstance(given, float) and math.isfinite(given):
-        return int(given) if given.is_integer() else given
-    if isinstance(given, bool) or not isinstance(given, int):
-        raise ValueError("no number")  # noqa: TRY004 -- what a validator may raise
-    return given
+def _parse_finite_number(value: Any) -> Any:
+    """Return a finite number; a bool is not a number."""
+    if isinstance(value, str):
+        value = float(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("not a number")  # noqa: TRY004 -- a validator may raise this
+    return value
 
 
-def _parse_days(given: Any) -> Any:
-    """Return whole days: less than none is 0, and so is `off`."""
-    if given is False:
+def _parse_days(value: Any) -> Any:
+    """Return whole days >= 0; `off` is 0."""
+    if value is False:
         return 0
-    return max(int(given if isinstance(given, str) else _parse_finite_number(given)), 0)
+    return max(int(value if isinstance(value, str) else _parse_finite_number(value)), 0)
 
 
-def _parse_mode(given: Any) -> Any:
-    return "none" if given is False else given  # what YAML makes of `off`
+def _parse_mode(value: Any) -> Any:
+    return "none" if value is False else value  # YAML reads `off` as False
 
 
-def _parse_folder(given: Any) -> Any:
-    return None if given == "" else given
+def _parse_folder(value: Any) -> Any:
+    return None if value == "" else value
 
 
-def _parse_policies(given: Any, info: ValidationInfo) -> Any:
-    """Return policies by name; one that is broken is like none, and costs no other."""
-    if not isinstance(given, Mapping):
-        return given
+def _parse_policies(value: Any, info: ValidationInfo) -> Any:
+    """Return policies by name; an invalid policy becomes the default and does not affect others."""
+    if not isinstance(value, Mapping):
+        return value
     policies = {}
-    for key, policy in given.items():
+    for key, policy in value.items():
         name = str(parse_platform(key)) if info.field_name == "reset_by_platform" else str(key)
         if not isinstance(policy, (Mapping, SessionResetPolicy, type(None))):
             _report_problem(info, name, f"cannot be {format_value(policy)}")
@@ -118,10 +113,10 @@ def _parse_policies(given: Any, info: ValidationInfo) -> Any:
     return policies
 
 
-def _parse_policy(given: Any, info: ValidationInfo) -> SessionResetPolicy:
-    if info.context is None and isinstance(given, Mapping):
-        return SessionResetPolicy(**given)
-    return SessionResetPolicy.from_dict(given, info.context)
+def _parse_policy(value: Any, info: ValidationInfo) -> SessionResetPolicy:
+    if info.context is None and isinstance(value, Mapping):
+        return SessionResetPolicy(**value)
+    return SessionResetPolicy.from_dict(value, info.context)
 
 
 LenientBool = Annotated[bool, BeforeValidator(_parse_bool)]
@@ -133,67 +128,67 @@ Folder = Annotated[Path | None, BeforeValidator(_parse_folder)]
 
 
 class _Settings(BaseModel):
-    """Values; unknown ones are kept, as a newer gateway has some.
+    """A group of values; unknown ones are kept, since newer gateways have more.
 
-    If the context is a list, a value that cannot be used gives way to its default, and the list
-    gets the reason. Without a list, as in code, it is refused.
+    If the validation context is a list, an invalid value is replaced by its default and the reason
+    is added to the list. Without a list, as in code, it is refused.
     """
 
     model_config = ConfigDict(extra="allow", populate_by_name=True, validate_assignment=True)
 
     def __new__(cls, **values: Any) -> Self:
-        """Check values from code; pydantic itself passes none, and an `__init__` would get its own.
+        """Check values from code; an `__init__` would also be called by pydantic itself.
 
         Raises:
-            InvalidInput: a value cannot be used, or a name looks like a mistyped one.
+            InvalidInput: a value is invalid, or an unknown name resembles a known one.
         """
         for name in values.keys() - cls.model_fields.keys():
-            near = get_close_matches(name, cls.model_fields, n=1, cutoff=_MIN_NAME_SIMILARITY)
-            if near:
-                raise InvalidInput(f"{name} is not a setting; did you mean {near[0]}?")
+            similar = get_close_matches(name, cls.model_fields, n=1, cutoff=_MIN_NAME_SIMILARITY)
+            if similar:
+                raise InvalidInput(f"{name} is not a setting; did you mean {similar[0]}?")
         if values:
             with _translate_errors():
                 cls.model_validate(values)
         return super().__new__(cls)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set a value from code, as `__init__` takes it."""
+        """Set and check a value from code."""
         with _translate_errors():
             super().__setattr__(name, value)
 
     @model_validator(mode="before")
     @classmethod
-    def _convert_keys_to_text(cls, given: Any) -> Any:
-        """Take a key that YAML made a number or a bool as text, so that it costs no other."""
-        return {str(key): given[key] for key in given} if isinstance(given, Mapping) else given
+    def _convert_keys_to_text(cls, value: Any) -> Any:
+        """Convert keys that YAML has read as numbers or bools to text."""
+        return {str(key): value[key] for key in value} if isinstance(value, Mapping) else value
 
     @field_validator("*", mode="wrap")
     @classmethod
     def _replace_invalid_value(
-        cls, given: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo
+        cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo
     ) -> Any:
         name = str(info.field_name)
-        if given is not None:  # a key without a value says nothing
+        if value is not None:  # a key without a value is ignored
             try:
                 with _prefix_problems(info, name):
-                    return handler(given)
+                    return handler(value)
             except ValidationError:
                 if info.context is None:
                     raise
-                _report_problem(info, name, f"cannot be {format_value(given)}")
+                _report_problem(info, name, f"cannot be {format_value(value)}")
         return cls.model_fields[name].get_default(call_default_factory=True)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Leave out what is not known here: some of it is secret."""
+        """Yield the known fields only; unknown ones may be secret."""
         return ((name, getattr(self, name)) for name in type(self).model_fields)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what can be stored as JSON, and all that is not known here with it."""
+        """Return the values for storage as JSON, including unknown ones."""
         return self.model_dump(mode="json")
 
 
 class SessionResetPolicy(_Settings):
-    """When a chat starts afresh by itself; a mode in a file that is not known is like none."""
+    """When a chat starts a new session by itself; an unknown mode in a file counts as `none`."""
 
     mode: Annotated[str, BeforeValidator(_parse_mode)] = "none"
     at_hour: Hour = 4
@@ -210,18 +205,18 @@ class SessionResetPolicy(_Settings):
     def from_dict(
         cls, stored: Any, problems: list[ConfigProblem] | None = None
     ) -> SessionResetPolicy:
-        """Return the policy that was stored."""
+        """Return a stored policy."""
         if isinstance(stored, SessionResetPolicy):
             return stored
-        found = [] if problems is None else problems
-        return cls.model_validate(stored if isinstance(stored, Mapping) else {}, context=found)
+        context = [] if problems is None else problems
+        return cls.model_validate(stored if isinstance(stored, Mapping) else {}, context=context)
 
 
 PoliciesByName = Annotated[dict[str, SessionResetPolicy], BeforeValidator(_parse_policies)]
 
 
 class GatewayConfig(_Settings):
-    """What a session store is told; a policy for a platform comes before one for a type of chat."""
+    """The settings of a session store; a policy by platform precedes one by chat type."""
 
     default_reset_policy: SessionResetPolicy = Field(default_factory=SessionResetPolicy)
     reset_by_type: PoliciesByName = Field(default_factory=dict)
@@ -238,43 +233,43 @@ class GatewayConfig(_Settings):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What could not be used, a sentence each, when this was loaded or made from a dict."""
+        """A sentence for each invalid value of the files or the dict that this was loaded from."""
         return self._problems
 
     def get_reset_policy(
         self, platform: Platform | str | None = None, chat_type: str | None = None
     ) -> SessionResetPolicy:
-        """Return the policy of a chat: that of its platform, of its type, or the default."""
+        """Return the policy of a chat: by platform, else by chat type, else the default."""
         name = str(parse_platform(platform)) if platform else ""
         by_type = self.reset_by_type.get(chat_type or "", self.default_reset_policy)
         return self.reset_by_platform.get(name, by_type)
 
     @classmethod
     def from_dict(cls, stored: Any) -> GatewayConfig:
-        """Return the configuration that was stored."""
+        """Return a stored configuration."""
         return cls._from_values(ConfigValues(dict(stored) if isinstance(stored, Mapping) else {}))
 
     @classmethod
     def load(
         cls, home: str | os.PathLike[str], environ: Mapping[str, str] | None = None
     ) -> GatewayConfig:
-        """Return the configuration of a home, which never raises.
+        """Return the configuration of a home; this never raises.
 
-        The environment comes before `config.yaml`, and that before `gateway.json`.
+        The environment precedes `config.yaml`, which precedes `gateway.json`.
         """
-        found = ConfigValues()
-        found.add_json(Path(home, "gateway.json"))
-        found.add_yaml(Path(home, "config.yaml"))
-        found.add_environment(os.environ if environ is None else environ)
-        config = cls._from_values(found)
+        values = ConfigValues()
+        values.add_json(Path(home, "gateway.json"))
+        values.add_yaml(Path(home, "config.yaml"))
+        values.add_environment(os.environ if environ is None else environ)
+        config = cls._from_values(values)
         # Relative to the home: the working folder of the gateway is not known here.
         config.sessions_dir = Path(home, config.sessions_dir or "sessions")
         return config
 
     @classmethod
-    def _from_values(cls, found: ConfigValues) -> GatewayConfig:
-        config = cls.model_validate(found.values, context=found.problems)
-        config._problems = found.format_problems()  # noqa: SLF001 -- its own
+    def _from_values(cls, values: ConfigValues) -> GatewayConfig:
+        config = cls.model_validate(values.values, context=values.problems)
+        config._problems = values.format_problems()  # noqa: SLF001 -- its own
         return config
 
 
@@ -286,7 +281,7 @@ def _report_problem(info: ValidationInfo, name: str, what: str) -> None:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Raise what pydantic refuses as an error of ours, with the values that are valid."""
+    """Raise validation errors of pydantic as `InvalidInput`, with the valid values."""
     try:
         yield
     except ValidationError as error:
@@ -304,7 +299,7 @@ def _format_error(error: Any) -> str:
 
 @contextmanager
 def _prefix_problems(info: ValidationInfo, name: str) -> Iterator[None]:
-    """What is reported meanwhile is in this field."""
+    """Add a field name to the problems that are reported inside the block."""
     problems = info.context if info.context is not None else []
     before = len(problems)
     yield
@@ -317,7 +312,7 @@ BOOL_WORDS |= {"false": False, "0": False, "no": False, "off": False}
 _MOST_NODES, _MOST_DEEP, _MOST_DIGITS = 1_000_000, 100, 4_000
 
 ConfigProblem = tuple[tuple[str, ...], str]
-"""Where the value is that cannot be used, and what of it."""
+"""The path of an invalid value and a description of the problem."""
 
 _YAML_FIELDS = (
     "group_sessions_per_user",
@@ -344,33 +339,33 @@ _READ_ERRORS = (
     TypeError,
     RecursionError,
 )
-"""What readers of JSON and YAML raise: a tag on a value that it does not fit may be any of them."""
+"""Exceptions of JSON and YAML readers; a tag on an unsuitable value may raise any of them."""
 
 
 @dataclass
 class ConfigValues:
-    """The values that were found, where each of them stands, and what cannot be used of them."""
+    """Values from all sources, the place of each, and the problems."""
 
     values: dict[str, Any] = field(default_factory=dict)
     places: dict[tuple[str, ...], str] = field(default_factory=dict)
     problems: list[ConfigProblem] = field(default_factory=list)
 
     def add_json(self, path: Path) -> None:
-        """Take what the older file says."""
+        """Add the values of `gateway.json`."""
         self.values = self._read_mapping(path, json.loads)
         self.places = {(name,): f"{path.name}: {name}" for name in self.values}
 
     def add_yaml(self, path: Path) -> None:
-        """Take what the file says that the older one may have said otherwise."""
-        told = self._read_mapping(path, _parse_yaml)
-        section = told.get("gateway")
+        """Add the values of `config.yaml`, which replace those of `gateway.json`."""
+        document = self._read_mapping(path, _parse_yaml)
+        section = document.get("gateway")
         nested = section if isinstance(section, Mapping) else {}
         for name in (*_YAML_FIELDS, "session_reset"):
-            where = told if name in told else nested
-            if name in where:
-                place = f"{path.name}: {name if where is told else f'gateway.{name}'}"
-                self._set_value(name, where[name], place)
-        agent = told.get("agent")
+            mapping = document if name in document else nested
+            if name in mapping:
+                place = f"{path.name}: {name if mapping is document else f'gateway.{name}'}"
+                self._set_value(name, mapping[name], place)
+        agent = document.get("agent")
         if isinstance(agent, Mapping) and _OLD_FRESHNESS_KEY in agent:
             self._set_value(
                 _FRESHNESS_KEY,
@@ -378,11 +373,11 @@ class ConfigValues:
                 f"{path.name}: agent.{_OLD_FRESHNESS_KEY}",
             )
         for name in _JSON_ONLY_FIELDS:
-            if name in told or name in nested:
+            if name in document or name in nested:
                 self._add_problem(f"{path.name}: {name} is read from gateway.json alone")
 
     def add_environment(self, environ: Mapping[str, str]) -> None:
-        """Take what the environment says, where that can be used."""
+        """Add the valid values of environment variables."""
         for variable, name in _POLICY_VARIABLES.items():
             if text := environ.get(variable):
                 self._set_policy_value(name, text, variable)
@@ -396,24 +391,24 @@ class ConfigValues:
             self._add_problem(f"GATEWAY_MULTIPLEX_PROFILES cannot be {format_value(word)}")
 
     def format_problems(self) -> tuple[str, ...]:
-        """Return the problems with the places where the values stand."""
+        """Return the problems, each with the place of its value."""
         return tuple(f"{self._find_place(path)} {what}".strip() for path, what in self.problems)
 
     def _read_mapping(self, path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
         try:
-            told = parse(read_file(path).decode()) or {}
+            document = parse(read_file(path).decode()) or {}
         except FileNotFoundError:
             return {}
         except _READ_ERRORS as error:
             line = getattr(error, "lineno", None)
-            where = f", see line {line}" if line else ""
-            why = f": {error.strerror}" if isinstance(error, OSError) else ""
-            self._add_problem(f"{path.name} cannot be read{where}{why}")
+            position = f", see line {line}" if line else ""
+            reason = f": {error.strerror}" if isinstance(error, OSError) else ""
+            self._add_problem(f"{path.name} cannot be read{position}{reason}")
             return {}
-        if not isinstance(told, dict):
-            self._add_problem(f"{path.name} has no keys")
+        if not isinstance(document, dict):
+            self._add_problem(f"{path.name} is not a mapping")
             return {}
-        return told
+        return document
 
     def _set_value(self, name: str, value: Any, place: str) -> None:
         if name == "session_reset":
@@ -432,8 +427,8 @@ class ConfigValues:
             self._add_problem(f"{variable} cannot be {format_value(text)}")
             return
         policy = self.values.get("default_reset_policy")
-        known = policy if isinstance(policy, Mapping) else {}
-        self.values["default_reset_policy"] = {**known, name: number}
+        values = policy if isinstance(policy, Mapping) else {}
+        self.values["default_reset_policy"] = {**values, name: number}
         self.places["default_reset_policy", name] = variable
 
     def _add_problem(self, what: str) -> None:
@@ -447,23 +442,23 @@ class ConfigValues:
 
 
 def _parse_yaml(text: str) -> Any:
-    import yaml  # noqa: PLC0415 -- only a home with such a file needs it
+    import yaml  # noqa: PLC0415 -- only homes with a config.yaml need it
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         _check_yaml_size(yaml.parse(text, loader))
         return yaml.load(text, loader)  # noqa: S506 -- both are safe
     except yaml.YAMLError as error:
-        found = ValueError("no YAML")
+        invalid = ValueError("invalid YAML")
         mark = getattr(error, "problem_mark", None)
-        found.lineno = mark.line + 1 if mark else None  # type: ignore[attr-defined]
-        raise found from None
+        invalid.lineno = mark.line + 1 if mark else None  # type: ignore[attr-defined]
+        raise invalid from None
 
 
 def _check_yaml_size(events: Iterable[Any]) -> None:
-    """Refuse YAML that is nested too deep, or too large once its aliases are written out.
+    """Refuse YAML that is nested too deeply, or too large with its aliases expanded.
 
-    The C loader overflows its stack on the former, and merged aliases double with each line.
+    The C loader overflows its stack on deep nesting, and merged aliases double with each line.
     """
     size = 0
     sizes: dict[str | None, int] = {}
@@ -481,7 +476,7 @@ def _check_yaml_size(events: Iterable[Any]) -> None:
 
 
 def _is_endless_number(event: Any) -> bool:
-    """Return True for a number of base 60 that takes minutes to read."""
+    """Return True for a base-60 number that would take minutes to parse."""
     text = getattr(event, "value", "")
     return len(text) > _MOST_DIGITS and not text.strip("0123456789:_.+-")
 
@@ -495,10 +490,10 @@ _SHORT_REPR.maxlevel, _SHORT_REPR.maxstring, _SHORT_REPR.maxlong, _SHORT_REPR.ma
 )
 
 
-def format_value(given: Any) -> str:
-    """Return enough of a value to find it by."""
+def format_value(value: Any) -> str:
+    """Return a short representation of a value, enough to find it by."""
     try:
-        text = _SHORT_REPR.repr(given)
+        text = _SHORT_REPR.repr(value)
     except ValueError:  # a number with more digits than are written
         text = "a very large number"
     return text if len(text) <= 40 else f"{text[:39]}…"  # noqa: PLR2004 -- enough to find it by

@@ -1,8 +1,8 @@
-"""The current session, as a context variable: each turn, in whatever thread or task, sees its own.
+"""The current session of a turn, as context variables of each thread or task.
 
-A variable that was never set is looked up in `os.environ`; one that was cleared is not. The one
-variable that is also written to `os.environ` is the session id, for code that only looks there; it
-is right only for one turn at a time, and what another turn has left there is not taken from it.
+A variable that was never set falls back to `os.environ`; a cleared one does not. Only the session
+id is also written to `os.environ`, for code that reads it there. That copy is right for one turn at
+a time, and an id that another turn has left there is ignored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ VARIABLE_NAMES: Mapping[str, str] = MappingProxyType(
         "deliver_thread_id": "HERMES_CRON_AUTO_DELIVER_THREAD_ID",
     }
 )
-"""What `session_context` takes, and the variable that each of them is."""
+"""The names that `session_context` accepts and their variables."""
 
 _ALL_VARIABLES = frozenset(VARIABLE_NAMES.values())
 _variables: ContextVar[Mapping[str, str]] = ContextVar(
@@ -47,7 +47,7 @@ _variables: ContextVar[Mapping[str, str]] = ContextVar(
 
 
 class _ProcessState:
-    """What was written to the environment of this process, and whether turns have contexts."""
+    """The id written to the environment of this process, and whether turns have contexts."""
 
     lock = threading.Lock()
     written: str | None = None
@@ -55,13 +55,15 @@ class _ProcessState:
 
 
 def set_current_session_id(session_id: str | None) -> None:
-    """Make this the current session, here and in `os.environ`; None or '' is no session.
+    """Set the current session in this context and in `os.environ`; None or '' clears it.
 
     Raises:
-        InvalidInput: no environment can hold that.
+        InvalidInput: the id cannot be stored in an environment variable.
     """
     if session_id and (not isinstance(session_id, str) or _clean_value(session_id) != session_id):
-        raise InvalidInput("the id of a session is text without a NUL or half a character")
+        raise InvalidInput(
+            "session id must be text without NUL and lone surrogates, as in an environment variable"
+        )
     with _ProcessState.lock:
         if session_id:
             os.environ[SESSION_ID] = session_id
@@ -72,7 +74,7 @@ def set_current_session_id(session_id: str | None) -> None:
 
 
 def get_session_env(name: str, default: str = "") -> str:
-    """Return a session variable: of this context, else of the process, else the default."""
+    """Return a session variable of this context, else of the process, else the default."""
     value = _variables.get().get(name)
     if value is None:
         value = os.environ.get(name)
@@ -88,15 +90,15 @@ def get_current_session_id() -> str | None:
 
 @contextmanager
 def session_context(*, inherit: bool = True, **variables: Any) -> Iterator[None]:
-    """Set session variables for what runs inside, then restore what was there before.
+    """Set session variables inside the block, then restore the previous ones.
 
     `session_context(session_id="s1", platform="telegram", chat_id=42)`; a value of None or ''
-    clears a variable, and what no environment can hold is left out of a name. Without `inherit` all
-    that is not named is cleared: a turn that is started from another one takes nothing from it.
-    `os.environ` is neither written nor restored.
+    clears a variable, and characters that no environment can hold are removed. Without `inherit`
+    all other variables are cleared: a turn that another turn starts inherits nothing. `os.environ`
+    is neither written nor restored.
 
     Raises:
-        InvalidInput: there is no such variable.
+        InvalidInput: a variable name is unknown.
     """
     outer = _variables.get() if inherit else dict.fromkeys(_ALL_VARIABLES, "")
     named = {_resolve_variable(name): _clean_value(value) for name, value in variables.items()}
@@ -105,14 +107,14 @@ def session_context(*, inherit: bool = True, **variables: Any) -> Iterator[None]
     try:
         yield
     finally:
-        with suppress(ValueError):  # it is left in another context, whose variables are its own
+        with suppress(ValueError):  # the block ends in another context, with its own variables
             _variables.reset(token)
 
 
 def build_child_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment for a subprocess of this turn; `os.environ` is not touched.
+    """Return the environment for a subprocess of this turn, without changing `os.environ`.
 
-    The id that another turn has left in `os.environ` is not passed on.
+    A session id that another turn has left in `os.environ` is not passed on.
     """
     variables = _variables.get()
     with _ProcessState.lock:
@@ -123,12 +125,12 @@ def build_child_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def _is_stale_session(session_id: str | None) -> bool:
-    """Whether an id of the environment is what another turn has left there."""
+    """Return True if another turn has left this id in the environment."""
     return _ProcessState.has_contexts and session_id == _ProcessState.written
 
 
 def _clean_value(value: Any) -> str:
-    """Return what a subprocess can be given: people have names that were cut within an emoji."""
+    """Return a value as environment text: without NUL, and with lone surrogates replaced."""
     text = "" if value is None else str(value)
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
@@ -139,5 +141,5 @@ def _resolve_variable(name: str) -> str:
     try:
         return VARIABLE_NAMES[name]
     except KeyError:
-        known = ", ".join(VARIABLE_NAMES)
-        raise InvalidInput(f"no session variable {name!r}; there are {known}") from None
+        names = ", ".join(VARIABLE_NAMES)
+        raise InvalidInput(f"session variable must be one of {names}, got {name!r}") from None

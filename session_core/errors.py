@@ -1,19 +1,19 @@
-"""Every error of the library, in one tree.
+"""The exceptions of the library.
 
 SessionError
 ├── InvalidInput (ValueError)      an argument is wrong; nothing was changed
 ├── NotFound (LookupError)         no such session, message or database
-├── Conflict                       somebody else was first
-│   ├── Changed                    something is no longer what it was when it was looked at
+├── Conflict                       another writer was first
+│   ├── Changed                    the data has changed since it was read
 │   └── TitleTaken (ValueError)    another session has this title
-├── Busy                           the write lock was not to be had in time
+├── Busy                           the write lock was not available in time
 ├── Denied                         not permitted here
-├── Unsupported                    this home cannot do that
-└── StorageError                   the database could not do what it was told
-    ├── StorageFull                no room on the disk
-    └── Corrupt                    the file is damaged, encrypted or no database
+├── Unsupported                    not supported by this home
+└── StorageError                   the database operation failed
+    ├── StorageFull                the disk is full
+    └── Corrupt                    the file is damaged, encrypted or not a database
 
-Messages are lower case without a full stop: what is wrong, which id, what to do next.
+Messages are lower case without a full stop and name the problem, the value and the next step.
 They never contain SQL, the text of a transcript or a secret.
 """
 
@@ -24,30 +24,30 @@ from typing import Any
 
 
 class BlockingCallWarning(RuntimeWarning):
-    """A call that waits for the database is made on an event loop, which it blocks."""
+    """A blocking database call was made on an event loop."""
 
 
 class SessionError(Exception):
-    """The root of the errors of this library."""
+    """The base class of the exceptions of this library."""
 
     def __reduce__(self) -> tuple[Callable[..., SessionError], tuple[Any, ...]]:
-        """Return what a copy is made of, as one that goes to another process."""
+        """Return the parts of a copy, so that errors can be pickled."""
         return _rebuild_error, (type(self), self.args, vars(self))
 
 
 def _rebuild_error(kind: type[SessionError], args: Any, state: Mapping[str, Any]) -> SessionError:
-    """Return a copy of an error, whatever arguments its class takes."""
+    """Return a copy of an error without calling its `__init__`."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(state)
     return error
 
 
 class InvalidInput(SessionError, ValueError):
-    """An argument is wrong, and nothing was changed."""
+    """An argument is wrong; nothing was changed."""
 
 
 class NotFound(SessionError, LookupError):
-    """There is no such thing; `nearest` has what may have been meant."""
+    """The object does not exist; `nearest` lists similar ids."""
 
     def __init__(self, message: str, *, nearest: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -55,11 +55,11 @@ class NotFound(SessionError, LookupError):
 
 
 class Conflict(SessionError):
-    """Somebody else was first, and nothing was changed."""
+    """Another writer was first; nothing was changed."""
 
 
 class Changed(Conflict):
-    """What is about to be changed is no longer what it was when that was decided."""
+    """The data has changed since the change was planned."""
 
 
 class TitleTaken(Conflict, ValueError):
@@ -75,7 +75,7 @@ class TitleTaken(Conflict, ValueError):
 
 
 class Busy(SessionError):
-    """The write lock was not to be had in time; `holders` are the processes to ask."""
+    """The write lock was not available in time; `holders` lists the processes that hold it."""
 
     def __init__(self, message: str, *, holders: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -83,24 +83,24 @@ class Busy(SessionError):
 
 
 class Denied(SessionError):
-    """That is not permitted here."""
+    """The operation is not permitted here."""
 
 
 class Unsupported(SessionError):
-    """This home cannot do that."""
+    """The home does not support the operation."""
 
 
 class StorageError(SessionError):
-    """The database could not do what it was told.
+    """The database operation failed.
 
-    What was there before is still there, except that a change whose last sync failed may have been
-    kept: read again before you try again.
+    The previous data is still there, except that a change whose last sync failed may have been
+    stored: read it again before you retry.
     """
 
 
 class StorageFull(StorageError):
-    """There is no room left on the disk."""
+    """The disk is full."""
 
 
 class Corrupt(StorageError):
-    """The file is damaged, encrypted, or no session database at all."""
+    """The file is damaged, encrypted, or not a session database."""

@@ -1,6 +1,6 @@
-"""The event loops of asyncio and trio: the task that runs now, and work for a loop from a thread.
+"""Access to asyncio and trio from threads: running loops, current tasks, calls into a loop.
 
-Neither library is imported here, so that a process without coroutines pays for neither.
+Neither library is imported here, so that a process without coroutines does not load them.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class EventLoop(Protocol):
     """An event loop, as other threads use it."""
 
     def is_closed(self) -> bool:
-        """Return whether it runs nothing any more, as far as is known."""
+        """Return True if the loop is known to be closed."""
 
     def is_current(self) -> bool:
-        """Return whether it runs in this thread."""
+        """Return True if the loop runs in this thread."""
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop soon.
@@ -41,7 +41,7 @@ class EventLoop(Protocol):
         """
 
     def start_task(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine as a task of the loop; a cancelled future cancels the task.
+        """Run a coroutine as a task of the loop; cancelling the future cancels the task.
 
         Raises:
             RuntimeError: the loop is closed.
@@ -55,11 +55,11 @@ class AsyncioLoop:
         self._loop = loop
 
     def is_closed(self) -> bool:
-        """Return whether it runs nothing any more."""
+        """Return True if the loop is closed."""
         return self._loop.is_closed()
 
     def is_current(self) -> bool:
-        """Return whether it runs in this thread."""
+        """Return True if the loop runs in this thread."""
         return _get_asyncio_loop() is self._loop
 
     def call_soon(self, function: Callable[[], object]) -> None:
@@ -74,17 +74,17 @@ class AsyncioLoop:
 
 
 class TrioLoop:
-    """A run of trio, named by its token."""
+    """A run of trio, identified by its token."""
 
     def __init__(self, token: Any) -> None:
         self._token = token
 
     def is_closed(self) -> bool:
-        """Return False: a token does not know; a call on a run that is over raises."""
+        """Return False: a token has no such state, and a call on a finished run raises."""
         return False
 
     def is_current(self) -> bool:
-        """Return whether it runs in this thread."""
+        """Return True if the loop runs in this thread."""
         return _get_trio_token() is self._token
 
     def call_soon(self, function: Callable[[], object]) -> None:
@@ -92,7 +92,7 @@ class TrioLoop:
         self._token.run_sync_soon(function)
 
     def start_task(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine as a system task: one that fails must not end the whole run."""
+        """Run a coroutine as a system task whose failure does not end the whole run."""
         from concurrent.futures import Future, InvalidStateError  # noqa: PLC0415 -- costs 3 ms
 
         trio = importlib.import_module("trio")
@@ -127,7 +127,7 @@ class TrioLoop:
 
 
 def get_running_loop() -> EventLoop | None:
-    """Return the event loop that runs in this thread."""
+    """Return the event loop of this thread."""
     token = _get_trio_token()
     if token is not None:
         return TrioLoop(token)
@@ -136,7 +136,7 @@ def get_running_loop() -> EventLoop | None:
 
 
 def get_current_task() -> weakref.ref[Any] | None:
-    """Return the task that runs in this thread; None outside of one."""
+    """Return the current task of this thread, or None outside of a task."""
     task = None
     if _get_trio_token() is not None:
         task = importlib.import_module("trio").lowlevel.current_task()
@@ -148,7 +148,7 @@ def get_current_task() -> weakref.ref[Any] | None:
 
 
 def get_waiting_loop() -> EventLoop | None:
-    """Return the loop of the task that waits for this thread, unless it would stand still."""
+    """Return the loop of the task that waits for this thread, unless the call would block it."""
     loop = _waiting_loop.get()
     if loop is None or loop.is_closed() or loop.is_current():
         return None
@@ -156,14 +156,14 @@ def get_waiting_loop() -> EventLoop | None:
 
 
 def set_waiting_loop(loop: EventLoop) -> None:
-    """Let `loop_beside` return a loop in this context."""
+    """Set the loop that `get_waiting_loop` returns in this context."""
     _waiting_loop.set(loop)
 
 
 def copy_context_for_thread() -> contextvars.Context:
-    """Return a copy of this context for another thread, where the loop of this one does not run.
+    """Return a copy of this context for another thread, without the running async library.
 
-    anyio notes in the context which library runs, and would refuse a loop of another one there.
+    anyio notes the library in the context and would refuse a loop of another library in the thread.
     """
     context = contextvars.copy_context()
     library = getattr(sys.modules.get("sniffio"), "current_async_library_cvar", None)
@@ -183,7 +183,7 @@ def _get_asyncio_loop() -> asyncio.AbstractEventLoop | None:
 def _get_trio_token() -> Any:
     if "trio" not in sys.modules:
         return None
-    # A finalizer may ask in the middle of the very import of trio, which runs nothing then.
+    # A finalizer may call this while trio is being imported; no loop runs then.
     lowlevel = getattr(importlib.import_module("trio"), "lowlevel", None)
     if lowlevel is None or not lowlevel.in_trio_task():
         return None

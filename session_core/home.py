@@ -1,4 +1,4 @@
-"""Which home is served, and what kind of folder it is; nothing here opens a database."""
+"""The choice of the home to serve and the kind of a folder, without opening a database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MIRROR_PATH = "sessions/sessions.json"
 _HOME_FILES = ("config.yaml", "gateway.json", _MIRROR_PATH)
 
 OWN_HOME_NOTE = "This home was made by mcp-sessions"
-"""What the explanation at the start of the mirror of a home of our own says."""
+"""Text at the start of the mirror file of our own homes."""
 
 _EXPLANATION_BYTES = 2_000
 
@@ -24,13 +24,13 @@ _EXPLANATION_BYTES = 2_000
 def is_hermes_home(folder: Path) -> bool:
     """Return True if a folder that was found as a Hermes home is one, even without a database.
 
-    An application may have files of these names, so other folders are not judged by them.
+    Other folders are not judged by file names, which an application may use as well.
     """
     return any(_has_file(folder / sign) for sign in _HOME_FILES) and not _has_own_mirror(folder)
 
 
 def is_hermes_folder(folder: Path, environ: Mapping[str, str] | None = None) -> bool:
-    """Return True if this is the folder of the installed Hermes, or of a profile in it."""
+    """Return True for the folder of the installed Hermes or of one of its profiles."""
     env = os.environ if environ is None else environ
     named = [_make_absolute(env["HERMES_HOME"])] if env.get("HERMES_HOME") else []
     roots = {os.path.realpath(root) for root in (*named, _find_default_hermes_home(env))}
@@ -41,9 +41,9 @@ def is_hermes_folder(folder: Path, environ: Mapping[str, str] | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The folder with a state database and a session store, and how it was found.
+    """The folder of a state database and a session store, and how it was found.
 
-    A home whose database has another name is named by that file, which ends in `.db`.
+    If the database has another name, `path` is that file, which ends in `.db`.
     """
 
     path: Path
@@ -51,23 +51,23 @@ class Home:
 
     @property
     def db_path(self) -> Path:
-        """Where its state database is or will be."""
+        """The path of the state database, which need not exist."""
         is_file = self.path.suffix == _FILE_SUFFIX and not self.path.is_dir()
         return self.path if is_file else self.path / DATABASE_NAME
 
 
-def is_same_file(one: Path, other: Path) -> bool:
-    """Return True if two paths name one file, which need not be there."""
+def is_same_file(first: Path, second: Path) -> bool:
+    """Return True if two paths name the same file, which need not exist."""
     try:
-        return one.samefile(other)
+        return first.samefile(second)
     except OSError:
-        return os.path.realpath(one) == os.path.realpath(other)
+        return os.path.realpath(first) == os.path.realpath(second)
 
 
 def find_home(
     explicit: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None
 ) -> Home:
-    """Return the home to serve; a path that was given is taken literally, never skipped."""
+    """Return the home to serve; an explicit path is used literally."""
     env = os.environ if environ is None else environ
     if explicit is not None:
         return Home(_make_absolute(explicit), "--home")
@@ -84,28 +84,28 @@ def find_home(
 
 
 def find_state_root(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder for what is kept about homes and not in them; it need not be there."""
+    """Return the folder for state about homes; it need not exist."""
     env = os.environ if environ is None else environ
     if env.get("MCP_SESSIONS_STATE"):
         return _make_absolute(env["MCP_SESSIONS_STATE"])
-    # Where a platform has one folder for all of it, a home of our own is in there by that name.
+    # Platforms with one folder for everything use the plain name for our own home.
     shared = sys.platform in ("win32", "darwin")
     name = "mcp-sessions-state" if shared else "mcp-sessions"
     return _find_platform_folder(env, "XDG_STATE_HOME", "state") / name
 
 
 def list_profiles(root: Path) -> dict[str, Path]:
-    """Return the homes below a root by name; `default` is the root itself, always."""
+    """Return the homes below a root by profile name; `default` is the root itself."""
     folder = root / "profiles"
     try:
-        below = sorted(path for path in folder.iterdir() if path.is_dir())
+        folders = sorted(path for path in folder.iterdir() if path.is_dir())
     except OSError:
-        below = []
-    return {"default": root} | {path.name: path for path in below if path.name != "default"}
+        folders = []
+    return {"default": root} | {path.name: path for path in folders if path.name != "default"}
 
 
 def find_active_profile(root: Path) -> str | None:
-    """Return the profile in which Hermes starts where none is named; it is told, never followed."""
+    """Return the profile that Hermes starts by default; it is reported, never followed."""
     from session_core._atomic import open_regular  # noqa: PLC0415 -- behind the first answer
 
     try:
@@ -117,7 +117,7 @@ def find_active_profile(root: Path) -> str | None:
 
 
 def _has_own_mirror(folder: Path) -> bool:
-    """Return True if the mirror of the routes was written by us for a home of our own."""
+    """Return True if we wrote the mirror of the routes, for a home of our own."""
     path = folder / _MIRROR_PATH
     try:
         if not path.is_file():  # a pipe would block the reader
@@ -129,7 +129,7 @@ def _has_own_mirror(folder: Path) -> bool:
 
 
 def _has_file(path: Path) -> bool:
-    """Whether there is such a file; where nobody may look there may be one, so that counts."""
+    """Return True if a file exists, or if permissions hide whether it does."""
     try:
         path.stat()
     except PermissionError:
@@ -154,12 +154,12 @@ def _find_default_hermes_home(env: Mapping[str, str]) -> Path:
 
 
 def _find_platform_folder(env: Mapping[str, str], variable: str, below_local: str) -> Path:
-    """Return where programs keep what is theirs; `variable` and the last name are those of XDG."""
+    """Return the platform's folder for application data, by XDG on Linux."""
     if sys.platform == "win32" and env.get("LOCALAPPDATA"):
         return Path(env["LOCALAPPDATA"])
     if sys.platform == "darwin":
         return _find_user_folder(env) / "Library" / "Application Support"
-    # By its specification a relative path in there is not valid and to be ignored.
+    # The XDG specification says that relative paths are invalid and must be ignored.
     if Path(env.get(variable, "")).is_absolute():
         return Path(env[variable])
     return _find_user_folder(env) / ".local" / below_local

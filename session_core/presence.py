@@ -1,10 +1,10 @@
-"""Who else is there: which processes have a database open, and whether a gateway lives.
+"""Live gateways, leases, and other processes that have a database open.
 
-A database file is never opened here: closing it would drop the locks that this process holds on it.
-What says that somebody lives is checked against the process itself; that nothing says so proves
-nothing. Broken files are read as if they were not there.
+Records on disk are checked against the process itself, and broken files count as missing. A missing
+record proves nothing. Database files are never opened here: closing one would drop the locks of
+this process on it.
 
-A live gateway holds the routes of its home in memory, and would overwrite a change of them.
+A live gateway keeps the routes of its home in memory and would overwrite changes of them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _SUFFIXES = ("", "-wal", "-shm")
 _GATEWAY_FILES = ("gateway.pid", "gateway.lock", "gateway_state.json")
 _LEASES_PATH = Path("runtime", "active_sessions.json")
 
-# Tells who blocks the lock that every connection keeps, without taking it (Windows cannot tell:
-# there a file that may not be had alone is held by somebody).
+# Prints the pid of the process that blocks the lock of every connection, without taking the lock.
+# Windows reports no pid: a file that cannot be opened exclusively counts as held.
 _PROBE_SCRIPT = r"""
 import os, struct, sys
 def who(path, start, length):
@@ -75,7 +75,7 @@ for suffix, start, length in (("", 0x40000000, 512), ("-shm", 120, 9)):
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A gateway that lives, and the arguments it was started with."""
+    """A live gateway and its command line."""
 
     pid: int
     argv: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A session that a living process says it has open."""
+    """A session that a live process reports as open."""
 
     session_id: str
     pid: int
@@ -92,9 +92,9 @@ class Lease:
 
 
 def list_holders(path: Path) -> list[Holder]:
-    """Return the other processes that have `path` or its log open, as far as this system tells.
+    """Return the other processes that have `path` or its log open, as far as is known.
 
-    A process that is known to be there but not which one it is has the pid 0.
+    A process that is known to exist but cannot be identified has the pid 0.
     """
     pids = _find_holders_by_proc(path)
     if pids is None:
@@ -108,15 +108,15 @@ def list_holders(path: Path) -> list[Holder]:
 
 
 def get_sidecar_path(path: Path, suffix: str = "") -> Path:
-    """Return what SQLite keeps under a suffix: beside the database itself, not beside a link."""
+    """Return the path of SQLite's file with a suffix, next to the database and not to a link."""
     return Path(os.path.realpath(path) + suffix)
 
 
 def find_gateway(home: Path) -> Gateway | None:
-    """Return the gateway of a Hermes home if it lives.
+    """Return the gateway of a Hermes home if it is alive.
 
-    Its record must name a living process that started when the record says and whose arguments
-    are those of a gateway, so that a pid that was given to somebody else is not taken for it.
+    Its record must name a live process with the recorded start time and the arguments of a gateway,
+    so that a reused pid does not match.
     """
     for name in _GATEWAY_FILES:
         record = _read_json(home / name)
@@ -134,12 +134,12 @@ def find_gateway(home: Path) -> Gateway | None:
 
 
 def list_leases(home: Path) -> list[Lease]:
-    """Return the leases of a Hermes home whose process lives; none proves nothing.
+    """Return the leases of a Hermes home with a live process; a missing lease proves nothing.
 
-    A lease without the start of its process counts as long as there is a process with its pid.
+    A lease without a process start time counts while any process has its pid.
     """
-    found = _read_json(home / _LEASES_PATH)
-    entries = found.get("entries") if isinstance(found, dict) else found
+    document = _read_json(home / _LEASES_PATH)
+    entries = document.get("entries") if isinstance(document, dict) else document
     return [
         Lease(
             str(entry["session_id"]),
@@ -160,18 +160,18 @@ def _find_holders_by_proc(path: Path) -> set[int] | None:
     locking = set(_iter_lock_owners(path))
     opening, all_seen = _find_file_owners(path)
     pids = (locking | opening) - {-1}
-    # A lock of an open file names no process: it is one of those that have it open, or one whose
-    # files may not be seen.
+    # A lock of an open file names no process: its holder is one of the processes that have the
+    # file open, or one whose files are not visible.
     if -1 in locking and not all_seen and pids <= {os.getpid()}:
         pids.add(0)
     return pids
 
 
 def _iter_lock_owners(path: Path) -> Iterator[int]:
-    """Yield who has a lock, -1 for a lock that belongs to an open file and not to a process."""
-    wanted = set(_iter_file_ids(path))
+    """Yield the pids of lock holders, -1 for a lock of an open file description."""
+    file_ids = set(_iter_file_ids(path))
     known_devices = _list_mount_devices()
-    anywhere = {inode for device, inode in wanted if device not in known_devices}
+    inodes_without_device = {inode for device, inode in file_ids if device not in known_devices}
     for line in processes.read_lines(PROC_FOLDER / "locks"):
         fields = [field for field in line.split() if field != "->"]
         try:
@@ -179,20 +179,20 @@ def _iter_lock_owners(path: Path) -> Iterator[int]:
             owner, key = int(fields[4]), (device, int(inode))
         except (IndexError, ValueError):
             continue
-        if key in wanted or key[1] in anywhere:
+        if key in file_ids or key[1] in inodes_without_device:
             yield owner
 
 
 def _find_file_owners(path: Path) -> tuple[set[int], bool]:
-    """Return who has a file open, and whether the files of all processes could be seen."""
+    """Return the pids that have a file open, and whether all processes were visible."""
     files = (get_sidecar_path(path, suffix).name for suffix in _SUFFIXES)
     names = {name + gone for name in files for gone in ("", " (deleted)")}
-    wanted = {(found.st_dev, found.st_ino) for found in _iter_file_stats(path)}
+    file_ids = {(status.st_dev, status.st_ino) for status in _iter_file_stats(path)}
     owners: set[int] = set()
     all_seen = True
     for pid in _iter_pids():
         try:
-            if _list_open_files(pid, names) & wanted:
+            if _list_open_files(pid, names) & file_ids:
                 owners.add(pid)
         except PermissionError:
             all_seen = False
@@ -202,15 +202,15 @@ def _find_file_owners(path: Path) -> tuple[set[int], bool]:
 
 
 def _list_open_files(pid: int, names: set[str]) -> set[tuple[int, int]]:
-    found = set()
+    file_ids = set()
     with os.scandir(f"/proc/{pid}/fd") as entries:
         for entry in entries:
             with suppress(FileNotFoundError):
-                # The name first: what is behind a link may be a mount that does not answer.
+                # The name first: the target of a link may be on a mount that does not respond.
                 if os.path.basename(os.readlink(entry.path)) in names:  # noqa: PTH115, PTH119 -- hot
                     file = os.stat(entry.path)  # noqa: PTH116 -- hot
-                    found.add((file.st_dev, file.st_ino))
-    return found
+                    file_ids.add((file.st_dev, file.st_ino))
+    return file_ids
 
 
 def _iter_file_stats(path: Path) -> Iterator[os.stat_result]:
@@ -220,18 +220,18 @@ def _iter_file_stats(path: Path) -> Iterator[os.stat_result]:
 
 
 def _iter_file_ids(path: Path) -> Iterator[tuple[str, int]]:
-    for found in _iter_file_stats(path):
-        yield f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}", found.st_ino
+    for status in _iter_file_stats(path):
+        yield f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}", status.st_ino
 
 
 def _list_mount_devices() -> set[str]:
-    """Return the devices of the mounts; some systems show another one for a file (btrfs)."""
-    found = set()
+    """Return the devices of all mounts; some file systems report another one for a file (btrfs)."""
+    devices = set()
     for line in processes.read_lines(PROC_FOLDER / "self" / "mountinfo"):
         with suppress(IndexError, ValueError):
             major, _, minor = line.split()[2].partition(":")
-            found.add(f"{int(major):02x}:{int(minor):02x}")
-    return found
+            devices.add(f"{int(major):02x}:{int(minor):02x}")
+    return devices
 
 
 def _iter_pids() -> Iterator[int]:
@@ -242,7 +242,7 @@ def _iter_pids() -> Iterator[int]:
 
 
 def _find_holders_by_lsof(path: Path) -> set[int] | None:
-    """Ask the tool that macOS and the BSDs have; None where it is not there."""
+    """Return the holders by `lsof`, or None if it is not installed."""
     if sys.platform == "win32":
         return None
     files = [get_sidecar_path(path, suffix) for suffix in _SUFFIXES]
@@ -252,7 +252,7 @@ def _find_holders_by_lsof(path: Path) -> set[int] | None:
 
 
 def _find_holders_by_probe(path: Path) -> set[int]:
-    """Ask a child who blocks a lock; if only we do, somebody else may be behind us."""
+    """Return the process that blocks a lock; if it is this process, another may hold it too."""
     pids = _parse_ints(
         processes.run_tool([sys.executable, "-I", "-c", _PROBE_SCRIPT, str(get_sidecar_path(path))])
         or ""
@@ -272,15 +272,15 @@ def _parse_argv(record: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _is_gateway_command(argv: Iterable[str]) -> bool:
-    """Whether a command line is that of a gateway at work, not of one of its other verbs."""
+    """Return True for the command line of a running gateway, not of another gateway command."""
     words = [word.strip("\"'").replace("\\", "/").lower() for word in argv]
     names = {word.rpartition("/")[2].removesuffix(".exe") for word in words}
     if "hermes-gateway" in names or "gateway.run" in words:
         return True
     if any(f"/{word}".endswith("/gateway/run.py") for word in words):
         return True
-    module = any(word.endswith(("hermes_cli.main", "hermes_cli/main.py")) for word in words)
-    if not module and "hermes" not in names:
+    is_module = any(word.endswith(("hermes_cli.main", "hermes_cli/main.py")) for word in words)
+    if not is_module and "hermes" not in names:
         return False
     rest = _drop_profile_option(words)
     if "gateway" not in rest:
@@ -317,7 +317,7 @@ def _parse_pid(value: Any) -> int | None:
 def list_route_homes(sessions_dir: Path, database: Path | None) -> list[Path]:
     """Return the homes whose gateway may hold these routes, the one of the database last.
 
-    The folder of the routes need not be in the home.
+    The routes may be in a folder outside the home.
     """
     folders = [sessions_dir.parent] if database is None else [sessions_dir.parent, database]
     return list({folder.resolve(): folder for folder in folders}.values())
@@ -327,7 +327,7 @@ def refuse_if_gateway_runs(homes: Iterable[Path]) -> None:
     """Refuse a change of routes that a live gateway would overwrite.
 
     Raises:
-        Denied: one lives, and is not this process.
+        Denied: another process is a live gateway of one of the homes.
     """
     for home in homes:
         live = find_gateway(home)

@@ -1,6 +1,6 @@
-"""Other processes: whether one lives, since when, its name and its arguments.
+"""Facts about other processes: whether they are alive, start time, name and arguments.
 
-What a system does not tell is left open: a process whose start cannot be read is known by its pid.
+Facts that the system does not provide stay unknown: without a start time the pid alone decides.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ PROC_FOLDER = Path("/proc")
 _CHILD_TIMEOUT_S = 10
 _CHILD_ENVIRONMENT = {"LC_ALL": "C", "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
 _START_TOLERANCE_S = 1.5
-"""A start is told in whole seconds by some, and by clocks that are set while it runs."""
+"""Some systems report whole seconds, and the clock may be adjusted while a process runs."""
 
 _STILL_ACTIVE_CODE = 259
 
 
 def is_alive(pid: int, started_at: Any = None) -> bool:
-    """Whether a process lives, and is the one that started at `started_at` where that is known.
+    """Return True if a process is alive and is the one that started at `started_at`.
 
-    A start is given in epoch seconds, or as Hermes stores it: in ticks since the boot on Linux, in
-    hundredths of epoch seconds elsewhere. Where the system does not tell, the pid alone decides.
+    `started_at` is in epoch seconds, or as Hermes stores it: in ticks since the boot on Linux, in
+    hundredths of epoch seconds elsewhere. If the start is unknown, the pid alone decides.
     """
     if pid <= 0 or not _has_process(pid):
         return False
@@ -39,22 +39,22 @@ def is_alive(pid: int, started_at: Any = None) -> bool:
 
 
 def get_start_time(pid: int) -> float | None:
-    """Return the start of a process as `alive` takes it, None where the system does not tell."""
+    """Return the start of a process as `is_alive` accepts it, or None if it is unknown."""
     return next((start for start, _ in _list_start_times(pid)), None)
 
 
 def get_process_name(pid: int) -> str:
-    """Return what the system calls a process, empty where it does not tell."""
+    """Return the name of a process, empty if it is unknown."""
     if pid == 0:
         return "an unknown process"
-    found = "".join(read_lines(PROC_FOLDER / str(pid) / "comm")).strip()
-    if not found and sys.platform not in ("linux", "win32"):
-        found = os.path.basename((run_tool(["ps", "-o", "comm=", "-p", str(pid)]) or "").strip())  # noqa: PTH119
-    return found
+    name = "".join(read_lines(PROC_FOLDER / str(pid) / "comm")).strip()
+    if not name and sys.platform not in ("linux", "win32"):
+        name = os.path.basename((run_tool(["ps", "-o", "comm=", "-p", str(pid)]) or "").strip())  # noqa: PTH119
+    return name
 
 
 def get_argv(pid: int) -> tuple[str, ...]:
-    """Return the arguments of a process, none where they cannot be read."""
+    """Return the arguments of a process, empty if they cannot be read."""
     with suppress(OSError):
         raw = (PROC_FOLDER / str(pid) / "cmdline").read_bytes()
         return tuple(part.decode("utf-8", "replace") for part in raw.split(b"\0") if part)
@@ -64,9 +64,9 @@ def get_argv(pid: int) -> tuple[str, ...]:
 
 
 def run_tool(command: list[str]) -> str | None:
-    """Run a tool of the system and return what it says; None where there is no such tool."""
+    """Run a system tool and return its output, or None if it cannot be run."""
     try:
-        done = subprocess.run(  # noqa: S603 -- a fixed command, and a path that is an argument
+        process = subprocess.run(  # noqa: S603 -- a fixed command, and a path that is an argument
             command,
             capture_output=True,
             text=True,
@@ -76,11 +76,11 @@ def run_tool(command: list[str]) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout
+    return process.stdout
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a small file of the system, none where it cannot be read."""
+    """Return the lines of a small system file, empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -88,7 +88,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def parse_number(value: Any) -> float | None:
-    """Return a number that was stored as one or as text."""
+    """Return a number that was stored as a number or as text."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
@@ -127,7 +127,7 @@ def _has_windows_process(pid: int) -> bool:
 
 
 def _list_start_times(pid: int) -> list[tuple[float, float]]:
-    """Return the start of a process in every way that it may be recorded, each with a tolerance."""
+    """Return the start of a process in each form that may be recorded, with tolerances."""
     fields = _read_stat_fields(pid)
     if fields:
         ticks = int(fields[19])
@@ -143,7 +143,7 @@ def _list_start_times(pid: int) -> list[tuple[float, float]]:
 
 
 def _read_stat_fields(pid: int) -> list[str]:
-    """Return what Linux says of a process after its name: state first, start in ticks as 19."""
+    """Return the Linux stat fields after the process name: state first, start in ticks at 19."""
     text = "".join(read_lines(PROC_FOLDER / str(pid) / "stat"))
     return text.rpartition(")")[2].split()
 

@@ -1,4 +1,4 @@
-"""The values that go in and out of the library; rows are mappings, everything else is frozen."""
+"""The values that the library accepts and returns; rows are mappings, other values are frozen."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HomeKind = Literal["own", "hermes", "absent"]
-"""A home of our own, one of Hermes, or a Hermes home that has no state database."""
+"""A home of our own, a Hermes home, or a Hermes home without a state database."""
 
 LinkKind = Literal["continuation", "branch", "delegate", "other"]
-"""What `parent_session_id` means; only a continuation is the same conversation."""
+"""The meaning of `parent_session_id`; only a continuation is the same conversation."""
 
 MessageView = Literal["live", "full"]
-"""Live rows alone, or compacted ones too; rewound rows are in neither."""
+"""Live rows only, or compacted rows too; rewound rows are in neither."""
 
 SessionStatus = Literal["open", "ended", "archived", "all"]
 SessionOrder = Literal["recent", "started", "size"]
@@ -28,7 +28,7 @@ MatchMode = Literal["all", "prefix", "any", "substring", "text"]
 
 
 class SessionRow(TypedDict, total=False):
-    """One row of `sessions`, with the columns that this home has."""
+    """One row of `sessions`, with the columns of its home."""
 
     id: str
     source: str
@@ -106,7 +106,7 @@ class MessageRow(TypedDict, total=False):
 
 
 class Revision(NamedTuple):
-    """What a session is at one moment; equal revisions mean that nothing was changed."""
+    """The state of a session at one moment; equal revisions mean that nothing has changed."""
 
     last_id: int
     live: int
@@ -126,7 +126,7 @@ class AppendResult(int):
     def __new__(
         cls, message_id: int, before: Revision, after: Revision, created: bool = False
     ) -> Self:
-        """Carry the revisions along with the id."""
+        """Return the id with the revisions attached."""
         appended = super().__new__(cls, message_id)
         appended.before = before
         appended.after = after
@@ -134,7 +134,7 @@ class AppendResult(int):
         return appended
 
     def __reduce__(self) -> tuple[type[Self], tuple[int, Revision, Revision, bool]]:
-        """Return what a copy is made of, as one that goes to another process."""
+        """Return the parts of a copy, so that results can be pickled."""
         return type(self), (int(self), self.before, self.after, self.created)
 
 
@@ -151,7 +151,7 @@ class AppendManyResult:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """A part of a list, with the cursor of the next part; None at the end."""
+    """One page of a list and the cursor of the next page, None at the end."""
 
     items: list[T]
     next_cursor: str | None = None
@@ -159,13 +159,12 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class SessionFilter:
-    """Which sessions; every condition that is given must hold.
+    """Conditions on sessions, all of which must hold.
 
-    Message counts are live rows, counted; `active_*` is the time of the last message, or of the
-    start where there is none; in a list `started_*` is when the conversation began, as its line
-    says. `project` is a folder: a working folder or git root in or below it. Folder, source, user
-    and chat of a continuation are those of the nearest earlier session of its conversation that
-    has them.
+    Message counts cover live rows. `active_*` is the time of the last message, or of the start if
+    there are no messages; in a list, `started_*` is the start of the conversation. `project` is a
+    folder: the working folder or git root is it or lies below it. Folder, source, user and chat of
+    a continuation are those of the nearest earlier session of the conversation that has them.
     """
 
     ids: tuple[str, ...] | None = None
@@ -196,19 +195,19 @@ class SessionFilter:
     max_tool_calls: int | None = None
 
     def __post_init__(self) -> None:
-        """Make equal what means the same, and keep what an iterator gives only once."""
+        """Store ids and sources as sorted tuples, so that equal filters compare equal."""
         for name in ("ids", "source"):
-            given = getattr(self, name)
-            if isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
-                found = tuple(given)
-                if all(isinstance(text, str) for text in found):
-                    found = tuple(sorted(set(found)))
-                object.__setattr__(self, name, found)
+            value = getattr(self, name)
+            if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+                texts = tuple(value)
+                if all(isinstance(text, str) for text in texts):
+                    texts = tuple(sorted(set(texts)))
+                object.__setattr__(self, name, texts)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """One line of a list: a conversation, which is its tip with the start of its root."""
+    """One line of a list: a conversation, shown as its tip with the start of its root."""
 
     id: str
     root_id: str
@@ -224,12 +223,12 @@ class SessionSummary:
     project: str | None
     pinned: bool
     preview_id: int | None = None
-    """The message of which the preview is the beginning."""
+    """The message that the preview is taken from."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageWindow:
-    """Some messages of a session in the order of their ids, and whether there are more."""
+    """Messages of a session in the order of their ids, and whether more exist on each side."""
 
     messages: list[MessageRow]
     more_before: bool
@@ -238,7 +237,7 @@ class MessageWindow:
 
 @dataclass(frozen=True, slots=True)
 class RewindResult:
-    """What a rewind took back."""
+    """The result of a rewind."""
 
     target: MessageRow
     rewound: int
@@ -248,7 +247,7 @@ class RewindResult:
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """One found message, with its conversation."""
+    """A message that matches, with its conversation."""
 
     session_id: str
     message_id: int
@@ -262,10 +261,10 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """Hits, best first, and how the query was understood.
+    """The hits, best first, and the mode in which they match the query.
 
-    `searched_back_to` is the time of the oldest message that was looked at, where that was not all;
-    the cursor goes on from there.
+    `searched_back_to` is the time of the oldest message that was searched, if that was not all; the
+    cursor continues from there.
     """
 
     hits: list[SearchHit]
@@ -279,7 +278,7 @@ EventType = Literal["message", "session_started", "session_ended"]
 
 @dataclass(frozen=True, slots=True)
 class SessionEvent:
-    """Something that was committed."""
+    """A committed event."""
 
     type: EventType
     at: float
@@ -293,7 +292,7 @@ class SessionEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """What was committed since a cursor; after a gap, list again."""
+    """The events since a cursor; after a gap, list the sessions again."""
 
     events: list[SessionEvent]
     cursor: str
@@ -302,7 +301,7 @@ class EventPage:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that a check found wrong."""
+    """A problem that a check has found."""
 
     code: str
     count: int
@@ -320,14 +319,14 @@ class Sizes:
     tables: Mapping[str, int] = field(default_factory=dict)
     exact: bool = False
     index_copies: int = 0
-    """How much of `index` is a copy of the text, which some layouts of Hermes keep."""
+    """The part of `index` that is a copy of the text, as in some layouts of Hermes."""
     index_dead: int = 0
-    """About how much of `index` belongs to deleted messages; merging frees it within the file."""
+    """The estimated part of `index` of deleted messages; a merge frees it within the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Another process that has the database open; its name where the system tells."""
+    """Another process that has the database open, and its name if known."""
 
     pid: int
     name: str = ""
@@ -338,7 +337,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class RawText:
-    """Text that is no UTF-8, as it is stored."""
+    """Text that is not valid UTF-8, as stored."""
 
     stored: bytes
 
@@ -350,9 +349,9 @@ class RawText:
 class RowImages:
     """Rows of one table as they are stored.
 
-    A table without a primary key has its row ids among the columns. Rows that are `shared` are
-    those that others refer to: they are kept and put back, and never removed. `of` is the session
-    whose rows these are, where no column of theirs needs to say so.
+    A table without a primary key has its row ids among the columns. `shared` rows are referenced by
+    other rows: they are saved and restored, but never deleted. `of` is the session of the rows, if
+    no column holds it.
     """
 
     table: str
@@ -361,10 +360,10 @@ class RowImages:
     shared: bool = False
     of: str | None = None
     at: object = field(default=None, compare=False, repr=False)
-    """Until when its database knows that they are as they were; None where it does not."""
+    """A token by which the database can check that the rows are unchanged, or None."""
 
     def pack(self) -> list[Any]:
-        """Return it as JSON in which bytes may stand."""
+        """Return the images as JSON that may contain bytes."""
         rows: Any = self.rows
         if any(RawText in map(type, row) for row in rows):
             rows = [[_pack_value(value) for value in row] for row in rows]
@@ -372,10 +371,10 @@ class RowImages:
 
     @classmethod
     def unpack(cls, packed: Sequence[Any]) -> Self:
-        """Return what was packed."""
+        """Return the images of a packed value."""
         table, columns, rows, shared, of = packed
-        whole = tuple(tuple(map(_unpack_value, row)) for row in rows)
-        return cls(table, tuple(columns), whole, shared, of)
+        unpacked = tuple(tuple(map(_unpack_value, row)) for row in rows)
+        return cls(table, tuple(columns), unpacked, shared, of)
 
 
 def _pack_value(value: Any) -> Any:
@@ -388,7 +387,7 @@ def _unpack_value(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RowMismatch:
-    """A row that was not put back, or with `column` a value of one that was, and why."""
+    """A row that was not restored, or with `column` a value that was not, and the reason."""
 
     table: str
     key: tuple[Any, ...]
@@ -398,20 +397,20 @@ class RowMismatch:
 
 @dataclass(frozen=True, slots=True)
 class PutResult:
-    """What became of rows that were put back."""
+    """The result of restoring rows."""
 
     inserted: int = 0
     present: int = 0
-    """Rows that were there already, as they were."""
+    """Rows that already existed unchanged."""
     refused: tuple[RowMismatch, ...] = ()
     emptied: tuple[RowMismatch, ...] = ()
     dropped_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By table, what this schema has no column for."""
+    """Columns that this schema does not have, by table."""
 
 
 @dataclass(frozen=True, slots=True)
 class VacuumResult:
-    """What the database and its log take on the disk before and after."""
+    """The disk space of the database and its log before and after."""
 
     before_bytes: int
     after_bytes: int
@@ -419,7 +418,7 @@ class VacuumResult:
 
 @dataclass(frozen=True, slots=True)
 class InventoryItem:
-    """One session in the inventory of a home: what decides about it, and none of its text."""
+    """One session in the inventory of a home, without any of its text."""
 
     id: str
     source: str
@@ -435,46 +434,46 @@ class InventoryItem:
     api_calls: int | None
     expiry_finalized: bool
     last_active_at: float | None
-    """The time of its last message, of its start where it has none, None where nobody knows."""
+    """The time of the last message, or of the start without messages, or None if unknown."""
     live: int
     rows: int
-    """Its messages, also those that are not live any more."""
+    """The number of all its messages, live or not."""
     counted: int | None
-    """How many live ones its row says it has."""
+    """The number of live messages according to its row."""
     revision: Revision
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanRows:
-    """Rows of a table that belong to a session which is not there."""
+    """Rows of a table that belong to a session that does not exist."""
 
     table: str
     column: str
     session_id: str
     rows: int
     last_at: float | None = None
-    """When the last of them came, where the table says so."""
+    """The time of the newest row, if the table stores it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockedIndex:
-    """A search index that this process cannot write, for lack of its tokenizer or module."""
+    """A search index that this process cannot write, because its tokenizer or module is missing."""
 
     name: str
     needs: str
     tables: tuple[str, ...]
-    """Tables whose rows can be neither inserted nor deleted, since their triggers write to it."""
+    """Tables without inserts and deletes, since their triggers write to the index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What somebody has noted in the database that he is at; it may be long ago."""
+    """A stored note that a process works on a session; it may be outdated."""
 
     kind: Literal["compression", "turn", "gateway"]
     session_id: str | None
     holder: str
     at: float | None
-    """When he took it on or said last that he lives."""
+    """The time of the claim or of its last heartbeat."""
     expires_at: float | None
     pid: int | None = None
     host: str = ""
@@ -482,14 +481,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class HomeFacts:
-    """What is known of a home beside its sessions."""
+    """Facts about a home other than its sessions."""
 
     orphans: tuple[OrphanRows, ...]
     claims: tuple[Claim, ...]
     weeks: tuple[int, ...]
-    """About how many messages came in each of the last weeks, this one first."""
+    """The estimated number of messages in each of the last weeks, the current one first."""
     tokens: Mapping[str, int]
     cost: float
     engine: str
     fault: str | None
-    """What is known to be wrong with this version of the engine."""
+    """A known defect of this version of the engine."""

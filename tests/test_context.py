@@ -107,7 +107,7 @@ def test_session_context_without_inherit_starts_empty(
 
 
 def test_session_context_refuses_unknown_variable() -> None:
-    with pytest.raises(InvalidInput, match="no session variable 'chatid'"):
+    with pytest.raises(InvalidInput, match="got 'chatid'"):
         session_context(session_id="s", chatid=1).__enter__()
     assert get_session_env(ID, "none") == "none"
 

@@ -1,1 +1,1 @@
-"""What an agent embeds: its cache, its turns, and what happens when sessions begin and end."""
+"""Agent cache, agent turns and the handling of session starts and ends."""

@@ -1,4 +1,4 @@
-"""Which runs are at work in which chats, and when no more of them begin."""
+"""The registry of active turns by chat, which also refuses new turns during shutdown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from session_core.lifecycle.agent_turn import AgentTurn
 
 
 class ActiveRuns:
-    """The runs by the keys of their chats, the one whose message came last at the end."""
+    """Active turns by session key, ordered by the arrival of their messages."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -20,20 +20,20 @@ class ActiveRuns:
         self._arrived = 0
 
     def list_session_keys(self) -> list[str]:
-        """Return the chats in which somebody is at work."""
+        """Return the session keys of the chats with an active turn."""
         with self._changed:
             return list(self._runs)
 
     def list_runs(self, session_key: str) -> list[AgentTurn]:
-        """Return who is at work in a chat."""
+        """Return the active turns of a chat, the newest last."""
         with self._changed:
             return list(self._runs.get(session_key, ()))
 
     def register_message(self) -> int:
-        """Let a message come in; return its number, by which later ones are known.
+        """Register an incoming message and return its number, which orders turns.
 
         Raises:
-            Denied: nobody begins any more.
+            Denied: the runtime is shutting down.
         """
         with self._changed:
             self._refuse_if_stopping()
@@ -42,16 +42,16 @@ class ActiveRuns:
 
     @contextmanager
     def enter_run(self, run: AgentTurn) -> Iterator[None]:
-        """Be at work in a chat, in place of whoever is at work there on an earlier message.
+        """Register a turn while the block runs, and supersede earlier turns of its chat.
 
         Raises:
-            Denied: nobody begins any more.
+            Denied: the runtime is shutting down.
         """
         with self._changed:
             self._refuse_if_stopping()
             runs = self._runs.setdefault(run.session_key, [])
             runs.append(run)
-            runs.sort(key=lambda each: each.number)
+            runs.sort(key=lambda turn: turn.number)
             for earlier in runs[:-1]:
                 earlier.superseded = True
         try:
@@ -65,19 +65,19 @@ class ActiveRuns:
                     self._changed.notify_all()
 
     def supersede(self, session_key: str) -> None:
-        """Let those at work in a chat write nothing back."""
+        """Mark the active turns of a chat as superseded, so that they write nothing back."""
         with self._changed:
             for run in self._runs.get(session_key, ()):
                 run.superseded = True
 
     def claim_end(self, run: AgentTurn) -> bool:
-        """Return whether the end of a turn is to be told by the caller, as it is once."""
+        """Return True for the first caller, which then reports the end of the turn."""
         with self._changed:
-            told, run.told_end = run.told_end, True
-        return not told
+            is_reported, run.told_end = run.told_end, True
+        return not is_reported
 
     def stop(self) -> None:
-        """Let nobody begin any more."""
+        """Refuse all further messages and turns."""
         with self._changed:
             self._stopping = True
 
@@ -86,10 +86,10 @@ class ActiveRuns:
             raise Denied("shutting down; send the message again in a moment")
 
     def drain(self, wait_s: float) -> dict[str, list[AgentTurn]]:
-        """Wait until nobody is at work; return who still is, superseded."""
+        """Wait until no turn is active; return the remaining turns, marked as superseded."""
         with self._changed:
             self._changed.wait_for(lambda: not self._runs, wait_s)
-            left = {key: list(runs) for key, runs in self._runs.items()}
-            for key in left:
+            remaining = {key: list(runs) for key, runs in self._runs.items()}
+            for key in remaining:
                 self.supersede(key)
-            return left
+            return remaining

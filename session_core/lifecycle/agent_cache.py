@@ -1,13 +1,4 @@
-"""The cache seen as the mapping of tuples that older code keeps its agents in.
-
-What happens to agents that left the cache: they are cleaned up, but never while they run.
-
-Agents that are kept between turns, one per session key, for as long as they are true.
-
-A look-up compares what the session was when the agent was built with what it is now, follows the
-chain of our own appends, and rebuilds where somebody else wrote. The database, factories, clean-up
-and every other code that is not the table's own run outside its lock.
-"""
+"""A bounded cache of agents, its mapping interface for older code, and agent clean-up."""
 
 from __future__ import annotations
 
@@ -39,15 +30,15 @@ _MISSING = object()
 
 
 class TupleMapping:
-    """Agents as tuples `(agent, signature[, message count[, session id]])`, by session key.
+    """Cached agents as tuples `(agent, signature[, message count[, session id]])`, by session key.
 
-    The third place has a revision where the agent was built here. What is stored or taken out this
-    way is not cleaned up. A build that is under way is seen by its key, and never counted.
+    The third element is a revision if the agent was built here. Storing or popping a tuple cleans
+    up no agent. A pending build is found by its key but not counted.
     """
 
-    def __init__(self, table: AgentTable, stored: Callable[[str], None]) -> None:
+    def __init__(self, table: AgentTable, on_stored: Callable[[str], None]) -> None:
         self._table = table
-        self._stored = stored
+        self._on_stored = on_stored
 
     def __getitem__(self, key: str) -> tuple[Any, ...]:
         slot, _ = self._table.get(key)
@@ -57,7 +48,7 @@ class TupleMapping:
 
     def __setitem__(self, key: str, value: tuple[Any, ...]) -> None:
         self._table.put(key, build_slot(value))
-        self._stored(key)
+        self._on_stored(key)
 
     def __delitem__(self, key: str) -> None:
         self.pop(key)
@@ -72,12 +63,12 @@ class TupleMapping:
         return iter([key for key, _ in self._table.list_agents()])
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the tuple of a key."""
+        """Return the tuple of a key, or the default."""
         slot, _ = self._table.get(key)
         return default if slot is None else slot.to_tuple()
 
     def pop(self, key: str, default: Any = _MISSING) -> Any:
-        """Take a tuple out, without cleaning up its agent."""
+        """Remove and return a tuple without cleaning up its agent."""
         slot = self._table.pop(key)
         if slot is not None:
             return slot.to_tuple()
@@ -86,24 +77,24 @@ class TupleMapping:
         return default
 
     def items(self) -> list[tuple[str, tuple[Any, ...]]]:
-        """Return the keys and tuples of all agents, the one that was used longest ago first."""
+        """Return keys and tuples of all agents, least recently used first."""
         return [(key, slot.to_tuple()) for key, slot in self._table.list_agents()]
 
 
 RunningAgents = Callable[[str], bool] | Container[str]
-"""Which session keys have an agent at work: a question, or a set that somebody keeps."""
+"""A function or container that reports whether the agent of a session key is running."""
 
 CleanUpFunction = Callable[[str, object], object]
 
 
 def close_agent(_key: str, agent: object) -> object:
-    """Clean up an agent by its `close`, where it has one."""
+    """Call the `close` method of an agent, if it has one."""
     close = getattr(agent, "close", None)
     return close() if callable(close) else None
 
 
 class AgentCleaner:
-    """Cleans up agents, each on a thread of its own, so that one that hangs holds up nothing."""
+    """Clean-up of agents, each on its own thread, so that a hanging one blocks nothing."""
 
     def __init__(
         self, clean_up: CleanUpFunction, running: RunningAgents, bound_s: float, report: Reporter
@@ -116,20 +107,20 @@ class AgentCleaner:
         self._retired: list[tuple[str, AgentSlot]] = []
 
     def is_running(self, key: str) -> bool:
-        """Whether somebody says that the agent of a key is at work; a question that fails does."""
+        """Return whether the agent of a key is running; a check that fails counts as running."""
         try:
             return bool(self._running(key)) if callable(self._running) else key in self._running
-        except Exception as error:  # noqa: BLE001 -- better an agent too many than one cut off
-            self._report(f"whether the agent of {key} runs could not be asked", error)
+        except Exception as error:  # noqa: BLE001 -- keep an idle agent rather than stop a running one
+            self._report(f"checking whether the agent of {key} is running failed", error)
             return True
 
     def retire(self, slots: Iterable[tuple[str, AgentSlot]]) -> list[IsolatedCall]:
-        """Clean up what left the cache, now or once it does not run any more; return the calls."""
+        """Clean up removed agents once they are not running; return the calls that were started."""
         with self._lock:
             self._retired.extend(slots)
-            idle = [gone for gone in self._retired if not gone[1].turns]
-            self._retired = [gone for gone in self._retired if gone[1].turns]
-        later = [gone for gone in idle if self.is_running(gone[0])]
+            idle = [slot_entry for slot_entry in self._retired if not slot_entry[1].turns]
+            self._retired = [slot_entry for slot_entry in self._retired if slot_entry[1].turns]
+        later = [slot_entry for slot_entry in idle if self.is_running(slot_entry[0])]
         with self._lock:
             self._retired.extend(later)
         return [
@@ -137,28 +128,31 @@ class AgentCleaner:
         ]
 
     def wait(self, calls: Iterable[IsolatedCall]) -> None:
-        """Wait until they have ended, or their time is up."""
+        """Wait until the calls have ended or timed out."""
         for call in calls:
             if call.wait() == "timed_out":
-                self._report("the clean-up of an agent hangs and was left behind", None)
+                self._report("the clean-up of an agent did not end in time", None)
 
     def _start_clean_up(self, key: str, agent: object) -> IsolatedCall:
-        def tell(error: BaseException) -> None:
+        def report(error: BaseException) -> None:
             self._report(f"the clean-up of the agent of {key} failed", error)
 
-        return IsolatedCall(partial(self._clean_up, key, agent), self._bound_s, on_error=tell)
+        return IsolatedCall(partial(self._clean_up, key, agent), self._bound_s, on_error=report)
 
 
 A = TypeVar("A")
 
 
 class AgentCache(TupleMapping, Generic[A]):
-    """A bounded cache of agents that notices what other processes write.
+    """A bounded cache of agents that detects writes of other processes.
 
-    It holds `max_entries` agents, each until it was idle for `idle_s`, and more only where so many
-    are at work. Those are the ones in a turn and those that `running` says; they are never evicted.
-    What leaves the cache is given to `clean_up(key, agent)`, which may be async and by default
-    closes the agent.
+    It holds up to `max_entries` agents, each until it has been idle for `idle_s`. Agents in a turn
+    and agents that `running` reports are never evicted, even above the limit. An evicted agent is
+    passed to `clean_up(key, agent)`, which may be async and closes the agent by default.
+
+    A look-up compares the revision of the session at build time with the current one, follows the
+    chain of our own appends, and rebuilds the agent if another process wrote. The database,
+    factories and clean-up functions are called outside the lock of the table.
     """
 
     def __init__(
@@ -188,10 +182,10 @@ class AgentCache(TupleMapping, Generic[A]):
     def get_or_build(
         self, key: str, signature: Any, session_id: str | None, factory: Callable[[], A]
     ) -> A:
-        """Return the agent of a key, built where there is none that is true; one build at a time.
+        """Return the agent of a key; build it if it is missing or outdated, one build at a time.
 
         Raises:
-            Busy: another thread is building it and does not come to an end.
+            Busy: another thread is still building the agent.
         """
         with self.claim(key, signature, session_id) as turn:
             return turn.keep_agent(factory()) if turn.agent is None else turn.agent
@@ -199,18 +193,18 @@ class AgentCache(TupleMapping, Generic[A]):
     def claim(
         self, key: str, signature: Any, session_id: str | None, *, alone: bool = False
     ) -> CachedTurn[A]:
-        """Return a turn with the agent of a key; where it has none, `keep` the one you build.
+        """Return a turn with the agent of a key; pass a new agent to `keep_agent`.
 
         ```
         with cache.claim(key, signature, session_id) as turn:
-            agent = turn.keep(build()) if turn.agent is None else turn.agent
-            turn.appended(session_id, db.append_message(session_id, "user", text))
+            agent = turn.keep_agent(build()) if turn.agent is None else turn.agent
+            turn.note_appended(session_id, db.append_message(session_id, "user", text))
         ```
-        Inside, the agent is not evicted. `async with` does the same without blocking the loop.
-        One that is to be in one turn `alone` is not shared with a turn that is under way: that
-        keeps the agent it has, and this one gets another, in its place.
-        A build that is not kept has failed, and the next in line tries. `how` says whether the
-        agent was switched to another session, whose history it then has to be given.
+        Inside the block the agent is not evicted. `async with` does not block the event loop.
+        With `alone`, an agent that is in another turn is not shared: that turn keeps it, and
+        this turn builds a new one, which replaces it in the cache.
+        A build without `keep_agent` has failed, and the next waiting thread builds. If `how` is
+        "switched", the agent must load the history of its new session.
         """
 
         def enter() -> tuple[AgentSlot | None, ReuseReason]:
@@ -219,7 +213,7 @@ class AgentCache(TupleMapping, Generic[A]):
         return CachedTurn(key, self._table, enter, self._evict_excess, self._sessions.get_revision)
 
     def begin_turn(self, key: str) -> CachedTurn[A]:
-        """Return a turn with whatever agent is there; `agent` is None where there is none."""
+        """Return a turn with the cached agent as it is; `agent` is None if there is none."""
 
         def enter() -> tuple[AgentSlot | None, ReuseReason]:
             return self._table.enter_turn(key), "reused"
@@ -227,28 +221,28 @@ class AgentCache(TupleMapping, Generic[A]):
         return CachedTurn(key, self._table, enter, self._evict_excess, self._sessions.get_revision)
 
     def note_appended(self, key: str, session_id: str, before: Revision, after: Revision) -> None:
-        """Note an append of our own, which the agent knows already.
+        """Record an append of our own, which the agent already knows.
 
-        Where `before` is not what the agent knows, somebody else wrote in between, and the next
-        look-up rebuilds it.
+        If `before` is not the revision that the agent knows, another process wrote in between, and
+        the next look-up rebuilds the agent.
         """
         slot, _ = self._table.get(key)
         if slot is not None:
             self._table.note_appended(slot, session_id, before, after)
 
     def note_moved(self, key: str, old: str, new: str, revision: Revision | None = None) -> None:
-        """Note that our own compression made a conversation go on in another session.
+        """Record that our own compression continued a conversation in another session.
 
-        Without the revision that it had then, the one that it has now is taken.
+        Without `revision` the current revision of the new session is used.
         """
         slot, _ = self._table.get(key)
         if slot is not None:
             self._table.note_moved(slot, old, new, revision or self._sessions.get_revision(new))
 
     def refresh_message_count(self, key: str, session_id: str | None) -> bool:
-        """Read the counter anew for an entry of the older shapes; return whether it was taken over.
+        """Reload the message count of an entry in an older shape; return whether it was stored.
 
-        Only where the entry is of that session, or does not know of which it is.
+        The entry must belong to that session or name no session.
         """
         slot, version = self._table.get(key)
         if slot is None or slot.is_pending or slot.shape not in {"counted", "counted_of"}:
@@ -256,79 +250,80 @@ class AgentCache(TupleMapping, Generic[A]):
         if session_id is None or slot.session_id not in {None, session_id}:
             return False
         count = self._sessions.get_message_count(session_id)
-        known = session_id if slot.shape == "counted_of" else None
-        return count is not None and self._table.rebase(key, slot, version, known, count)
+        entry_session_id = session_id if slot.shape == "counted_of" else None
+        return count is not None and self._table.rebase(key, slot, version, entry_session_id, count)
 
     # -- limits ------------------------------------------------------------------------------
 
     def evict(self, key: str, *, unless: str | None = None) -> bool:
-        """Forget the agent of a key and clean it up, if it runs once it has ended.
+        """Remove the agent of a key and clean it up, after its turn if it is running.
 
-        One of the session `unless` stays, and a build that is under way. Return whether one left.
+        An agent of the session `unless` and a pending build stay. Return whether an agent was
+        removed.
         """
         slot = self._table.drop(key, unless=unless)
         self._cleaner.wait(self._cleaner.retire([] if slot is None else [(key, slot)]))
         return slot is not None
 
     def sweep(self, keep: Callable[[str], bool] | None = None) -> list[str]:
-        """Evict agents that were idle for too long; return their keys.
+        """Evict idle agents and return their keys.
 
-        None that runs, and none that `keep` wants to be kept for now.
+        Running agents and agents for which `keep` returns True stay.
         """
         oldest = self._clock() - self.idle_s
         idle = [entry for entry in self._table.list_idle() if entry.used_at < oldest]
-        unwanted = [entry for entry in idle if keep is None or not keep(entry.key)]
-        gone = [(entry.key, entry.slot) for entry in unwanted if self._drop_idle(entry)]
-        self._cleaner.wait(self._cleaner.retire(gone))
-        return [key for key, _ in gone]
+        expired = [entry for entry in idle if keep is None or not keep(entry.key)]
+        removed = [(entry.key, entry.slot) for entry in expired if self._drop_idle(entry)]
+        self._cleaner.wait(self._cleaner.retire(removed))
+        return [key for key, _ in removed]
 
     def clear(self) -> None:
-        """Evict every agent and wait until they are cleaned up; builds are left alone."""
-        gone = [
+        """Evict all agents and wait for their clean-up; pending builds stay."""
+        removed = [
             (key, slot) for key, _ in self._table.list_agents() if (slot := self._table.drop(key))
         ]
-        self._cleaner.wait(self._cleaner.retire(gone))
+        self._cleaner.wait(self._cleaner.retire(removed))
 
     def _drop_idle(self, idle: IdleAgent) -> bool:
         return not self._cleaner.is_running(idle.key) and self._table.drop_idle(idle)
 
     def _evict_excess(self, key: str, displaced: AgentSlot | None = None) -> None:
-        """Evict what is too much, the one used longest ago first; never the agent of this key."""
-        gone = [] if displaced is None else [(key, displaced)]
+        """Evict idle agents above the limit, least recently used first, except that of `key`."""
+        removed = [] if displaced is None else [(key, displaced)]
         idle = [entry for entry in self._table.list_idle() if entry.key != key]
         while idle and len(self) > self.max_entries:
             entry = idle.pop(0)
             if self._drop_idle(entry):
-                gone.append((entry.key, entry.slot))
-        self._cleaner.retire(gone)
+                removed.append((entry.key, entry.slot))
+        self._cleaner.retire(removed)
 
     # -- look-up -----------------------------------------------------------------------------
 
     def _open_turn(
         self, key: str, signature: Any, session_id: str | None, *, alone: bool
     ) -> tuple[AgentSlot, ReuseReason]:
-        """Begin a turn: with the agent that is there, or with a build."""
-        patience_ends = time.monotonic() + self._build_s
+        """Begin a turn with the cached agent, or with a pending build."""
+        deadline = time.monotonic() + self._build_s
         while True:
             slot, version = self._table.get(key)
             if slot is not None and slot.is_pending:
-                if not slot.settled.wait(max(0.0, patience_ends - time.monotonic())):
+                if not slot.settled.wait(max(0.0, deadline - time.monotonic())):
                     raise Busy(f"the agent of {key} is still being built elsewhere; try again")
                 continue
-            verdict = ReuseDecision("new")
+            decision = ReuseDecision("new")
             if slot is not None and alone and slot.turns:
-                verdict = ReuseDecision("busy")
+                decision = ReuseDecision("busy")
             elif slot is not None:
-                verdict = decide_reuse(slot, signature, session_id, self._sessions)
-                if verdict.is_agent_kept:
+                decision = decide_reuse(slot, signature, session_id, self._sessions)
+                if decision.is_agent_kept:
                     if self._table.reuse_agent(
-                        key, slot, version, session_id, verdict, alone=alone
+                        key, slot, version, session_id, decision, alone=alone
                     ):
-                        return slot, verdict.how
+                        return slot, decision.how
                     continue
             pending = AgentSlot(PENDING, signature, session_id)
             pending.baseline = self._sessions.get_revision(session_id)
             if self._table.begin_build(key, slot, version, pending):
                 if slot is not None:
                     self._cleaner.retire([(key, slot)])
-                return pending, verdict.how
+                return pending, decision.how

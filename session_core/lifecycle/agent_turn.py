@@ -1,7 +1,4 @@
-"""Whether the session that an agent names goes on from the one in which its chat is.
-
-What an agent has of its session during one turn: history, appends, its id, its environment.
-"""
+"""One turn of an agent: its history, appends, compression, session id and environment."""
 
 from __future__ import annotations
 
@@ -38,45 +35,48 @@ if TYPE_CHECKING:
 def check_continuation(
     store: SessionStore, db: StateDatabase, session_key: str, old: str, new: str
 ) -> None:
-    """Refuse a session in which the chat would lose its conversation, or be in that of another.
+    """Check that a chat may continue in another session.
 
     Raises:
-        InvalidInput: the id is not safe, or the session is that of another chat.
-        NotFound: there is no such session.
+        InvalidInput: the id is not valid, or the session belongs to another chat.
+        NotFound: the session does not exist.
     """
     row = db.get_session(check_session_id(new))
     if row is None:
-        raise NotFound(f"no session {new!r} to go on in; store it before it is named")
+        raise NotFound(f"session {new!r} does not exist; store it before the turn names it")
     if old in {row["parent_session_id"], *db.get_compression_lineage(new)}:
         return
     if not _is_chat_session(store, row, session_key):
-        raise InvalidInput(f"session {new!r} is that of another chat and continues not {old!r}")
+        raise InvalidInput(
+            f"session {new!r} belongs to another chat and is not a continuation of {old!r}"
+        )
 
 
 def _is_chat_session(store: SessionStore, row: SessionRow, session_key: str) -> bool:
-    """Whether a session belongs to this chat or to none."""
+    """Return True if a session belongs to this chat or to no chat."""
     if row.get("session_key"):
         return row["session_key"] == session_key
-    led = store.lookup_by_session_id(row["id"])
-    return led is None or led.key == session_key
+    entry = store.lookup_by_session_id(row["id"])
+    return entry is None or entry.key == session_key
 
 
 A = TypeVar("A", AppendResult, AppendManyResult)
 T = TypeVar("T")
 
 _warned: weakref.WeakSet[SessionStore] = weakref.WeakSet()
-"""The stores of which a run has blocked an event loop: it warns once for each."""
+"""Stores for which a blocking call on an event loop was reported; each is reported once."""
 
 
 class AgentTurn:
     """One turn of the agent of a chat.
 
-    A coroutine awaits `aappend`, `aappend_many`, `ahistory`, `afollow` and `acompress`: the methods
-    without the `a` wait for the database, and block an event loop that runs in their thread.
-    `superseded` turns true when a later message of the same chat has begun, or the chat has left
-    its session; what such a run finds out about its session is not written back. `closed_as` is why
-    the session was ended meanwhile, `turn.how` why the agent was built, or that it comes from
-    another session.
+    Coroutines call `aappend`, `aappend_many`, `ahistory`, `afollow` and `acompress`: the methods
+    without the `a` prefix wait for the database and would block the event loop.
+
+    `superseded` becomes True when a later message of the chat has begun, or when the chat has left
+    the session; such a turn no longer changes the chat. `closed_as` is the reason if the session
+    was ended meanwhile. `turn.how` is the reason why the agent was built, or "switched" if it comes
+    from another session.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class AgentTurn:
         self.token: str | None = None
         self.number = 0
         self.tell_start: Callable[[], object] = lambda: None
-        """Called when an append of this turn has created the session."""
+        """Called after an append of this turn has created the session."""
         self._has_created = False
         self._store = store
         self._db = db
@@ -105,12 +105,12 @@ class AgentTurn:
 
     @property
     def session_id(self) -> str:
-        """The session that it is in by now; `follow` goes to another one."""
+        """The current session of the turn; `follow` changes it."""
         return self._session_id
 
     @property
     def entry(self) -> SessionEntry:
-        """The entry of the chat, as it was when the turn began or followed; it is a copy."""
+        """A copy of the chat's entry as of the start of the turn or the last `follow`."""
         return self._entry.copy()
 
     @property
@@ -119,14 +119,15 @@ class AgentTurn:
         return str(self._entry.platform or get_key_platform(self.session_key))
 
     def history(self) -> list[dict[str, Any]]:
-        """Return the conversation so far, as a model is sent it."""
+        """Return the conversation so far, in the form that is sent to a model."""
         self._warn_on_loop("history")
         return self._db.get_messages_as_conversation(self.session_id)
 
     def append(self, role: str, content: Any = None, **columns: Any) -> AppendResult:
-        """Append a message; the session is created with its first one.
+        """Append a message; the first one creates the session.
 
-        Where somebody else has compressed it meanwhile, the message goes where that goes on.
+        If another process has compressed the session meanwhile, the message goes to its
+        continuation.
         """
         self._warn_on_loop("append")
         return self._append_to_tip(
@@ -136,25 +137,25 @@ class AgentTurn:
         )
 
     def append_many(self, messages: Iterable[Mapping[str, Any]]) -> AppendManyResult:
-        """Append messages in one step."""
+        """Append messages in one transaction."""
         self._warn_on_loop("append_many")
-        given = list(messages)
+        batch = list(messages)
         return self._append_to_tip(
             lambda: self._db.append_messages(
-                self.session_id, given, create=self._get_session_fields()
+                self.session_id, batch, create=self._get_session_fields()
             )
         )
 
     def follow(self, new_session_id: str) -> None:
-        """Go on in the session in which the agent's compression continues this one.
+        """Continue in the session to which the agent's compression has moved the conversation.
 
-        The route, its saved copies, the context and the cache agree when this returns. An id that
-        is the same writes nothing, and neither does a run that is superseded: somebody has said
-        meanwhile in which session the chat is.
+        When this returns, the route, its stored copies, the context and the cache agree. The same
+        id writes nothing. A superseded turn writes nothing either, since the chat was moved
+        meanwhile.
 
         Raises:
-            InvalidInput: the id is not safe, or the session is that of another chat.
-            NotFound: there is no such session.
+            InvalidInput: the id is not valid, or the session belongs to another chat.
+            NotFound: the session does not exist.
         """
         self._warn_on_loop("follow")
         old = self.session_id
@@ -167,9 +168,9 @@ class AgentTurn:
             self.turn.note_moved(old, new_session_id)
 
     def catch_up(self) -> None:
-        """Go on where somebody else has compressed the session to.
+        """Continue in the tip if another process has compressed the session.
 
-        The agent is kept no longer than this turn: it does not know what that begins with.
+        The agent is dropped after this turn: it does not know the summary of the new session.
         """
         tip = self._find_tip()
         if tip != self.session_id:
@@ -180,45 +181,44 @@ class AgentTurn:
     def compress(
         self, compressor: Compressor, summarizer: Summarizer | None = None, **options: Any
     ) -> CompressionResult:
-        """Compress the session of this turn and go on in what that came to.
+        """Compress the session of this turn and continue in the result.
 
-        A compressor without a store or hooks has those of the runtime meanwhile.
+        A compressor without a store or hooks uses those of the runtime.
 
         Raises:
-            Conflict: a later message of the chat is at work by now.
-            InvalidInput: the compressor is an async one; `acompress` awaits it.
-            NotCompressed: nothing was changed; its code says why.
+            Conflict: a later message of the chat is being answered.
+            InvalidInput: the compressor is async; use `acompress`.
+            NotCompressed: nothing was changed; its code is the reason.
         """
         self._warn_on_loop("compress")
         with self._guard_compression():
-            equipped = compressor.with_store(self._store)
-            done = equipped.compress(self.session_id, summarizer, **options)
-            if inspect.iscoroutine(done):
-                done.close()
-                raise InvalidInput("an async compressor is awaited: await run.acompress(...)")
-            self._note_compression(done)
-        return done
+            bound = compressor.with_store(self._store)
+            result = bound.compress(self.session_id, summarizer, **options)
+            if inspect.iscoroutine(result):
+                result.close()
+                raise InvalidInput("the compressor is async; call `await run.acompress(...)`")
+            self._note_compression(result)
+        return result
 
     async def ahistory(self) -> list[dict[str, Any]]:
-        """Return the conversation so far, while the loop goes on."""
+        """Return the conversation so far without blocking the event loop."""
         return await self._run_in_thread(self.history, get_worker_threads(self._db, "looks"))
 
     async def aappend(self, role: str, content: Any = None, **columns: Any) -> AppendResult:
-        """Append a message as `append` does, while the loop goes on.
+        """Append a message without blocking the event loop.
 
-        A caller that is cancelled gets control back at once; a message whose append has begun is
-        stored.
+        A cancelled caller gets control back at once; an append that has begun is still stored.
         """
         append = partial(self.append, role, content, **columns)
         return await self._run_in_thread(append, get_worker_threads(self._db, "changes"))
 
     async def aappend_many(self, messages: Iterable[Mapping[str, Any]]) -> AppendManyResult:
-        """Append messages in one step, while the loop goes on."""
+        """Append messages in one transaction without blocking the event loop."""
         append = partial(self.append_many, list(messages))
         return await self._run_in_thread(append, get_worker_threads(self._db, "changes"))
 
     async def afollow(self, new_session_id: str) -> None:
-        """Go on in another session as `follow` does, while the loop goes on."""
+        """Continue in another session without blocking the event loop."""
         follow = partial(self.follow, new_session_id)
         await self._run_in_thread(follow, get_worker_threads(self._db, "changes"))
 
@@ -228,7 +228,7 @@ class AgentTurn:
         summarizer: Summarizer | None = None,
         **options: Any,
     ) -> CompressionResult:
-        """Compress as `compress` does, while the loop goes on: an async summarizer runs on it."""
+        """Compress without blocking the event loop; an async summarizer runs on it."""
         from session_core.compression.async_compressor import AsyncCompressor  # noqa: PLC0415 -- as the package does
 
         inner = compressor.compressor if isinstance(compressor, AsyncCompressor) else compressor
@@ -236,9 +236,9 @@ class AgentTurn:
         return await self._run_in_thread(compress, get_worker_threads(inner, "calls"))
 
     def announce_start(self) -> None:
-        """Tell that this turn has created its session, once that is committed.
+        """Report the start of a session that this turn has created, after the commit.
 
-        Nothing is told of a session that has ended meanwhile: its end was told already.
+        A session that has ended meanwhile is not reported, since its end was reported already.
         """
         if self._has_created and not self._db.in_transaction:
             row = self._db.get_session(self.session_id)
@@ -247,7 +247,7 @@ class AgentTurn:
                 self.tell_start()
 
     def make_current(self) -> None:
-        """Make this the current session where it is not, as after a step in another context."""
+        """Make this the current session, for example after a step in another context."""
         set_current_session_id(self.session_id)
 
     def build_child_env(self) -> dict[str, str]:
@@ -255,7 +255,7 @@ class AgentTurn:
         return build_child_env()
 
     def context(self) -> AbstractContextManager[None]:
-        """Make this the current session for what runs inside."""
+        """Make this the current session inside the block."""
         origin = self.source
         return session_context(
             inherit=False,
@@ -277,7 +277,7 @@ class AgentTurn:
         try:
             return await threads.run(function)
         finally:
-            # What a thread makes current is so in its own context alone.
+            # The thread has set the current session in its own context only.
             if self.session_id != before and not self.superseded:
                 self.make_current()
 
@@ -293,13 +293,13 @@ class AgentTurn:
         )
 
     def _append_to_tip(self, append: Callable[[], A]) -> A:
-        """Append to a session that nobody compresses meanwhile."""
+        """Append inside a transaction in which the session is not compressed by another process."""
         while True:
             with self._db.transaction():
-                is_there = self._find_tip() == self.session_id
-                if is_there:
+                is_tip = self._find_tip() == self.session_id
+                if is_tip:
                     appended = append()
-            if is_there:
+            if is_tip:
                 self._stored = True
                 self._note_append(appended)
                 self._has_created = self._has_created or appended.created
@@ -316,11 +316,11 @@ class AgentTurn:
         return self._db.get_compression_tip(self.session_id)
 
     def _find_routed_session(self) -> str:
-        """Return the session that the chat is in, since the one of this turn was deleted."""
-        led = None if self.superseded else self._store.peek_session_id(self.session_key)
-        if led is None:
-            raise Conflict(f"session {self.session_id} was deleted meanwhile; nothing goes there")
-        return led
+        """Return the current session of the chat after the session of this turn was deleted."""
+        session_id = None if self.superseded else self._store.peek_session_id(self.session_key)
+        if session_id is None:
+            raise Conflict(f"session {self.session_id} was deleted; the message was not stored")
+        return session_id
 
     def _move_to_session(self, session_id: str) -> None:
         self._move_route(self.session_id, session_id)
@@ -330,9 +330,11 @@ class AgentTurn:
 
     @contextmanager
     def _guard_compression(self) -> Iterator[None]:
-        """Go on where the conversation does, also where that is told by an error."""
+        """Refuse compression in a superseded turn; move to the tip if the block fails."""
         if self.superseded:
-            raise Conflict(f"{self.session_key} is at work on a later message; leave it to that")
+            raise Conflict(
+                f"{self.session_key} is answering a later message; compress in that turn"
+            )
         try:
             yield
         except BaseException:
@@ -340,11 +342,11 @@ class AgentTurn:
                 self.catch_up()
             raise
 
-    def _note_compression(self, done: CompressionResult) -> None:
-        if done.session_id == self.session_id:
-            self._note_append(done)
+    def _note_compression(self, result: CompressionResult) -> None:
+        if result.session_id == self.session_id:
+            self._note_append(result)
         else:
-            self.follow(done.session_id)
+            self.follow(result.session_id)
 
     def _move_route(self, old: str, new: str) -> None:
         if self.superseded:
@@ -364,15 +366,17 @@ class AgentTurn:
             self._end_left_session()
 
     def _end_left_session(self) -> None:
-        """End a session that its chat had left before the first message of it was stored."""
-        with suppress(SessionError):  # the message is stored: the agent must not store it twice
+        """End the session if the chat had left it before its first message was stored."""
+        with suppress(
+            SessionError
+        ):  # the message is stored; an error would make a retry store it twice
             reason = self.closed_as or self._find_reset_reason()
             if reason is not None:
                 self._db.end_session(self.session_id, reason)
 
     def _find_reset_reason(self) -> str | None:
-        now_in = self._store.peek_session_id(self.session_key)
-        if now_in in {None, self.session_id}:
+        routed_id = self._store.peek_session_id(self.session_key)
+        if routed_id in {None, self.session_id}:
             return None
-        went_on = self._db.get_compression_tip(now_in) == self.session_id
-        return None if went_on else "session_reset"
+        is_continued = self._db.get_compression_tip(routed_id) == self.session_id
+        return None if is_continued else "session_reset"

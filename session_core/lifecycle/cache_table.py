@@ -1,17 +1,4 @@
-"""The table of cached agents: every step is atomic, and nobody else's code runs under its lock.
-
-One cached agent: under which signature it was built, for which session, and what that was then.
-
-A slot also keeps the shape in which it was stored: a plain tuple of two to four elements, as older
-code does it, or ours, whose third element is a revision.
-
-Whether a cached agent still knows its session as it is, or somebody else wrote meanwhile.
-
-Nothing here changes a slot, and nothing here is called under a lock: the database is asked. What it
-cannot tell is unknown, and what is unknown is no reason to rebuild.
-
-One turn of an agent: inside it the agent is not evicted, and what we append is noted.
-"""
+"""The table of cached agents, the decision to reuse an agent, and the turns that use it."""
 
 from __future__ import annotations
 
@@ -36,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class IdleAgent(NamedTuple):
-    """An agent that no turn of ours uses, as it was when it was looked at."""
+    """An agent outside of any turn, with its time of last use when it was listed."""
 
     key: str
     slot: AgentSlot
@@ -44,7 +31,10 @@ class IdleAgent(NamedTuple):
 
 
 class AgentTable:
-    """Slots by session key, the one that was used longest ago first."""
+    """Slots by session key, least recently used first.
+
+    Every method is atomic, and no code of a caller runs under the lock.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -52,7 +42,7 @@ class AgentTable:
         self._slots: OrderedDict[str, AgentSlot] = OrderedDict()
 
     def get(self, key: str) -> tuple[AgentSlot | None, int]:
-        """Return the slot of a key, and the version that it has now."""
+        """Return the slot of a key and its current version."""
         with self._lock:
             slot = self._slots.get(key)
             return slot, 0 if slot is None else slot.version
@@ -63,7 +53,7 @@ class AgentTable:
             return [(key, slot) for key, slot in self._slots.items() if not slot.is_pending]
 
     def list_idle(self) -> list[IdleAgent]:
-        """Return the agents that no turn of ours uses, the one used longest ago first."""
+        """Return the agents outside of any turn, least recently used first."""
         with self._lock:
             return [
                 IdleAgent(key, slot, slot.used_at)
@@ -72,7 +62,7 @@ class AgentTable:
             ]
 
     def put(self, key: str, slot: AgentSlot) -> None:
-        """Store a slot in place of whatever is there."""
+        """Store a slot, replacing the current one."""
         with self._lock:
             before = self._slots.get(key)
             self._store(key, slot)
@@ -80,7 +70,7 @@ class AgentTable:
                 before.settled.set()
 
     def pop(self, key: str) -> AgentSlot | None:
-        """Take a slot out, pending or not."""
+        """Remove and return a slot, pending or not."""
         with self._lock:
             slot = self._slots.pop(key, None)
             if slot is not None:
@@ -88,7 +78,7 @@ class AgentTable:
             return slot
 
     def drop(self, key: str, *, unless: str | None = None) -> AgentSlot | None:
-        """Take an agent out; a pending build is left alone, and one of the session `unless`."""
+        """Remove an agent unless its build is pending or it belongs to the session `unless`."""
         with self._lock:
             slot = self._slots.get(key)
             if (
@@ -100,7 +90,7 @@ class AgentTable:
             return self._slots.pop(key)
 
     def drop_slot(self, key: str, slot: AgentSlot) -> bool:
-        """Take this agent out, if it is still the one of its key."""
+        """Remove this agent if it is still the one of its key."""
         with self._lock:
             if self._slots.get(key) is not slot or slot.is_pending:
                 return False
@@ -108,16 +98,16 @@ class AgentTable:
             return True
 
     def drop_idle(self, idle: IdleAgent) -> bool:
-        """Take an agent out unless it was used since."""
+        """Remove an agent unless it was used since it was listed."""
         with self._lock:
             slot = self._slots.get(idle.key)
-            unused = slot is idle.slot and not slot.turns and slot.used_at == idle.used_at
-            if unused:
+            is_unused = slot is idle.slot and not slot.turns and slot.used_at == idle.used_at
+            if is_unused:
                 del self._slots[idle.key]
-            return unused
+            return is_unused
 
     def enter_turn(self, key: str) -> AgentSlot | None:
-        """Begin a turn with the agent that is there."""
+        """Begin a turn with the agent of a key, if one is built."""
         with self._lock:
             slot = self._slots.get(key)
             if slot is None or slot.is_pending:
@@ -131,13 +121,13 @@ class AgentTable:
         slot: AgentSlot,
         version: int,
         session_id: str | None,
-        verdict: ReuseDecision,
+        decision: ReuseDecision,
         *,
         alone: bool,
     ) -> bool:
-        """Begin a turn with an agent, unless it was changed since it was judged.
+        """Begin a turn with an agent unless it changed since `decide_reuse`.
 
-        Nor where it is to be in one turn alone and is in another one.
+        With `alone`, an agent that is in another turn is not reused.
         """
         with self._lock:
             if self._slots.get(key) is not slot or slot.version != version:
@@ -145,25 +135,25 @@ class AgentTable:
             if alone and slot.turns:
                 return False
             is_first_known = slot.baseline is None and slot.session_id == session_id
-            if slot.shape == "ours" and (verdict.how == "switched" or is_first_known):
-                slot.rebase(session_id, verdict.baseline)
+            if slot.shape == "ours" and (decision.how == "switched" or is_first_known):
+                slot.rebase(session_id, decision.baseline)
             self._mark_used(key, slot)
             return True
 
     def begin_build(
-        self, key: str, instead_of: AgentSlot | None, version: int, pending: AgentSlot
+        self, key: str, replaced: AgentSlot | None, version: int, pending: AgentSlot
     ) -> bool:
-        """Begin a build in place of a slot, unless it was changed since it was judged."""
+        """Replace a slot by a pending build unless it changed since `decide_reuse`."""
         with self._lock:
             slot = self._slots.get(key)
-            if slot is not instead_of or (slot is not None and slot.version != version):
+            if slot is not replaced or (slot is not None and slot.version != version):
                 return False
             self._store(key, pending)
             pending.turns += 1
             return True
 
     def finish_build(self, key: str, slot: AgentSlot, agent: Any) -> AgentSlot | None:
-        """End a build with its agent; return the slot that somebody had put there meanwhile."""
+        """Store the agent of a build; return a slot that was stored during the build, if any."""
         with self._lock:
             before = self._slots.get(key)
             slot.agent = agent
@@ -173,7 +163,7 @@ class AgentTable:
             return None if before is slot or before is None or before.is_pending else before
 
     def end_turn(self, key: str, slot: AgentSlot) -> None:
-        """End a turn; a build that has no agent yet has failed."""
+        """End a turn; if its agent is still pending, the build has failed and is removed."""
         with self._lock:
             slot.turns -= 1
             slot.used_at = self._clock()
@@ -185,12 +175,12 @@ class AgentTable:
     def note_appended(
         self, slot: AgentSlot, session_id: str, before: Revision, after: Revision
     ) -> None:
-        """Note an append of our own."""
+        """Record an append of our own."""
         with self._lock:
             slot.note_appended(session_id, before, after)
 
     def note_moved(self, slot: AgentSlot, old: str, new: str, revision: Revision | None) -> None:
-        """Note that the conversation of an agent goes on in another session."""
+        """Record that the conversation of an agent continues in another session."""
         with self._lock:
             if slot.session_id == old:
                 slot.rebase(new, revision if slot.shape == "ours" else None)
@@ -198,12 +188,12 @@ class AgentTable:
     def rebase(
         self, key: str, slot: AgentSlot, version: int, session_id: str | None, count: int
     ) -> bool:
-        """Take over a count, unless the slot was changed since it was read."""
+        """Store a message count unless the slot changed since it was read."""
         with self._lock:
-            same = self._slots.get(key) is slot and slot.version == version
-            if same:
+            is_same = self._slots.get(key) is slot and slot.version == version
+            if is_same:
                 slot.rebase(session_id, count)
-            return same
+            return is_same
 
     def _store(self, key: str, slot: AgentSlot) -> None:
         slot.used_at = self._clock()
@@ -216,7 +206,7 @@ class AgentTable:
 
 
 EMPTY_REVISION = Revision(0, 0, 0, 0, None)
-"""What a session is that has no message yet, whether it has a row already or not."""
+"""The revision of a session without messages, with or without a row."""
 
 
 class _PendingAgent:
@@ -225,7 +215,7 @@ class _PendingAgent:
 
 
 PENDING: Final = _PendingAgent()
-"""Stands in the place of an agent that is being built."""
+"""A placeholder for an agent that is being built."""
 
 EntryShape = Literal["ours", "unguarded", "counted", "counted_of"]
 _SHAPE_BY_LENGTH: dict[int, EntryShape] = {2: "unguarded", 3: "counted", 4: "counted_of"}
@@ -233,7 +223,11 @@ _SHAPE_BY_LENGTH: dict[int, EntryShape] = {2: "unguarded", 3: "counted", 4: "cou
 
 @dataclass(slots=True, eq=False)
 class AgentSlot:
-    """One cached agent, or one that is being built."""
+    """A cached agent or a pending build: its signature, its session and the revision it knows.
+
+    `shape` is the form in which the entry was stored: `ours` holds a revision; the others are
+    tuples of two to four elements that older code stores.
+    """
 
     agent: Any
     signature: Any
@@ -248,19 +242,19 @@ class AgentSlot:
 
     @property
     def is_pending(self) -> bool:
-        """Whether its agent is still being built."""
+        """Return True while the agent is being built."""
         return self.agent is PENDING
 
     def rebase(self, session_id: str | None, baseline: Revision | int | None) -> None:
-        """Say that the agent knows this session as it is at this revision."""
+        """Set the session and the revision that the agent knows."""
         self.session_id, self.baseline = session_id, baseline
         self.links.clear()
         self.version += 1
 
     def note_appended(self, session_id: str, before: Revision, after: Revision) -> None:
-        """Go on along the chain of our own appends, in whatever order they are noted.
+        """Advance along the chain of our own appends, in any order of notes.
 
-        An append that does not follow is kept as a loose link: somebody else wrote in between.
+        An append that does not follow is kept as a loose link: another process wrote in between.
         """
         if self.shape != "ours" or self.session_id != session_id:
             return
@@ -275,16 +269,17 @@ class AgentSlot:
         self.links = {old: new for old, new in self.links.items() if new.last_id > seen}
 
     def to_tuple(self) -> tuple[Any, ...]:
-        """Return it as it is seen from outside."""
+        """Return the entry as a tuple of its shape."""
         whole = (self.agent, self.signature, self.baseline, self.session_id)
         return whole[: {"unguarded": 2, "counted": 3}.get(self.shape, 4)]
 
 
 def build_slot(value: tuple[Any, ...]) -> AgentSlot:
-    """Return the slot that a tuple stands for.
+    """Return the slot of a tuple.
 
     Raises:
-        InvalidInput: it is no tuple of an agent, a signature, and perhaps a count and a session.
+        InvalidInput: the value is not a tuple of an agent, a signature, and optionally a count or
+            revision and a session.
     """
     if not isinstance(value, tuple) or len(value) not in _SHAPE_BY_LENGTH or value[0] is None:
         raise InvalidInput(
@@ -300,32 +295,37 @@ def build_slot(value: tuple[Any, ...]) -> AgentSlot:
 T = TypeVar("T")
 
 ReuseReason = Literal["reused", "switched", "new", "signature", "foreign", "ended", "busy"]
-"""An agent is reused, also for another session; or it is built: there is none, it has another
-signature, somebody else wrote to its session, that session has ended, or it is in another turn."""
+"""Why an agent is reused (`reused`, `switched` to another session) or built: the key has none
+(`new`), the signature differs, another process wrote to the session (`foreign`), the session has
+ended, or the agent is in another turn (`busy`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReuseDecision:
-    """What to do with a cached agent, and what the session that is asked for is now."""
+    """The decision about a cached agent and the current revision of the requested session."""
 
     how: ReuseReason
     baseline: Revision | int | None = None
 
     @property
     def is_agent_kept(self) -> bool:
-        """Whether the agent is kept."""
+        """Return True if the agent is reused."""
         return self.how in {"reused", "switched"}
 
 
 class SessionLookup:
-    """What the database says of sessions; None is that it does not say."""
+    """Look-ups of sessions for the cache; None means that the database cannot answer.
+
+    Unknown is never a reason to rebuild an agent. These calls are made outside the lock of the
+    table.
+    """
 
     def __init__(self, db: StateDatabase | None, report: Reporter) -> None:
         self._db = db
         self._report = report
 
     def get_revision(self, session_id: str | None) -> Revision | None:
-        """Return what a session is now; one without a row is one without messages."""
+        """Return the current revision of a session; a missing row counts as empty."""
 
         def ask(db: StateDatabase, session_id: str) -> Revision:
             try:
@@ -336,30 +336,30 @@ class SessionLookup:
         return self._query_db(ask, session_id)
 
     def get_message_count(self, session_id: str | None) -> int | None:
-        """Return the counter of a session."""
-        found = self._get_row(session_id)
-        return None if found is None or found[0] is None else found[0].get("message_count")
+        """Return the message counter of a session."""
+        lookup = self._get_row(session_id)
+        return None if lookup is None or lookup[0] is None else lookup[0].get("message_count")
 
     def has_ended(self, slot: AgentSlot) -> bool:
-        """Whether the session of a slot has ended; one that is gone has, if it was ever there."""
-        found = self._get_row(slot.session_id)
-        if found is None:
+        """Return True if the session of a slot has ended, or was deleted after it had messages."""
+        lookup = self._get_row(slot.session_id)
+        if lookup is None:
             return False
-        if found[0] is None:
+        if lookup[0] is None:
             return isinstance(slot.baseline, Revision) and slot.baseline.last_id > 0
-        return found[0].get("ended_at") is not None
+        return lookup[0].get("ended_at") is not None
 
     def _get_row(self, session_id: str | None) -> tuple[SessionRow | None] | None:
         return self._query_db(lambda db, session_id: (db.get_session(session_id),), session_id)
 
     def _query_db(
-        self, question: Callable[[StateDatabase, str], T], session_id: str | None
+        self, query: Callable[[StateDatabase, str], T], session_id: str | None
     ) -> T | None:
         if self._db is None or session_id is None:
             return None
         try:
-            return question(self._db, session_id)
-        except Exception as error:  # noqa: BLE001 -- a turn goes on with the agent that is there
+            return query(self._db, session_id)
+        except Exception as error:  # noqa: BLE001 -- the turn continues with the cached agent
             self._report(f"session {session_id} could not be looked up", error)
             return None
 
@@ -367,7 +367,7 @@ class SessionLookup:
 def decide_reuse(
     slot: AgentSlot, signature: Any, session_id: str | None, sessions: SessionLookup
 ) -> ReuseDecision:
-    """Return what to do with an agent that is asked for; see the table in the tests."""
+    """Return the decision about a requested agent; the tests hold the table of cases."""
     if slot.signature != signature:
         return ReuseDecision("signature")
     if slot.shape == "unguarded":
@@ -376,20 +376,23 @@ def decide_reuse(
         if sessions.has_ended(slot):
             return ReuseDecision("ended")
         return ReuseDecision("switched", sessions.get_revision(session_id))
-    ours = slot.shape == "ours"
-    now = sessions.get_revision(session_id) if ours else sessions.get_message_count(session_id)
-    if slot.links or (None not in {slot.baseline, now} and slot.baseline != now):
+    is_ours = slot.shape == "ours"
+    current = (
+        sessions.get_revision(session_id) if is_ours else sessions.get_message_count(session_id)
+    )
+    if slot.links or (None not in {slot.baseline, current} and slot.baseline != current):
         return ReuseDecision("foreign")
-    return ReuseDecision("reused", now)
+    return ReuseDecision("reused", current)
 
 
 A = TypeVar("A")
 
 
 class CachedTurn(Generic[A]):
-    """A turn with the agent of a session key; where it has none yet, `keep` the one you build.
+    """A turn with the agent of a session key; it is not evicted before the turn ends.
 
-    `how` is why there is none, or whether it was switched to another session.
+    If `agent` is None, pass the agent that you build to `keep_agent`. `how` is the reason for the
+    build, or "switched" if the agent comes from another session.
     """
 
     def __init__(
@@ -412,20 +415,20 @@ class CachedTurn(Generic[A]):
 
     @property
     def agent(self) -> A | None:
-        """The agent, None where there is none yet."""
+        """The agent, or None if it is not built yet."""
         slot = self._slot
         return None if slot is None or slot.is_pending else cast("A", slot.agent)
 
     def keep_agent(self, agent: A) -> A:
-        """Store the agent that was built, and return it.
+        """Store and return the agent that was built.
 
         Raises:
-            InvalidInput: nothing is to be built in this turn, or nothing was.
+            InvalidInput: the agent is None, or this turn does not build one.
         """
         if agent is None:
-            raise InvalidInput("there is no agent to keep; does its factory return one?")
+            raise InvalidInput("agent must not be None; the factory must return an agent")
         if self._slot is None or not self._slot.is_pending:
-            raise InvalidInput("this turn builds no agent; claim one")
+            raise InvalidInput("this turn does not build an agent; begin it with claim()")
         displaced = self._table.finish_build(self.key, self._slot, agent)
         self._tidy(self.key, displaced)
         return agent
@@ -433,20 +436,20 @@ class CachedTurn(Generic[A]):
     def note_appended(
         self, session_id: str, result: AppendResult | AppendManyResult | CompressionResult
     ) -> None:
-        """Note what our own turn has appended, in whatever order."""
+        """Record appends of this turn, in any order."""
         if self._slot is not None:
             self._table.note_appended(self._slot, session_id, result.before, result.after)
 
     def note_moved(self, old: str, new: str, revision: Revision | None = None) -> None:
-        """Note that our own compression made the conversation go on in another session.
+        """Record that our own compression continued the conversation in another session.
 
-        Without the revision that it had then, the one that it has now is taken.
+        Without `revision` the current revision of the new session is used.
         """
         if self._slot is not None:
             self._table.note_moved(self._slot, old, new, revision or self._revision(new))
 
     def forget_agent(self) -> None:
-        """Keep the agent no longer than this turn, since its chat has gone on without it."""
+        """Remove the agent from the cache, since its chat has moved on without it."""
         slot = self._slot
         if slot is not None and self._table.drop_slot(self.key, slot):
             self._tidy(self.key, slot)
@@ -483,8 +486,8 @@ class CachedTurn(Generic[A]):
         slot, self.how = self._enter()
         with self._lock:
             self._slot = slot
-            given_up = self._ended
-        if given_up:  # whoever waited for this thread was cancelled meanwhile
+            is_cancelled = self._ended
+        if is_cancelled:  # the waiting coroutine was cancelled meanwhile
             self._end_turn()
 
     def _end_turn(self) -> None:

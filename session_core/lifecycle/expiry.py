@@ -1,9 +1,4 @@
-"""The expiry watcher: ends what the policies say is over, once, and keeps the house.
-
-A tick runs on a thread of its own: the loop is never blocked, telling the watcher to stop ends it
-at once, and the end of the process waits for no tick. On a Hermes home nothing is removed and no
-entry is marked: its own watcher does that. What was told there stands in our own state folder.
-"""
+"""The expiry watcher, which finalizes expired sessions and prunes old routes."""
 
 from __future__ import annotations
 
@@ -32,7 +27,13 @@ _MAX_TRIES = 3
 
 
 class ExpiryWatcher:
-    """Looks at all entries now and then."""
+    """A periodic check of all routes that finalizes each expired session once.
+
+    A tick runs on its own thread: it never blocks the event loop, `stop` takes effect at once, and
+    the process does not wait for it at exit. On a Hermes home no entry is removed or marked,
+    because the gateway's own watcher does that; deliveries are recorded in our state folder
+    instead.
+    """
 
     def __init__(
         self,
@@ -60,10 +61,10 @@ class ExpiryWatcher:
         """Tick until `stop` is called or the task is cancelled.
 
         Raises:
-            InvalidInput: it has run before, or does.
+            InvalidInput: the watcher was started before.
         """
         if self._ran:
-            raise InvalidInput("a watcher runs once; make another one")
+            raise InvalidInput("the watcher was started before; create a new ExpiryWatcher")
         self._ran = True
         try:
             async with anyio.create_task_group() as group:
@@ -76,15 +77,15 @@ class ExpiryWatcher:
             self.stop()
 
     def stop(self) -> None:
-        """Let `run` return at once, from whatever thread; a tick under way looks at no more."""
+        """End `run` at once, from any thread; a tick under way checks no further entry."""
         self._stopped.set()
 
     def tick(self) -> list[str]:
-        """Do one round; return the sessions that were finalized."""
+        """Finalize expired sessions once and return their ids."""
         try:
             self._store.deliver_pending_hooks()
         except (SessionError, OSError) as error:
-            self._report("what was owed to the hooks is told later", error)
+            self._report("pending hook calls will be delivered later", error)
         finalized = [
             session_id
             for key in self._store.load_entries()
@@ -106,9 +107,9 @@ class ExpiryWatcher:
             self._report("a tick of the expiry watcher failed", error)
 
     def _end_expired(self, session_key: str) -> Iterator[str]:
-        """End the session of a chat if it has expired; yield its id."""
+        """Finalize the session of a chat if it has expired, and yield its id."""
         if self._stopped.is_set() or session_key in self._runtime.running:
-            return  # what is said in a turn under way is no end
+            return  # a turn is active: the session is in use
         entry = None
         try:
             entry = self._find_expired(session_key)
@@ -118,7 +119,7 @@ class ExpiryWatcher:
                 and self._finalize_entry(entry)
             ):
                 yield entry.session_id
-        except Exception as error:  # noqa: BLE001 -- one entry must not keep the others
+        except Exception as error:  # noqa: BLE001 -- one entry must not block the others
             self._report(f"the session of {session_key} could not be finalized", error)
             if (
                 entry is not None
@@ -134,10 +135,10 @@ class ExpiryWatcher:
         return None if self._store.is_end_delivered(entry) else entry
 
     def _finalize_entry(self, entry: SessionEntry) -> bool:
-        """Tell the hooks, let the agent go and note that; return whether it was.
+        """Call the hooks, evict the agent and mark the entry; return whether it was marked.
 
-        Where that fails it is tried again, and not told again; a session that came back to life
-        meanwhile is let go of, and its next end is told.
+        If marking fails, the next tick tries again without calling the hooks again. If the session
+        was reopened meanwhile, it is not marked and its next end is reported.
         """
         self._runtime.hooks.call_once(
             "on_session_finalize",
@@ -147,27 +148,27 @@ class ExpiryWatcher:
             reason="session_expired",
         )
         self._runtime.cache.evict(entry.key)
-        noted = self._store.set_expiry_finalized(entry)
+        is_marked = self._store.set_expiry_finalized(entry)
         self._failures.pop((entry.key, entry.session_id), None)
-        return noted
+        return is_marked
 
     def _has_failed_too_often(self, entry: SessionEntry) -> bool:
-        where = entry.key, entry.session_id
-        self._failures[where] = self._failures.get(where, 0) + 1
-        return self._failures[where] >= _MAX_TRIES
+        key = entry.key, entry.session_id
+        self._failures[key] = self._failures.get(key, 0) + 1
+        return self._failures[key] >= _MAX_TRIES
 
     def _mark_failed_entry(self, entry: SessionEntry) -> bool:
-        """After three failures the entry is marked all the same, and keeps its model."""
+        """Mark an entry after repeated failures, without clearing its model override."""
         try:
             self._store.set_expiry_finalized(entry, clear_model_override=False)
-        except Exception as error:  # noqa: BLE001 -- then the next tick tries again
+        except Exception as error:  # noqa: BLE001 -- the next tick tries again
             self._report(f"the session of {entry.key} could not be marked", error)
             return False
         del self._failures[entry.key, entry.session_id]
         return True
 
     def _is_waiting_for_expiry(self, session_key: str) -> bool:
-        """An idle agent of a session that will expire stays, so that it can be finalized whole."""
+        """Return True if the session will expire, so that its idle agent is kept until then."""
         entry = self._store.get(session_key)
         return (
             entry is not None
@@ -181,10 +182,10 @@ class ExpiryWatcher:
 
     def _prune_routes(self) -> None:
         self._failures = {
-            where: n for where, n in self._failures.items() if self._is_still_expired(*where)
+            key: n for key, n in self._failures.items() if self._is_still_expired(*key)
         }
         if self._failures:
-            return  # an old route may be one whose end is to be told yet
+            return  # an old route may still need its end reported
         now = self._clock()
         if self._pruned_at is not None and now - self._pruned_at < PRUNE_INTERVAL_S:
             return

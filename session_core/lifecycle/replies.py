@@ -1,9 +1,4 @@
-"""What a person is told where a turn of an agent ended without a word.
-
-The first rule that fits decides; what the agent did say is never changed.
-
-Titles that were asked for before their session was there.
-"""
+"""Replies for turns that end without text, and titles that wait for their session."""
 
 from __future__ import annotations
 
@@ -25,9 +20,9 @@ _SIZE_ERROR = re.compile(
 _POSSIBLE_SIZE_ERROR = re.compile(r"context|token|exceed")
 _STATUS_400 = re.compile(r"(?<!\d)400(?!\d)")
 
-# The words of `_PERHAPS_TOO_LARGE` are at home elsewhere too: an "invalid auth token", a "rate
-# limit exceeded", a "context deadline exceeded", an "unexpected token in JSON". To compress helps
-# against none of these, and to say so would hide the error that is to be seen to.
+# The words of `_POSSIBLE_SIZE_ERROR` occur in other errors too: an "invalid auth token", a "rate
+# limit exceeded", a "context deadline exceeded", an "unexpected token in JSON". Compression does
+# not fix these, and suggesting it would hide the real error.
 _OTHER_ERROR = re.compile(
     r"(?<!\d)(?:401|402|403|407|408|429)(?!\d)"
     r"|auth|credential|unauthori|forbidden|permission|denied|api[ _-]?key|bearer|jwt|csrf"
@@ -38,16 +33,16 @@ _OTHER_ERROR = re.compile(
     r"|(?:unexpected|illegal|unknown) token|\bssl|certificate"
 )
 _HIDDEN_REASONING_TEXT = "remained incomplete after"
-"""How an agent says that it only ever thought, to the end of its tries."""
+"""Part of the error that an agent reports if all its attempts produced only reasoning."""
 
 
 def normalize_empty_agent_response(
     agent_result: Mapping[str, Any], response: str | None, *, history_len: int = 0
 ) -> str:
-    """Return the reply of a turn: what the agent said, or what can be done where that is nothing.
+    """Return the agent's reply, or if it is empty, a text that suggests the next step.
 
-    An empty reply stays one where silence is right: a turn that was interrupted at work, and one
-    that only thought.
+    The first matching rule decides. The reply stays empty if the turn was interrupted while it
+    worked, or if the agent produced only reasoning.
     """
     if response:
         return response
@@ -95,11 +90,11 @@ def _format_unfinished_work(agent_result: Mapping[str, Any]) -> str:
 
 
 def _has_only_reasoning(agent_result: Mapping[str, Any], error: str) -> bool:
-    said = str(agent_result.get("final_response") or "").strip()
+    response = str(agent_result.get("final_response") or "").strip()
     return (
         bool(agent_result.get("partial"))
         and _HIDDEN_REASONING_TEXT in error.lower()
-        and said in ("", error.strip())
+        and response in ("", error.strip())
     )
 
 
@@ -107,15 +102,15 @@ def _get_error(agent_result: Mapping[str, Any], unknown: str) -> str:
     return str(agent_result.get("error") or unknown)
 
 
-def _parse_count(given: Any) -> int:
+def _parse_count(value: Any) -> int:
     try:
-        return max(int(given or 0), 0)
+        return max(int(value or 0), 0)
     except (TypeError, ValueError, OverflowError):
         return 0
 
 
 class PendingTitles:
-    """Titles by session key, until they are set or refused."""
+    """Titles by session key that are not stored yet."""
 
     def __init__(self, db: StateDatabase, report: Reporter) -> None:
         self._db = db
@@ -124,19 +119,19 @@ class PendingTitles:
         self._titles: dict[str, str] = {}
 
     def request_title(self, session_key: str, title: str) -> None:
-        """Remember a title, in place of one that was asked for before."""
+        """Store a title to set later; it replaces an earlier request of the chat."""
         with self._lock:
             self._titles[session_key] = title
 
     def drop_title(self, session_key: str) -> None:
-        """Forget it: the chat is in another session now."""
+        """Remove the pending title of a chat that has moved to another session."""
         with self._lock:
             self._titles.pop(session_key, None)
 
     def apply_title(self, session_key: str, session_id: str) -> None:
-        """Set the title of a session that is there; after a fault it is tried at the next turn.
+        """Set the pending title if the session exists; keep it for the next turn after a fault.
 
-        One that is refused is dropped, or nobody could ever ask for another.
+        A title that is refused is dropped, so that it does not block later requests.
         """
         with self._lock:
             title = self._titles.get(session_key)

@@ -1,4 +1,4 @@
-"""`SessionRuntime`: the turns of all chats, and the other verbs of a session's life."""
+"""`SessionRuntime`: the turns of all chats, and the operations on their sessions."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ VIEWER_SOURCES = frozenset(
         "webhook", "api_server", "msgraph_webhook",
     }
 )  # fmt: skip
-"""Sources that are no chat platform: closing a view of such a session ends it."""
+"""Sources other than chat platforms: closing a viewer of such a session ends it."""
 
 _CLOSING_TIMEOUT_S = 5.0
-"""How long a shutdown waits for turns whose agent has ended or was cancelled."""
+"""How long a shutdown waits for turns with an ended or cancelled agent."""
 
 _INTERRUPTED_REASON = "shutdown_timeout"
 
@@ -46,7 +46,7 @@ R = TypeVar("R")
 def _make_async_verb(
     verb: Callable[Concatenate[S, P], R],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """Return a verb for coroutines: once it has begun it finishes, also for a cancelled caller."""
+    """Return a coroutine function for a method; it finishes even if the caller is cancelled."""
 
     @wraps(verb)
     async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -59,75 +59,76 @@ class SessionRuntime(TurnRunner):
     """Runs the agents of all chats.
 
     `build(run)` makes the agent of a session, `agent(run, message)` answers a message: with text,
-    or with a mapping that may hold `final_response`, `session_id` (where a compression went on in
+    or with a mapping that may hold `final_response`, `session_id` (if a compression continued in
     another session), `failed`, `partial`, `interrupted`, `error`, `api_calls`,
-    `last_prompt_tokens` and `compression_exhausted`; what it says of `model`, `task_id` and
-    `turn_id` is told to hooks. Both may be async. An agent that keeps what was said reads it anew
-    where `run.turn.how` is "switched": then it is in another session. No agent is in two turns at
-    once: a message that comes while another is being answered has an agent of its own, which then
-    is the one of its chat.
-
-    A runtime is closed by `with` or, where a loop runs, by `async with`. Each verb that waits has
-    a twin for coroutines, `areset` of `reset`, which does the same while the loop goes on.
+    `last_prompt_tokens` and `compression_exhausted`; `model`, `task_id` and `turn_id` are passed
+    to hooks. Both may be async. If `run.turn.how` is "switched", the agent is in another session
+    and must reload its history. No agent is in two turns at once: a message that arrives while
+    another is being answered gets a new agent, which becomes the agent of the chat.
     """
 
     def set_title(self, session_key: str, title: str) -> None:
-        """Title the session of a chat, once it is there: after its next turn that succeeds."""
+        """Set the title of a chat's session, or store it until the session exists.
+
+        The title is then set after the next successful turn.
+        """
         self._titles.request_title(session_key, title)
         session_id = self.store.peek_session_id(session_key)
         if session_id is not None:
             self._titles.apply_title(session_key, session_id)
 
     def switch(self, session_key: str, target_session_id: str) -> SessionEntry:
-        """Put a chat into another session, which is reopened, at its tip.
+        """Move a chat to the tip of another session, which is reopened.
 
         Raises:
-            NotFound: there is no such session, or no such chat.
+            NotFound: the session or the chat does not exist.
         """
         target = self.db.get_compression_tip(target_session_id)
         entry = self.store.switch_session(session_key, target)
         if entry is None:
-            raise NotFound(f"no route for {session_key!r}")
+            raise NotFound(f"session key {session_key!r} has no route")
         self._leave_session(session_key)
         return entry
 
     def resume(self, session_key: str, session: str) -> SessionEntry:
-        """Put a chat into a session of before, by its id, the beginning of that, or its title.
+        """Move a chat to an earlier session, named by its id, a unique prefix or its title.
 
         Raises:
-            InvalidInput: no session is named.
-            NotFound: there is no such session, or no such chat.
+            InvalidInput: `session` is empty.
+            NotFound: the session or the chat does not exist.
         """
         if not isinstance(session, str) or not session.strip():
-            raise InvalidInput("name the session: by its id, the beginning of that, or its title")
-        found = self.db.resolve_session_id(session) or self.db.resolve_session_by_title(session)
-        if found is None:
-            raise NotFound(f"no session {session!r}; name it by its id or its title")
-        return self.switch(session_key, found)
+            raise InvalidInput("session must be an id, a unique prefix of one, or a title")
+        session_id = self.db.resolve_session_id(session) or self.db.resolve_session_by_title(
+            session
+        )
+        if session_id is None:
+            raise NotFound(f"session {session!r} does not exist; pass its id or its title")
+        return self.switch(session_key, session_id)
 
     def finalize(
         self, session_key: str, end_reason: str = "closed", *, viewer: bool = False
     ) -> str | None:
-        """End the session of a chat and tell the hooks; return its id.
+        """End the session of a chat, call the hooks and return its id.
 
-        It is the one in which the agent is by now; without an agent, the one that the key leads to
-        or is. One whose end was told already, by whatever process, is not told again. A viewer
-        that closes leaves the session of a chat platform as it is.
+        The session is that of the newest active turn; without one, that of the route, or the key
+        itself as an id. An end that was reported already, by any process, is not reported again. A
+        closing `viewer` does not end the session of a chat platform and gets None.
         """
-        at_work = self._at_work.list_runs(session_key)
+        runs = self._at_work.list_runs(session_key)
         entry = self.store.get(session_key)
-        session_id = at_work[-1].session_id if at_work else self._get_session_id(session_key, entry)
+        session_id = runs[-1].session_id if runs else self._get_session_id(session_key, entry)
         row = self.db.get_session(session_id)
         platform = str(
             (row and row["source"]) or (entry and entry.platform) or get_key_platform(session_key)
         )
         if viewer and platform not in VIEWER_SOURCES:
             return None
-        self._end_interrupted_turns(at_work)
+        self._end_interrupted_turns(runs)
         if not is_finally_ended(row):
             self._deliver_session_end(session_key, session_id, platform, end_reason)
         self._leave_session(session_key)
-        for run in at_work:
+        for run in runs:
             run.closed_as = end_reason
         self.db.end_session(session_id, end_reason)
         self._record_session_end(session_key, session_id)
@@ -135,32 +136,33 @@ class SessionRuntime(TurnRunner):
         return session_id
 
     def shutdown(self, drain_s: float = 0.0) -> list[str]:
-        """Take no more messages, wait for the agents at work, and close; return who was cut off.
+        """Refuse new messages, wait for active turns, close, and return the interrupted chats.
 
-        Those are marked as interrupted before the wait, so that a kill in the middle is no loss,
-        and their next message goes on where they were. Hooks that are behind are given a moment.
+        Active chats are marked as interrupted before the wait, so that a kill during the wait loses
+        nothing; their next message resumes the session. Hooks with a backlog get a short time to
+        finish.
 
         Raises:
-            InvalidInput: a loop runs in this thread, whose agents could not end meanwhile.
+            InvalidInput: an event loop runs in this thread, and its agents could not end.
         """
         _refuse_in_event_loop("await ashutdown()")
         self._at_work.stop()
-        wait(list(self._closings), _CLOSING_TIMEOUT_S)  # turns that end just now are not cut off
+        wait(list(self._closings), _CLOSING_TIMEOUT_S)  # let turns finish that are ending now
         marked = [key for key in self.running if self._mark_interrupted(key)]
-        left = self._at_work.drain(drain_s)
-        for key, runs in left.items():
+        interrupted = self._at_work.drain(drain_s)
+        for key, runs in interrupted.items():
             self._end_interrupted_turns(runs)
             session_id = runs[-1].session_id
             self._deliver_session_end(key, session_id, runs[-1].platform, "shutdown")
             self._record_session_end(key, session_id)
-        for key in set(marked).difference(left):
+        for key in set(marked).difference(interrupted):
             self._clear_interrupted(key)
         self.cache.clear()
         self.hooks.drain()
         self.store.close()
-        return list(left)
+        return list(interrupted)
 
-    # -- the same while a loop goes on -------------------------------------------------------
+    # -- coroutine twins ---------------------------------------------------------------------
 
     aset_title = _make_async_verb(set_title)
     areset = _make_async_verb(TurnRunner.reset)
@@ -170,7 +172,7 @@ class SessionRuntime(TurnRunner):
     ashutdown = _make_async_verb(shutdown)
 
     def close(self) -> None:
-        """Shut down without waiting for anybody; the state database stays open."""
+        """Shut down without waiting for active turns; the state database stays open."""
         self.shutdown()
 
     def __enter__(self) -> Self:
@@ -202,20 +204,20 @@ class SessionRuntime(TurnRunner):
         return self.db.get_compression_tip(entry.session_id)
 
     def _end_interrupted_turns(self, runs: list[AgentTurn]) -> None:
-        """Tell of turns that they have ended, before their session does."""
+        """Report the end of turns before the end of their session."""
         for run in runs:
             self._end_turn(run, completed=False, interrupted=True)
 
     def _deliver_session_end(
         self, session_key: str, session_id: str, platform: str, reason: str
     ) -> None:
-        """Tell that a session ends, unless another process does.
+        """Report the end of a session, unless another process reports it.
 
-        Who has led the chat elsewhere has told the end of what he ended. Where that cannot be
-        asked it is told, better twice than never.
+        A process that has moved the chat has reported the end of the session that it left. If the
+        database cannot be asked, the end is reported: twice is better than never.
         """
         begins = None
-        with self._report_errors("what was owed to the hooks is told later"):
+        with self._report_errors("pending hook calls will be delivered later"):
             self.store.deliver_pending_hooks(session_key)
         with self._report_errors(f"the session of {session_key} could be finalized a second time"):
             if self.store.peek_session_id(session_key) != session_id:
@@ -234,16 +236,16 @@ class SessionRuntime(TurnRunner):
             self.store.set_end_delivered(session_key, session_id)
 
     def _mark_interrupted(self, session_key: str) -> bool:
-        """Mark a chat as interrupted, unless the agents at work are where it is no more."""
+        """Mark a chat as interrupted if one of its active turns is in its current session."""
         with self._report_errors(f"{session_key} could not be marked as interrupted"):
-            is_in = self._get_session_id(session_key, self.store.get(session_key))
-            at_work = (run for run in self._at_work.list_runs(session_key) if not run.superseded)
-            if any(self.db.get_compression_tip(run.session_id) == is_in for run in at_work):
+            session_id = self._get_session_id(session_key, self.store.get(session_key))
+            runs = (run for run in self._at_work.list_runs(session_key) if not run.superseded)
+            if any(self.db.get_compression_tip(run.session_id) == session_id for run in runs):
                 return self.store.mark_resume_pending(session_key, _INTERRUPTED_REASON)
         return False
 
     def _clear_interrupted(self, session_key: str) -> None:
-        """Take the mark back, which may have come just after the turn had ended."""
+        """Remove the mark, which may have been set just after the turn had ended."""
         with self._report_errors(f"{session_key} stays marked as interrupted"):
             entry = self.store.get(session_key)
             if entry is not None and entry.resume_reason == _INTERRUPTED_REASON:
@@ -256,4 +258,4 @@ def _begin_session_end(store: SessionStore, session_key: str, session_id: str, _
 
 def _refuse_in_event_loop(instead: str) -> None:
     if get_running_loop() is not None:
-        raise InvalidInput(f"a loop runs in this thread and would stand still; {instead}")
+        raise InvalidInput(f"this call would block the event loop of this thread; {instead}")

@@ -1,15 +1,4 @@
-"""Calls of agents and of their factories, each of which may be sync or async.
-
-What a turn of an agent leaves behind: the reply, its session and route, and who is told.
-
-A turn of an agent, from a message to its reply.
-
-Only the agent itself is awaited or called in between; what comes before and after it is the same
-for sync and async. A run that was superseded by a later message of its chat, or whose chat was put
-into another session meanwhile, writes nothing back; the later one has an agent of its own.
-
-The end of a turn whose coroutine may be cancelled while a call of it still runs in a thread.
-"""
+"""The turns of all chats, from a message to the reply, for sync and async agents."""
 
 from __future__ import annotations
 
@@ -50,17 +39,17 @@ from session_core.state.protocol import StateDatabase
 
 
 def resolve_awaitable(value: Any) -> Any:
-    """Return a value, waiting for it on a loop of its own where it is awaitable.
+    """Return a value; an awaitable is run on a new event loop.
 
     Raises:
-        InvalidInput: a loop runs in this thread, which cannot be waited for.
+        InvalidInput: an event loop runs in this thread.
     """
     if not inspect.isawaitable(value):
         return value
     if get_running_loop() is not None:
         if inspect.iscoroutine(value):
             value.close()
-        raise InvalidInput("an async agent is not run by `handle` inside a loop; await `ahandle`")
+        raise InvalidInput("an async agent cannot run in an event loop here; await `ahandle`")
 
     async def settle() -> Any:
         return await value
@@ -68,45 +57,43 @@ def resolve_awaitable(value: Any) -> Any:
     return anyio.run(settle)
 
 
-def check_agent(made: Any) -> Any:
-    """Return the agent that a factory has made.
+def check_agent(agent: Any) -> Any:
+    """Return the agent of a factory.
 
     Raises:
-        InvalidInput: it is none.
+        InvalidInput: the value is not callable.
     """
-    if not callable(made):
+    if not callable(agent):
         raise InvalidInput(
-            f"build(run) has returned {_describe_type(made)}; let it return the agent of the "
-            "session, "
-            "a function of run and message"
+            "build(run) must return an agent, a function of run and message, "
+            f"got {_describe_type(agent)}"
         )
-    return made
+    return agent
 
 
 def check_result(result: Any) -> Any:
-    """Return what an agent has answered with.
+    """Return the result of an agent.
 
     Raises:
-        InvalidInput: that is nothing that a person can be answered.
+        InvalidInput: the result is not text, None or a mapping with such a `final_response`.
     """
-    told = result.get("final_response") if isinstance(result, Mapping) else result
-    if told is not None and not isinstance(told, str):
+    text = result.get("final_response") if isinstance(result, Mapping) else result
+    if text is not None and not isinstance(text, str):
         raise InvalidInput(
-            f"the agent has answered with {_describe_type(told)}; let it return text, None, "
-            "or a mapping "
-            "whose final_response is one of these"
+            "an agent must return text, None, or a mapping whose final_response is text or "
+            f"None, got {_describe_type(text)}"
         )
     return result
 
 
-def _describe_type(given: Any) -> str:
-    return "None" if given is None else f"something of the type {type(given).__name__}"
+def _describe_type(value: Any) -> str:
+    return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
 async def call_function(
     function: Callable[..., Any], *args: Any, threads: WorkerThreads, ending: SharedExitStack
 ) -> Any:
-    """Call a function; one that is sync runs in a worker thread and keeps the turn open."""
+    """Call a function; a sync one runs in a worker thread that keeps the turn open."""
     if inspect.iscoroutinefunction(function):
         return await function(*args)
     ending.hold()
@@ -115,7 +102,7 @@ async def call_function(
 
 
 class TurnFinisher:
-    """Writes back what turns have changed, unless a later one of the chat has begun."""
+    """Stores the results of turns, unless a later turn of the chat has begun."""
 
     def __init__(
         self,
@@ -130,11 +117,11 @@ class TurnFinisher:
     ) -> None:
         state = store.db if db is None else db
         if state is None:
-            raise NotFound("a runtime keeps what is said, and needs a state database")
+            raise NotFound("the runtime needs a state database; pass db or a store with one")
         check_database(store, state)
         if None not in {hooks, store.hooks} and hooks is not store.hooks:
             raise InvalidInput(
-                "the store has hooks of its own; give it none, or give both the same"
+                "the store has other hooks; pass the same hooks to both, or to one only"
             )
         self.store = store
         self.db = state
@@ -147,17 +134,17 @@ class TurnFinisher:
         self._closings: set[Future[Any]] = set()
         self._titles = PendingTitles(state, report)
         if state.kind == "hermes":
-            from session_core.ledger.hook_deliveries import persist_marks  # noqa: PLC0415 -- the others need none
+            from session_core.ledger.hook_deliveries import persist_marks  # noqa: PLC0415 -- for Hermes homes only
 
             persist_marks(store, state, report)
-        with self._report_errors("what was owed to the hooks is told later"):
+        with self._report_errors("pending hook calls will be delivered later"):
             store.deliver_pending_hooks()
         if state.kind == "own":
-            with self._report_errors("the routes could not be checked against their sessions"):
+            with self._report_errors("the routes could not be compared with their sessions"):
                 store.repair_routes()
 
     def reset(self, session_key: str) -> str:
-        """Begin a new session because somebody asked, and say so, whatever a hook did."""
+        """Start a new session for a chat on request and return the confirmation text."""
         entry = self.store.reset_session(session_key)
         self._leave_session(session_key)
         self.cache.evict(session_key)
@@ -166,51 +153,51 @@ class TurnFinisher:
         return f"Session reset. New session {entry.session_id} begins with your next message."
 
     def _clear_turn_note(self, run: AgentTurn) -> None:
-        """Take the note back, unless that is done or a later turn has put its own there."""
+        """Release the lease of a turn, unless it is released or a later turn has replaced it."""
         token, run.token = run.token, None
         if token is not None:
-            with self._report_errors(f"{run.session_key} stays noted as at work"):
+            with self._report_errors(f"the turn lease of {run.session_key} was not released"):
                 self.store.drop_turn(run.session_key, token)
 
     def _leave_session(self, session_key: str) -> None:
-        """Note that a chat has left its session, whoever is still at work there."""
+        """Supersede the active turns of a chat that has left its session."""
         self._titles.drop_title(session_key)
         self._at_work.supersede(session_key)
 
     def _finish_turn(self, run: AgentTurn, result: AgentResult) -> Reply:
-        """Write back what the turn has changed, and say what a person is answered."""
-        told = normalize_result(result)
-        failed = bool(told.get("failed"))
-        whole = not any(told.get(flag) for flag in ("failed", "partial", "interrupted"))
+        """Store the results of a turn and return the reply."""
+        outcome = normalize_result(result)
+        failed = bool(outcome.get("failed"))
+        is_complete = not any(outcome.get(flag) for flag in ("failed", "partial", "interrupted"))
         history_len = 0
-        with self._report_errors(f"how long the session of {run.session_key} is cannot be told"):
+        with self._report_errors(f"the message count of {run.session_key} is not available"):
             history_len = self.db.message_count(run.session_id) if failed else 0
         text = normalize_empty_agent_response(
-            told, told.get("final_response"), history_len=history_len
+            outcome, outcome.get("final_response"), history_len=history_len
         )
-        # The reply is there, and is worth more than what cannot be stored beside it.
-        with self._report_errors(f"what a turn of {run.session_key} has changed is not stored"):
-            self._write_back(run, told, whole=whole)
+        # A reply is returned even if the results of the turn cannot be stored.
+        with self._report_errors(f"the results of a turn of {run.session_key} were not stored"):
+            self._write_back(run, outcome, whole=is_complete)
         superseded = run.superseded
-        if told.get("compression_exhausted") and not superseded:
+        if outcome.get("compression_exhausted") and not superseded:
             with self._report_errors(f"{run.session_key} could not be reset"):
                 self.reset(run.session_key)
         self._end_turn(
             run,
-            completed=whole,
-            interrupted=bool(told.get("interrupted")),
-            **pick_known(told, "model", "task_id", "turn_id"),
+            completed=is_complete,
+            interrupted=bool(outcome.get("interrupted")),
+            **pick_known(outcome, "model", "task_id", "turn_id"),
         )
         return Reply(text, run.session_id, run.session_key, superseded, failed)
 
-    def _write_back(self, run: AgentTurn, told: Mapping[str, Any], *, whole: bool) -> None:
-        with self._report_errors(f"{run.session_key} does not follow its agent"):
-            self._follow_agent(run, told.get("session_id"))
+    def _write_back(self, run: AgentTurn, outcome: Mapping[str, Any], *, whole: bool) -> None:
+        with self._report_errors(f"{run.session_key} did not move to the session of its agent"):
+            self._follow_agent(run, outcome.get("session_id"))
         if not run.superseded:
             run.catch_up()
         if run.superseded:
             return
-        tokens, token = told.get("last_prompt_tokens"), run.token
+        tokens, token = outcome.get("last_prompt_tokens"), run.token
         if not self.store.end_turn(
             run.session_key, run.session_id, tokens, finished=whole, token=token
         ):
@@ -220,13 +207,13 @@ class TurnFinisher:
         if whole:
             self._titles.apply_title(run.session_key, run.session_id)
 
-    def _follow_agent(self, run: AgentTurn, goes_on_in: str | None) -> None:
-        """Go where the agent says that it is; one that is elsewhere is kept no longer."""
-        if not goes_on_in:
+    def _follow_agent(self, run: AgentTurn, session_id: str | None) -> None:
+        """Move to the session that the agent names; drop the agent if that is not possible."""
+        if not session_id:
             return
         try:
-            if self.db.get_compression_tip(check_session_id(goes_on_in)) != run.session_id:
-                run.follow(goes_on_in)
+            if self.db.get_compression_tip(check_session_id(session_id)) != run.session_id:
+                run.follow(session_id)
         except (InvalidInput, NotFound):
             if run.turn is not None:
                 run.turn.forget_agent()
@@ -240,10 +227,10 @@ class TurnFinisher:
             self._report(what, error)
 
     def _end_turn(
-        self, run: AgentTurn, *, completed: bool, interrupted: bool = False, **more: Any
+        self, run: AgentTurn, *, completed: bool, interrupted: bool = False, **details: Any
     ) -> None:
-        """Tell that a turn has ended, once: whoever cut it off has told it already."""
-        with self._report_errors(f"the start of {run.session_id} is not told"):
+        """Report the end of a turn once, unless the shutdown has reported it."""
+        with self._report_errors(f"the start of {run.session_id} was not reported"):
             run.announce_start()
         self._clear_turn_note(run)
         if run.superseded and run.turn is not None:
@@ -255,7 +242,7 @@ class TurnFinisher:
                 platform=run.platform,
                 completed=completed,
                 interrupted=interrupted,
-                **more,
+                **details,
             )
 
 
@@ -263,15 +250,19 @@ T = TypeVar("T")
 
 
 class TurnRunner(TurnFinisher):
-    """Runs the agents of all chats, and knows which of them are at work."""
+    """Runs the agents of all chats and keeps track of active turns.
+
+    Only the agent call differs between sync and async; the steps before and after it are shared. A
+    superseded turn writes nothing back; the later turn has an agent of its own.
+    """
 
     @property
     def running(self) -> list[str]:
-        """The keys of the chats in which an agent is at work."""
+        """The session keys of the chats with an active turn."""
         return self._at_work.list_session_keys()
 
     def handle(self, source: SessionSource, message: Any) -> Reply:
-        """Answer a message of a chat; an async agent runs on a loop of its own.
+        """Answer a message of a chat; an async agent runs on a new event loop.
 
         Raises:
             Denied: the runtime is shutting down.
@@ -284,10 +275,10 @@ class TurnRunner(TurnFinisher):
             self._clear_turn_note(run)
 
     async def ahandle(self, source: SessionSource, message: Any) -> Reply:
-        """Answer a message of a chat; the loop goes on meanwhile, also while the agent is sync.
+        """Answer a message of a chat without blocking the event loop, also for a sync agent.
 
         A cancelled caller gets control back at once. A sync agent cannot be stopped: its turn ends
-        when it has returned, and its result is dropped.
+        when it returns, and its result is dropped.
 
         Raises:
             Denied: the runtime is shutting down.
@@ -334,7 +325,7 @@ class TurnRunner(TurnFinisher):
         ending.hold()
         run = await get_worker_threads(self, "calls").run(begin, on_end=ending.release)
         ending.stack.enter_context(self._at_work.enter_run(run))
-        ending.stack.callback(self._end_turn, run, completed=False)  # unless it has ended otherwise
+        ending.stack.callback(self._end_turn, run, completed=False)  # no effect if already ended
         return run
 
     async def _call_agent(
@@ -349,7 +340,7 @@ class TurnRunner(TurnFinisher):
         return cast("AgentResult", check_result(await call(agent, run, message)))
 
     def _close_in_thread(self, function: Callable[[], T]) -> Future[T]:
-        """Run the end of a turn in a thread; a shutdown waits for it as it waits for no agent."""
+        """Run the end of a turn in a thread; a shutdown always waits for it."""
         closing = get_worker_threads(self, "calls").submit(function)
         self._closings.add(closing)
         closing.add_done_callback(self._closings.discard)
@@ -364,9 +355,9 @@ class TurnRunner(TurnFinisher):
             ending.release()
 
     def _begin_turn(self, source: SessionSource) -> AgentTurn:
-        """Let a message come in; the step that stores this notes that a turn has begun.
+        """Resolve the session of a message and begin a turn, in one stored step.
 
-        From then on no watcher, of whatever process, ends the session in the middle of the turn.
+        From then on no watcher, of any process, ends the session during the turn.
         """
         number = self._at_work.register_message()
         token = create_token()
@@ -381,12 +372,12 @@ class TurnRunner(TurnFinisher):
         return run
 
     def _prepare_start(self, run: AgentTurn, entry: SessionEntry) -> None:
-        """Let a run tell that its session begins; one that is in use has no end that was told."""
+        """Prepare the report of a session start, which the creating append triggers."""
         self.hooks.mark_reopened(run.session_id)
         if entry.is_fresh_reset or entry.was_auto_reset:
-            # It would take along what was said before the reset, where that was never stored.
+            # The agent may hold messages from before the reset that were never stored.
             self.cache.evict(run.session_key, unless=run.session_id)
-        # The append that creates the session decides: several processes may begin a turn in it.
+        # Several processes may begin a turn in a session; only the append that creates it reports.
         run.tell_start = partial(
             self.hooks.call_once,
             "on_session_start",
@@ -408,7 +399,11 @@ class TurnRunner(TurnFinisher):
 
 
 class SharedExitStack:
-    """Closes a stack when the last holder lets go: the coroutine of a turn, or a call of it."""
+    """An exit stack that closes when its last holder releases it.
+
+    The holders are the coroutine of a turn and the calls that it runs in threads, which may outlive
+    a cancelled coroutine.
+    """
 
     def __init__(self) -> None:
         self.stack = ExitStack()
@@ -416,12 +411,12 @@ class SharedExitStack:
         self._holders = 1
 
     def hold(self) -> None:
-        """Keep the turn open until the same holder lets go."""
+        """Add a holder, which must call `release`."""
         with self._lock:
             self._holders += 1
 
     def release(self) -> None:
-        """Let go; the last holder closes the stack, and so never does this on an event loop."""
+        """Remove a holder; the last one closes the stack, never on an event loop."""
         with self._lock:
             self._holders -= 1
             is_last = self._holders == 0

@@ -1,4 +1,4 @@
-"""What an agent is to the runtime, what it tells of a turn, and what a person is answered."""
+"""Types of agents, of the results that they return and of the replies to a message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AgentFactory = Callable[[AgentTurn], "Agent | Awaitable[Agent]"]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a person is answered, and in which session that was."""
+    """The text of a reply and the session in which the turn ended."""
 
     text: str
     session_id: str
@@ -26,17 +26,17 @@ class Reply:
 
 
 def normalize_result(result: AgentResult) -> Mapping[str, Any]:
-    """Return what an agent told; one that answers with text alone did its work."""
+    """Return the result of an agent as a mapping; plain text or None becomes a completed turn."""
     if isinstance(result, Mapping):
         return result
     return {"final_response": result, "api_calls": 1}
 
 
-def pick_known(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return what is known of what a hook may be told."""
-    return {name: given[name] for name in names if given.get(name) is not None}
+def pick_known(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the named values that are set, as arguments of a hook."""
+    return {name: values[name] for name in names if values.get(name) is not None}
 
 
 def get_model(entry: SessionEntry) -> dict[str, str] | None:
-    """Return the model that a chat has asked for: with another one its agent is built anew."""
+    """Return the model that a chat has selected; an agent is rebuilt when it changes."""
     return dict(entry.model_override) if entry.model_override else None

@@ -1,4 +1,4 @@
-"""Agents for tests, which know their number and whether they were closed, and a hook that notes."""
+"""Agents, a factory and a clock for the tests of the agent cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from session_core.lifecycle.agent_cache import AgentCache
 
 
 class Agent:
-    """An agent that only counts."""
+    """An agent with a number that records whether it was closed."""
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
@@ -21,38 +21,38 @@ class Agent:
         return f"Agent({self.number})"
 
     def close(self) -> None:
-        """Remember that it was closed."""
+        """Record the close; a second one is an error."""
         assert not self.closed.is_set()
         self.closed.set()
 
 
 class Factory:
-    """Builds agents with rising numbers."""
+    """A factory of agents with increasing numbers."""
 
     def __init__(self) -> None:
         self.built: list[Agent] = []
         self._numbers = itertools.count(1)
 
     def __call__(self) -> Agent:
-        """Build one."""
+        """Build an agent."""
         agent = Agent(next(self._numbers))
         self.built.append(agent)
         return agent
 
 
 class Monotonic:
-    """The clock of a cache or a watcher, which stands still until it is set."""
+    """A clock for a cache or a watcher that tests set by hand."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
 
     def __call__(self) -> float:
-        """Tell the time."""
+        """Return the time."""
         return self.now
 
 
 def how(cache: AgentCache[Any], key: str, signature: Any, session_id: str | None) -> str:
-    """Return what a look-up decides, building where it has to."""
+    """Return the reason of a look-up, building an agent if necessary."""
     with cache.claim(key, signature, session_id) as turn:
         if turn.agent is None:
             turn.keep_agent(Agent())
@@ -60,7 +60,7 @@ def how(cache: AgentCache[Any], key: str, signature: Any, session_id: str | None
 
 
 def noting(seen: list[Any]) -> Callable[[str], None]:
-    """Return an implementation that notes for which session it was called."""
+    """Return a hook that records the session ids of its calls."""
 
     def note(session_id: str) -> None:
         seen.append(session_id)

@@ -1,4 +1,4 @@
-"""What tests of the life of a session have: databases, caches, hooks, worlds to run agents in."""
+"""Fixtures for tests of the lifecycle: databases, caches, hooks and runtimes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.lifecycle.runtimes import IDLE, World
 
 @pytest.fixture
 def db(home_path: Path) -> Iterator[SessionDB]:
-    """The database of the process that is tested, with one session `s1` of one message."""
+    """The database under test, with a session `s1` of one message."""
     db = SessionDB(home_path / "state.db")
     db.append_message("s1", "user", "hello", create={"source": "telegram"})
     yield db
@@ -24,7 +24,7 @@ def db(home_path: Path) -> Iterator[SessionDB]:
 
 @pytest.fixture
 def other(db: SessionDB, home_path: Path) -> Iterator[SessionDB]:
-    """The same database as another process has it open."""
+    """The same database, opened as by another process."""
     other = SessionDB(home_path / "state.db")
     yield other
     other.close()
@@ -32,7 +32,7 @@ def other(db: SessionDB, home_path: Path) -> Iterator[SessionDB]:
 
 @pytest.fixture
 def cache(db: SessionDB) -> AgentCache[Agent]:
-    """A cache beside the session `s1`."""
+    """A cache for the database with session `s1`."""
     return AgentCache(db)
 
 
@@ -49,7 +49,7 @@ def monotonic() -> Monotonic:
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """Something to hang on, until the test ends."""
+    """An event that calls can wait for; it is set when the test ends."""
     event = threading.Event()
     yield event
     event.set()
@@ -57,7 +57,7 @@ def gate() -> Iterator[threading.Event]:
 
 @pytest.fixture
 def told() -> list[tuple[str, BaseException | None]]:
-    """What was reported."""
+    """The reported faults."""
     return []
 
 

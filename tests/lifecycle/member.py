@@ -1,6 +1,6 @@
-"""A process of its own with a runtime on a home, for tests of several at once.
+"""A child process with a runtime on a home.
 
-Each line that it is told is something to do; it answers each by a line.
+It runs one command for each input line and prints one line in return.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tests.routing.chats import chat
 
 
 class Memory:
-    """An agent that answers how many messages of its session it knows."""
+    """An agent that replies with the number of messages that it knows."""
 
     def __init__(self, run: AgentTurn) -> None:
         self.known = len(run.history())
 
     def __call__(self, run: AgentTurn, message: Any) -> str:
-        """Store what was said, and answer."""
+        """Store the message and the reply."""
         run.append("user", message)
         run.append("assistant", "noted")
         self.known += 2
@@ -30,7 +30,7 @@ class Memory:
 
 
 def do(runtime: SessionRuntime, verb: str, number: int, started: list[str]) -> str:
-    """Do something with the chat that all share, once or over and over."""
+    """Run a command on the shared chat, once or repeatedly."""
     if verb == "meet":
         for chat_id in range(number):
             runtime.handle(chat(chat_id), "hello")
@@ -48,7 +48,7 @@ def do(runtime: SessionRuntime, verb: str, number: int, started: list[str]) -> s
 
 
 def main(home: str) -> None:
-    """Do what each line says."""
+    """Run the command of each input line."""
     with SessionDB(Path(home) / "state.db") as db, SessionStore(Path(home), db=db) as store:
         runtime = SessionRuntime(store, Memory)
         started: list[str] = []

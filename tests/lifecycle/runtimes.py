@@ -1,4 +1,4 @@
-"""Agents for tests of the runtime, and the world that they run in."""
+"""Agents and runtimes for the tests of the lifecycle."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ HOOKS = ("on_session_start", "on_session_end", "on_session_finalize", "on_sessio
 
 
 def of(chat_id: int | str) -> str:
-    """Return the key of a chat."""
+    """Return the session key of a chat."""
     return f"agent:main:telegram:dm:{chat_id}"
 
 
 def echo(run: AgentTurn, message: Any) -> str:
-    """Answer what was said, and store both."""
+    """Reply with the message, and store both."""
     run.append("user", message)
     run.append("assistant", f"echo {message}")
     return f"echo {message}"
 
 
 async def aecho(run: AgentTurn, message: Any) -> str:
-    """Answer what was said, and store both, while the loop goes on."""
+    """Reply with the message, and store both without blocking the loop."""
     await run.aappend("user", message)
     await run.aappend("assistant", f"echo {message}")
     return f"echo {message}"
 
 
 class World:
-    """A runtime with all that it stands on, and what its hooks and reports were told."""
+    """A runtime with its database, store and hooks, which records hook calls and reports."""
 
     def __init__(self, home: Path, **options: Any) -> None:
         self.folder = home / "sessions"
@@ -71,16 +71,16 @@ class World:
         )
 
     def build(self, run: AgentTurn) -> Callable[[AgentTurn, Any], Any]:
-        """Build an agent that does what `self.agent` does by then."""
+        """Build an agent that calls the current `self.agent`."""
         self.built.append(run)
         return lambda run, message: self.agent(run, message)  # noqa: PLW0108 -- what it is by then
 
     def say(self, message: Any = "hello", chat_id: int | str = 42, **fields: Any) -> Reply:
-        """Let a message come in."""
+        """Handle a message of a chat."""
         return self.runtime.handle(chat(chat_id, **fields), message)
 
     def names(self, *hooks: str) -> list[tuple[str, str]]:
-        """Return which hooks were called for which session, all or those that are named."""
+        """Return the called hooks with their sessions, optionally of some hooks only."""
         return [
             (hook.removeprefix("on_session_"), given["session_id"])
             for hook, given in self.told
@@ -89,17 +89,17 @@ class World:
 
     @property
     def boundaries(self) -> list[tuple[str, str]]:
-        """What was finalized and reset to."""
+        """The calls of finalize and reset hooks."""
         return self.names("finalize", "reset")
 
     def ended(self, session_id: str) -> str | None:
-        """Return how a session has ended."""
+        """Return the end reason of a session."""
         row = self.db.get_session(session_id)
         assert row is not None
         return row["end_reason"]
 
     def agree(self, key: str = KEY) -> str:
-        """Check that entry, table, file and cache are in one session, and return that."""
+        """Check that entry, table, file and cache name the same session, and return it."""
         entry = self.store.get(key)
         assert entry is not None
         assert file_entries(self.folder)[key]["session_id"] == entry.session_id
@@ -108,7 +108,7 @@ class World:
         return entry.session_id
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the store and the database."""
         self.store.close()
         self.db.close()
 
@@ -117,7 +117,7 @@ class World:
 
 
 def rotate(run: AgentTurn, child: str) -> str:
-    """Go on in another session, as an agent does that compresses."""
+    """Continue in another session, as an agent that compresses does."""
     run._db.end_session(run.session_id, "compression")
     run._db.create_session(child, "telegram", parent_session_id=run.session_id)
     run._db.append_message(child, "user", "a summary")
@@ -125,7 +125,7 @@ def rotate(run: AgentTurn, child: str) -> str:
 
 
 class Gate:
-    """An agent that waits at a gate until the test opens it."""
+    """An agent that waits until the test opens the gate."""
 
     def __init__(self, then: Callable[[AgentTurn, Any], Any] = echo) -> None:
         self.then = then
@@ -133,7 +133,7 @@ class Gate:
         self.opened = threading.Event()
 
     def __call__(self, run: AgentTurn, message: Any) -> Any:
-        """Wait, then do what is to be done."""
+        """Wait, then call the inner agent."""
         self.entered.set()
         assert self.opened.wait(30)
         return self.then(run, message)
@@ -141,7 +141,7 @@ class Gate:
 
 @contextmanager
 def beside(*calls: Callable[[], Any]) -> Iterator[list[Any]]:
-    """Run calls in threads while the block runs; their results or errors are there after it."""
+    """Run calls in threads during the block; results or errors are available after it."""
     results: list[Any] = [None] * len(calls)
 
     def work(number: int) -> None:
@@ -161,7 +161,7 @@ def beside(*calls: Callable[[], Any]) -> Iterator[list[Any]]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait until something is true."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline
@@ -169,14 +169,14 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 async def becomes(condition: Callable[[], bool]) -> None:
-    """Wait until something is true that is said in a thread."""
+    """Wait until a condition that a thread changes is true."""
     with anyio.fail_after(30):
         while not condition():  # noqa: ASYNC110 -- no loop tells of it
             await anyio.sleep(0.001)
 
 
 def handled(world: World, how: str, message: Any = "hello", chat_id: int | str = 42) -> Reply:
-    """Let a message come in by `handle` or by `ahandle`."""
+    """Handle a message by `handle` or by `ahandle`."""
     if how == "handle":
         return world.say(message, chat_id)
 
@@ -187,7 +187,7 @@ def handled(world: World, how: str, message: Any = "hello", chat_id: int | str =
 
 
 def as_async(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a coroutine function that does the same without blocking its loop."""
+    """Return a coroutine function that runs a function without blocking the loop."""
 
     async def call(*args: Any) -> Any:
         result = await anyio.to_thread.run_sync(function, *args)
@@ -197,7 +197,7 @@ def as_async(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def watcher(world: World, **options: Any) -> ExpiryWatcher:
-    """Return a watcher that reports where the world does."""
+    """Return a watcher that reports to the world."""
     return ExpiryWatcher(
         world.runtime, report=lambda what, _: world.reported.append(what), **options
     )

@@ -1,4 +1,4 @@
-"""Turns whose chat has gone on without them: they are answered, and nothing of them outlives it."""
+"""Superseded turns: they get a reply and change nothing else."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def test_agent_cache_without_database_always_reuses() -> None:
 
 
 class FailingDatabase:
-    """A database that cannot be asked, as long as it has an error to raise."""
+    """A database that raises the configured error."""
 
     def __init__(self, db: SessionDB) -> None:
         self._db = db
@@ -212,7 +212,7 @@ def test_agent_cache_reuses_and_reports_database_failure(
 
 @pytest.fixture
 def unguarded_cache(db: SessionDB) -> AgentCache[Agent]:
-    """A cache with an agent of `s1` that was built while the database could not be asked."""
+    """A cache with an agent of `s1` that was built while the database failed."""
     failing: Any = FailingDatabase(db)
     failing.error = Busy("held by another process")
     cache: AgentCache[Agent] = AgentCache(failing, report=lambda *_: None)

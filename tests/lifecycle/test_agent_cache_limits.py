@@ -1,4 +1,4 @@
-"""How many agents are kept and for how long, who is never evicted, how the others are closed."""
+"""Limits of the agent cache: number of agents, idle time, running agents and clean-up."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_agent_cache_failed_running_check_means_running() -> None:
     fill_cache(cache, "a", "b")
     assert (sorted(cache), set(told)) == (
         ["a", "b"],
-        {"whether the agent of a runs could not be asked"},
+        {"checking whether the agent of a is running failed"},
     )
 
 
@@ -273,7 +273,7 @@ def test_agent_cache_reports_hanging_clean_up(gate: threading.Event) -> None:
     )
     fill_cache(cache, "a")
     assert cache.evict("a")
-    assert told == ["the clean-up of an agent hangs and was left behind"]
+    assert told == ["the clean-up of an agent did not end in time"]
 
 
 def test_agent_cache_lookup_ignores_running_clean_up(gate: threading.Event) -> None:

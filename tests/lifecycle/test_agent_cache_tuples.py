@@ -1,4 +1,4 @@
-"""The older shapes of an entry: how they are guarded, and each row of their re-baseline table."""
+"""The older shapes of cache entries: how they are guarded and re-baselined."""
 
 from __future__ import annotations
 

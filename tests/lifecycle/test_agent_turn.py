@@ -1,4 +1,4 @@
-"""The coroutines of a run: they never block the loop, and a cancelled caller gets it back."""
+"""The coroutines of a turn: they never block the loop, and cancellation returns at once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ with connect(sys.argv[1]) as connection:
 
 @contextmanager
 def hold_lock_elsewhere(world: World) -> Iterator[subprocess.Popen[str]]:
-    """Let another process hold the write lock until it is given a line, or the block ends."""
+    """Hold the write lock in another process until it gets a line or the block ends."""
     world.db.set_meta("made", "yes")  # there is no file before the first change
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(world.db.path)],
@@ -57,14 +57,14 @@ def hold_lock_elsewhere(world: World) -> Iterator[subprocess.Popen[str]]:
 
 
 def release_lock(holder: subprocess.Popen[str]) -> None:
-    """Let the process end its transaction."""
+    """End the transaction of the other process."""
     assert holder.stdin is not None
     holder.stdin.write("\n")
     holder.stdin.flush()
 
 
 def count_messages(world: World) -> int:
-    """Return how many messages the sessions of all chats have."""
+    """Return the number of messages in the sessions of all chats."""
     sessions = [entry.session_id for entry in world.store.load_entries().values()]
     return sum(map(world.db.message_count, sessions))
 
@@ -157,7 +157,7 @@ async def test_loop_runs_while_process_holds_lock(world: World) -> None:
 
 @both_loops
 async def test_agents_stay_on_free_loop(world: World) -> None:
-    """The appends of agents that have begun block no loop either."""
+    """Appends of running agents do not block the loop."""
     ready, go = [], anyio.Event()
 
     async def agent(run: AgentTurn, message: Any) -> str:

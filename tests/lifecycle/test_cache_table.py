@@ -1,4 +1,4 @@
-"""Many threads on one cache: one build at a time, no torn entry, nobody cut off in his turn."""
+"""The agent table under many threads: one build at a time, and no agent closed in a turn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ THREADS = 32
 
 
 def run_concurrently(work: Callable[[int], None], count: int = THREADS) -> None:
-    """Run `work` in so many threads that begin together; an error of one is raised here."""
+    """Run `work` in threads that start together; raise the first error here."""
     barrier = threading.Barrier(count)
     errors: list[BaseException] = []
 
@@ -107,16 +107,16 @@ def test_turn_without_build_caches_nothing() -> None:
     cache: AgentCache[Agent] = AgentCache()
     with cache.claim("k", "sig", None) as turn:
         turn.keep_agent(Agent())
-        with pytest.raises(InvalidInput, match="builds no agent"):
+        with pytest.raises(InvalidInput, match="does not build"):
             turn.keep_agent(Agent())
-    with pytest.raises(InvalidInput, match="builds no agent"):
+    with pytest.raises(InvalidInput, match="does not build"):
         turn.keep_agent(Agent())
     assert len(cache) == 1
 
 
 def test_none_agent_is_not_cached() -> None:
     cache: AgentCache[None] = AgentCache()
-    with pytest.raises(InvalidInput, match="no agent to keep"):
+    with pytest.raises(InvalidInput, match="must not be None"):
         cache.get_or_build("k", "sig", None, lambda: None)
     assert "k" not in cache
 
@@ -135,7 +135,7 @@ def test_tuple_stored_during_build_is_replaced() -> None:
 
 
 class InterruptingDatabase:
-    """A database that lets things happen between an answer and its arrival."""
+    """A database that runs a callback after a read and before it returns."""
 
     def __init__(self, db: SessionDB) -> None:
         self._db = db
@@ -143,7 +143,7 @@ class InterruptingDatabase:
         self.meanwhile: list[Callable[[], object]] = []
 
     def get_revision(self, session_id: str) -> Revision:
-        """Answer, but first let it happen."""
+        """Read the revision, run the callback, then return the revision."""
         answer = self._db.get_revision(session_id)
         if self.meanwhile:
             self.meanwhile.pop(0)()
@@ -202,7 +202,7 @@ def test_switch_during_check_happens_once(db: SessionDB) -> None:
 
 
 class OwnedAgent(Agent):
-    """An agent that knows whose it is, and that cries where it is closed at work."""
+    """An agent that knows its key and fails if it is closed during a turn."""
 
     def __init__(self, key: str) -> None:
         super().__init__()
@@ -210,13 +210,13 @@ class OwnedAgent(Agent):
         self.at_work = 0
 
     def close(self) -> None:
-        """Close it, which nobody may do while it works."""
+        """Close the agent, which must not be working."""
         assert self.at_work == 0
         super().close()
 
 
 class ThreadStorm:
-    """What the threads do, and what each of them must see."""
+    """The operations of the threads and the invariants that each thread checks."""
 
     def __init__(self, db: SessionDB, other: SessionDB) -> None:
         self.db, self.other = db, other
@@ -231,7 +231,7 @@ class ThreadStorm:
         )
 
     def work(self, number: int) -> None:
-        """Do what comes, of everything that may be done at once."""
+        """Run a random sequence of operations."""
         chance = random.Random(number)
         deeds = (self.turn, self.turn, self.turn, self.write, self.evict, self.sweep)
         for _ in range(25):
@@ -240,7 +240,7 @@ class ThreadStorm:
             self.look(key)
 
     def turn(self, key: str) -> None:
-        """Work with the right agent, which nobody closes meanwhile."""
+        """Work with the right agent, which must not be closed meanwhile."""
         session_id = self.sessions[key]
         with self.cache.claim(key, "sig", session_id) as turn:
             agent = turn.keep_agent(self.build(key)) if turn.agent is None else turn.agent
@@ -263,15 +263,15 @@ class ThreadStorm:
         self.other.append_message(self.sessions[key], "user", "from outside")
 
     def evict(self, key: str) -> None:
-        """Take an agent out."""
+        """Evict an agent."""
         self.cache.evict(key)
 
     def sweep(self, _: str) -> None:
-        """Take out all that do not run."""
+        """Evict all idle agents."""
         self.cache.sweep()
 
     def look(self, key: str) -> None:
-        """See an entry whole, or none."""
+        """Check that an entry is complete or missing."""
         found = self.cache.get(key)
         if found is not None:
             agent, signature, revision, session_id = found
@@ -293,7 +293,7 @@ def test_agent_cache_survives_32_threads(db: SessionDB, other: SessionDB) -> Non
 
 @pytest.mark.requirement("cache:threads")
 def test_sequential_turns_notice_every_foreign_write(db: SessionDB, other: SessionDB) -> None:
-    """Whatever the interleaving, an agent that is reused knows every row that is there."""
+    """A reused agent knows every stored row, in any interleaving."""
     cache: AgentCache[set[int]] = AgentCache(db, clean_up=lambda *_: None)
     one_turn = threading.Lock()
 

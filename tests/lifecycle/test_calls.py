@@ -1,4 +1,4 @@
-"""Hooks that raise, hang, are slow or async: nobody is harmed, and no loop stands still."""
+"""Hooks that raise, hang, are slow or async: callers and loops are not affected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ in_worker = WorkerThreads(1).run
 
 @pytest.fixture
 def impatient_hooks() -> Hooks:
-    """Hooks that wait for a moment only."""
+    """Hooks with a short timeout."""
     return Hooks(group=None, timeout_s=SHORT_S, report=lambda *_: None)
 
 
@@ -71,7 +71,7 @@ def test_hanging_hook_is_abandoned_and_reported(
 
 
 def call_single_hook(hooks: Hooks, session_id: str) -> str:
-    """Return how a call of the one implementation went."""
+    """Return the result of the only implementation."""
     report = hooks.call(RESET, session_id=session_id, platform="cli")
     return report.failed[0].how if report.failed else "called"
 

@@ -36,7 +36,7 @@ def compressor(world: World, tmp_path: Path) -> Iterator[Compressor]:
 
 
 def make_compressing_agent(compressor: Compressor, shape: Any) -> Any:
-    """An agent that compresses its session in the middle of a turn, and goes on."""
+    """Return an agent that compresses its session during a turn and continues."""
 
     def agent(run: AgentTurn, message: Any) -> str:
         run.append("user", message)
@@ -48,7 +48,7 @@ def make_compressing_agent(compressor: Compressor, shape: Any) -> Any:
 
 
 def fill_long_chat(world: World) -> str:
-    """Let a chat become long; return its session."""
+    """Fill the session of a chat with messages and return its id."""
     for _ in range(6):
         world.say(LONG)
     return world.agree()

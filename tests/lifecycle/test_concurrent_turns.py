@@ -1,4 +1,4 @@
-"""Many turns at once: after each all agree, and each sees its own session."""
+"""Concurrent turns: each sees its own session, and all stored copies agree afterwards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHATS, TURNS = 12, 4
 
 @pytest.fixture
 def rotating_world(world: World) -> Iterator[Callable[[int, int, Any], None]]:
-    """A world whose agents rotate in each turn; the value checks that all agree after one."""
+    """A world with agents that rotate in each turn, and a check of their agreement."""
     wrong: list[Any] = []
 
     def agent(run: AgentTurn, turn: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Which session a chat goes to because its agent says so, and which it does not."""
+"""The sessions to which an agent may move its chat, and the refused ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.routing.chats import KEY
 
 
 def follow_told_session(world: World, session_id: Any) -> str:
-    """Let an agent tell that it went on in a session; return in which the chat is then."""
+    """Let an agent name a session as its continuation; return the session of the chat."""
     world.agent = lambda *_: {"final_response": "x", "session_id": session_id}
     assert world.say().text == "x"
     return world.agree()
@@ -24,7 +24,7 @@ def follow_told_session(world: World, session_id: Any) -> str:
 def test_invalid_session_is_reported_not_followed(world: World, told: Any) -> None:
     first = world.say().session_id
     assert follow_told_session(world, told) == first
-    assert any("does not follow" in what for what in world.reported)
+    assert any("did not move" in what for what in world.reported)
 
 
 @pytest.mark.requirement("runtime:followed")

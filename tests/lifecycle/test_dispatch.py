@@ -1,4 +1,4 @@
-"""Boundaries: finalize comes before reset, with the ids of both, and each of it comes once."""
+"""Boundary hooks: finalize comes before reset, with both ids, and each exactly once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOMENT_S = 0.05
 
 
 def record_calls(hooks: Hooks) -> list[tuple[str, dict[str, Any]]]:
-    """Return a list to which each call of a hook is added."""
+    """Return a list of the calls of a hook."""
     seen: list[tuple[str, dict[str, Any]]] = []
     for hook in ("on_session_start", FINALIZE, RESET):
         hooks.add(hook, lambda _hook=hook, **given: seen.append((_hook, given)))

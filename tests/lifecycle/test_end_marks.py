@@ -1,4 +1,4 @@
-"""What is noted of ends beside a Hermes home: what is broken, denied, moved or shared."""
+"""Stored marks of delivered ends for a Hermes home: damaged, denied, moved or shared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Start = Callable[[], World]
 
 @pytest.fixture(params=["own", "hermes"])
 def start(request: pytest.FixtureRequest, home_path: Path) -> Iterator[Start]:
-    """Starts a process with a runtime on one home."""
+    """Start a process with a runtime on a home."""
     if request.param == "hermes":
         make_hermes_database(home_path / "state.db")
     yield from make_starter(home_path)
@@ -27,7 +27,7 @@ def start(request: pytest.FixtureRequest, home_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def start_hermes(home_path: Path) -> Iterator[Start]:
-    """Starts a process with a runtime on one Hermes home."""
+    """Start a process with a runtime on a Hermes home."""
     make_hermes_database(home_path / "state.db")
     yield from make_starter(home_path)
 
@@ -49,7 +49,7 @@ def tick(world: World) -> list[str]:
 
 
 def list_finalized(*worlds: World) -> list[str]:
-    """Return the sessions whose end these were told."""
+    """Return the sessions with a reported end."""
     return [session_id for world in worlds for _, session_id in world.names("finalize")]
 
 

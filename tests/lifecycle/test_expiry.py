@@ -1,4 +1,4 @@
-"""The expiry watcher: what has expired is finalized once, and nobody waits for it."""
+"""The expiry watcher: expired sessions are finalized once, without blocking turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions that go on elsewhere while an agent is at work: nothing that is said disappears."""
+"""Sessions that another process compresses during a turn: no message is lost."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.routing.chats import KEY
 
 
 def said(world: World, session_id: str) -> list[Any]:
-    """Return what was said in a session."""
+    """Return the message texts of a session."""
     return [row["content"] for row in world.db.get_messages(session_id)]
 
 
 def compress_elsewhere(home: Path, session_id: str, child: str = "child") -> None:
-    """Let another process compress a session."""
+    """Compress a session in another process."""
     with SessionDB(home / "state.db") as other:
         other.end_session(session_id, "compression")
         other.create_session(child, "telegram", parent_session_id=session_id)

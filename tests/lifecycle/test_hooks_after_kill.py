@@ -1,4 +1,4 @@
-"""What a process owed the hooks when it was killed is told by the next: once, and in order."""
+"""Pending hook calls of a killed process: the next process delivers them once, in order."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ elif where == "just before":
 
 @pytest.fixture(params=["own", "hermes", "older"])
 def session_id(request: pytest.FixtureRequest, home_path: Path) -> str:
-    """The session of a chat, beside which there is another one to go to."""
+    """The session of a chat, with another session to move to."""
     if request.param != "own":
         make_hermes_database(home_path / "state.db", 22 if request.param == "hermes" else 17)
     world = World(home_path, config=IDLE)
@@ -75,7 +75,7 @@ def session_id(request: pytest.FixtureRequest, home_path: Path) -> str:
 
 @pytest.fixture
 def kill(home_path: Path, session_id: str) -> Kill:
-    """Lets a process change the session of the chat, and be killed; returns what it has told."""
+    """Start a process that changes the chat's session and is killed; return its hook calls."""
 
     def kill(way: str, where: str) -> Told:
         command = [sys.executable, "-c", _KILLED, str(home_path), way, where]
@@ -91,7 +91,7 @@ def kill(home_path: Path, session_id: str) -> Kill:
 
 @pytest.fixture
 def start(home_path: Path) -> Iterator[Callable[[], World]]:
-    """Starts a process with a runtime on the home."""
+    """Start a process with a runtime on the home."""
     started: list[World] = []
 
     def start() -> World:
@@ -105,7 +105,7 @@ def start(home_path: Path) -> Iterator[Callable[[], World]]:
 
 @pytest.fixture
 def open_bare_store(home_path: Path) -> Iterator[Callable[[], tuple[SessionStore, Told]]]:
-    """Makes stores without a runtime, each with what its hooks are told."""
+    """Open stores without a runtime, each with a list of its hook calls."""
     opened: list[SessionDB] = []
 
     def make() -> tuple[SessionStore, Told]:
@@ -127,7 +127,7 @@ def open_bare_store(home_path: Path) -> Iterator[Callable[[], tuple[SessionStore
 
 
 def list_pending(home: Path) -> list[Any]:
-    """Return what the route of the chat says that the hooks are owed."""
+    """Return the pending hook calls in the route of the chat."""
     with SessionDB(home / "state.db") as db:
         entry = SessionStore(home / "sessions", db=db).get(KEY)
     assert entry is not None
@@ -302,7 +302,7 @@ def test_unclaimable_hooks_wait_for_next_start(
         first = start()
         assert ExpiryWatcher(first.runtime, report=lambda *_: None).tick() == []
         assert first.boundaries == []
-        assert any("told later" in what for what in first.reported)
+        assert any("delivered later" in what for what in first.reported)
     assert len(start().boundaries) == 2
 
 

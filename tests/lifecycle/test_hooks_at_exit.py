@@ -1,4 +1,4 @@
-"""Hooks that are behind when a runtime or its process ends: told in a moment, or reported."""
+"""Hooks with a backlog when a runtime or its process ends: delivered shortly, or reported."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TOLD = [f"told {number}" for number in range(4)]
 
 
 def run_hook_process(code: str, ended_as: int = 0) -> list[str]:
-    """Return what a process says whose hooks are behind, and that then does something."""
+    """Return the output of a process that ends with a backlog of hook calls."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", BEHIND + code],
         cwd=ROOT,
@@ -86,7 +86,7 @@ def test_hanging_hook_is_reported_at_process_exit() -> None:
 
 @pytest.mark.requirement("hooks:end")
 def test_pending_hook_calls_are_skipped_on_signal() -> None:
-    """Nothing runs then; what is stored is told by the next."""
+    """No hook runs then; the next process delivers the stored calls."""
     assert run_hook_process("signal.raise_signal(signal.SIGTERM)", -signal.SIGTERM) == LATE
 
 
@@ -131,7 +131,7 @@ def test_drain_waits_for_hook_calls_in_order(gate: threading.Event) -> None:
 
 
 def test_drain_waits_for_calls_queued_meanwhile(gate: threading.Event) -> None:
-    """The reset of a boundary follows when its finalize has ended."""
+    """The reset of a boundary is queued when its finalize has ended."""
     hooks = Hooks(group=None, timeout_s=30, report=lambda *_: None)
     order: list[str] = []
     begun = threading.Event()

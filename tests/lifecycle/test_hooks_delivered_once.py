@@ -1,4 +1,4 @@
-"""Ends are told once over restarts and processes, also where no entry may be marked."""
+"""Ends are reported once across restarts and processes, also if entries cannot be marked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Start = Callable[[], World]
 
 @pytest.fixture(params=["own", "hermes"])
 def start(request: pytest.FixtureRequest, home_path: Path) -> Iterator[Start]:
-    """Starts a process with a runtime on one home, two hours after what was said there."""
+    """Start a process with a runtime on a home, two hours after its last message."""
     if request.param == "hermes":
         make_hermes_database(home_path / "state.db")
     started: list[World] = []
@@ -47,7 +47,7 @@ def start(request: pytest.FixtureRequest, home_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def session_id(start: Start, home_path: Path) -> str:
-    """A session that was used two hours ago."""
+    """A session that was last used two hours ago."""
     world = World(home_path, config=IDLE)
     said = world.say().session_id
     world.close()
@@ -55,7 +55,7 @@ def session_id(start: Start, home_path: Path) -> str:
 
 
 def list_finalized(*worlds: World) -> list[str]:
-    """Return the sessions whose end these were told."""
+    """Return the sessions with a reported end."""
     return [session_id for world in worlds for _, session_id in world.names("finalize")]
 
 
@@ -114,7 +114,7 @@ def test_session_continued_after_end_is_delivered_again(start: Start, session_id
 
 @pytest.mark.requirement("hooks:again")
 def test_session_reopened_elsewhere_is_delivered_again(start: Start, session_id: str) -> None:
-    """What this process remembers of it is not true any more."""
+    """The memory of this process is outdated then."""
     first, second = start(), start()
     for world in (first, second):
         world.clock.advance(hours=-2)
@@ -251,7 +251,7 @@ def test_end_refused_during_turn_is_delivered_later(start: Start, session_id: st
 def test_end_is_delivered_once_without_process_memory(
     start: Start, session_id: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is stored decides: a process with very many chats has forgotten most of them."""
+    """The stored mark decides: a process with very many chats has forgotten most ends."""
     monkeypatch.setattr(dispatch, "_MAX_REMEMBERED", 0)
     world = start()
     if way == "expired":
@@ -277,7 +277,7 @@ def test_end_is_delivered_once_without_process_memory(
 
 @pytest.fixture
 def hermes(home_path: Path) -> Iterator[World]:
-    """A runtime on a Hermes home, with a session that has expired."""
+    """A runtime on a Hermes home with an expired session."""
     make_hermes_database(home_path / "state.db")
     world = World(home_path, config=IDLE)
     world.say()

@@ -1,4 +1,4 @@
-"""What a process that has died owes the hooks is told before more is, and by nobody in vain."""
+"""Pending hook calls of a dead process are delivered before new ones."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.routing.chats import KEY, chat
 
 @pytest.fixture
 def owing_world(world: World) -> World:
-    """A runtime whose chat has crossed a boundary in a process that has died."""
+    """A runtime with a chat that changed its session in a dead process."""
     owe(world, new_session_id=world.say().session_id)
     return world
 
 
 def owe(world: World, **changed: Any) -> None:
-    """Let the route of the chat owe a boundary, of two hours ago."""
+    """Store a pending boundary of two hours ago in the route of the chat."""
     entry = world.store.get(KEY)
     assert entry is not None
     owed = {

@@ -1,4 +1,4 @@
-"""Hooks: who is called with what, and where implementations come from."""
+"""Hook registration: arguments, sources and errors of implementations."""
 
 from __future__ import annotations
 
@@ -94,33 +94,33 @@ def test_unknown_hook_name_is_refused(hooks: Hooks) -> None:
 
 
 class Marked:
-    """A plugin as pluggy has them."""
+    """A plugin with pluggy markers."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, ...]] = []
 
     @hookimpl(tryfirst=True)
     def on_session_reset(self, session_id: str) -> None:
-        """Be called first."""
+        """Take the first place in the order of calls."""
         self.seen.append((RESET, session_id))
 
     @hookimpl(specname="on_session_finalize")
     def farewell(self, session_id: str, platform: str) -> None:
-        """Be called by another name."""
+        """Implement a hook under another name."""
         self.seen.append((FINALIZE, session_id, platform))
 
 
 class NamedPlugin:
-    """A plugin that only has functions of the right names."""
+    """A plugin that implements hooks by function name only."""
 
     seen: list[str] = []  # noqa: RUF012 -- shared on purpose, to be looked at
 
     def on_session_start(self, session_id: str) -> None:
-        """Be called by its name."""
+        """Implement the hook of this name."""
         self.seen.append(session_id)
 
     def something_else(self) -> None:
-        """Never be called."""
+        """Implement no hook."""
         raise AssertionError
 
 
@@ -159,11 +159,11 @@ def test_plugin_with_unknown_argument_is_refused_whole(hooks: Hooks) -> None:
     class Wrong:
         @hookimpl
         def on_session_reset(self, session_id):
-            """Be right."""
+            """Have a valid signature."""
 
         @hookimpl
         def on_session_finalize(self, user_id):
-            """Be wrong."""
+            """Have an unknown argument."""
 
     with pytest.raises(InvalidInput, match="is refused"):
         hooks.register(Wrong())
@@ -175,7 +175,7 @@ def test_plugin_with_misspelt_mark_is_refused(hooks: Hooks) -> None:
     class Misspelt:
         @hookimpl
         def on_session_finalise(self, session_id):
-            """Never be called."""
+            """Implement no existing hook."""
 
     with pytest.raises(InvalidInput, match="on_session_finalise"):
         hooks.register(Misspelt())
@@ -237,12 +237,12 @@ def test_broken_installed_plugin_is_reported_once(
 
 
 class SlowPlugin(metadata.EntryPoint):
-    """A plugin whose import hangs until the test opens the gate."""
+    """A plugin whose import waits until the test opens the gate."""
 
     gate: threading.Event
 
     def load(self) -> Any:
-        """Hang."""
+        """Wait at the gate."""
         self.gate.wait()
         return Marked
 

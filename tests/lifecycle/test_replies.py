@@ -1,4 +1,4 @@
-"""What a person is told where a turn ended without a word, row by row."""
+"""Replies for turns that end without text, rule by rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A turn of an agent, from a message to its reply, and what is true when it returns."""
+"""One turn of an agent, from the message to the reply, and its stored results."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from tests.routing.chats import KEY, chat, count_writes, pop_written_rows
 
 
 class UnclosableAgent:
-    """An agent that cannot be closed."""
+    """An agent with a `close` that raises."""
 
     def __call__(self, run: AgentTurn, message: Any) -> str:
-        """Answer."""
+        """Reply with a text."""
         return echo(run, message)
 
     def close(self) -> None:
-        """Fail."""
+        """Raise an error."""
         raise OSError
 
 
@@ -90,7 +90,7 @@ def test_runtime_uses_hooks_of_store(world: World) -> None:
 
 
 def test_runtime_refuses_foreign_hooks(world: World) -> None:
-    with pytest.raises(InvalidInput, match="hooks of its own"):
+    with pytest.raises(InvalidInput, match="same hooks"):
         SessionRuntime(world.store, world.build, hooks=Hooks(group=None))
     assert world.store.hooks is world.hooks
 
@@ -283,7 +283,7 @@ def test_factory_returning_no_agent_is_refused(
 ) -> None:
     world = World(home_path, build=lambda _: made)
     for _ in range(2):
-        with pytest.raises(InvalidInput, match=f"build.*{kind}; let it return the agent"):
+        with pytest.raises(InvalidInput, match=f"build.*{kind}"):
             handled(world, how)
     assert (list(world.runtime.cache), world.runtime.running) == ([], [])
     session_id = world.store.peek_session_id(KEY)

@@ -1,4 +1,4 @@
-"""The title of a session that a person sets, which waits until there is a session."""
+"""Titles that are set before their session exists."""
 
 from __future__ import annotations
 

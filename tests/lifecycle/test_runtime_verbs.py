@@ -1,4 +1,4 @@
-"""Reset, switch and finalize: what each leaves behind, and what the hooks are told."""
+"""Reset, switch, resume and finalize: stored results and hook calls."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_resume_of_unknown_name_is_not_found(world: World) -> None:
 @pytest.mark.parametrize("named", ["", "  ", None, 7])
 def test_resume_without_name_explains_names(world: World, named: Any) -> None:
     old = world.say().session_id
-    with pytest.raises(InvalidInput, match="name the session"):
+    with pytest.raises(InvalidInput, match="session must be"):
         world.runtime.resume(KEY, named)
     assert (world.boundaries, world.store.peek_session_id(KEY)) == ([], old)
 

@@ -1,4 +1,4 @@
-"""The end of a session that several chats are in is told once, whoever leaves it when."""
+"""The end of a session that several chats share is reported once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Start = Callable[[], World]
 
 @pytest.fixture(params=["own", "hermes", "older"])
 def start(request: pytest.FixtureRequest, home_path: Path) -> Iterator[Start]:
-    """Starts a process with a runtime on one home."""
+    """Start a process with a runtime on a home."""
     if request.param != "own":
         make_hermes_database(home_path / "state.db", 22 if request.param == "hermes" else 17)
     started: list[World] = []
@@ -34,7 +34,7 @@ def start(request: pytest.FixtureRequest, home_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def session_id(start: Start) -> str:
-    """A session that two chats are in."""
+    """A session that two chats share."""
     world = start()
     said = world.say().session_id
     world.clock.advance(seconds=1)
@@ -44,7 +44,7 @@ def session_id(start: Start) -> str:
 
 
 def count_ends(session_id: str, *worlds: World) -> int:
-    """Return how often the end of a session was told."""
+    """Return how often the end of a session was reported."""
     return sum(world.names("finalize").count(("finalize", session_id)) for world in worlds)
 
 
@@ -123,7 +123,7 @@ def test_close_leaves_started_delivery_to_other_process(start: Start, session_id
 
 @pytest.fixture
 def session_used_elsewhere(start: Start, session_id: str) -> str:
-    """A session that one of its two chats has not used for longer than its policy allows."""
+    """A shared session that one chat has not used for longer than its policy allows."""
     world = start()
     world.clock.advance(minutes=55)
     world.say(chat_id=43)

@@ -1,4 +1,4 @@
-"""A shutdown: who is waited for, who is cut off, and what is left of their turns."""
+"""Shutdown: turns that it waits for, turns that it interrupts, and their stored results."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_shutdown_refuses_new_messages(world: World) -> None:
 def test_message_racing_shutdown_is_refused_whole(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the question and the work the shutdown has looked who is at work."""
+    """The shutdown lists active turns between the check and the registration of the turn."""
     real = world.store.get_or_create_session
 
     def arrive(source: Any, **options: Any) -> Any:
@@ -61,7 +61,7 @@ def test_message_racing_shutdown_is_refused_whole(
 
 
 def make_gates(world: World, *names: str) -> dict[str, Gate]:
-    """Return a gate for each chat; the agent of a chat waits at its own."""
+    """Return a gate for each chat, at which its agent waits."""
     found = {name: Gate() for name in names}
     world.agent = lambda run, message: found[message](run, message)
     return found

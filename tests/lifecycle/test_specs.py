@@ -1,6 +1,6 @@
-"""What hooks are told at each moment of a session's life: the rows of section 6.1, by the runtime.
+"""Arguments of the hooks at each moment of a session's life, called by the runtime.
 
-Where a row is told otherwise than by Hermes, the name of its test says so, and DESIGN says why.
+If a row differs from Hermes, the test name shows it, and DESIGN.md gives the reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.routing.chats import KEY
 
 
 def told(world: World, hook: str) -> list[dict[str, Any]]:
-    """Return what one hook was given, each time."""
+    """Return the arguments of each call of a hook."""
     return [given for name, given in world.told if name == f"on_session_{hook}"]
 
 

@@ -1,4 +1,4 @@
-"""Turns while a loop goes on: it is never blocked, and who is cancelled leaves nothing behind."""
+"""Async turns: the loop is never blocked, and a cancelled caller leaves nothing open."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_cancelled_turn_never_blocks_later_turn(
     world = World(home_path, build=lambda _: aecho)
 
     async def step() -> None:
-        """Wait for something that takes a thread, as each step of a turn does."""
+        """Block a thread, as each step of a turn does."""
         await to_thread.run_sync(lambda: None)
 
     async def cut() -> None:

@@ -1,4 +1,4 @@
-"""Two processes with a runtime each on one home: neither answers from a memory that is not true."""
+"""Two processes with a runtime on one home: neither replies from outdated memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TURNS = 20
 
 
 class Member:
-    """One of the processes."""
+    """A child process with a runtime."""
 
     def __init__(self, home: Path) -> None:
         self.process = subprocess.Popen(
@@ -29,20 +29,20 @@ class Member:
         )
 
     def tell(self, line: str) -> None:
-        """Let it do something."""
+        """Send a command."""
         given: IO[str] | None = self.process.stdin
         assert given is not None
         given.write(line + "\n")
         given.flush()
 
     def answer(self) -> str:
-        """Return what it says."""
+        """Return the reply of the process."""
         said: IO[str] | None = self.process.stdout
         assert said is not None
         return said.readline().strip()
 
     def ask(self, line: str) -> str:
-        """Let it do something, and return what it says."""
+        """Send a command and return the reply."""
         self.tell(line)
         return self.answer()
 

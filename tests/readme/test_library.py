@@ -24,9 +24,9 @@ PRINTS = {
         "Session reset",
         "hello! (2 messages so far)",
     ],
-    "Its life": ["back in the first: True", "cut off: []"],
-    "Compression that can be taken back": ["UndoResult(session_id='long', restored="],
-    "Maintenance: see, plan, apply, restore": [
+    "Lifecycle": ["back in the first session: True", "interrupted: []"],
+    "Compression with undo": ["UndoResult(session_id='long', restored="],
+    "Maintenance: check, plan, apply, restore": [
         "old_sessions 1",
         "-> prune sessions",
         "('old', ",

@@ -1,4 +1,4 @@
-"""A slow or locked mirror: the changes that wait for it and those that do not."""
+"""A mirror that takes long: who waits for it, and who does not."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_mirror_lock_is_released_despite_fork(
 ) -> None:
     opened: list[int] = []
     real = os.open
-    monkeypatch.setattr(os, "open", lambda *args: opened.append(real(*args)) or opened[-1])
+    monkeypatch.setattr(os, "open", lambda *given: opened.append(real(*given)) or opened[-1])
     monkeypatch.setattr(_atomic, "_LOCK_TIMEOUT_S", 0)
     with hold_file_lock(folder / LOCK_NAME):
         child = os.dup(opened[-1])
@@ -93,7 +93,7 @@ def test_held_mirror_lock_does_not_block_reset(
             pass
         assert store.reset_session(KEY).session_id != old
         assert file_entries(folder)[KEY]["session_id"] == old
-    assert any("is held" in problem for problem in store.problems)
+    assert any("is locked by" in problem for problem in store.problems)
     store.close()
     assert file_entries(folder) == read_rows(db, folder)
 
@@ -107,16 +107,16 @@ def test_concurrent_resets_share_mirror_timeout(
     for number in range(6):
         store.get_or_create_session(chat(number))
     copies, tries = store._copies, []
-    lock_file, queue = copies._mirror.lock_file, Queue(copies._mirroring)
+    alone, queue = copies._mirror.alone, Queue(copies._mirroring)
 
-    def try_lock_file(patience_s: float | None = None) -> Any:
+    def try_alone(patience_s: float | None = None) -> Any:
         tries.append(patience_s)
         wait_until(lambda: queue.waiting == 5)
-        return lock_file(patience_s)
+        return alone(patience_s)
 
     monkeypatch.setattr(copies, "_mirroring", queue)
     with monkeypatch.context() as patch, hold_file_lock(folder / LOCK_NAME):
-        patch.setattr(copies._mirror, "lock_file", try_lock_file)
+        patch.setattr(copies._mirror, "alone", try_alone)
         resets = [partial(store.reset_session, f"agent:main:telegram:dm:{n}") for n in range(6)]
         with beside(*resets) as entries:
             pass
@@ -127,17 +127,17 @@ def test_concurrent_resets_share_mirror_timeout(
 
 
 class Queue:
-    """A lock that counts the threads that wait for it."""
+    """A lock that says how many wait for it, besides the one who has it."""
 
     def __init__(self, lock: Any) -> None:
         self._lock = lock
         self.waiting = -1
 
     def __enter__(self) -> None:
-        """Acquire the lock."""
+        """Wait for it."""
         self.waiting += 1
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
-        """Release the lock."""
+        """Give it back."""
         self._lock.release()

@@ -1,4 +1,4 @@
-"""A home as somebody has it after some months, and a model that is given tasks in it."""
+"""A home after some months of use, and a scripted model with tasks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _make_sample_home(tmp_path_factory) -> Path:
 
 
 def _add_long_conversation(db: SessionDB) -> None:
-    """A conversation that no longer fits into the window of a model."""
+    """Add a conversation that exceeds the context window of a model."""
     messages = [
         {
             "role": ("user", "assistant")[number % 2],
@@ -46,7 +46,7 @@ def _add_long_conversation(db: SessionDB) -> None:
 
 @pytest.fixture(name="home")
 def _copy_home(months: Path, home_path: Path) -> Path:
-    """A home of its own for each task."""
+    """A copy of the home for each task."""
     with connect(months / "state.db", mode="ro") as connection:
         connection.execute("VACUUM INTO ?", (str(home_path / "state.db"),))
     with SessionDB(home_path / "state.db") as db, SessionStore.open(home_path, db) as store:
@@ -66,7 +66,7 @@ async def _open_client(request, home: Path) -> AsyncIterator[Client]:
 
 @pytest.fixture(name="given")
 def _make_task_model(client: Client) -> Callable[..., Model]:
-    """Give a task to a model that has read nothing yet; the steps are what it needs."""
+    """Give a task to a model that has read nothing; `steps` are the calls that it needs."""
 
     def given(task: str, *steps: str) -> Model:
         return Model(client, task, steps)

@@ -1,6 +1,6 @@
-"""A scripted model: it knows its task and what it has read, and pays for every call.
+"""A scripted model that knows its task and the answers that it has read.
 
-What it passes as an id, a handle or a cursor it must have read before: nothing else may be known.
+An id, handle or cursor that it passes must have occurred in an answer before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KNOWN_ONLY = (
 
 @dataclass
 class Model:
-    """Plays one task, and counts what it takes."""
+    """A model that plays one task and counts its calls and characters."""
 
     client: Client
     task: str
@@ -31,11 +31,11 @@ class Model:
 
     @property
     def characters(self) -> int:
-        """What it has read of answers."""
+        """The number of characters of the answers."""
         return sum(map(len, self.read))
 
     async def call(self, tool: str, **given: Any) -> dict[str, Any]:
-        """Call a tool with what it knows, and read the answer."""
+        """Call a tool with known values and read the answer."""
         self._check_known(given)
         result = await self.client.call_tool(tool, given)
         text = result.content[0].text
@@ -56,7 +56,7 @@ class Model:
                 assert said in known, f"{name}={value} is nowhere in what it has read"
 
     def check(self, most: int, errors: int = 0) -> None:
-        """Say whether it took more than the task needs."""
+        """Check that the task took no more calls and characters than it needs."""
         spent = f"{self.task}: {self.calls}, {self.characters} characters, {self.errors}"
         assert len(self.calls) == len(self.steps), spent
         assert len(self.errors) == errors, spent

@@ -1,4 +1,4 @@
-"""What a person asks of a model that only reads: each in the calls that it needs, and no more."""
+"""Reading tasks of a model, each in the number of calls that it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person asks of a model that changes something: seen before, done exactly, taken back."""
+"""Changing tasks of a model: previewed, applied exactly, and undone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ pytestmark = pytest.mark.anyio
 
 
 def get_repair_call(finding):
-    """Return the tool and the argument that a finding names, as a model reads them."""
+    """Return the tool and argument that a finding names, as a model reads them."""
     tool, _, what = finding["tool"].partition("(what=")
     return tool, what.strip("')")
 
