@@ -174,7 +174,7 @@ def test_hermes_updates_summary_on_next_compression(case):
     trip, shape = case
     tip = trip.compress(shape).session_id
     _, ours = trip.theirs.job("summary_in", session_id=tip)
-    trip.read_more(tip, 12)
+    trip.go_on(tip, 12)
     found = trip.theirs.job("condense", session_id=tip, summary=TOLD, keep=4)
     assert found["previous"] == ours
     assert found["turns"]
@@ -220,7 +220,7 @@ def test_in_place_undo_keeps_later_messages(case):
         return
     before = trip.texts(trip.session_id)
     done = trip.compress(shape)
-    trip.read_more(trip.session_id, 3)
+    trip.go_on(trip.session_id, 3)
     since = trip.texts(trip.session_id)[-3:]
     trip.compressor.undo(done.batch)
     assert trip.texts(trip.session_id) == [*before, *since]
@@ -299,7 +299,7 @@ def test_compression_locks_exclude_hermes(case):
 @pytest.mark.requirement("compression:hermes-locks")
 def test_active_session_refuses_continuation_next_to_hermes(case):
     trip, shape = case
-    trip.read_more(trip.session_id, 1)
+    trip.go_on(trip.session_id, 1)
     before = _read_all_rows(trip)
     if shape == "in_place":
         assert trip.compress("auto").shape == "in_place"
@@ -381,7 +381,7 @@ def test_hermes_compression_is_recompressed_and_undone(case):
         trip.theirs.job("rotate", session_id=trip.session_id, child=tip, summary=TOLD, keep=KEEP)
         with_route = {"session_id": tip}
         trip.theirs.job("store_set", key=trip.key, fields=with_route)
-    trip.read_more(tip, 16, age_s=5400.0)
+    trip.go_on(tip, 16, age_s=5400.0)
     before = _read_all_rows(trip)
     planned = trip.compressor.plan(trip.session_id, keep_last=KEEP, shape=shape)
     assert planned.session_id == tip

@@ -118,9 +118,9 @@ def test_hermes_loads_followed_rotation(chats, lost):
     key = chats.keys["ann"]
     parent, child = _rotate_session(chats, "ann")
     with chats.ours() as store:
-        store.follow(key, parent, child)
+        store.move_to_continuation(key, parent, child)
         with pytest.raises(Conflict):
-            store.follow(key, parent, "another")
+            store.move_to_continuation(key, parent, "another")
     chats.lose(lost)
     assert chats.loaded_by_theirs()[key]["session_id"] == child
     assert _send_message(chats, "ann") == child
@@ -136,7 +136,7 @@ def test_rotation_is_recovered_without_route_copies(chats, version):
         return  # it finds nothing again
     parent, child = _rotate_session(chats, "ann")
     with chats.ours() as store:
-        store.follow(chats.keys["ann"], parent, child)
+        store.move_to_continuation(chats.keys["ann"], parent, child)
     chats.lose("table" if chats.has_table else "neither")
     chats.lose("file")
     assert _send_message(chats, "ann") == child
