@@ -1,4 +1,4 @@
-"""`python -m tests.interop [--homes N] [--questions N]`: the whole random comparison, counted."""
+"""`python -m tests.interop [--homes N] [--questions N]`: run the whole random comparison."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.interop.random_homes import compare
 
 
 def main() -> int:
-    """Compare on many homes of every version; return 1 if a difference is not explained."""
+    """Compare many homes of every version; return 1 if a difference is not explained."""
     parser = argparse.ArgumentParser(prog="python -m tests.interop", description=__doc__)
     parser.add_argument("--homes", type=int, default=12, help="homes of each version")
     parser.add_argument("--questions", type=int, default=260, help="questions about each home")

@@ -1,7 +1,7 @@
 """A process that writes to a Hermes home as its gateway does, with the tokenizer of the CJK index.
 
-It is started with a database and the extension, appends until its input ends, and prints a line
-when it has begun and one about all that it has done.
+It gets a database and the extension, appends until its input ends, and prints a line at the start
+and a report at the end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WAIT_S = 2.0
 
 
 def append_until_told(path: str, extension: str) -> dict[str, float]:
-    """Append messages to a session of its own, one transaction each."""
+    """Append messages to a session, one transaction each, until the input ends."""
     _sqlite3.choose_sqlite("bundled")
     connection = _sqlite3.connect(f"file:{path}?mode=rw", busy_timeout_s=WAIT_S)
     connection.enable_load_extension(True)  # noqa: FBT003 -- its only argument

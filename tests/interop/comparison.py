@@ -1,7 +1,6 @@
-"""The same random questions to a real Hermes and to us, about one random home.
+"""Random questions to a real Hermes and to our library about one random home.
 
-Every answer that differs is explained by one of the `REASONS`, which docs/hermes-differences.md
-describes; one that is not is a failure.
+Every difference must have one of the `REASONS`, which docs/hermes-differences.md describes.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ Options = dict[str, Any]
 
 
 class Comparison:
-    """Asks both about one home, and notes what they agree on and why they do not."""
+    """The comparison of one home: matching answers and explained differences."""
 
     def __init__(self, theirs: Hermes, ours: SessionDB, seed: int) -> None:
         self.theirs, self.ours = theirs, ours
@@ -64,7 +63,7 @@ class Comparison:
         self.stored = Rows(theirs)
 
     def ask(self, count: int) -> None:
-        """Ask so many random questions."""
+        """Ask a number of random questions."""
         questions: list[Callable[[], None]] = [
             self._ask_list,
             self._ask_list,
@@ -82,7 +81,7 @@ class Comparison:
 
     @property
     def asked(self) -> int:
-        """How many questions were asked."""
+        """The number of questions."""
         return self.agreed + self.differing
 
     @cached_property
@@ -90,7 +89,7 @@ class Comparison:
         return set(self.theirs.job("options", method="list_sessions_rich"))
 
     def _note(self, question: str, reasons: Iterable[str | None]) -> None:
-        """Note a question of which both say the same if there is nothing to explain."""
+        """Record a question; without differences, both answers are equal."""
         found = set(reasons)
         if not found:
             self.agreed += 1
@@ -103,7 +102,7 @@ class Comparison:
     # -- lists ---------------------------------------------------------------------------------
 
     def _options(self) -> Options:
-        """Return random filters of a list, in the words of Hermes."""
+        """Return random list filters in the form of Hermes."""
         chance = self.chance
         chosen: Options = {}
         if chance.random() < 0.3:
@@ -120,7 +119,7 @@ class Comparison:
         return chosen
 
     def _where(self, options: Options) -> SessionFilter:
-        """Return the same filters in our words."""
+        """Return the same filters in our form."""
         source = options.get("source")
         sources = None if source is None else (source,)
         if "exclude_sources" in options:
@@ -194,7 +193,7 @@ class Comparison:
         return self.ours.get_compression_tip(root) != root
 
     def _explain_member(self, root: str, options: Options) -> str | None:
-        """Return why a conversation is in one of two lists alone."""
+        """Return the reason why only one of two lists contains a conversation."""
         if self.ours.get_link_kind(root) == "other":
             return UNKNOWN_LINK
         tip = self.ours.get_compression_tip(root)
@@ -203,14 +202,14 @@ class Comparison:
         return COUNTED if tip == root else CONVERSATION
 
     def _passes_alone(self, session_id: str, options: Options) -> bool:
-        """Whether a row passes filters as Hermes judges it: by its own columns alone."""
+        """Return True if a row matches filters by its own columns, as in Hermes."""
         row = self.sessions[session_id]
         return _is_selected(
             options, row["source"], row["cwd"], row["message_count"], row["archived"]
         )
 
     def _passes_inherited(self, session_id: str, options: Options) -> bool:
-        """Whether a row passes filters as we judge it: by what it inherits, and live messages."""
+        """Return True if a row matches filters by inherited values and live messages, as we do."""
         row = self.sessions[session_id]
         lineage = self.ours.get_compression_lineage(session_id)
         above = [self.sessions[one] for one in lineage[lineage.index(session_id) :: -1]]
@@ -224,7 +223,7 @@ class Comparison:
         return sum(row[1] == session_id and bool(row[7]) for row in self.stored.by_id.values())
 
     def _has_drifted(self, session_id: str) -> bool:
-        """Whether the counter of a session is not the number of its live messages."""
+        """Return True if the counter of a session differs from its number of live messages."""
         return bool(self._count_live(session_id) != self.sessions[session_id]["message_count"])
 
     def _ask_count(self) -> None:
@@ -235,7 +234,7 @@ class Comparison:
         self._note(f"count {options}: {theirs} {ours}", reasons)
 
     def _ask_rows(self) -> None:
-        """Ask for sessions of every kind, with the children."""
+        """Compare sessions of every kind, including children."""
         options = self._options()
         rows = self.theirs.call("list_sessions_rich", **options, include_children=True, limit=ALL)
         ours = set(self.ours.find_sessions(self._where(options)))
@@ -262,7 +261,7 @@ class Comparison:
         return None
 
     def _ask_candidates(self) -> None:
-        """Ask for the ended sessions that filters of pruning choose."""
+        """Compare the ended sessions that match filters of pruning."""
         given: Options = {
             "source": self.chance.choice(self.sources),
             "title_like": self.chance.choice(
@@ -298,7 +297,7 @@ class Comparison:
         return float(self.chance.choice(list(self.sessions.values()))["started_at"])
 
     def _ask_line(self) -> None:
-        """Ask for all that one line of the list says."""
+        """Compare every field of one line of the list."""
         rows = self._their_list({"include_archived": True}, recent=False, limit=ALL, offset=0)
         row = self.chance.choice(rows)
         line = self.ours.summarize_session(row["id"])
@@ -323,7 +322,7 @@ class Comparison:
         self._note(f"line {row['id']}: {row['preview']!r} {line}", reasons)
 
     def _explain_preview(self, session_id: str) -> str | None:
-        """Return why previews differ: the first message is in parts, or was taken back."""
+        """Return the reason of different previews: a message in parts, or a rewound message."""
         said = [row for row in self.stored.by_id.values() if row[1] == session_id]
         asked = [row for row in sorted(said, key=lambda row: row[6]) if row[2] == "user"]
         first = asked[0] if asked else None
@@ -379,7 +378,7 @@ class Comparison:
     def _explain_hit(
         self, row: Any, query: str, options: Options, matched: str, *, is_theirs: bool
     ) -> str | None:
-        """Return why a message is found by one of the two alone."""
+        """Return the reason why only one of the two finds a message."""
         if {"source_filter", "exclude_sources"} & set(options) and (
             self.ours.get_link_kind(row[1]) == "continuation"
         ):
@@ -411,7 +410,7 @@ class Comparison:
         return None
 
     def _query(self) -> str:
-        """Return a random query: words, phrases, prefixes and operators, of any script."""
+        """Return a random query of words, phrases, prefixes and operators in any script."""
         texts = [self.stored.text(row) for row in self.stored.by_id.values()]
 
         def words(pattern: str) -> list[str]:

@@ -1,8 +1,8 @@
-"""The real hermes-agent of four versions, made ready once a run.
+"""Environments and homes of several versions of the real hermes-agent, made once for a run.
 
-The environments are made in `.peers/` of the repository and kept between runs; for development
-MCP_SESSIONS_PEERS may name a folder that has them already. Python 3.11, 3.12 or 3.13 must be there:
-without one these tests fail, they are never skipped.
+The environments are in `.peers/` of the repository and are kept between runs; MCP_SESSIONS_PEERS
+may name another folder. Python 3.11, 3.12 or 3.13 is required: without one these tests fail, they
+are never skipped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytest.register_assert_rewrite("tests.interop.twins")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this folder is an interop test; making the environments takes its time."""
+    """Mark the tests of this folder as interop tests, with a long timeout."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.interop)
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def peers() -> None:
-    """The environments; made before any test hides the user's folder, where pip is configured."""
+    """The environments, made before any test hides the user's folder with pip's configuration."""
     for version in hermes.VERSIONS:
         peer_python(f"h{version}", f"hermes-agent=={version}")
 
@@ -44,7 +44,7 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def built(peers: None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return the home that a version has built; nobody opens it, it is copied."""
+    """The home of a version; tests never open it, but copy it."""
     homes: dict[str, Path] = {}
 
     def get(version: str) -> Path:
@@ -57,19 +57,19 @@ def built(peers: None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
 
 @pytest.fixture
 def home(version: str, built: Callable[[str], Path], tmp_path: Path) -> Path:
-    """A copy of the home that this version has built."""
+    """A copy of the home of this version."""
     return hermes.copy(built(version), tmp_path / "copy")
 
 
 @pytest.fixture
 def theirs(version: str, home: Path) -> Iterator[hermes.Hermes]:
-    """The real Hermes on that copy, live."""
+    """The real Hermes on that copy, running."""
     with hermes.Hermes(version, home) as running:
         yield running
 
 
 @pytest.fixture
 def ours(home: Path, theirs: hermes.Hermes) -> Iterator[SessionDB]:
-    """Our database on the same copy, beside it."""
+    """Our database on the same copy."""
     with SessionDB(home / "state.db") as db:
         yield db

@@ -1,4 +1,4 @@
-"""What a search finds in Hermes and with us, by the messages of the home."""
+"""Expected search results of Hermes and of our library, from the messages of a home."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.interop.hermes import Hermes
 
 
 class Rows:
-    """All messages of the home, by id, as the searches of both are judged by them."""
+    """All messages of a home by id, which decide what a search should find."""
 
     def __init__(self, theirs: Hermes) -> None:
         compacted = any(row[1] == "compacted" for row in theirs.sql("PRAGMA table_info(messages)"))
@@ -21,15 +21,15 @@ class Rows:
         self.by_id = {row[0]: row for row in theirs.sql(f"SELECT {columns} FROM messages")}  # noqa: S608
 
     def shown(self, message_id: int) -> bool:
-        """Whether it was not taken back."""
+        """Return True if a message was not rewound."""
         return bool(self.by_id[message_id][7] or self.by_id[message_id][8])
 
     def said(self, ids: Any) -> set[tuple[Any, ...]]:
-        """Return what was said where and when: a copy that a compaction carried on is the same."""
+        """Return texts with place and time; a copy made by a compaction counts as its original."""
         return {(row[1], row[2], row[6], row[3]) for row in map(self.by_id.get, ids)}
 
     def with_all(self, *words: str) -> list[int]:
-        """Return the messages that a person would say have all these words in them."""
+        """Return the messages that contain all these words."""
         return [
             one
             for one, row in self.by_id.items()
@@ -37,7 +37,7 @@ class Rows:
         ]
 
     def is_prose(self, row: Any) -> bool:
-        """Whether it is text with words in it, and no JSON."""
+        """Return True for text with words, not JSON."""
         text = row[3] if isinstance(row[3], str) else ""
         return bool(re.search(r"\b[a-z]{4,20}\b", text)) and text.isprintable() and not row[5]
 
@@ -53,7 +53,7 @@ def their_ids(theirs: Hermes, query: str, **options: Any) -> list[int]:
 
 
 def our_pages(ours: SessionDB, query: str, **options: Any) -> list[SearchResult]:
-    """Return all pages of what we find; theirs looks into archived conversations unasked."""
+    """Return all pages of our results, with archived conversations as in Hermes."""
     options = {"status": "all", "per": "message", "limit": 5, **options}
     pages = [ours.search(query, **options)]
     while pages[-1].next_cursor:

@@ -1,4 +1,4 @@
-"""A real hermes-agent in a process of its own, and copies of the homes that it made."""
+"""A real hermes-agent in its own process, and copies of the homes that it made."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DRIVER = Path(__file__).with_name("hermes_driver.py")
 
 
 class Refused(Exception):
-    """Hermes raised an error of this kind."""
+    """An error of this kind that Hermes raised."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")
@@ -30,7 +30,7 @@ class Refused(Exception):
 
 
 class Hermes:
-    """One process with one `SessionDB` of Hermes on one home; its methods are called by name."""
+    """A process with one `SessionDB` of Hermes, whose methods are called by name."""
 
     def __init__(self, version: str, home: Path, *arguments: str) -> None:
         self.version = version
@@ -58,16 +58,16 @@ class Hermes:
             pass
 
     def kill(self) -> None:
-        """End it as `kill -9` does."""
+        """End the process as `kill -9` does."""
         self._process.kill()
         self._process.wait(timeout=20)
 
     def has(self, method: str) -> bool:
-        """Whether this version has such a method."""
+        """Return True if this version has a method."""
         return method in self.methods
 
     def job(self, name: str, **arguments: Any) -> Any:
-        """Have a job done and return its result."""
+        """Run a job and return its result."""
         with self._turn:
             jobs, answers = self._process.stdin, self._process.stdout
             assert jobs is not None
@@ -82,14 +82,14 @@ class Hermes:
         return answer["value"]
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of its `SessionDB`; its errors are `Refused`."""
+        """Call a method of its `SessionDB`; errors are raised as `Refused`."""
         (answer,) = self.job("calls", calls=[[method, args, kwargs]])
         if "error" in answer:
             raise Refused(*answer["error"])
         return decoded(answer["value"])
 
     def each(self, method: str, values: Iterable[Any], **kwargs: Any) -> dict[Any, Any]:
-        """Call a method for each of the values; return the answers by value."""
+        """Call a method for each value; return the answers by value."""
         values = list(values)
         answers = self.job("calls", calls=[[method, [value], kwargs] for value in values])
         return {
@@ -98,13 +98,13 @@ class Hermes:
         }
 
     def sql(self, statement: str, *values: Any) -> list[list[Any]]:
-        """Run a statement in its connection."""
+        """Run a statement on its connection."""
         rows: list[list[Any]] = decoded(self.job("sql", statements=[[statement, *values]])[0])
         return rows
 
 
 def decoded(value: Any) -> Any:
-    """Return an answer with its bytes as bytes."""
+    """Return an answer with decoded bytes."""
     if isinstance(value, dict):
         if set(value) == {"$bytes"}:
             return bytes.fromhex(value["$bytes"])
@@ -113,20 +113,20 @@ def decoded(value: Any) -> Any:
 
 
 def build(version: str, home: Path) -> Path:
-    """Have this version make a realistic and damaged home."""
+    """Let this version make a realistic and damaged home."""
     with Hermes(version, home) as hermes:
         hermes.job("build")
     return home
 
 
 def build_kinds(version: str, home: Path, *, damaged: bool) -> dict[str, Any]:
-    """Have it make a home also with what each kind of plan is about; return what it states."""
+    """Let this version make a home with items for each kind of plan; return the expectations."""
     with Hermes(version, home) as hermes:
         stated: dict[str, Any] = hermes.job("build_kinds", damaged=damaged)
     return stated
 
 
 def copy(home: Path, to: Path) -> Path:
-    """Copy a home whose databases nobody has open."""
+    """Copy a home whose databases are closed."""
     assert not list(home.glob("state.db-*"))
     return Path(shutil.copytree(home, to))

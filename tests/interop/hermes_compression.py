@@ -1,7 +1,7 @@
-"""The compressor of a real hermes-agent: the jobs of the driver that concern it.
+"""Jobs of the driver for the compressor of a real hermes-agent.
 
-Its model is asked for nothing: what it would have said is given. Runs under the Python of a
-hermes-agent; nothing of it is imported before its home is set.
+The answers of its model are given by the test. This module runs under the Python of a hermes-agent
+and imports none of it before its home is set.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ _LONG = " They went along the river and looked for the ferry." * 8
 
 
 class Compression:
-    """The jobs; what is done to a conversation is done by their code."""
+    """The jobs; conversations are changed by the code of Hermes."""
 
     db: Any
 
     def summary_in(self, session_id: str) -> list[Any]:
-        """Return where it finds the newest summary of a conversation, and what that says."""
+        """Return the position and the text of the newest summary in a conversation."""
         messages = self.db.get_messages_as_conversation(session_id)
         engine = _make_engine().__class__
         return list(engine._find_latest_context_summary(messages, 0, len(messages)))
 
     def condense(self, session_id: str, summary: str, keep: int) -> dict[str, Any]:
-        """Have it compress a conversation; return that, and what its model would have been told."""
+        """Let it compress a conversation; return the result and the input of its model."""
         engine = _make_engine()
         engine.tail_token_budget = 1
         engine.protect_last_n = keep
@@ -39,12 +39,12 @@ class Compression:
         return {"messages": engine.compress(messages), **told}
 
     def compact(self, session_id: str, summary: str, keep: int) -> None:
-        """Compress in place as it does."""
+        """Compress in place."""
         found = self.condense(session_id, summary, keep)
         self.db.archive_and_compact(session_id, found["messages"])
 
     def rotate(self, session_id: str, child: str, summary: str, keep: int) -> None:
-        """Compress into a continuation, in the steps in which it does that."""
+        """Compress into a continuation, in the same steps as Hermes."""
         found = self.condense(session_id, summary, keep)
         old = self.db.get_session(session_id)
         self.db.end_session(session_id, "compression")
@@ -54,7 +54,7 @@ class Compression:
         self.db.replace_messages(child, found["messages"])
 
     def converse(self, session_id: str, seconds: float, pause: float) -> list[str]:
-        """Say something for so long, questions that take a call each; return the contents."""
+        """Append questions with tool calls for a time; return their contents."""
         said: list[str] = []
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

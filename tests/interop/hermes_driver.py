@@ -1,7 +1,7 @@
-"""Runs under the Python of a real hermes-agent and does with its `SessionDB` what it is told.
+"""A driver that runs jobs on the `SessionDB` of a real hermes-agent, under its Python.
 
-`hermes_driver.py HOME` reads one JSON job a line and answers each with one line. It never imports
-our package, and nothing of Hermes is imported before its home is set.
+`hermes_driver.py HOME` reads one JSON job per line and prints one line for each. It never imports
+our package, and imports nothing of Hermes before its home is set.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ANSWERS = os.fdopen(os.dup(1), "w", encoding="utf-8")
 
 
 class Clock:
-    """Stands in for the module `time` of Hermes, so that two homes can have the same times."""
+    """A replacement of the module `time` of Hermes, so that two homes get the same times."""
 
     now: float | None = None
 
@@ -37,7 +37,7 @@ class Clock:
 
 
 class Driver(hermes_routes.Routes, hermes_compression.Compression):
-    """The jobs; each is a method, its arguments are those of the JSON object."""
+    """The jobs: each is a method with the arguments of the JSON object."""
 
     def __init__(self, home: Path) -> None:
         import hermes_state  # noqa: PLC0415 -- only after its home is set
@@ -48,27 +48,27 @@ class Driver(hermes_routes.Routes, hermes_compression.Compression):
         self.db = hermes_state.SessionDB(db_path=home / "state.db")
 
     def methods(self) -> list[str]:
-        """Say what this version has."""
+        """Return the methods of this version."""
         return [name for name in dir(self.db) if not name.startswith("_")]
 
     def calls(self, calls: list[list[Any]]) -> list[dict[str, Any]]:
-        """Call methods by name: `[name, args, kwargs]` each; errors are answers."""
+        """Call methods by name, each `[name, args, kwargs]`; return errors as answers."""
         return [self._call(*call) for call in calls]
 
     def clock(self, now: float | None) -> None:
-        """Set the time, or let it be the real one."""
+        """Set the time, or return to the real one."""
         self.clock_face.now = now
 
     def sql(self, statements: list[list[Any]]) -> list[list[Any]]:
-        """Run statements in one transaction of their connection, as damage or for a look."""
+        """Run statements in one transaction of the connection."""
         return [[list(row) for row in rows] for rows in hermes_homes.run(self.db, statements)]
 
     def build(self) -> None:
-        """Fill the home with everything that real ones have, damage too."""
+        """Fill the home with all features of real ones, including damage."""
         hermes_homes.build(self.db, self.home)
 
     def build_kinds(self, damaged: bool) -> dict[str, Any]:
-        """Fill it also with what each kind of plan is about; return what is stated of it."""
+        """Also add items for each kind of plan; return the expectations."""
         hermes_homes.build(self.db, self.home, damaged=damaged)
         return hermes_kinds.Kinds(self.db, self.home, damaged=damaged).fill()
 
@@ -77,11 +77,11 @@ class Driver(hermes_routes.Routes, hermes_compression.Compression):
         hermes_random.RandomHome(self.db, seed).fill(conversations)
 
     def options(self, method: str) -> list[str]:
-        """Return the arguments that a method of this version takes."""
+        """Return the arguments of a method of this version."""
         return list(inspect.signature(getattr(self.db, method)).parameters)
 
     def append(self, session_id: str, seconds: float, pause: float) -> list[int]:
-        """Append messages for so long, with a pause after each; return their ids."""
+        """Append messages for a time, with a pause after each; return their ids."""
         ids: list[int] = []
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -90,7 +90,7 @@ class Driver(hermes_routes.Routes, hermes_compression.Compression):
         return ids
 
     def close(self) -> None:
-        """Close the database, which folds its log back."""
+        """Close the database, which checkpoints its log."""
         self.store_close()
         self.db.close()
 
@@ -102,7 +102,7 @@ class Driver(hermes_routes.Routes, hermes_compression.Compression):
 
 
 def plain(value: Any) -> Any:
-    """Return what JSON has no word for."""
+    """Return values without a JSON form as JSON."""
     if isinstance(value, bytes):
         return {"$bytes": value.hex()}
     if isinstance(value, (set, tuple)):
@@ -111,7 +111,7 @@ def plain(value: Any) -> Any:
 
 
 def main() -> None:
-    """Answer jobs until the input ends."""
+    """Run jobs until the input ends."""
     os.dup2(2, 1)
     home = Path(sys.argv[1])
     os.environ["HERMES_HOME"] = str(home)

@@ -1,6 +1,6 @@
-"""A home as real ones are, made by the real `SessionDB` and `SessionStore`, and then damaged.
+"""A realistic and damaged home, made by the real `SessionDB` and `SessionStore`.
 
-Runs under the Python of a hermes-agent. Versions differ: what one has not is left out.
+Runs under the Python of a hermes-agent. Features that a version does not have are omitted.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def build(db: Any, home: Path, *, damaged: bool = True) -> None:
 
 
 def run(db: Any, statements: list[list[Any]]) -> list[list[Any]]:
-    """Run `[sql, *values]` each in one transaction of their connection; return the rows."""
+    """Run `[sql, *values]` statements in one transaction of the connection; return the rows."""
     connection = db._conn
     connection.execute("BEGIN IMMEDIATE")
     rows = [connection.execute(sql, values).fetchall() for sql, *values in statements]
@@ -58,7 +58,7 @@ def run(db: Any, statements: list[list[Any]]) -> list[list[Any]]:
 
 
 def session(db: Any, session_id: str, source: str = "cli", **columns: Any) -> str:
-    """Create a session; columns that `create_session` of this version does not take are set."""
+    """Create a session, and set columns that `create_session` of this version does not accept."""
     age = columns.pop("age", 0.0)
     known = inspect.signature(db._insert_session_row).parameters
     given = {name: value for name, value in columns.items() if name in known}
@@ -73,7 +73,7 @@ def session(db: Any, session_id: str, source: str = "cli", **columns: Any) -> st
 
 
 def say(db: Any, session_id: str, *texts: Any, age: float = 0.0) -> list[int]:
-    """Append messages, users and assistants in turn."""
+    """Append messages of user and assistant in turn."""
     return [
         db.append_message(
             session_id,
@@ -86,7 +86,7 @@ def say(db: Any, session_id: str, *texts: Any, age: float = 0.0) -> list[int]:
 
 
 def end(db: Any, session_id: str, reason: str | None, age: float) -> None:
-    """End a session so long ago."""
+    """End a session at a time in the past."""
     db.end_session(session_id, reason)
     run(db, [["UPDATE sessions SET ended_at = ? WHERE id = ?", time.time() - age, session_id]])
 
@@ -134,7 +134,7 @@ def _add_gateway_sessions(db: Any) -> None:
 
 
 def _add_continued_conversation(db: Any) -> None:
-    """A conversation that went on twice, with a delegate that began before the continuation."""
+    """Add a conversation with two continuations and a delegate from before the first of them."""
     chat = {"session_key": "agent:main:telegram:dm:77", "chat_id": "77", "chat_type": "dm"}
     session(db, "chain_1", "telegram", user_id="u77", **chat, age=9 * DAY)
     say(db, "chain_1", "plan the holiday", "where to", age=9 * DAY)
@@ -248,7 +248,7 @@ def _add_rewound_session(db: Any) -> None:
 
 
 def _add_content_kinds(db: Any) -> None:
-    """Everything that a content can be."""
+    """Add messages with every kind of content."""
     session(db, "parts", "whatsapp", age=2 * DAY)
     text = [{"type": "text", "text": "what is on this wombat photo"}, IMAGE]
     db.append_message("parts", "user", text)
@@ -307,7 +307,7 @@ def _add_ghosts(db: Any) -> None:
 
 
 def _add_orphans(db: Any) -> None:
-    """Continuations that never ran, and those that only look like it."""
+    """Add continuations that never ran, and similar sessions."""
     old = 10 * DAY
     for name, age, columns in (
         ("orphan", old, {}),

@@ -1,7 +1,7 @@
-"""What each kind of plan is about, made by the real `SessionDB` and `SessionStore`, and stated.
+"""Items for each kind of plan, made by the real `SessionDB` and `SessionStore`, with expectations.
 
-What a kind is to choose was written down here beside each session, by its number of days, before
-anything was asked. Runs under the Python of a hermes-agent; what a version has not is left out.
+The expected selection of each kind is written next to the session, as a number of days. Runs under
+the Python of a hermes-agent; features that a version does not have are omitted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Together = dict[str, list[str]]
 
 
 class Kinds:
-    """Fills a home that may have others in it, and remembers what belongs to which kind."""
+    """Fills a home and records the sessions that each kind should select."""
 
     def __init__(self, db: Any, home: Path, *, damaged: bool) -> None:
         self.db, self.home, self.damaged = db, home, damaged
@@ -40,7 +40,7 @@ class Kinds:
         """The sessions in which they are, or were."""
 
     def fill(self) -> dict[str, Any]:
-        """Add all of it and return what is stated."""
+        """Add all items and return the expectations."""
         self._those_before()
         self._old()
         self._filtered()
@@ -65,11 +65,11 @@ class Kinds:
         }
 
     def chosen(self, kind: str, name: str, *together: str) -> None:
-        """State that a kind chooses this, with these in their order, itself where none are."""
+        """Expect that a kind selects this item, together with others in this order."""
         self.found.setdefault(kind, {})[name] = list(together or (name,))
 
     def protected(self, kind: str, why: str) -> None:
-        """State that a kind would choose one more, but for this reason."""
+        """Expect that a kind protects one more item for this reason."""
         self.kept.setdefault(kind, Counter())[why] += 1
 
     def add(
@@ -84,7 +84,7 @@ class Kinds:
         source: str = "cli",
         **columns: Any,
     ) -> str:
-        """Add a session whose last message came so many days ago."""
+        """Add a session with its last message a number of days ago."""
         session(self.db, name, source, age=max(begun, days) * DAY, **columns)
         say(self.db, name, *[f"waltz {number} of {name}" for number in range(messages)],
             age=days * DAY)  # fmt: skip
@@ -101,7 +101,7 @@ class Kinds:
     # -- sessions ------------------------------------------------------------------------------
 
     def _those_before(self) -> None:
-        """What the home had before: nothing in it is older than a month."""
+        """Record the earlier contents of the home, which are not older than a month."""
         for name in ("ghost", "ghost_parent", "ghost_open", "orphan_empty"):
             self.chosen("ghosts", name)
         for name in ("orphan", "orphan_unknown", "orphan_titled", "chain_3"):
@@ -111,7 +111,7 @@ class Kinds:
             self.chosen("links", "own_parent")
 
     def _old(self) -> None:
-        """Sessions of all ages; what is pruned is told by the last message alone."""
+        """Add sessions of all ages; pruning goes by the last message."""
         self.add("old", 140, "idle", model="m-large")
         self.db.append_message("old", "assistant", "", tool_calls=[{"id": "c", "function": CALL}])
         self.db.append_message("old", "tool", "waltz done", tool_call_id="c", tool_name="terminal")
@@ -153,7 +153,7 @@ class Kinds:
             self.protected("sessions", "compressing")
 
     def _filtered(self) -> None:
-        """Old sessions that differ in what a filter asks for; each filter chooses exactly one."""
+        """Add old sessions that differ in one filter each; a filter selects exactly one."""
         asked: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "source": ({"source": ["slack"]}, {"source": "slack"}),
             "title_like": ({"title_like": "CRYPTOGAMS"}, {}),
@@ -205,14 +205,14 @@ class Kinds:
         return self.add(name, days, reason, **given)
 
     def _contrast(self, name: str, source: str) -> str:
-        """Add one of the same source, of which the filter is not true."""
+        """Add a session of the same source that does not match the filter."""
         counted = {"input_tokens": 10, "estimated_cost_usd": 0.6, "tool_call_count": 2}
         messages = 2 if source == "few" else 5
         return self.add(name, 150, "cli_close", begun=160, source=source, messages=messages,
                         **counted)  # fmt: skip
 
     def _lineages(self) -> None:
-        """Conversations of several sessions, which go as a whole."""
+        """Add conversations of several sessions, which are removed as a whole."""
         self.add("long_1", 200, "compression")
         self.add("long_2", 190, "compression", parent_session_id="long_1")
         self.add("long_3", 180, "cli_close", parent_session_id="long_2")
@@ -231,7 +231,7 @@ class Kinds:
         self.chosen("sessions", "stem")
 
     def _unended(self) -> None:
-        """Sessions that never ended."""
+        """Add sessions that never ended."""
         self.add("left", 60, source="tui")
         self.chosen("abandoned", "left")
         self.add("left_long", 140, source="tui")
@@ -244,7 +244,7 @@ class Kinds:
         self.chosen("abandoned", "went_2")
 
     def _continuations(self) -> None:
-        """Continuations that never ran, and some that look like it."""
+        """Add continuations that never ran, and similar sessions."""
         for name, days, columns in (
             ("cut", 20, {}),
             ("ran", 20, {"api_call_count": 1}),
@@ -257,7 +257,7 @@ class Kinds:
         self.chosen("orphaned", "cut_2")
 
     def _ghosts(self) -> None:
-        """Empty sessions, and some that look like it."""
+        """Add empty sessions, and similar ones."""
         self.add("empty_cli", 3, "cli_close", messages=0)
         self.chosen("ghosts", "empty_cli")
         self.add("empty_chief", 3, "cli_close", messages=0, source="tui")
@@ -283,7 +283,7 @@ class Kinds:
     # -- routes --------------------------------------------------------------------------------
 
     def _routes(self) -> None:
-        """Chats that the real store routes, each in another state."""
+        """Add chats that the real store routes, each in another state."""
         from gateway.config import GatewayConfig  # noqa: PLC0415 -- only after its home is set
         from gateway.session import SessionStore  # noqa: PLC0415
 
@@ -322,7 +322,7 @@ class Kinds:
         self.chosen("expired", idle)
 
     def _chat(self, store: Any, name: str, days: float, platform: str = "telegram") -> str:
-        """Let a message of a new chat come in, so many days ago; return its session."""
+        """Handle a message of a new chat a number of days ago; return its session."""
         from gateway.session import SessionSource  # noqa: PLC0415
 
         given = {"platform": platform, "chat_id": f"chat-{name}", "chat_type": "dm",
@@ -338,7 +338,7 @@ class Kinds:
         return str(entry.session_id)
 
     def _routes_by_hand(self) -> None:
-        """Entries that cannot be read, with others that can; and rows of folders that are gone."""
+        """Add unreadable and readable entries, and rows of deleted folders."""
         path = self.home / "sessions" / "sessions.json"
         stored = json.loads(path.read_text(encoding="utf-8"))
         for number, name in enumerate(("talking", "dangling")):
@@ -366,7 +366,7 @@ class Kinds:
     # -- what is left of others ----------------------------------------------------------------
 
     def _links(self) -> None:
-        """Parents that are not there, and more circles."""
+        """Add missing parents and cycles."""
         self.add("round_a", 170, "cli_close", begun=171)
         self.add("round_b", 170, "cli_close", parent_session_id="round_a")
         self.sql("UPDATE sessions SET parent_session_id = 'round_b' WHERE id = 'round_a'")
@@ -378,7 +378,7 @@ class Kinds:
         self.chosen("links", "fatherless")
 
     def _left_over(self) -> None:
-        """Rows of sessions that somebody has deleted with the checks of SQLite turned off."""
+        """Add rows of sessions that were deleted with foreign keys off."""
         usage = run(self.db, [["SELECT 1 FROM sqlite_master WHERE name = 'session_model_usage'"]])[
             0
         ]
@@ -399,7 +399,7 @@ class Kinds:
             self.chosen("locks", "compression_locks/lock_died")
 
     def _files(self) -> None:
-        """Files of sessions that are there and of others, and what is nobody's business."""
+        """Add files of existing and missing sessions, and unrelated files."""
         mine = ("session_old.json", "old.jsonl", "request_dump_old_20260101_120000.json")
         others = ("notes.json", "session_.json", "sessions.json.broken-20260101_120000")
         for name in (*mine, *others):
@@ -439,5 +439,5 @@ def _list_columns(where: dict[str, Any]) -> set[str]:
 
 
 def _format_time_ago(days: float) -> datetime:
-    """Return a time as entries have it: local, without its zone."""
+    """Return a past time in the form of entries: local, without zone."""
     return datetime.now() - timedelta(days=days)  # noqa: DTZ005

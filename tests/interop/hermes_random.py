@@ -1,4 +1,4 @@
-"""A random home, made by the methods of the real `SessionDB`. Runs under the Python of Hermes."""
+"""A random home, made by the real `SessionDB` under the Python of Hermes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RandomHome:
         self.roots: list[str] = []
 
     def fill(self, conversations: int) -> None:
-        """Make conversations of every kind, and what hangs on them."""
+        """Add conversations of every kind with their dependent rows."""
         for _ in range(conversations):
             self._conversation()
         for make in (self._branch, self._delegate, self._unlinked):
@@ -94,7 +94,7 @@ class RandomHome:
         self._child({"_delegate_from": parent}, parent)
 
     def _unlinked(self, parent: str) -> None:
-        """Orphan a delegate as their migration and their pruning do."""
+        """Orphan a delegate as Hermes' migration and pruning do."""
         mark = self.chance.choice((parent, "__orphaned__"))
         child = self._child({"_delegate_from": mark}, parent)
         run(self.db, [["UPDATE sessions SET parent_session_id = NULL WHERE id = ?", child]])
@@ -138,7 +138,7 @@ class RandomHome:
             )
 
     def _decide_fate(self, session_id: str) -> None:
-        """Rewind or compact in place, as far as this version can."""
+        """Rewind or compact in place, if this version can."""
         rows = self.db.get_messages(session_id)
         asked = [row["id"] for row in rows if row["role"] == "user"]
         fate = self.chance.random()

@@ -1,6 +1,6 @@
-"""The session store of a real hermes-agent: the jobs of the driver that concern routes.
+"""Jobs of the driver for the session store of a real hermes-agent.
 
-Runs under the Python of a hermes-agent; nothing of it is imported before its home is set.
+Runs under the Python of a hermes-agent and imports none of it before its home is set.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Routes:
-    """The jobs; the store is opened anew, with all that is stored, whenever it is asked for."""
+    """The jobs; the store is reopened with its stored data on request."""
 
     home: Path
     store: Any = None
@@ -25,33 +25,33 @@ class Routes:
         return self.store_entries()
 
     def gateway_begins(self) -> None:
-        """Write down that this process is the gateway of its home, as a gateway does."""
+        """Record this process as the gateway of its home, as a gateway does."""
         from gateway.status import write_pid_file  # noqa: PLC0415
 
         write_pid_file()
 
     def store_close(self) -> None:
-        """Let go of the store; what it wanted to save is saved."""
+        """Close the store."""
         if self.store is not None and self.store._db is not None:
             self.store._db.close()
         self.store = None
 
     def store_entries(self) -> dict[str, Any]:
-        """Return the entries that it has loaded, as it would store them."""
+        """Return the loaded entries in their stored form."""
         self.store._ensure_loaded()
         return {key: entry.to_dict() for key, entry in self.store._entries.items()}
 
     def store_methods(self) -> list[str]:
-        """Say what the store of this version has."""
+        """Return the methods of the store of this version."""
         return [name for name in dir(self.store) if not name.startswith("_")]
 
     def arrive(self, source: dict[str, Any], force_new: bool = False) -> dict[str, Any]:
-        """Let a message of a chat come in; return its entry."""
+        """Handle a message of a chat and return its entry."""
         found = self.store.get_or_create_session(_build_source(source), force_new=force_new)
         return found.to_dict()
 
     def store_call(self, method: str, *, args: list[Any]) -> Any:
-        """Call a method of the store; entries are answered as they are stored."""
+        """Call a method of the store; entries are returned in their stored form."""
         answer = getattr(self.store, method)(*args)
         return answer.to_dict() if hasattr(answer, "to_dict") else answer
 
@@ -63,7 +63,7 @@ class Routes:
         self.store._save()
 
     def say(self, session_id: str, texts: list[str]) -> list[int]:
-        """Append messages to a session by the database of the store."""
+        """Append messages to a session through the database of the store."""
         return [self.store._db.append_message(session_id, "user", text) for text in texts]
 
     def keys(self, sources: list[dict[str, Any]], **options: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""A home that the real Hermes made and of which it states what each kind of plan chooses."""
+"""A home made by the real Hermes, with the expected selection of each kind of plan."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PARTS = {
 
 @dataclass(frozen=True)
 class Made:
-    """A home that nobody opens, which is copied, and what is stated of it."""
+    """A closed home for copies, and its expectations."""
 
     version: str
     home: Path
@@ -44,11 +44,11 @@ class Made:
 
     @property
     def at(self) -> float:
-        """The moment at which it is looked at."""
+        """The time of the plan."""
         return float(self.stated["at"])
 
     def chosen(self, kind: str) -> dict[str, tuple[str, ...]]:
-        """Return what a kind chooses, each with what goes together."""
+        """Return the expected selection of a kind, with the items that are removed together."""
         found: dict[str, tuple[str, ...]] = {}
         for part in _PARTS.get(kind, (kind,)):
             each = self.stated["chosen"].get(part, {})
@@ -56,12 +56,12 @@ class Made:
         return found
 
     def protected(self, kind: str) -> dict[str, int]:
-        """Return why a kind leaves how many more."""
+        """Return the expected numbers of protected items by reason."""
         return dict(self.stated["protected"].get(kind, {}))
 
     @contextmanager
     def copied(self, folder: Path) -> Iterator[Changing]:
-        """A copy of it with what maintains that."""
+        """Return a copy with its maintenance."""
         home = snapshot(self.home, folder / "home")
         with maintained(home, self.at, folder / "kept") as made:
             yield made
@@ -69,7 +69,7 @@ class Made:
 
 @contextmanager
 def maintained(home: Path, at: float, root: Path) -> Iterator[Changing]:
-    """Maintain a home at a moment."""
+    """Open the maintenance of a home at a given time."""
     clock = Clock()
     clock.now = at
     with (
@@ -81,7 +81,7 @@ def maintained(home: Path, at: float, root: Path) -> Iterator[Changing]:
 
 
 def snapshot(home: Path, to: Path) -> Path:
-    """Copy a home as it is, also with a log; its routes are those of the copy."""
+    """Copy a home as it is, including its log, with routes of the copy."""
     shutil.copytree(home, to, ignore=shutil.ignore_patterns("state.db*"))
     with connect(home / "state.db", "ro") as source, connect(to / "state.db", "rwc") as target:
         source.backup(target)
@@ -93,7 +93,7 @@ def snapshot(home: Path, to: Path) -> Path:
 
 
 def maker(folder: Path) -> Callable[[str, bool], Made]:
-    """Return what makes a home once for a version, a damaged one or not."""
+    """Return a function that makes one home for each version, damaged or not."""
     homes: dict[tuple[str, bool], Made] = {}
 
     def make(version: str, damaged: bool) -> Made:
@@ -107,13 +107,13 @@ def maker(folder: Path) -> Callable[[str, bool], Made]:
 
 
 def named(member: Member) -> str:
-    """Return the name of a member as it is stated: a route without its folder."""
+    """Return the name of a member in the expectations: a route without its folder."""
     is_route = get_part(member) == "routes"
     return str(member.revision["key"]) if is_route else get_name(member)
 
 
 def together(member: Member) -> tuple[str, ...]:
-    """Return what goes together with a member, in that order."""
+    """Return the items that are removed together with a member, in that order."""
     if get_part(member) in ("sessions", "ghosts", "ended"):
         return tuple(member.revision["sessions"])
     return (named(member),)

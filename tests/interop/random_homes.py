@@ -1,4 +1,4 @@
-"""A random home of a version of Hermes, compared: Hermes asked live, and we beside it."""
+"""The comparison of one random home of a version of Hermes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONVERSATIONS = 25
 
 
 def compare(version: str, seed: int, questions: int, folder: Path) -> Comparison:
-    """Make a home, ask both so many questions about it, and return what came of it."""
+    """Make a home, ask a number of questions about it, and return the comparison."""
     with Hermes(version, folder / "home") as theirs:
         theirs.job("build_random", seed=seed, conversations=CONVERSATIONS)
         with SessionDB(folder / "home" / "state.db", read_only=True) as ours:

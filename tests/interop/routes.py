@@ -1,4 +1,4 @@
-"""Chats that the real session store and ours both route, in one home, and its two copies."""
+"""Chats in one home that the real session store and ours both route, with two stored copies."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Chats:
 
     @property
     def has_table(self) -> bool:
-        """Whether this version keeps its routes in a table."""
+        """Return True if this version keeps its routes in a table."""
         return self.db.has_routing
 
     def furnish(self) -> None:
-        """Have the real store route every chat, each in another state."""
+        """Let the real store route every chat, each in another state."""
         do = self.theirs.job
         do("store_open")
         for name, source in SOURCES.items():
@@ -81,18 +81,18 @@ class Chats:
 
     @contextmanager
     def ours(self, **options: Any) -> Iterator[SessionStore]:
-        """Our store on this home, beside theirs."""
+        """Our store on this home."""
         config = GatewayConfig.from_dict(options.pop("config", {}))
         with SessionStore(self.folder, config=config, db=self.db, **options) as store:
             yield store
 
     def loaded_by_theirs(self) -> Stored:
-        """Return what the real store loads when it starts, and what its check leaves of that."""
+        """Return the entries that the real store loads and keeps after its check."""
         entries: Stored = self.theirs.job("store_open")
         return entries
 
     def source(self, name: str) -> SessionSource:
-        """Return a chat as ours take it."""
+        """Return a chat as our source."""
         return SessionSource.from_dict(SOURCES[name])
 
     def table(self) -> Stored:
@@ -103,7 +103,7 @@ class Chats:
         return {key: json.loads(text) for key, text in rows.items()}
 
     def file(self) -> dict[str, Any]:
-        """Return the whole file, its metadata too."""
+        """Return the whole file with its metadata."""
         found: dict[str, Any] = json.loads(self.file_path.read_text(encoding="utf-8"))
         return found
 
@@ -112,11 +112,11 @@ class Chats:
         return {key: value for key, value in self.file().items() if not key.startswith("_")}
 
     def edit_file(self, **members: Any) -> None:
-        """Change the file by hand."""
+        """Edit the file directly."""
         self.file_path.write_text(json.dumps(self.file() | members), encoding="utf-8")
 
     def edit_row(self, key: str, entry: dict[str, Any]) -> None:
-        """Change a row by hand, as another program does."""
+        """Edit a row directly, as another program does."""
         with connect(self.db.path) as connection:
             connection.execute(
                 "UPDATE gateway_routing SET entry_json = ? WHERE session_key = ? AND scope = ?",
@@ -124,7 +124,7 @@ class Chats:
             )
 
     def edit(self, name: str, **fields: Any) -> None:
-        """Add fields to an entry by hand, wherever it is stored; None takes a field out."""
+        """Set fields of an entry in every copy; None removes a field."""
         key = self.keys[name]
         for copy, write in (
             (self.file_entries(), self._edit_member),
@@ -138,7 +138,7 @@ class Chats:
         self.edit_file(**{key: entry})
 
     def lose(self, copy: str) -> None:
-        """Take one of the two copies away: the `table`, the `file` or `neither`."""
+        """Delete one of the two copies: the `table`, the `file` or `neither`."""
         if copy == "file":
             self.file_path.unlink()
         elif copy == "table":
@@ -146,5 +146,5 @@ class Chats:
                 connection.execute("DELETE FROM gateway_routing")
 
     def copies_to_lose(self) -> tuple[str, ...]:
-        """Return what may be taken away without losing the routes themselves."""
+        """Return the copies that can be deleted without losing the routes."""
         return ("neither", "table", "file") if self.has_table else ("neither",)

@@ -1,4 +1,4 @@
-"""A home with the CJK index beside a process that writes to it, changed by the real command."""
+"""A home with the CJK index, changed by the real command while another process writes to it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def add_session(db: SessionDB, name: str, messages: int) -> None:
 
 @pytest.fixture
 def run(home: Path) -> Run:
-    """Run a verb on the home as a script does, and return how it ended."""
+    """Run a command on the home as a script does, and return its result."""
     user = os.environ["HOME"]
 
     def run(*words: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
@@ -81,7 +81,7 @@ def run(home: Path) -> Run:
 
 @pytest.fixture
 def writer(home: Path) -> Iterator[Callable[[], dict[str, float]]]:
-    """A process that appends all the while; the call ends it and returns what it has seen."""
+    """Start a process that appends all the time; the returned call ends it and returns a report."""
     library = home / "lib" / "libfts5_cjk.so"
     command = [sys.executable, "-m", "tests.interop.cjk_writer", home / "state.db", library]
     with subprocess.Popen(
@@ -100,7 +100,7 @@ def writer(home: Path) -> Iterator[Callable[[], dict[str, float]]]:
 
 
 def rows(home: Path, table: str) -> list[Any]:
-    """Return the rows of a table but those of the writer."""
+    """Return the rows of a table except those of the writer."""
     key = "id" if table == "sessions" else "session_id"
     with connect(home / "state.db", "ro") as connection:
         sql = f"SELECT * FROM {table} WHERE {key} <> 'live' ORDER BY id"  # noqa: S608 -- fixed names
@@ -108,7 +108,7 @@ def rows(home: Path, table: str) -> list[Any]:
 
 
 def indexed(home: Path) -> set[int]:
-    """Return the messages that the CJK index has, which any connection may read."""
+    """Return the messages in the CJK index, which any connection may read."""
     with connect(home / "state.db", "ro") as connection:
         return {row[0] for row in connection.execute(f"SELECT id FROM {INDEX}_docsize")}  # noqa: S608
 

@@ -1,4 +1,4 @@
-"""The primitives of upkeep select what theirs do, and one ghost with a child stops nobody."""
+"""Maintenance primitives select the same sessions as Hermes; a ghost with a child is skipped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.interop.twins import Twins
 
 @pytest.fixture
 def twins(version, built, tmp_path):
-    """Two equal homes, whose clocks are right: what is old is told from them."""
+    """Two equal homes with real clocks, which decide about ages."""
     pair = Twins(version, built(version), tmp_path)
     at = pair.theirs.sql("SELECT max(started_at) + 60 FROM sessions")[0][0]
     pair.theirs.job("clock", now=at)
@@ -32,7 +32,7 @@ def test_orphaned_continuations_finalize_as_in_hermes(twins):
 
 
 def test_ghost_with_child_is_skipped(twins):
-    """A correction: theirs fails on the child and deletes nothing, for ever."""
+    """A correction: Hermes fails on the child and deletes nothing."""
     with pytest.raises(Refused, match="FOREIGN KEY"):
         twins.theirs.call("prune_empty_ghost_sessions")
     twins.theirs.sql("UPDATE sessions SET title = 'kept' WHERE id = 'ghost_parent'")

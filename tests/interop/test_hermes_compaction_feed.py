@@ -1,4 +1,4 @@
-"""A compaction of theirs, given messages of the memory without times, carries no news on."""
+"""A compaction by Hermes with messages without times adds no events to the feed."""
 
 from __future__ import annotations
 

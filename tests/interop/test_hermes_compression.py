@@ -1,6 +1,6 @@
-"""What ours compressed the real Hermes reads, routes, compresses again and finds undone; and back.
+"""Hermes reads, routes, recompresses and sees undone our compressions; and the reverse.
 
-A home of schema 16 cannot flag rows: there it is a continuation or nothing.
+A home of schema 16 cannot flag rows: only continuations are possible there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TOLD = "We stay at quay_17 in Porto, ticket TRIP-4711."
 
 @pytest.fixture(scope="module", params=CASES, ids="-".join)
 def compressed(request, built, tmp_path_factory):
-    """A conversation that ours compressed, for tests that only look."""
+    """A conversation that we compressed, for reading tests."""
     version, shape = request.param
     home = hermes.copy(built(version), tmp_path_factory.mktemp("trip") / "home")
     with Trip(version, home) as trip:
@@ -37,7 +37,7 @@ def compressed(request, built, tmp_path_factory):
 
 @pytest.fixture(params=CASES, ids="-".join)
 def case(request, built, tmp_path):
-    """A conversation that nobody has compressed, and the shape in which it is to be."""
+    """An uncompressed conversation, and the shape of its compression."""
     version, shape = request.param
     with Trip(version, hermes.copy(built(version), tmp_path / "home")) as trip:
         trip.furnish()
@@ -98,7 +98,7 @@ def test_tool_calls_keep_results_in_hermes(compressed):
 
 
 def _count_call_pairs(told):
-    """Check that results follow their calls, and calls have results; return how many."""
+    """Check that results follow their calls and calls have results; return their number."""
     open_calls, count = [], 0
     for message in told:
         if message["role"] == "tool":
@@ -126,7 +126,7 @@ def test_hermes_accepts_summary_as_native(compressed):
 
 @pytest.mark.requirement("compression:hermes-reads")
 def test_compressed_messages_stay_searchable_in_hermes(compressed):
-    """And by ours what was carried on is found once."""
+    """Our search finds a carried message once."""
     made = {row["id"] for row in compressed.db.get_messages(compressed.done.session_id)}
     for part in ("range", "parts", "tool", "cjk"):
         found = compressed.hits(WORDS[part])
@@ -252,7 +252,7 @@ def test_continued_continuation_is_undone_by_plan(case):
 
 
 def _read_all_rows(trip):
-    """Return all rows, but when a route was written, and what theirs says of the conversation."""
+    """Return all rows without update times of routes, and the conversation as Hermes reads it."""
     trip.store.close()
     found = rows(trip.home)
     for row in found.get("gateway_routing", ()):
@@ -321,7 +321,7 @@ def test_home_without_flags_refuses_in_place_compression(built, tmp_path):
 
 @pytest.mark.requirement("compression:hermes-goes-on")
 def test_hermes_messages_during_compression_are_kept(case):
-    """They go on all the time while ours compresses in place again and again, and undoes."""
+    """Hermes appends all the time while we compress in place and undo repeatedly."""
     trip, shape = case
     if shape == "continuation":
         return
@@ -353,7 +353,7 @@ def test_hermes_messages_during_compression_are_kept(case):
 
 
 def _compress_or_undo(trip, number):
-    """Compress in place, and each third time take that back at once."""
+    """Compress in place, and undo every third compression at once."""
     try:
         done = trip.compressor.compress(
             trip.session_id, lambda _: "in short: the ferry", shape="in_place", keep_last=2

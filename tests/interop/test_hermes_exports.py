@@ -1,4 +1,4 @@
-"""What we export grows on in a home of theirs; what they export comes into one of ours."""
+"""Our exports imported into a Hermes home, and exports of Hermes imported into ours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DETACHED = "parent_session_id: the row that it refers to is gone"
 
 @pytest.fixture
 def file(home: Path, theirs: Hermes, tmp_path: Path) -> Path:
-    """All of their home, exported beside them."""
+    """An export of the whole Hermes home."""
     path = tmp_path / "sessions.jsonl"
     with place(home, "own") as here:
         here.exporting.write_file(path)
@@ -27,7 +27,7 @@ def file(home: Path, theirs: Hermes, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def imported_hermes(version: str, file: Path, tmp_path: Path) -> Iterator[tuple[Hermes, Place]]:
-    """An empty home of theirs into which it was imported, beside them."""
+    """An empty Hermes home with the imported export."""
     with Hermes(version, tmp_path / "empty") as other, place(tmp_path / "empty", "own") as there:
         done = there.importing.import_file(file)
         assert (done.outcome, done.skipped, done.broken) == ("applied", (), ())
@@ -35,7 +35,7 @@ def imported_hermes(version: str, file: Path, tmp_path: Path) -> Iterator[tuple[
 
 
 def answers(hermes: Hermes, ids: list[str]) -> dict[str, Any]:
-    """Return what they say of sessions, in every way in which they are asked for them."""
+    """Return the answers of Hermes about sessions, by every method."""
     asked = ("get_session", "get_messages", "get_messages_as_conversation", "get_session_title",
              "get_compression_tip", "resolve_resume_session_id", "export_session",
              "get_compression_lineage", "message_count")  # fmt: skip
@@ -43,7 +43,7 @@ def answers(hermes: Hermes, ids: list[str]) -> dict[str, Any]:
 
 
 def drop_chat_state(value: Any) -> Any:
-    """Return answers without the chat state and the columns that the empty home has not."""
+    """Return answers without the chat state and the columns that the empty home does not have."""
     if isinstance(value, dict):
         left = {"of_the_future", *CHAT_STATE}
         return {key: drop_chat_state(one) for key, one in value.items() if key not in left}
@@ -90,7 +90,7 @@ def test_hermes_export_imports_into_own_home(theirs: Hermes, tmp_path: Path):
 
 
 def _strip_columns(db: SessionDB, session_id: str, like: dict[str, Any]) -> dict[str, Any]:
-    """Return a session as they export it, with the columns that theirs has."""
+    """Return an exported session with the columns of Hermes."""
     row: Any = db.get_session(session_id)
     names = list(like["messages"][0]) if like["messages"] else []
     messages: Any = db.get_messages(session_id)

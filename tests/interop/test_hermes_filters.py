@@ -1,4 +1,4 @@
-"""Every filter of a list selects what theirs selects of the sessions that have ended."""
+"""Every list filter selects the same ended sessions as in Hermes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INHERITED = {"source", "cwd_prefix", "user_id", "chat_id", "chat_type"}
 
 @pytest.fixture
 def filters(theirs):
-    """Some conditions that select something, and with them something that is left out."""
+    """Conditions that each select some sessions and leave out others."""
     first, middle = theirs.sql("SELECT min(started_at), avg(started_at) FROM sessions")[0]
     return [
         {},
@@ -74,6 +74,6 @@ def test_list_filter_matches_hermes(theirs, ours, filters):
 
 
 def test_title_filter_is_not_pattern(ours):
-    """A correction: in theirs % and _ stand for anything."""
+    """A correction: Hermes treats % and _ as wildcards."""
     assert ours.find_sessions(SessionFilter(title_like="50%", status="all")) == ["titled_4"]
     assert ours.find_sessions(SessionFilter(title_like="50_", status="all")) == ["titled_5"]

@@ -1,4 +1,4 @@
-"""A live Hermes and we on one home at once, and a Hermes on a home of our own."""
+"""A live Hermes and our library on one home, and a Hermes on a home of our own."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_concurrent_appends_with_hermes_lose_nothing(theirs, ours):
 
 
 def append_messages_until(ours: SessionDB, deadline: float) -> list[int]:
-    """Append messages until then; each goes on from the one before, be it ours or theirs."""
+    """Append messages until a condition; each continues from the message before."""
     ids: list[int] = []
     breath = threading.Event()
     while time.monotonic() < deadline:

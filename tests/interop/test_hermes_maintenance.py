@@ -1,6 +1,6 @@
-"""What each kind of plan chooses in homes that the real Hermes made, states, and then checks.
+"""The selection of each kind of plan in homes of the real Hermes, applied and checked.
 
-The whole home is one as people have them, the damaged one also has what goes wrong in them.
+One home is realistic, and the damaged one also has faults.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.maintenance.homes import DAY
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory):
-    """Make a home once for all tests of it."""
+    """Make a home once for all tests."""
     return maker(tmp_path_factory.mktemp("made"))
 
 
@@ -39,7 +39,7 @@ CASES = [
 
 @dataclass
 class AppliedHome:
-    """A home of which a kind was applied, what is gone from it, and how it is taken back."""
+    """A home with an applied plan, its removed items, and the way to restore them."""
 
     made: Made
     home: Path
@@ -52,13 +52,13 @@ class AppliedHome:
 
     @property
     def gone(self) -> set[str]:
-        """The sessions that are gone."""
+        """The removed sessions."""
         return self.sessions[0] - self.sessions[1]
 
 
 @pytest.fixture(params=CASES, ids=lambda case: "-".join(map(str, case)))
 def applied(make, request, tmp_path) -> AppliedHome:
-    """A home to which a plan of each kind was applied; nobody has it open."""
+    """A closed home to which a plan of each kind was applied."""
     version, damaged, kind = request.param
     made: Made = make(version, damaged)
     home = snapshot(made.home, tmp_path / "home")
@@ -77,7 +77,7 @@ def applied(make, request, tmp_path) -> AppliedHome:
 
 @pytest.mark.requirement("maintenance:homes-of-hermes")
 def test_plan_removes_stated_items_and_restores(applied: AppliedHome) -> None:
-    """One test for all of it: making a home and applying to it takes longer than any look."""
+    """One test for all checks: making a home and applying a plan takes longer than any check."""
     _check_removed(applied)
     with Hermes(applied.made.version, snapshot(applied.home, applied.folder / "checked")) as it:
         _check_opening_and_lists(it, applied)
@@ -96,7 +96,7 @@ def test_plan_removes_stated_items_and_restores(applied: AppliedHome) -> None:
 
 
 def _check_removed(applied: AppliedHome) -> None:
-    """Exactly the sessions that are stated are gone; where they are only ended, none is."""
+    """Check that exactly the expected sessions are removed, or ended without removal."""
     chosen = {part: applied.made.chosen(part) for part in ("sessions", "ghosts")}
     parts = ("sessions", "ghosts") if applied.kind == "all" else (applied.kind,)
     assert applied.gone == {
@@ -134,7 +134,7 @@ def _check_search_and_resume(it: Hermes, applied: AppliedHome) -> None:
 
 
 def _check_routes(it: Hermes, applied: AppliedHome) -> None:
-    """What it loads is what it would have loaded before, but for what went."""
+    """Check that Hermes loads the same routes as before, except the removed ones."""
     with Hermes(it.version, snapshot(applied.made.home, applied.folder / "before")) as earlier:
         before = earlier.job("store_open")
     gone = set(applied.made.chosen("routes")) if applied.kind in ("routes", "all") else set()

@@ -1,4 +1,4 @@
-"""Maintenance while a real gateway store lives in another process, with its routes in memory."""
+"""Maintenance while a real gateway in another process holds its routes in memory."""
 
 from __future__ import annotations
 
@@ -34,40 +34,40 @@ with maintained(Path(home), float(at), Path(root)) as changed:
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory):
-    """Make a home once for all tests of it."""
+    """Make a home once for all tests."""
     return maker(tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture(params=("0.17.0", "0.19.0"))
 def made(make, request) -> Made:
-    """A damaged home whose routes are in a file alone, and one with a table; nobody opens it."""
+    """A damaged home with routes only in a file, and one with a table; both stay closed."""
     found: Made = make(request.param, damaged=True)
     return found
 
 
 @pytest.fixture
 def home(made: Made, tmp_path) -> Path:
-    """A copy of it."""
+    """A copy of the home."""
     return snapshot(made.home, tmp_path / "home")
 
 
 @pytest.fixture
 def changed(made: Made, home: Path, tmp_path) -> Iterator[Changing]:
-    """The copy, maintained."""
+    """The copy with its maintenance."""
     with maintained(home, made.at, tmp_path / "kept") as found:
         yield found
 
 
 @pytest.fixture
 def live(changed: Changing, made: Made, home: Path) -> Iterator[Hermes]:
-    """The gateway of that home, at work."""
+    """The running gateway of the home."""
     with gateway(made.version, home) as running:
         yield running
 
 
 @contextmanager
 def gateway(version: str, home: Path) -> Iterator[Hermes]:
-    """A process that holds the routes of a home, and says so as a gateway does."""
+    """A process that holds the routes of a home and records itself as a gateway does."""
     with Hermes(version, home, "hermes", "gateway", "run") as running:
         running.job("store_open")
         running.job("gateway_begins")

@@ -1,4 +1,4 @@
-"""Random hours of an agent's life, lived in two equal homes: by Hermes in one, by us in another."""
+"""Random operations in two equal homes: by Hermes in one, by our library in the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORDS = ("deploy", "数据库", "Миграция", "🚀 ship", "foo_bar.baz", 
 
 
 class RandomHour:
-    """Chooses what is done next; the state is read from our home, which is equal to theirs."""
+    """Chooses the next operation from the state of our home, which equals that of Hermes."""
 
     def __init__(self, twins: Twins, seed: str) -> None:
         self.twins = twins
@@ -22,7 +22,7 @@ class RandomHour:
         self.sessions = ["cli_work", "compacted", "rewound", "chain_3", "telegram_1", "odd"]
 
     def step(self) -> str:
-        """Do one thing in both homes and say what."""
+        """Run one operation in both homes and return its name."""
         verbs = [self.append] * 6 + [self.create, self.end, self.reopen, self.title, self.rewind]
         verbs += [self.replace, self.compact, self.archive, self.count, self.delete]
         verb = self.chance.choice(verbs)
@@ -30,7 +30,7 @@ class RandomHour:
         return verb.__name__
 
     def message(self) -> dict[str, object]:
-        """Return a message of some kind."""
+        """Return a random message."""
         self.at += 1
         text = " ".join(self.chance.choices(WORDS, k=3))
         parts = [{"type": "text", "text": text}]
@@ -44,14 +44,14 @@ class RandomHour:
         return message
 
     def append(self, session: str) -> None:
-        """Say something."""
+        """Append a message."""
         message = self.message()
         role = message.pop("role")
         content = message.pop("content")
         self.twins.both("append_message", session, role, content, **message)
 
     def create(self, parent: str) -> None:
-        """Begin a session, a branch or a delegate."""
+        """Create a session, a branch or a delegate."""
         name = f"new_{self.at}_{self.chance.random()}"
         mark = self.chance.choice([None, {"_delegate_from": parent}, {"_branched_from": parent}])
         self.twins.both("create_session", name, "cli", parent_session_id=parent, model_config=mark)
@@ -67,11 +67,11 @@ class RandomHour:
         self.twins.both("reopen_session", session)
 
     def title(self, session: str) -> None:
-        """Give a title that may be taken."""
+        """Set a title, which may be taken."""
         self.twins.try_both("set_session_title", session, self.chance.choice(WORDS))
 
     def rewind(self, session: str) -> None:
-        """Take something back, and perhaps not."""
+        """Rewind, and sometimes restore."""
         users = [
             row["id"] for row in self.twins.ours.get_messages(session) if row["role"] == "user"
         ]
@@ -91,7 +91,7 @@ class RandomHour:
         self.twins.both("archive_and_compact", session, [self.message(), self.message()])
 
     def archive(self, session: str) -> None:
-        """Archive a conversation or bring it back."""
+        """Archive or unarchive a conversation."""
         quiet = self.chance.choice(["trunk", "tui_open", session])
         if (
             not self.twins.ours.list_children(quiet)
@@ -100,12 +100,12 @@ class RandomHour:
             self.twins.both("set_session_archived", quiet, archived=self.chance.random() < 0.5)
 
     def count(self, session: str) -> None:
-        """Account a call."""
+        """Record the usage of a call."""
         tokens = {"input_tokens": self.chance.randrange(99), "api_call_count": 1}
         self.twins.both("update_token_counts", session, **tokens)
 
     def delete(self, session: str) -> None:
-        """Delete a session, unless few are left."""
+        """Delete a session, unless few remain."""
         if len(self.sessions) > 4:
             self.twins.both("delete_session", session)
             alive = self.twins.ours.get_session

@@ -1,4 +1,4 @@
-"""What we read from a home is what its Hermes reads, or what the reference corrects."""
+"""Our reads of a home equal those of its Hermes, except for the documented corrections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ids(theirs: Hermes) -> list[str]:
 def list_differences(
     keys: Iterable[Any], theirs: dict[Any, Any], ours: Callable[[Any], Any]
 ) -> dict[Any, Any]:
-    """Return their answer and ours wherever they are not the same."""
+    """Return the answers of Hermes and ours that differ."""
     both = {key: (theirs[key], ours(key)) for key in keys}
     return {key: pair for key, pair in both.items() if pair[0] != pair[1]}
 
@@ -73,7 +73,7 @@ def test_conversation_ancestors_stay_in_conversation(version, theirs, ours, ids)
 
 
 def apply_corrections(version: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what theirs makes of a conversation; each is a correction of the reference."""
+    """Return Hermes' view of a conversation with the documented corrections."""
     if version == "0.17.0":  # by their times, which are not monotonic
         messages = sorted(messages, key=lambda message: message["timestamp"])
     # Tool calls that cannot be read are an empty list in theirs.
@@ -235,7 +235,7 @@ def test_previews_match_hermes(theirs, ours):
 
 
 def is_same_preview(theirs: str, ours: str) -> bool:
-    """Whether a preview is theirs; ours may be longer."""
+    """Return True if a preview equals that of Hermes; ours may be longer."""
     begin = theirs.removesuffix("...")
     return ours.startswith(begin) if begin else ours == ""
 

@@ -1,4 +1,4 @@
-"""An index that the real session store wrote is read by ours with nothing lost, and the reverse."""
+"""Routes that the real session store wrote are read by ours without loss, and the reverse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LATER = {"metadata": {"deep": [1, {"a": None}]}, "prev_session_id": "s0", "activ
 
 @pytest.fixture
 def chats(theirs, ours):
-    """A home in which the real store has routed several chats."""
+    """A home with several chats that the real store has routed."""
     found = Chats(theirs, ours)
     found.furnish()
     return found
@@ -124,7 +124,7 @@ def _drop_fields(entry, name):
 
 
 def test_route_file_for_tableless_hermes_is_loaded(chats):
-    """Its oldest versions stop reading at a text: what explains the file is only kept for them."""
+    """The oldest versions stop reading at a text, so only newer ones get the explanation."""
     if chats.has_table:
         return
     explained = "_README" in chats.file()
@@ -255,7 +255,7 @@ def test_route_changes_next_to_gateway_are_refused(chats, tmp_path):
 
 
 def test_route_pruning_by_age_matches_hermes(chats):
-    """What is old is told from the last message, and a suspended chat stays, in both."""
+    """In both, age counts from the last message, and a suspended chat stays."""
     old = (datetime.now() - timedelta(days=91)).isoformat()  # noqa: DTZ005 -- local, as stored
     for name in ("ann", "thread", "matrix"):
         chats.edit(name, updated_at=old)

@@ -1,4 +1,4 @@
-"""After a change of ours the real session store loads what we meant, from whatever copy is left."""
+"""Our changes of routes as loaded by the real session store, from either stored copy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COPIES = ("neither", "table", "file")
 
 @pytest.fixture
 def chats(theirs, ours):
-    """A home in which the real store has routed several chats."""
+    """A home with several chats that the real store has routed."""
     found = Chats(theirs, ours)
     found.furnish()
     return found
@@ -31,7 +31,7 @@ def lost(request, chats):
 
 
 def _send_message(chats, name):
-    """Start their gateway and let a message of a chat come in; return where it lands."""
+    """Start the gateway, handle a message of a chat, and return its session."""
     chats.loaded_by_theirs()
     entry = chats.theirs.job("arrive", source=SOURCES[name])
     return entry["session_id"]
@@ -42,7 +42,7 @@ def _get_end_reason(chats, session_id):
 
 
 def _rotate_session(chats, name, *, child="child_1", lost_ids=False):
-    """Compress a session as theirs does, up to where it would save the route."""
+    """Compress a session as Hermes does, up to the point where it saves the route."""
     parent = chats.loaded_by_theirs()[chats.keys[name]]["session_id"]
     chats.theirs.call("end_session", parent, "compression")
     chats.theirs.call("create_session", child, "telegram", parent_session_id=parent)
@@ -75,7 +75,7 @@ def test_hermes_loads_switch(chats, lost):
 
 
 def test_switch_to_older_session_survives_gateway_stop(chats, lost):
-    """The newest session of the chat is another one then; where the chat is, the route says."""
+    """The newest session of the chat is another one then; the route decides."""
     key = chats.keys["ann"]
     with chats.ours() as store:
         store.switch_session(key, "cron_job1_20250101")
@@ -86,7 +86,7 @@ def test_switch_to_older_session_survives_gateway_stop(chats, lost):
 
 
 def test_switch_updates_session_like_hermes(chats, version):
-    """So it is found again where both copies are lost."""
+    """So it is found again if both copies are lost."""
     if version == "0.17.0":
         return  # it tells the session nothing
     with chats.ours() as store:
@@ -155,7 +155,7 @@ def test_hermes_loads_pruning(chats, lost):
 
 
 def test_hermes_loads_new_chat(chats, lost):
-    """What begins in our store goes on in theirs, with what was said."""
+    """A chat that begins in our store continues in Hermes with its messages."""
     begun = {}
     with chats.ours() as store:
         for name, other in (("ann", "43"), ("signal", "g2")):
@@ -174,7 +174,7 @@ def test_hermes_loads_new_chat(chats, lost):
 
 
 def test_crash_after_rotation_loses_conversation_in_hermes(chats):
-    """A correction: theirs drops the route, or stays in the session that has ended."""
+    """A correction: Hermes drops the route, or stays in the ended session."""
     _, child = _rotate_session(chats, "ann")
     assert _send_message(chats, "ann") != child or not chats.theirs.has("archive_and_compact")
 
@@ -204,7 +204,7 @@ def test_start_check_follows_chain_of_rotations(chats):
 
 
 def test_closed_session_with_agent_stays_routed(chats, lost):
-    """A correction: theirs reopens the session and drops its route all the same."""
+    """A correction: Hermes reopens the session and still drops its route."""
     key = chats.keys["ann"]
     before = chats.loaded_by_theirs()[key]
     chats.theirs.call("end_session", before["session_id"], "agent_close")

@@ -1,4 +1,4 @@
-"""The databases that our other tests build are those that the real packages make."""
+"""The databases of other tests equal those that the real packages create."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def test_schema_builder_matches_hermes_package(version, tmp_path):
 
 
 def normalize_sql(found):
-    """Return the shape of a database without the blanks of its SQL."""
+    """Return the schema of a database without blanks."""
     schema = [tuple(re.sub(r"\s+", "", text) for text in row) for row in found["schema"]]
     return found | {"schema": sorted(schema)}

@@ -1,4 +1,4 @@
-"""What we find in a home is what its Hermes finds, but for what the reference corrects."""
+"""Our search finds the same as Hermes, except for the documented corrections."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_query_syntax_results_match_hermes(theirs, ours, stored):
 
 
 def test_random_query_results_match_hermes(theirs, ours, stored):
-    """Asked is what prose says; what JSON is written with would be words to theirs alone."""
+    """Queries come from prose; the syntax of JSON counts as words in Hermes only."""
     chance = random.Random(theirs.version)
     texts = [stored.text(row) for row in stored.by_id.values() if stored.is_prose(row)]
     for _ in range(100):
@@ -59,7 +59,7 @@ def test_random_query_results_match_hermes(theirs, ours, stored):
 
 
 def make_random_query(chance: random.Random, texts: list[str]) -> str:
-    """Return words, phrases and prefixes from the texts, some with an operator between."""
+    """Return words, phrases and prefixes from the texts, some with an operator."""
 
     def atom() -> str:
         words = re.findall(r"[a-z]{4,20}", chance.choice(texts))

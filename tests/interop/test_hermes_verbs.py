@@ -1,4 +1,4 @@
-"""Each verb on a home that the real Hermes made: it reads what Hermes does, and Hermes goes on."""
+"""Commands on a home of the real Hermes: they read the same data, and Hermes continues to work."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ VERSION = "0.19.0"
 
 
 class Verbs:
-    """Runs verbs on one home as a script does."""
+    """Runs commands on one home as a script does."""
 
     def __init__(self, forks: ForkServer, home: Path) -> None:
         self._forks = forks
         self.home = home
 
     def run(self, *arguments: str) -> CommandResult:
-        """Run one."""
+        """Run a command."""
         user = os.environ["HOME"]
         return self._forks.run(
             ["--home", str(self.home), *arguments], build_environment(user), user
         )
 
     def answer(self, *arguments: str) -> dict[str, Any]:
-        """Run one that is done; return its JSON."""
+        """Run a command that succeeds; return its JSON."""
         done = self.run(*arguments, "--json")
         assert done.code == 0, done.err
         found: dict[str, Any] = json.loads(done.out)
         return found
 
     def theirs(self) -> dict[str, dict[str, Any]]:
-        """Return every session as Hermes reads it, which is content with the file."""
+        """Return every session as Hermes reads it, after its integrity check."""
         with Hermes(VERSION, self.home) as hermes:
             assert hermes.sql("PRAGMA integrity_check") == [["ok"]]
             assert hermes.call("list_sessions_rich", limit=1000)
@@ -65,7 +65,7 @@ def verbs(made, forks, tmp_path):
 
 
 def list_gone(made, kind):
-    """Return the sessions that are gone when a kind was applied."""
+    """Return the sessions that a kind removes."""
     kinds = ("sessions", "ghosts") if kind == "all" else {kind} & {"sessions", "ghosts"}
     return {each for one in kinds for ids in made.chosen(one).values() for each in ids}
 

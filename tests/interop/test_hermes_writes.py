@@ -1,4 +1,4 @@
-"""What we write into a home of Hermes is what Hermes itself would have written there."""
+"""Our writes to a Hermes home equal the writes of Hermes itself."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_archiving_matches_hermes(twins):
 
 
 def test_archiving_covers_whole_conversation(twins):
-    """A correction: from its tip theirs leaves out a continuation that was given up."""
+    """A correction: from the tip, Hermes omits an abandoned continuation."""
     archived = "SELECT id FROM sessions WHERE archived AND id LIKE 'chain%' ORDER BY id"
     whole = ["chain_1", "chain_2", "chain_3", "chain_3_stale"]
     twins.both("set_session_archived", "chain_3", archived=True)
@@ -121,7 +121,7 @@ def test_rewind_to_answer_is_refused_like_hermes(twins):
 
 
 def test_restoring_leaves_compacted_rows_compacted(twins):
-    """A correction: theirs makes every row since then live, so that it is both."""
+    """A correction: Hermes makes every later row live, so that it is both."""
     if not twins.theirs.has("archive_and_compact"):
         return
     (first, *_) = [row["id"] for row in twins.ours.get_messages("compacted", include_inactive=True)]
@@ -188,7 +188,7 @@ def test_deleting_with_delegates_matches_hermes(twins):
 
 
 def test_deleted_session_leaves_no_rows(twins):
-    """A correction: the lock of a deleted session, and what unknown tables say of it, stay."""
+    """A correction: Hermes keeps the lock of a deleted session and its rows in unknown tables."""
     lock = "INSERT INTO compression_locks VALUES ('cli_work', 'somebody', 1, 2)"
     twins.theirs.sql(lock)
     twins.ours._write(lambda handle: handle.run(lock))

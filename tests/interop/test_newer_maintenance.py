@@ -1,6 +1,6 @@
-"""Homes of the schemas 23 to 30, changed and restored; what we do not know stays as it is.
+"""Homes of the schemas 23 to 30, changed and restored; unknown data stays unchanged.
 
-Where the SQLite of the run can load extensions, each is also tried with the CJK index.
+If the SQLite of the run can load extensions, each is also tested with the CJK index.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ ROWS = {
 
 
 def fill_unknown_columns(path: Path) -> None:
-    """Set every column and table that a newer Hermes has, and some that none has yet."""
+    """Fill every column and table of a newer Hermes, and some that do not exist yet."""
     with connect(path) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")  # some rows are orphans
         for table, values in ROWS.items():
@@ -93,7 +93,7 @@ def columns(connection: Any, table: str) -> set[str]:
 
 @pytest.fixture(params=KINDS, ids=lambda kind: f"{kind[0]}-{'cjk' if kind[1] else 'usual'}")
 def changed(request, home_path: Path, tmp_path: Path) -> Iterator[Changing]:
-    """A home of one schema with all that a plan is about, and all that is strange."""
+    """A home of one schema with items for every plan and unknown data."""
     schema, cjk = request.param
     with opened(home_path, schema, cjk=cjk) as home:
         fill(home)
@@ -114,7 +114,7 @@ def compressor(changed: Changing) -> Iterator[Compressor]:
 
 
 def check_indexes(changed: Changing) -> None:
-    """Check every full-text index against itself and the words that it has to find."""
+    """Check every full-text index against itself and its expected words."""
     db = changed.home.db
     codes = {finding.code for finding in db.check_integrity(deep=True)}
     assert codes <= {"orphaned_messages", "orphaned_rows", "broken_parents"}

@@ -1,4 +1,4 @@
-"""Homes of every schema from 16 to 30, those without a package that installs included."""
+"""Homes of every schema from 16 to 30, including those without an installable package."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STRANGE = {
 
 @pytest.fixture(params=SHAPES, ids=lambda each: f"{each[0]}-{each[1]}")
 def newer(request, tmp_path):
-    """A filled home of one schema, with a session of every column that is there."""
+    """A filled home of one schema, with a session that sets every column."""
     path = tmp_path / "newer" / "state.db"
     schema, layout = request.param
     make_hermes_database(path, schema, fts_layout=layout)
@@ -55,7 +55,7 @@ def db(newer):
 
 
 def read_unknown_cells(path):
-    """Return what only a newer Hermes knows of the session."""
+    """Return the values of a session that only a newer Hermes knows."""
     with connect(path, "ro") as connection:
         names = {row[1] for row in connection.execute("PRAGMA table_info(sessions)")}
         columns = ", ".join(name for name in STRANGE if name in names)

@@ -1,4 +1,4 @@
-"""A conversation of a chat in a real home, which both compress: it has everything one can have."""
+"""A chat's conversation with all features, in a real home, which both sides compress."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOREM = " The route goes by the coast and the tickets are in the folder." * 8
 
 
 class Trip:
-    """The session, their process and our compressor, in one home."""
+    """The session, the process of Hermes and our compressor, in one home."""
 
     def __init__(self, version: str, home: Path) -> None:
         self.version = version
@@ -56,13 +56,13 @@ class Trip:
         self.theirs.__exit__()
 
     def arrive(self) -> dict[str, Any]:
-        """Start their gateway anew and let a message of the chat come in; return its entry."""
+        """Restart the gateway and handle a message of the chat; return its entry."""
         self.theirs.job("store_open")
         entry: dict[str, Any] = self.theirs.job("arrive", source=SOURCE)
         return entry
 
     def furnish(self) -> None:
-        """Have the real Hermes say everything, two hours ago, and begin children."""
+        """Let the real Hermes append every kind of message, two hours ago, and create children."""
         began = time.time() - _AGE_S
         for number, (role, content, columns) in enumerate(_build_messages()):
             at = {"timestamp": began + number}
@@ -77,27 +77,27 @@ class Trip:
             self.theirs.call("append_message", f"the_{name}", "user", f"I am the {name}")
 
     def compress(self, shape: Any = "auto") -> CompressionResult:
-        """Compress it with ours, without a model."""
+        """Compress the session with our compressor, without a model."""
         return self.compressor.compress(self.session_id, shape=shape, keep_last=KEEP)
 
     def go_on(self, session_id: str, count: int, age_s: float = 0.0) -> None:
-        """Have the real Hermes say more, so long ago."""
+        """Let the real Hermes append more messages, at a time in the past."""
         for number in range(count):
             role, text = ("user", "assistant")[number % 2], f"since {number}.{_LOREM}"
             at = time.time() - age_s + number * bool(age_s)
             self.theirs.call("append_message", session_id, role, text, timestamp=at)
 
     def texts(self, session_id: str) -> list[Any]:
-        """Return what it reads in a session."""
+        """Return the texts that Hermes reads in a session."""
         return [row["content"] for row in self.theirs.call("get_messages", session_id)]
 
     def hits(self, word: str) -> list[Any]:
-        """Return the messages that its search finds, each as often as it does."""
+        """Return the messages that its search finds, with repetitions."""
         found = self.theirs.call("search_messages", f'"{word}"', limit=50)
         return sorted((hit["session_id"], hit["id"]) for hit in found)
 
     def lines(self) -> dict[str, Any]:
-        """Return the lines of its list that say anything of this conversation, by id."""
+        """Return the lines of its list about this conversation, by id."""
         rows = self.theirs.call("list_sessions_rich", limit=500)
         roots = {self.session_id, *self.db.get_compression_lineage(self.session_id)}
         return {row["id"]: row for row in rows if row["id"] in roots}

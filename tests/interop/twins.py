@@ -1,4 +1,4 @@
-"""Two copies of one home: Hermes changes one of them, we change the other, and they stay equal."""
+"""Two copies of one home: Hermes changes one, our library the other, and they stay equal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRAGMAS = ("user_version", "application_id", "journal_mode", "auto_vacuum", "pag
 
 
 class Twins:
-    """A home of theirs and a home of ours; the clocks of both stand at `NOW`."""
+    """A home of Hermes and a home of ours, with both clocks at `NOW`."""
 
     def __init__(self, version: str, built: Path, folder: Path) -> None:
         self.their_home = copy(built, folder / "theirs")
@@ -37,13 +37,13 @@ class Twins:
         self.theirs.__exit__()
 
     def both(self, method: str, *args: Any, **kwargs: Any) -> None:
-        """Do the same in both homes, if this version of Hermes can."""
+        """Run the same call in both homes, if this version of Hermes has it."""
         if self.theirs.has(method):
             self.theirs.call(method, *args, **kwargs)
             getattr(self.ours, method)(*args, **kwargs)
 
     def try_both(self, method: str, *args: Any) -> None:
-        """Try the same in both homes; both do it or both refuse it."""
+        """Run the same call in both homes; both accept or both refuse it."""
         try:
             self.theirs.call(method, *args)
         except Refused:
@@ -53,14 +53,14 @@ class Twins:
             getattr(self.ours, method)(*args)
 
     def both_refuse(self, method: str, *args: Any, **kwargs: Any) -> None:
-        """Try the same in both homes; neither does it."""
+        """Run the same call in both homes; both refuse it."""
         with pytest.raises(Refused):
             self.theirs.call(method, *args, **kwargs)
         with pytest.raises(SessionError):
             getattr(self.ours, method)(*args, **kwargs)
 
     def assert_equal(self) -> None:
-        """Every row of every table is the same, and our file keeps the shape that it had."""
+        """Check that all rows are equal and that our file keeps its schema."""
         assert differences(rows(self.their_home), rows(self.our_home)) == []
         assert shape(self.our_home) == self.before
 
@@ -69,7 +69,7 @@ Rows = dict[str, list[dict[str, Any]]]
 
 
 def differences(theirs: Rows, ours: Rows) -> list[Any]:
-    """Return each cell that differs: its table and row, then what is theirs and what is ours."""
+    """Return each differing cell: table and row, the value of Hermes, our value."""
     found: list[Any] = []
     for table in theirs:
         found += [] if len(theirs[table]) == len(ours[table]) else [(table, "rows")]
@@ -98,7 +98,7 @@ def rows(home: Path) -> Rows:
 
 
 def shape(home: Path) -> dict[str, Any]:
-    """Return the schema of a home and every setting that stays in the file."""
+    """Return the schema of a home and all persistent settings."""
     with connect(home / "state.db", "ro") as connection:
         found = {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in PRAGMAS}
         found["schema"] = sorted(
