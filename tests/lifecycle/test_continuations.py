@@ -100,5 +100,5 @@ async def test_watcher_refuses_second_run(world: World) -> None:
     watch = ExpiryWatcher(world.runtime)
     watch.stop()
     await watch.run()
-    with pytest.raises(InvalidInput, match="another"):
+    with pytest.raises(InvalidInput, match="started before"):
         await watch.run()

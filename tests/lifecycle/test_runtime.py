@@ -128,7 +128,7 @@ def test_runtime_start_reports_failing_check(
     monkeypatch.setattr(SessionStore, "repair_routes", busy)
     world = World(home_path)
     assert world.say().text == "echo hello"
-    assert any("checked" in what for what in world.reported)
+    assert any("compared" in what for what in world.reported)
     world.close()
 
 
@@ -304,7 +304,7 @@ def test_invalid_agent_result_is_refused(world: World, result: Any, how: str) ->
     before = world.store.get(KEY)
     world.clock.advance(seconds=5)
     world.agent = lambda *_: result
-    with pytest.raises(InvalidInput, match="answered with something of the type"):
+    with pytest.raises(InvalidInput, match="got a value of type"):
         handled(world, how)
     after = world.store.get(KEY)
     assert before is not None
