@@ -224,5 +224,5 @@ async def test_random_prompts_are_rendered_or_refused(client, name, given_names)
 @given(argument=st.sampled_from(COMPLETED) | ANY, typed=ANY)
 async def test_random_completions_are_answered(client, argument, typed):
     reference = PromptReference(type="ref/prompt", name="catch_up")
-    found = await client.complete_argument(reference, {"name": argument, "value": typed})
+    found = await client.complete(reference, {"name": argument, "value": typed})
     assert len(found.completion.values) <= 100

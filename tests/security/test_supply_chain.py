@@ -30,7 +30,7 @@ from mcp_serve.profiles import ServerOptions, ServedProfiles
 served = ServedProfiles(ServerOptions(home=sys.argv[1]))
 server.create_server(served)
 registry.ServedSurface(served)
-served.home().maintenance.health()
+served.get_home().maintenance.health()
 loaded = {name.split(".")[0] for name in sys.modules} - known
 print(json.dumps(sorted(loaded - set(sys.stdlib_module_names))))
 """

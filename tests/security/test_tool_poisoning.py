@@ -18,7 +18,7 @@ from tests.security.corpus import INJECTIONS, plant_texts
 pytestmark = pytest.mark.anyio
 
 CHANGELOG = Path(__file__).parents[2] / "CHANGELOG.md"
-TOLD = re.compile(r"`([0-9a-f]{16})` stands for what the tools say of themselves")
+TOLD = re.compile(r"`([0-9a-f]{16})` is the hash of the text")
 
 _POISON = (
     r"<\s*/?\s*(?:important|system|secret|instructions?)",

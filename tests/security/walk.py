@@ -153,7 +153,7 @@ class Walk:
             else PromptReference(type="ref/prompt", name="catch_up")
         )
         given = {"name": argument, "value": value}
-        await self.ask(f"completion {argument}", self.client.complete_argument(reference, given))
+        await self.ask(f"completion {argument}", self.client.complete(reference, given))
 
     async def _errors(self, texts: list[str]) -> None:
         await self.call("sessions_read", session="h")

@@ -123,7 +123,7 @@ async def test_waits_leave_transport_threads_free(db, call, client):
             assert (await call("events_wait", cursor=started, timeout_s=0))["cursor"]
             await client.list_resources()
             prompt = PromptReference(type="ref/prompt", name="catch_up")
-            await client.complete_argument(prompt, {"name": "session", "value": "s"})
+            await client.complete(prompt, {"name": "session", "value": "s"})
             edited = await call("sessions_edit", session="s1", title="greeting")
             await call("sessions_restore", batch=edited["batch"])
     finally:
@@ -246,11 +246,11 @@ WAIT = {"name": "events_wait", "arguments": {"timeout_s": 50}}
 async def test_http_wait_ends_with_client_or_server(app, served, ending):
     headers = await start_legacy_session(app)
     visit = Visit(app, {"id": 2, "method": "tools/call", "params": WAIT}, **headers)
-    feed = served.home().feed
+    feed = served.get_home().feed
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(visit)
         await wait_until(feed._turn.locked)
-        visit.left.set() if ending == "client" else app.end()
+        visit.left.set() if ending == "client" else app.end_requests()
         await wait_until(lambda: not feed._turn.locked())
 
 

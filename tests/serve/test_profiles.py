@@ -104,10 +104,10 @@ async def test_messages_resource_finds_owning_profile(client):
 @pytest.mark.requirement("faces:profiles")
 async def test_completion_covers_every_profile(client):
     prompt = PromptReference(name="catch_up")
-    titles = await client.complete_argument(prompt, {"name": "session", "value": "title"})
+    titles = await client.complete(prompt, {"name": "session", "value": "title"})
     assert titles.completion.values == ["Title of default", "Title of work"]
     template = ResourceTemplateReference(uri="session://{session_id}")
-    ids = await client.complete_argument(template, {"name": "session_id", "value": "bo"})
+    ids = await client.complete(template, {"name": "session_id", "value": "bo"})
     assert ids.completion.values == ["both"]
 
 
@@ -121,5 +121,5 @@ async def test_damaged_profile_leaves_other_working(client, home_path):
     assert (await read_resource(client, "session://both"))["profile"] == "work"
     assert (await read_resource(client, "session://both/messages"))["session"]["profile"] == "work"
     prompt = PromptReference(name="catch_up")
-    titles = await client.complete_argument(prompt, {"name": "session", "value": "title"})
+    titles = await client.complete(prompt, {"name": "session", "value": "title"})
     assert titles.completion.values == ["Title of work"]

@@ -117,15 +117,15 @@ async def test_cancelled_plan_stops_between_steps(served, db, mode):
                 await client.call_tool("sessions_prune", given)
             ended.set()
 
-        ledger = served.home().ledger
+        ledger = served.get_home().ledger
         with db.transaction():  # its first step has to wait for this
             t.start_soon(apply)
-            await wait_until(lambda: ledger.plan(planned["plan"]).state == "applying")
+            await wait_until(lambda: ledger.get_plan(planned["plan"]).state == "applying")
             scope.cancel()
             await anyio.wait_all_tasks_blocked()
         await ended.wait()
         await wait_until(lambda: not ledger.list_unsettled_steps())
-        begun = ledger.plan(planned["plan"])
+        begun = ledger.get_plan(planned["plan"])
         assert begun.state == "applying"
         assert 0 < len(begun.remaining) < planned["count"]
         done = (await client.call_tool("sessions_prune", given)).structured_content
@@ -198,7 +198,7 @@ async def test_cancelled_compression_changes_nothing(served, db, mode):
         await ended.wait()
         await wait_until(lambda: not has_begun())
         assert db.get_revision("long") == before
-        assert served.home().ledger.plan(planned["plan"]).state == "planned"
+        assert served.get_home().ledger.get_plan(planned["plan"]).state == "planned"
         done = (await client.call_tool("sessions_compress", given)).structured_content
         assert done["outcome"] == "applied"
 
@@ -218,7 +218,7 @@ async def test_audit_log_names_client(served, mode, name, noted):
         await client.call_tool("sessions_edit", {"session": "long", "title": "Named"})
         planned = (await client.call_tool("sessions_prune", {})).structured_content
         await client.call_tool("sessions_prune", {"plan": planned["plan"]})
-    lines = served.home().ledger.list_audit_entries().items
+    lines = served.get_home().ledger.list_audit_entries().items
     assert [line.client for line in lines] == [noted] * 2
 
 

@@ -40,7 +40,7 @@ async def test_failing_feed_leaves_calls_working(db, home_path, mode, monkeypatc
     failed = anyio.Event()
 
     class Feed:
-        def begin(self, _):
+        def get_current_position(self, _):
             anyio.from_thread.run_sync(failed.set)
             raise TypeError
 

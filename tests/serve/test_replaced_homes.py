@@ -123,7 +123,7 @@ async def test_damaged_home_lists_fixed_resources(damaged, client, silent):
 async def test_damaged_home_completes_nothing(damaged, client, silent):
     for ref, argument in COMPLETED:
         given = {"name": argument, "value": "a"}
-        assert (await client.complete_argument(ref, given)).completion.values == []
+        assert (await client.complete(ref, given)).completion.values == []
 
 
 @pytest.mark.requirement("faces:damage")

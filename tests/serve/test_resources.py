@@ -148,14 +148,12 @@ async def test_prompts_declare_arguments_and_name_calls(client):
 @pytest.mark.requirement("faces:completions")
 async def test_completion_offers_ids_and_titles(client):
     prompt = PromptReference(name="catch_up")
-    by_title = await client.complete_argument(prompt, {"name": "session", "value": "the p"})
+    by_title = await client.complete(prompt, {"name": "session", "value": "the p"})
     assert by_title.completion.values == ["The plan"]
     template = ResourceTemplateReference(uri="session://{session_id}")
-    by_id = await client.complete_argument(template, {"name": "session_id", "value": "s/0"})
+    by_id = await client.complete(template, {"name": "session_id", "value": "s/0"})
     assert by_id.completion.total == 10
-    assert (
-        await client.complete_argument(prompt, {"name": "nope", "value": ""})
-    ).completion.values == []
+    assert (await client.complete(prompt, {"name": "nope", "value": ""})).completion.values == []
 
 
 @pytest.fixture(name="routed")
@@ -180,9 +178,7 @@ async def test_completion_offers_sources_keys_projects(client, routed):
         (route, "session_key", "telegram", [routed.session_key]),
         (route, "session_key", "nobody", []),
     ):
-        answer = (
-            await client.complete_argument(ref, {"name": argument, "value": typed})
-        ).completion
+        answer = (await client.complete(ref, {"name": argument, "value": typed})).completion
         assert (answer.values, answer.total, answer.has_more) == (found, len(found), False)
 
 

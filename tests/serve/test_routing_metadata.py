@@ -68,13 +68,13 @@ async def test_metadata_appears_on_no_path(noted, client, call, refused):
     assert [each["session_key"] for each in json.loads(told.contents[0].text)["routes"]] == [noted]
     listed = " ".join(str(each.uri) for each in (await client.list_resources()).resources)
     template = ResourceTemplateReference(uri="route://{session_key}")
-    keys = await client.complete_argument(template, {"name": "session_key", "value": ""})
+    keys = await client.complete(template, {"name": "session_key", "value": ""})
     assert keys.completion.values == [noted]
     prompt = PromptReference(name="catch_up")
     for name in METADATA:
         assert name not in listed
         assert (
-            await client.complete_argument(prompt, {"name": "session", "value": name})
+            await client.complete(prompt, {"name": "session", "value": name})
         ).completion.values == []
         assert f"no session {name!r}" in await refused("sessions_read", session=name)
         assert f"no session {name!r}" in await refused("sessions_edit", session=name, title="x")
