@@ -1,12 +1,7 @@
-"""All that a message says, in one line, and where secrets lie in it.
+"""Find secrets in whole messages, and remove those from texts derived from messages.
 
-A search finds the values in tool calls as well, cut out of what says what they are: a value that is
-a secret only beside its name is one here too.
-
-Texts that are made of messages, without the secrets of those.
-
-A value may be a secret only beside the name that says so, and a summary may have taken it from
-there, or a piece of it. What stands in its place is no mark, which no summary may hold.
+A value may be a secret only because of the name next to it. Searches and summaries quote such
+values without the name.
 """
 
 from __future__ import annotations
@@ -25,15 +20,15 @@ _MAX_DEPTH = 50
 _VALUE_SEPARATORS = re.compile(r"[\s\"'\\=:,]+")
 _WORD = re.compile(r"[^\s\"'\\=:,]{6,}")
 _WORDS = re.compile(r"\S+")
+# No known kind of secret has a shorter value.
 _MIN_PIECE_CHARS = 6
-"""Shorter values are of no secret that is known."""
 
 
 def flatten_message(row: MessageRow) -> tuple[str, list[tuple[int, int]]]:
-    """Return what a message says, as a search has it, and from where to where secrets are."""
-    whole, ends = _split_values(_find_call_secrets(row))
+    """Return a message as the one line that a search sees, and the spans of its secrets."""
+    values, ends = _split_values(_find_call_secrets(row))
     lines: list[str] = []
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     length = 0
     for piece in _list_pieces(row):
         line = " ".join(piece.split())
@@ -41,18 +36,19 @@ def flatten_message(row: MessageRow) -> tuple[str, list[tuple[int, int]]]:
         lines.append(line)
         length = start + len(line)
         if piece != line:
-            found += [(start + begin, start + end) for begin, end in _find_folded_spans(piece)]
-        if len(line) >= _MIN_PIECE_CHARS and _escape_json(piece) in whole:
-            found.append((start, length))
+            spans += [(start + begin, start + end) for begin, end in _find_folded_spans(piece)]
+        if len(line) >= _MIN_PIECE_CHARS and _escape_json(piece) in values:
+            spans.append((start, length))
         elif ends:
             words = _WORD.finditer(line)
-            found += [(start + it.start(), start + it.end()) for it in words if it[0] in ends]
-    shown = " ".join(lines)
-    return shown, sorted([*found, *find_spans(shown)])
+            spans += [(start + it.start(), start + it.end()) for it in words if it[0] in ends]
+    flat = " ".join(lines)
+    return flat, sorted([*spans, *find_spans(flat)])
 
 
 def _find_folded_spans(piece: str) -> list[tuple[int, int]]:
-    """Return where secrets of a text are in it as one line, which has no wrapped ones any more."""
+    """Return the spans of secrets of a text after folding it into one line."""
+    # Secrets wrapped over several lines are found before folding.
     secrets = find_spans(piece)
     if not secrets:
         return []
@@ -70,23 +66,20 @@ def _find_folded_spans(piece: str) -> list[tuple[int, int]]:
 
 
 def _split_values(secrets: Iterable[str]) -> tuple[set[str], set[str]]:
-    """Return what may be the value in secrets that have a name beside it, as JSON has it.
-
-    It is all of an argument, or the word behind the name, where it ends the secret.
-    """
-    whole: set[str] = set()
+    """Return the possible values in named secrets: whole arguments, and last words."""
+    values: set[str] = set()
     ends: set[str] = set()
     for secret in secrets:
         parts = [part for part in _VALUE_SEPARATORS.split(secret) if len(part) >= _MIN_PIECE_CHARS]
-        whole.update((secret, *parts, *secret.split('"')))
+        values.update((secret, *parts, *secret.split('"')))
         ends.update(parts[-1:])
-    return whole, ends
+    return values, ends
 
 
 def list_secrets(row: MessageRow) -> set[str]:
-    """Return the secrets that stand in a message, each as it stands there."""
-    shown, found = flatten_message(row)
-    return {shown[start:stop] for start, stop in found} | _find_call_secrets(row)
+    """Return the secrets of a message as written there."""
+    flat, spans = flatten_message(row)
+    return {flat[start:stop] for start, stop in spans} | _find_call_secrets(row)
 
 
 def _list_pieces(row: MessageRow) -> list[str]:
@@ -97,21 +90,21 @@ def _list_pieces(row: MessageRow) -> list[str]:
 
 
 def _find_call_secrets(row: MessageRow) -> set[str]:
-    written = (json.dumps(call, ensure_ascii=False) for call in _decode_calls(row))
-    return {text[start:stop] for text in written for start, stop in find_spans(text)}
+    calls = (json.dumps(call, ensure_ascii=False) for call in _decode_calls(row))
+    return {text[start:stop] for text in calls for start, stop in find_spans(text)}
 
 
 def _decode_calls(row: MessageRow) -> Iterator[Any]:
-    """Yield the calls of a message as the name and the decoded arguments of each."""
+    """Yield each tool call with its name and decoded arguments."""
     calls = row.get("tool_calls")
     for call in calls if isinstance(calls, list) else [calls] if calls else []:
-        inner = call.get("function") if isinstance(call, Mapping) else None
-        said = inner if isinstance(inner, Mapping) else call
-        if not isinstance(said, Mapping):
-            yield said
+        function = call.get("function") if isinstance(call, Mapping) else None
+        fields = function if isinstance(function, Mapping) else call
+        if not isinstance(fields, Mapping):
+            yield fields
             continue
-        rest = {key: value for key, value in said.items() if key != "arguments"}
-        yield {**rest, "arguments": _decode_arguments(said.get("arguments"))}
+        rest = {key: value for key, value in fields.items() if key != "arguments"}
+        yield {**rest, "arguments": _decode_arguments(fields.get("arguments"))}
 
 
 def _decode_arguments(arguments: Any) -> Any:
@@ -126,8 +119,8 @@ def _decode_arguments(arguments: Any) -> Any:
 def _list_values(value: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(value, (Mapping, list)):
         if depth < _MAX_DEPTH:
-            for each in value.values() if isinstance(value, Mapping) else value:
-                yield from _list_values(each, depth + 1)
+            for item in value.values() if isinstance(value, Mapping) else value:
+                yield from _list_values(item, depth + 1)
     elif value is not None and not isinstance(value, bool):
         yield to_text(value)
 
@@ -136,26 +129,25 @@ def _escape_json(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-"""Shorter pieces tell nothing."""
-
+# A longer value does not occur within another word by chance.
 _LONG_VALUE_CHARS = 12
-"""A value that is longer is no part of another word by chance."""
 
+# Any substring of this length of a long value is removed.
 _PIECE_CHARS = 9
-"""So many characters of a long value in a row are taken out wherever they stand."""
 
+# Only this much of a value is split into pieces; summaries quote less.
 _MAX_VALUE_CHARS = 10_000
-"""So much of a value is known by its pieces; no text that is made of messages quotes more."""
 
+# Not the mark of redaction, which summaries must not contain.
 _SUMMARY_MARK = "(secret)"
 _SUMMARY_SEPARATORS = re.compile(r"[\s=:@\"'`\\/]+")
 _SUMMARY_WORD = re.compile(r"[^\s=:@\"'`\\/()\[\]{}<>,;…]{6,}")
 
 
 def make_summary_cleaner(messages: Sequence[MessageRow]) -> Callable[[str], str]:
-    """Return what takes the secrets of messages out of a text that is made of them."""
+    """Return a function that removes the secrets of messages from a text derived from them."""
     values = sorted(_summary_values(messages), key=len, reverse=True)
-    within = "\n".join(values)
+    all_values = "\n".join(values)
     short = [value for value in values if len(value) < _LONG_VALUE_CHARS]
     pieces = {
         value[at : at + _PIECE_CHARS]
@@ -165,54 +157,56 @@ def make_summary_cleaner(messages: Sequence[MessageRow]) -> Callable[[str], str]
 
     def mark_piece(word: re.Match[str]) -> str:
         piece = word[0].rstrip(".")
-        return _SUMMARY_MARK if _is_made_up(piece) and piece in within else word[0]
+        return _SUMMARY_MARK if _is_made_up(piece) and piece in all_values else word[0]
 
     def cleaned(text: str) -> str:
-        shown = _mark_spans(text, _find_pieces(text, pieces)) if pieces else text
+        cleaned_text = _mark_spans(text, _find_pieces(text, pieces)) if pieces else text
         for value in short:
-            if value in shown:
-                shown = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", _SUMMARY_MARK, shown)
-        shown = _SUMMARY_WORD.sub(mark_piece, shown) if within else shown
-        return _mark_spans(shown, find_spans(shown))
+            if value in cleaned_text:
+                cleaned_text = re.sub(
+                    rf"(?<!\w){re.escape(value)}(?!\w)", _SUMMARY_MARK, cleaned_text
+                )
+        cleaned_text = _SUMMARY_WORD.sub(mark_piece, cleaned_text) if all_values else cleaned_text
+        return _mark_spans(cleaned_text, find_spans(cleaned_text))
 
     return cleaned
 
 
 def make_noop_cleaner(messages: Sequence[MessageRow]) -> Callable[[str], str]:
-    """Return what leaves a text as it is, where nothing is to be redacted."""
+    """Return a function that leaves text unchanged, for servers without redaction."""
     del messages
     return str
 
 
 def _find_pieces(text: str, pieces: Collection[str]) -> list[tuple[int, int]]:
-    """Return where pieces of values are in a text; those that overlap are one."""
-    places: list[tuple[int, int]] = []
-    for at in range(len(text) - _PIECE_CHARS + 1):
-        if text[at : at + _PIECE_CHARS] in pieces:
-            start = places.pop()[0] if places and at <= places[-1][1] else at
-            places.append((start, at + _PIECE_CHARS))
-    return places
+    """Return the spans of pieces of values in a text, overlapping ones merged."""
+    spans: list[tuple[int, int]] = []
+    for position in range(len(text) - _PIECE_CHARS + 1):
+        if text[position : position + _PIECE_CHARS] in pieces:
+            start = spans.pop()[0] if spans and position <= spans[-1][1] else position
+            spans.append((start, position + _PIECE_CHARS))
+    return spans
 
 
-def _mark_spans(text: str, places: Sequence[tuple[int, int]]) -> str:
-    for start, stop in reversed(places):
+def _mark_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    for start, stop in reversed(spans):
         text = text[:start] + _SUMMARY_MARK + text[stop:]
     return text
 
 
 def _summary_values(messages: Iterable[MessageRow]) -> set[str]:
-    """Return the secrets without the names beside them: what is no plain word, or stands last."""
-    found = set()
+    """Return the values of secrets without their names: last parts, and parts not words."""
+    values = set()
     for secret in {secret for row in messages for secret in list_secrets(row)}:
         parts = [
             part for part in _SUMMARY_SEPARATORS.split(secret) if len(part) >= _MIN_PIECE_CHARS
         ]
-        found |= {part for part in parts if part is parts[-1] or _is_made_up(part)}
-    return found
+        values |= {part for part in parts if part is parts[-1] or _is_made_up(part)}
+    return values
 
 
 def _is_made_up(piece: str) -> bool:
-    """Whether a piece of a secret is no plain word, which may stand anywhere."""
+    """Return True if a piece of a secret is not an ordinary word."""
     return len(piece) >= _MIN_PIECE_CHARS and not (
         piece.isalpha() and (piece.islower() or piece.istitle())
     )

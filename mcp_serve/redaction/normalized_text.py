@@ -1,8 +1,8 @@
-"""A text as a person or a program would read it, and the place of each character in the original.
+"""A text as a person or a program would read it, with the original place of each character.
 
-Terminal sequences and invisible characters are removed, escapes of JSON and of addresses are
-decoded, and lines that a terminal or an encoder wrapped are joined. Redaction searches this view
-besides the text itself and maps what it finds back.
+Terminal sequences and invisible characters are removed, escapes of JSON and URLs are decoded, and
+lines wrapped by a terminal or an encoder are joined. Redaction searches this view and the text
+itself, and maps matches back.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
+# Characters that a renderer may ignore according to Unicode, and combining accents.
 _INVISIBLE = (
     "\u00ad\u0300-\u036f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""What Unicode lets a renderer ignore, and accents that are put over another character."""
 
 _CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9a\x9c-\x9f"
 
@@ -26,22 +26,22 @@ _AFTER_ESCAPE = (
     r"(?:\[[0-?]{0,99}[ -/]{0,9}[@-~]|[\]PX^_][^\x07\x1b\x9c]{0,999}(?:\x07|\x1b\\|\x9c)"
     r"|[ -/]{1,9}[0-~]|[78=>])?"
 )
+# A sequence that a terminal obeys instead of showing it.
 TERMINAL = f"\x1b{_AFTER_ESCAPE}|\x9b{_AFTER_CSI}"
-"""A sequence that a terminal obeys instead of showing it."""
 
 _HEX = "[0-9a-fA-F]"
 _NEXT_BYTE = f"%[89abAB]{_HEX}"
 
 
+# A bare color sequence after an escaped ESC is not removed here: ESC would take the next character.
 _NO_ESCAPE_BEFORE = (
     r"(?<!\\u001[bB]\[)(?<!\\x1[bB]\[)(?<!%1[bB]\[)(?<!\\033\[)(?<!\\e\[)"
     r"(?<!&#27;\[)(?<!&#x1[bB];\[)"
 )
-"""A bare color is no color behind an escaped ESC: without it, ESC would take the next character."""
 
 
 def _compile_disguises(unseen: str) -> re.Pattern[str]:
-    """Return what finds anything that reads as something else, or as nothing.
+    """Return a pattern for anything that reads as something else, or as nothing.
 
     Every alternative begins with one character of one set, so that other text is skipped fast.
     """
@@ -67,33 +67,33 @@ _DISGUISES, _ASCII_DISGUISES = (
 _ESCAPE_SIGNS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _ENTITIES = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
 
+# A character that the next one overprints, as manuals print bold.
 _OVERSTRUCK = re.compile("[^\n\x08]\x08(?=[^\n\x08])")
-"""A character that the next one is printed over, as manuals make it bold."""
 
 _INDENT = r"[ \t]{0,40}(?:[>|+\u2502][ \t]{0,4})?"
+# The beginning of an independent line: a file position, a date, a setting.
 _OTHER_LINE = r"(?:[\w./\-]{1,200}\.\w{1,8}:\d|\d{4}-\d\d-\d\d|[A-Z][A-Z0-9_]{2,40}=[^=\s])"
-"""How a line begins that belongs to no other: the place of a file, a date, a setting."""
 
 _WRAP = re.compile(rf"\n(?<=[^\n]{{60}}\n){_INDENT}(?!{_OTHER_LINE})(?=\S)")
 _LONG_WORD_AHEAD = r"(?=[^\s\\]{8})(?=[^\s\\]{0,200}\d)(?=[^\s\\]{0,200}[A-Za-z])"
+# A line break that may split a prefix, or leave too little of a token to recognise it.
 _PREFIX_WRAP = re.compile(_WRAP.pattern + _LONG_WORD_AHEAD)
-"""A break that may part a prefix, or leave so little behind it that it is not seen."""
 
 _ESCAPED_WRAP = re.compile(
     rf"\\n(?<=[^\n]{{60}}\\n)(?<=[\w+/=.\-\\]\\n)(?!{_OTHER_LINE}){_LONG_WORD_AHEAD}"
 )
+# The rest of a token on the next line; neither a word nor the name of the next setting.
 _REST_PATTERN = re.compile(
     r"(?:(?=[A-Za-z0-9_+/.%~\-]{0,200}\d)|(?=[A-Za-z]{0,40}[a-z][A-Z]))"
     r"(?:[A-Za-z0-9_+/.%~\-]{1,9999}={0,2}|[A-Za-z0-9_+/.%~=\-]{40,9999})"
     r"(?:[\s\"'`,;)\]}&<@\u2026]|\Z)"
 )
-"""The rest of a token in the next line: no word, and no name of the next setting."""
 
+# Usual widths of wrapped lines.
 _WRAP_WIDTHS = frozenset((60, 64, 65, 70, 72, 75, 76, 77, 78, 79, 80, 100, 119, 120, 132, 160))
-"""The widths at which lines are usually wrapped, whatever stands at the break."""
 
+# Escapes may be nested, as JSON within JSON is.
 _MAX_ROUNDS = 3
-"""An escape may be escaped itself, as JSON within JSON is."""
 
 
 class _Layer:
@@ -108,7 +108,7 @@ class _Layer:
         self._length = 0
 
     def replace(self, text: str, start: int, stop: int, new: str) -> None:
-        """Put `new` in the place of a part of the text; parts come in their order."""
+        """Replace a span of the text; spans come in order."""
         before = self._stops[-1] if self._stops else 0
         self._pieces += (text[before:start], new)
         self._length += start - before
@@ -128,7 +128,7 @@ class _Layer:
         return view
 
     def find_start(self, place: int) -> int:
-        """Return where the character at a place of the view begins in the text."""
+        """Return the start in the text of a position in the view."""
         at = bisect_right(self._view_starts, place) - 1
         if at < 0:
             return place
@@ -137,7 +137,7 @@ class _Layer:
         return self._stops[at] + place - self._view_stops[at]
 
     def find_stop(self, place: int) -> int:
-        """Return where the character before a place of the view ends in the text."""
+        """Return the end in the text of the character before a position in the view."""
         at = bisect_right(self._view_starts, place - 1) - 1
         if at < 0:
             return place
@@ -173,7 +173,7 @@ class NormalizedText:
         return True
 
     def locate(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the span of the original text that a span of the view stands for."""
+        """Return the span of the original text for a span of the view."""
         for layer in reversed(self._layers):
             start, stop = layer.find_start(start), layer.find_stop(stop)
         return start, stop
@@ -216,14 +216,14 @@ def _join_wraps(text: str, layer: _Layer) -> None:
 
 
 def _find_wraps(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
-    """Yield breaks within a token: of wide lines whose next begins with the rest of it."""
+    """Yield line breaks within a token: after wide lines, before the rest of the token."""
     line = 0
     for wrap in pattern.finditer(text):
         line = text.rfind("\n", line, wrap.start()) + 1 or line
         start = wrap.start() - (text[wrap.start() - 1] == "\r")
         if text[start - 1].isspace():
             continue
-        # A text that JSON has as a value begins behind a quote.
+        # A JSON string begins after a quote.
         quote = text.rfind('"', line, start) + 1
         if (
             start - line in _WRAP_WIDTHS
@@ -241,7 +241,7 @@ _BARE_COLOR = re.compile(r"\[(?:\d{1,3}[;mKGHJ]|m\[K)")
 
 
 def is_disguised(text: str) -> bool:
-    """Return True if a view of a text may have words that the text has not; most have none."""
+    """Return True if the view of a text may contain words that the text does not."""
     return bool(
         _has_unseen(text)
         or ("\\" in text and (_ESCAPES.search(text) or _ESCAPED_WRAP.search(text)))
@@ -253,7 +253,7 @@ def is_disguised(text: str) -> bool:
 
 
 def has_escapes(text: str) -> bool:
-    """Return True if the view of a text may differ from it at all."""
+    """Return True if the view of a text may differ from the text."""
     return bool(
         "\\" in text
         or "&" in text

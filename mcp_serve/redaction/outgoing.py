@@ -1,4 +1,4 @@
-"""Lines that leave the process for a terminal, and texts of errors: no escapes, and no secrets."""
+"""Remove terminal escapes and secrets from error messages and from lines for a terminal."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 from mcp_serve.redaction.redaction import MARK, find_spans, redact
 from mcp_serve.render import to_plain_line, to_plain_text
 
+# Characters between a secret and its name.
 _SEPARATORS = re.compile(r"[\s=:@\"'`\\/]+")
-"""What stands between a secret and its name."""
 
+# The shortest beginning of a secret that is removed.
 _MIN_PART_CHARS = 8
-"""The shortest beginning of a secret that is taken out."""
 
 
 def clean_text(text: str, passed: Any = None) -> str:
     """Return a text without terminal escapes and secrets.
 
-    `passed` is what the caller sent. An error may repeat a secret of it cut short, which has not
-    the shape of one any more: its beginning is taken out as well.
+    `passed` holds the arguments of the caller. An error may quote a secret of them cut short, which
+    no pattern recognises any more: beginnings of these secrets are removed too.
     """
     shown = redact(to_plain_text(text))
     for secret in _list_secrets(passed):
@@ -36,18 +36,18 @@ def clean_text(text: str, passed: Any = None) -> str:
 
 
 def clean_value(value: Any, passed: Any = None) -> Any:
-    """Return a JSON value in which each text is clean."""
+    """Return a JSON value with all its texts cleaned."""
     if isinstance(value, str):
         return clean_text(value, passed)
     if isinstance(value, Mapping):
-        return {clean_text(key, passed): clean_value(each, passed) for key, each in value.items()}
+        return {clean_text(key, passed): clean_value(item, passed) for key, item in value.items()}
     if isinstance(value, list):
-        return [clean_value(each, passed) for each in value]
+        return [clean_value(item, passed) for item in value]
     return value
 
 
 def _list_secrets(passed: Any) -> Iterator[str]:
-    """Yield secrets of what was passed and their parts, as an error may quote them."""
+    """Yield the secrets in arguments and their parts, as an error may quote them."""
     for text in {form for value in _list_texts(passed) for form in _list_forms(value)}:
         for start, stop in find_spans(text):
             parts = _SEPARATORS.split(text[start:stop])
@@ -70,9 +70,9 @@ def _list_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for key, each in value.items():
+        for key, item in value.items():
             yield from _list_texts(key)
-            yield from _list_texts(each)
+            yield from _list_texts(item)
     elif isinstance(value, Iterable):
-        for each in value:
-            yield from _list_texts(each)
+        for item in value:
+            yield from _list_texts(item)

@@ -1,4 +1,4 @@
-"""The kinds of secrets that redaction knows: the prefix of each token, or the name next to it.
+"""The kinds of secrets that redaction knows, by token prefix or by the name next to a value.
 
 A kind is searched for only in a text that has one of its prefixes or hints.
 """
@@ -14,20 +14,21 @@ _NAME = r"[A-Za-z0-9_\-.]"
 _SIGNED = r"[A-Za-z0-9_~.\-]"
 _NO_HEX = r"(?![0-9a-fA-F])"
 
+# The beginning of a word: a letter of another script or a sign may precede it.
 START = r"(?<![A-Za-z0-9])"
-"""The beginning of a word: a letter of another script or a sign may stand before it."""
 
 
 class TokenKind(NamedTuple):
-    """A kind of secret that its own prefix gives away."""
+    """A kind of secret with a prefix of its own."""
 
     kind: str
+    # The prefixes, separated by blanks; each is a hint too.
     prefixes: str
-    """The prefixes, separated by blanks; each is a hint as well."""
+    # The pattern of the rest.
     body: str
-    """The pattern of the rest."""
 
 
+# The tokens with a prefix; of two that begin at one place the longer one decides the kind.
 TOKENS: tuple[TokenKind, ...] = (
     TokenKind("aws key", "AKIA ASIA ABIA ACCA A3T", r"[A-Z0-9]{16,}"),
     TokenKind("alibaba key", "LTAI", rf"(?={_ALNUM}{{0,20}}\d){_ALNUM}{{12,}}"),
@@ -172,21 +173,20 @@ TOKENS: tuple[TokenKind, ...] = (
     TokenKind("trigger key", "tr_dev_ tr_prod_ tr_stg_", rf"{_ALNUM}{{16,}}"),
     TokenKind("json web token", "eyJ", r"(?:(?!\beyJ)[\w\-])+\.eyJ[A-Za-z0-9_\-.=]{10,}"),
 )
-"""The tokens with a prefix; of two that begin at one place the longer one gives the kind."""
 
 
 class SecretShape(NamedTuple):
-    """A kind of secret without a prefix of its own: a name or a sign says that one follows."""
+    """A kind of secret without a prefix: a name or a sign precedes the value."""
 
     kind: str
+    # Words of which each match contains one; in lower case if the case is ignored.
     hints: str
-    """Words of which one stands in each of them; small letters if the case is ignored."""
+    # The pattern; the group `value` is the secret, or else the whole match.
     pattern: str
-    """The pattern; the group `value` is the secret, or else the whole match."""
+    # Apply the pattern to the text in lower case.
     is_folded: bool = False
-    """If the pattern is applied to the text in small letters."""
+    # A faster pattern that must match first.
     gate: str = ""
-    """A pattern that is found faster, and without which the text has none of this kind."""
 
 
 PHRASE = (
@@ -199,11 +199,11 @@ _PHRASES = f"{_ASCII_PHRASES} пароль 密码 密碼 パスワード 비밀�
 _ASSIGNMENT = (
     r"(?:>(?=[^\s<]{6,200}</)|[\\\"'*`]{0,8}[^\S\n]{0,40}(?::=|=>|=|%3d|[:\uff1a]|value=))"
 )
-"""What stands between a name and its value, also in XML and in Markdown."""
+"""The separator between a name and its value, also in XML and in Markdown."""
 
 _GAP = r"\*{0,2}\s{0,40}"
 _BEFORE_SIGN = r"\s{0,40}(?:[^\w\s,.;)]|value=)"
-"""What stands between a name and its value, or disguises it; no other word."""
+"""The separator between a name and its value, or its disguise; no other word."""
 
 _RUN = r"[^\s\"'`,;<>(){}\[\]]"
 _RUN_END = rf"(?!{_RUN})"
@@ -225,7 +225,7 @@ _NOT_PLACEHOLDER = (
     r"|api_?key|text/plain|value\d{0,2})[\\\"']|your[-_ ]|xxx|\*\*\*|<|\$\{|\{\{|%\("
     r"|\$[a-z]+_\w*[\\\"'])"
 )
-"""What is quoted after a name without being its value: a type, a word of a form."""
+"""A quoted word after a name that is not its value: a type, a word of a form."""
 
 _QUOTED = (
     rf"(?:(?<!\\)\"{_NOT_PLACEHOLDER}(?=(?:[^\"\\\s]|\\\S){{6}})"
@@ -269,11 +269,12 @@ _LOGIN_PASS = "|".join(f"(?<={word}_pass)" for word in _LOGINS.split())
 # Each sign is read in one way alone: what could be read in two would take for ever if it fails.
 _HEADER = r"[A-Z][A-Za-z-]{2,30}: [^\n\\]{0,200}(?=[\n\\])"
 _BREAK = r"(?:[\s\"'\\,+>|\u2502\u2192]|(?<=\\)[nrt]|(?<=\s)\d{1,6}(?= ?[\t|\u2192]))"
-"""What stands between the lines of a key, also if these are quoted, numbered or of a diff."""
+"""The separator between the lines of a key, also if quoted, numbered or in a diff."""
 
+# Between words of a file that may be quoted, numbered or in a diff.
 _NEXT_LINE = r"\s{1,40}(?:(?:[>+|\u2502]|\d{1,6} ?[\t|\u2192])[ \t]{0,8})?"
-"""What stands between the words of a file that may be quoted, numbered or of a diff."""
 
+# The kinds without a prefix.
 SHAPES: tuple[SecretShape, ...] = (
     SecretShape(
         "private key",
@@ -473,4 +474,3 @@ SHAPES: tuple[SecretShape, ...] = (
         is_folded=True,
     ),
 )
-"""The kinds that have no prefix."""

@@ -1,7 +1,7 @@
-"""Redaction: secrets of known shapes are taken out of text on its way out.
+"""Redaction: remove secrets of known shapes from outgoing text.
 
-A whole text is searched, also as it reads without escapes and wraps, and cut afterwards. Of a text
-that was cut before, what only begins like a secret at its end is taken out too.
+The whole text is searched, also in its normalized view, and cut afterwards. In a text that was cut
+before, the beginning of a secret at its end is removed too.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ Redact = Callable[[str], str]
 
 
 class Secret(NamedTuple):
-    """Where a secret is in a text, and of which kind."""
+    """The span of a secret in a text, and its kind."""
 
     start: int
     stop: int
     kind: str
 
 
+# Short texts such as titles and tool names repeat, so their results are cached.
 _SHORT = 200
-"""Texts as short as titles and the names of tools come again and again."""
 
+# A longer text is read in many pages, each of which needs all secrets of the text.
 _LONG = 200_000
-"""A text that is longer is read in many pages, each of which needs the secrets of all of it."""
 
+# A secret may begin at the end of another one, and is found only after that was removed.
 _MAX_PASSES = 4
-"""A secret may begin where another one ends, and is seen only after that was taken out."""
 
+# Characters of prefixes, rare ones first; a sign at the end of a prefix is best.
 _SIGNS = "JAKWQGD$/dpc2_-."
-"""Characters of prefixes, those first that most texts have few of; a sign at the end is best."""
 
 _MIN_BODY_CHARS = 12
+# Characters that may occur within a disguised or wrapped token.
 _BROKEN = r"[\\%&\x00-\x1f\x7f-\U0010ffff]"
-"""What may stand within a token that is disguised or wrapped."""
 
 
 class _Prefix(NamedTuple):
@@ -58,7 +58,7 @@ _PREFIXES = [
 
 
 def _build_token_pattern(prefix: _Prefix) -> str:
-    """Return the pattern of a token; it begins with plain text, which is found fastest."""
+    """Return the pattern of a token; it begins with plain text, which is fastest to find."""
     plain = re.escape(prefix.text)
     return f"{plain}(?<![A-Za-z0-9]{plain}){prefix.body}"
 
@@ -70,7 +70,7 @@ def _pick_sign(prefix: str) -> str:
 
 
 def _compile_gate(sign: str, prefixes: Iterable[str]) -> re.Pattern[str]:
-    """Return what finds any prefix that has a sign, before something as long as a token."""
+    """Return a pattern for any prefix that contains a sign, before something as long as a token."""
     split = [prefix.rpartition(sign) for prefix in prefixes]
     around: dict[str, dict[str, list[str]]] = {}
     for before, _, rest in split:
@@ -85,7 +85,7 @@ def _compile_gate(sign: str, prefixes: Iterable[str]) -> re.Pattern[str]:
 
 
 def _build_lookbehind(end: str, by_last: Mapping[str, Iterable[str]]) -> str:
-    """Return the pattern of any of some texts before `end`, grouped by their last character."""
+    """Return a pattern for any of these texts before `end`, grouped by their last character."""
     return "|".join(
         f"(?<={re.escape(last + end)})"
         f"(?:{'|'.join(f'(?<={re.escape(before + end)})' for before in sharing)})"
@@ -94,7 +94,7 @@ def _build_lookbehind(end: str, by_last: Mapping[str, Iterable[str]]) -> str:
 
 
 def _build_token_gates() -> list[tuple[str, re.Pattern[str], list[_Prefix]]]:
-    """Return the prefixes by a character that they share, with what finds any of these."""
+    """Return the prefixes grouped by a shared character, each with its gate."""
     by_sign: dict[str, list[_Prefix]] = {}
     for prefix in _PREFIXES:
         by_sign.setdefault(_pick_sign(prefix.text), []).append(prefix)
@@ -105,7 +105,7 @@ def _build_token_gates() -> list[tuple[str, re.Pattern[str], list[_Prefix]]]:
 
 
 def _group_by_common(*, folded: bool) -> list[tuple[str, list[tuple[str, SecretShape]]]]:
-    """Return hints and shapes by what hints have in common, so that one look is mostly enough."""
+    """Return hints and shapes grouped by a common substring, so that one test is mostly enough."""
     by_common: dict[str, list[tuple[str, SecretShape]]] = {}
     for shape in SHAPES:
         for hint in shape.hints.split() if shape.is_folded == folded else ():
@@ -121,12 +121,12 @@ _FOLDED_ASCII = [group for group in _FOLDED if group[0].isascii()]
 
 _compiled = lru_cache(maxsize=None)(re.compile)
 
+# The end of a cut text that is searched for the beginning of a secret.
 _TAIL_CHARS = 400
-"""A cut text is searched for the beginning of a secret in so many characters at its end."""
 
 
 def _build_open_pattern(prefix: str) -> str:
-    """Return the pattern of the beginning of a token, however little of it is left."""
+    """Return the pattern of the beginning of a token, however short."""
     return rf"(?<![A-Za-z0-9]){re.escape(prefix)}[\w\-.+/=%!$]*"
 
 
@@ -152,7 +152,7 @@ _OPEN_PATTERN = re.compile(
 
 
 def redact(text: str) -> str:
-    """Return a text with a mark in the place of each secret in it."""
+    """Return a text with each secret replaced by a mark."""
     return (_redact_short if len(text) <= _SHORT else _redact)(text)
 
 
@@ -171,17 +171,17 @@ _redact_short = lru_cache(maxsize=1024)(_redact)
 
 
 def redact_cut(text: str) -> str:
-    """Return a text that was cut, also without what only begins like a secret at its end."""
-    shown = redact(text)
-    if not shown.endswith(("…", "...")):
-        return shown
-    end = len(shown) - (1 if shown.endswith("…") else 3)
-    start = _find_open_end(shown[:end])
-    return shown if start is None else f"{shown[:start]}{MARK}]{shown[end:]}"
+    """Return a cut text without secrets, including the beginning of one at its end."""
+    redacted = redact(text)
+    if not redacted.endswith(("…", "...")):
+        return redacted
+    end = len(redacted) - (1 if redacted.endswith("…") else 3)
+    start = _find_open_end(redacted[:end])
+    return redacted if start is None else f"{redacted[:start]}{MARK}]{redacted[end:]}"
 
 
 def _find_open_end(text: str) -> int | None:
-    """Return where the beginning of a secret is at the end of a text."""
+    """Return the position where the beginning of a secret ends a text, or None."""
     begin = max(0, len(text) - _TAIL_CHARS)
     view = NormalizedText(text[begin:])
     view.join_lines()
@@ -195,17 +195,17 @@ def _find_open_end(text: str) -> int | None:
 
 
 def keep_text(text: str) -> str:
-    """Return a text as it is, if nothing is to be redacted."""
+    """Return a text unchanged, for servers without redaction."""
     return text
 
 
 def find_spans(text: str) -> list[tuple[int, int]]:
-    """Return where secrets are in a text."""
+    """Return the spans of the secrets in a text."""
     return [(secret.start, secret.stop) for secret in find_secrets(text)]
 
 
 def find_secrets(text: str) -> Sequence[Secret]:
-    """Return the secrets in a text in their order; none overlaps another."""
+    """Return the secrets in a text in order, without overlaps."""
     return _find_in_long(text) if len(text) > _LONG else _find_uncached(text)
 
 
@@ -224,7 +224,7 @@ _find_in_long = lru_cache(maxsize=4)(_find_uncached)
 
 
 def _search_text(text: str) -> list[Secret]:
-    """Return the secrets of one pass over a text and over its normalized views."""
+    """Return the secrets that one pass finds in a text and in its normalized views."""
     hinted = _select_patterns(text)
     secrets = list(_find_matches(hinted)) if hinted else []
     if not (has_escapes(text) if hinted else is_disguised(text)):
@@ -233,7 +233,7 @@ def _search_text(text: str) -> list[Secret]:
     if view.text is not text:
         secrets += _search_view(view)
     if view.join_lines():
-        # What begins the next line may hide what ends this one, so both views are searched.
+        # Joining lines may hide a secret at a line end, so both views are searched.
         secrets += _search_view(view)
     return secrets
 
@@ -256,7 +256,7 @@ def _find_matches(hinted: Mapping[str, tuple[str, str]]) -> Iterator[Secret]:
 
 
 def _select_patterns(text: str) -> dict[str, tuple[str, str]]:
-    """Return kind and searched text by pattern of what may be in it; mostly there is nothing."""
+    """Return the patterns that may match a text, each with kind and text to search."""
     hinted: dict[str, tuple[str, str]] = {}
     for sign, gate, prefixes in _GATES:
         if sign in text and gate.search(text):
@@ -282,7 +282,7 @@ def _add_patterns(
 
 
 def _fold_case(text: str) -> str:
-    """Return a text in small letters, each in its place."""
+    """Return a text in lower case with the same positions."""
     folded = text.lower()
     if len(folded) == len(text):
         return folded
@@ -290,9 +290,9 @@ def _fold_case(text: str) -> str:
 
 
 def _merge_overlaps(secrets: list[Secret]) -> list[Secret]:
-    """Return secrets in their order, those that overlap as one."""
+    """Return secrets in order with overlapping ones merged."""
     merged: list[Secret] = []
-    for secret in sorted(secrets, key=lambda each: (each.start, -each.stop)):
+    for secret in sorted(secrets, key=lambda secret: (secret.start, -secret.stop)):
         if merged and secret.start < merged[-1].stop:
             if secret.stop > merged[-1].stop:
                 merged[-1] = merged[-1]._replace(stop=secret.stop)
@@ -302,7 +302,7 @@ def _merge_overlaps(secrets: list[Secret]) -> list[Secret]:
 
 
 def _blank_secrets(text: str, secrets: Iterable[Secret]) -> str:
-    """Return a text of the same length in which secrets are what no secret has in it."""
+    """Return a text of the same length with the secrets replaced by brackets."""
     pieces, place = list[str](), 0
     for secret in secrets:
         pieces += (text[place : secret.start], "[", "]" * (secret.stop - secret.start - 1))
