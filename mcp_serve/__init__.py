@@ -1,1 +1,1 @@
-"""The MCP server and the command over the session core."""
+"""The MCP server and the command."""

@@ -1,7 +1,4 @@
-"""What comes in: the arguments that several tools share, as types with what a model is told.
-
-Times as they are said: ISO 8601 with zone on the way out, that or an age on the way in.
-"""
+"""Argument types shared by several tools, and times in arguments and answers."""
 
 from __future__ import annotations
 
@@ -27,8 +24,8 @@ Session = Annotated[
 ExactSession = Annotated[
     str, Field(min_length=1, max_length=500, description="Full id or session key.")
 ]
-Project = Annotated[str, Field(max_length=1000, description="Folder, and below it.")]
-Since = Annotated[str, Field(max_length=64, description="As since.")]
+Project = Annotated[str, Field(max_length=1000, description="Folder, with subfolders.")]
+Since = Annotated[str, Field(max_length=64, description="Same format as since.")]
 Status = Annotated[
     Literal["open", "ended", "archived", "all"],
     Field(description="Default: all but archived."),
@@ -38,36 +35,36 @@ Roles = Annotated[
     Field(max_length=20, description="e.g. user, assistant, tool."),
 ]
 Detail = Annotated[Literal["concise", "detailed"], Field()]
-Cursor = Annotated[str, Field(max_length=32_768, description="A next_cursor.")]
+Cursor = Annotated[str, Field(max_length=32_768, description="From next_cursor.")]
 MaxChars = Annotated[int, Field(ge=answer_size.MIN_CHARS, le=answer_size.MAX_CHARS)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 MessageId = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
+# Several sources; the listed schema of a tool shows a single one to stay short.
 Sources = Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=100)]
-"""Several sources, which a model is not troubled with."""
 Sessions = Annotated[list[str], Field(max_length=10_000, description="Full ids or session keys.")]
 Days = Annotated[float, Field(ge=0, le=100_000)]
-Handle = Annotated[str, Field(max_length=100, description="Plan to apply, passed alone.")]
+Handle = Annotated[str, Field(max_length=100, description="Plan to apply; pass it alone.")]
 
 
 class ProfileArguments(ToolArguments):
-    """What every tool takes."""
+    """The arguments of every tool."""
 
     profile: Annotated[str, Field(max_length=200)] | None = None
 
 
 class PageArguments(ProfileArguments):
-    """What every list takes."""
+    """The arguments of every list."""
 
     cursor: Cursor | None = None
 
 
-def to_tuple(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return one of a kind or several as several."""
-    if given is None:
+def to_tuple(value: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return one value or several as a tuple."""
+    if value is None:
         return None
-    return (given,) if isinstance(given, str) else tuple(given)
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 _AGE_PATTERN = re.compile(r"(\d{1,6})\s*([mhdw])")
@@ -75,7 +72,7 @@ _UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def format_time(at: float | None) -> str | None:
-    """Return a time to the second in UTC; None where it is none that a calendar has."""
+    """Return a time in ISO 8601 to the second in UTC; None for a time outside the calendar."""
     try:
         return None if at is None else _format_second(int(at))
     except (OverflowError, ValueError, OSError):
@@ -88,10 +85,10 @@ def _format_second(second: int) -> str:
 
 
 def parse_time(name: str, text: str | None, now: float) -> float | None:
-    """Return the time that an argument says; one without a zone is in UTC.
+    """Return the time of an argument; a time without a zone is UTC.
 
     Raises:
-        InvalidInput: it says none.
+        InvalidInput: the text is not a valid time or age.
     """
     if text is None:
         return None
@@ -99,12 +96,12 @@ def parse_time(name: str, text: str | None, now: float) -> float | None:
     if age:
         return now - int(age[1]) * _UNIT_SECONDS[age[2]]
     try:
-        found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-        zoned = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+        parsed = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+        zoned = parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)
         return zoned.timestamp()
     except (ValueError, OverflowError) as error:
         raise InvalidInput(
-            f"{name} {redact(text)!r:.80} is no time; give an age such as '7d' or '12h', "
+            f"{name} {redact(text)!r:.80} is not a valid time; pass an age such as '7d' or '12h', "
             "or a time such as '2026-11-01T08:00:00Z'"
         ) from error
 
@@ -112,15 +109,14 @@ def parse_time(name: str, text: str | None, now: float) -> float | None:
 def parse_time_range(
     since: str | None, until: str | None, now: float
 ) -> tuple[float | None, float | None]:
-    """Return the times between which something is looked for.
+    """Return the bounds of a time range.
 
     Raises:
-        InvalidInput: one of them says none, or nothing is between them.
+        InvalidInput: a bound is not valid, or since is later than until.
     """
     first, last = parse_time("since", since, now), parse_time("until", until, now)
     if first is not None and last is not None and first > last:
         raise InvalidInput(
-            f"since {since!r:.80} is later than until {until!r:.80}, and nothing is between them; "
-            "exchange them"
+            f"since {since!r:.80} must not be later than until {until!r:.80}; exchange them"
         )
     return first, last

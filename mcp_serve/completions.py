@@ -18,13 +18,13 @@ _MAX_SCANNED_ROWS = 200
 
 
 class Completions:
-    """Completes arguments of prompts and templates by their name."""
+    """Completes the arguments of prompts and templates by argument name."""
 
     def __init__(self, served: ServedProfiles) -> None:
         self._served = served
 
     async def complete_argument(self, argument: str, typed: str) -> Completion:
-        """Return what begins with, or contains, what was typed; the newest first."""
+        """Return values that begin with or contain the typed text, newest first."""
         find = _COMPLETERS.get(argument)
         if find is None:
             return Completion(values=[])
@@ -33,56 +33,56 @@ class Completions:
     def _find_matches(
         self, find: Callable[[ServedHome, str], Iterator[str]], typed: str
     ) -> Completion:
-        found: list[str] = []
+        values: list[str] = []
         for name in self._served.names:
-            with suppress(SessionError):  # what is wrong with a home is said where it is read
-                found += find(self._served.get_home(name), typed)
-        found = list(dict.fromkeys(found))
+            with suppress(SessionError):  # a read reports the fault of a home
+                values += find(self._served.get_home(name), typed)
+        values = list(dict.fromkeys(values))
         low = typed.casefold()
-        found.sort(key=lambda value: not value.casefold().startswith(low))
+        values.sort(key=lambda value: not value.casefold().startswith(low))
         return Completion(
-            values=found[:_MAX_VALUES], total=len(found), has_more=len(found) > _MAX_VALUES
+            values=values[:_MAX_VALUES], total=len(values), has_more=len(values) > _MAX_VALUES
         )
 
 
 def _list_session_names(home: ServedHome, typed: str) -> Iterator[str]:
-    low = typed.casefold()
-    for each in home.db.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
-        title = render.render_line(home, each.title)
-        if title and low in title.casefold():
+    typed_lower = typed.casefold()
+    for row in home.db.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
+        title = render.render_line(home, row.title)
+        if title and typed_lower in title.casefold():
             yield title
-        if each.id.casefold().startswith(low):
-            yield each.id
+        if row.id.casefold().startswith(typed_lower):
+            yield row.id
     full = home.db.resolve_session_id(typed)
     if full is not None:
         yield full
 
 
 def _list_ids(home: ServedHome, typed: str) -> Iterator[str]:
-    low = typed.casefold()
-    for each in home.db.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
-        if each.id.casefold().startswith(low):
-            yield each.id
+    typed_lower = typed.casefold()
+    for row in home.db.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
+        if row.id.casefold().startswith(typed_lower):
+            yield row.id
 
 
 def _list_session_keys(home: ServedHome, typed: str) -> Iterator[str]:
-    low = typed.casefold()
-    return (key for key in home.store.load_entries() if low in key.casefold())
+    typed_lower = typed.casefold()
+    return (key for key in home.store.load_entries() if typed_lower in key.casefold())
 
 
 def _list_sources(home: ServedHome, typed: str) -> Iterator[str]:
-    low = typed.casefold()
-    for each in home.db.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
-        source = render.render_line(home, each.source)
-        if source and low in source.casefold():
+    typed_lower = typed.casefold()
+    for row in home.db.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
+        source = render.render_line(home, row.source)
+        if source and typed_lower in source.casefold():
             yield source
 
 
 def _list_projects(home: ServedHome, typed: str) -> Iterator[str]:
-    low = typed.casefold()
-    for each in home.db.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
-        project = render.render_line(home, each.project, 1000)
-        if project and low in project.casefold():
+    typed_lower = typed.casefold()
+    for row in home.db.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
+        project = render.render_line(home, row.project, 1000)
+        if project and typed_lower in project.casefold():
             yield project
 
 

@@ -1,7 +1,6 @@
-"""The question to the human before a plan is applied, where the client can ask one.
+"""Ask the user before a plan is applied, if the client can show a form.
 
-It is a pure function of the stored plan, since a client of the newer era is asked in several
-rounds; the plan is looked up before, so that nobody agrees to one that is not there.
+The question depends on the stored plan only, since newer clients answer in a separate request.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _MAX_EXAMPLES = 5
 
 
 class Consent(BaseModel):
-    """What the human answers."""
+    """The answer of the user."""
 
     agree: bool = Field(default=True, title="Do exactly this")
 
@@ -34,11 +33,9 @@ class Consent(BaseModel):
 def build_consent_function(
     served: ServedProfiles, spec: ToolSpec
 ) -> Callable[..., Awaitable[Consent | Elicit[Consent]]]:
-    """Return what asks before a plan of these homes is applied by a tool.
+    """Return the function that asks before a tool applies a plan of these homes."""
 
-    It takes its arguments by their names, and of those that may stand beside a plan the summary.
-    """
-
+    # The SDK passes arguments by name, so the function has only those that go with a plan.
     async def ask(
         context: Context, plan: str | None, profile: str | None
     ) -> Consent | Elicit[Consent]:
@@ -52,17 +49,17 @@ def build_consent_function(
         question = await run_in_thread(_build_question, served, profile, spec, plan, summary)
         return Consent() if question is None else Elicit(question, Consent)
 
-    return ask_of_summary if "summary" in spec.beside_plan else ask
+    return ask_of_summary if "summary" in spec.allowed_with_plan else ask
 
 
 def can_ask(capabilities: ClientCapabilities | None) -> bool:
-    """Whether a client shows its human a form."""
+    """Return True if a client can show a form to its user."""
     elicitation = None if capabilities is None else capabilities.elicitation
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
 def read_answer(outcome: Any) -> Answer:
-    """Return what the human has answered."""
+    """Return the answer of the user."""
     if outcome.action == "accept":
         return "agreed" if outcome.data.agree else "declined"
     return "declined" if outcome.action == "decline" else "cancelled"
@@ -71,8 +68,9 @@ def read_answer(outcome: Any) -> Answer:
 def _build_question(
     served: ServedProfiles, profile: str | None, spec: ToolSpec, plan: str, summary: str | None
 ) -> str | None:
-    """Return what is asked; None where the plan was begun already, since then that was agreed."""
+    """Return the question, or None if an earlier call has started the plan with consent."""
     home = served.get_home(profile or served.find_profile(plan=plan))
+    # Check first, so that the user is not asked about a plan that cannot be applied.
     plans.check_plan_kind(home, plan, spec.asks)
     if spec.check is not None:
         spec.check(home, plan, summary)
@@ -82,17 +80,19 @@ def _build_question(
     return _format_question(home, kind, home.maintenance.get_plan(plan))
 
 
-def _format_question(home: ServedHome, kind: str, found: PlanPreview) -> str:
-    examples = [f"- {_format_item(home, each)}" for each in found.items[:_MAX_EXAMPLES]]
-    more = [f"- and {found.count - _MAX_EXAMPLES:,} more"] if found.count > _MAX_EXAMPLES else []
-    warned = [f"Note: {warning}" for warning in plans.render_warnings(home, found.warnings)]
-    whose = f" in profile {render.render_line(home, home.profile)}" if home.profile else ""
-    asked = f"{kind.capitalize()}{whose}: {found.count:,}?"
-    return "\n".join([asked, *examples, *more, *warned])
+def _format_question(home: ServedHome, kind: str, preview: PlanPreview) -> str:
+    examples = [f"- {_format_item(home, item)}" for item in preview.items[:_MAX_EXAMPLES]]
+    remainder = (
+        [f"- and {preview.count - _MAX_EXAMPLES:,} more"] if preview.count > _MAX_EXAMPLES else []
+    )
+    notes = [f"Note: {warning}" for warning in plans.render_warnings(home, preview.warnings)]
+    location = f" in profile {render.render_line(home, home.profile)}" if home.profile else ""
+    question = f"{kind.capitalize()}{location}: {preview.count:,}?"
+    return "\n".join([question, *examples, *remainder, *notes])
 
 
-def _format_item(home: ServedHome, each: Any) -> str:
-    """Say what one thing is; a title is somebody's words, in quotation marks of its own."""
-    title = render.render_line(home, each.title)
-    name = answer_size.render_json(title) if title else render.render_id(each.id)
-    return f"{name}: {render.render_line(home, each.why)}"
+def _format_item(home: ServedHome, item: Any) -> str:
+    """Return a line for an item; a stored title is quoted as JSON."""
+    title = render.render_line(home, item.title)
+    name = answer_size.render_json(title) if title else render.render_id(item.id)
+    return f"{name}: {render.render_line(home, item.why)}"

@@ -1,6 +1,6 @@
-"""Cursors: where a list goes on, with the query that it belongs to, so that one is passed alone.
+"""Cursors: the position in a list together with its query, so that a cursor is passed alone.
 
-One is no secret and no proof. What it carries is validated like the arguments of a call.
+A cursor is neither secret nor trusted. Its content is validated like the arguments of a call.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from pydantic import TypeAdapter, ValidationError
 
 from session_core import InvalidInput
 
+# Arguments that may differ from page to page.
 FREE_ARGUMENTS = frozenset({"limit", "detail", "max_chars", "timeout_s", "cursor"})
-"""What may differ from page to page."""
 
+# The other arguments are stored, so that a cursor alone returns pages of the same size.
 _UNSTORED_ARGUMENTS = frozenset({"timeout_s", "cursor"})
-"""The rest is kept: who passes the cursor alone wants pages as large as the first."""
 
 _MAX_CHARS = 32_768
 _PART_COUNT = 5
 
+# No clock shows a later time.
 _MAX_TIME = 1e11
-"""A moment that no clock shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class PagedQuery:
-    """A query that is asked: its arguments, the moment from which its ages count, its place."""
+    """A query: its arguments, the moment that its ages refer to, and its position."""
 
     tool: str
     query: Mapping[str, Any]
@@ -42,7 +42,7 @@ class PagedQuery:
     place: Any = None
 
     def make_cursor(self, place: Any) -> str | None:
-        """Return the cursor of another place; None where there is none."""
+        """Return a cursor for a position, or None if there is none."""
         if place is None:
             return None
         kept = {
@@ -60,46 +60,47 @@ class PagedQuery:
 
 
 def parse_cursor(tool: str, cursor: str, place: Any) -> PagedQuery:
-    """Return the query that a cursor goes on with; `place` is the type of the places of the tool.
+    """Return the query of a cursor; `place` is the type of positions of this tool.
 
     Raises:
-        InvalidInput: it is none, or that of another tool.
+        InvalidInput: the cursor is malformed or belongs to another tool.
     """
     parts = _decode_parts(cursor)
     if parts is None:
         raise make_malformed_error()
-    of, digest, query, now, packed = parts
-    if of != tool:
-        raise InvalidInput(f"a cursor of {of!r:.40}; pass it to that, or call {tool} without one")
-    if digest != _compute_digest(of, query, now, packed):
+    owner, digest, query, now, packed = parts
+    if owner != tool:
+        raise InvalidInput(
+            f"the cursor belongs to {owner!r:.40}; pass it to that tool, or call {tool} without it"
+        )
+    if digest != _compute_digest(owner, query, now, packed):
         raise make_malformed_error()
     try:
-        found = _get_adapter(place).validate_json(json.dumps(packed), strict=True)
+        position = _get_adapter(place).validate_json(json.dumps(packed), strict=True)
     except ValidationError as error:
         raise make_malformed_error() from error
-    return PagedQuery(tool, query, now, found)
+    return PagedQuery(tool, query, now, position)
 
 
 def make_malformed_error() -> InvalidInput:
-    """Return what is raised for a cursor that was not made here."""
-    return InvalidInput("malformed cursor; pass next_cursor of the page before as it is")
+    """Return the error for a cursor that this server did not create."""
+    return InvalidInput("malformed cursor; pass next_cursor of the previous page unchanged")
 
 
 def check_same_arguments(
-    asked: PagedQuery, given: Mapping[str, Any], defaults: Mapping[str, Any]
+    page_query: PagedQuery, given: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> None:
-    """Refuse what was passed beside a cursor and is not what it was made with.
-
-    A query that leaves something out was made with its default.
+    """Check that arguments passed with a cursor equal those it was created with.
 
     Raises:
-        InvalidInput: it is not.
+        InvalidInput: an argument differs.
     """
+    # The cursor does not store default values.
     for name, value in given.items():
-        if name not in FREE_ARGUMENTS and value != asked.query.get(name, defaults[name]):
+        if name not in FREE_ARGUMENTS and value != page_query.query.get(name, defaults[name]):
             raise InvalidInput(
-                f"{name} is not that of the cursor; pass the cursor alone, "
-                "or call without it to ask anew"
+                f"{name} differs from the query of the cursor; pass the cursor alone, "
+                "or call without it for a new query"
             )
 
 
@@ -114,8 +115,8 @@ def _decode_parts(cursor: str) -> tuple[str, str, dict[str, Any], float, Any] | 
     if not isinstance(parts, list) or len(parts) != _PART_COUNT:
         return None
     tool, digest, query, now, place = parts
-    texts = isinstance(tool, str) and isinstance(digest, str)
-    if not (texts and isinstance(query, dict) and isinstance(now, (int, float))):
+    are_texts = isinstance(tool, str) and isinstance(digest, str)
+    if not (are_texts and isinstance(query, dict) and isinstance(now, (int, float))):
         return None
     if not 0 <= now < _MAX_TIME:
         return None

@@ -1,4 +1,4 @@
-"""The one table from errors to what a model reads: what was wrong, what is valid, the next call."""
+"""Turn errors into the messages that a model reads: the problem, valid values, the next call."""
 
 from __future__ import annotations
 
@@ -20,90 +20,90 @@ from session_core import (
     StorageFull,
 )
 
+# The next step for errors that do not name it themselves.
 _NEXT_STEPS: tuple[tuple[type[SessionError], str], ...] = (
-    (Changed, "read again and plan anew"),
+    (Changed, "read again and make a new plan"),
     (Busy, "try the same call again in a few seconds"),
-    (StorageFull, "free some room on that disk, then try again"),
-    (Corrupt, "call sessions_stats for what is wrong with the home"),
+    (StorageFull, "free space on that disk, then try again"),
+    (Corrupt, "call sessions_stats to see the damage"),
     (Denied, ""),
 )
-"""The next call, where the error itself does not name it."""
 
 _UNANSWERED_MESSAGE = (
-    "the client has agreed without an answer to the question, and nothing was changed; call again "
-    "with the same plan, or start the server with --confirm=never if it cannot ask"
+    "the client did not answer the confirmation question, and nothing was changed; call again "
+    "with the same plan, or start the server with --confirm=never if the client cannot ask"
 )
 
 _EXPECTED_TYPES = {
-    "int_type": "a whole number",
+    "int_type": "an integer",
     "float_type": "a number",
-    "finite_number": "a number",
+    "finite_number": "a finite number",
     "bool_type": "true or false",
-    "string_type": "a text",
-    "list_type": "a list of texts",
+    "string_type": "a string",
+    "list_type": "a list of strings",
 }
 
+# By pydantic error type: the key of the limit in the error context, and the message.
 _LIMIT_MESSAGES = {
-    "greater_than_equal": ("ge", "is at least {:g}"),
-    "less_than_equal": ("le", "is at most {:g}"),
-    "string_too_long": ("max_length", "has at most {:,} characters"),
-    "string_too_short": ("min_length", "has at least {:,} character"),
-    "too_long": ("max_length", "has at most {:,} entries"),
+    "greater_than_equal": ("ge", "must be >= {:g}"),
+    "less_than_equal": ("le", "must be <= {:g}"),
+    "string_too_long": ("max_length", "must have at most {:,} characters"),
+    "string_too_short": ("min_length", "must have at least {:,} character"),
+    "too_long": ("max_length", "must have at most {:,} entries"),
 }
-"""What of an argument is over or under its limit, and where that is found."""
 
 _MAX_CHARS = 600
 
 
 def explain_error(error: BaseException, valid: Sequence[str] = ()) -> str | None:
-    """Return what a model is told; None where nothing may be, since it is a defect.
+    """Return the message of an error for a model, or None for a defect of this server.
 
-    `valid` are the names of the arguments that there are. What is passed stands in it: each way
-    out cleans it.
+    `valid` holds the names of the arguments of the tool. The message may repeat argument values:
+    each transport removes secrets from it before sending.
     """
     if isinstance(error, ValidationError):
         return _explain_invalid(error, valid)
     if isinstance(error, NotFound) and error.nearest and "did you mean" not in str(error):
-        near = ", ".join(error.nearest[:5])
-        return f"{_shorten_text(str(error))}. Nearest: {near}."
+        nearest = ", ".join(error.nearest[:5])
+        return f"{_shorten_text(str(error))}. Nearest: {nearest}."
     if isinstance(error, SessionError):
-        following = next((text for kind, text in _NEXT_STEPS if isinstance(error, kind)), "")
-        return f"{_shorten_text(str(error))}{'; ' + following if following else ''}."
-    if isinstance(error, ToolError):  # we raise none: what the SDK says of an answer to a question
+        next_step = next((text for kind, text in _NEXT_STEPS if isinstance(error, kind)), "")
+        return f"{_shorten_text(str(error))}{'; ' + next_step if next_step else ''}."
+    if isinstance(error, ToolError):  # ours raise none: the SDK rejects an answer to a question
         return _UNANSWERED_MESSAGE
     return None
 
 
 def _shorten_text(text: str) -> str:
-    shown = redact(text.rstrip("."))  # before the cut, which would leave a part of a secret
+    shown = redact(text.rstrip("."))  # before the cut, which could leave part of a secret
     return shown if len(shown) <= _MAX_CHARS else shown[: _MAX_CHARS - 1] + "…"
 
 
 def _explain_invalid(error: ValidationError, valid: Sequence[str]) -> str:
-    found = error.errors(include_url=False, include_input=False)
-    return ". ".join(_explain_argument(each, valid) for each in found[:5]) + "."
+    details = error.errors(include_url=False, include_input=False)
+    return ". ".join(_explain_argument(detail, valid) for detail in details[:5]) + "."
 
 
-def _explain_argument(each: Any, valid: Sequence[str]) -> str:
-    name = ".".join(str(part) for part in each["loc"][:2]) or "arguments"
-    kind, context = each["type"], each.get("ctx", {})
+def _explain_argument(detail: Any, valid: Sequence[str]) -> str:
+    name = ".".join(str(part) for part in detail["loc"][:2]) or "arguments"
+    kind, context = detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
-        return f"{name[:60]!r} is no argument here; {_suggest_argument(name, valid)}"
+        return f"unknown argument {name[:60]!r}; {_suggest_argument(name, valid)}"
     if kind == "missing":
         return f"{name} is required"
     if kind == "literal_error":
-        return f"{name} is one of {context['expected']}"
+        return f"{name} must be one of {context['expected']}"
     if kind == "value_error":
         return str(context["error"])
     if kind in _EXPECTED_TYPES:
-        return f"{name} is {_EXPECTED_TYPES[kind]}"
+        return f"{name} must be {_EXPECTED_TYPES[kind]}"
     if kind in _LIMIT_MESSAGES:
-        key, words = _LIMIT_MESSAGES[kind]
-        return f"{name} {words.format(context[key])}"
-    return f"{name}: {each['msg'][:1].lower()}{each['msg'][1:]}"
+        key, template = _LIMIT_MESSAGES[kind]
+        return f"{name} {template.format(context[key])}"
+    return f"{name}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
 
 
 def _suggest_argument(name: str, valid: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, valid, 1)
-    listed = f"valid are {', '.join(valid)}"
-    return f"did you mean {near[0]!r}? {listed}" if near else listed
+    matches = difflib.get_close_matches(name, valid, 1)
+    listed = f"valid arguments: {', '.join(valid)}"
+    return f"did you mean {matches[0]!r}? {listed}" if matches else listed

@@ -1,10 +1,7 @@
-"""What happens in a home, heard by all who wait: one of them looks whether anybody has committed.
+"""The change feed of a home: one waiting call polls for commits on behalf of all.
 
-Messages, starts and ends come from the database by its own cursor and survive a restart. Titles,
-routes and compressions are seen by comparing two looks, and end with the process. Titles and
-compressions are those of the newest conversations and of the sessions that somebody follows.
-
-What is otherwise in a home than in the look before: titles, compressions, routes.
+Messages, session starts and ends come from the database with a durable cursor. Changed titles,
+routes and compressions are found by comparing snapshots and are known to this process only.
 """
 
 from __future__ import annotations
@@ -42,13 +39,13 @@ _MAX_SESSIONS = 50
 _MAX_TEXT_CHARS = 500
 _LOOK_INTERVAL_S = 1.0
 _POLL_INTERVAL_S = 0.05
+# Routes that took one second to read are read again after 20 seconds.
 _ROUTES_PAUSE_FACTOR = 20
-"""Routes that took a second to read are read again after twenty."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventPosition:
-    """Up to where somebody has heard: in the database, and in what this process has seen."""
+    """A position in the stored events and in the events seen by this process."""
 
     session: str | None
     stored: str
@@ -56,19 +53,19 @@ class EventPosition:
     number: int
 
     def to_list(self) -> list[Any]:
-        """Return it as JSON."""
+        """Return the position as JSON values."""
         return [self.session, self.stored, self.run, self.number]
 
     @classmethod
     def from_list(cls, packed: Any) -> EventPosition:
-        """Return what was packed."""
+        """Return the position made of JSON values."""
         session, stored, run, number = packed
         return cls(session, stored, run, number)
 
 
 @dataclass(frozen=True, slots=True)
 class FeedResult:
-    """What was heard since a place, and the place behind it."""
+    """The events since a position, and the position after them."""
 
     events: list[dict[str, Any]]
     place: EventPosition
@@ -76,7 +73,7 @@ class FeedResult:
 
 
 class HomeFeed:
-    """Follows one home while somebody asks."""
+    """Follows the changes of one home while a call waits or a client listens."""
 
     def __init__(self, home: ServedHome) -> None:
         self._home = home
@@ -85,20 +82,20 @@ class HomeFeed:
         self._passing: deque[tuple[int, str, dict[str, Any]]] = deque(maxlen=_MAX_EVENTS)
         self._number = 0
         self._stored: str | None = None
+        # The last snapshot; None before the first.
         self.seen: FeedState | None = None
-        """What was seen in the last look; None before the first."""
         self._followed: dict[str, None] = {}
         self._routes_due = 0.0
         self._looked_at = 0.0
         self._turn = anyio.Lock()
         self._noticed: str | None = None
+        # Number of commits noticed so far.
         self.commits = 0
-        """How often it was noticed that somebody has committed."""
 
     async def wait_for_commit(self, commits: int) -> None:
-        """Return when more commits were noticed than so many; whoever has the turn looks for all.
+        """Return after more than `commits` commits were noticed; one caller polls for all.
 
-        Taken before `since`, so that what is committed behind that is noticed.
+        The caller reads `commits` before `read_events`, so that no commit in between is missed.
         """
         async with self._turn:
             while self.commits == commits:
@@ -106,42 +103,42 @@ class HomeFeed:
                 await run_in_thread(self._check_for_commit, of=LOOKS)
 
     def get_current_position(self, session: str | None) -> EventPosition:
-        """Return the place of now."""
+        """Return the current position."""
         self.follow_session(session)
         stored = self._home.db.read_changes(session=session).cursor
         self._update_snapshot()
         return EventPosition(session, stored, self._run, self._number)
 
-    def read_events(self, place: EventPosition, limit: int) -> FeedResult:
-        """Return what has happened since a place."""
-        self.follow_session(place.session)
-        found = self._home.db.read_changes(place.stored, session=place.session, limit=limit)
-        events = [_render_event(self._home, event) for event in found.events]
-        # What was stored is told at once; who is told something all the time waits for no look.
+    def read_events(self, position: EventPosition, limit: int) -> FeedResult:
+        """Return the events since a position."""
+        self.follow_session(position.session)
+        page = self._home.db.read_changes(position.stored, session=position.session, limit=limit)
+        events = [_render_event(self._home, event) for event in page.events]
+        # Stored events need no snapshot. A busy client still gets one each second.
         if not events or time.monotonic() - self._looked_at > _LOOK_INTERVAL_S:
             self._update_snapshot()
-        passing, number = self._list_passing_events(place, limit - len(events))
-        following = EventPosition(place.session, found.cursor, self._run, number)
-        return FeedResult(events + passing, following, found.gap)
+        passing, number = self._list_passing_events(position, limit - len(events))
+        next_position = EventPosition(position.session, page.cursor, self._run, number)
+        return FeedResult(events + passing, next_position, page.gap)
 
     def _list_passing_events(
-        self, place: EventPosition, room: int
+        self, position: EventPosition, room: int
     ) -> tuple[list[dict[str, Any]], int]:
-        """Return what this process has seen; what another run has seen is gone."""
-        if place.run != self._run:
+        """Return events seen by this process; those of an earlier process are lost."""
+        if position.run != self._run:
             return [], self._number
-        found: list[dict[str, Any]] = []
-        number = place.number
-        for at, session, event in list(self._passing):
-            if at > place.number and place.session in (None, session):
-                if len(found) >= room:
-                    return found, number
-                found.append(event)
-            number = max(number, at)
-        return found, number
+        events: list[dict[str, Any]] = []
+        number = position.number
+        for event_number, session, event in list(self._passing):
+            if event_number > position.number and position.session in (None, session):
+                if len(events) >= room:
+                    return events, number
+                events.append(event)
+            number = max(number, event_number)
+        return events, number
 
     def follow_session(self, session: str | None) -> None:
-        """Look from now on also at a session that is named, be it as old as it may."""
+        """Include a session in the snapshots, however old it is."""
         if self._noticed is None:
             self._check_for_commit()
         if session is None:
@@ -150,36 +147,36 @@ class HomeFeed:
             self._followed = {session: None, **self._followed}
             while len(self._followed) > _MAX_SESSIONS:
                 self._followed.popitem()
-            seen = self.seen
-            if seen is not None and session not in seen.compacted:
+            snapshot = self.seen
+            if snapshot is not None and session not in snapshot.compacted:
                 lines = self._summarize_sessions({session})
                 self.seen = replace(
-                    seen,
-                    followed={**seen.followed, **lines},
-                    compacted={**seen.compacted, **self._count_compacted(lines)},
+                    snapshot,
+                    followed={**snapshot.followed, **lines},
+                    compacted={**snapshot.compacted, **self._count_compacted(lines)},
                 )
 
     def _check_for_commit(self) -> None:
-        """Notice a commit; one that keeps everybody out is noticed at the next look."""
+        """Notice a commit; while a writer locks the database, the next poll does."""
         try:
-            found = self._home.db.read_changes(self._noticed, limit=_MAX_EVENTS)
+            changes = self._home.db.read_changes(self._noticed, limit=_MAX_EVENTS)
         except Busy:
             return
-        if found.cursor != self._noticed:
-            self._noticed = found.cursor
+        if changes.cursor != self._noticed:
+            self._noticed = changes.cursor
             self.commits += 1
 
     def _update_snapshot(self) -> None:
         with self._lock:
             self._looked_at = time.monotonic()
-            stored = self._home.db.read_changes(self._stored, limit=500)
-            before, pins = self.seen, self._read_pins()
-            if before is not None and (stored.cursor, pins) == (self._stored, before.pins):
+            changes = self._home.db.read_changes(self._stored, limit=500)
+            previous, pins = self.seen, self._read_pins()
+            if previous is not None and (changes.cursor, pins) == (self._stored, previous.pins):
                 return
-            self._stored = stored.cursor
+            self._stored = changes.cursor
             self.seen = self._take_snapshot(pins)
-            if before is not None:
-                for session, event in find_differences(self._home, before, self.seen):
+            if previous is not None:
+                for session, event in find_differences(self._home, previous, self.seen):
                     self._number += 1
                     self._passing.append((self._number, session, event))
 
@@ -190,29 +187,29 @@ class HomeFeed:
         return FeedState(lines, followed, compacted, self._read_routes(), pins)
 
     def _summarize_sessions(self, sessions: Iterable[str]) -> dict[str, SessionSummary]:
-        found: dict[str, SessionSummary] = {}
+        rows: dict[str, SessionSummary] = {}
         for session in sessions:
             with suppress(NotFound):
-                found[session] = self._home.db.summarize_session(session)
-        return found
+                rows[session] = self._home.db.summarize_session(session)
+        return rows
 
     def _count_compacted(self, sessions: Iterable[str]) -> dict[str, int]:
         return {session: self._home.db.get_revision(session).compacted for session in sessions}
 
     def _read_pins(self) -> frozenset[str]:
-        """Return the pins of ours, those of the last look where they cannot be read just now."""
+        """Return our own pins, or those of the last snapshot if they cannot be read now."""
         try:
             return frozenset(self._home.list_own_pins())
         except SessionError:
             return frozenset() if self.seen is None else self.seen.pins
 
     def _read_routes(self) -> Mapping[str, str]:
-        began = time.monotonic()
-        if self.seen is not None and began < self._routes_due:
+        started_at = time.monotonic()
+        if self.seen is not None and started_at < self._routes_due:
             return self.seen.routes
-        found = {key: entry.session_id for key, entry in self._home.store.load_entries().items()}
-        self._routes_due = began + (time.monotonic() - began) * _ROUTES_PAUSE_FACTOR
-        return found
+        routes = {key: entry.session_id for key, entry in self._home.store.load_entries().items()}
+        self._routes_due = started_at + (time.monotonic() - started_at) * _ROUTES_PAUSE_FACTOR
+        return routes
 
 
 def _render_event(home: ServedHome, event: SessionEvent) -> dict[str, Any]:
@@ -232,74 +229,78 @@ def _render_event(home: ServedHome, event: SessionEvent) -> dict[str, Any]:
 
 
 def _render_text(home: ServedHome, event: SessionEvent) -> str | None:
-    """Return the beginning of what was said: the whole text is looked at for secrets first."""
+    """Return the beginning of a message; its whole text is redacted before the cut."""
     if event.message_id is None or event.text is None:
         return None
     row = home.db.get_message(event.message_id)
-    whole = event.text if row is None else extract_plain_text(row["content"])
-    return shorten_text(home.redact(whole), _MAX_TEXT_CHARS)
+    text = event.text if row is None else extract_plain_text(row["content"])
+    return shorten_text(home.redact(text), _MAX_TEXT_CHARS)
 
 
 @dataclass(frozen=True, slots=True)
 class FeedState:
-    """What was seen in one look."""
+    """One snapshot of the newest and the followed sessions."""
 
     lines: Mapping[str, SessionSummary]
     followed: Mapping[str, SessionSummary]
     compacted: Mapping[str, int]
     routes: Mapping[str, str]
+    # Our own pins of sessions in homes without a column for them.
     pins: frozenset[str]
-    """Pins of ours, where no row has them."""
 
 
 def find_changed_sessions(before: FeedState, after: FeedState) -> set[str]:
-    """Return the sessions whose row says otherwise, but for what their messages change in it."""
+    """Return sessions whose row differs in more than its messages."""
     rows = {**after.followed, **after.lines}
-    otherwise = {
+    changed = {
         session
         for session, line in {**before.followed, **before.lines}.items()
         if session not in rows or _drop_message_fields(rows[session]) != _drop_message_fields(line)
     }
-    return otherwise | (before.pins ^ after.pins)
+    return changed | (before.pins ^ after.pins)
 
 
 def is_list_changed(before: FeedState, after: FeedState) -> bool:
-    """Whether other conversations are the newest than before, or some have another name."""
+    """Return True if the newest conversations or their names differ."""
     return _map_names(before) != _map_names(after)
 
 
 def find_differences(
     home: ServedHome, before: FeedState, after: FeedState
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return what is otherwise than in the look before, each with its session."""
+    """Return the events between two snapshots, each with its session."""
     at = format_time(home.now())
-    found: list[tuple[str, dict[str, Any]]] = []
+    events: list[tuple[str, dict[str, Any]]] = []
 
-    def note(kind: str, session: str, **more: Any) -> None:
+    def add_event(kind: str, session: str, **fields: Any) -> None:
         event = {"type": kind, "at": at, "session_id": session}
-        found.append((session, event | drop_empty(profile=home.profile, **more)))
+        events.append((session, event | drop_empty(profile=home.profile, **fields)))
 
-    known = {line.root_id for line in before.lines.values()}
-    seen = {**before.followed, **before.lines}
+    known_roots = {line.root_id for line in before.lines.values()}
+    previous_rows = {**before.followed, **before.lines}
     for session, line in {**after.followed, **after.lines}.items():
-        was = seen.get(session)
-        if was is not None and was.title != line.title:
-            note("title_changed", session, title=render.render_line(home, line.title))
-        more = after.compacted[session] > before.compacted.get(session, after.compacted[session])
-        goes_on = was is None and session in after.lines and line.root_id in known
-        if more or goes_on:
-            note("compressed", session)
+        previous = previous_rows.get(session)
+        if previous is not None and previous.title != line.title:
+            add_event("title_changed", session, title=render.render_line(home, line.title))
+        is_compacted = after.compacted[session] > before.compacted.get(
+            session, after.compacted[session]
+        )
+        is_continuation = (
+            previous is None and session in after.lines and line.root_id in known_roots
+        )
+        if is_compacted or is_continuation:
+            add_event("compressed", session)
     for key, session in after.routes.items():
         if before.routes.get(key) != session:
-            note("route_changed", session, session_key=key)
+            add_event("route_changed", session, session_key=key)
     for key in before.routes.keys() - after.routes.keys():
-        note("route_changed", before.routes[key], session_key=key, reason="removed")
-    return found
+        add_event("route_changed", before.routes[key], session_key=key, reason="removed")
+    return events
 
 
 def _drop_message_fields(line: SessionSummary) -> SessionSummary:
     return replace(line, messages=0, last_active_at=0.0, preview="")
 
 
-def _map_names(seen: FeedState) -> dict[str, str]:
-    return {session: line.title or line.preview for session, line in seen.lines.items()}
+def _map_names(snapshot: FeedState) -> dict[str, str]:
+    return {session: line.title or line.preview for session, line in snapshot.lines.items()}

@@ -1,4 +1,4 @@
-"""Read and replace files of the server and the command, in the one place of the library for it."""
+"""Read and replace files with the functions of the library."""
 
 from session_core._atomic import read_file, write_atomic, write_new_file
 

@@ -1,4 +1,4 @@
-"""One home that is served: its database, store and ledger, each opened when it is needed."""
+"""A served home: its database, store and ledger, each opened on first use."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# The name of this server in the audit log.
 CLIENT_NAME = "mcp-sessions"
-"""How the log names this server."""
 
 
-class _locked_property(Generic[T]):  # noqa: N801 -- it stands for a keyword
-    """What is made when it is first asked for, and once, whichever threads ask for it."""
+class _locked_property(Generic[T]):  # noqa: N801 -- used as a decorator
+    """A cached property that is created once, also if several threads read it."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make = make
         self._name = make.__name__
 
     def __get__(self, instance: ServedHome, owner: type[ServedHome]) -> T:
-        """Return it; from then on it stands in the instance and this is not asked any more."""
+        """Return the value; it is stored in the instance and hides this descriptor."""
         with instance.lock:
-            made = vars(instance)
-            if self._name not in made:
-                made[self._name] = self._make(instance)
-            found: T = made[self._name]
-            return found
+            attributes = vars(instance)
+            if self._name not in attributes:
+                attributes[self._name] = self._make(instance)
+            value: T = attributes[self._name]
+            return value
 
 
 class ServedHome:
-    """A home, and how it is served; `profile` is its name where several are.
+    """A home and the way it is served; `profile` is its name if several are served.
 
-    `path` is its folder, or the file of its database.
+    `path` is the folder of the home or its database file.
     """
 
     def __init__(
@@ -78,18 +78,18 @@ class ServedHome:
         self._file = _get_file_id(self.db_path)
 
     def is_replaced(self) -> bool:
-        """Whether another database has taken the place of the one that is served."""
-        seen = _get_file_id(self.db_path)
+        """Return True if another database file has taken the place of the served one."""
+        file_id = _get_file_id(self.db_path)
         if self._file is None:
-            self._file = seen
-        return seen not in (None, self._file)
+            self._file = file_id
+        return file_id not in (None, self._file)
 
     @_locked_property
     def db(self) -> SessionDB:
-        """Its database; nothing is opened or made before the first look.
+        """The database; it is opened on first use.
 
         Raises:
-            Corrupt: what has its name can be none.
+            Corrupt: the file cannot be a database.
         """
         try:
             return SessionDB(
@@ -99,16 +99,16 @@ class ServedHome:
                 load_extension=self._load_extension,
             )
         except InvalidInput as error:
-            raise Corrupt(f"no database can be served here: {error}") from error
+            raise Corrupt(f"cannot open the database: {error}") from error
 
     @_locked_property
     def store(self) -> SessionStore:
-        """Its session store, as its configuration says."""
+        """The session store, with the configuration of the home."""
         return SessionStore.open(self.db_path.parent, self.db)
 
     @_locked_property
     def folder(self) -> StateFolder:
-        """Where what is kept about it is."""
+        """The state folder of the home."""
         folder = StateFolder(self.db.path)
         with suppress(SessionError):  # doctor shows the folder of a damaged home too
             folder.load_home_name(self.db)
@@ -116,40 +116,40 @@ class ServedHome:
 
     @_locked_property
     def ledger(self) -> Ledger:
-        """Its plans, trash and audit log."""
+        """The plans, trash and audit log."""
         return Ledger(self.folder, trash_dir=self._trash, reads_anywhere=True)
 
     def list_own_pins(self) -> Collection[str]:
-        """Return the sessions that are pinned by us, where no column says so."""
+        """Return sessions pinned in our state folder; empty if the database has a pin column."""
         has_column = "pinned" in self.db.read_row_images("sessions", {"id": ""}).columns
         return () if has_column else self.ledger.pins.list_pinned()
 
     @_locked_property
     def feed(self) -> HomeFeed:
-        """What happens in it."""
+        """The change feed."""
         return HomeFeed(self)
 
     @_locked_property
     def maintenance(self) -> Maintenance:
-        """What finds and plans."""
+        """Maintenance in the name of this server, for reading and planning."""
         return self.make_maintenance(CLIENT_NAME)
 
     def make_maintenance(self, client: str) -> Maintenance:
-        """Return what applies and restores, for one whom the log is to name."""
-        from session_core import Maintenance  # noqa: PLC0415 -- it is not on the path of a read
+        """Return maintenance in the name of a client, for applying and restoring."""
+        from session_core import Maintenance  # noqa: PLC0415 -- reads do not need it
 
         return Maintenance(self.db, self.ledger, store=self.store, client=client)
 
     def make_compressor(self, client: str) -> Compressor:
-        """Return what compresses; no secret is in what it writes by itself."""
-        from mcp_serve.redaction import messages  # noqa: PLC0415 -- as below
-        from session_core import Compressor  # noqa: PLC0415 -- it is not on the path of a read
+        """Return a compressor in the name of a client; its own texts contain no secrets."""
+        from mcp_serve.redaction import messages  # noqa: PLC0415 -- reads do not need it
+        from session_core import Compressor  # noqa: PLC0415 -- reads do not need it
 
         clean = messages.make_summary_cleaner if self.redacts else messages.make_noop_cleaner
         return Compressor(self.db, self.ledger, store=self.store, clean=clean, client=client)
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close all that was opened."""
         opened = vars(self)
         for name in ("maintenance", "ledger", "store", "db"):
             if name in opened:
@@ -157,9 +157,9 @@ class ServedHome:
 
 
 def _get_file_id(path: Path) -> tuple[int, int] | None:
-    """Return which file has a name, None where none has."""
+    """Return device and inode of a file, or None if there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -1,4 +1,4 @@
-"""How plans and what became of them are said, the same by every tool that changes something."""
+"""Apply plans and render plans and results, alike for every changing tool."""
 
 from __future__ import annotations
 
@@ -21,175 +21,183 @@ from session_core import (
 )
 
 NO_BYTES = asdict(Bytes())
+# The call that returns free space inside the database file to the disk.
 SHRINK_CALL = "sessions_prune(what='index')"
-"""The call that gives the free room of a database file back to the disk."""
 
-RESUMED_NOTE = "this call went on with what a call before it had begun"
+RESUMED_NOTE = "this call continued a change that an earlier call had started"
 
+# The tool that applies a plan, by the first word of its kind.
 _TOOL_BY_KIND = {
     "prune": "sessions_prune",
     "finalize": "sessions_finalize",
     "compress": "sessions_compress",
     "undo": "sessions_restore",
 }
-"""Which tool takes a plan, by what its kind begins with."""
 
 _MAX_WARNING_CHARS = 500
+# Characters of an answer for each list; the other fields are short.
 _FOR_ITEMS, _FOR_SKIPPED, _FOR_WARNINGS = 8_000, 6_000, 4_000
-"""So many characters of an answer are for each; the rest of it is short."""
 
 
-def render_preview(home: ServedHome, found: PlanPreview) -> dict[str, Any]:
-    """Return what a plan would do."""
-    items = [render_item(home, each) for each in found.items]
+def render_preview(home: ServedHome, preview: PlanPreview) -> dict[str, Any]:
+    """Return the preview of a plan."""
+    items = [render_item(home, item) for item in preview.items]
     return {
-        "outcome": found.outcome,
-        "plan": found.plan,
-        "expires_at": format_time(found.expires_at),
-        "count": found.count,
+        "outcome": preview.outcome,
+        "plan": preview.plan,
+        "expires_at": format_time(preview.expires_at),
+        "count": preview.count,
         "items": answer_size.take_fitting_rows(items, _FOR_ITEMS),
         "protected": [
             {"why": PROTECTION_REASONS[why], "count": count}
-            for why, count in found.protected.items()
+            for why, count in preview.protected.items()
         ],
-        "bytes": asdict(found.bytes),
-        "warnings": render_warnings(home, found.warnings),
+        "bytes": asdict(preview.bytes),
+        "warnings": render_warnings(home, preview.warnings),
     }
 
 
-def render_item(home: ServedHome, found: Any) -> dict[str, Any]:
-    """Return one thing that a plan is about."""
+def render_item(home: ServedHome, item: Any) -> dict[str, Any]:
+    """Return an item of a plan."""
     return {
-        "id": render.render_id(found.id),
-        "title": render.render_line(home, found.title),
-        "why": render.render_line(home, found.why),
+        "id": render.render_id(item.id),
+        "title": render.render_line(home, item.title),
+        "why": render.render_line(home, item.why),
     }
 
 
 def render_warnings(home: ServedHome, warnings: Iterable[str]) -> list[str]:
-    """Return warnings as they are said: they name titles, reasons and folders."""
-    found = [
-        render.render_line(home, each, _MAX_WARNING_CHARS) or "" for each in dict.fromkeys(warnings)
+    """Return warnings for an answer; they may contain stored titles, reasons and folders."""
+    lines = [
+        render.render_line(home, warning, _MAX_WARNING_CHARS) or ""
+        for warning in dict.fromkeys(warnings)
     ]
-    shown = answer_size.take_fitting_rows(found, _FOR_WARNINGS)
-    more = len(found) - len(shown)
-    return [*shown, f"and {more:,} more warnings"] if more else shown
+    shown = answer_size.take_fitting_rows(lines, _FOR_WARNINGS)
+    hidden_count = len(lines) - len(shown)
+    return [*shown, f"and {hidden_count:,} more warnings"] if hidden_count else shown
 
 
-def render_skipped(home: ServedHome, left: Collection[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Return what was left as it is and why, as much as fits."""
-    said = [
-        {"id": render.render_id(each), "why": render.render_line(home, why)} for each, why in left
+def render_skipped(home: ServedHome, skipped: Collection[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Return skipped items with the reason, as many as fit."""
+    rows = [
+        {"id": render.render_id(item_id), "why": render.render_line(home, reason)}
+        for item_id, reason in skipped
     ]
-    return answer_size.take_fitting_rows(said, _FOR_SKIPPED)
+    return answer_size.take_fitting_rows(rows, _FOR_SKIPPED)
 
 
 def apply_plan(
     home: ServedHome, plan: str, verb: str, counted: str, work: CallContext
 ) -> dict[str, Any]:
-    """Apply a plan of a verb, or go on with it; `counted` names what its answer counts.
+    """Apply or continue a plan; `counted` is the key of the count in the answer.
 
     Raises:
-        NotFound: there is no such plan.
-        InvalidInput: it is one of another tool.
+        NotFound: the plan does not exist.
+        InvalidInput: the plan belongs to another tool.
     """
     check_plan_kind(home, plan, verb)
-    goes_on = home.ledger.get_plan(plan).state == "applying"
-    found = run_plan(home, plan, work)
-    if not isinstance(found, ApplyResult):
-        raise InvalidInput("that plan takes a compression back; pass it to sessions_restore")
-    return render_applied(home, found, counted, count=getattr(found, counted), goes_on=goes_on)
+    is_resumed = home.ledger.get_plan(plan).state == "applying"
+    result = run_plan(home, plan, work)
+    if not isinstance(result, ApplyResult):
+        raise InvalidInput(f"plan {plan} undoes a compression; apply it with sessions_restore")
+    return render_applied(
+        home, result, counted, count=getattr(result, counted), is_resumed=is_resumed
+    )
 
 
 def run_plan(home: ServedHome, plan: str, work: CallContext) -> ApplyResult | UndoResult:
-    """Apply a plan, or go on with it, and report the progress."""
-    planned = home.maintenance.get_plan(plan)
+    """Apply or continue a plan and report progress."""
+    preview = home.maintenance.get_plan(plan)
 
-    def tell(done: ApplyResult) -> None:
-        work.report_progress(planned.count - done.remaining, planned.count)
+    def report(progress: ApplyResult) -> None:
+        work.report_progress(preview.count - progress.remaining, preview.count)
 
-    found = home.make_maintenance(work.client).apply(plan, progress=tell, stop=work.is_cancelled)
-    if isinstance(found, ApplyResult):
-        tell(found)
-    return found
+    result = home.make_maintenance(work.client).apply(plan, progress=report, stop=work.is_cancelled)
+    if isinstance(result, ApplyResult):
+        report(result)
+    return result
 
 
 def render_applied(
-    home: ServedHome, found: ApplyResult, counted: str, *, count: int, goes_on: bool = False
+    home: ServedHome, result: ApplyResult, counted: str, *, count: int, is_resumed: bool = False
 ) -> dict[str, Any]:
-    """Return what a plan came to, with the name of what is counted."""
-    planned = home.maintenance.get_plan(found.plan)
-    left = render_skipped(home, [(each.id, each.why) for each in found.skipped])
-    unsaid = len(found.skipped) - len(left)
-    more = [f"{unsaid:,} more were skipped"] if unsaid else []
-    begun = [RESUMED_NOTE] if goes_on else []
-    return render_preview(home, planned) | {
-        "outcome": found.outcome,
+    """Return the result of a plan; `counted` is the key of its count."""
+    preview = home.maintenance.get_plan(result.plan)
+    skipped = render_skipped(home, [(item.id, item.why) for item in result.skipped])
+    hidden_count = len(result.skipped) - len(skipped)
+    hidden_note = [f"{hidden_count:,} more were skipped"] if hidden_count else []
+    resumed_note = [RESUMED_NOTE] if is_resumed else []
+    return render_preview(home, preview) | {
+        "outcome": result.outcome,
         counted: count,
-        "skipped": left,
-        "remaining": found.remaining,
-        "batch": found.batch,
-        "bytes": asdict(found.bytes),
-        **({"next": SHRINK_CALL} if found.shrinks else {}),
-        "warnings": render_warnings(home, [*begun, *more, *planned.warnings, *found.warnings]),
+        "skipped": skipped,
+        "remaining": result.remaining,
+        "batch": result.batch,
+        "bytes": asdict(result.bytes),
+        **({"next": SHRINK_CALL} if result.shrinks else {}),
+        "warnings": render_warnings(
+            home, [*resumed_note, *hidden_note, *preview.warnings, *result.warnings]
+        ),
     }
 
 
 def render_unapplied(home: ServedHome, plan: str, outcome: str) -> dict[str, Any]:
-    """Return a plan that the human has declined, which closes it, or has put off."""
-    said = render_preview(home, home.maintenance.get_plan(plan)) | {"outcome": outcome}
+    """Return a plan that was not applied; a declined plan is closed."""
+    answer = render_preview(home, home.maintenance.get_plan(plan)) | {"outcome": outcome}
     if outcome == "declined":
         home.maintenance.close_plan(plan)
     else:
-        how = "call again with the same plan, or start the server with --confirm=never"
-        said["warnings"] = [*said["warnings"], f"nobody has agreed and nothing was changed; {how}"]
-    return said
+        advice = "call again with the same plan, or start the server with --confirm=never"
+        answer["warnings"] = [*answer["warnings"], f"not confirmed; nothing was changed; {advice}"]
+    return answer
 
 
-def check_plan_alone(given: Any, beside: Collection[str] = ()) -> None:
-    """Refuse what is passed with a plan: that is recorded, and nothing adds to it.
+def check_plan_alone(arguments: Any, allowed: Collection[str] = ()) -> None:
+    """Refuse arguments passed with a plan, since the plan has recorded them.
 
     Raises:
-        InvalidInput: something is.
+        InvalidInput: an argument other than `allowed` was passed.
     """
-    if getattr(given, "plan", None) is None:
+    if getattr(arguments, "plan", None) is None:
         return
-    fields = type(given).model_fields
+    fields = type(arguments).model_fields
     for name, field in fields.items():
-        if name in ("plan", "profile", *beside):
+        if name in ("plan", "profile", *allowed):
             continue
-        if getattr(given, name) != field.default:
-            raise InvalidInput(f"with plan no {name} may be given; the plan has recorded it")
+        if getattr(arguments, name) != field.default:
+            raise InvalidInput(
+                f"{name} cannot be passed with plan; the plan has recorded its arguments"
+            )
 
 
 def check_plan_kind(home: ServedHome, plan: str, verb: str) -> None:
     """Refuse a plan of another tool.
 
     Raises:
-        NotFound: there is no such plan.
-        InvalidInput: it is one of another tool.
+        NotFound: the plan does not exist.
+        InvalidInput: the plan belongs to another tool.
     """
     kind = home.ledger.get_plan(plan).kind
     if not kind.startswith(verb):
         tools = (tool for start, tool in _TOOL_BY_KIND.items() if kind.startswith(start))
         raise InvalidInput(
-            f"plan {plan} is one to {kind}; pass it to {next(tools, 'what made it')}"
+            f"plan {plan} is a plan to {kind}; pass it to {next(tools, 'the tool that made it')}"
         )
 
 
 def find_sessions(home: ServedHome, sessions: list[str] | None) -> tuple[str, ...] | None:
-    """Return the sessions that full ids and session keys mean."""
+    """Return the ids of sessions given as full ids or session keys."""
     if sessions is None:
         return None
-    return tuple(dict.fromkeys(resolve.find_exact_session(home, each) for each in sessions))
+    return tuple(dict.fromkeys(resolve.find_exact_session(home, session) for session in sessions))
 
 
-def build_filter(given: Any) -> SessionFilter:
-    """Return the filter of what is given; what a tool has no argument for says nothing."""
+def build_filter(arguments: Any) -> SessionFilter:
+    """Return the session filter of the arguments; missing arguments do not filter."""
     return SessionFilter(
-        project=getattr(given, "project", None),
-        source=to_tuple(getattr(given, "source", None)),
-        end_reason=getattr(given, "end_reason", None),
-        min_messages=getattr(given, "min_messages", None),
-        max_messages=getattr(given, "max_messages", None),
+        project=getattr(arguments, "project", None),
+        source=to_tuple(getattr(arguments, "source", None)),
+        end_reason=getattr(arguments, "end_reason", None),
+        min_messages=getattr(arguments, "min_messages", None),
+        max_messages=getattr(arguments, "max_messages", None),
     )

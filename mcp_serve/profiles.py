@@ -1,4 +1,4 @@
-"""What is served: one home or several, by profile."""
+"""The profiles that a server serves, each with its home."""
 
 from __future__ import annotations
 
@@ -14,73 +14,78 @@ from session_core import Conflict, InvalidInput, NotFound, SessionError, find_ho
 if TYPE_CHECKING:
     from mcp_serve.homes import ServedHome
 
+# Replaced homes stay open for calls that still use them; more replacements during one call are
+# unlikely.
 _MAX_RETIRED_HOMES = 8
-"""So many homes whose database was replaced stay open; no file is replaced as often in one call."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How a server is started."""
+    """The options of a server."""
 
     home: str | None = None
     profiles: Sequence[str] = ()
     all_profiles: bool = False
     read_only: bool = False
     redact: bool = True
+    # The folder for new trash; default: the state folder.
     trash: Path | None = None
-    """The folder for new trash, where that is not to be with the rest."""
+    # Ask the user before a plan is applied, if the client can ask.
     confirm: bool = True
-    """Whether the human is asked before a plan is applied, where the client can ask."""
+    # Load the SQLite extension of a home; some search indexes need it to be written.
     load_extension: bool = False
-    """Whether the extension of a home is loaded, which some search indexes need to be written."""
+    # Called once, after the first answer and before anything is opened.
     before: Callable[[], object] | None = None
-    """Called once before anything is opened, and behind the first answer."""
 
 
 class ServedProfiles:
-    """The homes of a server; none is opened before a call needs it.
+    """The homes of a server; each is opened by the first call that needs it.
 
     Raises:
-        NotFound: there is no such profile.
+        NotFound: a profile does not exist.
     """
 
     def __init__(self, options: ServerOptions) -> None:
         self.options = options
         self.root = find_home(options.home).path
-        known = list_profiles(self.root)
-        wanted = list(known) if options.all_profiles else list(dict.fromkeys(options.profiles))
-        for name in wanted:
-            if name not in known:
-                raise NotFound(f"no profile {name!r} in {self.root}; there are {', '.join(known)}")
-        self._paths = {name: known[name] for name in wanted or ["default"]}
+        existing = list_profiles(self.root)
+        names = list(existing) if options.all_profiles else list(dict.fromkeys(options.profiles))
+        for name in names:
+            if name not in existing:
+                raise NotFound(
+                    f"no profile {name!r} in {self.root}; existing: {', '.join(existing)}"
+                )
+        self._paths = {name: existing[name] for name in names or ["default"]}
         self._homes: dict[str, ServedHome] = {}
-        self._left: deque[ServedHome] = deque()
+        self._retired: deque[ServedHome] = deque()
         self._lock = threading.Lock()
 
     @property
     def names(self) -> list[str]:
-        """The profiles, the one that a call means which names none first."""
+        """The names of the profiles; the first is the default of a call."""
         return list(self._paths)
 
     def get_path(self, profile: str | None = None) -> Path:
         """Return the folder of a profile.
 
         Raises:
-            InvalidInput: it is not served.
+            InvalidInput: the profile is not served.
         """
         name = profile or self.names[0]
         if name not in self._paths:
-            from mcp_serve.redaction.redaction import redact  # noqa: PLC0415 -- behind the first answer
+            from mcp_serve.redaction.redaction import redact  # noqa: PLC0415 -- loaded after the first answer
 
-            shown = redact(name)  # before it is cut, or the rest of a secret is not recognised
-            raise InvalidInput(f"no profile {shown!r:.80} here; there are {', '.join(self.names)}")
+            shown = redact(name)  # redact first: a cut secret is not recognised
+            raise InvalidInput(
+                f"profile {shown!r:.80} is not served; valid: {', '.join(self.names)}"
+            )
         return self._paths[name]
 
     def get_home(self, profile: str | None = None) -> ServedHome:
-        """Return the home of a profile, anew where another database has taken its place.
+        """Return the home of a profile, reopened if its database was replaced.
 
         Raises:
-            InvalidInput: it is not served.
+            InvalidInput: the profile is not served.
         """
         name, path = profile or self.names[0], self.get_path(profile)
         with self._lock:
@@ -91,7 +96,7 @@ class ServedProfiles:
         return home
 
     def find_profile(self, *, plan: str | None = None, batch: str | None = None) -> str | None:
-        """Return the profile whose plan or batch it is; None where no home knows it."""
+        """Return the profile that holds a plan or batch, or None."""
         if len(self._paths) == 1:
             return None
         return next((name for name in self._paths if self._has_handle(name, plan, batch)), None)
@@ -104,13 +109,13 @@ class ServedProfiles:
             elif batch is not None:
                 ledger.get_batch(batch)
         except Conflict:
-            return True  # it has run out there, which is said by the call
+            return True  # it expired there, and the call reports that
         except SessionError:
             return False
         return True
 
     def _open_home(self, name: str, path: Path) -> ServedHome:
-        from mcp_serve.homes import ServedHome  # noqa: PLC0415 -- behind the first answer
+        from mcp_serve.homes import ServedHome  # noqa: PLC0415 -- loaded after the first answer
 
         return ServedHome(
             path,
@@ -122,13 +127,13 @@ class ServedProfiles:
         )
 
     def _retire_home(self, name: str) -> None:
-        """Open a home no more; it stays open for a while, for the calls that are under way."""
+        """Replace a home; it stays open for the calls that still use it."""
         if name in self._homes:
-            self._left.append(self._homes.pop(name))
-        while len(self._left) > _MAX_RETIRED_HOMES:
-            self._left.popleft().close()
+            self._retired.append(self._homes.pop(name))
+        while len(self._retired) > _MAX_RETIRED_HOMES:
+            self._retired.popleft().close()
 
     def close(self) -> None:
-        """Close every home that was opened."""
-        for home in (*self._homes.values(), *self._left):
+        """Close all open homes."""
+        for home in (*self._homes.values(), *self._retired):
             home.close()

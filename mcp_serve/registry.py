@@ -1,4 +1,4 @@
-"""What a client sees of a server, imported behind the first answer."""
+"""The tools, resources, prompts and completions of a server, imported after the first answer."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from mcp_serve.tools import (
 from mcp_serve.tools import list as tools_list
 from mcp_serve.tools.spec import ToolSpec
 
+# The tools in the order of the tool list.
 SPECS: tuple[ToolSpec, ...] = (
     tools_list.SPEC,
     read.SPEC,
@@ -49,13 +50,12 @@ SPECS: tuple[ToolSpec, ...] = (
     prune.SPEC,
     restore.SPEC,
 )
-"""The tools in the order in which they are listed."""
 
 _MAX_CLIENT_CHARS = 60
 
 
 class ServedSurface:
-    """The tools, resources, prompts and completions of what is served."""
+    """The tools, resources, prompts and completions of the served homes."""
 
     def __init__(self, served: ServedProfiles) -> None:
         self._caller = ToolDispatcher(served)
@@ -67,56 +67,56 @@ class ServedSurface:
             _make_tool(spec, self._caller, consent.build_consent_function(served, spec))
             for spec in shown
         ]
-        self._prompts = [each for each in prompts.PROMPTS if not (each.changes and read_only)]
+        self._prompts = [spec for spec in prompts.PROMPTS if not (spec.changes and read_only)]
 
     def register(self, server: MCPServer[Any]) -> None:
-        """Add resources and prompts."""
+        """Register resources and prompts."""
         self._resources.register(server)
         for prompt in self._prompts:
             prompt.register(server)
 
-    def check_prompt(self, name: str, given: Mapping[str, Any]) -> str | None:
-        """Return what is wrong with a request for a prompt of ours."""
-        found = next((each for each in self._prompts if each.name == name), None)
-        return None if found is None else found.check_arguments(given)
+    def check_prompt(self, name: str, arguments: Mapping[str, Any]) -> str | None:
+        """Return the error of a request for one of our prompts, or None."""
+        spec = next((spec for spec in self._prompts if spec.name == name), None)
+        return None if spec is None else spec.check_arguments(arguments)
 
     async def list_resources(self, cursor: str | None) -> ListResourcesResult:
         """Return a page of the resources."""
         return await self._resources.list_page(cursor)
 
     async def follow_addresses(self, addresses: Sequence[str]) -> None:
-        """Look from now on also at what somebody wants to be told of."""
+        """Watch the sessions of these addresses."""
         await self._resources.follow_addresses(addresses)
 
     async def collect_changes(self) -> tuple[list[str], bool]:
-        """Return the addresses of what has changed since it was asked, and whether lists have."""
+        """Return the addresses changed since the last call, and whether lists have changed."""
         return await self._resources.collect_changes()
 
     async def complete_argument(self, argument: str, typed: str) -> Completion:
-        """Return what somebody may be typing."""
+        """Return completions of a typed value."""
         return await self._completions.complete_argument(argument, typed)
 
 
 def _make_runner(spec: ToolSpec, caller: ToolDispatcher, ask: Any) -> Any:
-    """Return what the SDK calls for a tool; one that applies plans asks the human first."""
+    """Return the function that the SDK calls for a tool; it asks before applying a plan."""
 
-    async def call(context: Any, **given: Any) -> Any:
+    async def call(context: Any, **arguments: Any) -> Any:
         del context
-        return await caller.call_tool(spec, given)
+        return await caller.call_tool(spec, arguments)
 
-    async def wait(context: Any, **given: Any) -> Any:
-        return await run_while_connected(context, partial(caller.call_tool, spec, given))
+    async def wait(context: Any, **arguments: Any) -> Any:
+        return await run_while_connected(context, partial(caller.call_tool, spec, arguments))
 
-    async def change(context: Any, **given: Any) -> Any:
-        return await caller.run_change(spec, given, _make_call_context(context))
+    async def change(context: Any, **arguments: Any) -> Any:
+        return await caller.run_change(spec, arguments, _make_call_context(context))
 
-    async def apply(context: Any, asked: Any, **given: Any) -> Any:
+    async def apply(context: Any, answer: Any, **arguments: Any) -> Any:
         return await caller.apply_plan(
-            spec, consent.read_answer(asked), given, _make_call_context(context)
+            spec, consent.read_answer(answer), arguments, _make_call_context(context)
         )
 
-    async def look(context: Any, **given: Any) -> Any:
-        return await (change if given.get(spec.takes_long) else call)(context, **given)
+    async def look(context: Any, **arguments: Any) -> Any:
+        return await (change if arguments.get(spec.takes_long) else call)(context, **arguments)
 
     if spec.takes_long:
         return look
@@ -124,12 +124,12 @@ def _make_runner(spec: ToolSpec, caller: ToolDispatcher, ask: Any) -> Any:
         return wait if spec.waits else call
     if not spec.asks:
         return change
-    apply.__annotations__["asked"] = Annotated[ElicitationResult[consent.Consent], Resolve(ask)]
+    apply.__annotations__["answer"] = Annotated[ElicitationResult[consent.Consent], Resolve(ask)]
     return apply
 
 
 def _make_call_context(context: Context[Any, Any]) -> CallContext:
-    """Return the work of a call; the log says of which client it is."""
+    """Return the context of a call; the audit log names its client."""
     params = context.session.client_params
     name = shorten_text(to_plain_line(params.client_info.name), _MAX_CLIENT_CHARS) if params else ""
     return CallContext(f"{CLIENT_NAME}: {name}" if name else CLIENT_NAME, context.report_progress)
@@ -152,5 +152,5 @@ def _make_tool(spec: ToolSpec, caller: ToolDispatcher, ask: Any) -> Tool:
             open_world_hint=False,
         ),
         explain=explain_error,
-        check=partial(plans.check_plan_alone, beside=spec.beside_plan),
+        check=partial(plans.check_plan_alone, allowed=spec.allowed_with_plan),
     )

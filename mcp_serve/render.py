@@ -1,10 +1,7 @@
-"""What others have said, made harmless where it stands in one line.
+"""Render values of the library for answers: list rows, messages, hits and tool results.
 
-Texts of messages are quoted by JSON itself and stay as they are.
-
-A result has two halves with the same data: hosts show their model one or the other.
-
-How the values of the library are said: a list row, a message, a hit.
+Stored strings shown in one line lose terminal sequences, control characters and secrets. Message
+text keeps its characters, since JSON quotes them.
 """
 
 from __future__ import annotations
@@ -26,24 +23,24 @@ if TYPE_CHECKING:
     from mcp_serve.homes import ServedHome
 
 
+# Characters that are invisible or change the direction of text.
 HIDDEN = re.compile(
     "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
-"""What turns the direction of text around, or cannot be seen at all."""
 
 _TERMINAL_PATTERN = re.compile(TERMINAL)
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
+# All control characters but line ends and tabs.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""All of these but line ends and tabs."""
 
 
+# Lone surrogates, which JSON may contain and UTF-8 cannot encode.
 _SURROGATES = re.compile("[\ud800-\udfff]")
-"""Halves of characters, as JSON may have them, which nobody can be sent."""
 
 
 def to_text(value: Any) -> str:
-    """Return a value of a database as text, which columns of text do not always hold."""
+    """Return a database value as text; text columns may hold other types."""
     if isinstance(value, (bytes, bytearray)):
         return value.decode("utf-8", "replace")
     text = value if isinstance(value, str) else str(value)
@@ -51,28 +48,26 @@ def to_text(value: Any) -> str:
 
 
 def to_plain_line(value: Any) -> str:
-    """Return a value as one line without terminal sequences, control and hidden characters.
-
-    What joins emoji (U+200D) is hidden too and taken out with the rest: a title is no worse for it.
-    """
-    text = to_text(value)
-    if not (text.isascii() and text.isprintable()):
-        text = _BREAKS.sub(" ", HIDDEN.sub("", _TERMINAL_PATTERN.sub("", text)))
-    return " ".join(text.split())
+    """Return a value as one line without terminal sequences, control and hidden characters."""
+    line = to_text(value)
+    if not (line.isascii() and line.isprintable()):
+        line = _BREAKS.sub(" ", HIDDEN.sub("", _TERMINAL_PATTERN.sub("", line)))
+    return " ".join(line.split())
 
 
 def to_plain_text(text: str) -> str:
-    """Return a text of several lines that a terminal takes for nothing but text."""
+    """Return text of several lines that a terminal shows without obeying it."""
     return _CONTROLS.sub("", HIDDEN.sub("", text))
 
 
 def shorten_text(text: str, most: int = 200) -> str:
-    """Return a text, cut where it is long."""
+    """Return a text cut to at most `most` characters."""
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
 def make_tool_result(data: Mapping[str, Any]) -> CallToolResult:
-    """Return the result of a tool."""
+    """Return a tool result; its text and its structured content hold the same data."""
+    # Some hosts show their model the text, others the structured content.
     return CallToolResult(
         content=[TextContent(type="text", text=answer_size.render_json(data))],
         structured_content=dict(data),
@@ -80,82 +75,80 @@ def make_tool_result(data: Mapping[str, Any]) -> CallToolResult:
 
 
 def drop_empty(**fields: Any) -> dict[str, Any]:
-    """Return a mapping without what says nothing."""
+    """Return the fields that are neither None nor False."""
     return {name: value for name, value in fields.items() if value not in (None, False)}
 
 
 _MAX_ID_CHARS = 500
 _MAX_CALL_CHARS = 120
 _MAX_TOOL_CHARS = 200
+# The beginning of a message that is searched for secrets that start in its preview.
 _OPENING_CHARS = 10_000
-"""So much of a message is searched for secrets that begin in its preview."""
 
+# The library ends a cut preview with this.
 _ELLIPSIS = "..."
-"""How the library ends a preview that it has cut."""
 
 MAX_ROLE_CHARS = 40
 
 
 def render_session(
-    home: ServedHome, found: SessionSummary, pins: Collection[str] = ()
+    home: ServedHome, summary: SessionSummary, pins: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return a list row: one conversation; `pins` are those that no column has."""
+    """Return the list row of a conversation; `pins` are the pins that no column holds."""
     return {
-        "id": render_id(found.id),
-        **drop_empty(root_id=None if found.root_id == found.id else render_id(found.root_id)),
-        "title": render_line(home, found.title),
-        "preview": render_preview(home.db, found, redacts=home.redacts),
-        "source": render_line(home, found.source) or "",
-        "status": found.status,
-        "started_at": format_time(found.started_at),
-        "last_active_at": format_time(found.last_active_at),
+        "id": render_id(summary.id),
+        **drop_empty(root_id=None if summary.root_id == summary.id else render_id(summary.root_id)),
+        "title": render_line(home, summary.title),
+        "preview": render_preview(home.db, summary, redacts=home.redacts),
+        "source": render_line(home, summary.source) or "",
+        "status": summary.status,
+        "started_at": format_time(summary.started_at),
+        "last_active_at": format_time(summary.last_active_at),
         **drop_empty(
-            ended_at=format_time(found.ended_at), end_reason=render_line(home, found.end_reason)
+            ended_at=format_time(summary.ended_at), end_reason=render_line(home, summary.end_reason)
         ),
-        "messages": found.messages,
-        **drop_empty(project=render_line(home, found.project, 1000)),
-        "pinned": found.pinned or found.id in pins,
+        "messages": summary.messages,
+        **drop_empty(project=render_line(home, summary.project, 1000)),
+        "pinned": summary.pinned or summary.id in pins,
         **drop_empty(profile=home.profile),
     }
 
 
-def render_preview(db: SessionDB, found: SessionSummary, *, redacts: bool = True) -> str:
-    """Return the preview of a conversation without secrets.
-
-    The library cuts previews. If one may end within a secret, the message itself decides.
-    """
+def render_preview(db: SessionDB, summary: SessionSummary, *, redacts: bool = True) -> str:
+    """Return the preview of a conversation without secrets."""
     if not redacts:
-        return to_plain_line(found.preview)
-    safe = redact_cut(found.preview)
-    if safe == redact(found.preview) or found.preview_id is None:
-        return to_plain_line(safe)
-    row = db.get_message(found.preview_id)
+        return to_plain_line(summary.preview)
+    # The library cuts previews. If a preview may end within a secret, the message decides.
+    redacted = redact_cut(summary.preview)
+    if redacted == redact(summary.preview) or summary.preview_id is None:
+        return to_plain_line(redacted)
+    row = db.get_message(summary.preview_id)
     text = "" if row is None else extract_plain_text(row["content"]).lstrip()
     opening = text[:_OPENING_CHARS]
-    seen = len(found.preview) - len(_ELLIPSIS)
-    if " ".join(opening.split())[:seen] != found.preview[:seen]:
-        return to_plain_line(safe)  # the message was changed meanwhile, or begins with blanks alone
-    shown = to_plain_line(redact(opening))
-    return shown if len(shown) <= seen else shown[:seen] + _ELLIPSIS
+    shown_chars = len(summary.preview) - len(_ELLIPSIS)
+    if " ".join(opening.split())[:shown_chars] != summary.preview[:shown_chars]:
+        return to_plain_line(redacted)  # the message has changed, or begins with blanks only
+    line = to_plain_line(redact(opening))
+    return line if len(line) <= shown_chars else line[:shown_chars] + _ELLIPSIS
 
 
 def render_id(value: Any) -> str:
-    """Return an id or a key as it is: no call takes one that is cut here."""
+    """Return an id or a key, shortened only beyond the length that any tool accepts."""
     return shorten_text(to_text(value), _MAX_ID_CHARS)
 
 
 def render_line(home: ServedHome, value: Any, most: int = 200) -> str | None:
-    """Return a stored value as one line without secrets and hidden signs.
-
-    Secrets go first: a line has no breaks any more by which a wrapped one is recognised.
-    """
-    return None if value is None else shorten_text(to_plain_line(home.redact(to_text(value))), most)
+    """Return a stored value as one line without secrets and hidden characters."""
+    if value is None:
+        return None
+    # Redact first: a secret wrapped over several lines is not recognised in one line.
+    return shorten_text(to_plain_line(home.redact(to_text(value))), most)
 
 
 def render_text(home: ServedHome, row: MessageRow, *, whole: bool) -> tuple[str, int]:
-    """Return what a message says, without secrets, and how many characters are left out of it.
+    """Return the text of a message without secrets, and the number of characters left out.
 
-    Unless the `whole` is asked for, what a tool answered is cut short, and what it was called with.
+    Tool output and the arguments of tool calls are cut short unless `whole` is true.
     """
     body = "\n".join(
         [*_list_nonempty(extract_plain_text(row["content"])), *_list_attachments(row["content"])]
@@ -163,19 +156,19 @@ def render_text(home: ServedHome, row: MessageRow, *, whole: bool) -> tuple[str,
     body = home.redact(body)
     if row["role"] == "tool" and not whole:
         return body[:_MAX_TOOL_CHARS], max(0, len(body) - _MAX_TOOL_CHARS)
-    left, parts = 0, _list_nonempty(body)
+    cut_chars, parts = 0, _list_nonempty(body)
     for function in _list_functions(row):
-        said_to_it = home.redact(_render_call_arguments(function))
-        most = len(said_to_it) if whole else _MAX_CALL_CHARS
-        left += max(0, len(said_to_it) - most)
-        parts.append(f"[calls {_render_tool_name(home, function)} {said_to_it[:most]}]")
-    return "\n".join(parts), left
+        arguments = home.redact(_render_call_arguments(function))
+        max_chars = len(arguments) if whole else _MAX_CALL_CHARS
+        cut_chars += max(0, len(arguments) - max_chars)
+        parts.append(f"[calls {_render_tool_name(home, function)} {arguments[:max_chars]}]")
+    return "\n".join(parts), cut_chars
 
 
 def render_message(
-    home: ServedHome, row: MessageRow, text: str, left: int, session_id: str | None = None
+    home: ServedHome, row: MessageRow, text: str, cut_chars: int, session_id: str | None = None
 ) -> dict[str, Any]:
-    """Return a message with the part of its text that is shown, and how much is left out."""
+    """Return a message with the given part of its text and the number of characters left out."""
     return {
         "id": row["id"],
         "role": render_line(home, row["role"], MAX_ROLE_CHARS) or "",
@@ -185,27 +178,27 @@ def render_message(
             tool=render_line(home, row.get("tool_name")) or _render_tool_names(home, row),
             compacted=bool(row.get("compacted")),
             session_id=None if session_id is None else render_id(session_id),
-            cut_chars=left or None,
+            cut_chars=cut_chars or None,
         ),
     }
 
 
-def render_hit(home: ServedHome, found: SearchHit, snippet: str) -> dict[str, Any]:
-    """Return a found message."""
+def render_hit(home: ServedHome, hit: SearchHit, snippet: str) -> dict[str, Any]:
+    """Return a search hit."""
     return {
-        "session_id": render_id(found.session_id),
-        "message_id": found.message_id,
-        "role": render_line(home, found.role, MAX_ROLE_CHARS) or "",
-        "at": format_time(found.at),
+        "session_id": render_id(hit.session_id),
+        "message_id": hit.message_id,
+        "role": render_line(home, hit.role, MAX_ROLE_CHARS) or "",
+        "at": format_time(hit.at),
         "snippet": snippet,
-        "title": render_line(home, found.title),
-        "source": render_line(home, found.source) or "",
-        **drop_empty(compacted=found.compacted, profile=home.profile),
+        "title": render_line(home, hit.title),
+        "source": render_line(home, hit.source) or "",
+        **drop_empty(compacted=hit.compacted, profile=home.profile),
     }
 
 
 def _list_attachments(content: Any) -> list[str]:
-    """Name what is no text, so that a message with only a picture says something."""
+    """Return a label for each part without text, so that a picture is not an empty message."""
     parts = content if isinstance(content, list) else []
     kinds = (part.get("type") for part in parts if isinstance(part, Mapping))
     return [
@@ -237,13 +230,13 @@ def _render_tool_name(home: ServedHome, function: Mapping[str, Any]) -> str:
 
 
 def _render_call_arguments(function: Mapping[str, Any]) -> str:
-    """Return what a tool was called with, in its own script: JSON may have that in codes."""
-    given = function.get("arguments")
-    if isinstance(given, str):
-        if "\\u" not in given:
-            return to_text(given)
+    r"""Return the arguments of a tool call; \\u escapes of JSON are decoded."""
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        if "\\u" not in arguments:
+            return to_text(arguments)
         try:
-            given = json.loads(given)
+            arguments = json.loads(arguments)
         except (ValueError, RecursionError):
-            return to_text(given)
-    return to_text(json.dumps(given, ensure_ascii=False))
+            return to_text(arguments)
+    return to_text(json.dumps(arguments, ensure_ascii=False))

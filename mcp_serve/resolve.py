@@ -1,4 +1,4 @@
-"""Which session is meant by an id, a unique prefix of one, a session key or an exact title."""
+"""Find the session for an id, a unique prefix of an id, a session key or an exact title."""
 
 from __future__ import annotations
 
@@ -12,64 +12,74 @@ _MAX_NEAREST = 5
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSession:
-    """A session, and whether its own id was given."""
+    """A session, and whether it was given by its id."""
 
     id: str
     by_id: bool
 
 
-def find_session(home: ServedHome, given: str) -> ResolvedSession:
-    """Return the session that is meant; a key or a title means the tip of its conversation.
+def find_session(home: ServedHome, reference: str) -> ResolvedSession:
+    """Return the session for a reference; a key or a title refers to the tip of its conversation.
 
     Raises:
-        InvalidInput: several are.
-        NotFound: none is.
+        InvalidInput: several sessions match.
+        NotFound: no session matches.
     """
-    exact = _find_by_key(home, given)
+    exact = _find_by_key(home, reference)
     if exact is not None:
         return exact
-    titled = home.db.get_session_by_title(given)
-    if titled is not None:
-        return ResolvedSession(home.db.get_compression_tip(titled["id"]), by_id=False)
-    full = home.db.resolve_session_id(given)
-    if full is not None:
-        return ResolvedSession(full, by_id=True)
-    raise _make_unknown_error(home, given)
+    row = home.db.get_session_by_title(reference)
+    if row is not None:
+        return ResolvedSession(home.db.get_compression_tip(row["id"]), by_id=False)
+    session_id = home.db.resolve_session_id(reference)
+    if session_id is not None:
+        return ResolvedSession(session_id, by_id=True)
+    raise _make_unknown_error(home, reference)
 
 
-def find_exact_session(home: ServedHome, given: str) -> str:
-    """Return the session that a full id or a session key means, for what changes one.
+def find_exact_session(home: ServedHome, reference: str) -> str:
+    """Return the id of the session for a full id or a session key, as changing tools require.
 
     Raises:
-        NotFound: none is.
+        NotFound: no session matches.
     """
-    exact = _find_by_key(home, given)
+    exact = _find_by_key(home, reference)
     if exact is None:
-        raise _make_unknown_error(home, given, why="; a change takes a full id or a session key")
+        raise _make_unknown_error(
+            home, reference, reason="; a change requires a full id or a session key"
+        )
     return exact.id
 
 
-def _find_by_key(home: ServedHome, given: str) -> ResolvedSession | None:
-    if home.db.get_session(given) is not None:
-        return ResolvedSession(given, by_id=True)
-    if given.startswith("_"):
+def _find_by_key(home: ServedHome, reference: str) -> ResolvedSession | None:
+    if home.db.get_session(reference) is not None:
+        return ResolvedSession(reference, by_id=True)
+    if reference.startswith("_"):
         return None
-    led = home.store.peek_session_id(given)
-    return None if led is None else ResolvedSession(home.db.get_compression_tip(led), by_id=False)
+    session_id = home.store.peek_session_id(reference)
+    return (
+        None
+        if session_id is None
+        else ResolvedSession(home.db.get_compression_tip(session_id), by_id=False)
+    )
 
 
-def _make_unknown_error(home: ServedHome, given: str, why: str = "") -> InvalidInput | NotFound:
-    where = f" in profile {home.profile}" if home.profile else ""
+def _make_unknown_error(
+    home: ServedHome, reference: str, reason: str = ""
+) -> InvalidInput | NotFound:
+    location = f" in profile {home.profile}" if home.profile else ""
     try:
-        home.db.summarize_session(given)
+        home.db.summarize_session(reference)
     except NotFound as error:
-        several = [each for each in error.nearest if each.startswith(given)][:_MAX_NEAREST]
-        if len(several) > 1 and not why:
+        matches = [id_ for id_ in error.nearest if id_.startswith(reference)][:_MAX_NEAREST]
+        if len(matches) > 1 and not reason:
             return InvalidInput(
-                f"several sessions begin with {given!r:.100}: {', '.join(several)}; give more of it"
+                f"several sessions begin with {reference!r:.100}: {', '.join(matches)}; "
+                "pass a longer prefix"
             )
         return NotFound(
-            f"no session {given!r:.100}{where}{why}; call sessions_list or sessions_search for ids",
+            f"no session {reference!r:.100}{location}{reason}; "
+            "call sessions_list or sessions_search for ids",
             nearest=error.nearest[:_MAX_NEAREST],
         )
-    return NotFound(f"session {given!r:.100} has just come; try again")
+    return NotFound(f"session {reference!r:.100} was just created; try again")

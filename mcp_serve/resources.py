@@ -1,4 +1,4 @@
-"""Resources: the answers of the reading tools under an address."""
+"""Resources: the answers of the reading tools, addressed by URI."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def make_route_address(session_key: str) -> str:
 
 
 class Resources:
-    """The resources of what is served."""
+    """The resources of the served homes."""
 
     def __init__(self, served: ServedProfiles, caller: ToolDispatcher) -> None:
         self._served = served
@@ -56,7 +56,7 @@ class Resources:
         self._seen: dict[str, FeedState | None] = {}
 
     def register(self, server: MCPServer[Any]) -> None:
-        """Add the templates, and the fixed resources as templates without a gap."""
+        """Register the URI templates and the fixed resources."""
         add = server.resource
         add("session://{session_id}", name="session", mime_type=MIME_TYPE)(self._read_session)
         address = "session://{session_id}/messages{?cursor,profile}"
@@ -67,72 +67,78 @@ class Resources:
             add(uri, name=name, title=f"Session {name}", mime_type=MIME_TYPE)(read)
 
     async def list_page(self, cursor: str | None) -> ListResourcesResult:
-        """Return a page of the newest conversations; the fixed ones are on the last.
+        """Return a page of the newest conversations; the SDK adds the fixed resources to the last.
 
         Raises:
-            MCPError: the cursor is none of ours.
+            MCPError: the cursor is malformed.
         """
         try:
-            listed, following = await run_in_thread(self._build_page, cursor)
+            resources, next_cursor = await run_in_thread(self._build_page, cursor)
         except InvalidInput as error:
             raise MCPError(
                 INVALID_PARAMS, errors.explain_error(error) or "invalid cursor"
             ) from error
-        return ListResourcesResult(resources=listed, next_cursor=following)
+        return ListResourcesResult(resources=resources, next_cursor=next_cursor)
 
     def _build_page(self, cursor: str | None) -> tuple[list[Resource], str | None]:
-        asked = PagedQuery(_LIST_METHOD, {}, 0.0)
+        page_query = PagedQuery(_LIST_METHOD, {}, 0.0)
         if cursor is not None:
-            asked = cursors.parse_cursor(_LIST_METHOD, cursor, _POSITION_TYPE)
-        done, behind = asked.place or (0, None)
-        newest = sorted(self._list_newest(), key=lambda each: _get_sort_key(*each))
-        left = [each for each in newest if behind is None or _get_sort_key(*each) > behind]
-        shown = left[: min(_PAGE_ROWS, _NEWEST_LIMIT - done)]
-        more = len(left) > len(shown) and done + len(shown) < _NEWEST_LIMIT
-        following = (
-            asked.make_cursor([done + len(shown), _get_sort_key(*shown[-1])]) if more else None
+            page_query = cursors.parse_cursor(_LIST_METHOD, cursor, _POSITION_TYPE)
+        listed_count, last_key = page_query.place or (0, None)
+        newest = sorted(self._list_newest(), key=lambda entry: _get_sort_key(*entry))
+        remaining = [
+            entry for entry in newest if last_key is None or _get_sort_key(*entry) > last_key
+        ]
+        page = remaining[: min(_PAGE_ROWS, _NEWEST_LIMIT - listed_count)]
+        has_more = len(remaining) > len(page) and listed_count + len(page) < _NEWEST_LIMIT
+        next_cursor = (
+            page_query.make_cursor([listed_count + len(page), _get_sort_key(*page[-1])])
+            if has_more
+            else None
         )
-        return [self._render_entry(home, found) for home, found in shown], following
+        return [self._render_entry(home, row) for home, row in page], next_cursor
 
     def _list_newest(self) -> list[tuple[ServedHome, SessionSummary]]:
-        """Return the newest conversations of each home that can be read.
-
-        What is wrong with another is said by `sessions://stats`, which is listed in any case.
-        """
+        """Return the newest conversations of each readable home."""
         newest: list[tuple[ServedHome, SessionSummary]] = []
         for home in self._list_homes():
-            with suppress(SessionError):
+            with suppress(SessionError):  # `sessions://stats` reports a home that cannot be read
                 page = home.db.list_sessions(limit=_NEWEST_LIMIT)
-                newest += [(home, found) for found in page.items]
+                newest += [(home, row) for row in page.items]
         return newest
 
     def _list_homes(self) -> Iterator[ServedHome]:
         return (self._served.get_home(name) for name in self._served.names)
 
     def _find_home(self, session_id: str) -> ServedHome | None:
-        """Return the first home with this session, which its address means."""
+        """Return the first home that has this session; its address refers to that home."""
         for home in self._list_homes():
             with suppress(SessionError):
                 if home.db.get_session(session_id) is not None:
                     return home
         return None
 
-    def _render_entry(self, home: ServedHome, found: SessionSummary) -> Resource:
-        """Return the entry of a conversation, under an address that means this one."""
-        title = render.render_line(home, found.title) or render.render_preview(
-            home.db, found, redacts=home.redacts
+    def _render_entry(self, home: ServedHome, row: SessionSummary) -> Resource:
+        """Return the entry of a conversation, with an address that leads to its home."""
+        title = render.render_line(home, row.title) or render.render_preview(
+            home.db, row, redacts=home.redacts
         )
-        name, address = title or found.id, make_session_address(found.id)
+        name, address = title or row.id, make_session_address(row.id)
         if home.profile is None:
             return Resource(uri=address, name=name, mime_type=MIME_TYPE)
-        if self._find_home(found.id) is not home:
+        if self._find_home(row.id) is not home:
             address = _make_messages_address(address, home.profile)
         return Resource(uri=address, name=f"{home.profile}: {name}", mime_type=MIME_TYPE)
 
     async def follow_addresses(self, addresses: Sequence[str]) -> None:
-        """Look from now on also at the sessions of these addresses, be they as old as they may."""
-        named = (each for each in addresses if each.startswith(_SESSION_PREFIX))
-        sessions = [unquote(each.removeprefix(_SESSION_PREFIX).partition("/")[0]) for each in named]
+        """Watch the sessions of these addresses, however old they are."""
+        session_addresses = (
+            address for address in addresses if address.startswith(_SESSION_PREFIX)
+        )
+        sessions = [
+            unquote(address.removeprefix(_SESSION_PREFIX).partition("/")[0])
+            for address in session_addresses
+        ]
         if sessions:
             await run_in_thread(self._follow_sessions, sessions, of=LOOKS)
 
@@ -143,34 +149,34 @@ class Resources:
                     home.feed.follow_session(session)
 
     async def collect_changes(self) -> tuple[list[str], bool]:
-        """Return the addresses of what has changed since it was asked, and whether lists have."""
+        """Return the addresses changed since the last call, and whether lists have changed."""
         return await run_in_thread(self._collect_changes, of=LOOKS)
 
     def _collect_changes(self) -> tuple[list[str], bool]:
         changed: list[str] = []
-        listed = False
+        list_changed = False
         for name in self._served.names:
             home = self._served.get_home(name)
             try:
-                place = self._heard.get(name) or home.feed.get_current_position(None)
-                heard = home.feed.read_events(place, _MAX_EVENTS)
+                position = self._heard.get(name) or home.feed.get_current_position(None)
+                result = home.feed.read_events(position, _MAX_EVENTS)
             except SessionError:
-                continue  # a home that cannot be read just now is looked at again
-            self._heard[name] = heard.place
-            if heard.gap:  # another database, or an earlier state of it
-                listed = True
+                continue  # the next call tries this home again
+            self._heard[name] = result.place
+            if result.gap:  # the database was replaced or went back to an earlier state
+                list_changed = True
                 changed += [STATS, ROUTES]
-            for event in heard.events:
+            for event in result.events:
                 changed += _list_changed_addresses(
                     home, event["session_id"], event.get("session_key")
                 )
-            before, after = self._seen.get(name), home.feed.seen
-            self._seen[name] = after
-            if before is not None and after is not None and before is not after:
-                listed = listed or is_list_changed(before, after)
-                for session in find_changed_sessions(before, after):
+            previous, current = self._seen.get(name), home.feed.seen
+            self._seen[name] = current
+            if previous is not None and current is not None and previous is not current:
+                list_changed = list_changed or is_list_changed(previous, current)
+                for session in find_changed_sessions(previous, current):
                     changed += _list_changed_addresses(home, session)
-        return changed, listed
+        return changed, list_changed
 
     async def _read_session(self, session_id: str) -> str:
         def read(home: ServedHome) -> dict[str, Any]:
@@ -179,11 +185,11 @@ class Resources:
         return answer_size.render_json(await self._read_first_home(read))
 
     async def _read_messages(self, session_id: str, cursor: str = "", profile: str = "") -> str:
-        given = {"session": session_id, "cursor": cursor or None, "profile": profile or None}
+        arguments = {"session": session_id, "cursor": cursor or None, "profile": profile or None}
         if not (cursor or profile):
             holder = await run_in_thread(self._find_home, session_id)
-            given["profile"] = None if holder is None else holder.profile
-        return await self._call_tool(tools_read.SPEC, given)
+            arguments["profile"] = None if holder is None else holder.profile
+        return await self._call_tool(tools_read.SPEC, arguments)
 
     async def _read_route(self, session_key: str) -> str:
         def read(home: ServedHome) -> dict[str, Any]:
@@ -200,37 +206,37 @@ class Resources:
     async def _read_routes(self) -> str:
         return await self._call_tool(routes.SPEC, {})
 
-    async def _call_tool(self, spec: ToolSpec, given: dict[str, Any]) -> str:
-        """Return what a tool answers, which is what the resource says."""
+    async def _call_tool(self, spec: ToolSpec, arguments: dict[str, Any]) -> str:
+        """Return the answer of a tool as the text of a resource."""
         try:
-            arguments = spec.arguments.read(given).model_dump_one_level()
-            return answer_size.render_json(await self._caller.get_answer(spec, arguments))
+            validated = spec.arguments.read(arguments).model_dump_one_level()
+            return answer_size.render_json(await self._caller.get_answer(spec, validated))
         except Exception as error:
             raise _make_protocol_error(error) from error
 
     async def _read_first_home(
         self, read: Callable[[ServedHome], dict[str, Any]]
     ) -> dict[str, Any]:
-        """Return what the first home has that has it."""
+        """Return the answer of the first home that has one."""
 
-        def look() -> dict[str, Any]:
-            failed: list[SessionError] = []
+        def read_homes() -> dict[str, Any]:
+            failures: list[SessionError] = []
             for home in self._list_homes():
                 try:
                     return read(home)
                 except SessionError as error:
-                    failed.append(error)
-            # That a home cannot be read says more than that another has nothing.
-            raise min(failed, key=lambda error: isinstance(error, NotFound))
+                    failures.append(error)
+            # An unreadable home is a better explanation than a home without the session.
+            raise min(failures, key=lambda error: isinstance(error, NotFound))
 
         try:
-            return await run_in_thread(look)
+            return await run_in_thread(read_homes)
         except Exception as error:
             raise _make_protocol_error(error) from error
 
 
-def _get_sort_key(home: ServedHome, found: SessionSummary) -> tuple[float, str, str]:
-    return -found.last_active_at, home.profile or "", found.id
+def _get_sort_key(home: ServedHome, row: SessionSummary) -> tuple[float, str, str]:
+    return -row.last_active_at, home.profile or "", row.id
 
 
 def _make_messages_address(address: str, profile: str) -> str:
@@ -238,21 +244,21 @@ def _make_messages_address(address: str, profile: str) -> str:
 
 
 def _make_protocol_error(error: Exception) -> Exception:
-    """Return the error of the protocol for one of ours."""
-    said = errors.explain_error(error)
-    if said is None:
+    """Return the protocol error for one of our errors."""
+    message = errors.explain_error(error)
+    if message is None:
         return error
     if isinstance(error, NotFound):
-        return ResourceNotFoundError(said)
+        return ResourceNotFoundError(message)
     if isinstance(error, (InvalidInput, ValueError)):
-        return MCPError(INVALID_PARAMS, said)
-    return ResourceError(said)
+        return MCPError(INVALID_PARAMS, message)
+    return ResourceError(message)
 
 
 def _list_changed_addresses(
     home: ServedHome, session_id: str, session_key: str | None = None
 ) -> Iterator[str]:
-    """Yield the addresses of what a change of a session, or of the route to it, changes."""
+    """Yield the addresses affected by a change of a session or of its route."""
     session = make_session_address(session_id)
     yield session
     yield f"{session}/messages"

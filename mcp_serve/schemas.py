@@ -1,4 +1,4 @@
-"""What goes out: the answers of the tools, as types. Their schemas are made of these."""
+"""Types of the tool answers; the output schemas are generated from them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class SessionOutput(TypedDict):
 
 
 class SessionsPage(TypedDict):
-    """Some conversations."""
+    """A page of conversations."""
 
     sessions: list[SessionOutput]
     next_cursor: str | None
 
 
 class ReadSessionOutput(SessionOutput):
-    """The session that is read."""
+    """The session of a read page, with its neighbours."""
 
     continues: NotRequired[str]
     continued_by: NotRequired[str]
@@ -56,7 +56,7 @@ class MessageOutput(TypedDict):
 
 
 class MessagesPage(TypedDict):
-    """Some messages of a session."""
+    """A page of messages of a session."""
 
     session: ReadSessionOutput
     messages: list[MessageOutput]
@@ -65,7 +65,7 @@ class MessagesPage(TypedDict):
 
 
 class HitOutput(TypedDict):
-    """One found message."""
+    """A search hit."""
 
     session_id: str
     message_id: int
@@ -79,7 +79,7 @@ class HitOutput(TypedDict):
 
 
 class HitsPage(TypedDict):
-    """Found messages, best first."""
+    """Search hits, best first."""
 
     hits: list[HitOutput]
     matched: Literal["all", "prefix", "any", "substring", "text"]
@@ -88,7 +88,7 @@ class HitsPage(TypedDict):
 
 
 class RouteOutput(TypedDict):
-    """A chat, and the session that it is in."""
+    """A chat and its current session."""
 
     session_key: str
     session_id: str
@@ -100,14 +100,14 @@ class RouteOutput(TypedDict):
 
 
 class RoutesPage(TypedDict):
-    """Some routes."""
+    """A page of routes."""
 
     routes: list[RouteOutput]
     next_cursor: str | None
 
 
 class SessionCountsOutput(TypedDict):
-    """How many sessions there are."""
+    """Counts of sessions."""
 
     total: int
     open: int
@@ -117,7 +117,7 @@ class SessionCountsOutput(TypedDict):
 
 
 class SizeOutput(TypedDict):
-    """What a home takes on the disk."""
+    """Bytes of a home on the disk."""
 
     db: int
     wal: int
@@ -127,7 +127,7 @@ class SizeOutput(TypedDict):
 
 
 class FindingOutput(TypedDict):
-    """What is not as it should be, and the tool that mends it."""
+    """A fault or a waste of space, with the tool call that fixes it."""
 
     code: str
     count: int
@@ -153,7 +153,7 @@ class StatsOutput(TypedDict):
 
 
 class EventOutput(TypedDict):
-    """Something that happened."""
+    """An event of a session."""
 
     type: Literal[
         "message",
@@ -175,7 +175,7 @@ class EventOutput(TypedDict):
 
 
 class EventsOutput(TypedDict):
-    """What has happened since a cursor."""
+    """Events since a cursor."""
 
     events: list[EventOutput]
     cursor: str
@@ -190,7 +190,7 @@ class EditOutput(TypedDict):
 
 
 class PlanItemOutput(TypedDict):
-    """One thing that a plan is about."""
+    """One item of a plan."""
 
     id: str
     title: str | None
@@ -198,7 +198,7 @@ class PlanItemOutput(TypedDict):
 
 
 class ProtectedOutput(TypedDict):
-    """How much is protected, and why."""
+    """The number of protected sessions for one reason."""
 
     why: str
     count: int
@@ -214,14 +214,14 @@ class PlanBytesOutput(TypedDict):
 
 
 class SkippedOutput(TypedDict):
-    """What was left as it is."""
+    """An item that was left unchanged."""
 
     id: str
     why: str
 
 
 class PlanOutput(TypedDict):
-    """A plan, and after applying what was done."""
+    """A plan, or its result after applying."""
 
     outcome: Literal["planned", "nothing", "applied", "partial", "declined", "cancelled"]
     plan: str | None
@@ -238,20 +238,20 @@ class PlanOutput(TypedDict):
 
 
 class PruneOutput(PlanOutput):
-    """What a prune plans or has done."""
+    """The plan or result of a prune."""
 
     removed: NotRequired[int]
     next: NotRequired[str]
 
 
 class FinalizeOutput(PlanOutput):
-    """What a finalize plans or has done."""
+    """The plan or result of a finalize."""
 
     finalized: NotRequired[int]
 
 
 class BatchOutput(TypedDict):
-    """What can be undone."""
+    """A change that can be undone."""
 
     batch: str
     at: str | None
@@ -262,7 +262,7 @@ class BatchOutput(TypedDict):
 
 
 class RestoreOutput(TypedDict):
-    """What can be undone; or a restore, as a plan or done."""
+    """The list of undoable changes, or the plan or result of a restore."""
 
     batches: NotRequired[list[BatchOutput]]
     next_cursor: NotRequired[str | None]
@@ -284,7 +284,7 @@ class RestoreOutput(TypedDict):
 
 
 class BriefOutput(TypedDict):
-    """What whoever writes a summary has to know."""
+    """The brief for the writer of a summary."""
 
     from_id: int
     to_id: int
@@ -296,7 +296,7 @@ class BriefOutput(TypedDict):
 
 
 class RetentionOutput(TypedDict):
-    """How many facts there were, and how many the summary keeps."""
+    """The number of facts found, and of those that the summary keeps."""
 
     found: int
     kept: int
@@ -304,7 +304,7 @@ class RetentionOutput(TypedDict):
 
 
 class CompressOutput(PlanOutput):
-    """A compression, as a plan with its brief or done."""
+    """The plan with its brief, or the result of a compression."""
 
     brief: NotRequired[BriefOutput]
     shape: NotRequired[Literal["in_place", "continuation"]]

@@ -1,7 +1,7 @@
-"""Who wants to be told of changes, in both eras, and telling them.
+"""Notify clients of changes in both protocol versions.
 
-The newer era listens on a stream of the SDK's; older clients subscribe to addresses and are told on
-their connection. One that does not read is told later and keeps nobody waiting; one that is gone is
+Newer clients listen on a stream of the SDK. Older clients subscribe to addresses and are notified
+on their connection. A slow client is notified later without delaying others; a closed connection is
 forgotten.
 """
 
@@ -31,33 +31,33 @@ from mcp.types import (
 
 from mcp_serve.sdk import private
 
+# Addresses that one connection may follow.
 _MAX_ADDRESSES = 1_000
-"""So many addresses a connection may follow."""
 
+# Time that one round of notifications waits for clients that do not read.
 _SEND_TIMEOUT_S = 0.05
-"""So long is waited for those who do not read, each time that anybody is told."""
 
+# Stands for a changed list among the addresses.
 _LIST_CHANGED = ""
-"""Stands among addresses for the lists."""
 
 
 class CountingBus(InMemorySubscriptionBus):
-    """The bus of the SDK, which also says whether anybody listens."""
+    """The event bus of the SDK with a count of its listeners."""
 
     def __init__(self) -> None:
         super().__init__()
         self.listening = 0
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        """Register a listener and return what ends that."""
+        """Register a listener and return a function that removes it."""
         unsubscribe = super().subscribe(listener)
         self.listening += 1
-        ended = False
+        is_ended = False
 
         def end() -> None:
-            nonlocal ended
-            if not ended:
-                ended = True
+            nonlocal is_ended
+            if not is_ended:
+                is_ended = True
                 self.listening -= 1
             unsubscribe()
 
@@ -66,25 +66,25 @@ class CountingBus(InMemorySubscriptionBus):
 
 @dataclass(slots=True)
 class _OlderConnection:
-    """A connection of the older era: what it follows, and what it was not told yet."""
+    """A connection of an older client, its addresses and its pending notifications."""
 
     session: ServerSession
     addresses: set[str] = field(default_factory=set)
-    untold: dict[str, None] = field(default_factory=dict)
+    pending: dict[str, None] = field(default_factory=dict)
 
     async def send_pending(self) -> None:
-        """Tell what was not told yet."""
-        while self.untold:
-            address = next(iter(self.untold))
+        """Send the pending notifications."""
+        while self.pending:
+            address = next(iter(self.pending))
             if address == _LIST_CHANGED:
                 await self.session.send_resource_list_changed()
             else:
                 await self.session.send_resource_updated(address)
-            self.untold.pop(address, None)
+            self.pending.pop(address, None)
 
 
 class Subscriptions:
-    """Those who want to be told."""
+    """The clients to notify of changes."""
 
     def __init__(self) -> None:
         self.bus = CountingBus()
@@ -93,24 +93,24 @@ class Subscriptions:
 
     @property
     def has_listeners(self) -> bool:
-        """Whether anybody wants to be told."""
+        """Return True if a client is connected or listening."""
         return bool(self.bus.listening or self._older)
 
     def add_connection(self, context: ServerRequestContext[Any, Any]) -> None:
-        """Remember a connection of the older era, which is told when lists change."""
+        """Add the connection of an older client, which is notified of changed lists."""
         self._get_connection(context)
 
     def _get_connection(self, context: ServerRequestContext[Any, Any]) -> _OlderConnection:
-        connection = _identify_connection(context)
-        older = self._older.get(connection)
+        connection_id = _identify_connection(context)
+        older = self._older.get(connection_id)
         if older is None:
-            older = self._older[connection] = _OlderConnection(context.session)
-            private.call_on_close(context.session, lambda: self._forget_connection(connection))
+            older = self._older[connection_id] = _OlderConnection(context.session)
+            private.call_on_close(context.session, lambda: self._forget_connection(connection_id))
         older.session = context.session
         return older
 
-    def _forget_connection(self, connection: int) -> None:
-        self._older.pop(connection, None)
+    def _forget_connection(self, connection_id: int) -> None:
+        self._older.pop(connection_id, None)
 
     async def subscribe(
         self, context: ServerRequestContext[Any, Any], params: SubscribeRequestParams
@@ -118,25 +118,28 @@ class Subscriptions:
         """Follow an address.
 
         Raises:
-            MCPError: there are too many.
+            MCPError: the connection follows too many addresses.
         """
         addresses = self._get_connection(context).addresses
         addresses.add(str(params.uri))
         if len(addresses) > _MAX_ADDRESSES:
             addresses.discard(str(params.uri))
-            most = f"a connection follows {_MAX_ADDRESSES:,} addresses at most"
-            raise MCPError(INVALID_PARAMS, f"{most}; unsubscribe from others first")
+            raise MCPError(
+                INVALID_PARAMS,
+                f"a connection may follow at most {_MAX_ADDRESSES:,} addresses; "
+                "unsubscribe from others first",
+            )
         return EmptyResult()
 
     async def unsubscribe(
         self, context: ServerRequestContext[Any, Any], params: UnsubscribeRequestParams
     ) -> EmptyResult:
-        """Follow an address no longer."""
+        """Stop following an address."""
         self._get_connection(context).addresses.discard(str(params.uri))
         return EmptyResult()
 
     async def publish_changes(self, addresses: Iterable[str], *, list_changed: bool) -> None:
-        """Tell everybody of what has changed, and of what they were not told before."""
+        """Notify all clients of changes, including earlier ones that they have not received."""
         changed = dict.fromkeys(addresses)
         for address in changed:
             await self.bus.publish(ResourceUpdated(uri=address))
@@ -144,20 +147,20 @@ class Subscriptions:
             await self.bus.publish(ResourcesListChanged())
             changed[_LIST_CHANGED] = None
         async with anyio.create_task_group() as tasks:
-            for connection, older in list(self._older.items()):
+            for connection_id, older in list(self._older.items()):
                 followed = older.addresses | {_LIST_CHANGED}
-                older.untold |= {each: None for each in changed if each in followed}
-                if older.untold:
-                    tasks.start_soon(self._send_to_older, connection, older)
+                older.pending |= {address: None for address in changed if address in followed}
+                if older.pending:
+                    tasks.start_soon(self._send_to_older, connection_id, older)
 
-    async def _send_to_older(self, connection: int, older: _OlderConnection) -> None:
+    async def _send_to_older(self, connection_id: int, older: _OlderConnection) -> None:
         try:
             with anyio.move_on_after(_SEND_TIMEOUT_S):
                 await older.send_pending()
-        except Exception:  # noqa: BLE001 -- whatever a closed connection raises
-            self._forget_connection(connection)
+        except Exception:  # noqa: BLE001 -- a closed connection may raise anything
+            self._forget_connection(connection_id)
 
 
 def _identify_connection(context: ServerRequestContext[Any, Any]) -> int:
-    """Return what tells a connection from others: what its client has said of itself."""
+    """Return the identity of a connection; its client parameters exist once per connection."""
     return id(context.session.client_params)

@@ -16,9 +16,9 @@ _REPLACEMENTS = {
     "routes_list": "`mcp-sessions routes`",
     "keep_last": "--keep-last",
     "older_than_days": "--older-than",
-    "name the sessions to finalize": "name the sessions to finalize by --session",
+    "pass the sessions to finalize": "pass the sessions to finalize with --session",
     "what='expired', 'orphaned' or 'abandoned'": "expired, orphaned or abandoned",
-    "give no sessions and no filter": "give no --session and no filter",
+    "takes no sessions and no filter": "takes no --session and no filter",
 }
 
 _VALUE_PATTERN = re.compile(r"\bwhat='(\w+)'")
@@ -54,10 +54,9 @@ def translate_tool_text(text: str) -> str:
 def translate_arguments(text: str, arguments: Iterable[str]) -> str:
     """Return what is said of the arguments of a tool as it is said of what a person types."""
     names = "|".join(sorted(arguments, key=len, reverse=True))
-    at = re.compile(rf"(^|\. |^with plan no )({names})(?:\.\d+)?(?= (?:is|has|may) )")
-    return at.sub(
-        lambda found: found[1].replace("plan", "--plan") + _format_argument(found[2]), text
-    )
+    pattern = re.compile(rf"(^|\. )({names})(?:\.\d+)?(?= (?:is|must|cannot) )")
+    text = pattern.sub(lambda match: match[1] + _format_argument(match[2]), text)
+    return text.replace(" cannot be passed with plan;", " cannot be passed with --plan;")
 
 
 def _format_argument(argument: str) -> str:

@@ -99,7 +99,7 @@ class ToolCaller:
         """
         with _translate_argument_errors(spec):
             read = spec.arguments.read(given)
-            plans.check_plan_alone(read, spec.beside_plan)
+            plans.check_plan_alone(read, spec.allowed_with_plan)
         return read
 
     def collect_pages(

@@ -1,1 +1,1 @@
-"""The HTTP transports and what guards them."""
+"""The HTTP transports and their access checks."""

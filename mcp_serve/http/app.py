@@ -1,4 +1,4 @@
-"""One app for Streamable HTTP, SSE and `/health` behind the guard, and serving it until its end."""
+"""Build one app for Streamable HTTP, SSE and `/health` with access checks, and serve it."""
 
 from __future__ import annotations
 
@@ -26,51 +26,51 @@ from session_core import Denied
 
 SSE, MESSAGES = "/sse", "/messages/"
 
+# Sessions of older clients; the SDK forgets idle ones after a while.
 _MAX_SESSIONS = 2_000
-"""So many older clients may have shaken hands; one that says nothing more is forgotten in time."""
 
 _GRACE_S = 1
 
+# On shutdown, pending requests get this long to answer before all streams are closed.
 _STREAM_END_DELAY_S = 0.05
-"""So long have those who wait for their answers before every stream is closed."""
 
 
-def create_app(server: MCPServer[Any], door: AccessRules) -> Guard:
-    """Return the app of a server: all transports, behind the guard."""
+def create_app(server: MCPServer[Any], rules: AccessRules) -> Guard:
+    """Return the app of a server with all transports, checked by the guard."""
     unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    made: Starlette = server.streamable_http_app(
+    app: Starlette = server.streamable_http_app(
         streamable_http_path=MCP, transport_security=unchecked, max_sessions=_MAX_SESSIONS
     )
     sse = server.sse_app(sse_path=SSE, message_path=MESSAGES, transport_security=unchecked)
     routes: list[Any] = sse.routes
     for route in routes:
         route.app = _drop_second_answer(route.app)
-    made.router.routes.extend(routes)
-    made.router.routes.append(Route(HEALTH, _answer_health, methods=["GET"]))
-    made.add_middleware(CheckedBodies, paths=(MCP, MESSAGES))
-    return Guard(_add_cors(made, door), door)
+    app.router.routes.extend(routes)
+    app.router.routes.append(Route(HEALTH, _answer_health, methods=["GET"]))
+    app.add_middleware(CheckedBodies, paths=(MCP, MESSAGES))
+    return Guard(_add_cors(app, rules), rules)
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; port 0 takes a free one.
+    """Return a listening socket; port 0 takes a free one.
 
     Raises:
-        Denied: nobody can listen there.
+        Denied: the address cannot be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host.strip("[]"), port), family=family)
     except (OSError, OverflowError) as error:
-        raise Denied(f"nobody can listen on {host}:{port}: {error}") from error
+        raise Denied(f"cannot listen on {host}:{port}: {error}") from error
 
 
 def serve_app(
     guard: Guard, listening: socket.socket, host: str, close_streams: Callable[[], None]
 ) -> None:
-    """Serve until the process is told to end."""
+    """Serve until the process receives SIGINT or SIGTERM."""
     port = listening.getsockname()[1]
     shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
-    print(f"listening on http://{shown}:{port}{MCP}", file=sys.stderr, flush=True)  # noqa: T201 -- what a program that starts this waits for
+    print(f"listening on http://{shown}:{port}{MCP}", file=sys.stderr, flush=True)  # noqa: T201 -- programs that start the server wait for this line
     config = uvicorn.Config(
         guard,
         http=limits.make_protocol(),
@@ -84,14 +84,14 @@ def serve_app(
 
 
 class _StreamEndingServer(uvicorn.Server):
-    """Ends its streams when it is told to end: a client keeps one open for as long as it lives."""
+    """A uvicorn server that closes its streams on shutdown; clients keep them open otherwise."""
 
     def __init__(self, config: uvicorn.Config, ends: list[Callable[[], None]]) -> None:
         super().__init__(config)
         self._ends = ends
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Begin to end, outside of the signal."""
+        """Start the shutdown in the event loop, outside the signal handler."""
         self._loop.call_soon_threadsafe(self._end_streams, partial(super().handle_exit, sig, frame))
 
     def _end_streams(self, exit_all: Callable[[], None]) -> None:
@@ -101,44 +101,44 @@ class _StreamEndingServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take the signals and do not raise them again: what is served is closed behind this."""
+        """Handle the signals without raising them again; the caller closes the homes."""
         self._loop = asyncio.get_running_loop()
         signals = (signal.SIGINT, signal.SIGTERM)
-        before = {each: signal.signal(each, self.handle_exit) for each in signals}
+        before = {number: signal.signal(number, self.handle_exit) for number in signals}
         try:
             yield
         finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
-def _add_cors(made: App, door: AccessRules) -> App:
-    """Return an app whose answers a browser hands to the pages that were named."""
-    if not door.origins:
-        return made
+def _add_cors(app: App, rules: AccessRules) -> App:
+    """Return an app that lets browsers pass its answers to the allowed origins."""
+    if not rules.origins:
+        return app
     return CORSMiddleware(
-        made,
-        allow_origins=sorted(door.origins),
+        app,
+        allow_origins=sorted(rules.origins),
         allow_methods=("GET", "POST", "DELETE"),
         allow_headers=("*",),
         expose_headers=("Mcp-Session-Id",),
     )
 
 
-def _drop_second_answer(inner: App) -> App:
-    """Return an app without the answer that the SDK begins behind the end of a stream."""
+def _drop_second_answer(app: App) -> App:
+    """Return an app without the second response that the SDK starts after a stream has ended."""
 
     async def answer(scope: Scope, receive: Any, send: Any) -> None:
-        begun = False
+        is_started = False
 
         async def send_on(message: Any) -> None:
-            nonlocal begun
-            again = begun and message["type"] == "http.response.start"
-            begun = True
-            if not again:
+            nonlocal is_started
+            is_repeated = is_started and message["type"] == "http.response.start"
+            is_started = True
+            if not is_repeated:
                 await send(message)
 
-        await inner(scope, receive, send_on)
+        await app(scope, receive, send_on)
 
     return answer
 

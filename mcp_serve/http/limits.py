@@ -1,8 +1,4 @@
-"""Connections over HTTP: one on which too little is said is closed, and strangers keep nobody out.
-
-A connection is a stranger's until a request on it was let in. There are only so many of these; the
-next one takes the place of the oldest, so that who comes with a token always finds one.
-"""
+"""Limit HTTP connections: bounded time for a request, bounded unauthenticated connections."""
 
 from __future__ import annotations
 
@@ -16,35 +12,37 @@ from uvicorn.server import ServerState
 
 from mcp_serve.http.auth import KNOWN_KEY
 
+# A new connection replaces the oldest unauthenticated one, so that a client with a token always
+# gets a connection.
 _MAX_CONNECTIONS = 256
 
+# Time for the head of a request, and again for its body.
 _REQUEST_TIMEOUT_S = 10.0
-"""So long may the head of a request take, and so long its body."""
 
 
 class UnauthenticatedConnections:
-    """Connections on which nothing was let in yet, the oldest first."""
+    """Connections without an authenticated request, oldest first."""
 
     def __init__(self) -> None:
-        self._here: dict[TimedConnection, None] = {}
+        self._connections: dict[TimedConnection, None] = {}
 
     def add(self, connection: TimedConnection) -> None:
-        """Take one more, in the place of the oldest where there are too many."""
-        self._here[connection] = None
-        if len(self._here) > _MAX_CONNECTIONS:
-            oldest = next(iter(self._here))
+        """Add a connection and abort the oldest if there are too many."""
+        self._connections[connection] = None
+        if len(self._connections) > _MAX_CONNECTIONS:
+            oldest = next(iter(self._connections))
             self.forget(oldest)
             oldest.transport.abort()
 
     def forget(self, connection: TimedConnection) -> None:
-        """Count one no longer: it is known, or closed."""
-        self._here.pop(connection, None)
+        """Remove a connection that is authenticated or closed."""
+        self._connections.pop(connection, None)
 
 
 class TimedConnection(H11Protocol):
-    """A connection of uvicorn whose requests have to come to their end in time."""
+    """A uvicorn connection with a time limit for each part of a request."""
 
-    strangers: UnauthenticatedConnections
+    unauthenticated: UnauthenticatedConnections
 
     def __init__(
         self,
@@ -53,25 +51,25 @@ class TimedConnection(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        known = {KNOWN_KEY: lambda: self.strangers.forget(self)}
-        super().__init__(config, server_state, app_state | known, _loop)
+        connection_state = {KNOWN_KEY: lambda: self.unauthenticated.forget(self)}
+        super().__init__(config, server_state, app_state | connection_state, _loop)
         self._part: Any = None
         self._closing: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for its first request."""
+        """Start waiting for the first request."""
         super().connection_made(transport)
-        self.strangers.add(self)
+        self.unauthenticated.add(self)
         self._start_timeout()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
-        self.strangers.forget(self)
+        """Stop waiting."""
+        self.unauthenticated.forget(self)
         self._close_after_timeout(None)
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Read what has come, and wait for the rest of a request that has begun."""
+        """Process received data and wait for the rest of the request."""
         super().handle_events()
         self._start_timeout()
 
@@ -81,7 +79,7 @@ class TimedConnection(H11Protocol):
         self._close_after_timeout(part if unfinished else None)
 
     def _close_after_timeout(self, part: Any) -> None:
-        """Close it unless a part of a request is there in time."""
+        """Abort the connection unless this part of a request completes in time."""
         if part is self._part:
             return
         self._part = part
@@ -93,5 +91,5 @@ class TimedConnection(H11Protocol):
 
 
 def make_protocol() -> type[TimedConnection]:
-    """Return the connections of one server, which has strangers of its own."""
-    return type("Served", (TimedConnection,), {"strangers": UnauthenticatedConnections()})
+    """Return the connection class of one server, with its own unauthenticated connections."""
+    return type("Served", (TimedConnection,), {"unauthenticated": UnauthenticatedConnections()})

@@ -266,7 +266,7 @@ _NOT_TOKEN = "".join(rf"(?<!{word}[_\-]token)(?<!{word}token)" for word in _OTHE
 _LOGINS = "db user smtp mysql root admin mail email ftp ssh http proxy redis pg login"
 _LOGIN_PASS = "|".join(f"(?<={word}_pass)" for word in _LOGINS.split())
 
-# Each sign is read in one way alone: what could be read in two would take for ever if it fails.
+# Each sign matches in one way only: two ways would backtrack exponentially.
 _HEADER = r"[A-Z][A-Za-z-]{2,30}: [^\n\\]{0,200}(?=[\n\\])"
 _BREAK = r"(?:[\s\"'\\,+>|\u2502\u2192]|(?<=\\)[nrt]|(?<=\s)\d{1,6}(?= ?[\t|\u2192]))"
 """The separator between the lines of a key, also if quoted, numbered or in a diff."""

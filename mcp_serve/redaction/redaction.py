@@ -187,9 +187,9 @@ def _find_open_end(text: str) -> int | None:
     view.join_lines()
     opened = [_OPEN_PATTERN.search(text, begin), _OPEN_PATTERN.search(view.text)]
     starts = [
-        begin + view.locate(found.start(), found.end())[0] if found is opened[1] else found.start()
-        for found in opened
-        if found
+        begin + view.locate(match.start(), match.end())[0] if match is opened[1] else match.start()
+        for match in opened
+        if match
     ]
     return min(starts, default=None)
 
@@ -212,10 +212,10 @@ def find_secrets(text: str) -> Sequence[Secret]:
 def _find_uncached(text: str) -> list[Secret]:
     secrets: list[Secret] = []
     for _ in range(_MAX_PASSES):
-        found = _search_text(text)
-        if not found:
+        new_secrets = _search_text(text)
+        if not new_secrets:
             break
-        secrets = _merge_overlaps([*secrets, *found])
+        secrets = _merge_overlaps([*secrets, *new_secrets])
         text = _blank_secrets(text, secrets)
     return secrets
 

@@ -1,5 +1,4 @@
-"""Where the server meets the SDK, and where the eras of the protocol differ.
+"""The adapter to the MCP SDK and to the differences between protocol versions.
 
-What is private to the SDK is touched in `private` alone, and `tests/serve/test_sdk.py` fails when
-it changes.
+Only `private` touches private names of the SDK; `tests/serve/test_private.py` fails if they change.
 """

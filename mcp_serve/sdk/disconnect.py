@@ -1,4 +1,4 @@
-"""A call over HTTP whose client has left, which the older protocol does not take as its end."""
+"""End a call over HTTP when its client has left; the older protocol does not."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from session_core import Busy
 
 T = TypeVar("T")
 
+# Key in the state of a request: the event that its client has left.
 LEFT_KEY = "mcp_sessions.left"
-"""Where the state of a request keeps the event that its client has left."""
 
 
 async def run_while_connected(context: Context[Any, Any], work: Callable[[], Awaitable[T]]) -> T:
-    """Do something for a client while it is there.
+    """Run work for a client while it is connected.
 
     Raises:
-        Busy: it has left, or this server ends.
+        Busy: the client has left, or the server shuts down.
     """
     state = getattr(context.request_context.request, "state", None)
-    left: anyio.Event | None = getattr(state, LEFT_KEY, None)
-    if left is None:
+    has_left: anyio.Event | None = getattr(state, LEFT_KEY, None)
+    if has_left is None:
         return await work()
-    found: list[T] = []
-    failed: list[Exception] = []
+    answers: list[T] = []
+    failures: list[Exception] = []
 
-    async def do() -> None:
+    async def run() -> None:
         try:
-            found.append(await work())
-        except Exception as error:  # noqa: BLE001 -- raised again below, alone and not in a group
-            failed.append(error)
+            answers.append(await work())
+        except Exception as error:  # noqa: BLE001 -- raised again below, outside the exception group
+            failures.append(error)
         tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(do)
-        await left.wait()
+        tasks.start_soon(run)
+        await has_left.wait()
         tasks.cancel_scope.cancel()
-    for error in failed:
+    for error in failures:
         raise error
-    for answer in found:
+    for answer in answers:
         return answer
-    raise Busy("this server ends, and with it the wait")
+    raise Busy("the server is shutting down; call again after its restart")

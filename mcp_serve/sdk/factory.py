@@ -1,4 +1,4 @@
-"""The server of the SDK, with a surface that is loaded late and what the SDK does otherwise."""
+"""Create a server of the SDK whose tools are loaded late, and add missing features."""
 
 from __future__ import annotations
 
@@ -34,73 +34,73 @@ def create_lazy_server(
 ) -> MCPServer[Any]:
     """Return a server whose surface is loaded late."""
     subscriptions = Subscriptions()
-    late = LazySurface(load, subscriptions)
+    lazy = LazySurface(load, subscriptions)
 
     @asynccontextmanager
     async def lifespan(_: MCPServer[Any]) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(late.load_after_answer)
-            tasks.start_soon(late.publish_changes)
+            tasks.start_soon(lazy.load_after_answer)
+            tasks.start_soon(lazy.publish_changes)
             yield
             tasks.cancel_scope.cancel()
 
-    made: MCPServer[Any] = MCPServer(
+    server: MCPServer[Any] = MCPServer(
         name,
         title=title,
         version=version,
         instructions=instructions,
         lifespan=lifespan,
-        middleware=[clean_failures, late.__call__],
+        middleware=[clean_failures, lazy.__call__],
         log_level="WARNING",
         subscriptions=subscriptions.bus,
         **options,
     )
-    late.server = made
-    _add_subscriptions(made, subscriptions)
-    _add_resource_pages(made, late)
-    _add_completions(made, late)
-    private.advertise_changes(made)
-    return made
+    lazy.server = server
+    _add_subscriptions(server, subscriptions)
+    _add_resource_pages(server, lazy)
+    _add_completions(server, lazy)
+    private.advertise_changes(server)
+    return server
 
 
-def make_stream_closer(made: MCPServer[Any]) -> Callable[[], None]:
-    """Return what ends the open streams of the newer era: nothing else would before a client."""
-    listen: Any = private.get_handler(made, "subscriptions/listen")
+def make_stream_closer(server: MCPServer[Any]) -> Callable[[], None]:
+    """Return a function that ends the streams of newer clients; they last until the client ends."""
+    listen: Any = private.get_handler(server, "subscriptions/listen")
     close: Callable[[], None] = listen.close
     return close
 
 
-def _add_subscriptions(made: MCPServer[Any], subscriptions: Subscriptions) -> None:
-    """Serve subscriptions in both eras: the SDK has none for the older one."""
+def _add_subscriptions(server: MCPServer[Any], subscriptions: Subscriptions) -> None:
+    """Serve subscriptions in both protocol versions; the SDK has none for the older one."""
     for method, params, handle in (
         ("resources/subscribe", SubscribeRequestParams, subscriptions.subscribe),
         ("resources/unsubscribe", UnsubscribeRequestParams, subscriptions.unsubscribe),
         ("subscriptions/listen", SubscriptionsListenRequestParams, subscriptions.listen),
     ):
-        private.set_handler(made, method, params, handle)
+        private.set_handler(server, method, params, handle)
 
 
-def _add_resource_pages(made: MCPServer[Any], late: LazySurface) -> None:
-    """List resources a page at a time: the handler of the SDK returns all of them."""
+def _add_resource_pages(server: MCPServer[Any], lazy: LazySurface) -> None:
+    """List resources in pages; the handler of the SDK returns all of them."""
 
-    async def listed(_: Any, params: PaginatedRequestParams | None) -> ListResourcesResult:
-        surface = late.surface
-        if surface is None:  # what a test has registered alone
-            return ListResourcesResult(resources=await made.list_resources())
+    async def list_resources(_: Any, params: PaginatedRequestParams | None) -> ListResourcesResult:
+        surface = lazy.surface
+        if surface is None:  # a test registered resources without a surface
+            return ListResourcesResult(resources=await server.list_resources())
         page = await surface.list_resources(params.cursor if params else None)
         if page.next_cursor is None:
-            page.resources.extend(await made.list_resources())
+            page.resources.extend(await server.list_resources())
         return page
 
-    private.set_handler(made, "resources/list", PaginatedRequestParams, listed)
+    private.set_handler(server, "resources/list", PaginatedRequestParams, list_resources)
 
 
-def _add_completions(made: MCPServer[Any], late: LazySurface) -> None:
+def _add_completions(server: MCPServer[Any], lazy: LazySurface) -> None:
     async def complete(ref: Any, argument: Any, context: Any) -> Completion:
         del ref, context
-        if late.surface is None:
+        if lazy.surface is None:
             return Completion(values=[])
-        return await late.surface.complete_argument(argument.name, argument.value)
+        return await lazy.surface.complete_argument(argument.name, argument.value)
 
-    register: Any = made.completion
+    register: Any = server.completion
     register()(complete)

@@ -1,4 +1,4 @@
-"""What a client sees of a server, loaded behind the first answer."""
+"""Load the surface of a server after its first answer."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ _FOLLOW_METHODS = frozenset({"subscriptions/listen", "resources/subscribe"})
 
 _LOG = logging.getLogger(__name__)
 
+# Interval between checks for changes while a client listens.
 _LOOK_INTERVAL_S = 0.1
-"""How often changes are looked for, where anybody wants to be told."""
 
+# The loop writes its first answer in this time; imports would delay it.
 _FIRST_ANSWER_DELAY_S = 0.02
-"""So long the loop has to itself for writing its first answer, before imports take their turns."""
 
 
 class Surface(Protocol):
-    """What a client sees of a server."""
+    """The tools, resources, prompts and completions of a server."""
 
     tools: Sequence[Tool]
 
     def register(self, server: MCPServer[Any]) -> None:
-        """Add resources and prompts."""
+        """Register resources and prompts."""
 
-    def check_prompt(self, name: str, given: Mapping[str, Any]) -> str | None:
-        """Return what is wrong with a request for a prompt."""
+    def check_prompt(self, name: str, arguments: Mapping[str, Any]) -> str | None:
+        """Return the error of a request for a prompt, or None."""
 
     async def list_resources(self, cursor: str | None) -> ListResourcesResult:
         """Return a page of the resources."""
 
     async def complete_argument(self, argument: str, typed: str) -> Completion:
-        """Return what somebody may be typing."""
+        """Return completions of a typed value."""
 
     async def follow_addresses(self, addresses: Sequence[str]) -> None:
-        """Look from now on also at what somebody wants to be told of."""
+        """Watch these addresses, however old their sessions are."""
 
     async def collect_changes(self) -> tuple[list[str], bool]:
-        """Return the addresses of what has changed since it was asked, and whether lists have."""
+        """Return the addresses changed since the last call, and whether lists have changed."""
 
 
 class LazySurface:
-    """The surface of a server: loaded in a thread behind the first answer, or when it is needed."""
+    """A surface that a thread loads after the first answer, or when a request needs it."""
 
     def __init__(self, load: Callable[[], Surface], subscriptions: Subscriptions) -> None:
         self._load = load
@@ -67,14 +67,14 @@ class LazySurface:
         self._publishing = anyio.Lock()
         self._looking = anyio.Lock()
         self.surface: Surface | None = None
-        self._begun = anyio.Event()
+        self._started = anyio.Event()
         self._lock = anyio.Lock()
         self._loaded = False
-        self._wrong: str | None = None
+        self._last_error: str | None = None
         self.server: MCPServer[Any] | None = None
 
     async def ensure_loaded(self) -> None:
-        """Return when it is there."""
+        """Return when the surface is loaded."""
         if self._loaded:
             return
         async with self._lock:
@@ -85,15 +85,15 @@ class LazySurface:
                 self.surface, self._loaded = surface, True
 
     async def load_after_answer(self) -> None:
-        """Load it once the first answer is out."""
-        await self._begun.wait()
+        """Load the surface after the first answer was sent."""
+        await self._started.wait()
         await anyio.sleep(_FIRST_ANSWER_DELAY_S)
         await self.ensure_loaded()
 
     async def publish_changes(self) -> None:
-        """Tell those who want to be told of what changes; one task of the process does."""
+        """Notify listening clients of changes; one task of the process does so."""
         async with self._publishing:
-            await self._begun.wait()
+            await self._started.wait()
             await self.ensure_loaded()
             while True:
                 await anyio.sleep(_LOOK_INTERVAL_S)
@@ -101,22 +101,22 @@ class LazySurface:
                     await self._publish_once(self.surface)
 
     async def _publish_once(self, surface: Surface, follow: Sequence[str] = ()) -> None:
-        """Tell of what has changed; what goes wrong here ends nobody else's calls."""
+        """Publish changes once; an error is logged and does not end the task."""
         try:
             async with self._looking:
                 if follow:
                     await surface.follow_addresses(follow)
                 addresses, list_changed = await surface.collect_changes()
                 await self.subscriptions.publish_changes(addresses, list_changed=list_changed)
-        except Exception:  # noqa: BLE001 -- the edge: a task that fails would end the server
-            before, self._wrong = self._wrong, traceback.format_exc()
-            if before != self._wrong:
-                _LOG.exception("changes could not be told")
+        except Exception:  # noqa: BLE001 -- a failing task would end the server
+            previous, self._last_error = self._last_error, traceback.format_exc()
+            if previous != self._last_error:
+                _LOG.exception("cannot publish changes")
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: Next) -> Any:
-        """Let nothing but the handshake pass before it is there, and no unknown tool at all."""
+        """Delay requests until the surface is loaded, and refuse unknown tools and prompts."""
         context = ctx
-        self._begun.set()  # a client of the newer era may begin with any request
+        self._started.set()  # a newer client may begin with any request
         if context.method in _HANDSHAKE_METHODS:
             return await call_next(context)
         if context.request_id is None:
@@ -124,34 +124,38 @@ class LazySurface:
                 self.subscriptions.add_connection(context)
             return await call_next(context)
         await self.ensure_loaded()
-        wrong = self._get_refusal(context.method, context.params or {})
-        if wrong is not None:
-            raise MCPError(INVALID_PARAMS, wrong)
+        refusal = self._get_refusal(context.method, context.params or {})
+        if refusal is not None:
+            raise MCPError(INVALID_PARAMS, refusal)
         if context.method in _FOLLOW_METHODS and self.surface is not None:
-            # What comes behind the answer is a change.
+            # Start watching before the answer, so that each later change is published.
             await self._publish_once(self.surface, _list_addresses(context.params or {}))
         return await call_next(context)
 
     def _get_refusal(self, method: str, params: Mapping[str, Any]) -> str | None:
-        """Return what is wrong with a request that the SDK would answer otherwise."""
+        """Return the error of a request that the SDK would answer differently, or None."""
         name = params.get("name")
         if self.server is None or self.surface is None or not isinstance(name, str):
             return None
         if method == "tools/call":
-            known = private.list_tool_names(self.server)
-            return None if name in known else f"no such tool; there are {', '.join(known)}"
+            names = private.list_tool_names(self.server)
+            return None if name in names else f"no such tool; valid: {', '.join(names)}"
         if method == "prompts/get":
-            known = private.list_prompt_names(self.server)
-            if name not in known:
-                return f"no such prompt; there are {', '.join(known)}"
-            given = params.get("arguments")
-            return self.surface.check_prompt(name, given if isinstance(given, Mapping) else {})
+            names = private.list_prompt_names(self.server)
+            if name not in names:
+                return f"no such prompt; valid: {', '.join(names)}"
+            arguments = params.get("arguments")
+            return self.surface.check_prompt(
+                name, arguments if isinstance(arguments, Mapping) else {}
+            )
         return None
 
 
 def _list_addresses(params: Mapping[str, Any]) -> list[str]:
-    """Return what somebody wants to be told of, in either era."""
-    wanted = params.get("notifications")
-    listed = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
-    several = listed if isinstance(listed, list) else [params.get("uri")]
-    return [each for each in several if isinstance(each, str)]
+    """Return the addresses that a request subscribes to, in either protocol version."""
+    notifications = params.get("notifications")
+    subscriptions = (
+        notifications.get("resourceSubscriptions") if isinstance(notifications, Mapping) else None
+    )
+    addresses = subscriptions if isinstance(subscriptions, list) else [params.get("uri")]
+    return [address for address in addresses if isinstance(address, str)]

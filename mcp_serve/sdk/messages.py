@@ -1,11 +1,7 @@
-"""Messages of clients: parsed strictly, so that each one that is refused gets an answer.
+"""Parse messages of clients strictly, answer each refused one, and remove secrets from errors.
 
-The SDK drops a line that is not a message, and takes a request with an id of another type for a
+The SDK drops a line that is not a message, and treats a request whose id has another type as a
 notification. `docs/upstream-mcp-sdk.md` describes both.
-
-Bodies of requests over HTTP: a message that is refused over stdio is refused here as well.
-
-Errors on their way to a client: the one place that cleans them, whoever has raised them.
 """
 
 from __future__ import annotations
@@ -30,14 +26,14 @@ from mcp.types.jsonrpc import JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
 from starlette.responses import Response
 
+# The longest message, over stdio and over HTTP.
 MOST_BYTES = DEFAULT_MAX_REQUEST_BODY_SIZE
-"""The longest message, over stdio as over HTTP."""
 
 _ID_KEY = b'"id"'
 
 
 class InvalidMessage(Exception):
-    """A message that is refused, with the answer; a malformed response has none."""
+    """A refused message with its answer; a malformed response has no answer."""
 
     def __init__(self, answer: JSONRPCError | None) -> None:
         super().__init__(answer.error.message if answer else "a malformed response")
@@ -48,24 +44,24 @@ def parse_message(data: bytes) -> JSONRPCMessage:
     """Return the message in `data`.
 
     Raises:
-        InvalidMessage: it is not one message of JSON-RPC 2.0.
+        InvalidMessage: it is not one valid message of JSON-RPC 2.0.
     """
     try:
         message = jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValidationError as error:
         raise InvalidMessage(_make_answer(data)) from error
     if isinstance(message, JSONRPCNotification) and _ID_KEY in data and "id" in json.loads(data):
-        raise InvalidMessage(_make_invalid_error(None, "an id must be a text or a whole number"))
+        raise InvalidMessage(_make_invalid_error(None, "id must be a string or an integer"))
     return message
 
 
 def make_length_error() -> JSONRPCError:
-    """Return the answer to a message that is too long to be read."""
-    return _make_invalid_error(None, f"a message has at most {MOST_BYTES:,} bytes")
+    """Return the answer to a message that is too long."""
+    return _make_invalid_error(None, f"a message must have at most {MOST_BYTES:,} bytes")
 
 
 def _make_answer(data: bytes) -> JSONRPCError | None:
-    """Return the answer to invalid data; nothing of the data but its id is repeated."""
+    """Return the answer to invalid data; it repeats only the id."""
     try:
         loaded = json.loads(data)
     except (ValueError, RecursionError):
@@ -78,18 +74,18 @@ def _make_answer(data: bytes) -> JSONRPCError | None:
         return None
     request_id = _parse_id(loaded.get("id"))
     if "id" in loaded and request_id is None:
-        return _make_invalid_error(None, "an id must be a text or a whole number")
+        return _make_invalid_error(None, "id must be a string or an integer")
     if isinstance(loaded.get("method"), str) and isinstance(loaded.get("params", {}), dict):
         if loaded.get("jsonrpc") != "2.0":
             return _make_invalid_error(request_id, 'jsonrpc must be "2.0"')
         return _make_invalid_error(
-            request_id, "half a character in a text, or nested more than 200 levels"
+            request_id, "a string has a lone surrogate, or nesting exceeds 200 levels"
         )
-    return _make_invalid_error(request_id, "method must be a text, and params an object")
+    return _make_invalid_error(request_id, "method must be a string and params an object")
 
 
 def _find_id(data: bytes) -> str | int | None:
-    """Return the id of a request that is JSON but for its encoding."""
+    """Return the id of a request that is valid JSON except for its encoding."""
     try:
         loaded = json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -99,7 +95,7 @@ def _find_id(data: bytes) -> str | int | None:
 
 
 def _parse_id(value: Any) -> str | int | None:
-    """Return an id that can be sent back, None if there is none."""
+    """Return an id that can be sent back, or None."""
     if isinstance(value, str):
         return value if not any("\ud800" <= sign <= "\udfff" for sign in value) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -124,14 +120,14 @@ _MALFORMED_ERROR = JSONRPCError(
 
 
 class CheckedBodies:
-    """Lets an app read no message but valid ones; it refuses longer ones itself."""
+    """Middleware that refuses invalid and overlong messages in request bodies."""
 
     def __init__(self, app: App, paths: Collection[str]) -> None:
         self._app = app
         self._paths = paths
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass a request on, or answer what is wrong with its message."""
+        """Pass a request on, or answer the error of its message."""
         is_post = scope["type"] == "http" and scope["method"] == "POST"
         if not is_post or scope["path"] not in self._paths:
             await self._app(scope, receive, send)
@@ -155,7 +151,7 @@ class CheckedBodies:
 
 
 async def _read_body(receive: Any) -> tuple[bytes | None, list[Any]]:
-    """Return a body, None if it is too long or its client has left, and all that was received."""
+    """Return the body and all received parts; the body is None if too long or incomplete."""
     parts: list[Any] = []
     length = 0
     while length <= MOST_BYTES:
@@ -165,21 +161,19 @@ async def _read_body(receive: Any) -> tuple[bytes | None, list[Any]]:
             return None, parts
         length += len(part.get("body", b""))
         if not part.get("more_body", False):
-            whole = b"".join(each.get("body", b"") for each in parts)
-            return (whole if length <= MOST_BYTES else None), parts
+            body = b"".join(part.get("body", b"") for part in parts)
+            return (body if length <= MOST_BYTES else None), parts
     return None, parts
 
 
 Next = Callable[[ServerRequestContext[Any, Any]], Awaitable[Any]]
 
 _LOG = logging.getLogger(__name__)
-_DEFECT_MESSAGE = (
-    "the request failed, which is a defect of this server; its log on stderr says more"
-)
+_DEFECT_MESSAGE = "the request failed because of a defect of this server; see its log on stderr"
 
 
 async def clean_failures(ctx: ServerRequestContext[Any, Any], call_next: Next) -> Any:
-    """Answer a request; what its error repeats has no secret and no terminal escape.
+    """Call the next handler and remove secrets and terminal escapes from its error.
 
     Raises:
         MCPError: the request failed.
@@ -188,7 +182,7 @@ async def clean_failures(ctx: ServerRequestContext[Any, Any], call_next: Next) -
         answer = await call_next(ctx)
     except MCPError as error:
         raise MCPError.from_error_data(_clean_error(error.error, ctx.params)) from error
-    except ValidationError:  # the SDK answers it without a word of it
+    except ValidationError:  # the SDK answers it without quoting the request
         raise
     except Exception as error:
         if ctx.request_id is None:
@@ -201,13 +195,13 @@ async def clean_failures(ctx: ServerRequestContext[Any, Any], call_next: Next) -
 
 
 def _clean_error(error: ErrorData, passed: Any) -> ErrorData:
-    from mcp_serve.redaction.outgoing import clean_text, clean_value  # noqa: PLC0415 -- only where one fails
+    from mcp_serve.redaction.outgoing import clean_text, clean_value  # noqa: PLC0415 -- errors only
 
     data = clean_value(error.data, passed)
     return ErrorData(code=error.code, message=clean_text(error.message, passed), data=data)
 
 
 def _clean_part(part: Any, passed: Any) -> Any:
-    from mcp_serve.redaction.outgoing import clean_value  # noqa: PLC0415 -- only where one fails
+    from mcp_serve.redaction.outgoing import clean_value  # noqa: PLC0415 -- errors only
 
     return clean_value(part, passed)

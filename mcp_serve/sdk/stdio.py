@@ -1,4 +1,4 @@
-"""Standard input and output as a transport on which every request gets an answer."""
+"""A transport over standard input and output that answers every request."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def serve_stdio(server: MCPServer[Any]) -> None:
 
 
 async def _serve_async(server: MCPServer[Any]) -> None:
-    # The SDK writes, and keeps stray output off the wire; it is given nothing to read.
-    nothing = cast("anyio.AsyncFile[str]", _EmptyFile())
+    # The SDK writes, and keeps stray output off the wire; it gets an empty input.
+    empty = cast("anyio.AsyncFile[str]", _EmptyFile())
     with private.claim_stdin() as stdin:
-        async with stdio_server(stdin=nothing) as (unused, answers):
+        async with stdio_server(stdin=empty) as (unused, answers):
             await unused.aclose()
             async with _read_messages(stdin, answers) as messages:
                 await private.serve_connection(server, messages, answers)
@@ -39,7 +39,7 @@ async def _serve_async(server: MCPServer[Any]) -> None:
 
 @asynccontextmanager
 async def _read_messages(stdin: BinaryIO, answers: Any) -> AsyncIterator[Any]:
-    """Read messages; answer those that are refused."""
+    """Yield a stream of valid messages; refused ones are answered."""
     sending, receiving = anyio.create_memory_object_stream[SessionMessage](0)
 
     async def read() -> None:
@@ -48,7 +48,7 @@ async def _read_messages(stdin: BinaryIO, answers: Any) -> AsyncIterator[Any]:
                 while line := await to_thread.run_sync(stdin.readline, MOST_BYTES + 1):
                     await _forward_line(line, stdin, sending, answers)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await anyio.lowlevel.checkpoint()  # the server has ended
+                await anyio.lowlevel.checkpoint()  # the server has stopped
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(read)
@@ -63,15 +63,15 @@ async def _forward_line(line: bytes, stdin: BinaryIO, sending: Any, answers: Any
     elif line.strip():
         try:
             await sending.send(SessionMessage(parse_message(line)))
-        except InvalidMessage as refused:
-            if refused.answer is None:
-                _LOG.warning("a malformed response of the client was dropped")
+        except InvalidMessage as error:
+            if error.answer is None:
+                _LOG.warning("dropped a malformed response of the client")
             else:
-                await answers.send(SessionMessage(refused.answer))
+                await answers.send(SessionMessage(error.answer))
 
 
 class _EmptyFile:
-    """A file without a line."""
+    """A file without lines."""
 
     def __aiter__(self) -> _EmptyFile:
         return self

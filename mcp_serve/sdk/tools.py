@@ -1,9 +1,4 @@
-"""A tool of ours: its arguments are validated, and its errors put into words, by us.
-
-The arguments of a tool as a model, and how they are validated.
-
-JSON schemas without what costs tokens and says nothing.
-"""
+"""Tools with strict arguments, our own error messages and short JSON schemas."""
 
 from __future__ import annotations
 
@@ -25,7 +20,7 @@ Run = Callable[..., Awaitable[Any]]
 
 
 class StrictTool(Tool):
-    """A tool whose errors are put into words by us."""
+    """A tool whose errors are explained by us."""
 
     explain: Explain = Field(exclude=True)
 
@@ -35,19 +30,18 @@ class StrictTool(Tool):
         """Run the tool.
 
         Raises:
-            ToolError: in the words that the model is to read.
+            ToolError: the tool failed; the message is for the model.
         """
         try:
             return await super().run(arguments, context, convert_result)
         except ToolError as error:
             cause = error.__cause__ or error
-            said = self.explain(cause, tuple(self.fn_metadata.arg_model.model_fields))
-            if said is None:
+            message = self.explain(cause, tuple(self.fn_metadata.arg_model.model_fields))
+            if message is None:
                 raise UnexpectedToolError(
-                    f"{self.name} failed, which is a defect of this server; "
-                    "its log on stderr says more"
+                    f"{self.name} failed because of a defect of this server; see its log on stderr"
                 ) from cause
-            raise ToolError(said) from cause
+            raise ToolError(message) from cause
 
 
 def make_strict_tool(
@@ -62,11 +56,11 @@ def make_strict_tool(
     explain: Explain,
     check: Callable[[Any], None],
 ) -> Tool:
-    """Return a tool of ours; `run` takes the context, and the arguments by name.
+    """Return a tool; `run` takes the context, and the arguments by name.
 
-    `check` raises for arguments that do not go together, before anybody is asked.
+    `check` raises for arguments that do not go together, before the user is asked.
     """
-    asked = find_resolved_parameters(run)
+    resolved = find_resolved_parameters(run)
     return StrictTool(
         fn=run,
         name=name,
@@ -80,23 +74,23 @@ def make_strict_tool(
         ),
         is_async=True,
         context_kwarg="context",
-        resolved_params=dict(asked),
-        resolver_plans=build_resolver_plans(asked, set(arguments.model_fields)),
+        resolved_params=dict(resolved),
+        resolver_plans=build_resolver_plans(resolved, set(arguments.model_fields)),
         annotations=annotations,
         explain=explain,
     )
 
 
 class ToolArguments(ArgModelBase):
-    """The arguments of a tool: unknown ones are an error, and null is what was not given.
+    """The arguments of a tool; unknown names are an error, null means not given.
 
-    Each is of its type alone; a number without a fraction is a whole one, as JSON has it.
+    Types are strict, but a number without a fraction is an integer, as in JSON.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
 
+    # Arguments that a call without a cursor needs; a cursor contains them.
     required: ClassVar[tuple[str, ...]] = ()
-    """What a call without a cursor has to give; a cursor carries it."""
 
     @model_validator(mode="after")
     def _check_required(self) -> ToolArguments:
@@ -107,20 +101,20 @@ class ToolArguments(ArgModelBase):
 
     @classmethod
     def schema_of_input(cls) -> dict[str, Any]:
-        """Return the JSON schema that is listed."""
-        schema: dict[str, Any] = slim_schema(cls.model_json_schema(by_alias=True), given=True)
+        """Return the JSON schema for the tool list."""
+        schema: dict[str, Any] = slim_schema(cls.model_json_schema(by_alias=True), is_input=True)
         schema.pop("description", None)
         return schema | ({"required": list(cls.required)} if cls.required else {})
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> Any:
-        """Validate what a client sent."""
+    def read(cls, values: Mapping[str, Any]) -> Any:
+        """Validate the arguments of a client."""
         return cls.model_validate(
             {
                 name: _parse_list(value)
                 if name in cls._find_list_fields()
                 else _to_whole_number(value)
-                for name, value in given.items()
+                for name, value in values.items()
                 if value is not None
             }
         )
@@ -133,19 +127,19 @@ class ToolArguments(ArgModelBase):
 
 
 class ToolMetadata(FuncMetadata):
-    """Validates by `Arguments` alone; results are validated by the tests."""
+    """Validates arguments with the model alone; the tests validate results."""
 
     check: Callable[[Any], None] = Field(exclude=True)
 
     def validate_arguments(self, arguments_to_validate: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the function takes them: those that were given, and nulls."""
+        """Return the arguments for the function: those that were given, and None for the rest."""
         model: Any = self.arg_model
-        read = model.read(arguments_to_validate)
-        self.check(read)
+        validated = model.read(arguments_to_validate)
+        self.check(validated)
         return {
             name: value
-            for name, value in read.model_dump_one_level().items()
-            if name in read.model_fields_set or value is None
+            for name, value in validated.model_dump_one_level().items()
+            if name in validated.model_fields_set or value is None
         }
 
 
@@ -154,7 +148,7 @@ def _to_whole_number(value: Any) -> Any:
 
 
 def _parse_list(value: Any) -> Any:
-    """Return a list that was sent as its JSON, which some hosts do."""
+    """Return a list sent as JSON text, as some hosts do."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             return json.loads(value)
@@ -167,50 +161,56 @@ _MAX_SHOWN_LIMIT = 99_999
 _NULL = {"type": "null"}
 
 
-def slim_schema(schema: Mapping[str, Any], *, given: bool = False) -> dict[str, Any]:
-    """Return a schema without what costs tokens and says nothing: the keys of answers say it all.
+def slim_schema(schema: Mapping[str, Any], *, is_input: bool = False) -> dict[str, Any]:
+    """Return a schema without parts that a model does not need.
 
-    Of what is `given` null is left out: it is accepted, and means what leaving it out means.
+    The schema of an input omits null, which means that an argument is not given.
     """
-    made: dict[str, Any] = _slim_part(schema, schema.get("$defs", {}), given=given)
-    if not given and "required" in schema:
-        made["required"] = schema["required"]  # below the root the keys are there or not as said
-    return made
+    slim: dict[str, Any] = _slim_part(schema, schema.get("$defs", {}), is_input=is_input)
+    if not is_input and "required" in schema:
+        slim["required"] = schema["required"]  # nested objects omit it
+    return slim
 
 
-def _slim_part(schema: Any, known: Mapping[str, Any], *, given: bool) -> Any:
+def _slim_part(schema: Any, definitions: Mapping[str, Any], *, is_input: bool) -> Any:
     if isinstance(schema, list):
-        return [_slim_part(item, known, given=given) for item in schema]
+        return [_slim_part(item, definitions, is_input=is_input) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
-        return _slim_part(known[schema["$ref"].rpartition("/")[2]], known, given=given)
-    kept = {
-        name: {each: _slim_part(value, known, given=given) for each, value in part.items()}
+        return _slim_part(
+            definitions[schema["$ref"].rpartition("/")[2]], definitions, is_input=is_input
+        )
+    slim = {
+        name: {
+            key: _slim_part(value, definitions, is_input=is_input) for key, value in part.items()
+        }
         if name == "properties"
-        else _slim_part(part, known, given=given)
+        else _slim_part(part, definitions, is_input=is_input)
         for name, part in schema.items()
-        if name != "$defs" and (given or name != "required")
+        if name != "$defs" and (is_input or name != "required")
         if not (name == "title" and isinstance(part, str))
-        if given or not (name == "description" and isinstance(part, str))
-        if not (given and _is_checked_here(name, part))
-        if given or not (name == "type" and "enum" in schema)
+        if is_input or not (name == "description" and isinstance(part, str))
+        if not (is_input and _is_checked_here(name, part))
+        if is_input or not (name == "type" and "enum" in schema)
     }
-    arms = kept.get("anyOf", ())
-    others = [arm for arm in arms if arm != _NULL]
-    if _NULL not in arms or len(others) != 1:
-        return kept
-    rest = {name: kept[name] for name in kept if name != "anyOf"}
-    if given:
-        return {**others[0], **rest}
-    simple = isinstance(others[0].get("type"), str) and "enum" not in others[0]
-    return {**others[0], **rest, "type": [others[0]["type"], "null"]} if simple else kept
+    arms = slim.get("anyOf", ())
+    variants = [arm for arm in arms if arm != _NULL]
+    if _NULL not in arms or len(variants) != 1:
+        return slim
+    other_keys = {name: slim[name] for name in slim if name != "anyOf"}
+    if is_input:
+        return {**variants[0], **other_keys}
+    is_simple = isinstance(variants[0].get("type"), str) and "enum" not in variants[0]
+    return (
+        {**variants[0], **other_keys, "type": [variants[0]["type"], "null"]} if is_simple else slim
+    )
 
 
-def _is_checked_here(name: str, part: Any) -> bool:
-    """Whether a part of a schema is no news to a model: what is wrong is said when it is sent."""
+def _is_checked_here(name: str, value: Any) -> bool:
+    """Return True for limits and defaults that a model need not see; errors report them."""
     if name in ("minLength", "maxLength", "maxItems"):
         return True
-    return (name, part) in (("default", None), ("minimum", 0)) or (
-        name == "maximum" and part > _MAX_SHOWN_LIMIT
+    return (name, value) in (("default", None), ("minimum", 0)) or (
+        name == "maximum" and value > _MAX_SHOWN_LIMIT
     )

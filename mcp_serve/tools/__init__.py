@@ -1,1 +1,1 @@
-"""The tools, one file a noun or a job: arguments in, a mapping out."""
+"""The tools, one module each: arguments in, a mapping out."""

@@ -1,4 +1,4 @@
-"""`sessions_compress`: a brief for whoever writes the summary, then the summary in its place."""
+"""`sessions_compress`: return a brief for a summary, then apply the summary."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mcp_serve import answer_size, plans, render, resolve, schemas
-from mcp_serve import arguments as given_as
+from mcp_serve import answer_size, arguments, plans, render, resolve, schemas
 from mcp_serve.arguments import format_time
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import CLIENT_NAME, ServedHome
@@ -17,65 +16,66 @@ from mcp_serve.tools.spec import ToolSpec
 from session_core import CompressionResult, InvalidInput, NotCompressed, SummaryBrief
 
 _MAX_FACTS_CHARS = 8_000
-_PLAN_CHARS = 1_000
-"""So many characters of an answer are for the facts, and for what stands beside the brief."""
+_PLAN_CHARS = 1_000  # the fields around the brief
 
 
-class CompressArguments(given_as.ProfileArguments):
+class CompressArguments(arguments.ProfileArguments):
     """The arguments of `sessions_compress`."""
 
-    session: given_as.ExactSession | None = None
-    plan: Annotated[given_as.Handle, Field(description="That of call 1.")] | None = None
+    session: arguments.ExactSession | None = None
+    plan: Annotated[arguments.Handle, Field(description="From call 1.")] | None = None
     summary: (
-        Annotated[str, Field(max_length=400_000, description="What you wrote, with plan.")] | None
+        Annotated[str, Field(max_length=400_000, description="Your summary, with plan.")] | None
     ) = None
     method: Annotated[
         Literal["summary", "extractive"], Field(description="extractive: made without a model.")
     ] = "summary"
     shape: Literal["auto", "in_place", "continuation"] = "auto"
-    keep_last: Annotated[int, Field(ge=0, le=100_000, description="Messages that stay.")] | None = (
-        None
-    )
+    keep_last: (
+        Annotated[int, Field(ge=0, le=100_000, description="Last messages to keep.")] | None
+    ) = None
 
 
 def compress_session(
-    home: ServedHome, given: CompressArguments, asked: PagedQuery, work: CallContext
+    home: ServedHome, arguments: CompressArguments, page_query: PagedQuery, work: CallContext
 ) -> dict[str, Any]:
-    """Answer a plan with its brief, or apply one."""
-    del asked
-    if given.plan is not None:
-        return _apply_plan(home, given.plan, given.summary, work)
-    if given.session is None:
-        raise InvalidInput("give a session for a plan and a brief, or the plan to apply it")
-    if given.summary is not None:
-        raise InvalidInput("a summary goes with a plan; call with session first for the brief")
+    """Return a plan with its brief, or apply a plan."""
+    del page_query
+    if arguments.plan is not None:
+        return _apply_plan(home, arguments.plan, arguments.summary, work)
+    if arguments.session is None:
+        raise InvalidInput("pass session to get a plan and a brief, or plan to apply it")
+    if arguments.summary is not None:
+        raise InvalidInput(
+            "summary requires plan; call with session first to get a plan and a brief"
+        )
     try:
         planned = home.make_compressor(work.client).plan(
-            resolve.find_exact_session(home, given.session),
-            shape=given.shape,
-            keep_last=given.keep_last,
-            method=given.method,
+            resolve.find_exact_session(home, arguments.session),
+            shape=arguments.shape,
+            keep_last=arguments.keep_last,
+            method=arguments.method,
         )
     except NotCompressed as error:
         if error.code != "nothing_to_win":
             raise
-        why = render.render_line(home, str(error), 500) or ""
-        return _render_plan(None, None, 0) | {"outcome": "nothing", "warnings": [why]}
+        reason = render.render_line(home, str(error), 500) or ""
+        return _render_plan(None, None, 0) | {"outcome": "nothing", "warnings": [reason]}
     return _render_plan(planned.plan, planned.expires_at, planned.brief.messages) | {
         "brief": _render_brief(planned.brief)
     }
 
 
 def check_compression(home: ServedHome, plan: str, summary: str | None) -> None:
-    """Refuse a plan that cannot be applied with a summary, or without one.
+    """Refuse a plan that cannot be applied with, or without, this summary.
 
     Raises:
-        InvalidInput: it is that of another tool, or the summary is not one that it waits for.
+        InvalidInput: the plan belongs to another tool, or the summary is missing or not acceptable.
     """
     plans.check_plan_kind(home, plan, "compress")
     if summary is not None and redaction.MARK in summary:
         raise InvalidInput(
-            f"the summary contains {redaction.MARK!r}, which stands for a secret; "
+            f"summary must not contain {redaction.MARK!r}, which stands for a secret; "
             "write it without these marks"
         )
     home.make_compressor(CLIENT_NAME).check(plan, summary)
@@ -87,13 +87,13 @@ def _apply_plan(
     check_compression(home, plan, summary)
     home.make_maintenance(work.client).settle()
     count = home.maintenance.get_plan(plan).count
-    done = home.make_compressor(work.client).apply(plan, summary, stop=work.is_cancelled)
+    result = home.make_compressor(work.client).apply(plan, summary, stop=work.is_cancelled)
     work.report_progress(count, count)
-    return _render_result(plan, count, done, home.ledger.get_batch(done.batch).bytes)
+    return _render_result(plan, count, result, home.ledger.get_batch(result.batch).bytes)
 
 
 def _render_brief(brief: SummaryBrief) -> dict[str, Any]:
-    said = {
+    fields = {
         "from_id": brief.from_id,
         "to_id": brief.to_id,
         "messages": brief.messages,
@@ -102,8 +102,8 @@ def _render_brief(brief: SummaryBrief) -> dict[str, Any]:
         "target_chars": brief.target_chars,
         "digest": "",
     }
-    left = answer_size.DEFAULT_CHARS - answer_size.count_chars(said) - _PLAN_CHARS
-    return said | {"digest": answer_size.cut_text(brief.digest, left)}
+    remaining = answer_size.DEFAULT_CHARS - answer_size.count_chars(fields) - _PLAN_CHARS
+    return fields | {"digest": answer_size.cut_text(brief.digest, remaining)}
 
 
 def _render_plan(plan: str | None, expires_at: float | None, count: int) -> dict[str, Any]:
@@ -119,23 +119,23 @@ def _render_plan(plan: str | None, expires_at: float | None, count: int) -> dict
     }
 
 
-def _render_result(plan: str, count: int, done: CompressionResult, trash: int) -> dict[str, Any]:
-    kept = done.retention
+def _render_result(plan: str, count: int, result: CompressionResult, trash: int) -> dict[str, Any]:
+    retention = result.retention
     return _render_plan(plan, None, count) | {
         "outcome": "applied",
         "bytes": plans.NO_BYTES | {"trash": trash},
-        "shape": done.shape,
-        "session_id": render.render_id(done.session_id),
-        "tokens_before": done.tokens_before,
-        "tokens_after": done.tokens_after,
+        "shape": result.shape,
+        "session_id": render.render_id(result.session_id),
+        "tokens_before": result.tokens_before,
+        "tokens_after": result.tokens_after,
         "retention": {
-            "found": kept.found,
-            "kept": kept.kept,
-            "by_kind": {kind: list(both) for kind, both in kept.by_kind.items()},
+            "found": retention.found,
+            "kept": retention.kept,
+            "by_kind": {kind: list(counts) for kind, counts in retention.by_kind.items()},
         },
         "skipped": [],
         "remaining": 0,
-        "batch": done.batch,
+        "batch": result.batch,
     }
 
 
@@ -143,17 +143,17 @@ SPEC = ToolSpec(
     name="sessions_compress",
     title="Compress a session",
     description=(
-        "Replace the middle of a long conversation by a summary. "
-        "Call 1 (session) answers a plan and a brief: the range of message ids, what must survive "
-        "verbatim, the length, a digest. Read the range with sessions_read, write the summary, "
-        "then call 2 (plan and summary). With method=extractive call 2 is plan alone: a summary "
-        "made without a model. Nothing is lost: sessions_restore(batch) takes it back."
+        "Replace the middle of a long conversation with a summary. Call 1 (session) returns a "
+        "plan and a brief: range of message ids, facts to keep verbatim, length, digest. Read the "
+        "range with sessions_read, write the summary, then make call 2 (plan and summary). With "
+        "method=extractive call 2 is plan alone: the summary is made without a model. Nothing is "
+        "lost: sessions_restore(batch) undoes it."
     ),
     arguments=CompressArguments,
     answers=schemas.CompressOutput,
     run=compress_session,
     changes=True,
     asks="compress",
-    beside_plan=("summary",),
+    allowed_with_plan=("summary",),
     check=check_compression,
 )

@@ -1,4 +1,4 @@
-"""`sessions_edit`: title, archive, pin and reopen, at once, with an undo batch."""
+"""`sessions_edit`: set title, archive, pin or reopen a session, with an undo batch."""
 
 from __future__ import annotations
 
@@ -6,37 +6,36 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mcp_serve import arguments as given_as
-from mcp_serve import render, resolve, schemas
+from mcp_serve import arguments, render, resolve, schemas
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
 from mcp_serve.tools.spec import ToolSpec
 
 
-class EditArguments(given_as.ProfileArguments):
+class EditArguments(arguments.ProfileArguments):
     """The arguments of `sessions_edit`."""
 
     required = ("session",)
 
-    session: given_as.ExactSession | None = None
-    title: Annotated[str, Field(max_length=500, description="Empty: none.")] | None = None
+    session: arguments.ExactSession | None = None
+    title: Annotated[str, Field(max_length=500, description="Empty: no title.")] | None = None
     archived: bool | None = None
     pinned: bool | None = None
-    reopen: Annotated[bool, Field(description="Forget that it has ended.")] = False
+    reopen: Annotated[bool, Field(description="Mark as not ended.")] = False
 
 
 def edit_session(
-    home: ServedHome, given: EditArguments, asked: PagedQuery, work: CallContext
+    home: ServedHome, arguments: EditArguments, page_query: PagedQuery, work: CallContext
 ) -> dict[str, Any]:
-    """Edit a session and return it as a list shows it."""
-    del asked
+    """Edit a session and return its list row."""
+    del page_query
     edited = home.make_maintenance(work.client).edit(
-        resolve.find_exact_session(home, given.session or ""),
-        title=given.title,
-        archived=given.archived,
-        pinned=given.pinned,
-        reopen=given.reopen,
+        resolve.find_exact_session(home, arguments.session or ""),
+        title=arguments.title,
+        archived=arguments.archived,
+        pinned=arguments.pinned,
+        reopen=arguments.reopen,
     )
     return {"session": render.render_session(home, edited.session), "batch": edited.batch}
 
@@ -46,7 +45,7 @@ SPEC = ToolSpec(
     title="Edit a session",
     description=(
         "Set the title of a session, archive or pin its conversation, or reopen it. Applies at "
-        "once; sessions_restore(batch) takes it back."
+        "once; sessions_restore(batch) undoes it."
     ),
     arguments=EditArguments,
     answers=schemas.EditOutput,

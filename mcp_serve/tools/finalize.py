@@ -1,4 +1,4 @@
-"""`sessions_finalize`: plan which sessions end, then exactly that by its handle."""
+"""`sessions_finalize`: plan which sessions to end, then apply the plan by its handle."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mcp_serve import arguments as given_as
-from mcp_serve import plans, schemas
+from mcp_serve import arguments, plans, schemas
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
@@ -15,53 +14,53 @@ from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput, PlanRequest
 
 
-class FinalizeArguments(given_as.ProfileArguments):
+class FinalizeArguments(arguments.ProfileArguments):
     """The arguments of `sessions_finalize`."""
 
-    sessions: given_as.Sessions | None = None
+    sessions: arguments.Sessions | None = None
     what: Annotated[
         Literal["sessions", "expired", "orphaned", "abandoned"],
-        Field(description="sessions: those that are listed."),
+        Field(description="sessions: those in sessions."),
     ] = "sessions"
     reason: Annotated[str, Field(max_length=100)] | None = None
-    start_new: Annotated[bool, Field(description="Their chats begin afresh.")] = False
-    project: given_as.Project | None = None
+    start_new: Annotated[bool, Field(description="Their chats start a new session.")] = False
+    project: arguments.Project | None = None
     source: Annotated[str, Field(max_length=200)] | None = None
-    older_than_days: given_as.Days | None = None
-    plan: given_as.Handle | None = None
+    older_than_days: arguments.Days | None = None
+    plan: arguments.Handle | None = None
 
 
 def finalize_sessions(
-    home: ServedHome, given: FinalizeArguments, asked: PagedQuery, work: CallContext
+    home: ServedHome, arguments: FinalizeArguments, page_query: PagedQuery, work: CallContext
 ) -> dict[str, Any]:
-    """Plan, or apply what was planned."""
-    del asked
-    if given.plan is not None:
-        return plans.apply_plan(home, given.plan, "finalize", "finalized", work)
-    if given.what == "sessions" and not given.sessions:
+    """Make a plan, or apply one."""
+    del page_query
+    if arguments.plan is not None:
+        return plans.apply_plan(home, arguments.plan, "finalize", "finalized", work)
+    if arguments.what == "sessions" and not arguments.sessions:
         raise InvalidInput(
-            "name the sessions to finalize, or give what='expired', 'orphaned' or 'abandoned'"
+            "pass the sessions to finalize, or what='expired', 'orphaned' or 'abandoned'"
         )
-    wanted = PlanRequest(
-        given.what,
+    request = PlanRequest(
+        arguments.what,
         verb="finalize",
-        ids=plans.find_sessions(home, given.sessions),
-        where=plans.build_filter(given),
-        older_than_days=given.older_than_days,
-        reason=given.reason,
-        start_new=given.start_new,
+        ids=plans.find_sessions(home, arguments.sessions),
+        where=plans.build_filter(arguments),
+        older_than_days=arguments.older_than_days,
+        reason=arguments.reason,
+        start_new=arguments.start_new,
     )
-    return plans.render_preview(home, home.maintenance.plan(wanted))
+    return plans.render_preview(home, home.maintenance.plan(request))
 
 
 SPEC = ToolSpec(
     name="sessions_finalize",
     title="Finalize sessions",
     description=(
-        "End sessions: those that are listed, or all that expired, were abandoned (30 days) or are "
-        "orphaned continuations. Messages stay; plugins are told. The first call answers a plan, "
-        "changing nothing; a second call with plan alone does exactly that. sessions_restore takes "
-        "it back."
+        "End sessions: those listed, or all that are expired, abandoned (30 days) or orphaned "
+        "continuations. Messages are kept; plugins are notified. The first call returns a plan "
+        "and changes nothing; a second call with plan alone applies it. sessions_restore undoes "
+        "it."
     ),
     arguments=FinalizeArguments,
     answers=schemas.FinalizeOutput,

@@ -1,4 +1,4 @@
-"""`sessions_restore`: what can be undone; undo it."""
+"""`sessions_restore`: list undoable changes, or undo one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mcp_serve import answer_size, plans, render, schemas
-from mcp_serve import arguments as given_as
+from mcp_serve import answer_size, arguments, plans, render, schemas
 from mcp_serve.arguments import format_time
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
@@ -18,91 +17,95 @@ from mcp_serve.tools.spec import ToolSpec
 from session_core import ApplyResult, InvalidInput, PlanPreview, RestoreResult, UndoPlan, UndoResult
 
 
-class RestoreArguments(given_as.PageArguments):
+class RestoreArguments(arguments.PageArguments):
     """The arguments of `sessions_restore`."""
 
-    batch: Annotated[str, Field(max_length=100, description="Undo this one.")] | None = None
-    plan: given_as.Handle | None = None
+    batch: Annotated[str, Field(max_length=100, description="Change to undo.")] | None = None
+    plan: arguments.Handle | None = None
     limit: Annotated[int, Field(ge=1, le=100)] = 20
 
 
 def restore_changes(
-    home: ServedHome, given: RestoreArguments, asked: PagedQuery, work: CallContext
+    home: ServedHome, arguments: RestoreArguments, page_query: PagedQuery, work: CallContext
 ) -> dict[str, Any]:
-    """List what can be undone, or undo it."""
-    if given.plan is not None:
-        plans.check_plan_kind(home, given.plan, "undo")
-        return _apply_plan(home, given.plan, work)
-    if given.batch is None:
+    """List undoable changes, or undo one."""
+    if arguments.plan is not None:
+        plans.check_plan_kind(home, arguments.plan, "undo")
+        return _apply_plan(home, arguments.plan, work)
+    if arguments.batch is None:
         return answer_size.fit_answer(
-            lambda limit: _list_batches(home, limit, asked), "batches", given.limit
+            lambda limit: _list_batches(home, limit, page_query), "batches", arguments.limit
         )
-    if given.cursor is not None:
-        raise InvalidInput("give a batch or a cursor, not both")
-    return _restore_batch(home, given.batch, work)
+    if arguments.cursor is not None:
+        raise InvalidInput("pass a batch or a cursor, not both")
+    return _restore_batch(home, arguments.batch, work)
 
 
 def _apply_plan(home: ServedHome, plan: str, work: CallContext) -> dict[str, Any]:
-    """Take back what is planned; the removal of an import has a batch of its own."""
-    found = plans.run_plan(home, plan, work)
-    if isinstance(found, ApplyResult):
-        return plans.render_applied(home, found, "restored", count=found.removed)
-    return _render_undone(home, found, plan=plan)
+    """Apply an undo plan; undoing an import removes sessions and has a batch of its own."""
+    result = plans.run_plan(home, plan, work)
+    if isinstance(result, ApplyResult):
+        return plans.render_applied(home, result, "restored", count=result.removed)
+    return _render_undone(home, result, plan=plan)
 
 
 def _restore_batch(home: ServedHome, batch: str, work: CallContext) -> dict[str, Any]:
     total = 0
 
-    def tell(done: RestoreResult) -> None:
+    def report(progress: RestoreResult) -> None:
         nonlocal total
-        total = max(total, done.remaining + 1)
-        work.report_progress(total - done.remaining, total)
+        total = max(total, progress.remaining + 1)
+        work.report_progress(total - progress.remaining, total)
 
-    goes_on = any(step.undone_at is not None for step in home.ledger.list_steps(batch))
-    found = home.make_maintenance(work.client).restore(batch, progress=tell, stop=work.is_cancelled)
-    if isinstance(found, UndoPlan):
-        found = home.maintenance.get_plan(found.plan)
-    if isinstance(found, PlanPreview):
-        return plans.render_preview(home, found)
-    if isinstance(found, UndoResult):
-        return _render_undone(home, found, batch=batch)
-    tell(found)
+    is_resumed = any(step.undone_at is not None for step in home.ledger.list_steps(batch))
+    result = home.make_maintenance(work.client).restore(
+        batch, progress=report, stop=work.is_cancelled
+    )
+    if isinstance(result, UndoPlan):
+        result = home.maintenance.get_plan(result.plan)
+    if isinstance(result, PlanPreview):
+        return plans.render_preview(home, result)
+    if isinstance(result, UndoResult):
+        return _render_undone(home, result, batch=batch)
+    report(result)
     return _render_result(
-        outcome=found.outcome,
-        restored=found.restored,
-        skipped=plans.render_skipped(home, [(each.what, each.why) for each in found.unfit]),
-        remaining=found.remaining,
-        batch=found.batch,
-        bytes=asdict(found.bytes),
-        warnings=[plans.RESUMED_NOTE] if goes_on else [],
+        outcome=result.outcome,
+        restored=result.restored,
+        skipped=plans.render_skipped(home, [(item.what, item.why) for item in result.unfit]),
+        remaining=result.remaining,
+        batch=result.batch,
+        bytes=asdict(result.bytes),
+        warnings=[plans.RESUMED_NOTE] if is_resumed else [],
     )
 
 
-def _list_batches(home: ServedHome, limit: int, asked: PagedQuery) -> dict[str, Any]:
-    page = home.maintenance.batches(limit, asked.place, undone=False)
-    listed = [
+def _list_batches(home: ServedHome, limit: int, page_query: PagedQuery) -> dict[str, Any]:
+    page = home.maintenance.batches(limit, page_query.place, undone=False)
+    rows = [
         {
-            "batch": each.id,
-            "at": format_time(each.at),
-            "tool": render.render_line(home, each.what) or "",
-            "count": each.count,
-            "expires_at": format_time(each.expires_at),
+            "batch": batch.id,
+            "at": format_time(batch.at),
+            "tool": render.render_line(home, batch.what) or "",
+            "count": batch.count,
+            "expires_at": format_time(batch.expires_at),
             **drop_empty(profile=home.profile),
         }
-        for each in page.items
+        for batch in page.items
     ]
-    return {"batches": listed, "next_cursor": asked.make_cursor(page.next_cursor)}
+    return {"batches": rows, "next_cursor": page_query.make_cursor(page.next_cursor)}
 
 
-def _render_undone(home: ServedHome, found: Any, **which: str) -> dict[str, Any]:
-    title = render.render_line(home, found.lost_title)
+def _render_undone(home: ServedHome, result: Any, **handle: str) -> dict[str, Any]:
+    title = render.render_line(home, result.lost_title)
     return _render_result(
         outcome="applied",
-        restored=found.restored,
+        restored=result.restored,
         skipped=[],
         remaining=0,
-        warnings=[f"title {title!r} is in use by now"] if title else [],
-        **which,
+        warnings=[f"title {title!r} is now used by another session; it was not restored"]
+        if title
+        else [],
+        **handle,
     )
 
 
@@ -123,9 +126,9 @@ SPEC = ToolSpec(
     name="sessions_restore",
     title="Restore",
     description=(
-        "Undo a change. Without arguments: what can be undone, newest first. With batch: all "
-        "that change removed, ended or rewrote comes back; where that would drop what was said "
-        "since, it answers a plan that says so, and a call with plan does it."
+        "Undo a change. Without arguments: list undoable changes, newest first. With batch: "
+        "restore all that it removed, ended or rewrote; if that would drop newer messages, it "
+        "returns a plan with a warning, and a call with plan applies it."
     ),
     arguments=RestoreArguments,
     answers=schemas.RestoreOutput,

@@ -1,4 +1,4 @@
-"""`routes_list`: which chat is in which session now."""
+"""`routes_list`: list which chat is in which session."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from mcp_serve import answer_size, render, schemas
-from mcp_serve import arguments as given_as
+from mcp_serve import answer_size, arguments, render, schemas
 from mcp_serve.arguments import format_time
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
@@ -20,42 +19,44 @@ from session_core import SessionEntry
 State = Literal["active", "suspended", "resume_pending", "expired", "stale", "dangling"]
 
 
-class RoutesArguments(given_as.PageArguments):
+class RoutesArguments(arguments.PageArguments):
     """The arguments of `routes_list`."""
 
-    query: Annotated[given_as.Text, Field(description="Words in key and name.")] | None = None
+    query: Annotated[arguments.Text, Field(description="Words in key or name.")] | None = None
     platform: Annotated[str, Field(max_length=100)] | None = None
     state: State | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50
 
 
-def list_routes(home: ServedHome, given: RoutesArguments, asked: PagedQuery) -> dict[str, Any]:
-    """Return routes, the one that was used last first, as many as fit."""
-    behind = None if asked.place is None else tuple(asked.place)
-    found = list(islice(_list_after(home, given, behind), given.limit + 1))
+def list_routes(
+    home: ServedHome, arguments: RoutesArguments, page_query: PagedQuery
+) -> dict[str, Any]:
+    """Return as many routes as fit, the last used first."""
+    last_key = None if page_query.place is None else tuple(page_query.place)
+    routes = list(islice(_list_after(home, arguments, last_key), arguments.limit + 1))
 
     def fetch(limit: int) -> dict[str, Any]:
-        last = _get_sort_key(found[limit - 1][0]) if limit < len(found) else None
-        shown = [render_route(home, entry, state) for entry, state in found[:limit]]
-        return {"routes": shown, "next_cursor": asked.make_cursor(last)}
+        next_key = _get_sort_key(routes[limit - 1][0]) if limit < len(routes) else None
+        rows = [render_route(home, entry, state) for entry, state in routes[:limit]]
+        return {"routes": rows, "next_cursor": page_query.make_cursor(next_key)}
 
-    return answer_size.fit_answer(fetch, "routes", given.limit)
+    return answer_size.fit_answer(fetch, "routes", arguments.limit)
 
 
 def _list_after(
-    home: ServedHome, given: RoutesArguments, behind: tuple[Any, ...] | None
+    home: ServedHome, arguments: RoutesArguments, last_key: tuple[Any, ...] | None
 ) -> Iterator[tuple[SessionEntry, str]]:
-    for entry in _find_matching(home, given):
-        if behind is None or _get_sort_key(entry) > behind:
+    for entry in _find_matching(home, arguments):
+        if last_key is None or _get_sort_key(entry) > last_key:
             state = home.store.find_route_state(entry)
-            if given.state in (None, state):
+            if arguments.state in (None, state):
                 yield entry, state
 
 
-def _find_matching(home: ServedHome, given: RoutesArguments) -> Iterator[SessionEntry]:
-    words = [] if given.query is None else given.query.casefold().split()
+def _find_matching(home: ServedHome, arguments: RoutesArguments) -> Iterator[SessionEntry]:
+    words = [] if arguments.query is None else arguments.query.casefold().split()
     for entry in sorted(home.store.load_entries().values(), key=_get_sort_key):
-        if given.platform is not None and str(entry.platform or "") != given.platform:
+        if arguments.platform is not None and str(entry.platform or "") != arguments.platform:
             continue
         text = f"{entry.key} {entry.display_name or ''}".casefold()
         if all(word in text for word in words):
@@ -67,7 +68,7 @@ def _get_sort_key(entry: SessionEntry) -> tuple[float, str]:
 
 
 def render_route(home: ServedHome, entry: SessionEntry, state: str) -> dict[str, Any]:
-    """Return a route: a chat, and the session that it is in."""
+    """Return a route: a chat and its current session."""
     return {
         "session_key": render.render_id(entry.key),
         "session_id": render.render_id(entry.session_id),
@@ -83,8 +84,8 @@ SPEC = ToolSpec(
     name="routes_list",
     title="List routes",
     description=(
-        "List which chat (session_key, platform, name) is in which session now, and its state; "
-        "the one that was used last first. Names are quoted material."
+        "List which chat (session_key, platform, name) is in which session, with its state; last "
+        "used first. Names are quoted material."
     ),
     arguments=RoutesArguments,
     answers=schemas.RoutesPage,

@@ -1,4 +1,4 @@
-"""What a tool is: its name, what a model is told of it, what comes in, goes out and runs."""
+"""The specification of a tool: name, description, arguments, answer and function."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """One tool.
+    """A tool.
 
-    `run` takes a home, the arguments and what is asked; one that changes something or takes long
-    also its work, which it tells how far it is. It may be a coroutine function.
+    `run` takes the home, the arguments and the query; a tool that changes data or takes long also
+    takes the call context. It may be a coroutine function.
     """
 
     name: str
@@ -24,15 +24,16 @@ class ToolSpec:
     changes: bool = False
     destructive: bool = False
     idempotent: bool = True
+    # Beginning of the kind of plans that this tool applies; the user is asked before. Empty: no
+    # plans.
     asks: str = ""
-    """With what the kind of the plans begins that it applies, before which the human is asked."""
+    # The type of positions in its cursors; str for positions made by the library.
     place: Any = str
-    """The type of the places in its cursors: where the library makes them, text."""
+    # The argument that makes a reading tool run like a change, with progress.
     takes_long: str = ""
-    """With which argument it reads so much that it is work, as a change is."""
+    # Waits for events, and ends when its client leaves.
     waits: bool = False
-    """Whether it waits for something, which is of no use to a client that has left."""
-    beside_plan: tuple[str, ...] = ()
-    """What may be given with a plan."""
+    # Arguments that may be passed with a plan.
+    allowed_with_plan: tuple[str, ...] = ()
+    # Raises for a plan that cannot be applied with the given summary.
     check: Callable[[Any, str, str | None], object] | None = None
-    """Refuses a plan of a home that cannot be applied with what is given beside it."""

@@ -1,4 +1,4 @@
-"""`sessions_stats`: what is in a home, what is wrong with it, and which tool mends that."""
+"""`sessions_stats`: report the contents and faults of a home, with the tool that fixes each."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mcp_serve import arguments as given_as
-from mcp_serve import render, schemas
+from mcp_serve import arguments, render, schemas
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
@@ -19,27 +18,30 @@ _MAX_SOURCES = 50
 _OTHERS_LABEL = "(others)"
 
 
-class StatsArguments(given_as.ProfileArguments):
+class StatsArguments(arguments.ProfileArguments):
     """The arguments of `sessions_stats`."""
 
-    deep: Annotated[bool, Field(description="Exact sizes, every page checked; slow.")] = False
+    deep: Annotated[bool, Field(description="Exact sizes, all pages checked; slow.")] = False
 
 
 def report_stats(
-    home: ServedHome, given: StatsArguments, asked: PagedQuery, work: CallContext | None = None
+    home: ServedHome,
+    arguments: StatsArguments,
+    page_query: PagedQuery,
+    work: CallContext | None = None,
 ) -> dict[str, Any]:
     """Return the report on a home."""
-    del asked
-    return examine_home(home, given, work)[0]
+    del page_query
+    return examine_home(home, arguments, work)[0]
 
 
 def examine_home(
-    home: ServedHome, given: StatsArguments, work: CallContext | None
+    home: ServedHome, arguments: StatsArguments, work: CallContext | None
 ) -> tuple[dict[str, Any], HealthReport | None]:
-    """Return the report on a home, and what it was made of where that could be read."""
-    tell, stop = (None, None) if work is None else (work.report_progress, work.is_cancelled)
+    """Return the report on a home and its health data, or None if it cannot be read."""
+    report, stop = (None, None) if work is None else (work.report_progress, work.is_cancelled)
     try:
-        health = home.maintenance.health(deep=given.deep, progress=tell, stop=stop)
+        health = home.maintenance.health(deep=arguments.deep, progress=report, stop=stop)
     except StorageError as error:
         return _render_unreadable(home, error), None
     return _render_report(home, health), health
@@ -61,7 +63,7 @@ def _render_report(home: ServedHome, health: HealthReport) -> dict[str, Any]:
         "growth_per_week": health.growth_per_week,
         "tokens": dict(health.tokens),
         "cost": round(health.cost, 6),
-        "findings": [_render_finding(home, each) for each in health.findings]
+        "findings": [_render_finding(home, finding) for finding in health.findings]
         + _find_missing_database(home),
         "sqlite": health.engine,
         "gateway_live": health.gateway is not None,
@@ -70,11 +72,11 @@ def _render_report(home: ServedHome, health: HealthReport) -> dict[str, Any]:
 
 
 def _render_unreadable(home: ServedHome, error: StorageError) -> dict[str, Any]:
-    """Say of a home that cannot be read what is wrong with it, and nothing else."""
-    nothing: dict[str, Any] = dict.fromkeys(("total", "open", "ended", "archived"), 0)
+    """Return the report on a home that cannot be read: its fault and no figures."""
+    zeros: dict[str, Any] = dict.fromkeys(("total", "open", "ended", "archived"), 0)
     return {
         "home": str(home.path),
-        "sessions": nothing | {"by_source": {}},
+        "sessions": zeros | {"by_source": {}},
         "messages": 0,
         "size": dict.fromkeys(("db", "wal", "index", "free", "trash"), 0),
         "growth_per_week": 0,
@@ -88,39 +90,39 @@ def _render_unreadable(home: ServedHome, error: StorageError) -> dict[str, Any]:
 
 
 def _count_by_source(home: ServedHome, health: HealthReport) -> dict[str, int]:
-    """Return how many sessions each source has; those that have the fewest are said together."""
-    found: Counter[str] = Counter()
+    """Return the number of sessions of each source; the smallest sources are added up."""
+    counts: Counter[str] = Counter()
     for source, count in health.sessions.by_source.items():
-        found[render.render_line(home, source, 80) or ""] += count
-    shown = Counter(dict(found.most_common(_MAX_SOURCES)))
-    shown[_OTHERS_LABEL] += found.total() - shown.total()
-    return dict(+shown)
+        counts[render.render_line(home, source, 80) or ""] += count
+    largest = Counter(dict(counts.most_common(_MAX_SOURCES)))
+    largest[_OTHERS_LABEL] += counts.total() - largest.total()
+    return dict(+largest)
 
 
 def _render_sizes(health: HealthReport) -> dict[str, int]:
     sizes = health.sizes
-    of_db = dict.fromkeys(("db", "wal", "index", "free"), 0)
+    database_sizes = dict.fromkeys(("db", "wal", "index", "free"), 0)
     if sizes is not None:
-        of_db = {name: getattr(sizes, name) for name in of_db}
-    return {**of_db, "trash": health.trash}
+        database_sizes = {name: getattr(sizes, name) for name in database_sizes}
+    return {**database_sizes, "trash": health.trash}
 
 
-def _render_finding(home: ServedHome, found: Any) -> dict[str, Any]:
-    tool = None if found.tool is None else f"sessions_{found.tool}(what={found.plan!r})"
+def _render_finding(home: ServedHome, finding: Any) -> dict[str, Any]:
+    tool = None if finding.tool is None else f"sessions_{finding.tool}(what={finding.plan!r})"
     return {
-        "code": found.code,
-        "count": found.count,
-        "bytes": found.bytes,
-        "what": render.render_line(home, found.what, 300) or "",
+        "code": finding.code,
+        "count": finding.count,
+        "bytes": finding.bytes,
+        "what": render.render_line(home, finding.what, 300) or "",
         "tool": tool,
     }
 
 
 def _find_missing_database(home: ServedHome) -> list[dict[str, Any]]:
-    """Say where there is nothing yet, and what to do."""
+    """Return a finding if the home has no database yet."""
     if home.db.path.exists():
         return []
-    what = f"there is no {home.db.path} yet; start the agent once, or serve another --home"
+    what = f"{home.db.path} does not exist yet; start the agent once, or serve another --home"
     return [_make_finding("no_database", what)]
 
 
@@ -133,7 +135,7 @@ SPEC = ToolSpec(
     title="Session statistics",
     description=(
         "Report on the session data: counts, sizes in bytes, growth, tokens, cost, and findings: "
-        "what is wrong or takes room, with the tool call that mends it. Call it before any tidying."
+        "problems and wasted space, with the tool call that fixes each. Call it before tidying."
     ),
     arguments=StatsArguments,
     answers=schemas.StatsOutput,

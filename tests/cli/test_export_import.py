@@ -116,7 +116,7 @@ def test_printed_export_strips_terminal_escapes(person):
     [
         (("export", "nobody"), 3, "`mcp-sessions list`"),
         (("export", "--since", "soon"), 2, "such as '7d'"),
-        (("export", "--title", "x" * 3000), 2, "--title has at most"),
+        (("export", "--title", "x" * 3000), 2, "--title must have at most"),
         (("export", "--json"), 2, "--out"),
         (("export", "--out", ""), 2, "it is empty"),
         (("export", "--format", "pdf"), 2, "--format"),

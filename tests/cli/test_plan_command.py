@@ -164,14 +164,14 @@ def test_empty_plan_exits_with_success(run, answer):
         (("prune", "--plan", "p-nope", "--plan-only"), 3, "there is no plan"),
         (("prune", "--plan", "p-nope"), 3, "there is no plan"),
         (("prune", "--session", "nobody"), 3, "nobody"),
-        (("prune", "trash", "--source", "cli"), 2, "trash is of no session: give no filter"),
-        (("prune", "--older-than", "soon"), 2, "--older-than/--before: 'soon' is no time"),
+        (("prune", "trash", "--source", "cli"), 2, "trash takes no filter"),
+        (("prune", "--older-than", "soon"), 2, "--older-than/--before: 'soon' is not a valid time"),
         (("prune", "--min-messages", "-1"), 2, "at least 0"),
         (("prune", "--max-cost", "nan"), 2, "no number of at least 0"),
         (("prune", "--limit", "0"), 2, "at least 1"),
-        (("prune", "--title", "x" * 3000), 2, "--title has at most 2,000 characters"),
+        (("prune", "--title", "x" * 3000), 2, "--title must have at most 2,000 characters"),
         (("prune", "--title", "a", "--title", "b"), 2, "was given twice"),
-        (("prune", "--source", "x" * 300), 2, "--source has at most 200 characters"),
+        (("prune", "--source", "x" * 300), 2, "--source must have at most 200 characters"),
         (("prune", "--trash", ""), 2, "it is empty"),
         *(
             (("prune", f"--{name}", ""), 2, f"argument --{name}: it is empty")
@@ -180,15 +180,19 @@ def test_empty_plan_exits_with_success(run, answer):
         (("finalize", "abandoned", "--project", ""), 2, "--project: it is empty"),
         (("finalize", "abandoned", "--source", ""), 2, "--source: it is empty"),
         (("finalize",), 2, "to finalize by --session, or give expired, orphaned or abandoned"),
-        (("finalize", "--reason", "x" * 200), 2, "--reason has at most 100 characters"),
+        (("finalize", "--reason", "x" * 200), 2, "--reason must have at most 100 characters"),
         (("compress",), 2, "name the session"),
         (("compress", LONG_SESSION_ID, "--keep-last", "-1"), 2, "--keep-last: -1 is out of range"),
         (("compress", LONG_SESSION_ID, "--method", "summary"), 2, "--plan-only"),
         (("compress", LONG_SESSION_ID, "--summary", "/nowhere"), 2, "no summary can be read"),
-        (("edit", FRESH_SESSION_ID, "--title", "x" * 600), 2, "--title has at most 500 characters"),
+        (
+            ("edit", FRESH_SESSION_ID, "--title", "x" * 600),
+            2,
+            "--title must have at most 500 characters",
+        ),
         (("edit", FRESH_SESSION_ID, "--title", "The ports", "--yes"), 1, "is already in use"),
         (("log", "--limit", "-3"), 2, "at least 1"),
-        (("trash", "empty", "--older-than", "-1"), 2, "is no time"),
+        (("trash", "empty", "--older-than", "-1"), 2, "is not a valid time"),
         (("restore", "b-nope"), 3, "there is no batch"),
         (("restore", "--yes"), 2, "--yes is for one BATCH; name it"),
         (("restore", "b-nope", "--plan-only"), 3, "there is no batch"),
@@ -210,7 +214,7 @@ def test_error_is_reported_by_line_and_code(run, arguments, code, says):
 def test_plan_refuses_additional_arguments(run, plan_of):
     plan = plan_of("prune")
     done = run("prune", "ghosts", "--plan", plan, "--yes")
-    assert (done.code, "with --plan no WHAT may be given" in done.err) == (2, True)
+    assert (done.code, "WHAT cannot be passed with --plan" in done.err) == (2, True)
 
 
 @pytest.mark.requirement("verbs:plans")
@@ -223,7 +227,7 @@ def test_plan_of_another_verb_is_refused(run, plan_of):
 def test_trash_empty_refuses_prune_plans(run, plan_of, home):
     before = list_session_ids(home)
     done = run("trash", "empty", "--plan", plan_of("prune", "ghosts"), "--yes")
-    assert (done.code, "is one to prune ghosts" in done.err) == (2, True)
+    assert (done.code, "is a plan to prune ghosts" in done.err) == (2, True)
     assert list_session_ids(home) == before
 
 

@@ -131,7 +131,7 @@ def test_unreadable_home_gives_report(forks, tmp_path):
     (person.home / "state.db").mkdir(parents=True)
     done = person.run("stats")
     assert (done.code, done.err) == (0, "")
-    assert "no database can be served here" in done.out
+    assert "cannot open the database" in done.out
 
 
 # -- the page ------------------------------------------------------------------------------

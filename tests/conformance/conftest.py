@@ -1,7 +1,7 @@
-"""The official conformance suite, on a Node of its own, against real servers over HTTP.
+"""The official conformance suite, on its own Node, against real servers over HTTP.
 
-The suite is made ready in `.peers/` once, as the environments of the other peers are; where that
-cannot be done these tests fail, they are never skipped.
+The suite is installed in `.peers/` once, like the environments of the other peers. If that fails,
+these tests fail; they are never skipped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ pytest.register_assert_rewrite("tests.wire.conftest")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this folder is of the suite; making it ready takes its time."""
+    """Mark all tests of this folder; installing the suite takes time."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.conformance)
@@ -27,5 +27,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def suite() -> Suite:
-    """The suite; made before any test hides the user's folder, where pip and npm are configured."""
+    """The suite, installed before a test hides the user's folder with pip and npm settings."""
     return Suite.ready()

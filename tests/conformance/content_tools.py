@@ -1,4 +1,4 @@
-"""What the suite reads: tools, resources and prompts with contents of each kind."""
+"""Fixtures of the suite: tools, resources and prompts with contents of each kind."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ SCHEMA = {
     "else": {"required": ["email"]},
     "additionalProperties": False,
 }
-"""Of each keyword of JSON Schema 2020-12 that has to reach a client."""
+"""One example of each keyword of JSON Schema 2020-12 that must reach a client."""
 
 
 def register_contents(server: MCPServer[Any]) -> None:
-    """Add them."""
+    """Register them."""
     for tool in (
         test_simple_text,
         test_image_content,
@@ -152,7 +152,7 @@ def _embedded(uri: str, mime_type: str, text: str) -> EmbeddedResource:
 
 
 def _make_picture() -> bytes:
-    """Return a picture of one red point."""
+    """Return an image of one red pixel."""
     parts = (
         (b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)),
         (b"IDAT", zlib.compress(b"\x00\xff\x00\x00")),

@@ -1,4 +1,4 @@
-"""What the suite does around calls: progress, logging, capabilities, headers, changed lists."""
+"""Fixtures around calls: progress, logging, capabilities, headers, changed lists."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mcp.types import (
 from pydantic import Field
 
 _BETWEEN_S = 0.05
-"""The suite wants several notifications on their way, not several at once."""
+"""The suite expects several notifications over time, not all at once."""
 
 
 def register_context_tools(server: MCPServer[Any]) -> None:
-    """Add them."""
+    """Register them."""
     for tool in (
         test_tool_with_progress,
         test_tool_with_logging,

@@ -1,4 +1,4 @@
-"""Tools that ask back: in the middle of a call for older clients, in rounds for newer ones."""
+"""Tools that ask the user: within a call for older clients, in rounds for newer ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Round = dict[str, InputRequest]
 
 
 class Person(BaseModel):
-    """What is asked of a person."""
+    """The form for the user."""
 
     username: str = Field(description="User's response")
     email: str = Field(description="User's email address")
@@ -158,11 +158,11 @@ _ROUNDS: dict[str, tuple[Round, ...]] = {
         {"step2": _form("Step 2: What is your favorite color?", color="string")},
     ),
 }
-"""What each tool asks for, round by round."""
+"""The questions of each tool, by round."""
 
 
 def _next(context: Context, *rounds: Round) -> str | InputRequiredResult:
-    """Return the next round of questions; the state is the number of the one before."""
+    """Return the next round of questions; the state is the number of the previous one."""
     number = int(context.request_state or 0)
     if rounds[number].keys() <= (context.input_responses or {}).keys():
         number += 1
@@ -179,7 +179,7 @@ def _in_rounds(rounds: tuple[Round, ...]) -> Any:
 
 
 def register_elicitation(server: MCPServer[Any]) -> None:
-    """Add them."""
+    """Register them."""
     for tool in (
         test_elicitation,
         test_elicitation_sep1034_defaults,

@@ -1,7 +1,7 @@
-"""The server of the command line, with what the suite wants to find besides what is ours.
+"""The server of the command line with the fixtures of the suite added.
 
-It is the same factory, middleware, app and door: the suite's tools, resources and prompts are
-registered on the server that the command has made.
+Factory, middleware, app and access checks are the same: the tools, resources and prompts of the
+suite are registered on the server that the command has created.
 """
 
 from __future__ import annotations

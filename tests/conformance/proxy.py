@@ -1,6 +1,6 @@
-"""Adds a header to each request on its way to a server; everything else passes byte for byte.
+"""Adds a header to each request to a server; everything else passes byte for byte.
 
-A connection carries one request, so that no bytes but those of heads have to be understood.
+A connection carries one request, so that only heads are parsed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LONGEST_HEAD = 64_000
 
 @contextmanager
 def add_header_proxy(header: str, port: int) -> Iterator[int]:
-    """Stand before a port of this machine, and tell the own one."""
+    """Listen in front of a local port and print the new port."""
     with _Proxy(header, port) as proxy:
         thread = threading.Thread(target=proxy.serve_forever, args=(0.05,))
         thread.start()
@@ -56,7 +56,7 @@ class _ForwardHandler(socketserver.BaseRequestHandler):
 
 
 def _read_head(source: socket.socket) -> tuple[bytes, bytes]:
-    """Read until the end of the head; return it, and what came of the body with it."""
+    """Read until the end of the head; return it with any bytes of the body."""
     read = b""
     while b"\r\n\r\n" not in read and len(read) < _LONGEST_HEAD:
         part = source.recv(_LONGEST_HEAD)
@@ -68,7 +68,7 @@ def _read_head(source: socket.socket) -> tuple[bytes, bytes]:
 
 
 def _forward_bytes(source: socket.socket, target: socket.socket) -> None:
-    """Pass everything on until one of both has ended, and then end the other one's reading."""
+    """Copy bytes until one side ends, then end reading from the other."""
     try:
         while part := source.recv(_LONGEST_HEAD):
             target.sendall(part)

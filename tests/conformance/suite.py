@@ -1,4 +1,4 @@
-"""The runner of the suite, and what it says of each scenario."""
+"""Runs the suite and reads the results of its scenarios."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VERSION = "0.2.0-alpha.12"
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What came of the checks of a scenario; those that could not be tried are in none of these."""
+    """The results of the checks of a scenario; skipped checks are not counted."""
 
     passed: int
     failed: tuple[str, ...]
@@ -28,17 +28,17 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """The suite as it is installed."""
+    """The installed suite."""
 
     folder: Path
 
     @classmethod
     def ready(cls) -> Suite:
-        """Return the suite; install it if need be."""
+        """Return the suite; install it if necessary."""
         return cls(install_modules(f"{_PACKAGE}@{_VERSION}") / _PACKAGE)
 
     def run(self, port: int, revision: str, results: Path) -> dict[str, Scenario]:
-        """Run every scenario of a revision against `/mcp` of a port of this machine."""
+        """Run every scenario of a revision against `/mcp` on a local port."""
         wanted = ["--suite", "all", "--spec-version", revision, "--output-dir", str(results)]
         address = ["--url", f"http://127.0.0.1:{port}/mcp"]
         subprocess.run(
@@ -46,12 +46,12 @@ class Suite:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=100,
-            check=False,  # it fails where any scenario does, and a server need not have them all
+            check=False,  # it fails if any scenario does, and a server need not have them all
         )
         return dict(sorted(map(_read, results.glob("server-*/checks.json"))))
 
     def required(self, revision: str) -> set[str]:
-        """Return the scenarios that a server of a revision has to pass, as the suite says."""
+        """Return the scenarios that the suite requires of a server of a revision."""
         text = (self.folder / "requirements" / f"{revision}.yaml").read_text(encoding="utf-8")
         return set(yaml.safe_load(text)["server"])
 

@@ -1,7 +1,7 @@
-"""The official suite of both revisions: on the real server, and with what it wants to find there.
+"""The official suite in both revisions: on the real server, and with its fixtures added.
 
-`scenarios.txt` lists what runs and how many checks pass, so that nothing vanishes silently. On the
-real server only those scenarios say something that are about what every server has.
+`scenarios.txt` lists the scenarios and the number of passing checks, so that none vanishes
+silently. On the real server only the scenarios that concern every server have a meaning.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REVISIONS = ("2025-11-25", "2026-07-28")
 LISTED = Path(__file__).parent / "scenarios.txt"
 
 WARNINGS = {
-    # No stream is resumed here: who has lost one asks again.
+    # Streams are not resumed: a client that lost one sends the request again.
     ("everything", "2025-11-25"): {"server-sse-priming-event", "server-sse-retry-field"},
     # The suite changes these lists by tools of its own, which the real server has not.
     ("real", "2026-07-28"): {
@@ -32,11 +32,11 @@ WARNINGS = {
         "sep-2575-server-sends-tools-list-changed-on-subscription",
     },
 }
-"""What the suite recommends and does not find, and why not."""
+"""Recommended features that the suite does not find, with the reason."""
 
 
 def list_required_scenarios(server: str, revision: str) -> dict[str, int]:
-    """Return the scenarios that have to pass, with the number of their checks."""
+    """Return the required scenarios with the number of their checks."""
     lines = (line.split() for line in LISTED.read_text(encoding="utf-8").splitlines())
     return {name: int(checks) for of, at, name, checks in lines if (of, at) == (server, revision)}
 
@@ -49,13 +49,13 @@ def revision(request) -> str:
 
 @pytest.fixture(params=["real", "everything"])
 def server(request) -> str:
-    """The server of the command line, or that one with what the suite wants to find."""
+    """The server of the command line, or the same with fixtures of the suite."""
     return request.param
 
 
 @pytest.fixture(scope="session")
-def runs(suite: Suite, tmp_path_factory) -> Run:
-    """Run a revision on a server, once for all tests, whatever their order."""
+def run_suite(suite: Suite, tmp_path_factory) -> Run:
+    """Run a revision on a server, once for all tests in any order."""
 
     @cache
     def run(server: str, revision: str) -> dict[str, Scenario]:
@@ -77,38 +77,46 @@ def runs(suite: Suite, tmp_path_factory) -> Run:
 
 
 @pytest.fixture
-def ran(runs: Run, server: str, revision: str) -> dict[str, Scenario]:
-    """What came of each scenario of a revision on a server."""
-    return runs(server, revision)
+def scenario_results(run_suite: Run, server: str, revision: str) -> dict[str, Scenario]:
+    """The results of each scenario of a revision on a server."""
+    return run_suite(server, revision)
 
 
 @pytest.fixture
-def found(ran: dict[str, Scenario], server: str, revision: str) -> dict[str, Scenario]:
-    """What came of those that have to pass."""
-    return {name: ran[name] for name in ran if name in list_required_scenarios(server, revision)}
+def required_results(
+    scenario_results: dict[str, Scenario], server: str, revision: str
+) -> dict[str, Scenario]:
+    """The results of the required scenarios."""
+    return {
+        name: scenario_results[name]
+        for name in scenario_results
+        if name in list_required_scenarios(server, revision)
+    }
 
 
 @pytest.mark.requirement("server:conformance")
-def test_required_scenarios_pass_every_check(found, server, revision, capsys):
-    passed = {name: scenario.passed for name, scenario in found.items()}
+def test_required_scenarios_pass_every_check(required_results, server, revision, capsys):
+    passed = {name: scenario.passed for name, scenario in required_results.items()}
     with capsys.disabled():
         said = f"{len(passed)} scenarios, {sum(passed.values())} checks"
         print(f"\n{revision} on the {server} server: {said} passed")
         print(", ".join(f"{name} {checks}" for name, checks in passed.items()))
-    assert {name: scenario.failed for name, scenario in found.items() if scenario.failed} == {}
+    assert {
+        name: scenario.failed for name, scenario in required_results.items() if scenario.failed
+    } == {}
     assert passed == list_required_scenarios(server, revision)
 
 
 @pytest.mark.requirement("server:conformance")
-def test_recommendations_are_known(found, server, revision):
-    warned = {check for scenario in found.values() for check in scenario.warned}
+def test_recommendations_are_known(required_results, server, revision):
+    warned = {check for scenario in required_results.values() for check in scenario.warned}
     assert warned == WARNINGS.get((server, revision), set())
 
 
 @pytest.mark.requirement("server:conformance")
 @pytest.mark.parametrize("server", ["everything"], indirect=True)
-def test_only_listed_scenarios_run(ran, server, revision):
-    assert ran.keys() - list_required_scenarios(server, revision).keys() == set()
+def test_only_listed_scenarios_run(scenario_results, server, revision):
+    assert scenario_results.keys() - list_required_scenarios(server, revision).keys() == set()
 
 
 @pytest.mark.requirement("server:conformance")

@@ -1,4 +1,4 @@
-"""What the tests of security share: clients in memory, and one process over HTTP."""
+"""Shared fixtures of the security tests: clients in memory, and one process over HTTP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["_call", "_db", "_options", "_refused"]
 
 @pytest.fixture(name="client")
 async def _client(request: pytest.FixtureRequest, home_path: Path) -> AsyncIterator[Client]:
-    """A client of the newer era; where the era matters a test asks in both by itself."""
+    """A client of the newer protocol version; tests of both versions create their own."""
     mark = request.node.get_closest_marker("options")
     served_home = ServedProfiles(
         ServerOptions(home=str(home_path), **(mark.kwargs if mark else {}))
@@ -43,7 +43,7 @@ def _process(tmp_path_factory) -> Iterator[tuple[subprocess.Popen[str], int]]:
 
 @pytest.fixture(name="port")
 def _port(process: tuple[subprocess.Popen[str], int]) -> Iterator[int]:
-    """Its port; it has to be there after each test as well."""
+    """The port of the server, which must still answer after each test."""
     running, port = process
     yield port
     assert running.poll() is None

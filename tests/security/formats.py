@@ -1,7 +1,7 @@
-"""Keys in the formats that the scanner `detect-secrets` knows, made up at run time.
+"""Keys in the formats that the scanner `detect-secrets` knows, made at run time.
 
-Each was shown to that scanner (1.5.0), which finds it. It is no dependency: it brings a client of
-the web, and half of what it finds goes by how random a text looks, which nothing of ours does.
+That scanner (1.5.0) finds each of them. It is not a dependency: it brings an HTTP client, and half
+of its findings depend on how random a text looks, which our redaction ignores.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ FORMATS = {
     "twilio account": f"AC{_HEX}",
     "twilio key": f"SK{_HEX}",
 }
-"""Each as it stands in a text."""
+"""Each key as part of a text."""
 
 NEEDLES = (_BODY[:10], _BODY[:10].upper(), _HEX[:10], "0a1b2c3d-4e")
-"""Where one of these is, somebody sees a part of a key that is none of its name."""
+"""If one of these is found, a part of a key that is not its name is visible."""

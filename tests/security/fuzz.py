@@ -1,4 +1,4 @@
-"""Fuzzed requests: each is drawn by a number, so that one that fails can be drawn again."""
+"""Fuzzed requests: each is drawn from a seed, so that a failing one can be repeated."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _BYTES = (b"\x00", b"\xff", b'"', b"{", b"]", b",", b"\\", b"\\ud800", b"9" * 40
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A line, and how many answers it is to get."""
+    """A line and the expected number of answers."""
 
     line: bytes
     answers: int
@@ -77,7 +77,7 @@ def draw_request(seed: str, *, is_modern: bool) -> Request:
 
 
 def _draw_params(chance: random.Random) -> dict[str, Any]:
-    """Return the params of some request, with its method among them."""
+    """Return random params with a method."""
     kind = chance.random()
     if kind < 0.7:
         name = chance.choice(list(TOOLS))
@@ -109,7 +109,7 @@ def _draw_params(chance: random.Random) -> dict[str, Any]:
 
 
 def _break_line(chance: random.Random, line: bytes) -> bytes:
-    """Return a line of which some bytes are others, which is still one line."""
+    """Return a line with some bytes changed, still a single line."""
     for _ in range(chance.randrange(1, 4)):
         at = chance.randrange(len(line))
         put = chance.choice(_BYTES)
@@ -118,7 +118,7 @@ def _break_line(chance: random.Random, line: bytes) -> bytes:
 
 
 def _count_answers(line: bytes) -> int:
-    """Return 0 for what gets none: a notification, a response, a blank line."""
+    """Return 0 for a notification, a response and a blank line, which get no answer."""
     if not line.strip():
         return 0
     try:

@@ -1,4 +1,4 @@
-"""Homes that break, hang or fill whatever opens them carelessly: a table of builders."""
+"""Homes that break, block or exhaust a careless reader: a table of builders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from tests.homes import add_message, add_session, connect, fill_database, make_hermes_database
 
 Builder = Callable[[Path, Path], None]
-"""Makes a home in the first folder; the second is outside of it and has `target`."""
+"""Makes a home in the first folder; the second folder is outside of it and has `target`."""
 
 HUGE = 1 << 40
 ESCAPES = "\x1b]52;c;ZXZpbA==\x07\x1b[31m\x9b31m"

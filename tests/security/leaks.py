@@ -1,4 +1,4 @@
-"""What of a secret can be read in an output, by a reader who undoes every disguise."""
+"""Parts of secrets in an output, found by a reader that undoes every disguise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IGNORED = re.compile(
 
 
 def list_windows(samples: Iterable[Sample]) -> dict[str, str]:
-    """Return every piece of the secrets that may not come out, each with its kind."""
+    """Return every piece of the secrets that must not come out, each with its kind."""
     return {
         part[at : at + WINDOW]: sample.kind
         for sample in samples
@@ -26,7 +26,7 @@ def list_windows(samples: Iterable[Sample]) -> dict[str, str]:
 
 
 def find_leaks(text: str, secret: dict[str, str]) -> set[tuple[str, str]]:
-    """Return kind and surroundings of the pieces of secrets that stand in a text."""
+    """Return kind and context of each piece of a secret in a text."""
     decoded = _CODE.sub(lambda code: chr(int(code[1], 16)), text)
     struck = re.sub("[^\n]\x08", "", decoded)
     bare = _IGNORED.sub("", _TERMINAL.sub("", struck))

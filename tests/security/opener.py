@@ -1,7 +1,7 @@
 """Opens hostile homes: a process that has imported everything, and forks for each home.
 
-It reads a line of JSON for each: where the home is, the environment, and the verbs. The child has
-little memory and time, and what it prints goes into files beside the home.
+It reads one line of JSON for each home: its path, the environment and the verbs. The child has
+little memory and time, and its output goes into files next to the home.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run_child(job) -> None:
 
 
 def wait_for(pid: int) -> str:
-    """Wait for a child; one that takes too long is killed."""
+    """Wait for a child; kill it if it takes too long."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         ended, status = os.waitpid(pid, os.WNOHANG)

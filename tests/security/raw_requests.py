@@ -1,4 +1,4 @@
-"""A request over HTTP as it is written, which no client library would send."""
+"""Raw HTTP requests that no client library would send."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ HANDSHAKE = json.dumps(
 
 
 class RawResponse(NamedTuple):
-    """What a server has answered; 0 is nothing, since it has closed."""
+    """The answer of a server; status 0 means that it closed the connection."""
 
     status: int
     text: str
 
 
 def send_request(port: int, line: str, *headers: str, body: str = "") -> RawResponse:
-    """Send a request, its first line and headers as they are, and return what is answered."""
+    """Send a raw request line and headers, and return the answer."""
     sized = [f"Content-Length: {len(body.encode())}"] if body else []
     head = "\r\n".join([line, *headers, *sized, "Connection: close", "", ""])
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:

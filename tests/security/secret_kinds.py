@@ -1,8 +1,8 @@
-"""A realistic sample of every kind of secret, made up from a seed, and the ways to disguise one.
+"""A realistic sample of every kind of secret, made from a seed, and ways to disguise it.
 
 A sample is a template: `{a36}` is 36 letters and digits, `h` hexadecimal digits, `u` capitals and
-digits, `l` small letters and digits, `d` digits, `w` letters, digits, `_` and `-`, `b` base64.
-What a template draws is the secret; the rest of it is known to the public.
+digits, `l` small letters and digits, `d` digits, `w` letters, digits, `_` and `-`, `b` base64. The
+drawn parts are the secret; the rest is public.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DRAWN = re.compile(r"\{([ahuldwb])(\d+)\}")
 
 
 class Sample(NamedTuple):
-    """A secret as it stands in a text, and its parts that may not come out."""
+    """A secret as part of a text, and its parts that must not come out."""
 
     kind: str
     text: str
@@ -246,11 +246,11 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
 }
 
 KINDS = sorted({token.kind for token in TOKENS} | {shape.kind for shape in SHAPES})
-"""The kinds that redaction claims; each has a template."""
+"""The kinds that redaction claims to remove; each has a template."""
 
 
 def draw_sample(kind: str, seed: int) -> Sample:
-    """Return a sample of a kind; the seed chooses the template as well."""
+    """Return a sample of a kind; the seed selects the template too."""
     chance = random.Random(f"{kind} {seed}")
     templates = TEMPLATES[kind]
     parts: list[str] = []
@@ -275,7 +275,7 @@ def draw_sample(kind: str, seed: int) -> Sample:
 
 
 WINDOW = 9
-"""So many characters of a secret in a row may not come out anywhere."""
+"""This many consecutive characters of a secret must not come out anywhere."""
 
 
 def _every(sample: str, step: int, sign: str) -> str:
@@ -292,7 +292,7 @@ def _colored(text: str) -> str:
 
 
 def _wrapped(text: str, width: int) -> str:
-    """Return a text as a terminal of a width breaks it, with a break within the secret."""
+    """Return a text as a terminal of a given width wraps it, with a break within the secret."""
     at = max(1, len(text) * 3 // 4)
     lead = "see the log of the deployment of the shop, and then take what stands here: " * 3
     first = f"{lead[: width - at - 1]} {text}" if at < width and "\n" not in text else text

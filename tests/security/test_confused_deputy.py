@@ -1,4 +1,4 @@
-"""Confused deputy: the server calls nobody, starts nothing and hands on no credential."""
+"""Confused deputy: the server calls no host, starts no process and passes on no credential."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HOOKED: list[bool] = []
 
 @contextmanager
 def outward_calls():
-    """Note what this process does outwards; a hook cannot be taken away, but told to be quiet."""
+    """Record outgoing calls of this process; the audit hook is permanent, so it has a switch."""
     if not _HOOKED:
         _HOOKED.append(True)
         sys.addaudithook(
@@ -89,10 +89,10 @@ ACTS_AT_ONCE = {
     *("clear_messages", "replace_messages", "rewind_to_message", "archive_and_compact"),
     *("delete_gateway_routing_entries", "prune_old_entries"),
 }
-"""What removes or rewrites without a plan."""
+"""Methods that remove or rewrite without a plan."""
 
 MADE_UP = {"sample.py", "sample_home.py"}
-"""The homes of the demo, which are nobody's."""
+"""The homes of the demo, which belong to no user."""
 
 
 @pytest.mark.requirement("security:deputy")

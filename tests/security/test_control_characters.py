@@ -1,4 +1,4 @@
-"""Control characters are refused where a reason or a source comes in."""
+"""Control characters in reasons and sources are refused."""
 
 from __future__ import annotations
 

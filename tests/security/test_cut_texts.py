@@ -1,4 +1,4 @@
-"""Texts that are shown cut: nothing of a secret stays, and innocent text is left alone."""
+"""Cut texts show no part of a secret, and leave innocent text alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.security.walk import Walk
 PREVIEW = 60
 REST = "and then the deployment of the shop went on as it was planned. " * 5
 SHARES = (0.35, 0.6, 0.85)
-"""How much of a text stands before the cut."""
+"""The length of text before the cut."""
 
 
 def cut_inside_text(text: str, share: float) -> str:
@@ -31,7 +31,7 @@ def cut_inside_text(text: str, share: float) -> str:
 
 
 def fill_home(path: Path, texts: list[str]) -> None:
-    """Put each text into a session in which it is cut in every place where texts are cut."""
+    """Add a session in which each text is cut in every place where texts are cut."""
     with SessionDB(path / "state.db") as db:
         for number, text in enumerate(texts):
             for share in SHARES:
@@ -42,7 +42,7 @@ def fill_home(path: Path, texts: list[str]) -> None:
 
 
 async def show_all(path: Path) -> dict[str, list[str]]:
-    """Return every preview, snippet and name of a resource by form and place of the cut."""
+    """Return every preview, snippet and resource name by form and place of the cut."""
     shown: dict[str, list[str]] = defaultdict(list)
     served = ServedProfiles(ServerOptions(home=str(path)))
     async with Client(server.create_server(served), cache=None) as client:

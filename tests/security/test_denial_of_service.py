@@ -1,4 +1,4 @@
-"""Denial of service: what is large, deep or slow costs little, and everybody else is served."""
+"""Denial of service: large, deep or slow input costs little and delays no other client."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_limits_and_answers_are_bounded(client):
 
 
 def make_cursor_bomb(size):
-    """Return a cursor that is small and opens into something large."""
+    """Return a small cursor that expands into a large one."""
     text = json.dumps(["sessions_list", "0" * 12, {"query": "a" * size}, 0.0, None])
     return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
 

@@ -1,4 +1,4 @@
-"""DNS rebinding and browsers: no page gets in under a name or an origin of its own."""
+"""DNS rebinding and browsers: a page with its own host name or origin has no access."""
 
 from __future__ import annotations
 

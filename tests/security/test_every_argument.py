@@ -1,4 +1,4 @@
-"""Whatever is passed as an argument of whatever tool: a typed answer, or an error that teaches."""
+"""Any value for any argument of any tool gets a typed answer or a helpful error."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ MEANT = {
     "source": ("cli", "the first text", *NASTY),
     "title": ("A title", *NASTY),
 }
-"""What is passed where a text is meant; what an answer has to name first is passed as odd."""
+"""Odd values for text arguments."""
 
 WAITS = ODD.filter(lambda value: not _is_wait_time(value))
 
 
 def _is_wait_time(value):
-    """Whether it may be read as some time to wait."""
+    """Return True if a value may be read as a time to wait."""
     if value is None:
         return True
     try:
@@ -76,7 +76,7 @@ def _is_wait_time(value):
 
 
 def plausible_values(name, schema):
-    """Return what an argument is for, so that the code behind its check is reached."""
+    """Return a valid value for an argument, so that the code after its check is reached."""
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     kinds = {
@@ -90,7 +90,7 @@ def plausible_values(name, schema):
 
 
 def tool_arguments(spec):
-    """Return what is passed to a tool: arguments as they are meant, and often one that is odd."""
+    """Return arguments for a tool: mostly valid ones, often one odd value."""
     listed = spec.arguments.schema_of_input()
     meant = {
         name: plausible_values(name, schema)
@@ -130,7 +130,7 @@ async def _client(tmp_path_factory):
 
 
 def check_answer(result, valid):
-    """Say whether an answer is one."""
+    """Check that an answer matches its schema."""
     (half,) = result.content
     if result.is_error:
         assert "a defect of this server" not in half.text
@@ -144,7 +144,7 @@ def check_answer(result, valid):
 
 
 def check_refusal(refused, asked):
-    """Say whether an error of the protocol is one that a client can act on."""
+    """Check that a protocol error has a code and message that a client can use."""
     assert refused.error.code == INVALID_PARAMS, (asked, refused.error)
     assert len(refused.error.message) > 10, (asked, refused.error)
 
@@ -153,7 +153,7 @@ VALID = {
     spec.name: jsonschema.Draft202012Validator(slim_schema(TypeAdapter(spec.answers).json_schema()))
     for spec in SPECS
 }
-"""What validates the answers of a tool, by the schema that is published."""
+"""Validators of the tool answers, from the published schemas."""
 
 ENOUGH = settings(
     max_examples=60,

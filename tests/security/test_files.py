@@ -1,4 +1,4 @@
-"""Files that are replaced: never through a link that leads out, never a FIFO, never another's."""
+"""Replacing files: never through a link that leads out, never a FIFO, never another user's."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def _forks():
 
 @pytest.fixture(name="run")
 def _run(forks, tmp_path):
-    """Run a verb as a script does, with a home directory of its own."""
+    """Run a verb as a script does, with its own home directory."""
     user = os.environ["HOME"]
     return lambda *arguments: forks.run(arguments, build_environment(user), str(tmp_path), "")
 
 
 @pytest.fixture(name="outside")
 def _outside(tmp_path):
-    """Return a file outside of every home, as it is to stay."""
+    """Return a file outside of every home that must not change."""
     folder = tmp_path / "outside"
     folder.mkdir()
     file = folder / "target.json"
@@ -72,7 +72,7 @@ def test_odd_token_file_is_refused(home_path, token_path, tmp_path, kind):
         os.mkfifo(token_path)
     else:
         token_path.mkdir()
-    with pytest.raises(Denied, match=r"link to nothing|not a regular file"):
+    with pytest.raises(Denied, match=r"broken link|not a regular file"):
         load_token(StateFolder(home_path / "state.db"))
     assert not (tmp_path / "made").exists()
 

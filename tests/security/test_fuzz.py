@@ -1,4 +1,4 @@
-"""15,000 fuzzed requests in both eras, over both transports: each is answered, and none harms."""
+"""15,000 fuzzed requests on both versions and transports: each is answered, none does harm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.security.fuzz import draw_request
 from tests.wire.conftest import MODERN, TOKEN, serve_home, start_raw_process
 
 OVER_STDIO, OVER_HTTP = 650, 100
-"""In each of ten parts and in each of two eras: 15,000 in all."""
+"""Requests for each of ten parts and two protocol versions: 15,000 in all."""
 
 TOGETHER = 25
 
@@ -93,7 +93,7 @@ def test_fuzzed_bodies_are_answered(home, era, part):
 
 
 def make_headers(body: bytes) -> dict[str, str]:
-    """Return the headers of the newer era that say what is in a body."""
+    """Return the headers of the newer version that describe a body."""
     try:
         message = json.loads(body)
         method, params = message["method"], message.get("params") or {}

@@ -1,4 +1,4 @@
-"""Hijacked handles: a plan, a batch, a cursor or a session of one opens nothing to another."""
+"""Hijacked handles: a plan, batch, cursor or session of one home opens no other."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ async def test_applied_plan_does_nothing_again(db, call):
 
 
 def repack_cursor(cursor, change):
-    """Return a cursor that somebody has opened, changed and packed again."""
+    """Return a cursor that was decoded, changed and encoded again."""
     text = zlib.decompress(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     parts = json.loads(text)
     change(parts)
@@ -160,7 +160,7 @@ async def test_tampered_cursor_is_refused(db, call, refused, tool, change):
 @pytest.mark.requirement("security:handles")
 async def test_cursor_of_other_tool_is_refused(call, refused):
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
-    assert "a cursor of 'events_wait'" in await refused("sessions_list", cursor=cursor)
+    assert "the cursor belongs to 'events_wait'" in await refused("sessions_list", cursor=cursor)
 
 
 @pytest.mark.requirement("security:handles")

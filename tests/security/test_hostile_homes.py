@@ -1,4 +1,4 @@
-"""Hostile homes: each verb ends in time and memory, without a trace, and writes nothing outside."""
+"""Hostile homes: each verb ends in bounded time and memory and writes nothing outside."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _opener():
 
 
 def read_folder(folder: Path) -> dict[str, tuple[int, bytes | None]]:
-    """Return what is below a folder, with modes and bytes."""
+    """Return the files below a folder with modes and bytes."""
     found = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()

@@ -1,4 +1,4 @@
-"""Errors repeat no secret that was passed in or stored, and no terminal escape."""
+"""Errors repeat no secret from arguments or storage, and no terminal escape."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def _client(request, home_path):
 
 
 async def collect_errors(client, passed: str) -> list[str]:
-    """Return every error that a client gets that passes a text wherever one goes."""
+    """Return the errors for a text passed in every place that accepts one."""
     tools = [tool.name for tool in (await client.list_tools()).tools]
     calls = [
         *((client.call_tool, tool, {passed: 1}) for tool in tools),

@@ -1,4 +1,4 @@
-"""Path traversal: what is passed names a row or a record, never a file; a link leads nowhere."""
+"""Path traversal: arguments name rows or records, never files; links lead nowhere."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _outside(db, home_path, tmp_path):
 
 
 def list_files(tmp_path):
-    """Return the files that are there, but what SQLite puts beside a database."""
+    """Return the existing files except the auxiliary files of SQLite."""
     found = (path for path in tmp_path.rglob("*") if path.is_file())
     return {path for path in found if not path.name.endswith(("-wal", "-shm"))}
 
@@ -112,9 +112,9 @@ async def test_path_title_creates_no_file(call, tmp_path, home_path, name):
     assert [path for path in list_files(tmp_path) - before if kept not in path.parents] == []
 
 
-@pytest.fixture(name="linked")
+@pytest.fixture(name="linked_file")
 def _linked(home_path, tmp_path):
-    """A link among the files of sessions, with the name of one whose session is gone."""
+    """A link among the session files, named like one whose session is gone."""
     folder = home_path / "sessions"
     folder.mkdir()
     link = folder / "20250101_000000_abcdef.jsonl"
@@ -124,20 +124,20 @@ def _linked(home_path, tmp_path):
 
 
 @pytest.mark.requirement("security:paths")
-async def test_link_among_files_is_left_alone(call, linked, tmp_path):
+async def test_link_among_files_is_left_alone(call, linked_file, tmp_path):
     planned = await call("sessions_prune", what="orphans", older_than_days=0)
-    assert linked.name not in json.dumps(planned)
+    assert linked_file.name not in json.dumps(planned)
     done = await call("sessions_prune", plan=planned["plan"])
     assert (done["outcome"], done["removed"]) == ("applied", 1)
-    assert linked.is_symlink()
+    assert linked_file.is_symlink()
     assert (tmp_path / "outside.txt").read_text() == OUTSIDE
     await call("sessions_restore", batch=done["batch"])
     assert (tmp_path / "outside.txt").read_text() == OUTSIDE
 
 
-async def test_swapped_link_is_not_followed(call, linked, tmp_path):
+async def test_swapped_link_is_not_followed(call, linked_file, tmp_path):
     planned = await call("sessions_prune", what="orphans", older_than_days=0)
-    swapped = linked.with_name("20250102_000000_abcdef.jsonl")
+    swapped = linked_file.with_name("20250102_000000_abcdef.jsonl")
     swapped.unlink()
     swapped.symlink_to(tmp_path / "outside.txt")
     done = await call("sessions_prune", plan=planned["plan"])
@@ -147,10 +147,10 @@ async def test_swapped_link_is_not_followed(call, linked, tmp_path):
 
 
 @pytest.mark.requirement("security:paths")
-async def test_restore_writes_through_no_link(call, linked, tmp_path):
+async def test_restore_writes_through_no_link(call, linked_file, tmp_path):
     planned = await call("sessions_prune", what="orphans", older_than_days=0)
     done = await call("sessions_prune", plan=planned["plan"])
-    back = linked.with_name("20250102_000000_abcdef.jsonl")
+    back = linked_file.with_name("20250102_000000_abcdef.jsonl")
     back.symlink_to(tmp_path / "outside.txt")
     restored = await call("sessions_restore", batch=done["batch"])
     assert restored["outcome"] in ("applied", "partial")

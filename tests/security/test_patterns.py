@@ -1,4 +1,4 @@
-"""Every kind of secret that the documentation claims, in every disguise; and innocent text."""
+"""Every documented kind of secret in every disguise, and innocent text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INNOCENTS = [
     *Path(__file__).with_name("innocents.txt").read_text(encoding="utf-8").splitlines(),
 ]
 MOST_TAKEN = 6
-"""So many of 300 innocent texts may be taken for secrets."""
+"""Allowed false positives in 300 innocent texts."""
 
 
 @pytest.mark.requirement("hostile:secrets")
@@ -47,7 +47,7 @@ def test_kind_is_redacted_in_every_disguise(kind):
 
 @pytest.mark.requirement("hostile:secrets")
 def test_leak_detector_sees_every_disguise():
-    """What looks for leaks sees through each disguise, or it would prove nothing."""
+    """The leak finder sees through each disguise; otherwise it would prove nothing."""
     for kind in KINDS:
         sample = draw_sample(kind, 0)
         for name, disguise in DISGUISES.items():

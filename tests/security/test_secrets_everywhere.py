@@ -1,4 +1,4 @@
-"""Disguised secrets of every kind in every stored field: no way out of a home shows one.
+"""Disguised secrets of every kind in every stored field: no output of a home shows one.
 
 The fast run gives each kind one disguise; `-m slow` goes through all of them.
 """
@@ -46,14 +46,14 @@ EVERY_VERB = {
     "demo": [["SECRET"]],
     "completion": [["SECRET"]],
 }
-"""How each verb is called: on what is stored, and with a secret of its own.
+"""The arguments of each verb: for stored data, and with a secret of its own.
 
-`export` writes conversations as they are, by design; what it prints is looked at.
+`export` writes conversations unredacted by design; only its printed output is checked.
 """
 
 
 def draw_samples(number: int):
-    """Return a sample of each kind, and texts in which it stands, disguised."""
+    """Return a sample of each kind, and texts that contain it disguised."""
     drawn = [draw_sample(kind, number) for kind in KINDS]
     disguised = {
         sample.kind: DISGUISES[NAMES[(at + number) % len(NAMES)]](sample.text)
@@ -63,18 +63,18 @@ def draw_samples(number: int):
 
 
 def list_entries(said, where, name):
-    """Return the entries of all pages of a listing."""
+    """Return the entries of all pages of a list."""
     return [entry for place, what in said if place == where for entry in what[name]]
 
 
 def make_address_pattern(template):
-    """Return what matches the addresses of a template."""
+    """Return a pattern for the addresses of a template."""
     path = template.partition("{?")[0]
     return "[^/]+".join(re.escape(part) for part in re.split(r"\{[^}]*\}", path))
 
 
 def unread_resources(said):
-    """Return templates, and listed addresses that belong to none, of which nothing was read."""
+    """Return templates, and listed addresses without a template, that were never read."""
     templates = {
         e["uri_template"] for e in list_entries(said, "templates/list", "resource_templates")
     }
@@ -92,7 +92,7 @@ def unread_resources(said):
 
 
 def list_shown_leaks(said):
-    """Return every leak with the place where it was said."""
+    """Return every leak with the place of its output."""
     return [
         (where, leak)
         for where, what, secret in said

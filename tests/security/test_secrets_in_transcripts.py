@@ -1,4 +1,4 @@
-"""Secrets in transcripts: no key gets out on any path; what only looks random does."""
+"""Secrets in transcripts: no key gets out on any path; text that only looks random does."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def anyio_backend():
     return "asyncio"
 
 
-@pytest.fixture(scope="module", params=["auto", "legacy"], name="said")
+@pytest.fixture(scope="module", params=["auto", "legacy"], name="walk_results")
 async def _said(request, tmp_path_factory):
     return await walk_home(tmp_path_factory.mktemp("walk"), request.param, KINDS)
 
 
 def find_places(text):
-    """Return the places in a text where a part of a key is."""
+    """Return the positions of parts of a key in a text."""
     return [
         text[max(0, text.find(needle) - 60) : text.find(needle) + 20]
         for needle in NEEDLES
@@ -39,14 +39,16 @@ def find_places(text):
 
 
 @pytest.mark.requirement("security:secrets")
-async def test_keys_appear_on_no_path(said):
-    assert len(said) > 500
-    shown = [(where, find_places(json.dumps(what, ensure_ascii=False))) for where, what in said]
+async def test_keys_appear_on_no_path(walk_results):
+    assert len(walk_results) > 500
+    shown = [
+        (where, find_places(json.dumps(what, ensure_ascii=False))) for where, what in walk_results
+    ]
     assert [(where, parts) for where, parts in shown if parts] == []
 
 
-async def test_redaction_mark_appears_on_quoting_paths(said):
-    marked = {where for where, what in said if "[redacted" in json.dumps(what)}
+async def test_redaction_mark_appears_on_quoting_paths(walk_results):
+    marked = {where for where, what in walk_results if "[redacted" in json.dumps(what)}
     assert marked >= {
         "sessions_list",
         "sessions_read",

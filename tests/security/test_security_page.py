@@ -1,4 +1,4 @@
-"""The security page names exactly the kinds of secrets that redaction takes out."""
+"""The security page names exactly the kinds of secrets that redaction removes."""
 
 from __future__ import annotations
 

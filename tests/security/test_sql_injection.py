@@ -1,4 +1,4 @@
-"""SQL injection: what is passed is a value, never a part of a statement or of a search as it is."""
+"""SQL injection: arguments are values, never part of a statement or a search expression."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PAYLOADS = (
     "$y",
 )
 NAMED = ("session", "batch", "plan", "cursor", "profile", "since")
-"""What names one thing: a payload names none, which is an error."""
+"""Arguments that name one object: a payload names no object, which is an error."""
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def _sessions(db):
 
 
 def dump_database(path):
-    """Return all that a database holds, its schema included."""
+    """Return the whole content of a database, including its schema."""
     with connect(path / "state.db", mode="ro") as connection:
         schema = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name")
         held = {"schema": schema.fetchall()}
@@ -56,7 +56,7 @@ def dump_database(path):
 
 
 def list_text_arguments(spec):
-    """Return the arguments of a tool that are texts of any kind."""
+    """Return the text arguments of a tool."""
     listed = spec.arguments.schema_of_input()["properties"].items()
     return [
         name for name, schema in listed if schema.get("type") == "string" and not schema.get("enum")
@@ -79,7 +79,7 @@ async def test_payload_arguments_change_nothing(db, home_path, client, payload):
             if spec.name == "events_wait":
                 sent["timeout_s"] = 0
             if spec.name == "sessions_edit" and name != "session":
-                continue  # it sets what it is given, which is its job
+                continue  # it stores its arguments, which is its job
             result = await client.call_tool(spec.name, sent)
             said = result.content[0].text
             assert "defect" not in said, (spec.name, name)

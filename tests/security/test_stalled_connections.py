@@ -1,4 +1,4 @@
-"""Connections that stall over HTTP keep no fresh client waiting."""
+"""Stalled HTTP connections do not delay a new client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STALLS = {
     "an endless chunk": f"{HEAD}Transfer-Encoding: chunked\r\n\r\nffff\r\n{{",
     "a stream": HEAD.replace("POST", "GET") + "Accept: text/event-stream\r\n\r\n",
 }
-"""How a connection stalls: 100 of each."""
+"""Ways to stall a connection: 100 of each."""
 
 
 @pytest.fixture(name="home")
@@ -33,7 +33,7 @@ def _home(tmp_path):
 
 
 def request_session_list(port: int) -> bytes:
-    """Return what a fresh client is answered."""
+    """Return the answer to a new client."""
     call = {"name": "sessions_list", "arguments": {}, "_meta": MODERN}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
     headers = (

@@ -1,4 +1,4 @@
-"""Stored prompt injection: transcripts are data, quoted in their fields, and order nobody about."""
+"""Stored prompt injection: transcripts are quoted data in their fields."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.security.walk import iterate_strings, walk_home
 pytestmark = pytest.mark.anyio
 
 MULTILINE = frozenset({"text", "digest", "must_survive"})
-"""What keeps its lines, since code has them; JSON quotes it."""
+"""Fields that keep line breaks, since code has them; JSON quotes them."""
 
 HIDDEN = {*map(chr, range(32)), *map(chr, range(0x7F, 0xA0)), *"\u2028\u2029\u200b\u2060\ufeff"}
 HIDDEN |= {*"\u00ad\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
@@ -37,19 +37,19 @@ def _mode(request):
     return request.param
 
 
-@pytest.fixture(scope="module", name="said")
+@pytest.fixture(scope="module", name="walk_results")
 async def _said(mode, tmp_path_factory):
     return await walk_home(tmp_path_factory.mktemp("walk"), mode, INJECTIONS)
 
 
 @pytest.mark.requirement("security:injection")
-async def test_walk_covers_every_path(said):
-    places = {where for where, _ in said}
+async def test_walk_covers_every_path(walk_results):
+    places = {where for where, _ in walk_results}
     assert {spec.name for spec in SPECS} <= places
     assert {"resource session", "resource route", "resource sessions", "resources/list"} <= places
     assert {"prompt catch_up", "prompt tidy_up", "prompt compress_session"} <= places
     assert {"audit", "question", "sessions_read refused", "completion session"} <= places
-    answers = [(where, what) for where, what in said if isinstance(what, dict)]
+    answers = [(where, what) for where, what in walk_results if isinstance(what, dict)]
     outcomes = {(where, what["outcome"]) for where, what in answers if "outcome" in what}
     for tool in ("sessions_finalize", "sessions_prune", "sessions_compress"):
         assert {(tool, "planned"), (tool, "applied")} <= outcomes
@@ -57,7 +57,7 @@ async def test_walk_covers_every_path(said):
 
 
 @pytest.mark.requirement("security:injection")
-async def test_server_texts_ignore_stored_injections(said, mode, tmp_path):
+async def test_server_texts_ignore_stored_injections(walk_results, mode, tmp_path):
     served = ServedProfiles(ServerOptions(home=str(tmp_path / "empty")))
     async with Client(server.create_server(served), mode=mode, cache=None) as client:
         empty = [
@@ -66,29 +66,31 @@ async def test_server_texts_ignore_stored_injections(said, mode, tmp_path):
             await client.list_resource_templates(),
         ]
     served.close()
-    told = [what for where, what in said if where in TOLD]
+    told = [what for where, what in walk_results if where in TOLD]
     assert told == [each.model_dump(mode="json", exclude={"meta"}) for each in empty]
 
 
 @pytest.mark.requirement("security:injection")
-async def test_stored_text_stays_in_quoted_fields(said):
+async def test_stored_text_stays_in_quoted_fields(walk_results):
     elsewhere = [
         (where, key, text[:80])
-        for where, what in said
+        for where, what in walk_results
         if isinstance(what, dict) and not where.startswith("completion")
         for key, text in iterate_strings(what)
         if CANARY in text and key not in QUOTED
     ]
     assert elsewhere == []
-    quoted = {key for _, what in said for key, text in iterate_strings(what) if CANARY in text}
+    quoted = {
+        key for _, what in walk_results for key, text in iterate_strings(what) if CANARY in text
+    }
     assert {"text", "snippet", "preview", "title", "name", "digest", "source"} <= quoted
 
 
 @pytest.mark.requirement("security:injection")
-async def test_single_lines_contain_no_controls(said):
+async def test_single_lines_contain_no_controls(walk_results):
     broken = [
         (where, key, text[:80])
-        for where, what in said
+        for where, what in walk_results
         for key, text in iterate_strings(what)
         if key not in MULTILINE and where not in TOLD and where != "question"
         if not where.startswith("prompt") and HIDDEN & set(text)
@@ -97,8 +99,8 @@ async def test_single_lines_contain_no_controls(said):
 
 
 @pytest.mark.requirement("security:injection")
-async def test_consent_question_contains_no_injected_lines(said):
-    questions = [what for where, what in said if where == "question"]
+async def test_consent_question_contains_no_injected_lines(walk_results):
+    questions = [what for where, what in walk_results if where == "question"]
     assert len(questions) >= 4
     for asked in questions:
         first, *lines = asked.split("\n")
@@ -111,8 +113,8 @@ async def test_consent_question_contains_no_injected_lines(said):
         assert not HIDDEN - {"\n"} & set(asked)
 
 
-async def test_errors_are_single_short_lines(said):
-    errors = [(where, what) for where, what in said if where.endswith("refused")]
+async def test_errors_are_single_short_lines(walk_results):
+    errors = [(where, what) for where, what in walk_results if where.endswith("refused")]
     assert len(errors) > 30
     for where, error in errors:
         assert not HIDDEN & set(error), (where, error)
@@ -121,8 +123,8 @@ async def test_errors_are_single_short_lines(said):
 
 
 @pytest.mark.requirement("security:injection")
-async def test_message_text_is_returned_unchanged(said):
-    read = [what for where, what in said if where == "sessions_read" and "messages" in what]
+async def test_message_text_is_returned_unchanged(walk_results):
+    read = [what for where, what in walk_results if where == "sessions_read" and "messages" in what]
     seen = {message["text"] for page in read for message in page["messages"]}
     for text in INJECTIONS.values():
         assert f"needle {text}" in seen

@@ -1,4 +1,4 @@
-"""Supply chain: few dependencies, each with bounds, and nothing else loaded by the server."""
+"""Supply chain: few dependencies with version bounds, and nothing else loaded by the server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 KNOWN = {"anyio", "mcp", "pluggy", "pydantic", "pysqlite3", "pyyaml", "rich", "shtab", "tomlkit"}
-"""What the server rests on; one more is a decision, and belongs into DESIGN.md."""
+"""The dependencies of the server; another one is a decision for DESIGN.md."""
 
 LOADED = """
 import json, sys
@@ -37,13 +37,13 @@ print(json.dumps(sorted(loaded - set(sys.stdlib_module_names))))
 
 
 def list_requirements(what):
-    """Return what is required for something, as it is written."""
+    """Return the requirements of a distribution, as written."""
     listed = re.search(rf"^{what} = \[\n(.*?)^\]", PROJECT, re.MULTILINE | re.DOTALL)
     return re.findall(r'^  "(.*)",$', listed[1], re.MULTILINE)
 
 
 def read_requirement_name(requirement):
-    """Return the name of what is required."""
+    """Return the name in a requirement."""
     return re.split(r"[^\w.-]", requirement)[0].lower()
 
 

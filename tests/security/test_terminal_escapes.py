@@ -1,4 +1,4 @@
-"""Terminal escapes in every stored field: no verb prints one raw on a terminal."""
+"""Terminal escapes in every stored field: no verb prints one raw to a terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MARK = "zebrafink"
 ALL = MARK + "".join(ESCAPES.values()) + MARK
 
 OURS = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[hl]|\x1b\[\d*[AGKJ]|\x1b\[2?K")
-"""What the command prints of itself: styles, and the bar that goes away."""
+"""Sequences that the command itself prints: styles, and the temporary progress bar."""
 
 PLAIN = ("id", "session_id", "parent_session_id", "started_at", "ended_at", "timestamp", "role")
 
@@ -66,7 +66,7 @@ def _forks():
 
 @pytest.fixture(name="home", scope="module")
 def _home(tmp_path_factory):
-    """A home with escapes in every column of text, in routes, and in the ledger by a batch."""
+    """A home with escapes in every text column, in routes, and in the ledger."""
     home = tmp_path_factory.mktemp("escapes") / "home"
     home.mkdir()
     with SessionDB(home / "state.db") as db:

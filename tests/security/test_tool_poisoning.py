@@ -1,4 +1,4 @@
-"""Tool poisoning and rug pulls: descriptions are constants; what changes in them is told."""
+"""Tool poisoning and rug pulls: descriptions are constant, and the changelog reports changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ POISON = re.compile("|".join(_POISON), re.IGNORECASE)
 
 
 async def read_server_texts(path, mode="auto", **options):
-    """Return all that a model is told of a server before it asks: its words and names."""
+    """Return all text about a server that a model reads before its first call."""
     served = ServedProfiles(ServerOptions(home=str(path), **options))
     async with Client(server.create_server(served), mode=mode, cache=None) as client:
         tools = [
@@ -54,7 +54,7 @@ def _described(schema):
 
 
 def list_texts(told):
-    """Yield every text in what was told."""
+    """Yield every string in nested lists."""
     for each in told:
         if isinstance(each, list):
             yield from list_texts(each)
@@ -64,7 +64,7 @@ def list_texts(told):
 
 @pytest.mark.requirement("security:poisoning")
 async def test_changed_descriptions_are_in_changelog(home_path):
-    """What somebody has agreed to is not changed behind them: see what differs, then tell it."""
+    """Users have accepted these texts: review the difference, then record it in the changelog."""
     told = json.dumps(await read_server_texts(home_path), sort_keys=True)
     now = hashlib.sha256(told.encode()).hexdigest()[:16]
     newest = re.split(r"^## ", CHANGELOG.read_text(encoding="utf-8"), flags=re.MULTILINE)[1]

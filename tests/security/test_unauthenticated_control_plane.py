@@ -1,4 +1,4 @@
-"""Unauthenticated control plane: nothing but `/health` answers without the token of the home."""
+"""Unauthenticated control plane: only `/health` answers without the token of the home."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A walk over all that a server can be asked: every tool, resource, prompt, completion and error.
+"""A walk over all requests to a server: every tool, resource, prompt, completion and error.
 
-What came out is kept, each with where it came from, so that the tests can look for what must not.
+Each output is kept with its origin, so that the tests can search all of them.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ PROMPTS = ("catch_up", "tidy_up", "compress_session")
 
 @dataclass
 class Walk:
-    """One walk, and what was said on it: a text, or what a text was read as."""
+    """One walk and its recorded outputs: texts, or values parsed from texts."""
 
     client: Client
     said: list[tuple[str, Any]] = field(default_factory=list)
 
     def note(self, where: str, what: Any) -> None:
-        """Keep what was said."""
+        """Record an output."""
         self.said.append((where, what))
 
     async def call(self, tool: str, **given: Any) -> Any:
-        """Call a tool; an error is noted as its text."""
+        """Call a tool; record an error as its text."""
         result = await self.client.call_tool(tool, given)
         (half,) = result.content
         if result.is_error:
@@ -50,13 +50,13 @@ class Walk:
         return result.structured_content
 
     async def pages(self, tool: str, **given: Any) -> None:
-        """Call a tool, and follow its pages to the end."""
+        """Call a tool and follow its pages to the end."""
         page = await self.call(tool, **given)
         while page and page["next_cursor"]:
             page = await self.call(tool, cursor=page["next_cursor"])
 
     async def ask(self, where: str, awaited: Any) -> Any:
-        """Ask for something that is no tool; an error of the protocol is noted as its text."""
+        """Send a request other than a tool call; record a protocol error as its text."""
         try:
             found = await awaited
         except MCPError as error:
@@ -66,7 +66,7 @@ class Walk:
         return found
 
     async def everywhere(self, db: SessionDB, texts: list[str]) -> None:
-        """Walk."""
+        """Run the walk."""
         await self._listings()
         await self._reading(db)
         await self._events(db, texts)
@@ -109,7 +109,7 @@ class Walk:
             heard = await self.call("events_wait", cursor=heard["cursor"], timeout_s=0)
 
     async def list_resources(self) -> None:
-        """List resources, page after page."""
+        """List resources page by page."""
         page = await self.ask("resources/list", self.client.list_resources())
         while page.next_cursor:
             page = await self.ask(
@@ -201,7 +201,7 @@ class Walk:
 
 
 async def walk_home(path: Path, mode: str, texts: dict[str, str]) -> list[tuple[str, Any]]:
-    """Plant texts in a home, walk over it in an era, and return what was said."""
+    """Write texts into a home, walk over it in one protocol version, and return the outputs."""
     home = path / "home"
     home.mkdir()
     with pytest.MonkeyPatch.context() as patch:
@@ -227,7 +227,7 @@ async def walk_home(path: Path, mode: str, texts: dict[str, str]) -> list[tuple[
 
 
 def iterate_strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every string in what was said, each with the key it stands under."""
+    """Yield every string of the outputs with its key."""
     if isinstance(value, dict):
         for name, each in value.items():
             yield key, name

@@ -1,4 +1,4 @@
-"""A home with planted conversations, and a client of it in both eras, in memory."""
+"""A home with planted conversations, and a client for it in both protocol versions, in memory."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Call = Callable[..., Awaitable[dict[str, Any]]]
 
 @pytest.fixture(name="db")
 def _db(home_path: Path):
-    """The database of the home, as an agent beside the server has it."""
+    """The database of the home, as an agent next to the server opens it."""
     with SessionDB(home_path / "state.db") as db:
         yield db
 
 
 @pytest.fixture(name="options")
 def _options() -> dict[str, Any]:
-    """How the server is started; a test may override it by a mark `options`."""
+    """The options of the server; a test may override them with a mark `options`."""
     return {}
 
 
@@ -41,7 +41,7 @@ async def _client(request, home_path: Path) -> AsyncIterator[Client]:
 
 @pytest.fixture(name="call")
 def _call(client: Client) -> Call:
-    """Call a tool and return its answer; both halves must be the same."""
+    """Call a tool and return its answer; text and structured content must be equal."""
 
     async def call(tool: str, **given: Any) -> dict[str, Any]:
         result = await client.call_tool(tool, given)
@@ -54,7 +54,7 @@ def _call(client: Client) -> Call:
 
 @pytest.fixture(name="refused")
 def _refused(client: Client) -> Callable[..., Awaitable[str]]:
-    """Call a tool that refuses, and return what a model reads."""
+    """Call a tool that refuses, and return its error message."""
 
     async def refused(tool: str, **given: Any) -> str:
         result = await client.call_tool(tool, given)

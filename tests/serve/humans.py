@@ -1,4 +1,4 @@
-"""A person in front of a client."""
+"""The user of a client that can show forms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mcp.types import ElicitResult
 
 
 class Human:
-    """Answers every question in one way, and remembers them."""
+    """Gives the same answer to every question, and records the questions."""
 
     def __init__(self, **answer: Any) -> None:
         self.answer = answer

@@ -1,4 +1,4 @@
-"""Planted keys of many kinds, made up at run time so that no file holds one; and what is none."""
+"""Planted keys of many kinds, made at run time so that no file holds one; and innocent texts."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ PLANTED = {
     "in French": "le mot de passe est '" + _A[:16] + "'",
     "in Chinese": "数据库密码\uff1a" + _A[:16],
 }
-"""Each as it stands in a text; the part that may not get out is `secret_of`."""
+"""Each secret as part of a text; `secret_of` returns the part that must not get out."""
 
 
 def get_secret(planted: str) -> str:
-    """Return the part of a planted key that nobody may see."""
+    """Return the part of a planted key that must stay hidden."""
     return next(part for part in (_A[:16], _A[:16].upper(), _HEX) if part in planted)
 
 

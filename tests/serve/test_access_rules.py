@@ -1,4 +1,4 @@
-"""Who is let in over HTTP: names, pages, tokens."""
+"""Access rules over HTTP: host names, origins, tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every answer of every tool is within its budget, whatever is in the home and is asked for."""
+"""Every answer of every tool is within its size limit, for any home and any arguments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def make_tool_calls(number: int) -> list[dict[str, Any]]:
 
 
 def fill_database(db: SessionDB) -> None:
-    """Fill a database with what takes much room in an answer."""
+    """Fill a database with rows that take much room in an answer."""
     folder = "/srv/" + "long\\" * 180
     texts = ("word " * 30, "\x00\x01\n" * 100, "\u4e16\u754c\U0001f680" * 300, "word")
     for name in IDS:
@@ -76,9 +76,9 @@ def _portal() -> Iterator[BlockingPortal]:
         yield portal
 
 
-@pytest.fixture(name="planted")
+@pytest.fixture(name="client_of_full_home")
 def _planted(home_path: Path, portal: BlockingPortal) -> Iterator[Client]:
-    """A client of such a home."""
+    """A client of a home with large rows."""
     with SessionDB(home_path / "state.db") as db, db.transaction():
         fill_database(db)
     (home_path / "sessions").mkdir()
@@ -93,7 +93,7 @@ def _planted(home_path: Path, portal: BlockingPortal) -> Iterator[Client]:
 
 
 def limits_for(spec: Any) -> st.SearchStrategy[int]:
-    """Return limits that a tool takes."""
+    """Return limits that a tool accepts."""
     schema = spec.arguments.schema_of_input()["properties"].get("limit", {})
     return st.integers(1, schema.get("maximum", 1))
 
@@ -128,7 +128,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def tool_requests(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
-    """Return a tool and arguments of it."""
+    """Return a tool and arguments for it."""
     spec = draw(st.sampled_from([spec for spec in SPECS if spec.name != "sessions_edit"]))
     names = sorted(VALUES.keys() & spec.arguments.model_fields.keys())
     chosen = draw(st.lists(st.sampled_from([*names, "limit"]), unique=True, max_size=5))
@@ -146,11 +146,11 @@ def tool_requests(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(case=tool_requests())
-def test_answers_stay_within_budget(planted, portal, case):
+def test_answers_stay_within_budget(client_of_full_home, portal, case):
     tool, arguments = case
     most = arguments.get("max_chars", answer_size.DEFAULT_CHARS)
     for _ in range(PAGES):
-        answer = portal.call(planted.call_tool, tool, arguments)
+        answer = portal.call(client_of_full_home.call_tool, tool, arguments)
         text = answer.content[0].text
         assert len(text) <= (ERROR if answer.is_error else most), text[:300]
         assert "defect" not in text[:100]
@@ -163,11 +163,11 @@ def test_answers_stay_within_budget(planted, portal, case):
 
 
 @pytest.mark.requirement("serving:budgets")
-def test_small_pages_cover_every_message(planted, portal):
+def test_small_pages_cover_every_message(client_of_full_home, portal):
     whole: dict[int, str] = {}
     given = {"session": "plain", "max_chars": answer_size.MIN_CHARS, "limit": 200}
     while True:
-        answer = portal.call(planted.call_tool, "sessions_read", given)
+        answer = portal.call(client_of_full_home.call_tool, "sessions_read", given)
         assert not answer.is_error, answer.content[0].text
         page = answer.structured_content
         for message in page["messages"]:
@@ -193,20 +193,24 @@ def test_finished_message_is_not_repeated(home_path):
 
 
 @pytest.mark.requirement("serving:budgets")
-def test_oversized_answer_names_sufficient_max_chars(planted, portal):
+def test_oversized_answer_names_sufficient_max_chars(client_of_full_home, portal):
     given = {"session": LONGER, "max_chars": answer_size.MIN_CHARS, "roles": ["\u4e16" * 50] * 20}
-    answer = portal.call(planted.call_tool, "sessions_read", given)
+    answer = portal.call(client_of_full_home.call_tool, "sessions_read", given)
     assert answer.is_error
     text = answer.content[0].text
-    assert "has no room for a message of this session beside its id and cursors" in text
+    assert "is too small for one message of this session; pass max_chars=" in text
     wanted = int(text.rpartition("max_chars=")[2].rstrip("."))
-    again = portal.call(planted.call_tool, "sessions_read", given | {"max_chars": wanted})
+    again = portal.call(
+        client_of_full_home.call_tool, "sessions_read", given | {"max_chars": wanted}
+    )
     assert not again.is_error, again.content[0].text
 
 
 @pytest.mark.requirement("serving:budgets")
-def test_stats_groups_rare_sources(planted, portal):
-    report = portal.call(planted.call_tool, "sessions_stats", {}).structured_content["sessions"]
+def test_stats_groups_rare_sources(client_of_full_home, portal):
+    report = portal.call(client_of_full_home.call_tool, "sessions_stats", {}).structured_content[
+        "sessions"
+    ]
     assert len(report["by_source"]) == 51
     assert sum(report["by_source"].values()) == report["total"]
     assert report["by_source"]["(others)"] > 200

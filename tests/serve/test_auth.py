@@ -1,4 +1,4 @@
-"""The token of a home: made once, and refused where what is in its place is none."""
+"""The token of a home: created once; an invalid token file is refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_invalid_token_file_is_refused(db_path, content):
     load_token(StateFolder(db_path))
     file = StateFolder(db_path).find() / "token"
     file.write_bytes(content)
-    with pytest.raises(Denied, match=r"holds no token.*remove it") as caught:
+    with pytest.raises(Denied, match=r"not a valid token.*remove the file") as caught:
         load_token(StateFolder(db_path))
     assert str(file) in str(caught.value)
     assert file.read_bytes() == content
@@ -58,7 +58,7 @@ def test_server_start_fails_on_invalid_token(db_path):
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr.startswith(f"mcp-sessions: {file} holds no token")
+    assert done.stderr.startswith(f"mcp-sessions: the content of {file} is not a valid token")
     assert "remove it, and a new one is made" in done.stderr
 
 
@@ -68,7 +68,7 @@ def test_token_folder_is_refused(db_path):
     file = StateFolder(db_path).find() / "token"
     file.unlink()
     file.mkdir()
-    with pytest.raises(Denied, match="may not be read"):
+    with pytest.raises(Denied, match="cannot read"):
         load_token(StateFolder(db_path))
 
 

@@ -1,4 +1,4 @@
-"""What changes data: a plan, exactly that, and the way back; the human is asked where he can be."""
+"""Changing tools: plan, apply exactly that, undo; the user confirms if the client can ask."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_edit_applies_at_once_and_restores(call):
 @pytest.mark.requirement("changing:edits")
 async def test_edit_rejects_prefix_and_title(call, refused):
     text = await refused("sessions_edit", session="ne", title="x")
-    assert text.startswith("no session 'ne'; a change takes a full id or a session key")
+    assert text.startswith("no session 'ne'; a change requires a full id or a session key")
 
 
 @pytest.mark.requirement("changing:plans")
@@ -74,21 +74,25 @@ async def test_empty_prune_answers_without_plan(call):
 @pytest.mark.requirement("changing:handles")
 async def test_sessionless_prune_rejects_filters(refused):
     for given in ({"what": "trash", "source": "cli"}, {"what": "index", "sessions": ["old0"]}):
-        assert "is of no session: give no" in await refused("sessions_prune", **given)
+        said = await refused("sessions_prune", **given)
+        assert said.startswith(f"what='{given['what']}' takes no ")
+        assert "filter" in said
 
 
 @pytest.mark.requirement("changing:handles")
 async def test_plan_rejects_other_arguments(call, refused):
     planned = await call("sessions_prune")
     text = await refused("sessions_prune", plan=planned["plan"], older_than_days=1)
-    assert text == "with plan no older_than_days may be given; the plan has recorded it."
+    assert text == (
+        "older_than_days cannot be passed with plan; the plan has recorded its arguments."
+    )
 
 
 @pytest.mark.requirement("changing:handles")
 async def test_plan_of_other_tool_is_refused(call, refused):
     planned = await call("sessions_prune")
     text = await refused("sessions_finalize", plan=planned["plan"])
-    assert "is one to prune sessions; pass it to sessions_prune" in text
+    assert "is a plan to prune sessions; pass it to sessions_prune" in text
 
 
 @pytest.mark.requirement("changing:handles")
@@ -103,7 +107,7 @@ async def test_unknown_plan_names_nearest_once(call, refused):
 
 @pytest.mark.requirement("changing:plans")
 async def test_finalize_ends_named_sessions(call, refused, db):
-    assert "name the sessions to finalize" in await refused("sessions_finalize")
+    assert "pass the sessions to finalize" in await refused("sessions_finalize")
     planned = await call("sessions_finalize", sessions=["new"])
     assert (planned["outcome"], planned["count"]) == ("planned", 1)
     done = await call("sessions_finalize", plan=planned["plan"])
@@ -210,9 +214,9 @@ async def test_empty_consent_changes_nothing(home_path, mode):
         result = await client.call_tool("sessions_prune", {"plan": plan})
         assert result.is_error
         assert result.content[0].text == (
-            "the client has agreed without an answer to the question, and nothing was changed; "
-            "call again with the same plan, or start the server with --confirm=never if it cannot "
-            "ask"
+            "the client did not answer the confirmation question, and nothing was changed; "
+            "call again with the same plan, or start the server with --confirm=never if the "
+            "client cannot ask"
         )
         assert served.get_home().ledger.get_plan(plan).state == "planned"
     served.close()

@@ -1,4 +1,4 @@
-"""`sessions_compress`: who writes the summary, what is counted, and that no secret comes back."""
+"""`sessions_compress`: brief, summary, counts, and no secret in a summary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _long(db):
 
 
 def add_messages(db):
-    """Say so much that what was said before is not among what stays."""
+    """Append enough messages that earlier ones are not in the protected tail."""
     create = {"source": "cli"}
     for number in range(60):
         text = f"ticket ABC-{number}: we decided to use port {8000 + number}. " + "well, " * 200
@@ -92,7 +92,7 @@ SAID = {
 @pytest.mark.requirement("changing:clean")
 @pytest.mark.parametrize("kind", SAID)
 async def test_extractive_summary_contains_no_secret(call, db, kind):
-    """What is said bare is no secret that is known; beside its name it was one."""
+    """A value alone is not a known secret; next to its name it was one."""
     text = f"{SAID[kind]}\nWe decided to use {SECRET} for all, on port 8443.\n"
     for number in range(8):
         db.append_message("long", "user", f"{text}ticket XY-{number} stays open")

@@ -1,4 +1,4 @@
-"""Who is asked, about what, and when: a human is asked before a plan is applied, and never else."""
+"""Consent: the user is asked before a plan is applied, and never otherwise."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_consent_is_asked_for_plans_only(served, mode):
         planned = await call("sessions_finalize", sessions=["new"])
         await call("sessions_finalize", plan=planned["plan"])
         assert [each.partition("\n")[0] for each in human.asked] == ["Finalize sessions: 1?"]
-        await call("sessions_finalize", plan=planned["plan"])  # what was done is told again
+        await call("sessions_finalize", plan=planned["plan"])  # returns the stored result
         assert len(human.asked) == 1
 
 
@@ -76,7 +76,7 @@ async def test_consent_question_is_stable_with_examples(served, mode):
             assert (answer["outcome"], answer["plan"]) == ("cancelled", plan)
             (warning,) = answer["warnings"]
             assert warning == (
-                "nobody has agreed and nothing was changed; call again with the same plan, "
+                "not confirmed; nothing was changed; call again with the same plan, "
                 "or start the server with --confirm=never"
             )
     first, again = human.asked

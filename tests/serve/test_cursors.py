@@ -1,4 +1,4 @@
-"""Cursors that were made by hand: the answer says what to pass, and none is a defect of ours."""
+"""Forged cursors get an error that names the next call, never a defect of the server."""
 
 from __future__ import annotations
 
@@ -130,9 +130,9 @@ async def test_cursor_keeps_page_limit(call, db):
     assert 0 < len(fewer["messages"]) <= len(page["messages"]) < 8
 
 
-@pytest.fixture(name="paged")
+@pytest.fixture(name="paged_home")
 def _paged(db, home_path):
-    """Two of everything that is listed."""
+    """A home with two rows for each list."""
     with SessionStore.open(home_path, db) as store:
         for chat in ("1", "2"):
             store.get_or_create_session(SessionSource(platform="telegram", chat_id=chat))
@@ -156,7 +156,7 @@ BESIDE = {
 
 @pytest.mark.requirement("serving:cursors")
 @pytest.mark.parametrize("tool", BESIDE)
-async def test_cursor_accepts_same_or_free_arguments(call, refused, paged, tool):
+async def test_cursor_accepts_same_or_free_arguments(call, refused, paged_home, tool):
     for name in ("s1", "s2"):
         await call("sessions_edit", session=name, pinned=True)
     given, other, free = BESIDE[tool]
@@ -169,4 +169,4 @@ async def test_cursor_accepts_same_or_free_arguments(call, refused, paged, tool)
     await call(tool, **following, **free, **waiting)
     (name,) = other
     said = await refused(tool, **following, **other, **waiting)
-    assert said.startswith(f"{name} is not that of the cursor; pass the cursor alone")
+    assert said.startswith(f"{name} differs from the query of the cursor; pass the cursor alone")

@@ -1,4 +1,4 @@
-"""Several profiles at once: every answer says whose it is, and a handle or a cursor carries it."""
+"""Several profiles: answers name their profile; handles and cursors carry it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OLD = 1_600_000_000
 
 @pytest.fixture(name="homes", autouse=True)
 def _homes(home_path):
-    """A home and a profile of it, each with a chat and something old."""
+    """A home with a second profile, each with a chat and an old session."""
     found = {"default": home_path, "work": home_path / "profiles" / "work"}
     for name, path in found.items():
         path.mkdir(parents=True, exist_ok=True)

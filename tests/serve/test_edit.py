@@ -1,4 +1,4 @@
-"""`sessions_edit`: what it answers, and that each edit can be made undone by another one."""
+"""`sessions_edit`: its answer, and that another edit can undo each edit."""
 
 from __future__ import annotations
 

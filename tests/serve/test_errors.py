@@ -1,4 +1,4 @@
-"""What a model reads of each kind of error: what is wrong, and what to call next."""
+"""The message of each kind of error: the problem and the next call."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from session_core import (
 from tests.serve.planted_secrets import PLANTED, get_secret
 
 NEXT = {
-    Changed: "; read again and plan anew.",
+    Changed: "; read again and make a new plan.",
     Busy: "; try the same call again in a few seconds.",
-    StorageFull: "; free some room on that disk, then try again.",
-    Corrupt: "; call sessions_stats for what is wrong with the home.",
+    StorageFull: "; free space on that disk, then try again.",
+    Corrupt: "; call sessions_stats to see the damage.",
     Denied: ".",
     InvalidInput: ".",
     NotFound: ".",

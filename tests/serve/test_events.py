@@ -1,4 +1,4 @@
-"""`events_wait`: what happens is heard, survives a restart, and keeps nobody waiting."""
+"""`events_wait`: events arrive, survive a restart, and no call delays another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many who wait: one of them looks for all, and a wait whose client has left ends."""
+"""Many waiting calls: one polls for all, and a wait ends when its client leaves."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ WAITERS = 50
 MANY = 400
 
 
-@pytest.fixture(name="served_looks")
+@pytest.fixture(name="counted_looks")
 def _served_looks(monkeypatch):
-    """The looks of those who wait at what has happened, as they come."""
+    """The polls of waiting calls, in order."""
     looks = []
     plain = HomeFeed.read_events
 
@@ -59,17 +59,17 @@ async def test_waiters_share_single_look(db, call, monkeypatch):
 
 
 @pytest.mark.requirement("serving:waiting")
-async def test_waiters_look_only_after_commit(db, call, client, served_looks):
+async def test_waiters_look_only_after_commit(db, call, client, counted_looks):
     db.create_session("s1", "cli")
     await call("sessions_list")
     async with anyio.create_task_group() as tasks:
         for _ in range(MANY):
             tasks.start_soon(client.call_tool, "events_wait", {"timeout_s": 50})
-        await wait_until(lambda: len(served_looks) >= MANY)
-        for _ in range(3):  # and nobody is woken meanwhile
+        await wait_until(lambda: len(counted_looks) >= MANY)
+        for _ in range(3):  # and no call is woken meanwhile
             await call("events_wait", timeout_s=0.2)
         tasks.cancel_scope.cancel()
-    assert len(served_looks) < 2 * MANY
+    assert len(counted_looks) < 2 * MANY
 
 
 @pytest.mark.requirement("serving:waiting")
@@ -151,7 +151,7 @@ async def test_locked_changes_do_not_block_reads(db, call, home_path):
 
 
 class Visit:
-    """A request over ASGI, whose client reads for as long as it likes."""
+    """A request over ASGI whose client reads until it decides to leave."""
 
     def __init__(self, app, body, **headers):
         sent = {
@@ -174,7 +174,7 @@ class Visit:
         self.status = None
 
     async def __call__(self):
-        """Make it."""
+        """Send the request."""
         await self._app(self._scope, self._receive, self._send)
 
     async def _receive(self):
@@ -200,7 +200,7 @@ def _served(db, home_path):
 
 @pytest.fixture(name="app")
 async def _app(served):
-    """The app over HTTP, alive; it wants no token."""
+    """A running app over HTTP that needs no token."""
     app = http_app.create_app(
         server.create_server(served), AccessRules.from_address("127.0.0.1", [], [], None)
     )
@@ -210,14 +210,14 @@ async def _app(served):
 
 
 async def wait_until(condition):
-    """Return when something is so."""
+    """Return when a condition is true."""
     with anyio.fail_after(30):
-        while not condition():  # noqa: ASYNC110 -- what somebody holds says nothing when it is free
+        while not condition():  # noqa: ASYNC110 -- a limiter has no event for a free slot
             await anyio.sleep(0.01)
 
 
 async def start_legacy_session(app):
-    """Shake hands as an older client does, and return the headers of what follows."""
+    """Initialize like an older client, and return the headers of its next requests."""
     info = {"name": "raw", "version": "1"}
     given = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
     visit = Visit(app, {"id": 1, "method": "initialize", "params": given})
@@ -270,7 +270,7 @@ async def test_concurrent_http_requests_are_bounded(app, served, monkeypatch):
         await late()
         assert late.status == 503
         inside[0].left.set()
-        await wait_until(lambda: len(app._inside) < 2)
+        await wait_until(lambda: len(app._running) < 2)
         again = Visit(app, {"id": 5, "method": "tools/list", "params": {}}, **headers)
         await again()
         assert again.status == 200

@@ -1,4 +1,4 @@
-"""Every argument of a tool that chooses chooses what it says, also beside others."""
+"""Every filter argument selects the rows it describes, also combined with others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_message(db, name, text, at, **create):
 
 @pytest.fixture(autouse=True)
 def _conversations(db):
-    """Four that differ in all that a list can be asked for."""
+    """Four sessions that differ in every property that a list can filter."""
     add_message(db, "first", "the old ferry", BEGAN, source="cli", cwd="/srv/shop/api")
     db.end_session("first", "user_exit")
     add_message(
@@ -160,9 +160,9 @@ async def test_finalize_sets_reason_and_starts_new(call, db, home_path):
 STATES = ("active", "suspended", "resume_pending", "expired", "stale", "dangling")
 
 
-@pytest.fixture(name="routed")
+@pytest.fixture(name="routed_home")
 def _routed(db, home_path):
-    """A chat in each state that a route can have."""
+    """A chat in each state of a route."""
     (home_path / "config.yaml").write_text("session_reset: {mode: idle, idle_minutes: 60}")
     keys = {}
     with SessionStore.open(home_path, db) as store:
@@ -182,14 +182,14 @@ def _routed(db, home_path):
 
 
 @pytest.mark.requirement("serving:filters")
-async def test_routes_filter_by_state(call, routed):
+async def test_routes_filter_by_state(call, routed_home):
     routes = (await call("routes_list"))["routes"]
-    assert {route["state"]: route["session_key"] for route in routes} == routed
+    assert {route["state"]: route["session_key"] for route in routes} == routed_home
     for state in STATES:
         (route,) = (await call("routes_list", state=state))["routes"]
-        assert (route["session_key"], route["state"]) == (routed[state], state)
+        assert (route["session_key"], route["state"]) == (routed_home[state], state)
     (found,) = (await call("routes_list", query="chat STALE", platform="telegram"))["routes"]
-    assert found["session_key"] == routed["stale"]
+    assert found["session_key"] == routed_home["stale"]
     assert (await call("routes_list", platform="discord"))["routes"] == []
 
 

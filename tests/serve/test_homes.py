@@ -1,4 +1,4 @@
-"""Homes of every kind: Hermes' of any schema, one without a database, one with damage."""
+"""Homes of every kind: Hermes homes of each schema, without a database, damaged."""
 
 from __future__ import annotations
 

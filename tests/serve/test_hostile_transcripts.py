@@ -1,4 +1,4 @@
-"""Transcripts are data: what stands in them is quoted, and changes nothing that a model is told."""
+"""Transcripts are data: stored text is quoted and changes no text about the tools."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOSTILE = (
 
 
 async def list_server_texts(client):
-    """Return all that a model is told before it asks."""
+    """Return all text about the server that a model reads before its first call."""
     tools = [tool.model_dump(mode="json") for tool in (await client.list_tools()).tools]
     prompts = [each.model_dump(mode="json") for each in (await client.list_prompts()).prompts]
     templates = (await client.list_resource_templates()).resource_templates

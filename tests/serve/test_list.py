@@ -1,4 +1,4 @@
-"""`sessions_list`: which conversations, in which order, a page at a time."""
+"""`sessions_list`: filters, order and pages of conversations."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ async def test_cursor_of_other_query_is_refused(call, refused):
     first = await call("sessions_list", limit=1)
     text = await refused("sessions_list", cursor=first["next_cursor"], status="ended")
     assert text == (
-        "status is not that of the cursor; pass the cursor alone, or call without it to ask anew."
+        "status differs from the query of the cursor; pass the cursor alone, "
+        "or call without it for a new query."
     )
 
 
@@ -95,21 +96,23 @@ async def test_cursor_of_other_query_is_refused(call, refused):
 @pytest.mark.parametrize("cursor", ["x", "é", "WyJ4Il0", "a" * 30_000])
 async def test_malformed_cursor_is_refused(refused, cursor):
     text = await refused("sessions_list", cursor=cursor)
-    assert text == "malformed cursor; pass next_cursor of the page before as it is."
+    assert text == "malformed cursor; pass next_cursor of the previous page unchanged."
 
 
 @pytest.mark.requirement("serving:unknown")
 async def test_unknown_argument_error_lists_valid_names(refused):
     text = await refused("sessions_list", stauts="all")
-    assert text.startswith("'stauts' is no argument here; did you mean 'status'? valid are profile")
+    assert text.startswith(
+        "unknown argument 'stauts'; did you mean 'status'? valid arguments: profile"
+    )
 
 
 @pytest.mark.requirement("serving:unknown")
 async def test_invalid_value_error_lists_valid_values(refused):
     assert await refused("sessions_list", status="closed") == (
-        "status is one of 'open', 'ended', 'archived' or 'all'."
+        "status must be one of 'open', 'ended', 'archived' or 'all'."
     )
-    assert await refused("sessions_list", limit=101) == "limit is at most 100."
+    assert await refused("sessions_list", limit=101) == "limit must be <= 100."
 
 
 @pytest.mark.requirement("serving:unknown")
@@ -121,7 +124,7 @@ async def test_null_argument_means_default(call):
 @pytest.mark.requirement("serving:unknown")
 async def test_invalid_time_error_shows_examples(refused):
     text = await refused("sessions_list", since="yesterday")
-    assert text.startswith("since 'yesterday' is no time; give an age such as '7d'")
+    assert text.startswith("since 'yesterday' is not a valid time; pass an age such as '7d'")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +132,7 @@ async def test_invalid_time_error_shows_examples(refused):
 )
 async def test_reversed_time_range_is_refused(refused, call, tool, more):
     text = await refused(tool, since="2026-02-01", until="2026-01-01", **more)
-    assert text.startswith("since '2026-02-01' is later than until '2026-01-01'")
+    assert text.startswith("since '2026-02-01' must not be later than until '2026-01-01'")
     await call(tool, since="7d", until="1d", **more)
 
 
@@ -169,7 +172,7 @@ async def test_detailed_row_has_longer_preview(db, call):
 async def test_unknown_profile_error_lists_profiles(refused):
     assert (
         await refused("sessions_list", profile="work")
-        == "no profile 'work' here; there are default."
+        == "profile 'work' is not served; valid: default."
     )
 
 
@@ -180,7 +183,7 @@ async def test_cursor_refuses_different_default(db, call, refused):
     page = await call("sessions_list", order="size", limit=1)
     cursor = page["next_cursor"]
     text = await refused("sessions_list", cursor=cursor, order="recent", limit=1)
-    assert "order is not that of the cursor" in text
+    assert "order differs from the query of the cursor" in text
     assert (await call("sessions_list", cursor=cursor, order="size", limit=1))["sessions"]
 
 

@@ -1,4 +1,4 @@
-"""The view of a text that redaction searches, and the way back from it."""
+"""The normalized view of a text for redaction, and its mapping to the original."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UNITS = {
     "\U000e0041": "",
     "a\x08": "",
 } | {letter: letter for letter in "aZ_-.=/ ;密é🚀"}
-"""How something may stand in a text, and how it reads."""
+"""Disguised texts and their plain reading."""
 
 
 @pytest.mark.requirement("hostile:normalized")

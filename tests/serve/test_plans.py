@@ -1,4 +1,4 @@
-"""What the tools that change something answer has exactly the keys of the surface, at each step."""
+"""The answers of changing tools have exactly the keys of the contract at each step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DONE = ["skipped", "remaining", "batch"]
 
 @pytest.fixture(autouse=True)
 def _old_ones(db):
-    """More than an answer names, one of which is pinned, and a long one."""
+    """More sessions than an answer lists, one pinned, one long."""
     for number in range(25):
         create = {"source": "cli", "started_at": OLD}
         db.append_message(f"old{number:02}", "user", "x" * 50, timestamp=OLD, create=create)

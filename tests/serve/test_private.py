@@ -1,4 +1,4 @@
-"""What is private to the SDK and touched here: each test fails when the SDK changes it."""
+"""Private names of the SDK that the server uses: each test fails if the SDK changes one."""
 
 from __future__ import annotations
 
@@ -20,62 +20,62 @@ from session_core import SessionDB
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(name="made")
+@pytest.fixture(name="full_server")
 def _made(home_path):
     return server.create_server(ServedProfiles(ServerOptions(home=str(home_path))))
 
 
-@pytest.fixture(name="bare")
+@pytest.fixture(name="plain_server")
 def _bare():
-    """A server of the SDK, of which we have touched nothing."""
-    return MCPServer("bare")
+    """A server of the SDK without our changes."""
+    return MCPServer("plain_server")
 
 
 @pytest.mark.requirement("faces:sdk")
-async def test_handmade_tool_can_be_added(bare):
-    assert isinstance(bare._tool_manager, ToolManager)
-    assert private.list_tool_names(bare) == []
-    made = Tool.from_function(lambda: "said", name="said_tool")
-    private.add_tools(bare, [made])
-    assert private.list_tool_names(bare) == ["said_tool"]
-    async with Client(bare, cache=None) as client:
+async def test_handmade_tool_can_be_added(plain_server):
+    assert isinstance(plain_server._tool_manager, ToolManager)
+    assert private.list_tool_names(plain_server) == []
+    tool = Tool.from_function(lambda: "said", name="said_tool")
+    private.add_tools(plain_server, [tool])
+    assert private.list_tool_names(plain_server) == ["said_tool"]
+    async with Client(plain_server, cache=None) as client:
         answer = await client.call_tool("said_tool", {})
     assert answer.content[0].text == "said"
 
 
 @pytest.mark.requirement("faces:sdk")
-def test_prompt_names_are_listed(bare):
-    assert private.list_prompt_names(bare) == []
+def test_prompt_names_are_listed(plain_server):
+    assert private.list_prompt_names(plain_server) == []
 
-    @bare.prompt()
+    @plain_server.prompt()
     def asked() -> str:
         return ""
 
-    assert private.list_prompt_names(bare) == ["asked"]
+    assert private.list_prompt_names(plain_server) == ["asked"]
 
 
 @pytest.mark.requirement("faces:sdk")
-async def test_request_handler_can_be_replaced(bare):
+async def test_request_handler_can_be_replaced(plain_server):
     async def listed(_, params):
         return ListResourcesResult(resources=[], next_cursor="ours")
 
-    assert private.get_handler(bare, "resources/list") is not None
-    private.set_handler(bare, "resources/list", PaginatedRequestParams, listed)
-    assert private.get_handler(bare, "resources/list") is listed
-    async with Client(bare, cache=None) as client:
+    assert private.get_handler(plain_server, "resources/list") is not None
+    private.set_handler(plain_server, "resources/list", PaginatedRequestParams, listed)
+    assert private.get_handler(plain_server, "resources/list") is listed
+    async with Client(plain_server, cache=None) as client:
         assert (await client.list_resources()).next_cursor == "ours"
 
 
 @pytest.mark.requirement("faces:sdk")
-def test_open_streams_can_be_ended(made):
-    assert private.get_handler(made, "resources/subscribe") is not None
-    assert isinstance(private.get_handler(made, "subscriptions/listen"), ListenHandler)
-    assert make_stream_closer(made)() is None
+def test_open_streams_can_be_ended(full_server):
+    assert private.get_handler(full_server, "resources/subscribe") is not None
+    assert isinstance(private.get_handler(full_server, "subscriptions/listen"), ListenHandler)
+    assert make_stream_closer(full_server)() is None
 
 
 @pytest.mark.requirement("faces:sdk")
-def test_legacy_handshake_advertises_list_changes(made):
-    capabilities = made._lowlevel_server.create_initialization_options().capabilities
+def test_legacy_handshake_advertises_list_changes(full_server):
+    capabilities = full_server._lowlevel_server.create_initialization_options().capabilities
     assert capabilities.resources.list_changed
     assert capabilities.resources.subscribe
     assert capabilities.tools.list_changed
@@ -94,17 +94,17 @@ def test_sdk_validates_arguments_by_override():
 
 @pytest.mark.requirement("faces:sdk")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_added_tools_stay_registered(made, mode):
-    @made.tool()
+async def test_added_tools_stay_registered(full_server, mode):
+    @full_server.tool()
     def fixture_tool(text: str) -> str:
-        """Echo."""
+        """Return the argument."""
         return text
 
-    @made.resource("test://static")
+    @full_server.resource("test://static")
     def fixture_resource() -> str:
         return "static"
 
-    async with Client(made, mode=mode, cache=None) as client:
+    async with Client(full_server, mode=mode, cache=None) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert {"fixture_tool", "sessions_list"} <= set(names)
         answer = await client.call_tool("fixture_tool", {"text": "hello"})
@@ -114,17 +114,17 @@ async def test_added_tools_stay_registered(made, mode):
 
 @pytest.mark.requirement("faces:crash")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_crash_details_stay_on_server(made, mode, monkeypatch, caplog):
+async def test_crash_details_stay_on_server(full_server, mode, monkeypatch, caplog):
     def crash(*_, **__):
         raise RuntimeError("SELECT secret FROM /home/me")
 
     monkeypatch.setattr(SessionDB, "list_sessions", crash)
-    async with Client(made, mode=mode, cache=None) as client:
+    async with Client(full_server, mode=mode, cache=None) as client:
         answer = await client.call_tool("sessions_list", {})
         assert not (await client.call_tool("routes_list", {})).is_error
     assert answer.is_error
     assert answer.content[0].text == (
-        "sessions_list failed, which is a defect of this server; its log on stderr says more"
+        "sessions_list failed because of a defect of this server; see its log on stderr"
     )
     assert answer.structured_content is None
     assert "SELECT secret" in caplog.text

@@ -1,4 +1,4 @@
-"""Several homes at once: each has its say, and they are told apart."""
+"""Several homes at once: each answers for itself, with its name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def make_profile(home_path, name):
 
 @pytest.fixture(autouse=True)
 def _homes(home_path):
-    """Two homes; a session of the same id is in both, and one more in each."""
+    """Two homes with one session id in common and one more session each."""
     for at, name in enumerate(("default", "work")):
         make_profile(home_path, name).mkdir(parents=True, exist_ok=True)
         with SessionDB(make_profile(home_path, name) / "state.db") as db:

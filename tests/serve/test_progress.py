@@ -1,4 +1,4 @@
-"""While a change works: the client hears how far it is, a cancel ends it between two steps."""
+"""Progress and cancellation of changes."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ def _sessions(db):
 
 
 class Heard:
-    """Notes what progress a client is told of."""
+    """Records the progress that a client receives."""
 
     def __init__(self) -> None:
         self.so_far: list[tuple[float, float | None]] = []
 
     async def __call__(self, progress: float, total: float | None, _: str | None) -> None:
-        """Note it."""
+        """Record a report."""
         self.so_far.append((progress, total))
 
 
 async def wait_until(there: Callable[[], bool]) -> None:
-    """Wait for something that another thread does."""
+    """Wait for a condition that another thread makes true."""
     with anyio.fail_after(20):
-        while not there():  # noqa: ASYNC110 -- what another thread does sets no event
+        while not there():  # noqa: ASYNC110 -- another thread sets no event
             await anyio.sleep(0.005)
 
 
@@ -143,7 +143,7 @@ async def test_cancelled_plan_stops_between_steps(served, db, mode):
 @pytest.mark.requirement("changing:working")
 @MODES
 async def test_timed_out_plan_is_resumed(served, db, mode, monkeypatch):
-    """As if each of its twenty seconds were over behind one step."""
+    """Make the time limit of a call expire after one step."""
     for does in (Maintenance.apply, Maintenance.restore):
         assert does.__defaults__ == (20.0,)
         monkeypatch.setattr(does, "__defaults__", (0.0,))

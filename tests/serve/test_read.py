@@ -1,4 +1,4 @@
-"""`sessions_read`: a window of messages, and how it goes on."""
+"""`sessions_read`: windows of messages, and paging."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_read_resolves_id_prefix_title_key(db, call, refused):
     db.set_session_title("abc2", "Plans")
     assert (await call("sessions_read", session="xy"))["session"]["id"] == "xyz"
     assert (await call("sessions_read", session="Plans"))["session"]["id"] == "abc2"
-    assert "abc1, abc2; give more of it" in await refused("sessions_read", session="abc")
+    assert "abc1, abc2; pass a longer prefix" in await refused("sessions_read", session="abc")
     text = await refused("sessions_read", session="abd")
     assert text == (
         "no session 'abd'; call sessions_list or sessions_search for ids. Nearest: abc1, abc2."

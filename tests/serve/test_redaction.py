@@ -1,4 +1,4 @@
-"""No secret gets out, on any path; what only looks random does."""
+"""No secret gets out on any path; text that only looks random does."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_redaction_is_idempotent():
     ids=str.split,
 )
 def test_redaction_time_is_bounded(text):
-    """A pattern that backtracks would take minutes, and the test its timeout."""
+    """A pattern that backtracks would take minutes and exceed the time limit of the test."""
     assert redact(text)
 
 
@@ -380,7 +380,7 @@ async def test_named_call_value_stays_out_of_snippet(db, call, value, arguments)
 
 @pytest.mark.requirement("faces:redaction")
 def test_large_tool_call_is_redacted_quickly():
-    """What looked for each value in each secret would take minutes, and the test its timeout."""
+    """Searching each value in each secret would take minutes and exceed the time limit."""
     many = [{"password": f"hunter2-{number:06}"} for number in range(20_000)]
     function = {"name": "put", "arguments": json.dumps([many, list(range(300_000))])}
     row = {"content": "", "tool_calls": [{"function": function}]}

@@ -1,4 +1,4 @@
-"""The surface itself: names, arguments, values and defaults, to the letter, and what it costs."""
+"""The tool list: names, arguments, values and defaults of the contract, and its size."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ HINTS = {  # changes, destructive
     "sessions_finalize": (True, False),
     "sessions_compress": (True, False),
     "sessions_prune": (True, True),
-    "sessions_restore": (True, True),  # what was said since a compression may go
+    "sessions_restore": (True, True),  # messages after a compression may be dropped
 }
 
 
@@ -148,7 +148,7 @@ async def test_tool_hints_match_contract(tools):
 
 @pytest.mark.requirement("serving:small")
 async def test_tool_list_costs_few_tokens(tools):
-    """3,000 tokens at the four characters that one takes at the least."""
+    """Check the limit of 3,000 tokens, at four characters or more each."""
     listed = [tool.model_dump(by_alias=True, exclude_none=True) for tool in tools.values()]
     compact = (",", ":")
     keys = ("name", "description", "inputSchema")
@@ -160,7 +160,7 @@ async def test_tool_list_costs_few_tokens(tools):
 
 
 def walk_schema(schema):
-    """Yield a schema and all that are within it."""
+    """Yield a schema and all schemas within it."""
     inner = schema.values() if isinstance(schema, dict) else schema
     if isinstance(schema, dict):
         yield schema

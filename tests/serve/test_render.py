@@ -1,4 +1,4 @@
-"""Values that no agent writes into its columns of text end nothing: they are said as text."""
+"""Values of unexpected types in text columns are rendered as text and break nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A home whose database is replaced, or is none, while it is served."""
+"""A home whose database file is replaced or invalid while it is served."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMPLETED = (
 
 
 def replace_database(home_path: Path, name: str) -> None:
-    """Put another database in the place of that of a home, as restoring a backup does."""
+    """Replace the database of a home, as restoring a backup does."""
     other = home_path.parent / name / "state.db"
     with SessionDB(other) as db:
         db.append_message(name, "user", f"of {name}", create={"source": "cli"})
@@ -94,9 +94,9 @@ async def test_batch_of_replaced_database_is_refused(home_path, call, refused):
     assert "no batch" in await refused("sessions_restore", batch=batch)
 
 
-@pytest.fixture(name="damaged", params=["garbage", "folder"])
+@pytest.fixture(name="damaged_home", params=["garbage", "folder"])
 def _damaged(request, home_path):
-    """A home whose database is none."""
+    """A home whose database file is not a database."""
     path = home_path / "state.db"
     if request.param == "folder":
         path.mkdir()
@@ -105,29 +105,29 @@ def _damaged(request, home_path):
     return home_path
 
 
-@pytest.fixture(name="silent")
+@pytest.fixture(name="no_logged_defects")
 def _silent(caplog):
-    """Nothing of it is a defect, which would be in the log."""
+    """Fail if the log reports a defect."""
     yield
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 @pytest.mark.requirement("faces:damage")
-async def test_damaged_home_lists_fixed_resources(damaged, client, silent):
+async def test_damaged_home_lists_fixed_resources(damaged_home, client, no_logged_defects):
     listed = await client.list_resources()
     assert [str(each.uri) for each in listed.resources] == ["sessions://stats", "sessions://routes"]
     assert listed.next_cursor is None
 
 
 @pytest.mark.requirement("faces:damage")
-async def test_damaged_home_completes_nothing(damaged, client, silent):
+async def test_damaged_home_completes_nothing(damaged_home, client, no_logged_defects):
     for ref, argument in COMPLETED:
         given = {"name": argument, "value": "a"}
         assert (await client.complete(ref, given)).completion.values == []
 
 
 @pytest.mark.requirement("faces:damage")
-async def test_stats_reports_damaged_home(damaged, call, silent):
+async def test_stats_reports_damaged_home(damaged_home, call, no_logged_defects):
     report = await call("sessions_stats")
     assert [each["code"] for each in report["findings"]] == ["unreadable"]
     assert "state.db" in report["findings"][0]["what"]
@@ -146,7 +146,7 @@ CALLS = (
 
 
 @pytest.mark.requirement("faces:damage")
-async def test_damaged_home_errors_name_stats(damaged, refused, silent):
+async def test_damaged_home_errors_name_stats(damaged_home, refused, no_logged_defects):
     for tool, given in CALLS:
         said = await refused(tool, **given)
         assert "state.db" in said, tool

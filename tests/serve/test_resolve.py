@@ -1,4 +1,4 @@
-"""Which session is meant: by an id, a prefix of one, a key or a title."""
+"""Finding a session by id, prefix, key or title."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(name="key")
 def _key(db, home_path):
-    """The key of a chat whose session was compressed into another one."""
+    """The key of a chat whose session was compressed into a continuation."""
     with SessionStore.open(home_path, db) as store:
         chat = SessionSource(platform="telegram", chat_id="42")
         entry = store.get_or_create_session(chat)
@@ -76,7 +76,9 @@ async def test_changes_accept_full_id_or_key(call, refused, db, key, naming):
     for given in ("ti", "Ferries"):
         tool, arguments = naming(given)
         said = await refused(tool, **arguments)
-        assert said.startswith(f"no session {given!r}; a change takes a full id or a session key")
+        assert said.startswith(
+            f"no session {given!r}; a change requires a full id or a session key"
+        )
     for given in ("tip", key):
         tool, arguments = naming(given)
         await call(tool, **arguments)

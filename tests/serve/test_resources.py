@@ -1,4 +1,4 @@
-"""Resources, prompts and completions: the same answers, under other names."""
+"""Resources, prompts and completions: the answers of the tools under addresses."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_address_cursor_belongs_to_session(client, db):
     with pytest.raises(MCPError) as caught:
         await client.read_resource(f"session://s%2F08/messages?cursor={cursor}")
     assert caught.value.error.code == -32602
-    assert "session is not that of the cursor" in caught.value.error.message
+    assert "session differs from the query of the cursor" in caught.value.error.message
 
 
 @pytest.mark.requirement("faces:prompts")
@@ -156,9 +156,9 @@ async def test_completion_offers_ids_and_titles(client):
     assert (await client.complete(prompt, {"name": "nope", "value": ""})).completion.values == []
 
 
-@pytest.fixture(name="routed")
+@pytest.fixture(name="routed_home")
 def _routed(db, home_path):
-    """Chats that are in sessions of a project."""
+    """Chats in sessions of a project."""
     create = {"source": "telegram", "cwd": "/srv/ferry"}
     with SessionStore.open(home_path, db) as store:
         chat = SessionSource(platform="telegram", chat_id="4/2", chat_name="Ferries")
@@ -168,14 +168,14 @@ def _routed(db, home_path):
 
 
 @pytest.mark.requirement("faces:completions")
-async def test_completion_offers_sources_keys_projects(client, routed):
+async def test_completion_offers_sources_keys_projects(client, routed_home):
     prompt = PromptReference(name="catch_up")
     route = ResourceTemplateReference(uri="route://{session_key}")
     for ref, argument, typed, found in (
         (prompt, "source", "tele", ["telegram"]),
         (prompt, "source", "", ["telegram", "cli"]),
         (prompt, "project", "FERRY", ["/srv/ferry"]),
-        (route, "session_key", "telegram", [routed.session_key]),
+        (route, "session_key", "telegram", [routed_home.session_key]),
         (route, "session_key", "nobody", []),
     ):
         answer = (await client.complete(ref, {"name": argument, "value": typed})).completion
@@ -183,14 +183,14 @@ async def test_completion_offers_sources_keys_projects(client, routed):
 
 
 @pytest.mark.requirement("faces:resources")
-async def test_route_resource_matches_route_list(client, call, routed):
+async def test_route_resource_matches_route_list(client, call, routed_home):
     (row,) = (await call("routes_list"))["routes"]
-    assert await read_resource(client, f"route://{quote(routed.session_key, safe='')}") == row
+    assert await read_resource(client, f"route://{quote(routed_home.session_key, safe='')}") == row
     assert await read_resource(client, "sessions://routes") == {
         "routes": [row],
         "next_cursor": None,
     }
-    assert row["session_id"] == routed.session_id
+    assert row["session_id"] == routed_home.session_id
 
 
 @pytest.mark.requirement("faces:resources")

@@ -1,4 +1,4 @@
-"""`routes_list` and `sessions_stats`: the session store and the report on a home."""
+"""`routes_list` and `sessions_stats`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What begins with an underscore in the index of routes is metadata, and shows on no path."""
+"""Keys of the route index that begin with an underscore are metadata and never shown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 def make_entry(key):
-    """Return an entry as it is stored."""
+    """Return an entry as stored."""
     return {
         "session_key": key,
         "session_id": "20260101_000000_abcd",
@@ -30,7 +30,7 @@ METADATA = {"_README": "what this file is", "_version": 3, "_before": make_entry
 
 
 def write_index_file(home_path):
-    """Write the index as a file; return the key of its one route."""
+    """Write the index as a file; return the key of its only route."""
     (home_path / "sessions").mkdir()
     index = METADATA | {KEY: make_entry(KEY)}
     (home_path / "sessions" / "sessions.json").write_text(json.dumps(index))
@@ -38,7 +38,7 @@ def write_index_file(home_path):
 
 
 def write_routing_table(home_path, db):
-    """Put it among the rows of the routes; return the key of the one that is one."""
+    """Write the index as rows; return the key of its only route."""
     with SessionStore.open(home_path, db) as store:
         entry = store.get_or_create_session(SessionSource(platform="telegram", chat_id="42"))
     ((scope, _),) = db.list_gateway_routing_scopes().items()
@@ -47,9 +47,9 @@ def write_routing_table(home_path, db):
     return entry.session_key
 
 
-@pytest.fixture(name="noted", params=["the file alone", "the file", "the table"])
+@pytest.fixture(name="home_with_metadata", params=["the file alone", "the file", "the table"])
 def _noted(request, home_path):
-    """A home whose index of routes has metadata, which are no routes."""
+    """A home whose route index contains metadata."""
     if request.param != "the file alone":
         db = request.getfixturevalue("db")
         db.append_message("s1", "user", "hi", create={"source": "cli"})
@@ -61,15 +61,19 @@ def _noted(request, home_path):
 
 
 @pytest.mark.requirement("serving:metadata")
-async def test_metadata_appears_on_no_path(noted, client, call, refused):
-    assert [each["session_key"] for each in (await call("routes_list"))["routes"]] == [noted]
+async def test_metadata_appears_on_no_path(home_with_metadata, client, call, refused):
+    assert [each["session_key"] for each in (await call("routes_list"))["routes"]] == [
+        home_with_metadata
+    ]
     assert (await call("routes_list", query="_"))["routes"] == []
     told = await client.read_resource("sessions://routes")
-    assert [each["session_key"] for each in json.loads(told.contents[0].text)["routes"]] == [noted]
+    assert [each["session_key"] for each in json.loads(told.contents[0].text)["routes"]] == [
+        home_with_metadata
+    ]
     listed = " ".join(str(each.uri) for each in (await client.list_resources()).resources)
     template = ResourceTemplateReference(uri="route://{session_key}")
     keys = await client.complete(template, {"name": "session_key", "value": ""})
-    assert keys.completion.values == [noted]
+    assert keys.completion.values == [home_with_metadata]
     prompt = PromptReference(name="catch_up")
     for name in METADATA:
         assert name not in listed

@@ -1,4 +1,4 @@
-"""Changes are told: on a stream in the newer era, to those who subscribed in the older one."""
+"""Notifications of changes: on a stream for newer clients, by subscription for older ones."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_modern_client_is_notified_after_answer(db, served):
     async with Client(created, mode="auto", cache=None) as client:
         await client.list_tools()
         async with client.listen(resource_subscriptions=["session://s1"]) as events:
-            db.append_message("s1", "user", "more")  # right behind the answer
+            db.append_message("s1", "user", "more")  # right after the answer
             with anyio.fail_after(20):
                 async for event in events:
                     assert event.uri == "session://s1"
@@ -72,7 +72,7 @@ async def test_modern_client_is_notified_after_answer(db, served):
 
 
 class Line:
-    """A connection of the older era, which is read as soon as somebody reads it."""
+    """A connection of an older client that reads only when told to."""
 
     def __init__(self):
         self.client_params = object()
@@ -87,12 +87,12 @@ class Line:
             await wanting.subscribe(SimpleNamespace(session=self), params)
 
     async def send_resource_updated(self, address):
-        """Be told, once somebody reads."""
+        """Receive a notification once the client reads."""
         await self.read.wait()
         self.told.append(address)
 
     async def send_resource_list_changed(self):
-        """Be told, once somebody reads."""
+        """Receive a notification once the client reads."""
         await self.read.wait()
         self.told.append("lists")
 
@@ -168,7 +168,7 @@ async def test_edit_of_old_session_is_notified(mode, change, db, served, home_pa
         given = {"session": session} | CHANGES[change](session)
         assert not (await client.call_tool("sessions_edit", given)).is_error
         with anyio.fail_after(20):
-            while set(told) != wanted:  # noqa: ASYNC110 -- what a client was told is a list
+            while set(told) != wanted:  # noqa: ASYNC110 -- the notifications are a plain list
                 await anyio.sleep(0.05)
 
     addresses = [f"session://{OLD}", f"session://{newest}/messages"]

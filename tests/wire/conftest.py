@@ -1,4 +1,4 @@
-"""The command as a client starts it: a real process, its standard input and output."""
+"""The command as a client starts it: a real process with standard input and output."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="module", name="served_home")
 def _served_home(tmp_path_factory) -> Path:
-    """A Hermes home with conversations, which the tests of a module share."""
+    """A Hermes home with conversations, shared by the tests of a module."""
     path: Path = tmp_path_factory.mktemp("home")
     make_hermes_database(path / "state.db")
     fill_database(path / "state.db", 6, 12)
@@ -49,13 +49,13 @@ def serve_command(home: Path, *more: str) -> list[str]:
 
 
 def make_environment(home: Path) -> dict[str, str]:
-    """Return an environment in which nobody's real folders are touched."""
+    """Return an environment without access to the real folders of the user."""
     return dict(os.environ, HOME=str(home.parent), MCP_SESSIONS_STATE=str(home.parent / "state"))
 
 
 @pytest.fixture(scope="module", params=["auto", "legacy"], name="client")
 async def _client(request, served_home: Path):
-    """A client of the SDK in each era, with one process for the tests of a module."""
+    """A client of the SDK for each protocol version, with one process for a module."""
     first, *rest = serve_command(served_home)
     server = StdioServerParameters(command=first, args=rest, env=make_environment(served_home))
     async with Client(stdio_client(server), mode=request.param, cache=None) as client:
@@ -66,7 +66,7 @@ async def _client(request, served_home: Path):
 def start_listening(
     line: list[str], env: dict[str, str]
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Start a server over HTTP, and tell its port; it ends behind this."""
+    """Start a server over HTTP and yield its port; the server ends afterwards."""
     process = subprocess.Popen(
         line, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -87,14 +87,14 @@ def start_listening(
 def serve_home(
     home: Path, *more: str, token: str | None = TOKEN
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Serve a home over HTTP, at a free port."""
+    """Serve a home over HTTP on a free port."""
     env = make_environment(home) | ({"MCP_SESSIONS_TOKEN": token} if token else {})
     with start_listening([*serve_command(home), "--http", "--port", "0", *more], env) as started:
         yield started
 
 
 class RawProcess:
-    """A process to which lines are written as they are."""
+    """A process that receives raw lines."""
 
     def __init__(self, home: Path, *more: str) -> None:
         self.process = subprocess.Popen(
@@ -121,12 +121,12 @@ class RawProcess:
         self.process.stdin.flush()
 
     def line(self) -> dict[str, Any]:
-        """Return the next line, which has to be one of the protocol."""
+        """Return the next line, which must be a message of the protocol."""
         found: dict[str, Any] = json.loads(self._lines.get(timeout=30))
         return found
 
     def ask(self, method: str, *, meta: Any = None, **params: Any) -> dict[str, Any]:
-        """Send a request and return what answers it."""
+        """Send a request and return its answer."""
         self._id += 1
         given = params | ({"_meta": meta} if meta else {})
         self.send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": given})
@@ -136,7 +136,7 @@ class RawProcess:
                 return found
 
     def begin(self, version: str = "2025-11-25") -> dict[str, Any]:
-        """Shake hands as an older client does."""
+        """Initialize like an older client."""
         info = {"name": "raw", "version": "1"}
         given = {"protocolVersion": version, "capabilities": {}, "clientInfo": info}
         answer = self.ask("initialize", **given)
@@ -144,12 +144,12 @@ class RawProcess:
         return answer
 
     def end(self, timeout: float = 30) -> int:
-        """End its input and return its exit code."""
+        """Close its input and return its exit code."""
         self.process.stdin.close()
         return self.process.wait(timeout)
 
     def kill(self) -> None:
-        """End it however it is."""
+        """End the process in any state."""
         self.process.kill()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
@@ -158,7 +158,7 @@ class RawProcess:
 
 @contextmanager
 def start_raw_process(home: Path, *more: str) -> Iterator[RawProcess]:
-    """A process to which lines are written as they are."""
+    """A process that receives raw lines."""
     started = RawProcess(home, *more)
     try:
         yield started

@@ -1,4 +1,4 @@
-"""Over HTTP, in a process of its own: one door for all transports, and a graceful end."""
+"""HTTP in a separate process: access checks for all transports, and a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -186,9 +186,13 @@ def test_doctor_prints_existing_token(tmp_path):
     ("more", "code", "said"),
     [
         (["--host", "0.0.0.0"], 2, "--allow-host"),
-        (["--host", "0.0.0.0", "--no-token", "--allow-host", "x"], 2, "--no-token is for loopback"),
+        (
+            ["--host", "0.0.0.0", "--no-token", "--allow-host", "x"],
+            2,
+            "--no-token is allowed on loopback",
+        ),
         (["--port", "99999"], 2, "at most 65535"),
-        (["--host", "256.0.0.1", "--allow-host", "x"], 1, "nobody can listen"),
+        (["--host", "256.0.0.1", "--allow-host", "x"], 1, "cannot listen"),
     ],
 )
 def test_public_server_requires_token(served_home, more, code, said):

@@ -1,4 +1,4 @@
-"""What is loaded before the first answer: the SDK, and nothing that is ours but the door."""
+"""Before the first answer only the SDK and a few small modules of ours are loaded."""
 
 from __future__ import annotations
 

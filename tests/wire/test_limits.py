@@ -1,4 +1,4 @@
-"""Connections on which nobody shows a token: they keep nobody out, and are closed in time."""
+"""Unauthenticated connections block no client and are closed in time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KNOWN = f"Authorization: Bearer {TOKEN}\r\n"
 
 @pytest.fixture(scope="module", name="port")
 def _port(served_home):
-    """A server that is less patient, which is all that is otherwise."""
+    """A server with a short timeout and otherwise unchanged."""
     line = serve_command(served_home)
     at = line.index("-m")
     run = f"{QUICK}from mcp_serve.cli.main import main; raise SystemExit(main())"
@@ -48,21 +48,21 @@ def _port(served_home):
 
 
 def send_text(port, text):
-    """Say something and nothing more."""
+    """Send bytes and nothing more."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=30)
     connection.sendall(text.encode())
     return connection
 
 
 def request_with_token(port):
-    """Make a request with the token and return how its answer begins."""
+    """Send a request with the token and return the beginning of its answer."""
     text = f"{HEAD}{KNOWN}Content-Length: {len(BODY)}\r\n\r\n{BODY}"
     with send_text(port, text) as connection:
         return connection.recv(4096)[:15]
 
 
 def read_until_closed(connection):
-    """Return what is still said on a connection until it is closed."""
+    """Return all bytes received on a connection until it is closed."""
     found = b""
     try:
         while chunk := connection.recv(65_536):

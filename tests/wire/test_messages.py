@@ -1,4 +1,4 @@
-"""Messages that are not valid: each gets an error, over standard input as over HTTP."""
+"""Invalid messages: each gets an error, over standard input and over HTTP."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ INVALID = {
 
 @pytest.fixture(name="process", scope="module")
 def _process(served_home):
-    """A process before any handshake: none is needed to be told what is wrong."""
+    """A process before any handshake; errors need none."""
     with start_raw_process(served_home) as process:
         yield process
 
@@ -75,7 +75,7 @@ def _port(served_home):
 
 
 def send_body(port, body, path="/mcp", **headers):
-    """Send a body; return the status and what is answered."""
+    """Send a body; return status and answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     given = {
         "Authorization": f"Bearer {TOKEN}",

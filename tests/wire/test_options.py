@@ -1,4 +1,4 @@
-"""The options of `serve`, as the process takes them: each is heard by what is served."""
+"""The options of `serve` take effect in a real process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OLD = 1_600_000_000
 
 @pytest.fixture(name="home")
 def _home(tmp_path):
-    """A home with something old and something secret."""
+    """A home with an old session and a secret."""
     path = tmp_path / "home"
     path.mkdir()
     with SessionDB(path / "state.db") as db:
@@ -134,4 +134,6 @@ def test_profile_options_select_profiles(home):
             assert row["id"] == found
         given = {"name": "sessions_list", "arguments": {"profile": "default"}}
         answer = process.ask("tools/call", **given)["result"]
-        assert answer["content"][0]["text"] == "no profile 'default' here; there are work, home."
+        assert answer["content"][0]["text"] == (
+            "profile 'default' is not served; valid: work, home."
+        )

@@ -1,4 +1,4 @@
-"""Clients that cancel, read late, say nonsense or all ask at once keep nobody from an answer."""
+"""Clients that cancel, read late, send garbage or flood keep no other client waiting."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def make_call(number, name, **given):
 
 
 def send_body(port, body, **headers):
-    """Send a body, and leave its answer to be read."""
+    """Send a body and leave its answer unread."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     more = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request("POST", "/mcp", body, HEADERS | more)
@@ -60,7 +60,7 @@ def read_answer(connection):
 
 
 def start_legacy_session(port):
-    """Shake hands as an older client does; return what its requests say of their session."""
+    """Initialize like an older client; return the session headers of its requests."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": BEGIN}
     answer, _ = read_answer(send_body(port, json.dumps(message)))
     return {"Mcp_Session_Id": answer.headers["Mcp-Session-Id"]}

@@ -1,4 +1,4 @@
-"""The end of a server over HTTP: whoever waits is answered, and it takes no time."""
+"""Shutdown over HTTP: waiting clients get an answer, and it is quick."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADERS = {
 
 
 def send_message(port, message, **headers):
-    """Send a message and leave its answer to be read."""
+    """Send a message and leave its answer unread."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     body = json.dumps({"jsonrpc": "2.0"} | message)
     more = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -36,7 +36,7 @@ def read_answer(connection):
 
 
 def start_legacy_session(port):
-    """Shake hands as an older client does; return what its requests say of their session."""
+    """Initialize like an older client; return the session headers of its requests."""
     info = {"name": "raw", "version": "1"}
     given = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
     headers = read_answer(send_message(port, {"id": 1, "method": "initialize", "params": given}))

@@ -1,4 +1,4 @@
-"""Over standard input and output, in a process of its own, as every client starts it."""
+"""Standard input and output in a separate process, as every client starts it."""
 
 from __future__ import annotations
 
