@@ -42,8 +42,8 @@ async def test_tool_with_progress(context: Context) -> str:
 
 
 async def test_tool_with_logging(context: Context) -> str:
-    for said in ("Tool execution started", "Tool processing data", "Tool execution completed"):
-        await context.info(said)
+    for text in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        await context.info(text)
         await anyio.sleep(_BETWEEN_S)
     return "done"
 
@@ -51,8 +51,8 @@ async def test_tool_with_logging(context: Context) -> str:
 async def test_missing_capability(context: Context) -> str:
     capabilities = context.client_capabilities
     if capabilities is None or capabilities.sampling is None:
-        wanted = {"requiredCapabilities": {"sampling": {}}}
-        raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, "sampling is needed", wanted)
+        expected = {"requiredCapabilities": {"sampling": {}}}
+        raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, "sampling is needed", expected)
     return "there"
 
 

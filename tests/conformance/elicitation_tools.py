@@ -78,50 +78,50 @@ def _of_model(prompt: str) -> Sample:
 
 
 async def test_elicitation(
-    message: str, given: Annotated[ElicitationResult[Person], Resolve(_of_person)]
+    message: str, arguments: Annotated[ElicitationResult[Person], Resolve(_of_person)]
 ) -> str:
-    return f"User response: {given.model_dump_json()}"
+    return f"User response: {arguments.model_dump_json()}"
 
 
 async def test_elicitation_sep1034_defaults(
-    given: Annotated[ElicitationResult[Defaults], Resolve(_of_defaults)],
+    arguments: Annotated[ElicitationResult[Defaults], Resolve(_of_defaults)],
 ) -> str:
-    return f"Elicitation completed: {given.model_dump_json()}"
+    return f"Elicitation completed: {arguments.model_dump_json()}"
 
 
 async def test_elicitation_sep1330_enums(
-    given: Annotated[ElicitationResult[Choices], Resolve(_of_choices)],
+    arguments: Annotated[ElicitationResult[Choices], Resolve(_of_choices)],
 ) -> str:
-    return f"Elicitation completed: {given.model_dump_json()}"
+    return f"Elicitation completed: {arguments.model_dump_json()}"
 
 
 async def test_streaming_elicitation(
-    given: Annotated[ElicitationResult[Defaults], Resolve(_of_defaults)],
+    arguments: Annotated[ElicitationResult[Defaults], Resolve(_of_defaults)],
 ) -> str:
-    return f"Elicitation completed: {given.model_dump_json()}"
+    return f"Elicitation completed: {arguments.model_dump_json()}"
 
 
 async def test_sampling(
-    prompt: str, given: Annotated[CreateMessageResult, Resolve(_of_model)]
+    prompt: str, arguments: Annotated[CreateMessageResult, Resolve(_of_model)]
 ) -> str:
-    return f"LLM response: {given.content.text}"
+    return f"LLM response: {arguments.content.text}"
 
 
 async def test_input_required_result_capabilities(context: Context) -> str | InputRequiredResult:
     declared = context.client_capabilities
-    asked: Round = {}
+    request: Round = {}
     if declared is not None and declared.sampling is not None:
-        asked["greeting"] = _sampled("Generate a greeting")
+        request["greeting"] = _sampled("Generate a greeting")
     if declared is not None and declared.elicitation is not None:
-        asked["name"] = _form("What is your name?", name="string")
-    return _next(context, asked)
+        request["name"] = _form("What is your name?", name="string")
+    return _next(context, request)
 
 
 async def test_input_required_result_prompt(
     context: Context,
 ) -> list[UserMessage] | InputRequiredResult:
-    asked = _next(context, {"user_context": _form("What context is it?", context="string")})
-    return asked if isinstance(asked, InputRequiredResult) else [UserMessage(asked)]
+    request = _next(context, {"user_context": _form("What context is it?", context="string")})
+    return request if isinstance(request, InputRequiredResult) else [UserMessage(request)]
 
 
 def _form(message: str, **properties: str) -> ElicitRequest:

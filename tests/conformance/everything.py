@@ -20,10 +20,10 @@ _plain = server.create_server
 
 
 def _create(served: ServedProfiles) -> MCPServer[Any]:
-    made = _plain(served)
+    created = _plain(served)
     for part in (content_tools, elicitation_tools, context_tools):
-        part.register(made)
-    return made
+        part.register(created)
+    return created
 
 
 if __name__ == "__main__":

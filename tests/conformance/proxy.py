@@ -46,13 +46,13 @@ class _ForwardHandler(socketserver.BaseRequestHandler):
         if not head:
             return
         line, _, others = re.sub(rb"(?im)^connection:.*\r\n", b"", head).partition(b"\r\n")
-        with socket.create_connection(self.server.before) as behind:
-            behind.sendall(b"\r\n".join((line, self.server.added, others)) + body)
+        with socket.create_connection(self.server.before) as following:
+            following.sendall(b"\r\n".join((line, self.server.added, others)) + body)
             forth = threading.Thread(
-                target=_forward_bytes, args=(self.request, behind), daemon=True
+                target=_forward_bytes, args=(self.request, following), daemon=True
             )
             forth.start()
-            _forward_bytes(behind, self.request)
+            _forward_bytes(following, self.request)
 
 
 def _read_head(source: socket.socket) -> tuple[bytes, bytes]:

@@ -39,10 +39,10 @@ class Suite:
 
     def run(self, port: int, revision: str, results: Path) -> dict[str, Scenario]:
         """Run every scenario of a revision against `/mcp` on a local port."""
-        wanted = ["--suite", "all", "--spec-version", revision, "--output-dir", str(results)]
+        expected = ["--suite", "all", "--spec-version", revision, "--output-dir", str(results)]
         address = ["--url", f"http://127.0.0.1:{port}/mcp"]
         subprocess.run(
-            [find_node(), self.folder / "dist" / "index.js", "server", *address, *wanted],
+            [find_node(), self.folder / "dist" / "index.js", "server", *address, *expected],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=100,

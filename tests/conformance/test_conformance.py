@@ -98,8 +98,8 @@ def required_results(
 def test_required_scenarios_pass_every_check(required_results, server, revision, capsys):
     passed = {name: scenario.passed for name, scenario in required_results.items()}
     with capsys.disabled():
-        said = f"{len(passed)} scenarios, {sum(passed.values())} checks"
-        print(f"\n{revision} on the {server} server: {said} passed")
+        text = f"{len(passed)} scenarios, {sum(passed.values())} checks"
+        print(f"\n{revision} on the {server} server: {text} passed")
         print(", ".join(f"{name} {checks}" for name, checks in passed.items()))
     assert {
         name: scenario.failed for name, scenario in required_results.items() if scenario.failed

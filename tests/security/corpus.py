@@ -62,8 +62,8 @@ def _add_conversation(db: SessionDB, key: str, text: str, *, ended: bool) -> Non
     create = {"source": text, "cwd": f"/srv/{text}", "model": text}
     at = {"timestamp": OLD, "create": create | {"started_at": OLD}} if ended else {"create": create}
     db.append_message(key, "user", f"needle {text}", **at)
-    said = {"tool_calls": make_tool_call(text), "timestamp": at.get("timestamp")}
-    db.append_message(key, "assistant", text, reasoning=text, **said)
+    message = {"tool_calls": make_tool_call(text), "timestamp": at.get("timestamp")}
+    db.append_message(key, "assistant", text, reasoning=text, **message)
     more = {"tool_name": text, "tool_call_id": "c", "timestamp": at.get("timestamp")}
     db.append_message(key, "tool", text, **more)
     parts = [{"type": "text", "text": text}, {"type": text}]
@@ -97,8 +97,8 @@ def make_tool_call(text: str) -> list[dict[str, Any]]:
 def _add_long_session(db: SessionDB, texts: list[str]) -> None:
     for number in range(40):
         text = texts[number % len(texts)]
-        said = f"{text}\nABC-{number}: we decided on port {8000 + number}. {'well, ' * 150}"
-        db.append_message(LONG, "user", said, create={"source": "cli"})
+        message = f"{text}\nABC-{number}: we decided on port {8000 + number}. {'well, ' * 150}"
+        db.append_message(LONG, "user", message, create={"source": "cli"})
         db.append_message(LONG, "assistant", f"noted {number}")
 
 

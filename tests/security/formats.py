@@ -14,9 +14,9 @@ _BODY = "Zx9Qw3Rt7Yp1Lk5Jh8Gf2Ds6Az4Xc0Vb9Nm3Qw7Er1Ty5Ui8Op2As6Df4Gh0Jk"
 _LOW = _BODY.lower()
 
 
-def _make_token_part(**said: str) -> str:
+def _make_token_part(**text: str) -> str:
     """Return a part of a JSON web token."""
-    return base64.urlsafe_b64encode(json.dumps(said).encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(json.dumps(text).encode()).decode().rstrip("=")
 
 
 def _make_key(kind: str, dashes: str = "-----", gap: str = "") -> str:

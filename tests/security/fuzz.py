@@ -82,7 +82,7 @@ def _draw_params(chance: random.Random) -> dict[str, Any]:
     if kind < 0.7:
         name = chance.choice(list(TOOLS))
         names = chance.sample(TOOLS[name], chance.randrange(len(TOOLS[name]) + 1))
-        arguments: Any = {each: chance.choice(VALUES) for each in names}
+        arguments: Any = {item: chance.choice(VALUES) for item in names}
         if name == "events_wait":
             arguments["timeout_s"] = chance.choice([0, -1, "x", 10**300])
         elif chance.random() < 0.05:
@@ -93,8 +93,8 @@ def _draw_params(chance: random.Random) -> dict[str, Any]:
         return {"method": "resources/read", "uri": uri + str(chance.choice(VALUES))[:500]}
     if kind < 0.85:
         name = chance.choice(["catch_up", "tidy_up", "compress_session", "x"])
-        given = {"session": chance.choice(VALUES)}
-        return {"method": "prompts/get", "name": name, "arguments": given}
+        values = {"session": chance.choice(VALUES)}
+        return {"method": "prompts/get", "name": name, "arguments": values}
     if kind < 0.9:
         argument = {
             "name": chance.choice(["session", "source", "x"]),

@@ -154,10 +154,10 @@ def _build_parent_links(links: Callable[[int], int | None], count: int) -> Build
             for number in range(count):
                 parent = links(number)
                 if parent is not None:
-                    given = (f"p{parent}", "compression", f"p{number}")
+                    arguments = (f"p{parent}", "compression", f"p{number}")
                     connection.execute(
                         "UPDATE sessions SET parent_session_id = ?, end_reason = ? WHERE id = ?",
-                        given,
+                        arguments,
                     )
             connection.commit()
 

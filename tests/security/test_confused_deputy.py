@@ -38,8 +38,8 @@ def outward_calls():
     if not _HOOKED:
         _HOOKED.append(True)
         sys.addaudithook(
-            lambda event, given: (
-                _HEARD.append((event, given)) if _LISTENING and event in OUTWARD else None
+            lambda event, arguments: (
+                _HEARD.append((event, arguments)) if _LISTENING and event in OUTWARD else None
             )
         )
     _HEARD.clear()
@@ -53,16 +53,16 @@ def outward_calls():
 @pytest.mark.requirement("security:deputy")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_server_makes_no_outward_calls(mode, tmp_path):
-    with outward_calls() as heard:
-        said = await walk_home(tmp_path, mode, INJECTIONS)
-    assert len(said) > 200
-    assert heard == []
+    with outward_calls() as answer:
+        text = await walk_home(tmp_path, mode, INJECTIONS)
+    assert len(text) > 200
+    assert answer == []
 
 
 def test_outward_call_detector_works():
-    with outward_calls() as heard:
+    with outward_calls() as answer:
         os.system("true")  # noqa: S605, S607 -- harmless, and heard
-    assert [event for event, _ in heard] == ["os.system"]
+    assert [event for event, _ in answer] == ["os.system"]
 
 
 def test_tools_have_no_destination_arguments():
@@ -77,10 +77,10 @@ async def test_environment_credentials_are_not_shown(monkeypatch, tmp_path):
     value = "credential-of-the-environment-9431"
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "MCP_SESSIONS_TOKEN", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, value)
-    said = await walk_home(
+    text = await walk_home(
         tmp_path, "auto", {"a": "$OPENAI_API_KEY {OPENAI_API_KEY} %OPENAI_API_KEY%"}
     )
-    assert value not in json.dumps(said)
+    assert value not in json.dumps(text)
 
 
 ACTS_AT_ONCE = {

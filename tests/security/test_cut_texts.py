@@ -51,13 +51,13 @@ async def show_all(path: Path) -> dict[str, list[str]]:
         await walk.pages("sessions_search", query="needle", per="message", limit=100)
         await walk.list_resources()
     served.close()
-    for where, said in walk.said:
-        for row in said.get("sessions", []) if where == "sessions_list" else []:
+    for where, text in walk.said:
+        for row in text.get("sessions", []) if where == "sessions_list" else []:
             shown[f"preview {row['id'].partition('-')[2]}"].append(row["preview"])
-        for hit in said.get("hits", []):
+        for hit in text.get("hits", []):
             shown[f"snippet {hit['session_id'].partition('-')[2]}"].append(hit["snippet"])
         if where == "resources/list":
-            shown["name"] += [entry["name"] for entry in said["resources"]]
+            shown["name"] += [entry["name"] for entry in text["resources"]]
     return shown
 
 

@@ -146,7 +146,7 @@ async def test_large_message_is_served_within_budget(client, db, kind):
     db.append_message("s1", "assistant", LARGE[kind], tool_calls=make_tool_call("y" * 500_000))
     db.append_message("s1", "tool", LARGE[kind], tool_name="run" * 50_000)
     db.set_session_title("s1", "title")
-    for tool, given in (
+    for tool, arguments in (
         ("sessions_list", {"detail": "detailed"}),
         ("sessions_read", {"session": "s1"}),
         ("sessions_read", {"session": "s1", "detail": "detailed", "max_chars": 1_000}),
@@ -154,9 +154,9 @@ async def test_large_message_is_served_within_budget(client, db, kind):
         ("sessions_search", {"query": "xxx", "mode": "substring", "per": "message"}),
         ("events_wait", {"timeout_s": 0}),
     ):
-        result = await client.call_tool(tool, given)
+        result = await client.call_tool(tool, arguments)
         assert not result.is_error, result.content[0].text
-        assert len(result.content[0].text) <= given.get("max_chars", answer_size.DEFAULT_CHARS)
+        assert len(result.content[0].text) <= arguments.get("max_chars", answer_size.DEFAULT_CHARS)
 
 
 async def test_deeply_nested_calls_are_read(client, db):
@@ -164,11 +164,11 @@ async def test_deeply_nested_calls_are_read(client, db):
     called = {"name": "run", "arguments": deep}
     calls = [{"id": "c", "type": "function", "function": called}]
     db.append_message("s1", "assistant", "walrus", tool_calls=calls, create={"source": "cli"})
-    for tool, given in (
+    for tool, arguments in (
         ("sessions_read", {"session": "s1", "detail": "detailed"}),
         ("sessions_search", {"query": "walrus"}),
     ):
-        result = await client.call_tool(tool, given)
+        result = await client.call_tool(tool, arguments)
         assert not result.is_error, result.content[0].text
 
 

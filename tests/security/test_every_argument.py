@@ -103,9 +103,9 @@ def tool_arguments(spec):
         meant.pop("timeout_s")
         always["timeout_s"] = st.just(0)
         odd["timeout_s"] = WAITS
-    wanted = st.fixed_dictionaries(always, optional=meant)
+    expected = st.fixed_dictionaries(always, optional=meant)
     one = st.sampled_from(sorted(odd)).flatmap(lambda name: st.tuples(st.just(name), odd[name]))
-    return wanted | st.tuples(wanted, one).map(lambda both: both[0] | {both[1][0]: both[1][1]})
+    return expected | st.tuples(expected, one).map(lambda both: both[0] | {both[1][0]: both[1][1]})
 
 
 CALLS = st.sampled_from(SPECS).flatmap(lambda spec: st.tuples(st.just(spec), tool_arguments(spec)))
@@ -212,11 +212,11 @@ async def test_random_addresses_are_read_or_refused(client, kind, name, more):
 @given(name=st.sampled_from(["catch_up", "tidy_up", "nope"]), given_names=st.dictionaries(ANY, ANY))
 async def test_random_prompts_are_rendered_or_refused(client, name, given_names):
     try:
-        found = await client.get_prompt(name, given_names)
+        result = await client.get_prompt(name, given_names)
     except MCPError as refused:
         check_refusal(refused, name)
     else:
-        assert found.messages
+        assert result.messages
 
 
 @pytest.mark.requirement("security:arguments")
@@ -224,5 +224,5 @@ async def test_random_prompts_are_rendered_or_refused(client, name, given_names)
 @given(argument=st.sampled_from(COMPLETED) | ANY, typed=ANY)
 async def test_random_completions_are_answered(client, argument, typed):
     reference = PromptReference(type="ref/prompt", name="catch_up")
-    found = await client.complete(reference, {"name": argument, "value": typed})
-    assert len(found.completion.values) <= 100
+    result = await client.complete(reference, {"name": argument, "value": typed})
+    assert len(result.completion.values) <= 100

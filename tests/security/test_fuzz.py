@@ -48,11 +48,11 @@ def test_fuzzed_lines_are_answered(home, era, part):
             process.ask("tools/list", meta=MODERN)
         for start in range(0, len(requests), TOGETHER):
             some = requests[start : start + TOGETHER]
-            process.process.stdin.buffer.write(b"".join(each.line + b"\n" for each in some))
+            process.process.stdin.buffer.write(b"".join(item.line + b"\n" for item in some))
             process.process.stdin.flush()
-            left = sum(each.answers for each in some)
-            while left:
-                left -= "method" not in process.line()
+            remaining = sum(item.answers for item in some)
+            while remaining:
+                remaining -= "method" not in process.line()
         meta = MODERN if era == ERAS[1] else None
         answer = process.ask("tools/call", meta=meta, name="sessions_list", arguments={})
         assert answer["result"]["structuredContent"]["sessions"]
@@ -74,9 +74,9 @@ def test_fuzzed_bodies_are_answered(home, era, part):
         }
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         if era == ERAS[0]:
-            given = {"protocolVersion": era, "capabilities": {}}
-            given["clientInfo"] = {"name": "fuzz", "version": "1"}
-            first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": given}
+            arguments = {"protocolVersion": era, "capabilities": {}}
+            arguments["clientInfo"] = {"name": "fuzz", "version": "1"}
+            first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": arguments}
             connection.request("POST", "/mcp", json.dumps(first), headers)
             answer = connection.getresponse()
             answer.read()
@@ -98,8 +98,8 @@ def make_headers(body: bytes) -> dict[str, str]:
         message = json.loads(body)
         method, params = message["method"], message.get("params") or {}
         named = params.get("name", params.get("uri")) if isinstance(params, dict) else None
-        given = {"Mcp-Method": method, "Mcp-Name": named}
+        arguments = {"Mcp-Method": method, "Mcp-Name": named}
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}
-    plain = {name: value for name, value in given.items() if isinstance(value, str)}
+    plain = {name: value for name, value in arguments.items() if isinstance(value, str)}
     return {name: value for name, value in plain.items() if value.isascii() and value.isprintable()}

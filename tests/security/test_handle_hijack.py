@@ -81,8 +81,8 @@ async def test_plan_of_other_profile_is_refused(home_path, mode):
     served = ServedProfiles(ServerOptions(home=str(home_path), profiles=["default", "work"]))
     async with Client(server.create_server(served), mode=mode, cache=None) as client:
         planned = (await client.call_tool("sessions_prune", {"profile": "work"})).structured_content
-        given = {"plan": planned["plan"], "profile": "default"}
-        refused = await client.call_tool("sessions_prune", given)
+        arguments = {"plan": planned["plan"], "profile": "default"}
+        refused = await client.call_tool("sessions_prune", arguments)
         assert "there is no plan" in refused.content[0].text
         done = await client.call_tool(
             "sessions_prune", {"plan": planned["plan"], "profile": "work"}
@@ -94,10 +94,10 @@ async def test_plan_of_other_profile_is_refused(home_path, mode):
 @pytest.mark.requirement("security:handles")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_expired_plan_asks_no_consent(home_path, mode):
-    served, asked = ServedProfiles(ServerOptions(home=str(home_path))), []
+    served, request = ServedProfiles(ServerOptions(home=str(home_path))), []
 
     async def human(_, params):
-        asked.append(params.message)
+        request.append(params.message)
         return ElicitResult(action="accept", content={"agree": True})
 
     created = server.create_server(served)
@@ -107,7 +107,7 @@ async def test_expired_plan_asks_no_consent(home_path, mode):
         vars(ledger)["_clock"] = lambda: time.time() + DAY_S + 1
         late = await client.call_tool("sessions_prune", {"plan": plan})
         assert "has expired" in late.content[0].text
-        assert asked == []
+        assert request == []
     served.close()
 
 
@@ -149,12 +149,12 @@ CHANGES = {
 async def test_tampered_cursor_is_refused(db, call, refused, tool, change):
     for number in range(3):
         db.append_message(f"s{number}", "user", "hello", create={"source": "cli"})
-    given = {"sessions_list": {"limit": 1}, "sessions_search": {"query": "hello", "limit": 1}}
-    page = await call(tool, **given.get(tool, {"timeout_s": 0}))
+    arguments = {"sessions_list": {"limit": 1}, "sessions_search": {"query": "hello", "limit": 1}}
+    page = await call(tool, **arguments.get(tool, {"timeout_s": 0}))
     cursor = page.get("next_cursor") or page["cursor"]
-    said = await refused(tool, cursor=repack_cursor(cursor, CHANGES[change]))
-    assert "malformed cursor" in said
-    assert "pass" in said
+    text = await refused(tool, cursor=repack_cursor(cursor, CHANGES[change]))
+    assert "malformed cursor" in text
+    assert "pass" in text
 
 
 @pytest.mark.requirement("security:handles")

@@ -38,12 +38,12 @@ def _opener():
 
 def read_folder(folder: Path) -> dict[str, tuple[int, bytes | None]]:
     """Return the files below a folder with modes and bytes."""
-    found = {}
+    result = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
         data = path.read_bytes() if stat.S_ISREG(status.st_mode) else None
-        found[str(path.relative_to(folder))] = (status.st_mode, data)
-    return found
+        result[str(path.relative_to(folder))] = (status.st_mode, data)
+    return result
 
 
 @pytest.mark.requirement("hostile:homes")
@@ -71,7 +71,7 @@ def test_verbs_survive_hostile_homes(opener, tmp_path, name):
     opener.stdin.write(json.dumps(job) + "\n")
     opener.stdin.flush()
     ended = opener.stdout.readline().strip()
-    out, err = ((tmp_path / each).read_text(errors="replace") for each in ("out", "err"))
+    out, err = ((tmp_path / item).read_text(errors="replace") for item in ("out", "err"))
     codes = [line for line in out.splitlines() if line.startswith("CODE ")]
     assert (ended, len(codes)) == ("0", len(VERBS)), (codes, err[-2_000:])
     assert [code for code in codes if code.split()[-1] not in "0123456"] == []

@@ -46,9 +46,9 @@ async def collect_errors(client, passed: str) -> list[str]:
         (client.read_resource, f"session:///{passed}/messages"),
     ]
     errors = []
-    for call, *given in calls:
+    for call, *arguments in calls:
         try:
-            answer = await call(*given)
+            answer = await call(*arguments)
         except (MCPError, ValueError) as error:
             errors.append(f"{error!r} {getattr(error, 'error', '')!r}")
         else:
@@ -89,9 +89,9 @@ async def test_unexpected_failure_hides_details(client, home_path, monkeypatch):
 def test_cut_secret_is_redacted(cut):
     secret = "AKIA" + "IOSFODNN7EXAMPLQ"
     token = "ghp_" + "a1B2" * 9
-    for each in (secret, token):
-        text = f"unknown name '{each[:cut]}'"
-        assert each[:8] not in clean_text(text, {"name": [each]})
+    for item in (secret, token):
+        text = f"unknown name '{item[:cut]}'"
+        assert item[:8] not in clean_text(text, {"name": [item]})
 
 
 @pytest.mark.requirement("hostile:errors")

@@ -47,15 +47,15 @@ def _outside(db, home_path, tmp_path):
 
 def list_files(tmp_path):
     """Return the existing files except the auxiliary files of SQLite."""
-    found = (path for path in tmp_path.rglob("*") if path.is_file())
-    return {path for path in found if not path.name.endswith(("-wal", "-shm"))}
+    result = (path for path in tmp_path.rglob("*") if path.is_file())
+    return {path for path in result if not path.name.endswith(("-wal", "-shm"))}
 
 
 @pytest.mark.requirement("security:paths")
 @EVERY
 async def test_path_arguments_open_no_file(client, refused, tmp_path, name):
     before = list_files(tmp_path)
-    for tool, given in (
+    for tool, arguments in (
         ("sessions_read", {"session": name}),
         ("sessions_search", {"query": "hello", "session": name}),
         ("events_wait", {"session": name, "timeout_s": 0}),
@@ -72,9 +72,9 @@ async def test_path_arguments_open_no_file(client, refused, tmp_path, name):
         ("sessions_restore", {"batch": name[:100]}),
         ("sessions_restore", {"plan": name[:100]}),
     ):
-        said = await refused(tool, **given)
-        assert OUTSIDE not in said
-        assert "defect" not in said, (tool, given)
+        text = await refused(tool, **arguments)
+        assert OUTSIDE not in text
+        assert "defect" not in text, (tool, arguments)
     new = {path for path in list_files(tmp_path) - before if path.suffix != ".db"}
     assert {path.name for path in new} <= {"home.json"}
 
@@ -160,10 +160,10 @@ async def test_restore_writes_through_no_link(call, linked_file, tmp_path):
 async def test_linked_folder_loses_no_files(call, home_path, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    there = elsewhere / "20250101_000000_abcdef.jsonl"
-    there.write_text(OUTSIDE)
+    outside_file = elsewhere / "20250101_000000_abcdef.jsonl"
+    outside_file.write_text(OUTSIDE)
     (home_path / "profiles").mkdir()
     (home_path / "profiles" / "evil").symlink_to(elsewhere)
     planned = await call("sessions_prune", what="orphans", older_than_days=0)
     assert planned["outcome"] == "nothing"
-    assert there.read_text() == OUTSIDE
+    assert outside_file.read_text() == OUTSIDE

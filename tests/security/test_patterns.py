@@ -57,19 +57,19 @@ def test_leak_detector_sees_every_disguise():
 @pytest.mark.requirement("hostile:secrets")
 def test_innocent_texts_are_left_alone():
     assert len(set(INNOCENTS)) == 300
-    taken = [text for text in INNOCENTS if redact(text) != text]
-    assert len(taken) <= MOST_TAKEN, taken
+    duration = [text for text in INNOCENTS if redact(text) != text]
+    assert len(duration) <= MOST_TAKEN, duration
     assert [text for text in HARMLESS if redact(text) != text] == []
 
 
 @pytest.mark.requirement("hostile:secrets")
 def test_innocent_texts_in_json_are_left_alone():
-    taken = [
+    duration = [
         text
         for text in INNOCENTS
         if redact(json.dumps({"text": text})) != json.dumps({"text": text})
     ]
-    assert len(taken) <= MOST_TAKEN, taken
+    assert len(duration) <= MOST_TAKEN, duration
 
 
 SAMPLES = st.builds(draw_sample, st.sampled_from(KINDS), st.integers(0, 4))

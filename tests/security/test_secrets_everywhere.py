@@ -62,9 +62,9 @@ def draw_samples(number: int):
     return drawn, {f"{kind} {number}": text for kind, text in disguised.items()}
 
 
-def list_entries(said, where, name):
+def list_entries(text, where, name):
     """Return the entries of all pages of a list."""
-    return [entry for place, what in said if place == where for entry in what[name]]
+    return [entry for place, output in text if place == where for entry in output[name]]
 
 
 def make_address_pattern(template):
@@ -73,16 +73,19 @@ def make_address_pattern(template):
     return "[^/]+".join(re.escape(part) for part in re.split(r"\{[^}]*\}", path))
 
 
-def unread_resources(said):
+def unread_resources(text):
     """Return templates, and listed addresses without a template, that were never read."""
     templates = {
-        e["uri_template"] for e in list_entries(said, "templates/list", "resource_templates")
+        e["uri_template"] for e in list_entries(text, "templates/list", "resource_templates")
     }
-    alone = {entry["uri"] for entry in list_entries(said, "resources/list", "resources")}
+    alone = {entry["uri"] for entry in list_entries(text, "resources/list", "resources")}
     alone -= {
-        uri for uri in alone for each in templates if re.fullmatch(make_address_pattern(each), uri)
+        uri
+        for uri in alone
+        for template in templates
+        if re.fullmatch(make_address_pattern(template), uri)
     }
-    read = [what for where, what in said if where == "address"]
+    read = [output for where, output in text if where == "address"]
     assert len(templates | alone) >= 5
     return [
         address
@@ -91,13 +94,13 @@ def unread_resources(said):
     ]
 
 
-def list_shown_leaks(said):
+def list_shown_leaks(text):
     """Return every leak with the place of its output."""
     return [
         (where, leak)
-        for where, what, secret in said
+        for where, output, secret in text
         for leak in find_leaks(
-            what if isinstance(what, str) else json.dumps(what, ensure_ascii=False), secret
+            output if isinstance(output, str) else json.dumps(output, ensure_ascii=False), secret
         )
     ]
 
@@ -109,14 +112,14 @@ def list_shown_leaks(said):
 async def test_no_tool_shows_a_disguised_secret(tmp_path, number):
     drawn, texts = draw_samples(number)
     secret = list_windows(drawn)
-    said = await walk_home(tmp_path, ("auto", "legacy")[number % 2], texts)
-    names = {where for where, _ in said}
+    text = await walk_home(tmp_path, ("auto", "legacy")[number % 2], texts)
+    names = {where for where, _ in text}
     assert names >= {spec.name for spec in SPECS}
-    assert names >= {f"prompt {each.name}" for each in prompts.PROMPTS}
+    assert names >= {f"prompt {prompt.name}" for prompt in prompts.PROMPTS}
     assert names >= {f"completion {argument}" for argument in _COMPLETERS}
-    assert unread_resources(said) == []
+    assert unread_resources(text) == []
     assert names >= {"question", "resources/list", "audit"}
-    assert list_shown_leaks((where, what, secret) for where, what in said) == []
+    assert list_shown_leaks((where, output, secret) for where, output in text) == []
 
 
 @pytest.mark.requirement("hostile:secrets-everywhere")
@@ -134,18 +137,18 @@ def test_no_verb_shows_a_disguised_secret(tmp_path, number):
     home.mkdir()
     plant_texts(home, texts)
     with SessionDB(home / "state.db") as db:
-        ids = [each.id for each in db.list_sessions(limit=200).items]
+        ids = [row.id for row in db.list_sessions(limit=200).items]
     passed = [text.replace("\x00", "") for text in texts.values()]
     calls = [(verb, call) for verb in EVERY_VERB for call in EVERY_VERB[verb]]
     calls += [("show", [key, "--tools"]) for key in ids]
-    said = []
+    message = []
     with ForkServer() as forks:
         for at, (verb, call) in enumerate(calls):
-            given = {"SECRET": passed[at % len(passed)], "OUT": str(tmp_path / "out.jsonl")}
-            given["NEW"] = str(tmp_path / "new.jsonl")
-            words = [verb, "--home", str(home), *(given.get(word, word) for word in call)]
+            arguments = {"SECRET": passed[at % len(passed)], "OUT": str(tmp_path / "out.jsonl")}
+            arguments["NEW"] = str(tmp_path / "new.jsonl")
+            words = [verb, "--home", str(home), *(arguments.get(word, word) for word in call)]
             done = forks.run(words, build_environment(tmp_path), str(tmp_path), "")
-            said.append((f"{verb} {call}", done.out, secret))
-            said.append((f"{verb} {call} error", done.err, secret))
-    assert sum(len(what) for _, what, _ in said) > 100_000
-    assert list_shown_leaks(said) == []
+            message.append((f"{verb} {call}", done.out, secret))
+            message.append((f"{verb} {call} error", done.err, secret))
+    assert sum(len(output) for _, output, _ in message) > 100_000
+    assert list_shown_leaks(message) == []

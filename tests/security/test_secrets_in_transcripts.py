@@ -42,13 +42,14 @@ def find_places(text):
 async def test_keys_appear_on_no_path(walk_results):
     assert len(walk_results) > 500
     shown = [
-        (where, find_places(json.dumps(what, ensure_ascii=False))) for where, what in walk_results
+        (where, find_places(json.dumps(output, ensure_ascii=False)))
+        for where, output in walk_results
     ]
     assert [(where, parts) for where, parts in shown if parts] == []
 
 
 async def test_redaction_mark_appears_on_quoting_paths(walk_results):
-    marked = {where for where, what in walk_results if "[redacted" in json.dumps(what)}
+    marked = {where for where, output in walk_results if "[redacted" in json.dumps(output)}
     assert marked >= {
         "sessions_list",
         "sessions_read",
@@ -96,7 +97,8 @@ def test_process_log_contains_no_transcript(home_path):
     with start_raw_process(home_path) as process:
         process.begin()
         answers = [
-            process.ask("tools/call", name=name, arguments=given)["result"] for name, given in calls
+            process.ask("tools/call", name=name, arguments=arguments)["result"]
+            for name, arguments in calls
         ]
         assert process.end() == 0
         logged = process.process.stderr.read()

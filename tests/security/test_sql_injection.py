@@ -81,10 +81,10 @@ async def test_payload_arguments_change_nothing(db, home_path, client, payload):
             if spec.name == "sessions_edit" and name != "session":
                 continue  # it stores its arguments, which is its job
             result = await client.call_tool(spec.name, sent)
-            said = result.content[0].text
-            assert "defect" not in said, (spec.name, name)
-            assert "syntax error" not in said
-            assert result.is_error or name not in NAMED, (spec.name, name, said)
+            text = result.content[0].text
+            assert "defect" not in text, (spec.name, name)
+            assert "syntax error" not in text
+            assert result.is_error or name not in NAMED, (spec.name, name, text)
     assert dump_database(home_path) == before
     assert not (home_path / "stolen.db").exists()
 
@@ -132,6 +132,6 @@ async def test_read_only_server_cannot_write(db, home_path, client, call):
 
 async def _call_with_payload(client, spec):
     if not spec.changes:
-        given = dict.fromkeys(spec.arguments.required, "s1")
-        given |= {"timeout_s": 0} if spec.name == "events_wait" else {}
-        await client.call_tool(spec.name, given)
+        arguments = dict.fromkeys(spec.arguments.required, "s1")
+        arguments |= {"timeout_s": 0} if spec.name == "events_wait" else {}
+        await client.call_tool(spec.name, arguments)

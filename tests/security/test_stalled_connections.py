@@ -54,10 +54,10 @@ def test_stalled_connections_block_no_client(home):
     with serve_home(home) as (process, port):
         stalled = []
         for number in range(100):
-            for said in STALLS.values():
+            for text in STALLS.values():
                 connection = socket.create_connection(("127.0.0.1", port), timeout=30)
                 stalled.append(connection)
-                connection.sendall(said.encode())
+                connection.sendall(text.encode())
             if number % 25 == 0:
                 assert b'"sessions"' in request_session_list(port)
         assert len(stalled) == 700

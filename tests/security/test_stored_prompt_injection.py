@@ -49,8 +49,8 @@ async def test_walk_covers_every_path(walk_results):
     assert {"resource session", "resource route", "resource sessions", "resources/list"} <= places
     assert {"prompt catch_up", "prompt tidy_up", "prompt compress_session"} <= places
     assert {"audit", "question", "sessions_read refused", "completion session"} <= places
-    answers = [(where, what) for where, what in walk_results if isinstance(what, dict)]
-    outcomes = {(where, what["outcome"]) for where, what in answers if "outcome" in what}
+    answers = [(where, output) for where, output in walk_results if isinstance(output, dict)]
+    outcomes = {(where, output["outcome"]) for where, output in answers if "outcome" in output}
     for tool in ("sessions_finalize", "sessions_prune", "sessions_compress"):
         assert {(tool, "planned"), (tool, "applied")} <= outcomes
     assert ("sessions_restore", "applied") in outcomes
@@ -66,22 +66,22 @@ async def test_server_texts_ignore_stored_injections(walk_results, mode, tmp_pat
             await client.list_resource_templates(),
         ]
     served.close()
-    told = [what for where, what in walk_results if where in TOLD]
-    assert told == [each.model_dump(mode="json", exclude={"meta"}) for each in empty]
+    text = [output for where, output in walk_results if where in TOLD]
+    assert text == [item.model_dump(mode="json", exclude={"meta"}) for item in empty]
 
 
 @pytest.mark.requirement("security:injection")
 async def test_stored_text_stays_in_quoted_fields(walk_results):
     elsewhere = [
         (where, key, text[:80])
-        for where, what in walk_results
-        if isinstance(what, dict) and not where.startswith("completion")
-        for key, text in iterate_strings(what)
+        for where, output in walk_results
+        if isinstance(output, dict) and not where.startswith("completion")
+        for key, text in iterate_strings(output)
         if CANARY in text and key not in QUOTED
     ]
     assert elsewhere == []
     quoted = {
-        key for _, what in walk_results for key, text in iterate_strings(what) if CANARY in text
+        key for _, output in walk_results for key, text in iterate_strings(output) if CANARY in text
     }
     assert {"text", "snippet", "preview", "title", "name", "digest", "source"} <= quoted
 
@@ -90,8 +90,8 @@ async def test_stored_text_stays_in_quoted_fields(walk_results):
 async def test_single_lines_contain_no_controls(walk_results):
     broken = [
         (where, key, text[:80])
-        for where, what in walk_results
-        for key, text in iterate_strings(what)
+        for where, output in walk_results
+        for key, text in iterate_strings(output)
         if key not in MULTILINE and where not in TOLD and where != "question"
         if not where.startswith("prompt") and HIDDEN & set(text)
     ]
@@ -100,21 +100,21 @@ async def test_single_lines_contain_no_controls(walk_results):
 
 @pytest.mark.requirement("security:injection")
 async def test_consent_question_contains_no_injected_lines(walk_results):
-    questions = [what for where, what in walk_results if where == "question"]
+    questions = [output for where, output in walk_results if where == "question"]
     assert len(questions) >= 4
-    for asked in questions:
-        first, *lines = asked.split("\n")
+    for request in questions:
+        first, *lines = request.split("\n")
         assert first.endswith("?")
         assert [line for line in lines if not line.startswith(("- ", "Note: "))] == []
         titles = [line for line in lines if line.startswith('- "')]
         assert all(re.match(r'- "(?:[^"\\]|\\.)*": ', line) for line in titles)
-        unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', "", asked)
+        unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', "", request)
         assert [text for text in INJECTIONS.values() if text[:40] in unquoted] == [], unquoted
-        assert not HIDDEN - {"\n"} & set(asked)
+        assert not HIDDEN - {"\n"} & set(request)
 
 
 async def test_errors_are_single_short_lines(walk_results):
-    errors = [(where, what) for where, what in walk_results if where.endswith("refused")]
+    errors = [(where, output) for where, output in walk_results if where.endswith("refused")]
     assert len(errors) > 30
     for where, error in errors:
         assert not HIDDEN & set(error), (where, error)
@@ -124,7 +124,11 @@ async def test_errors_are_single_short_lines(walk_results):
 
 @pytest.mark.requirement("security:injection")
 async def test_message_text_is_returned_unchanged(walk_results):
-    read = [what for where, what in walk_results if where == "sessions_read" and "messages" in what]
+    read = [
+        output
+        for where, output in walk_results
+        if where == "sessions_read" and "messages" in output
+    ]
     seen = {message["text"] for page in read for message in page["messages"]}
     for text in INJECTIONS.values():
         assert f"needle {text}" in seen
@@ -134,16 +138,16 @@ async def test_message_text_is_returned_unchanged(walk_results):
 @pytest.mark.parametrize("kind", INJECTIONS)
 @pytest.mark.parametrize("name", ["catch_up", "compress_session"])
 async def test_prompt_quotes_argument(tmp_path, mode, kind, name):
-    given = INJECTIONS[kind]
+    arguments = INJECTIONS[kind]
     served = ServedProfiles(ServerOptions(home=str(tmp_path / "empty")))
     async with Client(server.create_server(served), mode=mode, cache=None) as client:
         text, bare = [
-            (await client.get_prompt(name, {"session": each})).messages[0].content.text
-            for each in (given, "SESSION")
+            (await client.get_prompt(name, {"session": item})).messages[0].content.text
+            for item in (arguments, "SESSION")
         ]
     served.close()
     before, after = bare.split('"SESSION"')
     assert text.startswith(before)
     quotation, length = json.JSONDecoder().raw_decode(text[len(before) :])
-    assert quotation == to_plain_line(given)
+    assert quotation == to_plain_line(arguments)
     assert text[len(before) + length :] == after

@@ -36,9 +36,9 @@ print(json.dumps(sorted(loaded - set(sys.stdlib_module_names))))
 """
 
 
-def list_requirements(what):
+def list_requirements(output):
     """Return the requirements of a distribution, as written."""
-    listed = re.search(rf"^{what} = \[\n(.*?)^\]", PROJECT, re.MULTILINE | re.DOTALL)
+    listed = re.search(rf"^{output} = \[\n(.*?)^\]", PROJECT, re.MULTILINE | re.DOTALL)
     return re.findall(r'^  "(.*)",$', listed[1], re.MULTILINE)
 
 
@@ -49,15 +49,15 @@ def read_requirement_name(requirement):
 
 @pytest.mark.requirement("security:supplies")
 def test_dependencies_are_known():
-    assert {read_requirement_name(each) for each in list_requirements("dependencies")} == KNOWN
+    assert {read_requirement_name(item) for item in list_requirements("dependencies")} == KNOWN
 
 
 @pytest.mark.parametrize(
     "requirement", [*list_requirements("dependencies"), *list_requirements("dev")]
 )
 def test_requirements_have_both_bounds(requirement):
-    asked = requirement.partition(";")[0]
-    assert re.fullmatch(r"[\w.-]+>=[\d.]+,<[\d.]+", asked)
+    request = requirement.partition(";")[0]
+    assert re.fullmatch(r"[\w.-]+>=[\d.]+,<[\d.]+", request)
 
 
 @pytest.mark.requirement("security:supplies")

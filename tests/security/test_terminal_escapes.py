@@ -93,8 +93,8 @@ def _home(tmp_path_factory):
 )
 def test_verb_prints_no_escape(forks, home, verb):
     user = os.environ["HOME"]
-    given = {"env": build_environment(user), "folder": user, "columns": 100}
-    with PseudoTerminal(forks, "--home", str(home), *verb, **given) as terminal:
+    arguments = {"env": build_environment(user), "folder": user, "columns": 100}
+    with PseudoTerminal(forks, "--home", str(home), *verb, **arguments) as terminal:
         terminal.end()
         seen = OURS.sub("", terminal.seen)
     assert seen.strip()

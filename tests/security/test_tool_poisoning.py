@@ -41,8 +41,8 @@ async def read_server_texts(path, mode="auto", **options):
             for tool in (await client.list_tools()).tools
         ]
         others = [
-            [each.name, each.title, each.description, *map(str, each.arguments or ())]
-            for each in (await client.list_prompts()).prompts
+            [prompt.name, prompt.title, prompt.description, *map(str, prompt.arguments or ())]
+            for prompt in (await client.list_prompts()).prompts
         ]
     served.close()
     return [server.INSTRUCTIONS, *tools, *others]
@@ -53,20 +53,20 @@ def _described(schema):
     return [[name, part.get("description"), part.get("enum")] for name, part in listed]
 
 
-def list_texts(told):
+def list_texts(text):
     """Yield every string in nested lists."""
-    for each in told:
-        if isinstance(each, list):
-            yield from list_texts(each)
-        elif each is not None:
-            yield each
+    for item in text:
+        if isinstance(item, list):
+            yield from list_texts(item)
+        elif item is not None:
+            yield item
 
 
 @pytest.mark.requirement("security:poisoning")
 async def test_changed_descriptions_are_in_changelog(home_path):
     """Users have accepted these texts: review the difference, then record it in the changelog."""
-    told = json.dumps(await read_server_texts(home_path), sort_keys=True)
-    now = hashlib.sha256(told.encode()).hexdigest()[:16]
+    text = json.dumps(await read_server_texts(home_path), sort_keys=True)
+    now = hashlib.sha256(text.encode()).hexdigest()[:16]
     newest = re.split(r"^## ", CHANGELOG.read_text(encoding="utf-8"), flags=re.MULTILINE)[1]
     assert TOLD.findall(newest) == [now]
 
@@ -84,11 +84,11 @@ async def test_descriptions_are_constant(home_path, tmp_path):
 
 
 async def test_read_only_server_adds_no_text(home_path):
-    known = [json.dumps(each) for each in await read_server_texts(home_path)]
+    expected = [json.dumps(item) for item in await read_server_texts(home_path)]
     assert [
-        each
-        for each in await read_server_texts(home_path, read_only=True)
-        if json.dumps(each) not in known
+        item
+        for item in await read_server_texts(home_path, read_only=True)
+        if json.dumps(item) not in expected
     ] == []
 
 
@@ -101,7 +101,7 @@ async def test_descriptions_hide_no_instructions(home_path):
         assert not set(text) - {*map(chr, range(32, 127)), "\n", "…"}, text
 
 
-@pytest.mark.parametrize("prompt", prompts.PROMPTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("prompt", prompts.PROMPTS, ids=lambda item: item.name)
 def test_prompts_order_only_their_task(prompt):
     assert not POISON.search(prompt.text)
     assert prompt.text.isprintable()

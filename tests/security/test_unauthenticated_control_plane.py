@@ -50,9 +50,9 @@ def test_only_health_answers_without_token(port, method, path):
 
 
 @pytest.mark.requirement("security:token")
-@pytest.mark.parametrize("given", WRONG, ids=range(len(WRONG)))
-def test_only_bearer_token_is_accepted(port, given):
-    headers = (f"Host: 127.0.0.1:{port}", *given, *JSON)
+@pytest.mark.parametrize("arguments", WRONG, ids=range(len(WRONG)))
+def test_only_bearer_token_is_accepted(port, arguments):
+    headers = (f"Host: 127.0.0.1:{port}", *arguments, *JSON)
     answered = send_request(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE)
     assert answered.status in (400, 401)
     assert "mcp-sessions" not in answered.text.partition("\r\n\r\n")[2]
@@ -85,10 +85,10 @@ def test_health_returns_only_status(port):
 def test_homes_have_distinct_random_tokens(tmp_path, monkeypatch):
     monkeypatch.delenv("MCP_SESSIONS_TOKEN", raising=False)
     homes = [StateFolder(tmp_path / name / "state.db") for name in ("one", "two", "three")]
-    made = {load_token(folder) for folder in homes}
-    assert len(made) == 3
-    assert all(len(token) >= 43 for token in made)
-    assert load_token(homes[0]) in made
+    created = {load_token(folder) for folder in homes}
+    assert len(created) == 3
+    assert all(len(token) >= 43 for token in created)
+    assert load_token(homes[0]) in created
     kept = list(tmp_path.rglob("token"))
     assert [oct(path.stat().st_mode & 0o777) for path in kept] == ["0o600"] * 3
     assert {oct(path.parent.stat().st_mode & 0o777) for path in kept} == {"0o700"}

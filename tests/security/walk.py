@@ -38,9 +38,9 @@ class Walk:
         """Record an output."""
         self.said.append((where, what))
 
-    async def call(self, tool: str, **given: Any) -> Any:
+    async def call(self, tool: str, **arguments: Any) -> Any:
         """Call a tool; record an error as its text."""
-        result = await self.client.call_tool(tool, given)
+        result = await self.client.call_tool(tool, arguments)
         (half,) = result.content
         if result.is_error:
             self.note(f"{tool} refused", half.text)
@@ -49,21 +49,21 @@ class Walk:
         self.note(tool, result.structured_content)
         return result.structured_content
 
-    async def pages(self, tool: str, **given: Any) -> None:
+    async def pages(self, tool: str, **arguments: Any) -> None:
         """Call a tool and follow its pages to the end."""
-        page = await self.call(tool, **given)
+        page = await self.call(tool, **arguments)
         while page and page["next_cursor"]:
             page = await self.call(tool, cursor=page["next_cursor"])
 
     async def ask(self, where: str, awaited: Any) -> Any:
         """Send a request other than a tool call; record a protocol error as its text."""
         try:
-            found = await awaited
+            result = await awaited
         except MCPError as error:
             self.note(f"{where} refused", error.error.message)
             return None
-        self.note(where, found.model_dump(mode="json", exclude={"meta"}))
-        return found
+        self.note(where, result.model_dump(mode="json", exclude={"meta"}))
+        return result
 
     async def everywhere(self, db: SessionDB, texts: list[str]) -> None:
         """Run the walk."""
@@ -85,15 +85,15 @@ class Walk:
         await self.call("routes_list")
 
     async def _reading(self, db: SessionDB) -> None:
-        ids = [each.id for each in db.list_sessions(limit=200).items]
+        ids = [row.id for row in db.list_sessions(limit=200).items]
         for key in ids:
             await self.call("sessions_read", session=key)
             await self.call("sessions_read", session=key, detail="detailed", view="full")
         await self.pages("sessions_read", session=LONG, max_chars=4_000)
         for detail in ("concise", "detailed"):
             for query in ("needle", "cmd", "decided"):
-                given = {"query": query, "per": "message", "limit": 100, "detail": detail}
-                await self.pages("sessions_search", **given)
+                arguments = {"query": query, "per": "message", "limit": 100, "detail": detail}
+                await self.pages("sessions_search", **arguments)
             await self.call("sessions_search", query="eedl", mode="substring", detail=detail)
 
     async def _events(self, db: SessionDB, texts: list[str]) -> None:
@@ -104,9 +104,9 @@ class Walk:
             db.append_message(f"e{number:02}", "assistant", text, tool_calls=make_tool_call(text))
             db.set_session_title(f"e{number:02}", f"event {number} {shorten_to_title(text)}")
             end_session(db, f"e{number:02}", text)
-        heard = await self.call("events_wait", cursor=start["cursor"], timeout_s=10)
-        while heard["events"]:
-            heard = await self.call("events_wait", cursor=heard["cursor"], timeout_s=0)
+        answer = await self.call("events_wait", cursor=start["cursor"], timeout_s=10)
+        while answer["events"]:
+            answer = await self.call("events_wait", cursor=answer["cursor"], timeout_s=0)
 
     async def list_resources(self) -> None:
         """List resources page by page."""
@@ -120,8 +120,8 @@ class Walk:
         await self.list_resources()
         keys = [row["session_key"] for row in (await self.call("routes_list"))["routes"]]
         addresses = [f"route://{key.replace(':', '%3A')}" for key in keys]
-        for each in db.list_sessions(limit=30).items:
-            addresses += [f"session://{each.id}", f"session://{each.id}/messages"]
+        for item in db.list_sessions(limit=30).items:
+            addresses += [f"session://{item.id}", f"session://{item.id}/messages"]
         for address in [*addresses, "sessions://stats", "sessions://routes", "session://none"]:
             await self._read(address)
 
@@ -137,8 +137,8 @@ class Walk:
 
     async def _other_faces(self, texts: list[str]) -> None:
         for name in PROMPTS:
-            given = {} if name == "tidy_up" else {"session": LONG}
-            await self.ask(f"prompt {name}", self.client.get_prompt(name, given))
+            arguments = {} if name == "tidy_up" else {"session": LONG}
+            await self.ask(f"prompt {name}", self.client.get_prompt(name, arguments))
         for argument in COMPLETED:
             for value in ("", "h", "z"):
                 await self._complete(argument, value)
@@ -152,8 +152,8 @@ class Walk:
             if argument == "session_id"
             else PromptReference(type="ref/prompt", name="catch_up")
         )
-        given = {"name": argument, "value": value}
-        await self.ask(f"completion {argument}", self.client.complete(reference, given))
+        arguments = {"name": argument, "value": value}
+        await self.ask(f"completion {argument}", self.client.complete(reference, arguments))
 
     async def _errors(self, texts: list[str]) -> None:
         await self.call("sessions_read", session="h")
@@ -189,8 +189,8 @@ class Walk:
             await self.call("sessions_restore", batch=done["batch"])
         await self.pages("sessions_restore", limit=5)
 
-    async def _planned(self, tool: str, **given: Any) -> Any:
-        planned = await self.call(tool, **given)
+    async def _planned(self, tool: str, **arguments: Any) -> Any:
+        planned = await self.call(tool, **arguments)
         if not planned or not planned["plan"]:
             return None
         summary = {"summary": "Ports were decided."} if tool == "sessions_compress" else {}
@@ -229,11 +229,11 @@ async def walk_home(path: Path, mode: str, texts: dict[str, str]) -> list[tuple[
 def iterate_strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """Yield every string of the outputs with its key."""
     if isinstance(value, dict):
-        for name, each in value.items():
+        for name, item in value.items():
             yield key, name
-            yield from iterate_strings(each, name)
+            yield from iterate_strings(item, name)
     elif isinstance(value, list):
-        for each in value:
-            yield from iterate_strings(each, key)
+        for item in value:
+            yield from iterate_strings(item, key)
     elif isinstance(value, str):
         yield key, value

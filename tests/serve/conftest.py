@@ -43,8 +43,8 @@ async def _client(request, home_path: Path) -> AsyncIterator[Client]:
 def _call(client: Client) -> Call:
     """Call a tool and return its answer; text and structured content must be equal."""
 
-    async def call(tool: str, **given: Any) -> dict[str, Any]:
-        result = await client.call_tool(tool, given)
+    async def call(tool: str, **arguments: Any) -> dict[str, Any]:
+        result = await client.call_tool(tool, arguments)
         assert not result.is_error, result.content[0].text
         assert json.loads(result.content[0].text) == result.structured_content
         return result.structured_content
@@ -56,8 +56,8 @@ def _call(client: Client) -> Call:
 def _refused(client: Client) -> Callable[..., Awaitable[str]]:
     """Call a tool that refuses, and return its error message."""
 
-    async def refused(tool: str, **given: Any) -> str:
-        result = await client.call_tool(tool, given)
+    async def refused(tool: str, **arguments: Any) -> str:
+        result = await client.call_tool(tool, arguments)
         assert result.is_error, result.content[0].text
         return result.content[0].text
 

@@ -62,12 +62,12 @@ def make_routes() -> dict[str, Any]:
     """Return routes with long keys and names."""
     now = datetime.now().isoformat()  # noqa: DTZ005 -- local, as the store has it
     entry = {"created_at": now, "updated_at": now, "platform": "telegram", "chat_type": "dm"}
-    found = {}
+    result = {}
     for number in range(150):
         key = f"{KEY}{number}"
         names = {"session_key": key, "session_id": LONGER, "display_name": "N\\" * 150}
-        found[key] = entry | names
-    return found
+        result[key] = entry | names
+    return result
 
 
 @pytest.fixture(name="portal")
@@ -132,9 +132,9 @@ def tool_requests(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     spec = draw(st.sampled_from([spec for spec in SPECS if spec.name != "sessions_edit"]))
     names = sorted(VALUES.keys() & spec.arguments.model_fields.keys())
     chosen = draw(st.lists(st.sampled_from([*names, "limit"]), unique=True, max_size=5))
-    wanted = {*chosen, *spec.arguments.required, *({"timeout_s"} & {*names})}
-    given = {name: draw(VALUES[name]) for name in sorted(wanted - {"limit"})}
-    if "limit" in wanted and "limit" in spec.arguments.model_fields:
+    expected = {*chosen, *spec.arguments.required, *({"timeout_s"} & {*names})}
+    given = {name: draw(VALUES[name]) for name in sorted(expected - {"limit"})}
+    if "limit" in expected and "limit" in spec.arguments.model_fields:
         given["limit"] = draw(limits_for(spec))
     return spec.name, given
 
@@ -148,18 +148,18 @@ def tool_requests(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 @given(case=tool_requests())
 def test_answers_stay_within_budget(client_of_full_home, portal, case):
     tool, arguments = case
-    most = arguments.get("max_chars", answer_size.DEFAULT_CHARS)
+    limit = arguments.get("max_chars", answer_size.DEFAULT_CHARS)
     for _ in range(PAGES):
         answer = portal.call(client_of_full_home.call_tool, tool, arguments)
         text = answer.content[0].text
-        assert len(text) <= (ERROR if answer.is_error else most), text[:300]
+        assert len(text) <= (ERROR if answer.is_error else limit), text[:300]
         assert "defect" not in text[:100]
         cursor = None if answer.is_error else answer.structured_content.get("next_cursor")
         if cursor is None:
             break
         arguments = {"cursor": cursor}
         if tool == "sessions_read":
-            arguments["max_chars"] = most
+            arguments["max_chars"] = limit
 
 
 @pytest.mark.requirement("serving:budgets")
@@ -199,9 +199,9 @@ def test_oversized_answer_names_sufficient_max_chars(client_of_full_home, portal
     assert answer.is_error
     text = answer.content[0].text
     assert "is too small for one message of this session; pass max_chars=" in text
-    wanted = int(text.rpartition("max_chars=")[2].rstrip("."))
+    expected = int(text.rpartition("max_chars=")[2].rstrip("."))
     again = portal.call(
-        client_of_full_home.call_tool, "sessions_read", given | {"max_chars": wanted}
+        client_of_full_home.call_tool, "sessions_read", given | {"max_chars": expected}
     )
     assert not again.is_error, again.content[0].text
 

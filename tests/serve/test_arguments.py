@@ -30,15 +30,15 @@ WRONG = [
 
 
 @pytest.mark.requirement("serving:arguments")
-@pytest.mark.parametrize(("tool", "name", "value", "said"), WRONG)
-async def test_invalid_value_error_is_readable(refused, tool, name, value, said):
-    assert await refused(tool, **{name: value}) == said
+@pytest.mark.parametrize(("tool", "name", "value", "text"), WRONG)
+async def test_invalid_value_error_is_readable(refused, tool, name, value, text):
+    assert await refused(tool, **{name: value}) == text
 
 
 @pytest.mark.requirement("serving:arguments")
 async def test_several_invalid_arguments_are_listed(refused):
-    said = await refused("sessions_list", limit=0, min_messages="3", stauts="all")
-    assert said.startswith(
+    text = await refused("sessions_list", limit=0, min_messages="3", stauts="all")
+    assert text.startswith(
         "min_messages must be an integer. limit must be >= 1. unknown argument 'stauts'"
     )
 
@@ -50,5 +50,5 @@ async def test_integral_float_is_accepted_as_integer(call):
 
 @pytest.mark.requirement("serving:arguments")
 async def test_read_rejects_two_positions(refused):
-    said = await refused("sessions_read", session="x", before=1, after=2)
-    assert "at most one of before, after and around" in said
+    text = await refused("sessions_read", session="x", before=1, after=2)
+    assert "at most one of before, after and around" in text

@@ -73,9 +73,9 @@ def test_token_folder_is_refused(db_path):
 
 
 @pytest.mark.requirement("wire:token")
-@pytest.mark.parametrize("given", ["short", "ü" * 20, "with\ta-tab-in-it-and-long"])
-def test_invalid_environment_token_is_refused(db_path, monkeypatch, given):
-    monkeypatch.setenv(TOKEN_VARIABLE, given)
+@pytest.mark.parametrize("arguments", ["short", "ü" * 20, "with\ta-tab-in-it-and-long"])
+def test_invalid_environment_token_is_refused(db_path, monkeypatch, arguments):
+    monkeypatch.setenv(TOKEN_VARIABLE, arguments)
     with pytest.raises(Denied, match=TOKEN_VARIABLE):
         load_token(StateFolder(db_path))
 

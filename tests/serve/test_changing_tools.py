@@ -73,10 +73,10 @@ async def test_empty_prune_answers_without_plan(call):
 
 @pytest.mark.requirement("changing:handles")
 async def test_sessionless_prune_rejects_filters(refused):
-    for given in ({"what": "trash", "source": "cli"}, {"what": "index", "sessions": ["old0"]}):
-        said = await refused("sessions_prune", **given)
-        assert said.startswith(f"what='{given['what']}' takes no ")
-        assert "filter" in said
+    for arguments in ({"what": "trash", "source": "cli"}, {"what": "index", "sessions": ["old0"]}):
+        text = await refused("sessions_prune", **arguments)
+        assert text.startswith(f"what='{arguments['what']}' takes no ")
+        assert "filter" in text
 
 
 @pytest.mark.requirement("changing:handles")
@@ -98,11 +98,11 @@ async def test_plan_of_other_tool_is_refused(call, refused):
 @pytest.mark.requirement("changing:handles")
 async def test_unknown_plan_names_nearest_once(call, refused):
     assert await refused("sessions_prune", plan="p_nope") == "there is no plan 'p_nope'; plan anew."
-    said = await refused("sessions_restore", batch="b_nope")
-    assert said == "there is no batch 'b_nope'; list what can be undone."
+    text = await refused("sessions_restore", batch="b_nope")
+    assert text == "there is no batch 'b_nope'; list what can be undone."
     plan = (await call("sessions_prune"))["plan"]
-    said = await refused("sessions_prune", plan=f"{plan}x")
-    assert said == f"there is no plan '{plan}x'; did you mean {plan}."
+    text = await refused("sessions_prune", plan=f"{plan}x")
+    assert text == f"there is no plan '{plan}x'; did you mean {plan}."
 
 
 @pytest.mark.requirement("changing:plans")
@@ -178,7 +178,7 @@ async def test_read_only_server_lists_no_changing_tools(client):
 @pytest.mark.requirement("changing:decided")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize(
-    ("answer", "outcome", "left"),
+    ("answer", "outcome", "remaining"),
     [
         ({"action": "accept", "content": {"agree": True}}, "applied", 1),
         ({"action": "accept", "content": {"agree": False}}, "declined", 4),
@@ -186,7 +186,7 @@ async def test_read_only_server_lists_no_changing_tools(client):
         ({"action": "cancel"}, "cancelled", 4),
     ],
 )
-async def test_declined_plan_is_not_applied(home_path, mode, answer, outcome, left):
+async def test_declined_plan_is_not_applied(home_path, mode, answer, outcome, remaining):
     served, human = ServedProfiles(ServerOptions(home=str(home_path))), Human(**answer)
     created = server.create_server(served)
     async with Client(created, mode=mode, elicitation_callback=human, cache=None) as client:
@@ -197,7 +197,7 @@ async def test_declined_plan_is_not_applied(home_path, mode, answer, outcome, le
         assert len(human.asked) == 1
         assert human.asked[0].startswith("Prune sessions: 3?")
         listed = (await client.call_tool("sessions_list", {"status": "all"})).structured_content
-        assert len(listed["sessions"]) == left
+        assert len(listed["sessions"]) == remaining
         again = await client.call_tool("sessions_prune", {"plan": plan})
         assert again.is_error == (outcome == "declined")
     served.close()
@@ -230,8 +230,8 @@ async def test_refused_call_asks_no_consent(home_path, mode):
         server.create_server(served), mode=mode, elicitation_callback=human
     ) as client:
         plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
-        beside = {"plan": plan, "older_than_days": 1}
-        assert (await client.call_tool("sessions_prune", beside)).is_error
+        extra = {"plan": plan, "older_than_days": 1}
+        assert (await client.call_tool("sessions_prune", extra)).is_error
         for tool in ("sessions_finalize", "sessions_compress", "sessions_restore"):
             assert (await client.call_tool(tool, {"plan": plan})).is_error
         assert human.asked == []
@@ -261,17 +261,17 @@ async def test_restored_batches_are_not_listed(call, db):
     for number in range(6):
         db.append_message(f"b{number}", "user", "hello", create={"source": "cli"})
     done = [await call("sessions_edit", session=f"b{n}", title=f"b {n}") for n in range(6)]
-    for each in done[2:]:
-        await call("sessions_restore", batch=each["batch"])
+    for item in done[2:]:
+        await call("sessions_restore", batch=item["batch"])
     page = await call("sessions_restore", limit=2)
-    assert [each["batch"] for each in page["batches"]] == [done[1]["batch"], done[0]["batch"]]
+    assert [item["batch"] for item in page["batches"]] == [done[1]["batch"], done[0]["batch"]]
     assert page["next_cursor"] is None
 
 
 async def test_import_removal_is_planned_first(call, db, tmp_path):
     file = tmp_path / "sessions.jsonl"
-    said = {"role": "user", "content": "planted", "timestamp": 5.0}
-    lines = [{"id": name, "source": "cli", "started_at": 1.0, "messages": [said]} for name in "ab"]
+    text = {"role": "user", "content": "planted", "timestamp": 5.0}
+    lines = [{"id": name, "source": "cli", "started_at": 1.0, "messages": [text]} for name in "ab"]
     file.write_text("\n".join(map(json.dumps, lines)))
     with Ledger(StateFolder(db.path)) as ledger, Maintenance(db, ledger) as maintenance:
         batch = maintenance.import_sessions(file).batch

@@ -44,8 +44,8 @@ async def test_summary_plan_requires_summary(call, refused, db):
 @pytest.mark.requirement("changing:compress")
 async def test_extractive_plan_rejects_summary(call, refused):
     planned = await call("sessions_compress", session="long", method="extractive", keep_last=10)
-    given = {"plan": planned["plan"], "summary": "Ports were decided."}
-    assert "pass no summary" in await refused("sessions_compress", **given)
+    arguments = {"plan": planned["plan"], "summary": "Ports were decided."}
+    assert "pass no summary" in await refused("sessions_compress", **arguments)
     assert (await call("sessions_compress", plan=planned["plan"]))["outcome"] == "applied"
 
 
@@ -54,7 +54,7 @@ async def test_compression_counts_replaced_messages(call):
     planned = await call("sessions_compress", session="long", keep_last=10)
     done = await call("sessions_compress", plan=planned["plan"], summary="Ports were decided.")
     again = await call("sessions_compress", plan=planned["plan"], summary="Ports were decided.")
-    counts = [each["count"] for each in (planned, done, again)]
+    counts = [item["count"] for item in (planned, done, again)]
     assert counts == [planned["brief"]["messages"]] * 3
     assert counts[0] > 50
 
@@ -66,11 +66,11 @@ async def test_compression_question_counts_messages(home_path, mode):
     async with Client(
         server.create_server(served), mode=mode, elicitation_callback=human
     ) as client:
-        given = {"session": "long", "keep_last": 10}
-        planned = (await client.call_tool("sessions_compress", given)).structured_content
+        arguments = {"session": "long", "keep_last": 10}
+        planned = (await client.call_tool("sessions_compress", arguments)).structured_content
         plan = {"plan": planned["plan"]}
-        for beside in ({}, {"summary": "[redacted: secret]"}):
-            assert (await client.call_tool("sessions_compress", plan | beside)).is_error
+        for extra in ({}, {"summary": "[redacted: secret]"}):
+            assert (await client.call_tool("sessions_compress", plan | extra)).is_error
         assert human.asked == []
         answer = await client.call_tool("sessions_compress", plan | {"summary": "Decided."})
         assert answer.structured_content["outcome"] == "cancelled"
@@ -126,12 +126,12 @@ async def test_lossy_undo_asks_for_consent(home_path, db, mode):
         server.create_server(served), mode=mode, elicitation_callback=human
     ) as client:
 
-        async def call(tool, **given):
-            return (await client.call_tool(tool, given)).structured_content
+        async def call(tool, **arguments):
+            return (await client.call_tool(tool, arguments)).structured_content
 
         human.answer = {"action": "accept", "content": {"agree": True}}
-        given = {"session": "long", "keep_last": 10, "shape": "continuation"}
-        planned = await call("sessions_compress", **given)
+        arguments = {"session": "long", "keep_last": 10, "shape": "continuation"}
+        planned = await call("sessions_compress", **arguments)
         done = await call("sessions_compress", plan=planned["plan"], summary="Decided.")
         db.set_session_title(done["session_id"], "Named since")
         undo = await call("sessions_restore", batch=done["batch"])

@@ -39,12 +39,12 @@ async def test_consent_is_asked_for_plans_only(served, mode):
         server.create_server(served), mode=mode, elicitation_callback=human
     ) as client:
 
-        async def call(tool, **given):
-            answer = await client.call_tool(tool, given)
+        async def call(tool, **arguments):
+            answer = await client.call_tool(tool, arguments)
             assert not answer.is_error, answer.content[0].text
             return answer.structured_content
 
-        for tool, given in (
+        for tool, arguments in (
             ("sessions_list", {}),
             ("sessions_stats", {}),
             ("sessions_prune", {"what": "all"}),
@@ -52,13 +52,13 @@ async def test_consent_is_asked_for_plans_only(served, mode):
             ("sessions_compress", {"session": "new"}),
             ("sessions_restore", {}),
         ):
-            await call(tool, **given)
+            await call(tool, **arguments)
         edited = await call("sessions_edit", session="new", title="Named", archived=True)
         await call("sessions_restore", batch=edited["batch"])
         assert human.asked == []
         planned = await call("sessions_finalize", sessions=["new"])
         await call("sessions_finalize", plan=planned["plan"])
-        assert [each.partition("\n")[0] for each in human.asked] == ["Finalize sessions: 1?"]
+        assert [item.partition("\n")[0] for item in human.asked] == ["Finalize sessions: 1?"]
         await call("sessions_finalize", plan=planned["plan"])  # returns the stored result
         assert len(human.asked) == 1
 

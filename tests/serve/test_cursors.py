@@ -168,5 +168,5 @@ async def test_cursor_accepts_same_or_free_arguments(call, refused, paged_home, 
     assert await call(tool, **following, **given, **small) == alone
     await call(tool, **following, **free, **waiting)
     (name,) = other
-    said = await refused(tool, **following, **other, **waiting)
-    assert said.startswith(f"{name} differs from the query of the cursor; pass the cursor alone")
+    text = await refused(tool, **following, **other, **waiting)
+    assert text.startswith(f"{name} differs from the query of the cursor; pass the cursor alone")

@@ -18,18 +18,18 @@ OLD = 1_600_000_000
 @pytest.fixture(name="homes", autouse=True)
 def _homes(home_path):
     """A home with a second profile, each with a chat and an old session."""
-    found = {"default": home_path, "work": home_path / "profiles" / "work"}
-    for name, path in found.items():
+    result = {"default": home_path, "work": home_path / "profiles" / "work"}
+    for name, path in result.items():
         path.mkdir(parents=True, exist_ok=True)
         with SessionDB(path / "state.db") as db:
             create = {"source": "cli", "started_at": OLD}
-            for each in (f"old_{name}", f"older_{name}"):
-                db.append_message(each, "user", f"of {name}", timestamp=OLD, create=create)
-                db.end_session(each, "user_exit")
+            for item in (f"old_{name}", f"older_{name}"):
+                db.append_message(item, "user", f"of {name}", timestamp=OLD, create=create)
+                db.end_session(item, "user_exit")
             db.append_message(f"new_{name}", "user", f"of {name}", create={"source": "cli"})
             with SessionStore.open(path, db) as store:
                 store.get_or_create_session(SessionSource(platform="telegram", chat_id=name))
-    return found
+    return result
 
 
 LISTS = (
@@ -42,17 +42,17 @@ LISTS = (
 @pytest.mark.requirement("faces:told-apart")
 @pytest.mark.parametrize(("tool", "rows", "more"), LISTS)
 async def test_default_profile_is_first(call, tool, rows, more):
-    for given in ({}, {"profile": "work"}, {"profile": "default"}):
-        page = await call(tool, **given, **more)
-        assert [row["profile"] for row in page[rows]] == [given.get("profile", "work")]
+    for arguments in ({}, {"profile": "work"}, {"profile": "default"}):
+        page = await call(tool, **arguments, **more)
+        assert [row["profile"] for row in page[rows]] == [arguments.get("profile", "work")]
 
 
 @pytest.mark.requirement("faces:carried")
 async def test_cursor_keeps_profile(call):
     first = await call("sessions_list", profile="default", limit=2)
     rest = await call("sessions_list", cursor=first["next_cursor"])
-    found = [row["id"] for row in first["sessions"] + rest["sessions"]]
-    assert found == ["new_default", "older_default", "old_default"]
+    result = [row["id"] for row in first["sessions"] + rest["sessions"]]
+    assert result == ["new_default", "older_default", "old_default"]
 
 
 @pytest.mark.requirement("faces:told-apart")
@@ -61,16 +61,16 @@ async def test_event_cursor_keeps_profile(call, homes):
     for name, path in homes.items():
         with SessionDB(path / "state.db") as db:
             db.append_message(f"new_{name}", "user", f"more of {name}")
-    heard = await call("events_wait", cursor=cursor, timeout_s=5)
-    (event,) = heard["events"]
+    answer = await call("events_wait", cursor=cursor, timeout_s=5)
+    (event,) = answer["events"]
     assert (event["profile"], event["text"]) == ("default", "more of default")
 
 
 @pytest.mark.requirement("faces:told-apart")
 async def test_read_and_edit_name_profile(call):
-    given = {"session": "new_default", "profile": "default"}
-    assert (await call("sessions_read", **given))["session"]["profile"] == "default"
-    assert (await call("sessions_edit", **given, title="T"))["session"]["profile"] == "default"
+    arguments = {"session": "new_default", "profile": "default"}
+    assert (await call("sessions_read", **arguments))["session"]["profile"] == "default"
+    assert (await call("sessions_edit", **arguments, title="T"))["session"]["profile"] == "default"
 
 
 @pytest.mark.requirement("faces:carried")
@@ -82,7 +82,7 @@ async def test_plan_and_batch_find_profile(call, profile, homes):
     (listed,) = (await call("sessions_restore", profile=profile))["batches"]
     back = await call("sessions_restore", batch=done["batch"])
     assert (back["outcome"], back["restored"]) == ("applied", 2)
-    assert {each["profile"] for each in (planned, done, listed, back)} == {profile}
+    assert {item["profile"] for item in (planned, done, listed, back)} == {profile}
     with SessionDB(homes[profile] / "state.db", read_only=True) as db:
         assert db.get_session(f"old_{profile}")["end_reason"] == "user_exit"
 
@@ -99,11 +99,11 @@ async def test_damaged_profile_does_not_hide_plans(call, homes):
 @pytest.mark.requirement("faces:carried")
 async def test_plan_is_refused_for_other_profile(call, refused):
     planned = await call("sessions_prune", profile="default")
-    given = {"plan": planned["plan"], "profile": "work"}
-    assert "there is no plan" in await refused("sessions_prune", **given)
+    arguments = {"plan": planned["plan"], "profile": "work"}
+    assert "there is no plan" in await refused("sessions_prune", **arguments)
     edited = await call("sessions_edit", profile="default", session="new_default", title="T")
-    given = {"batch": edited["batch"], "profile": "work"}
-    assert "there is no" in await refused("sessions_restore", **given)
+    arguments = {"batch": edited["batch"], "profile": "work"}
+    assert "there is no" in await refused("sessions_restore", **arguments)
 
 
 @pytest.mark.requirement("faces:carried")
@@ -122,8 +122,8 @@ async def test_consent_question_names_profile(home_path, mode):
     async with Client(
         server.create_server(served), mode=mode, elicitation_callback=human
     ) as client:
-        given = {"profile": "work"}
-        plan = (await client.call_tool("sessions_prune", given)).structured_content["plan"]
+        arguments = {"profile": "work"}
+        plan = (await client.call_tool("sessions_prune", arguments)).structured_content["plan"]
         answer = await client.call_tool("sessions_prune", {"plan": plan})
         assert answer.structured_content["outcome"] == "declined"
         assert human.asked[0].startswith("Prune sessions in profile work: 2?\n- old_work: ")

@@ -57,6 +57,6 @@ def test_defect_is_not_explained(error):
 
 @pytest.mark.requirement("serving:errors")
 def test_errors_are_short_without_secrets():
-    said = explain_error(InvalidInput(f"{PLANTED['github']} is none. " + "x" * 5_000))
-    assert get_secret(PLANTED["github"]) not in said
-    assert len(said) < 700
+    text = explain_error(InvalidInput(f"{PLANTED['github']} is none. " + "x" * 5_000))
+    assert get_secret(PLANTED["github"]) not in text
+    assert len(text) < 700

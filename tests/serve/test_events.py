@@ -22,18 +22,18 @@ async def test_wait_starts_now_without_timeout(db, call):
 @pytest.mark.requirement("serving:events")
 async def test_wait_returns_new_message(db, call):
     start = await call("events_wait", timeout_s=0)
-    heard = {}
+    answer = {}
 
     async def wait():
-        heard.update(await call("events_wait", cursor=start["cursor"], timeout_s=20))
+        answer.update(await call("events_wait", cursor=start["cursor"], timeout_s=20))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wait)
         await call("sessions_list")
         db.append_message("s1", "user", "hello", timestamp=1_700_000_000, create={"source": "cli"})
-    kinds = [event["type"] for event in heard["events"]]
+    kinds = [event["type"] for event in answer["events"]]
     assert kinds == ["session_started", "message"]
-    assert heard["events"][1] == {
+    assert answer["events"][1] == {
         "type": "message",
         "at": "2023-11-14T22:13:20Z",
         "session_id": "s1",
@@ -41,7 +41,7 @@ async def test_wait_returns_new_message(db, call):
         "role": "user",
         "text": "hello",
     }
-    assert heard["gap"] is False
+    assert answer["gap"] is False
 
 
 @pytest.mark.requirement("serving:events-kept")
@@ -50,10 +50,10 @@ async def test_event_cursor_survives_restart(db, call, home_path):
     db.append_message("s1", "user", "meanwhile", create={"source": "cli"})
     served = ServedProfiles(ServerOptions(home=str(home_path)))
     async with Client(server.create_server(served)) as other:
-        given = {"cursor": start["cursor"], "timeout_s": 5}
-        heard = (await other.call_tool("events_wait", given)).structured_content
+        arguments = {"cursor": start["cursor"], "timeout_s": 5}
+        answer = (await other.call_tool("events_wait", arguments)).structured_content
     served.close()
-    assert [event.get("text") for event in heard["events"]] == [None, "meanwhile"]
+    assert [event.get("text") for event in answer["events"]] == [None, "meanwhile"]
 
 
 @pytest.mark.requirement("serving:events-kept")
@@ -64,9 +64,9 @@ async def test_events_continue_after_limit(db, call):
         db.append_message("s1", "user", f"{number}")
     texts = []
     for _ in range(3):
-        heard = await call("events_wait", cursor=cursor, timeout_s=5, limit=2)
-        cursor = heard["cursor"]
-        texts += [event["text"] for event in heard["events"]]
+        answer = await call("events_wait", cursor=cursor, timeout_s=5, limit=2)
+        cursor = answer["cursor"]
+        texts += [event["text"] for event in answer["events"]]
     assert texts == ["0", "1", "2", "3", "4"]
 
 
@@ -77,8 +77,8 @@ async def test_wait_follows_single_session(db, call):
     start = await call("events_wait", session="a", timeout_s=0)
     db.append_message("b", "user", "not this")
     db.append_message("a", "user", "this")
-    heard = await call("events_wait", cursor=start["cursor"], timeout_s=5)
-    assert [event["text"] for event in heard["events"]] == ["this"]
+    answer = await call("events_wait", cursor=start["cursor"], timeout_s=5)
+    assert [event["text"] for event in answer["events"]] == ["this"]
 
 
 @pytest.mark.requirement("serving:events")
@@ -87,19 +87,19 @@ async def test_wait_reports_titles_compressions_and_ends(db, call):
         db.append_message(name, "user", "hello", create={"source": "cli"})
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
     db.set_session_title("a", "Named")
-    heard = await call("events_wait", cursor=cursor, timeout_s=5)
-    assert [(e["type"], e["session_id"], e["title"]) for e in heard["events"]] == [
+    answer = await call("events_wait", cursor=cursor, timeout_s=5)
+    assert [(e["type"], e["session_id"], e["title"]) for e in answer["events"]] == [
         ("title_changed", "a", "Named")
     ]
     db.archive_and_compact("b", [{"role": "user", "content": "[summary]"}])
     kinds = set()
     while "compressed" not in kinds:
-        heard = await call("events_wait", cursor=heard["cursor"], timeout_s=20)
-        assert heard["events"]
-        kinds |= {event["type"] for event in heard["events"]}
+        answer = await call("events_wait", cursor=answer["cursor"], timeout_s=20)
+        assert answer["events"]
+        kinds |= {event["type"] for event in answer["events"]}
     db.end_session("a", "user_exit")
-    heard = await call("events_wait", cursor=heard["cursor"], timeout_s=5)
-    assert [(e["type"], e["reason"]) for e in heard["events"]] == [("session_ended", "user_exit")]
+    answer = await call("events_wait", cursor=answer["cursor"], timeout_s=5)
+    assert [(e["type"], e["reason"]) for e in answer["events"]] == [("session_ended", "user_exit")]
 
 
 @pytest.mark.requirement("serving:events")
@@ -112,10 +112,10 @@ async def test_wait_reports_changed_route(db, call, home_path):
         following = store.reset_session(entry.session_key)
     routed = []
     while not routed:
-        heard = await call("events_wait", cursor=cursor, timeout_s=20)
-        assert heard["events"]
-        cursor = heard["cursor"]
-        routed += [event for event in heard["events"] if event["type"] == "route_changed"]
+        answer = await call("events_wait", cursor=cursor, timeout_s=20)
+        assert answer["events"]
+        cursor = answer["cursor"]
+        routed += [event for event in answer["events"] if event["type"] == "route_changed"]
     assert [(event["session_key"], event["session_id"]) for event in routed] == [
         (entry.session_key, following.session_id)
     ]
@@ -131,13 +131,13 @@ async def test_restart_keeps_only_stored_events(db, call, home_path):
     here = await call("events_wait", cursor=cursor, timeout_s=5)
     served = ServedProfiles(ServerOptions(home=str(home_path)))
     async with Client(server.create_server(served)) as other:
-        given = {"cursor": cursor, "timeout_s": 5}
-        there = (await other.call_tool("events_wait", given)).structured_content
+        arguments = {"cursor": cursor, "timeout_s": 5}
+        other_answer = (await other.call_tool("events_wait", arguments)).structured_content
     served.close()
     stored = [("session_ended", "a"), ("session_started", "b")]
-    assert sorted((e["type"], e["session_id"]) for e in there["events"]) == stored
+    assert sorted((e["type"], e["session_id"]) for e in other_answer["events"]) == stored
     assert {e["type"] for e in here["events"]} >= {kind for kind, _ in stored}
-    assert there["gap"] is False
+    assert other_answer["gap"] is False
 
 
 @pytest.mark.requirement("serving:events")
@@ -147,14 +147,14 @@ async def test_old_followed_session_reports_title(db, call):
         db.append_message(f"s{number}", "user", "hello", **when)
     cursor = (await call("events_wait", session="s0", timeout_s=0))["cursor"]
     db.set_session_title("s0", "Named")
-    heard = await call("events_wait", cursor=cursor, timeout_s=20)
-    assert [(e["type"], e.get("title")) for e in heard["events"]] == [("title_changed", "Named")]
+    answer = await call("events_wait", cursor=cursor, timeout_s=20)
+    assert [(e["type"], e.get("title")) for e in answer["events"]] == [("title_changed", "Named")]
     db.archive_and_compact("s0", [{"role": "user", "content": "[summary]"}])
     kinds = set()
     while "compressed" not in kinds:
-        heard = await call("events_wait", cursor=heard["cursor"], timeout_s=20)
-        assert heard["events"]
-        kinds |= {event["type"] for event in heard["events"]}
+        answer = await call("events_wait", cursor=answer["cursor"], timeout_s=20)
+        assert answer["events"]
+        kinds |= {event["type"] for event in answer["events"]}
 
 
 @pytest.mark.requirement("serving:events")
@@ -166,16 +166,16 @@ async def test_new_follower_hides_no_events(db, call):
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
     db.set_session_title("n7", "Named")
     await call("events_wait", session="a", timeout_s=0)
-    heard = await call("events_wait", cursor=cursor, timeout_s=20)
-    assert [(e["type"], e["session_id"]) for e in heard["events"]] == [("title_changed", "n7")]
+    answer = await call("events_wait", cursor=cursor, timeout_s=20)
+    assert [(e["type"], e["session_id"]) for e in answer["events"]] == [("title_changed", "n7")]
 
 
 @pytest.mark.requirement("serving:events")
 async def test_event_text_is_shortened(db, call):
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
     db.append_message("s1", "user", "x" * 5_000, create={"source": "cli"})
-    heard = await call("events_wait", cursor=cursor, timeout_s=5)
-    assert len(heard["events"][-1]["text"]) == 500
+    answer = await call("events_wait", cursor=cursor, timeout_s=5)
+    assert len(answer["events"][-1]["text"]) == 500
 
 
 @pytest.mark.requirement("serving:events-kept")
@@ -187,9 +187,9 @@ async def test_many_events_fit_budget_without_loss(db, call):
             db.append_message("s1", "user", f"{number} " + "word " * 90)
     texts = []
     while len(texts) < 300:
-        heard = await call("events_wait", cursor=cursor, timeout_s=5, limit=500)
-        assert answer_size.count_chars(heard) <= answer_size.DEFAULT_CHARS
-        assert heard["events"]
-        cursor = heard["cursor"]
-        texts += [event["text"] for event in heard["events"]]
+        answer = await call("events_wait", cursor=cursor, timeout_s=5, limit=500)
+        assert answer_size.count_chars(answer) <= answer_size.DEFAULT_CHARS
+        assert answer["events"]
+        cursor = answer["cursor"]
+        texts += [event["text"] for event in answer["events"]]
     assert [text.split()[0] for text in texts] == [str(number) for number in range(300)]

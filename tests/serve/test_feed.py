@@ -31,9 +31,9 @@ def _served_looks(monkeypatch):
     looks = []
     plain = HomeFeed.read_events
 
-    def counted(*given):
-        looks.append(given)
-        return plain(*given)
+    def counted(*arguments):
+        looks.append(arguments)
+        return plain(*arguments)
 
     monkeypatch.setattr(HomeFeed, "read_events", counted)
     return looks
@@ -45,9 +45,9 @@ async def test_waiters_share_single_look(db, call, monkeypatch):
     looks = []
     plain = SessionDB.read_changes
 
-    def counted(*given, **more):
-        looks.append(given)
-        return plain(*given, **more)
+    def counted(*arguments, **more):
+        looks.append(arguments)
+        return plain(*arguments, **more)
 
     monkeypatch.setattr(SessionDB, "read_changes", counted)
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
@@ -76,10 +76,10 @@ async def test_waiters_look_only_after_commit(db, call, client, counted_looks):
 async def test_commit_wakes_every_waiter(db, call):
     db.create_session("s1", "cli")
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
-    heard = []
+    answer = []
 
     async def wait():
-        heard.append(await call("events_wait", cursor=cursor, timeout_s=50))
+        answer.append(await call("events_wait", cursor=cursor, timeout_s=50))
 
     with anyio.fail_after(40):
         async with anyio.create_task_group() as tasks:
@@ -87,17 +87,17 @@ async def test_commit_wakes_every_waiter(db, call):
                 tasks.start_soon(wait)
             await call("sessions_list")
             db.append_message("s1", "user", "news")
-    assert [each["events"][0]["text"] for each in heard] == ["news"] * WAITERS
+    assert [item["events"][0]["text"] for item in answer] == ["news"] * WAITERS
 
 
 @pytest.mark.requirement("serving:waiting")
 async def test_next_waiter_takes_over_looking(db, call):
     db.create_session("s1", "cli")
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
-    heard = []
+    answer = []
 
     async def wait():
-        heard.append(await call("events_wait", cursor=cursor, timeout_s=50))
+        answer.append(await call("events_wait", cursor=cursor, timeout_s=50))
 
     with anyio.fail_after(40):
         async with anyio.create_task_group() as tasks:
@@ -105,7 +105,7 @@ async def test_next_waiter_takes_over_looking(db, call):
             assert (await call("events_wait", cursor=cursor, timeout_s=0.2))["events"] == []
             tasks.start_soon(wait)
             db.append_message("s1", "user", "news")
-    assert [each["events"][0]["text"] for each in heard] == ["news"] * 2
+    assert [item["events"][0]["text"] for item in answer] == ["news"] * 2
 
 
 @pytest.mark.requirement("serving:waiting")
@@ -113,9 +113,9 @@ async def test_waits_leave_transport_threads_free(db, call, client):
     db.append_message("s1", "user", "hello", create={"source": "cli"})
     started = (await call("events_wait", timeout_s=0))["cursor"]
     threads = to_thread.current_default_thread_limiter()
-    taken = [object() for _ in range(int(threads.available_tokens))]
-    for each in taken:
-        await threads.acquire_on_behalf_of(each)
+    duration = [object() for _ in range(int(threads.available_tokens))]
+    for item in duration:
+        await threads.acquire_on_behalf_of(item)
     try:
         with anyio.fail_after(30):
             await call("sessions_list")
@@ -127,8 +127,8 @@ async def test_waits_leave_transport_threads_free(db, call, client):
             edited = await call("sessions_edit", session="s1", title="greeting")
             await call("sessions_restore", batch=edited["batch"])
     finally:
-        for each in taken:
-            threads.release_on_behalf_of(each)
+        for item in duration:
+            threads.release_on_behalf_of(item)
 
 
 @pytest.mark.requirement("serving:waiting")
@@ -140,14 +140,14 @@ async def test_locked_changes_do_not_block_reads(db, call, home_path):
         async with anyio.create_task_group() as tasks:
             other.execute("BEGIN IMMEDIATE")
             for number in range(12):
-                given = {"session": f"s{number}", "title": f"chat {number}"}
-                tasks.start_soon(partial(call, "sessions_edit", **given))
+                arguments = {"session": f"s{number}", "title": f"chat {number}"}
+                tasks.start_soon(partial(call, "sessions_edit", **arguments))
             await anyio.sleep(0.2)  # all of them are on their way
             with anyio.fail_after(10):
-                found = await call("sessions_list")
-            assert [each["title"] for each in found["sessions"]] == [None] * 12
+                result = await call("sessions_list")
+            assert [session["title"] for session in result["sessions"]] == [None] * 12
             other.rollback()
-    assert all(each["title"] for each in (await call("sessions_list"))["sessions"])
+    assert all(session["title"] for session in (await call("sessions_list"))["sessions"])
 
 
 class Visit:
@@ -219,8 +219,8 @@ async def wait_until(condition):
 async def start_legacy_session(app):
     """Initialize like an older client, and return the headers of its next requests."""
     info = {"name": "raw", "version": "1"}
-    given = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
-    visit = Visit(app, {"id": 1, "method": "initialize", "params": given})
+    arguments = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+    visit = Visit(app, {"id": 1, "method": "initialize", "params": arguments})
     await visit()
     return {"mcp_session_id": visit.headers["mcp-session-id"]}
 
@@ -233,7 +233,7 @@ async def test_legacy_sessions_are_bounded(served, monkeypatch):
     )
     async with app._app.router.lifespan_context(app._app):
         answers = [await start_legacy_session(app) for _ in range(2)]
-        assert len({each["mcp_session_id"] for each in answers}) == 2
+        assert len({answer["mcp_session_id"] for answer in answers}) == 2
         with pytest.raises(KeyError):
             await start_legacy_session(app)
 

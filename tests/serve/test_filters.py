@@ -59,10 +59,10 @@ LISTED = [
 
 
 @pytest.mark.requirement("serving:filters")
-@pytest.mark.parametrize(("given", "found"), LISTED, ids=str)
-async def test_list_filters_select_sessions(call, given, found):
-    page = await call("sessions_list", **given)
-    assert [row["id"] for row in page["sessions"]] == found.split()
+@pytest.mark.parametrize(("arguments", "result"), LISTED, ids=str)
+async def test_list_filters_select_sessions(call, arguments, result):
+    page = await call("sessions_list", **arguments)
+    assert [row["id"] for row in page["sessions"]] == result.split()
 
 
 @pytest.mark.requirement("serving:filters")
@@ -90,10 +90,10 @@ FOUND = [
 
 
 @pytest.mark.requirement("serving:filters")
-@pytest.mark.parametrize(("given", "found"), FOUND, ids=str)
-async def test_search_filters_select_hits(call, given, found):
-    page = await call("sessions_search", **{"query": "ferry", **given})
-    assert sorted(hit["session_id"] for hit in page["hits"]) == found.split()
+@pytest.mark.parametrize(("arguments", "result"), FOUND, ids=str)
+async def test_search_filters_select_hits(call, arguments, result):
+    page = await call("sessions_search", **{"query": "ferry", **arguments})
+    assert sorted(hit["session_id"] for hit in page["hits"]) == result.split()
 
 
 MATCHED = {"old ferry": "all", "timetab": "prefix", "ferry zeppelin": "any"}
@@ -119,9 +119,9 @@ PRUNED = [
 
 
 @pytest.mark.requirement("changing:chosen")
-@pytest.mark.parametrize(("given", "planned"), PRUNED, ids=str)
-async def test_prune_filters_select_sessions(call, given, planned):
-    plan = await call("sessions_prune", **given)
+@pytest.mark.parametrize(("arguments", "planned"), PRUNED, ids=str)
+async def test_prune_filters_select_sessions(call, arguments, planned):
+    plan = await call("sessions_prune", **arguments)
     assert sorted(item["id"] for item in plan["items"]) == planned.split()
 
 
@@ -135,10 +135,10 @@ FINALIZED = [
 
 
 @pytest.mark.requirement("changing:chosen")
-@pytest.mark.parametrize(("given", "planned"), FINALIZED, ids=str)
-async def test_finalize_filters_select_sessions(call, db, given, planned):
+@pytest.mark.parametrize(("arguments", "planned"), FINALIZED, ids=str)
+async def test_finalize_filters_select_sessions(call, db, arguments, planned):
     add_message(db, "fifth", "left open", BEGAN, source="cli", cwd="/srv/shop")
-    plan = await call("sessions_finalize", **given)
+    plan = await call("sessions_finalize", **arguments)
     assert sorted(item["id"] for item in plan["items"]) == planned.split()
 
 
@@ -148,8 +148,8 @@ async def test_finalize_sets_reason_and_starts_new(call, db, home_path):
         chat = SessionSource(platform="telegram", chat_id="42")
         before = store.get_or_create_session(chat)
         add_message(db, before.session_id, "hello", BEGAN, source="telegram")
-    given = {"sessions": [before.session_id], "reason": "moved_on", "start_new": True}
-    planned = await call("sessions_finalize", **given)
+    arguments = {"sessions": [before.session_id], "reason": "moved_on", "start_new": True}
+    planned = await call("sessions_finalize", **arguments)
     await call("sessions_finalize", plan=planned["plan"])
     assert db.get_session(before.session_id)["end_reason"] == "moved_on"
     (route,) = (await call("routes_list"))["routes"]
@@ -188,8 +188,8 @@ async def test_routes_filter_by_state(call, routed_home):
     for state in STATES:
         (route,) = (await call("routes_list", state=state))["routes"]
         assert (route["session_key"], route["state"]) == (routed_home[state], state)
-    (found,) = (await call("routes_list", query="chat STALE", platform="telegram"))["routes"]
-    assert found["session_key"] == routed_home["stale"]
+    (result,) = (await call("routes_list", query="chat STALE", platform="telegram"))["routes"]
+    assert result["session_key"] == routed_home["stale"]
     assert (await call("routes_list", platform="discord"))["routes"] == []
 
 
@@ -200,8 +200,8 @@ async def test_default_age_applies_to_filters_only(call, db):
         add_message(db, name, "hi", at, source="slack")
         db.end_session(name, "user_exit")
     await call("sessions_edit", session="kept", pinned=True)
-    for given in ({"source": "slack"}, {"source": "slack", "end_reason": "user_exit"}):
-        assert (await call("sessions_prune", **given))["outcome"] == "nothing"
+    for arguments in ({"source": "slack"}, {"source": "slack", "end_reason": "user_exit"}):
+        assert (await call("sessions_prune", **arguments))["outcome"] == "nothing"
     named = await call("sessions_prune", sessions=["lately", "kept"])
     assert [item["id"] for item in named["items"]] == ["lately"]
     assert named["protected"] == [{"why": "it is pinned", "count": 1}]

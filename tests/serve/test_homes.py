@@ -28,7 +28,7 @@ READING = (
 async def list_and_read(path, *calls, **options):
     served = ServedProfiles(ServerOptions(home=str(path), **options))
     async with Client(server.create_server(served), cache=None) as client:
-        answers = [await client.call_tool(name, given) for name, given in calls]
+        answers = [await client.call_tool(name, arguments) for name, arguments in calls]
     served.close()
     return answers
 
@@ -39,9 +39,9 @@ async def test_every_schema_version_is_served(home_path, schema):
     make_hermes_database(home_path / "state.db", schema)
     newest = fill_database(home_path / "state.db", 4, 8)[-1]
     calls = (*READING, ("sessions_read", {"session": newest}))
-    listed, found, report, _, _, page = await list_and_read(home_path, *calls, read_only=True)
+    listed, result, report, _, _, page = await list_and_read(home_path, *calls, read_only=True)
     assert len(listed.structured_content["sessions"]) == 4
-    assert found.structured_content["hits"]
+    assert result.structured_content["hits"]
     assert report.structured_content["messages"] == 32
     assert len(page.structured_content["messages"]) == 8
 
@@ -61,22 +61,22 @@ async def test_home_without_database_lists_routes(home_path):
     (home_path / "sessions" / "sessions.json").write_text(json.dumps(written))
     listed, _, report, routes, _ = await list_and_read(home_path, *READING, read_only=True)
     assert listed.structured_content == {"sessions": [], "next_cursor": None}
-    assert [each["session_key"] for each in routes.structured_content["routes"]] == [
+    assert [item["session_key"] for item in routes.structured_content["routes"]] == [
         "agent:main:telegram:dm:42"
     ]
-    assert "no_database" in [each["code"] for each in report.structured_content["findings"]]
+    assert "no_database" in [item["code"] for item in report.structured_content["findings"]]
     assert not (home_path / "state.db").exists()
 
 
 @pytest.mark.requirement("faces:homes")
 async def test_damaged_home_reports_error(home_path):
     (home_path / "state.db").write_bytes(b"this is no database at all" * 400)
-    listed, found, report, *_ = await list_and_read(home_path, *READING)
+    listed, result, report, *_ = await list_and_read(home_path, *READING)
     assert listed.is_error
-    assert found.is_error
+    assert result.is_error
     assert "sessions_stats" in listed.content[0].text
     assert not report.is_error, report.content[0].text
-    assert "unreadable" in [each["code"] for each in report.structured_content["findings"]]
+    assert "unreadable" in [finding["code"] for finding in report.structured_content["findings"]]
 
 
 @pytest.mark.requirement("faces:homes")
@@ -96,6 +96,6 @@ async def test_concurrent_threads_share_database_and_feed(home_path):
             return home.feed, home.db
 
         with ThreadPoolExecutor(8) as threads:
-            found = [each.result() for each in [threads.submit(ask) for _ in range(8)]]
+            result = [item.result() for item in [threads.submit(ask) for _ in range(8)]]
         home.close()
-        assert len(set(map(id, (part for pair in found for part in pair)))) == 2
+        assert len(set(map(id, (part for pair in result for part in pair)))) == 2

@@ -21,9 +21,9 @@ HOSTILE = (
 async def list_server_texts(client):
     """Return all text about the server that a model reads before its first call."""
     tools = [tool.model_dump(mode="json") for tool in (await client.list_tools()).tools]
-    prompts = [each.model_dump(mode="json") for each in (await client.list_prompts()).prompts]
+    prompts = [item.model_dump(mode="json") for item in (await client.list_prompts()).prompts]
     templates = (await client.list_resource_templates()).resource_templates
-    return json.dumps([tools, prompts, [each.model_dump(mode="json") for each in templates]])
+    return json.dumps([tools, prompts, [item.model_dump(mode="json") for item in templates]])
 
 
 @pytest.mark.requirement("faces:quoted")

@@ -70,8 +70,8 @@ async def test_list_cursor_continues_page(call):
     same = await call("sessions_list", status="all", cursor=first["next_cursor"], limit=2)
     last = await call("sessions_list", cursor=alone["next_cursor"], limit=2)
     assert alone["sessions"] == same["sessions"]
-    found = [row["id"] for page in (first, alone, last) for row in page["sessions"]]
-    assert found == ["s4", "s3", "s2", "s1", "s0"]
+    result = [row["id"] for page in (first, alone, last) for row in page["sessions"]]
+    assert result == ["s4", "s3", "s2", "s1", "s0"]
     assert last["next_cursor"] is None
 
 
@@ -142,13 +142,13 @@ async def test_list_page_fits_budget_and_continues(db, call):
         folder = f"/srv/{'long/' * 150}{number}"
         db.append_message(f"w{number:02}", "user", "x", create={"source": "cli", "cwd": folder})
     page = await call("sessions_list", project="/srv", limit=100)
-    found = [row["id"] for row in page["sessions"]]
+    result = [row["id"] for row in page["sessions"]]
     assert answer_size.count_chars(page) <= answer_size.DEFAULT_CHARS
-    assert 1 < len(found) < 80
+    assert 1 < len(result) < 80
     while page["next_cursor"]:
         page = await call("sessions_list", cursor=page["next_cursor"], limit=100)
-        found += [row["id"] for row in page["sessions"]]
-    assert sorted(found) == [f"w{number:02}" for number in range(80)]
+        result += [row["id"] for row in page["sessions"]]
+    assert sorted(result) == [f"w{number:02}" for number in range(80)]
 
 
 @pytest.mark.requirement("serving:list")

@@ -29,9 +29,9 @@ def _old_ones(db):
 
 
 def parse_moment(text):
-    found = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    assert found.tzinfo is not None
-    return found
+    result = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    assert result.tzinfo is not None
+    return result
 
 
 @pytest.mark.requirement("changing:answers")
@@ -46,8 +46,8 @@ async def test_plan_answer_has_contract_keys(call):
     assert {tuple(item) for item in plan["items"]} == {("id", "title", "why")}
     assert all("user_exit" in item["why"] for item in plan["items"])
     assert plan["bytes"].keys() == {"needed_now", "free_in_file", "returned_to_disk", "trash"}
-    left = parse_moment(plan["expires_at"]) - datetime.now(timezone.utc)
-    assert timedelta(hours=23) < left <= timedelta(hours=24)
+    remaining = parse_moment(plan["expires_at"]) - datetime.now(timezone.utc)
+    assert timedelta(hours=23) < remaining <= timedelta(hours=24)
 
 
 @pytest.mark.requirement("changing:answers")
@@ -57,9 +57,9 @@ async def test_prune_result_reports_removed_and_skipped(call, db):
     done = await call("sessions_prune", plan=plan["plan"])
     assert sorted(done) == sorted([*PLAN, *DONE, "removed"])
     assert (done["outcome"], done["removed"], done["remaining"]) == ("applied", 24, 0)
-    ((left,),) = (done["skipped"],)
-    assert left["id"] == "old03"
-    assert left["why"]
+    ((remaining,),) = (done["skipped"],)
+    assert remaining["id"] == "old03"
+    assert remaining["why"]
     (batch,) = (await call("sessions_restore"))["batches"]
     assert sorted(batch) == ["at", "batch", "count", "expires_at", "tool"]
     kept = parse_moment(batch["expires_at"]) - parse_moment(batch["at"])
@@ -100,7 +100,7 @@ async def test_trash_prune_removes_single_batches(call, refused):
     assert plan["bytes"]["returned_to_disk"] > 0
     assert len((await call("sessions_restore"))["batches"]) == 2
     await call("sessions_prune", plan=plan["plan"])
-    assert [each["batch"] for each in (await call("sessions_restore"))["batches"]] == [second]
+    assert [batch["batch"] for batch in (await call("sessions_restore"))["batches"]] == [second]
     assert (await call("sessions_restore", batch=second))["restored"] == 1
     again = await call("sessions_prune", what="trash", sessions=[first, second])
     assert again["outcome"] == "nothing"
@@ -137,8 +137,8 @@ async def test_compression_reports_facts_and_retention(call):
     assert sorted(done) == sorted([*PLAN, *DONE, *more])
     assert done["shape"] in ("in_place", "continuation")
     assert sorted(done["retention"]) == ["by_kind", "found", "kept"]
-    for kind, (found, kept) in done["retention"]["by_kind"].items():
-        assert found >= kept >= 0, kind
+    for kind, (result, kept) in done["retention"]["by_kind"].items():
+        assert result >= kept >= 0, kind
     assert done["retention"]["kept"] == sum(k for _, k in done["retention"]["by_kind"].values()) > 0
 
 
@@ -154,8 +154,8 @@ async def test_compression_uses_requested_shape(call, db, shape):
 
 @pytest.mark.requirement("serving:halves")
 async def test_text_and_structured_answers_match(client):
-    for name, given in (("sessions_list", {}), ("sessions_prune", {}), ("sessions_stats", {})):
-        answer = await client.call_tool(name, given)
+    for name, arguments in (("sessions_list", {}), ("sessions_prune", {}), ("sessions_stats", {})):
+        answer = await client.call_tool(name, arguments)
         (text,) = [part.text for part in answer.content]
         whole = answer.structured_content
         assert text == json.dumps(whole, ensure_ascii=False, separators=(",", ":"))

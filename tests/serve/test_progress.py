@@ -56,22 +56,22 @@ class Heard:
         self.so_far.append((progress, total))
 
 
-async def wait_until(there: Callable[[], bool]) -> None:
+async def wait_until(condition: Callable[[], bool]) -> None:
     """Wait for a condition that another thread makes true."""
     with anyio.fail_after(20):
-        while not there():  # noqa: ASYNC110 -- another thread sets no event
+        while not condition():  # noqa: ASYNC110 -- another thread sets no event
             await anyio.sleep(0.005)
 
 
 @pytest.mark.requirement("changing:working")
 @MODES
 async def test_plan_reports_progress(served, mode):
-    heard = Heard()
+    events_answer = Heard()
     async with Client(server.create_server(served), mode=mode) as client:
 
-        async def apply(tool, **given):
-            heard.so_far.clear()
-            answer = await client.call_tool(tool, given, progress_callback=heard)
+        async def apply(tool, **arguments):
+            events_answer.so_far.clear()
+            answer = await client.call_tool(tool, arguments, progress_callback=events_answer)
             assert not answer.is_error, answer.content[0].text
             return answer.structured_content
 
@@ -79,17 +79,17 @@ async def test_plan_reports_progress(served, mode):
             await apply("sessions_edit", session=f"old{number}", title=f"T{number}")
         planned = await apply("sessions_prune", what="trash", older_than_days=0)
         await apply("sessions_prune", plan=planned["plan"])
-        assert heard.so_far == [(1, 3), (2, 3), (3, 3)]
+        assert events_answer.so_far == [(1, 3), (2, 3), (3, 3)]
         planned = await apply("sessions_prune", what="all")
         done = await apply("sessions_prune", plan=planned["plan"])
-        assert heard.so_far[-1] == (planned["count"], planned["count"])
+        assert events_answer.so_far[-1] == (planned["count"], planned["count"])
         await apply("sessions_restore", batch=done["batch"])
-        steps = [step for step, _ in heard.so_far]
+        steps = [step for step, _ in events_answer.so_far]
         assert steps == sorted(set(steps))
-        assert heard.so_far[-1] == (steps[-1], steps[-1])
+        assert events_answer.so_far[-1] == (steps[-1], steps[-1])
         planned = await apply("sessions_compress", session="long", method="extractive", keep_last=9)
         await apply("sessions_compress", plan=planned["plan"])
-        assert heard.so_far == [(planned["count"], planned["count"])]
+        assert events_answer.so_far == [(planned["count"], planned["count"])]
 
 
 @pytest.mark.requirement("changing:working")
@@ -110,11 +110,11 @@ async def test_cancelled_plan_stops_between_steps(served, db, mode):
     ):
         planned = (await client.call_tool("sessions_prune", {"what": "all"})).structured_content
         assert planned["count"] > 3
-        given, ended, scope = {"plan": planned["plan"]}, anyio.Event(), anyio.CancelScope()
+        arguments, ended, scope = {"plan": planned["plan"]}, anyio.Event(), anyio.CancelScope()
 
         async def apply():
             with scope:
-                await client.call_tool("sessions_prune", given)
+                await client.call_tool("sessions_prune", arguments)
             ended.set()
 
         ledger = served.get_home().ledger
@@ -128,7 +128,7 @@ async def test_cancelled_plan_stops_between_steps(served, db, mode):
         begun = ledger.get_plan(planned["plan"])
         assert begun.state == "applying"
         assert 0 < len(begun.remaining) < planned["count"]
-        done = (await client.call_tool("sessions_prune", given)).structured_content
+        done = (await client.call_tool("sessions_prune", arguments)).structured_content
         assert (done["outcome"], done["remaining"]) == ("applied", 0)
         assert RESUMED_NOTE in done["warnings"]
         assert done["batch"] == begun.batch
@@ -149,15 +149,15 @@ async def test_timed_out_plan_is_resumed(served, db, mode, monkeypatch):
         monkeypatch.setattr(does, "__defaults__", (0.0,))
     async with Client(server.create_server(served), mode=mode) as client:
 
-        async def to_the_end(tool, **given):
+        async def to_the_end(tool, **arguments):
             answers = []
             while not answers or answers[-1]["outcome"] == "partial":
-                answers.append((await client.call_tool(tool, given)).structured_content)
-            left = [each["remaining"] for each in answers]
-            assert len(left) > 1
-            assert left == sorted(set(left), reverse=True)
-            assert (answers[-1]["outcome"], left[-1]) == ("applied", 0)
-            assert len({each["batch"] for each in answers}) == 1
+                answers.append((await client.call_tool(tool, arguments)).structured_content)
+            remaining = [answer["remaining"] for answer in answers]
+            assert len(remaining) > 1
+            assert remaining == sorted(set(remaining), reverse=True)
+            assert (answers[-1]["outcome"], remaining[-1]) == ("applied", 0)
+            assert len({answer["batch"] for answer in answers}) == 1
             return answers[-1]
 
         planned = (await client.call_tool("sessions_prune", {"what": "all"})).structured_content
@@ -176,17 +176,17 @@ async def test_cancelled_compression_changes_nothing(served, db, mode):
     ):
         call = {"session": "long", "method": "extractive", "keep_last": 9}
         planned = (await client.call_tool("sessions_compress", call)).structured_content
-        given, ended, scope = {"plan": planned["plan"]}, anyio.Event(), anyio.CancelScope()
+        arguments, ended, scope = {"plan": planned["plan"]}, anyio.Event(), anyio.CancelScope()
 
         async def apply():
             with scope:
-                await client.call_tool("sessions_compress", given)
+                await client.call_tool("sessions_compress", arguments)
             ended.set()
 
-        there = set(threading.enumerate())
+        threads = set(threading.enumerate())
 
         def has_begun():
-            begun = set(threading.enumerate()) - there
+            begun = set(threading.enumerate()) - threads
             return any(thread.name == "compression lock" for thread in begun)
 
         before = db.get_revision("long")
@@ -199,7 +199,7 @@ async def test_cancelled_compression_changes_nothing(served, db, mode):
         await wait_until(lambda: not has_begun())
         assert db.get_revision("long") == before
         assert served.get_home().ledger.get_plan(planned["plan"]).state == "planned"
-        done = (await client.call_tool("sessions_compress", given)).structured_content
+        done = (await client.call_tool("sessions_compress", arguments)).structured_content
         assert done["outcome"] == "applied"
 
 
@@ -227,25 +227,25 @@ async def test_audit_log_names_client(served, mode, name, noted):
 async def test_deep_stats_reports_progress_and_cancels(served, mode, monkeypatch):
     monkeypatch.setattr(maintenance_progress, "_PROGRESS_INTERVAL_S", 0)
     monkeypatch.setattr(vacuum_file, "_INSTRUCTIONS_PER_STEP", 50)
-    heard = Heard()
+    events_answer = Heard()
     async with Client(server.create_server(served), mode=mode) as client:
         deep = {"deep": True}
-        answer = await client.call_tool("sessions_stats", deep, progress_callback=heard)
+        answer = await client.call_tool("sessions_stats", deep, progress_callback=events_answer)
         assert not answer.structured_content["estimated"]
-        steps_told = [step for step, _ in heard.so_far]
+        steps_told = [step for step, _ in events_answer.so_far]
         assert len(steps_told) > 2
         assert steps_told == sorted(set(steps_told))
-        assert {total for _, total in heard.so_far} == {2}
+        assert {total for _, total in events_answer.so_far} == {2}
         assert max(steps_told) < 2
 
         ended: list[str] = []
         examine = health.examine_home
         looking = threading.Event()
 
-        def examined(*given, stop, **options):
+        def examined(*arguments, stop, **options):
             looking.set()
-            report = examine(*given, stop=lambda: wait_for(stop), **options)
-            ended.extend(each.code for each in report.findings)
+            report = examine(*arguments, stop=lambda: wait_for(stop), **options)
+            ended.extend(finding.code for finding in report.findings)
             return report
 
         def wait_for(stop):

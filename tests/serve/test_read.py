@@ -27,7 +27,7 @@ async def test_read_starts_latest_and_pages_back(ids, call):
     page = await call("sessions_read", session="s1", limit=4)
     older = await call("sessions_read", cursor=page["next_cursor"], limit=4)
     oldest = await call("sessions_read", cursor=older["next_cursor"], limit=4)
-    assert [list_texts(each) for each in (page, older, oldest)] == [ids[6:], ids[2:6], ids[:2]]
+    assert [list_texts(item) for item in (page, older, oldest)] == [ids[6:], ids[2:6], ids[:2]]
     assert oldest["next_cursor"] is None
     assert "prev_cursor" not in page
     back = await call("sessions_read", cursor=older["prev_cursor"], limit=4)
@@ -109,7 +109,7 @@ async def test_read_title_resolves_to_tip(db, call):
     by_id = await call("sessions_read", session="old")
     assert (by_title["session"]["id"], by_title["session"]["continues"]) == ("new", "old")
     assert (by_id["session"]["id"], by_id["session"]["continued_by"]) == ("old", "new")
-    assert [each["text"] for each in by_id["messages"]] == ["first"]
+    assert [message["text"] for message in by_id["messages"]] == ["first"]
 
 
 @pytest.mark.requirement("serving:conversation")
@@ -120,7 +120,9 @@ async def test_full_view_continues_into_parent(db, call):
     db.append_message("new", "user", "second", create=create)
     page = await call("sessions_read", session="new", view="full")
     older = await call("sessions_read", cursor=page["next_cursor"])
-    assert [(each["text"], each["session_id"]) for each in older["messages"]] == [("first", "old")]
+    assert [(message["text"], message["session_id"]) for message in older["messages"]] == [
+        ("first", "old")
+    ]
     assert older["session"]["id"] == "new"
     assert older["next_cursor"] is None
 
@@ -131,25 +133,25 @@ async def test_full_view_marks_compacted_rows(db, call):
     db.archive_and_compact("s1", [{"role": "user", "content": "[summary]"}])
     live = await call("sessions_read", session="s1")
     full = await call("sessions_read", session="s1", view="full")
-    assert [each["text"] for each in live["messages"]] == ["[summary]"]
-    assert [(each["text"], each.get("compacted")) for each in full["messages"]] == [
+    assert [message["text"] for message in live["messages"]] == ["[summary]"]
+    assert [(message["text"], message.get("compacted")) for message in full["messages"]] == [
         ("long ago", True),
         ("[summary]", None),
     ]
 
 
 async def test_read_around_compacted_hit(db, call):
-    said = [f"long ago {n}" for n in range(6)]
-    for text in said:
+    message = [f"long ago {n}" for n in range(6)]
+    for text in message:
         db.append_message("s1", "user", text, create={"source": "cli"})
     db.archive_and_compact("s1", [{"role": "user", "content": "[summary]"}])
     (hit,) = (await call("sessions_search", query='"ago 3"'))["hits"]
     page = await call("sessions_read", session="s1", around=hit["message_id"], limit=3)
-    assert [each["text"] for each in page["messages"]] == said[2:5]
+    assert [item["text"] for item in page["messages"]] == message[2:5]
     on = await call("sessions_read", cursor=page["next_cursor"], limit=2)
-    assert [each["text"] for each in on["messages"]] == [said[5], "[summary]"]
+    assert [item["text"] for item in on["messages"]] == [message[5], "[summary]"]
     back = await call("sessions_read", cursor=page["prev_cursor"])
-    assert [each["text"] for each in back["messages"]] == said[:2]
+    assert [item["text"] for item in back["messages"]] == message[:2]
 
 
 @pytest.mark.requirement("serving:pieces")
@@ -157,8 +159,8 @@ async def test_concise_read_shortens_tool_rows(db, call):
     called = {"id": "c1", "type": "function", "function": {"name": "cat", "arguments": "{}"}}
     db.append_message("s1", "assistant", "", tool_calls=[called], create={"source": "cli"})
     db.append_message("s1", "tool", "x" * 900, tool_name="cat", tool_call_id="c1")
-    asked, answered = (await call("sessions_read", session="s1"))["messages"]
-    assert (asked["text"], asked["tool"]) == ("[calls cat {}]", "cat")
+    request, answered = (await call("sessions_read", session="s1"))["messages"]
+    assert (request["text"], request["tool"]) == ("[calls cat {}]", "cat")
     assert (len(answered["text"]), answered["cut_chars"], answered["tool"]) == (200, 700, "cat")
     whole = (await call("sessions_read", session="s1", detail="detailed"))["messages"][1]
     assert whole["text"] == "x" * 900
@@ -183,17 +185,17 @@ async def test_long_message_is_read_in_pieces(db, call, text):
 
 
 @pytest.mark.requirement("serving:pieces")
-@pytest.mark.parametrize("most", [1_000, 5_000, 40_000])
-async def test_max_chars_pages_cover_every_message(ids, db, call, most):
+@pytest.mark.parametrize("limit", [1_000, 5_000, 40_000])
+async def test_max_chars_pages_cover_every_message(ids, db, call, limit):
     more = [int(db.append_message("s1", "user", f"{n} " + "word " * n * 9)) for n in range(60)]
-    page = await call("sessions_read", session="s1", max_chars=most, limit=200)
-    found = set(list_texts(page))
+    page = await call("sessions_read", session="s1", max_chars=limit, limit=200)
+    result = set(list_texts(page))
     while page["next_cursor"]:
-        assert answer_size.count_chars(page) <= most
-        page = await call("sessions_read", cursor=page["next_cursor"], max_chars=most, limit=200)
+        assert answer_size.count_chars(page) <= limit
+        page = await call("sessions_read", cursor=page["next_cursor"], max_chars=limit, limit=200)
         assert list_texts(page) == sorted(list_texts(page))
-        found |= set(list_texts(page))
-    assert found == {*ids, *more}
+        result |= set(list_texts(page))
+    assert result == {*ids, *more}
 
 
 @pytest.mark.requirement("serving:pieces")
@@ -207,7 +209,7 @@ async def test_picture_message_shows_placeholder(db, call):
 @pytest.mark.requirement("serving:read")
 async def test_roles_accept_json_text(ids, call):
     page = await call("sessions_read", session="s1", roles='["user"]')
-    assert {each["role"] for each in page["messages"]} == {"user"}
+    assert {message["role"] for message in page["messages"]} == {"user"}
 
 
 @pytest.mark.requirement("serving:read")
@@ -242,4 +244,4 @@ async def test_read_shows_live_rows_only(db, call):
     for view in ("live", "full"):
         page = await call("sessions_read", session="s1", view=view)
         assert list_texts(page) == ids
-        assert [(each["role"], each["text"]) for each in page["messages"]] == rows
+        assert [(message["role"], message["text"]) for message in page["messages"]] == rows

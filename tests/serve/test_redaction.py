@@ -89,9 +89,9 @@ AROUND = {
 @pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("around", AROUND)
 def test_secret_is_redacted_in_context(around):
-    before, _, behind = AROUND[around].partition("{}")
+    before, _, following = AROUND[around].partition("{}")
     for kind, text in FORMATS.items():
-        shown = redact(f"{before}{text}{behind}")
+        shown = redact(f"{before}{text}{following}")
         assert not any(needle in shown for needle in NEEDLES), (kind, shown)
 
 
@@ -99,10 +99,10 @@ def test_secret_is_redacted_in_context(around):
 @pytest.mark.parametrize("times", [1, 2])
 def test_secret_in_nested_json_is_redacted(times):
     for kind, text in FORMATS.items():
-        said = f"it is {text}, then"
+        message = f"it is {text}, then"
         for _ in range(times):
-            said = json.dumps({"said": [said]})
-        assert not any(needle in redact(said) for needle in NEEDLES), (kind, said)
+            message = json.dumps({"said": [message]})
+        assert not any(needle in redact(message) for needle in NEEDLES), (kind, message)
 
 
 @pytest.mark.requirement("faces:redaction")
@@ -135,8 +135,8 @@ def test_cut_private_key_is_redacted():
     assert body[:40] not in redact(f"see:\n{header}\n{body}\n{body[:30]}")
     for escape in (r"\n", r"\\n"):
         assert body[:40] not in redact(f'{{"key": "{header}{escape}{body}{escape}{body[:30]}')
-    said = f'the line is "{header}" first.\nDecision: we use SQLite for the ledger of the relay.'
-    assert redact(said) == said
+    text = f'the line is "{header}" first.\nDecision: we use SQLite for the ledger of the relay.'
+    assert redact(text) == text
 
 
 @pytest.mark.requirement("faces:redaction")
@@ -205,13 +205,13 @@ async def test_answers_contain_no_planted_key(db, call, refused):
         db.set_session_title(f"s{number:02}", f"{kind}: {planted.splitlines()[0]}"[:99])
     start = (await call("events_wait", timeout_s=0))["cursor"]
     db.append_message("s00", "user", "\n".join(PLANTED.values()))
-    said = [await call("events_wait", cursor=start, timeout_s=5), await call("routes_list")]
-    said += [await call("sessions_list", limit=100, detail=d) for d in ("concise", "detailed")]
+    message = [await call("events_wait", cursor=start, timeout_s=5), await call("routes_list")]
+    message += [await call("sessions_list", limit=100, detail=d) for d in ("concise", "detailed")]
     for number in range(len(PLANTED)):
-        said.append(await call("sessions_read", session=f"s{number:02}", detail="detailed"))
+        message.append(await call("sessions_read", session=f"s{number:02}", detail="detailed"))
         for detail in ("concise", "detailed"):
-            said.append(await call("sessions_search", query=f"needle{number}", detail=detail))
-    everything = json.dumps(said)
+            message.append(await call("sessions_search", query=f"needle{number}", detail=detail))
+    everything = json.dumps(message)
     seen = [
         everything[max(0, at - 60) : at + 20]
         for part in {get_secret(planted) for planted in PLANTED.values()}
@@ -226,13 +226,13 @@ async def test_answers_contain_no_planted_key(db, call, refused):
 @KINDS
 async def test_answers_do_not_echo_secret_arguments(client, kind):
     secret = get_secret(PLANTED[kind])
-    for asked in (
+    for request in (
         client.call_tool(secret, {}),
         client.get_prompt(secret, {}),
         client.get_prompt("catch_up", {PLANTED[kind]: "x"}),
     ):
         with pytest.raises(MCPError) as caught:
-            await asked
+            await request
         assert secret[:60] not in caught.value.error.message
     prompt = await client.get_prompt("catch_up", {"session": PLANTED[kind][:400]})
     assert secret[:60] not in prompt.messages[0].content.text
@@ -260,15 +260,15 @@ async def test_unredacted_server_shows_secrets(db, call):
 SECRET = "Zx9Qw3Rt7Yp1Lk5Jh8"
 
 
-def _make_tool_call(name, **given):
-    called = {"name": name, "arguments": json.dumps(given)}
+def _make_tool_call(name, **arguments):
+    called = {"name": name, "arguments": json.dumps(arguments)}
     return [{"id": "c", "type": "function", "function": called}]
 
 
 @pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    "given",
+    "arguments",
     [
         {"path": "/x/.env", "content": f"# walrus\nDB_PASSWORD = {SECRET} walrus"},
         {"password": SECRET, "note": "walrus"},
@@ -276,8 +276,8 @@ def _make_tool_call(name, **given):
     ],
     ids=["assigned", "named", "key"],
 )
-async def test_tool_argument_snippet_shows_no_secret(db, call, given):
-    calls = _make_tool_call("write_file", **given)
+async def test_tool_argument_snippet_shows_no_secret(db, call, arguments):
+    calls = _make_tool_call("write_file", **arguments)
     db.append_message("s1", "assistant", "w", tool_calls=calls, create={"source": "cli"})
     for query in ("walrus", f"{SECRET[:9]}*"):
         for detail in ("concise", "detailed"):
@@ -372,8 +372,8 @@ async def test_named_call_value_stays_out_of_snippet(db, call, value, arguments)
     db.append_message("s1", "assistant", "needle", tool_calls=calls, create={"source": "cli"})
     for detail in ("concise", "detailed"):
         for query in ("needle", "hunter2"):
-            found = await call("sessions_search", query=query, detail=detail)
-            assert secret not in json.dumps(found)
+            result = await call("sessions_search", query=query, detail=detail)
+            assert secret not in json.dumps(result)
         read = await call("sessions_read", session="s1", detail=detail)
         assert secret not in json.dumps(read)
 

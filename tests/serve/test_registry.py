@@ -117,15 +117,15 @@ async def test_required_arguments_match_contract(tools):
 
 @pytest.mark.requirement("serving:surface")
 async def test_argument_limits_match_contract(tools):
-    for name, (default, most) in LIMITS.items():
+    for name, (default, maximum) in LIMITS.items():
         limit = tools[name].input_schema["properties"]["limit"]
-        assert (limit["default"], limit["minimum"], limit["maximum"]) == (default, 1, most)
+        assert (limit["default"], limit["minimum"], limit["maximum"]) == (default, 1, maximum)
     for (name, argument), values in VALUES.items():
         assert tools[name].input_schema["properties"][argument]["enum"] == values
     timeout = tools["events_wait"].input_schema["properties"]["timeout_s"]
     assert timeout["maximum"] == 50
-    most = tools["sessions_read"].input_schema["properties"]["max_chars"]
-    assert (most["default"], most["minimum"], most["maximum"]) == (20_000, 1_000, 40_000)
+    maximum = tools["sessions_read"].input_schema["properties"]["max_chars"]
+    assert (maximum["default"], maximum["minimum"], maximum["maximum"]) == (20_000, 1_000, 40_000)
 
 
 @pytest.mark.requirement("serving:surface")
@@ -164,9 +164,9 @@ def walk_schema(schema):
     inner = schema.values() if isinstance(schema, dict) else schema
     if isinstance(schema, dict):
         yield schema
-    for each in inner:
-        if isinstance(each, (dict, list)):
-            yield from walk_schema(each)
+    for item in inner:
+        if isinstance(item, (dict, list)):
+            yield from walk_schema(item)
 
 
 @pytest.mark.requirement("serving:surface")
@@ -202,6 +202,6 @@ def test_arbitrary_arguments_are_validated_or_explained(spec, data):
     try:
         spec.arguments.read(sent)
     except Exception as error:  # noqa: BLE001 -- whatever it is has to be explained
-        said = explain_error(error, tuple(spec.arguments.model_fields))
-        assert said
-        assert len(said) < 2_500
+        text = explain_error(error, tuple(spec.arguments.model_fields))
+        assert text
+        assert len(text) < 2_500

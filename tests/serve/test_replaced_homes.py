@@ -52,12 +52,12 @@ async def test_replaced_database_reports_event_gap(home_path, call):
     replace_database(home_path, "one")
     start = await call("events_wait", timeout_s=0)
     replace_database(home_path, "two")
-    heard = await call("events_wait", cursor=start["cursor"], timeout_s=20)
-    assert (heard["events"], heard["gap"]) == ([], True)
+    answer = await call("events_wait", cursor=start["cursor"], timeout_s=20)
+    assert (answer["events"], answer["gap"]) == ([], True)
     with SessionDB(home_path / "state.db") as db:
         db.append_message("two", "user", "news")
-    heard = await call("events_wait", cursor=heard["cursor"], timeout_s=20)
-    assert [event["text"] for event in heard["events"]] == ["news"]
+    answer = await call("events_wait", cursor=answer["cursor"], timeout_s=20)
+    assert [event["text"] for event in answer["events"]] == ["news"]
 
 
 async def test_running_call_survives_two_replacements(home_path):
@@ -115,21 +115,24 @@ def _silent(caplog):
 @pytest.mark.requirement("faces:damage")
 async def test_damaged_home_lists_fixed_resources(damaged_home, client, no_logged_defects):
     listed = await client.list_resources()
-    assert [str(each.uri) for each in listed.resources] == ["sessions://stats", "sessions://routes"]
+    assert [str(resource.uri) for resource in listed.resources] == [
+        "sessions://stats",
+        "sessions://routes",
+    ]
     assert listed.next_cursor is None
 
 
 @pytest.mark.requirement("faces:damage")
 async def test_damaged_home_completes_nothing(damaged_home, client, no_logged_defects):
     for ref, argument in COMPLETED:
-        given = {"name": argument, "value": "a"}
-        assert (await client.complete(ref, given)).completion.values == []
+        arguments = {"name": argument, "value": "a"}
+        assert (await client.complete(ref, arguments)).completion.values == []
 
 
 @pytest.mark.requirement("faces:damage")
 async def test_stats_reports_damaged_home(damaged_home, call, no_logged_defects):
     report = await call("sessions_stats")
-    assert [each["code"] for each in report["findings"]] == ["unreadable"]
+    assert [finding["code"] for finding in report["findings"]] == ["unreadable"]
     assert "state.db" in report["findings"][0]["what"]
 
 
@@ -147,7 +150,7 @@ CALLS = (
 
 @pytest.mark.requirement("faces:damage")
 async def test_damaged_home_errors_name_stats(damaged_home, refused, no_logged_defects):
-    for tool, given in CALLS:
-        said = await refused(tool, **given)
-        assert "state.db" in said, tool
-        assert "sessions_stats" in said, tool
+    for tool, arguments in CALLS:
+        text = await refused(tool, **arguments)
+        assert "state.db" in text, tool
+        assert "sessions_stats" in text, tool

@@ -39,9 +39,9 @@ async def test_wait_accepts_id_prefix_key_title(call, db, key):
     begun = [await call("events_wait", session=given, timeout_s=0) for given in names]
     db.append_message("other", "user", "not this", create={"source": "cli"})
     db.append_message("tip", "user", "third")
-    for each in begun:
-        heard = await call("events_wait", cursor=each["cursor"], timeout_s=5)
-        assert [event["text"] for event in heard["events"]] == ["third"]
+    for item in begun:
+        answer = await call("events_wait", cursor=item["cursor"], timeout_s=5)
+        assert [event["text"] for event in answer["events"]] == ["third"]
 
 
 @pytest.mark.requirement("serving:naming")
@@ -55,9 +55,9 @@ async def test_exact_id_wins_over_prefix(call, db):
 async def test_ambiguous_prefix_names_five_sessions(refused, db):
     for number in range(8):
         db.append_message(f"day{number}", "user", "hi", create={"source": "cli"})
-    said = await refused("sessions_read", session="day")
-    named = said.partition(": ")[2].partition(";")[0].split(", ")
-    assert said.startswith("several sessions begin with 'day': day")
+    text = await refused("sessions_read", session="day")
+    named = text.partition(": ")[2].partition(";")[0].split(", ")
+    assert text.startswith("several sessions begin with 'day': day")
     assert len(set(named)) == 5
 
 
@@ -75,8 +75,8 @@ async def test_changes_accept_full_id_or_key(call, refused, db, key, naming):
     db.set_session_title("tip", "Ferries")
     for given in ("ti", "Ferries"):
         tool, arguments = naming(given)
-        said = await refused(tool, **arguments)
-        assert said.startswith(
+        text = await refused(tool, **arguments)
+        assert text.startswith(
             f"no session {given!r}; a change requires a full id or a session key"
         )
     for given in ("tip", key):

@@ -43,15 +43,15 @@ async def test_routes_list_filters_and_pages(call, key):
     assert len((await call("routes_list", state="active"))["routes"]) == 1
     first = await call("routes_list", limit=1)
     rest = await call("routes_list", cursor=first["next_cursor"])
-    found = [each["session_key"] for each in first["routes"] + rest["routes"]]
-    assert len(set(found)) == 2
+    result = [route["session_key"] for route in first["routes"] + rest["routes"]]
+    assert len(set(result)) == 2
     assert rest["next_cursor"] is None
 
 
 @pytest.mark.requirement("serving:routes")
 async def test_read_resolves_session_key(call, key):
     page = await call("sessions_read", session=key)
-    assert [each["text"] for each in page["messages"]] == ["hello"]
+    assert [message["text"] for message in page["messages"]] == ["hello"]
 
 
 @pytest.mark.requirement("serving:stats")
@@ -80,7 +80,7 @@ async def test_stats_report_has_contract_keys(call, key, home_path):
 async def test_stats_finding_names_repair_call(call, db):
     db.append_message("old", "user", "x", timestamp=1.6e9, create={"started_at": 1.6e9})
     db.end_session("old", "user_exit")
-    findings = {each["code"]: each for each in (await call("sessions_stats"))["findings"]}
+    findings = {finding["code"]: finding for finding in (await call("sessions_stats"))["findings"]}
     assert findings["old_sessions"]["tool"] == "sessions_prune(what='sessions')"
 
 
@@ -124,8 +124,8 @@ def _gateway(home_path):
 async def test_live_gateway_refuses_route_changes(call, key, gateway):
     assert (await call("sessions_stats"))["gateway_live"] is True
     (route,) = (await call("routes_list", platform="telegram"))["routes"]
-    given = {"sessions": [route["session_id"]], "start_new": True}
-    planned = await call("sessions_finalize", **given)
+    arguments = {"sessions": [route["session_id"]], "start_new": True}
+    planned = await call("sessions_finalize", **arguments)
     assert (planned["outcome"], planned["plan"]) == ("nothing", None)
     assert planned["warnings"] == [
         f"a gateway (pid {gateway}) holds the routes in memory: stop it to have them changed"

@@ -62,15 +62,15 @@ def _noted(request, home_path):
 
 @pytest.mark.requirement("serving:metadata")
 async def test_metadata_appears_on_no_path(home_with_metadata, client, call, refused):
-    assert [each["session_key"] for each in (await call("routes_list"))["routes"]] == [
+    assert [item["session_key"] for item in (await call("routes_list"))["routes"]] == [
         home_with_metadata
     ]
     assert (await call("routes_list", query="_"))["routes"] == []
-    told = await client.read_resource("sessions://routes")
-    assert [each["session_key"] for each in json.loads(told.contents[0].text)["routes"]] == [
+    text = await client.read_resource("sessions://routes")
+    assert [item["session_key"] for item in json.loads(text.contents[0].text)["routes"]] == [
         home_with_metadata
     ]
-    listed = " ".join(str(each.uri) for each in (await client.list_resources()).resources)
+    listed = " ".join(str(item.uri) for item in (await client.list_resources()).resources)
     template = ResourceTemplateReference(uri="route://{session_key}")
     keys = await client.complete(template, {"name": "session_key", "value": ""})
     assert keys.completion.values == [home_with_metadata]
@@ -94,10 +94,10 @@ async def test_underscore_session_names_are_served(call, client, db):
     db.set_session_title("_README", "_notes")
     (row,) = (await call("sessions_list"))["sessions"]
     assert (row["id"], row["title"]) == ("_README", "_notes")
-    for given in ("_README", "_notes"):
-        page = await call("sessions_read", session=given)
-        assert [each["text"] for each in page["messages"]] == ["I am one"]
+    for arguments in ("_README", "_notes"):
+        page = await call("sessions_read", session=arguments)
+        assert [item["text"] for item in page["messages"]] == ["I am one"]
     edited = await call("sessions_edit", session="_README", pinned=True)
     assert edited["session"]["pinned"]
-    listed = [str(each.uri) for each in (await client.list_resources()).resources]
+    listed = [str(item.uri) for item in (await client.list_resources()).resources]
     assert "session://_README" in listed

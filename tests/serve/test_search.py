@@ -21,11 +21,11 @@ def _said(db):
 
 @pytest.mark.requirement("serving:search")
 async def test_hit_has_contract_keys(call):
-    found = await call("sessions_search", query='"part 3"')
-    assert found["hits"] == [
+    result = await call("sessions_search", query='"part 3"')
+    assert result["hits"] == [
         {
             "session_id": "shop",
-            "message_id": found["hits"][0]["message_id"],
+            "message_id": result["hits"][0]["message_id"],
             "role": "user",
             "at": "2023-11-14T22:13:23Z",
             "snippet": "we keep the ledger in SQLite, part 3",
@@ -33,23 +33,23 @@ async def test_hit_has_contract_keys(call):
             "source": "cli",
         }
     ]
-    assert (found["matched"], found["searched_back_to"]) == ("all", None)
+    assert (result["matched"], result["searched_back_to"]) == ("all", None)
 
 
 @pytest.mark.requirement("serving:search")
 async def test_hit_can_be_read_around(call):
     (hit,) = (await call("sessions_search", query='"part 3"'))["hits"]
     page = await call("sessions_read", session=hit["session_id"], around=hit["message_id"], limit=3)
-    assert [each["text"][-1] for each in page["messages"]] == ["2", "3", "4"]
+    assert [message["text"][-1] for message in page["messages"]] == ["2", "3", "4"]
 
 
 @pytest.mark.requirement("serving:search")
 async def test_search_returns_best_hit_per_conversation(call):
     alone = await call("sessions_search", query="ledger")
-    each = await call("sessions_search", query="ledger", per="message", limit=4)
-    rest = await call("sessions_search", cursor=each["next_cursor"], limit=4)
+    item = await call("sessions_search", query="ledger", per="message", limit=4)
+    rest = await call("sessions_search", cursor=item["next_cursor"], limit=4)
     assert sorted(hit["session_id"] for hit in alone["hits"]) == ["other", "shop"]
-    assert len({hit["message_id"] for hit in each["hits"] + rest["hits"]}) == 7
+    assert len({hit["message_id"] for hit in item["hits"] + rest["hits"]}) == 7
 
 
 @pytest.mark.requirement("serving:search")
@@ -79,8 +79,8 @@ async def test_search_answers_odd_queries(client, query):
 @pytest.mark.requirement("serving:search")
 async def test_substring_search_finds_word_parts(call):
     assert (await call("sessions_search", query="QLite, pa"))["hits"] == []
-    found = await call("sessions_search", query="QLite, pa", mode="substring", per="message")
-    assert (len(found["hits"]), found["matched"]) == (6, "substring")
+    result = await call("sessions_search", query="QLite, pa", mode="substring", per="message")
+    assert (len(result["hits"]), result["matched"]) == (6, "substring")
 
 
 @pytest.mark.requirement("serving:search")
@@ -105,10 +105,10 @@ async def test_detailed_search_shows_longer_snippets(call, db):
 
 @pytest.mark.requirement("serving:search")
 async def test_search_cursor_reaches_last_hit(call):
-    found, page = [], await call("sessions_search", query="ledger", per="message", limit=2)
+    result, page = [], await call("sessions_search", query="ledger", per="message", limit=2)
     while True:
-        found += [hit["message_id"] for hit in page["hits"]]
+        result += [hit["message_id"] for hit in page["hits"]]
         if page["next_cursor"] is None:
             break
         page = await call("sessions_search", cursor=page["next_cursor"])
-    assert len(found) == len(set(found)) == 7
+    assert len(result) == len(set(result)) == 7

@@ -34,14 +34,14 @@ def _served(db, home_path):
 @pytest.mark.requirement("serving:subscriptions")
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 async def test_legacy_client_is_notified_of_subscriptions(db, served):
-    told = []
-    heard = anyio.Event()
+    text = []
+    answer = anyio.Event()
 
     async def handle(message):
-        told.append(message)
-        kinds = {type(each) for each in told}
+        text.append(message)
+        kinds = {type(item) for item in text}
         if kinds >= {ResourceUpdatedNotification, ResourceListChangedNotification}:
-            heard.set()
+            answer.set()
 
     created = server.create_server(served)
     async with Client(created, mode="legacy", message_handler=handle, cache=None) as client:
@@ -50,11 +50,11 @@ async def test_legacy_client_is_notified_of_subscriptions(db, served):
         await client.list_tools()
         await client.subscribe_resource("session://s1")
         with anyio.fail_after(20):
-            while not heard.is_set():
+            while not answer.is_set():
                 db.append_message("s1", "user", "more")
-                db.append_message(f"n{len(told)}", "user", "new", create={"source": "cli"})
+                db.append_message(f"n{len(text)}", "user", "new", create={"source": "cli"})
                 await anyio.sleep(0.2)
-    updated = {m.params.uri for m in told if isinstance(m, ResourceUpdatedNotification)}
+    updated = {m.params.uri for m in text if isinstance(m, ResourceUpdatedNotification)}
     assert {str(uri) for uri in updated} == {"session://s1"}
 
 
@@ -155,20 +155,20 @@ CHANGES = {
 async def test_edit_of_old_session_is_notified(mode, change, db, served, home_path):
     fill_database(home_path / "state.db", 60, 2)
     newest = db.list_sessions(limit=1).items[0].id
-    told = []
+    text = []
 
     async def handle(message):
         if isinstance(message, ResourceUpdatedNotification):
-            told.append(str(message.params.uri))
+            text.append(str(message.params.uri))
         elif isinstance(message, ResourceListChangedNotification):
-            told.append("lists")
+            text.append("lists")
 
-    async def edit(client, session, wanted):
-        told.clear()
-        given = {"session": session} | CHANGES[change](session)
-        assert not (await client.call_tool("sessions_edit", given)).is_error
+    async def edit(client, session, expected):
+        text.clear()
+        arguments = {"session": session} | CHANGES[change](session)
+        assert not (await client.call_tool("sessions_edit", arguments)).is_error
         with anyio.fail_after(20):
-            while set(told) != wanted:  # noqa: ASYNC110 -- the notifications are a plain list
+            while set(text) != expected:  # noqa: ASYNC110 -- the notifications are a plain list
                 await anyio.sleep(0.05)
 
     addresses = [f"session://{OLD}", f"session://{newest}/messages"]
@@ -188,7 +188,7 @@ async def test_edit_of_old_session_is_notified(mode, change, db, served, home_pa
 
             async def listen():
                 async for event in events:
-                    told.extend([getattr(event, "uri", "lists")])
+                    text.extend([getattr(event, "uri", "lists")])
 
             tasks.start_soon(listen)
             await edit(client, OLD, {addresses[0]})
@@ -204,13 +204,13 @@ async def test_own_pin_is_notified(tmp_path):
     with connect(home / "state.db") as connection:
         add_session(connection, "s1")
         add_session(connection, "s2")
-    heard = anyio.Event()
-    told = []
+    answer = anyio.Event()
+    text = []
 
     async def handle(message):
         if isinstance(message, ResourceUpdatedNotification):
-            told.append(str(message.params.uri))
-            heard.set()
+            text.append(str(message.params.uri))
+            answer.set()
 
     served = ServedProfiles(ServerOptions(home=str(home)))
     async with Client(
@@ -220,6 +220,6 @@ async def test_own_pin_is_notified(tmp_path):
             await client.subscribe_resource(f"session://{session}")
         with Ledger(StateFolder(home / "state.db")) as ledger, anyio.fail_after(20):
             ledger.pins.set_pins({"s1": True})
-            await heard.wait()
+            await answer.wait()
     served.close()
-    assert set(told) == {"session://s1"}
+    assert set(text) == {"session://s1"}

@@ -71,11 +71,11 @@ def start_listening(
         line, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
-        said = process.stderr.readline()
+        text = process.stderr.readline()
         host = line[line.index("--host") + 1] if "--host" in line else "127.0.0.1"
-        found = re.fullmatch(rf"listening on http://{re.escape(host)}:(\d+)/mcp\n", said)
-        assert found, said + process.stderr.read()
-        yield process, int(found[1])
+        result = re.fullmatch(rf"listening on http://{re.escape(host)}:(\d+)/mcp\n", text)
+        assert result, text + process.stderr.read()
+        yield process, int(result[1])
     finally:
         process.kill()
         process.wait()
@@ -122,24 +122,24 @@ class RawProcess:
 
     def line(self) -> dict[str, Any]:
         """Return the next line, which must be a message of the protocol."""
-        found: dict[str, Any] = json.loads(self._lines.get(timeout=30))
-        return found
+        result: dict[str, Any] = json.loads(self._lines.get(timeout=30))
+        return result
 
     def ask(self, method: str, *, meta: Any = None, **params: Any) -> dict[str, Any]:
         """Send a request and return its answer."""
         self._id += 1
-        given = params | ({"_meta": meta} if meta else {})
-        self.send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": given})
+        arguments = params | ({"_meta": meta} if meta else {})
+        self.send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": arguments})
         while True:
-            found = self.line()
-            if found.get("id") == self._id:
-                return found
+            result = self.line()
+            if result.get("id") == self._id:
+                return result
 
     def begin(self, version: str = "2025-11-25") -> dict[str, Any]:
         """Initialize like an older client."""
         info = {"name": "raw", "version": "1"}
-        given = {"protocolVersion": version, "capabilities": {}, "clientInfo": info}
-        answer = self.ask("initialize", **given)
+        arguments = {"protocolVersion": version, "capabilities": {}, "clientInfo": info}
+        answer = self.ask("initialize", **arguments)
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return answer
 

@@ -40,8 +40,8 @@ def send_request(port, method, path, body=None, token=TOKEN, **headers):
 
 def make_initialize_request():
     info = {"name": "raw", "version": "1"}
-    given = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
-    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": given})
+    arguments = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": arguments})
 
 
 PATHS = [("POST", "/mcp"), ("GET", "/sse"), ("POST", "/messages/"), ("GET", "/"), ("GET", "/x")]
@@ -51,8 +51,10 @@ PATHS = [("POST", "/mcp"), ("GET", "/sse"), ("POST", "/messages/"), ("GET", "/")
 @pytest.mark.parametrize(("method", "path"), PATHS)
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1], "ü"])
 def test_every_path_requires_token(port, method, path, token):
-    given = (token or "").encode().decode("latin-1")
-    status, headers, body = send_request(port, method, path, make_initialize_request(), token=given)
+    arguments = (token or "").encode().decode("latin-1")
+    status, headers, body = send_request(
+        port, method, path, make_initialize_request(), token=arguments
+    )
     assert (status, headers["WWW-Authenticate"][:6]) == (401, "Bearer")
     assert b"session" not in body
 
@@ -99,10 +101,10 @@ def test_oversized_body_is_refused(port):
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize("way", ["streamable", "sse"])
 async def test_both_eras_call_over_http(port, mode, way):
-    given = {"Authorization": f"Bearer {TOKEN}"}
-    async with httpx2.AsyncClient(headers=given) as http_client:
+    arguments = {"Authorization": f"Bearer {TOKEN}"}
+    async with httpx2.AsyncClient(headers=arguments) as http_client:
         if way == "sse":
-            transport = sse_client(f"http://127.0.0.1:{port}/sse", headers=given)
+            transport = sse_client(f"http://127.0.0.1:{port}/sse", headers=arguments)
         else:
             address = f"http://127.0.0.1:{port}/mcp"
             transport = streamable_http_client(address, http_client=http_client)
@@ -183,7 +185,7 @@ def test_doctor_prints_existing_token(tmp_path):
 
 @pytest.mark.requirement("wire:open")
 @pytest.mark.parametrize(
-    ("more", "code", "said"),
+    ("more", "code", "text"),
     [
         (["--host", "0.0.0.0"], 2, "--allow-host"),
         (
@@ -195,7 +197,7 @@ def test_doctor_prints_existing_token(tmp_path):
         (["--host", "256.0.0.1", "--allow-host", "x"], 1, "cannot listen"),
     ],
 )
-def test_public_server_requires_token(served_home, more, code, said):
+def test_public_server_requires_token(served_home, more, code, text):
     done = subprocess.run(
         [*serve_command(served_home), "--http", *more],
         env=make_environment(served_home) | {"MCP_SESSIONS_TOKEN": TOKEN},
@@ -204,7 +206,7 @@ def test_public_server_requires_token(served_home, more, code, said):
         check=False,
     )
     assert done.returncode == code
-    assert said in done.stderr
+    assert text in done.stderr
 
 
 @pytest.mark.requirement("wire:open")

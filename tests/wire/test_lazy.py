@@ -82,6 +82,6 @@ def test_reading_loads_no_maintenance_modules(served_home):
 
 @pytest.mark.requirement("wire:start")
 def test_help_loads_no_sdk():
-    said = "import sys; from mcp_serve.cli import main; print('mcp' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    text = "import sys; from mcp_serve.cli import main; print('mcp' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

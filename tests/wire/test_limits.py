@@ -63,13 +63,13 @@ def request_with_token(port):
 
 def read_until_closed(connection):
     """Return all bytes received on a connection until it is closed."""
-    found = b""
+    result = b""
     try:
         while chunk := connection.recv(65_536):
-            found += chunk
+            result += chunk
     except ConnectionResetError:
         pass
-    return found
+    return result
 
 
 SLOW = {
@@ -83,12 +83,12 @@ SLOW = {
 
 
 @pytest.mark.requirement("wire:strangers")
-@pytest.mark.parametrize("said", SLOW)
-def test_stalled_connection_is_closed(port, said):
-    with send_text(port, SLOW[said]) as connection:
+@pytest.mark.parametrize("text", SLOW)
+def test_stalled_connection_is_closed(port, text):
+    with send_text(port, SLOW[text]) as connection:
         answered = read_until_closed(connection)
-    with_token, whole = "with the token" in said, "second" in said
-    assert answered[9:12] == (b"401" if "body" in said and not with_token else b"200" * whole)
+    with_token, whole = "with the token" in text, "second" in text
+    assert answered[9:12] == (b"401" if "body" in text and not with_token else b"200" * whole)
     assert request_with_token(port) == b"HTTP/1.1 200 OK"
 
 
@@ -106,12 +106,17 @@ def test_trickling_connection_is_closed(port):
 
 @pytest.mark.requirement("wire:strangers")
 def test_slow_answer_keeps_connection_open(port):
-    given = {"name": "events_wait", "arguments": {"timeout_s": 1.5}}
+    arguments = {"name": "events_wait", "arguments": {"timeout_s": 1.5}}
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
     }
-    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": given | {"_meta": meta}}
+    call = {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/call",
+        "params": arguments | {"_meta": meta},
+    }
     more = (
         "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: events_wait\r\n"
         "Connection: close\r\n"

@@ -77,13 +77,13 @@ def _port(served_home):
 def send_body(port, body, path="/mcp", **headers):
     """Send a body; return status and answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    given = {
+    arguments = {
         "Authorization": f"Bearer {TOKEN}",
         "Content-Type": "application/json",
         "Accept": "application/json, text/event-stream",
         **{name.replace("_", "-"): value for name, value in headers.items()},
     }
-    connection.request("POST", path, body, given)
+    connection.request("POST", path, body, arguments)
     answer = connection.getresponse()
     text = answer.read()
     connection.close()

@@ -37,10 +37,10 @@ def _home(tmp_path):
 @pytest.mark.requirement("wire:options")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize(
-    ("more", "outcome", "asked"),
+    ("more", "outcome", "questions"),
     [([], "declined", 1), (["--confirm=ask"], "declined", 1), (["--confirm=never"], "applied", 0)],
 )
-async def test_confirm_option_controls_consent(home, mode, more, outcome, asked):
+async def test_confirm_option_controls_consent(home, mode, more, outcome, questions):
     first, *rest = serve_command(home, *more)
     server = StdioServerParameters(command=first, args=rest, env=make_environment(home))
     human = Human(action="decline")
@@ -48,7 +48,7 @@ async def test_confirm_option_controls_consent(home, mode, more, outcome, asked)
         with anyio.fail_after(60):
             plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
             done = await client.call_tool("sessions_prune", {"plan": plan})
-    assert (done.structured_content["outcome"], len(human.asked)) == (outcome, asked)
+    assert (done.structured_content["outcome"], len(human.asked)) == (outcome, questions)
 
 
 @pytest.mark.requirement("wire:options")
@@ -56,8 +56,8 @@ async def test_confirm_option_controls_consent(home, mode, more, outcome, asked)
 def test_redact_option_controls_secrets(home, more, shown):
     with start_raw_process(home, *more) as process:
         process.begin()
-        given = {"name": "sessions_read", "arguments": {"session": "s1"}}
-        answer = process.ask("tools/call", **given)["result"]
+        arguments = {"name": "sessions_read", "arguments": {"session": "s1"}}
+        answer = process.ask("tools/call", **arguments)["result"]
     text = json.dumps(answer)
     assert (get_secret(PLANTED["github"]) in text) == shown
     assert ("[redacted: " in text) == (not shown)
@@ -88,28 +88,31 @@ def test_allowed_hosts_and_origins_are_accepted(home):
 
 
 def test_cors_allows_named_origin_only(home):
-    page, asked = "https://app.example", "authorization, content-type, mcp-session-id"
-    beforehand = ("Access-Control-Request-Method: POST", f"Access-Control-Request-Headers: {asked}")
+    page, request = "https://app.example", "authorization, content-type, mcp-session-id"
+    beforehand = (
+        "Access-Control-Request-Method: POST",
+        f"Access-Control-Request-Headers: {request}",
+    )
     with serve_home(home, "--allow-origin", page) as (_, port):
         host = f"Host: 127.0.0.1:{port}"
 
         def ask(line, *headers, body=""):
             answered = send_request(port, f"{line} HTTP/1.1", host, *headers, body=body)
             lines = answered.text.lower().partition("\r\n\r\n")[0].splitlines()[1:]
-            return answered.status, dict(each.split(": ", 1) for each in lines)
+            return answered.status, dict(item.split(": ", 1) for item in lines)
 
-        status, said = ask("OPTIONS /mcp", f"Origin: {page}", *beforehand)
-        assert (status, said["access-control-allow-origin"]) == (200, page)
-        assert said["access-control-allow-headers"] == asked
-        status, said = ask("POST /mcp", f"Origin: {page}", RIGHT, *JSON, body=HANDSHAKE)
-        assert (status, said["access-control-allow-origin"]) == (200, page)
-        assert "mcp-session-id" in said["access-control-expose-headers"]
+        status, text = ask("OPTIONS /mcp", f"Origin: {page}", *beforehand)
+        assert (status, text["access-control-allow-origin"]) == (200, page)
+        assert text["access-control-allow-headers"] == request
+        status, text = ask("POST /mcp", f"Origin: {page}", RIGHT, *JSON, body=HANDSHAKE)
+        assert (status, text["access-control-allow-origin"]) == (200, page)
+        assert "mcp-session-id" in text["access-control-expose-headers"]
         assert ask("OPTIONS /mcp", "Origin: https://evil.example", *beforehand)[0] == 403
         assert ask("OPTIONS /mcp", f"Origin: {page}")[0] == 401
         assert ask("OPTIONS /mcp", *beforehand)[0] == 401
         assert ask("POST /mcp", f"Origin: {page}", *JSON, body=HANDSHAKE)[0] == 401
-        status, said = ask("POST /mcp", RIGHT, *JSON, body=HANDSHAKE)
-        assert (status, "access-control-allow-origin" in said) == (200, False)
+        status, text = ask("POST /mcp", RIGHT, *JSON, body=HANDSHAKE)
+        assert (status, "access-control-allow-origin" in text) == (200, False)
 
 
 @pytest.mark.requirement("wire:options")
@@ -128,12 +131,12 @@ def test_profile_options_select_profiles(home):
             db.append_message(f"of_{name}", "user", "hello", create={"source": "cli"})
     with start_raw_process(home, "--profile", "work", "--profile", "home") as process:
         process.begin()
-        for given, found in (({}, "of_work"), ({"profile": "home"}, "of_home")):
-            answer = process.ask("tools/call", name="sessions_list", arguments=given)["result"]
+        for arguments, result in (({}, "of_work"), ({"profile": "home"}, "of_home")):
+            answer = process.ask("tools/call", name="sessions_list", arguments=arguments)["result"]
             (row,) = answer["structuredContent"]["sessions"]
-            assert row["id"] == found
-        given = {"name": "sessions_list", "arguments": {"profile": "default"}}
-        answer = process.ask("tools/call", **given)["result"]
+            assert row["id"] == result
+        arguments = {"name": "sessions_list", "arguments": {"profile": "default"}}
+        answer = process.ask("tools/call", **arguments)["result"]
         assert answer["content"][0]["text"] == (
             "profile 'default' is not served; valid: work, home."
         )

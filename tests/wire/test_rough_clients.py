@@ -39,8 +39,8 @@ def _port(served_home):
         yield port
 
 
-def make_call(number, name, **given):
-    params = {"name": name, "arguments": given}
+def make_call(number, name, **arguments):
+    params = {"name": name, "arguments": arguments}
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
 
 
@@ -74,11 +74,11 @@ def test_cancelled_wait_receives_no_events(tmp_path):
         db.create_session("s1", "cli")
         process.begin()
         start = process.ask("tools/call", name="events_wait", arguments={"timeout_s": 0})
-        given = {"timeout_s": 50, "cursor": start["result"]["structuredContent"]["cursor"]}
-        process.send(make_call(98, "events_wait", **given))
+        arguments = {"timeout_s": 50, "cursor": start["result"]["structuredContent"]["cursor"]}
+        process.send(make_call(98, "events_wait", **arguments))
         cancel = {"requestId": 98, "reason": "enough"}
         process.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancel})
-        process.send(make_call(99, "events_wait", **given))
+        process.send(make_call(99, "events_wait", **arguments))
         process.ask("tools/call", name="sessions_list", arguments={})  # both are waiting by now
         db.append_message("s1", "user", "news")
         answers = [process.line()]
@@ -87,18 +87,18 @@ def test_cancelled_wait_receives_no_events(tmp_path):
         process.send(make_call(100, "sessions_list"))
         while answers[-1].get("id") != 100:
             answers.append(process.line())
-        told = [each["id"] for each in answers if "result" in each]
-        assert told == [99, 100]
+        text = [answer["id"] for answer in answers if "result" in answer]
+        assert text == [99, 100]
 
 
 @pytest.mark.requirement("wire:interrupted")
-@pytest.mark.parametrize("asked", [[], [make_call(2, "events_wait", timeout_s=50)]])
-def test_ctrl_c_ends_server(served_home, asked):
+@pytest.mark.parametrize("requests", [[], [make_call(2, "events_wait", timeout_s=50)]])
+def test_ctrl_c_ends_server(served_home, requests):
     with start_raw_process(served_home) as process:
         process.begin()
         process.ask("tools/call", name="sessions_list", arguments={})
-        for each in asked:
-            process.send(each)
+        for message in requests:
+            process.send(message)
         process.process.send_signal(signal.SIGINT)
         assert process.process.wait(30) == 130
         assert process.process.stderr.read() == ""
@@ -115,9 +115,9 @@ def test_slow_stdio_reader_gets_every_answer(served_home):
     )
     try:
         first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": BEGIN}
-        asked = [first, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
-        asked += [make_call(number, "sessions_search", query="the") for number in range(1, MANY)]
-        process.stdin.write("".join(json.dumps(each) + "\n" for each in asked))
+        request = [first, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
+        request += [make_call(number, "sessions_search", query="the") for number in range(1, MANY)]
+        process.stdin.write("".join(json.dumps(item) + "\n" for item in request))
         process.stdin.flush()
         lines = [json.loads(process.stdout.readline()) for _ in range(MANY)]
         assert sorted(line["id"] for line in lines) == list(range(MANY))
@@ -140,7 +140,7 @@ def test_slow_http_reader_blocks_no_client(port):
     others = start_legacy_session(port)
     _, body = read_answer(send_body(port, json.dumps(make_call(2, "sessions_list")), **others))
     assert b'"sessions"' in body
-    assert all(b'"hits"' in read_answer(each)[1] for each in late)
+    assert all(b'"hits"' in read_answer(item)[1] for item in late)
 
 
 @pytest.mark.requirement("wire:rough")
@@ -149,17 +149,17 @@ def test_slow_http_reader_blocks_no_client(port):
 )
 def test_garbage_over_http_is_refused(port, body):
     session = start_legacy_session(port)
-    answer, said = read_answer(send_body(port, body, **session))
-    assert 400 <= answer.status < 500, said
-    _, said = read_answer(send_body(port, json.dumps(make_call(2, "sessions_list")), **session))
-    assert b'"sessions"' in said
+    answer, text = read_answer(send_body(port, body, **session))
+    assert 400 <= answer.status < 500, text
+    _, text = read_answer(send_body(port, json.dumps(make_call(2, "sessions_list")), **session))
+    assert b'"sessions"' in text
 
 
 @pytest.mark.requirement("wire:rough")
 def test_http_request_before_handshake_is_refused(port):
-    answer, said = read_answer(send_body(port, json.dumps(make_call(2, "sessions_list"))))
-    assert answer.status == 400, said
-    assert b'"sessions"' not in said
+    answer, text = read_answer(send_body(port, json.dumps(make_call(2, "sessions_list"))))
+    assert answer.status == 400, text
+    assert b'"sessions"' not in text
 
 
 @pytest.mark.requirement("wire:rough")
@@ -167,11 +167,11 @@ def test_http_request_before_handshake_is_refused(port):
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize("way", ["streamable", "sse"])
 async def test_hundred_concurrent_http_calls_are_answered(port, mode, way):
-    given = {"Authorization": f"Bearer {TOKEN}"}
+    arguments = {"Authorization": f"Bearer {TOKEN}"}
     answers = []
-    async with httpx2.AsyncClient(headers=given, timeout=60) as http_client:
+    async with httpx2.AsyncClient(headers=arguments, timeout=60) as http_client:
         if way == "sse":
-            transport = sse_client(f"http://127.0.0.1:{port}/sse", headers=given)
+            transport = sse_client(f"http://127.0.0.1:{port}/sse", headers=arguments)
         else:
             address = f"http://127.0.0.1:{port}/mcp"
             transport = streamable_http_client(address, http_client=http_client)

@@ -38,13 +38,15 @@ def read_answer(connection):
 def start_legacy_session(port):
     """Initialize like an older client; return the session headers of its requests."""
     info = {"name": "raw", "version": "1"}
-    given = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
-    headers = read_answer(send_message(port, {"id": 1, "method": "initialize", "params": given}))
+    arguments = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+    headers = read_answer(
+        send_message(port, {"id": 1, "method": "initialize", "params": arguments})
+    )
     return {"Mcp_Session_Id": headers["Mcp-Session-Id"]}
 
 
-def make_call(number, name, **given):
-    params = {"name": name, "arguments": given}
+def make_call(number, name, **arguments):
+    params = {"name": name, "arguments": arguments}
     return {"id": number, "method": "tools/call", "params": params}
 
 
@@ -60,12 +62,12 @@ def test_shutdown_answers_waiting_calls(served_home):
         answers = [connection.getresponse() for connection in waiting]
         read_answer(send_message(port, make_call(3, "sessions_list"), **session))
         process.send_signal(signal.SIGTERM)
-        said = [answer.read() for answer in answers]
+        text = [answer.read() for answer in answers]
         assert process.wait(20) == 0
         assert process.stderr.read() == ""
         for connection in waiting:
             connection.close()
-    assert ["try the same call again" in each.decode() for each in said] == [True] * WAITERS
+    assert ["try the same call again" in item.decode() for item in text] == [True] * WAITERS
 
 
 @pytest.mark.requirement("wire:last-words")

@@ -31,21 +31,21 @@ async def test_tool_list_starts_with_reading_tools(client):
 
 @pytest.mark.requirement("wire:stdio")
 async def test_stdio_searches_and_reads(client):
-    found = await client.call_tool("sessions_search", {"query": "deploy script", "limit": 1})
-    (hit,) = found.structured_content["hits"]
-    given = {"session": hit["session_id"], "around": hit["message_id"], "limit": 3}
-    page = (await client.call_tool("sessions_read", given)).structured_content
+    result = await client.call_tool("sessions_search", {"query": "deploy script", "limit": 1})
+    (hit,) = result.structured_content["hits"]
+    arguments = {"session": hit["session_id"], "around": hit["message_id"], "limit": 3}
+    page = (await client.call_tool("sessions_read", arguments)).structured_content
     assert hit["message_id"] in [message["id"] for message in page["messages"]]
 
 
 @pytest.mark.requirement("wire:stdio")
 async def test_stdio_wait_sees_foreign_commit(client, served_home):
     start = (await client.call_tool("events_wait", {"timeout_s": 0})).structured_content
-    heard = {}
+    answer = {}
 
     async def wait():
-        given = {"cursor": start["cursor"], "timeout_s": 30}
-        heard.update((await client.call_tool("events_wait", given)).structured_content)
+        arguments = {"cursor": start["cursor"], "timeout_s": 30}
+        answer.update((await client.call_tool("events_wait", arguments)).structured_content)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wait)
@@ -54,7 +54,7 @@ async def test_stdio_wait_sees_foreign_commit(client, served_home):
             await anyio.to_thread.run_sync(
                 lambda: db.append_message("live", "user", "news", create=create)
             )
-    assert "news" in [event.get("text") for event in heard["events"]]
+    assert "news" in [event.get("text") for event in answer["events"]]
 
 
 @pytest.mark.requirement("wire:many")
@@ -62,8 +62,8 @@ async def test_hundred_concurrent_stdio_calls_are_answered(client):
     answers = []
 
     async def ask(number):
-        given = {"query": "deploy"} if number % 2 else {"query": "数据"}
-        answers.append(await client.call_tool("sessions_search", given))
+        arguments = {"query": "deploy"} if number % 2 else {"query": "数据"}
+        answers.append(await client.call_tool("sessions_search", arguments))
 
     async with anyio.create_task_group() as tasks:
         for number in range(100):
@@ -107,8 +107,8 @@ def test_end_of_input_ends_pending_wait(served_home):
     with start_raw_process(served_home) as process:
         process.begin()
         process.ask("tools/call", name="sessions_list", arguments={})
-        given = {"name": "events_wait", "arguments": {"timeout_s": 50}}
-        process.send({"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": given})
+        arguments = {"name": "events_wait", "arguments": {"timeout_s": 50}}
+        process.send({"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": arguments})
         began = time.monotonic()
         process.end()
         assert time.monotonic() - began < 25
@@ -137,11 +137,11 @@ def test_initial_subscription_receives_changes(tmp_path):
     home.mkdir()
     with SessionDB(home / "state.db") as db:
         db.append_message("s1", "user", "hello", create={"source": "cli"})
-        wanted = {"resourceSubscriptions": ["session://s1"]}
-        given = {"_meta": MODERN, "notifications": wanted}
+        expected = {"resourceSubscriptions": ["session://s1"]}
+        arguments = {"_meta": MODERN, "notifications": expected}
         with start_raw_process(home) as process:
             process.send(
-                {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": given}
+                {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": arguments}
             )
             assert process.line()["method"] == "notifications/subscriptions/acknowledged"
             db.append_message("s1", "user", "more")
@@ -188,8 +188,8 @@ def test_stdio_serves_profiles_separately(tmp_path):
             db.append_message("s1", "user", f"of {name}", create={"source": "cli"})
     with start_raw_process(root, "--all-profiles") as process:
         process.begin()
-        for given, name in (({}, "default"), ({"profile": "work"}, "work")):
-            answer = process.ask("tools/call", name="sessions_list", arguments=given)
+        for arguments, name in (({}, "default"), ({"profile": "work"}, "work")):
+            answer = process.ask("tools/call", name="sessions_list", arguments=arguments)
             (row,) = answer["result"]["structuredContent"]["sessions"]
             assert (row["profile"], row["preview"]) == (name, f"of {name}")
 
