@@ -59,7 +59,7 @@ def test_server_start_fails_on_invalid_token(db_path):
     )
     assert done.returncode == 1
     assert done.stderr.startswith(f"mcp-sessions: the content of {file} is not a valid token")
-    assert "remove it, and a new one is made" in done.stderr
+    assert "remove the file to create a new one" in done.stderr
 
 
 @pytest.mark.requirement("wire:token")

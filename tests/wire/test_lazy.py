@@ -30,7 +30,7 @@ from mcp_serve.registry import SPECS
 caller = ToolDispatcher(ServedProfiles(ServerOptions(home=sys.argv[1])))
 async def call(name, **given):
     (spec,) = [each for each in SPECS if each.name == name]
-    return (await caller.call(spec, given)).structured_content
+    return (await caller.call_tool(spec, given)).structured_content
 async def read():
     (first, *_) = (await call("sessions_list"))["sessions"]
     await call("sessions_read", session=first["id"])
@@ -50,12 +50,12 @@ def test_startup_loads_few_modules(tmp_path):
     ours, theirs = json.loads(done.stdout)
     assert ours == [
         "mcp_serve",
+        "mcp_serve.profiles",
         "mcp_serve.sdk",
         "mcp_serve.sdk.factory",
-        "mcp_serve.sdk.messages",
         "mcp_serve.sdk.lazy",
+        "mcp_serve.sdk.messages",
         "mcp_serve.sdk.private",
-        "mcp_serve.profiles",
         "mcp_serve.server",
         "mcp_serve.subscriptions",
         "session_core",
