@@ -195,25 +195,27 @@ _MUTATIONS = (
         older="later",
     ),
     *_make_mutations("remove", _remove_route, CHAT, "later"),
-    _make_own_mutation("follow", _follow_continuation, GONE_ON, chat=ROTATED),
+    _make_own_mutation("move_to_continuation", _follow_continuation, GONE_ON, chat=ROTATED),
     _make_own_mutation(
-        "follow, hermes", _follow_continuation, GONE_ON, chat=ROTATED, kind="hermes"
-    ),
-    _make_own_mutation("follow, older", _follow_continuation, GONE_ON, chat=ROTATED, kind="older"),
-    _make_own_mutation(
-        "follow, a whole rotation", _rotate_session, CHAT, "continued", in_steps=True
+        "move_to_continuation, hermes", _follow_continuation, GONE_ON, chat=ROTATED, kind="hermes"
     ),
     _make_own_mutation(
-        "follow, a whole rotation, hermes",
+        "move_to_continuation, older", _follow_continuation, GONE_ON, chat=ROTATED, kind="older"
+    ),
+    _make_own_mutation(
+        "move_to_continuation, a whole rotation", _rotate_session, CHAT, "continued", in_steps=True
+    ),
+    _make_own_mutation(
+        "move_to_continuation, a whole rotation, hermes",
         _rotate_session,
         CHAT,
         "continued",
         in_steps=True,
         kind="hermes",
     ),
-    _make_own_mutation("together", _rotate_in_transaction, CHAT, "continued"),
+    _make_own_mutation("transaction", _rotate_in_transaction, CHAT, "continued"),
     _make_own_mutation(
-        "together, hermes", _rotate_in_transaction, CHAT, "continued", kind="hermes"
+        "transaction, hermes", _rotate_in_transaction, CHAT, "continued", kind="hermes"
     ),
     _make_own_mutation(
         "switch_session",
@@ -303,14 +305,16 @@ _MUTATIONS = (
         "claim_end", lambda opened: opened.store.claim_end(build_key(CHAT), CHAT), CHAT
     ),
     _make_own_mutation(
-        "set_end_told", lambda opened: opened.store.set_end_delivered(build_key(CHAT), CHAT), CHAT
+        "set_end_delivered",
+        lambda opened: opened.store.set_end_delivered(build_key(CHAT), CHAT),
+        CHAT,
     ),
     _make_own_mutation("claim_expiry", _claim_expiry, OLD, chat=OLD),
     _make_own_mutation(
         "set_expiry_finalized", _finalize_expiry, OLD, "later", chat=OLD, in_steps=True
     ),
     _make_own_mutation(
-        "check_against_state",
+        "repair_routes",
         lambda opened: opened.store.repair_routes(),
         GONE_ON,
         chat=ROTATED,
@@ -322,11 +326,31 @@ ROUTE_MUTATIONS = {mutation.name: mutation for mutation in _MUTATIONS}
 
 READING_NAMES = frozenset(
     {
-        *("config", "db", "hooks", "problems", "get", "entries", "peek_session_id", "key_of"),
-        *("lookup_by_session_id", "list_sessions", "is_session_finalizable", "session_fields"),
-        "peer_fields",
-        *("is_session_expired", "is_in_turn", "is_kept", "state_of", "open", "close"),
-        *("folder", "sessions_dir", "is_end_told", "forget_marks", "begin_end", "tell_untold"),
+        "begin_end_delivery",
+        "build_peer_fields",
+        "build_session_fields",
+        "close",
+        "config",
+        "db",
+        "deliver_pending_hooks",
+        "find_expiry_reason",
+        "find_route_state",
+        "folder",
+        "forget_stale_marks",
+        "get",
+        "get_session_key",
+        "has_active_turn",
+        "hooks",
+        "is_end_delivered",
+        "is_ended_elsewhere",
+        "is_session_finalizable",
+        "list_sessions",
+        "load_entries",
+        "lookup_by_session_id",
+        "open",
+        "peek_session_id",
+        "problems",
+        "sessions_dir",
     }
 )
 """The public names of the store that change nothing in a home, or only bring the mirror up to date.
