@@ -1,1 +1,1 @@
-"""Plan, apply, restore: what is wrong in a home, what may go, and the way back."""
+"""Report, plan, apply and restore: the health of a home, its cleanup, and the undo."""

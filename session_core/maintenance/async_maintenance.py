@@ -1,8 +1,8 @@
-"""`AsyncMaintenance`: the same maintenance for coroutines, each call in a worker thread.
+"""`AsyncMaintenance` runs each method of `Maintenance` in a worker thread.
 
 It holds no logic: each name below is the method of that name. A cancelled caller gets control back
-at once, and what has begun finishes; `stop` ends an `apply` or a `restore` between two steps. That
-and `progress` are called in the thread of the work.
+at once, and a method that has begun finishes; `stop` ends an `apply` or a `restore` between two
+steps. `stop` and `progress` are called in the worker thread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from session_core.maintenance.maintenance import Maintenance
 
 
 class AsyncMaintenance(AsyncWrapper[Maintenance]):
-    """Wraps a maintenance; what the methods do is said there."""
+    """The methods of a `Maintenance` as coroutines; that class documents them."""
 
     def __init__(self, maintenance: Maintenance) -> None:
         super().__init__(maintenance)

@@ -1,4 +1,4 @@
-"""What compression has done and plans to take back, through the same face as all else."""
+"""Restore compressions through the same methods as other batches."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from session_core.state.protocol import StateDatabase
 
 
 class CompressionRestorer:
-    """Takes the compressions of one home back."""
+    """Undoes compressions of one home."""
 
     KIND = UNDO
-    """The plans that are applied here."""
+    """The kind of plans that this class applies."""
 
     def __init__(
         self,
@@ -37,35 +37,35 @@ class CompressionRestorer:
         self._clock = clock
 
     def is_compression(self, batch: str) -> bool:
-        """Whether a batch is of a compression.
+        """Return True if a batch is a compression.
 
         Raises:
-            NotFound: there is no such batch.
+            NotFound: the batch does not exist.
         """
         self._ledger.get_batch(batch)
         steps = self._ledger.list_steps(batch)
-        return any(isinstance(s.result, dict) and "compressed" in s.result for s in steps)
+        return any(isinstance(step.result, dict) and "compressed" in step.result for step in steps)
 
     def preview_undo(self, batch: str) -> RestorePreview | UndoPlan:
-        """Return what taking a compression back would do; where that drops something, a plan."""
+        """Return a preview of undoing a compression, or a plan if that would drop messages."""
         with self._create_compressor() as compressor:
-            planned = compressor.plan_undo(batch)
-        if planned is not None:
-            return planned
+            plan = compressor.plan_undo(batch)
+        if plan is not None:
+            return plan
         (step,) = self._ledger.list_steps(batch)
-        done = CompressionResult.from_json(step.result["compressed"])
-        why = f"{done.tokens_after:,} tokens become {done.tokens_before:,} again"
+        compression = CompressionResult.from_json(step.result["compressed"])
+        reason = f"{compression.tokens_after:,} tokens become {compression.tokens_before:,} again"
         return RestorePreview(
-            self._ledger.get_batch(batch), 1, (PlanItem(done.old_session_id, None, why),)
+            self._ledger.get_batch(batch), 1, (PlanItem(compression.old_session_id, None, reason),)
         )
 
     def undo_batch(self, batch: str) -> UndoResult | UndoPlan:
-        """Take a compression back; where that drops something, plan it."""
+        """Undo a compression, or plan it if that would drop messages."""
         with self._create_compressor() as compressor:
             return compressor.undo(batch)
 
     def apply_plan(self, plan: str) -> UndoResult:
-        """Take a compression back as it was planned."""
+        """Undo a compression by its plan."""
         with self._create_compressor() as compressor:
             return compressor.apply_undo(plan)
 

@@ -1,4 +1,4 @@
-"""Bytes on the disk, measured before and after a change, and whether a rewrite is worth it."""
+"""Measure disk space before and after a change, and decide if a rewrite is worth it."""
 
 from __future__ import annotations
 
@@ -12,45 +12,46 @@ from session_core.state.protocol import StateDatabase
 from session_core.types import Sizes
 
 BEFORE_KEY = "before"
-"""In what is recorded of a plan: how large the files were when it was begun."""
+"""The key in a plan's record with the sizes of the files when the plan was begun."""
 
 _MIN_FREED_SHARE = 0.1
 _MIN_FREED_BYTES = 100_000_000
-# A rewrite copies all that stays, and what it frees is used again by the next messages anyway.
-# So it has to free a tenth of the file, or as much as anyone would notice on a disk.
+# A rewrite copies all remaining data, and later messages would use the free pages anyway.
+# So it has to free a tenth of the file, or an amount that is noticeable on a disk.
 
 _MARKER_SHARE = 0.5
-"""What the delete markers of a search index take, by the entries that they cancel; measured."""
+"""The measured size of delete markers in a search index, relative to the entries that they
+cancel."""
 
 
 def is_worth_freeing(freed: int, sizes: Sizes) -> bool:
-    """Return True if so many bytes are worth a merge of the index and a rewrite of the file."""
+    """Return True if this many bytes justify merging the index and rewriting the file."""
     return freed > 0 and freed >= min(sizes.db * _MIN_FREED_SHARE, _MIN_FREED_BYTES)
 
 
 def estimate_freeable(sizes: Sizes, *, shrinks: bool = True) -> int:
-    """Return what a merge frees, and with it what the file has free if that `shrinks`."""
+    """Return the bytes that a merge frees, plus the free bytes of the file if it `shrinks`."""
     return sizes.index_dead + (sizes.free if shrinks else 0)
 
 
 def estimate_used(sizes: Sizes) -> int:
-    """Return what messages and all that is kept of them take, without what is free or dead."""
+    """Return the bytes of messages and their indexes, without free and dead space."""
     return max(sizes.db - sizes.free - sizes.index_dead, 0)
 
 
 def estimate_freed(sizes: Sizes, rows: int, total: int) -> int:
-    """Return about what becomes free in the file if so many of its messages are deleted.
+    """Return about how many bytes become free in the file if this many of its messages are deleted.
 
-    Their entries in a search index stay until that is merged, and delete markers come on top.
+    Their entries in a search index stay until it is merged, and delete markers come on top.
     """
     entries = sizes.index - sizes.index_copies
     share = rows / total if total else 0.0
-    outside = sizes.db - sizes.free - entries
-    return max(round(share * (outside - _MARKER_SHARE * (entries - sizes.index_dead))), 0)
+    unindexed = sizes.db - sizes.free - entries
+    return max(round(share * (unindexed - _MARKER_SHARE * (entries - sizes.index_dead))), 0)
 
 
 def measure_files(db: StateDatabase) -> dict[str, int]:
-    """Return the bytes of the database and its log, and how many of them are free."""
+    """Return the bytes of the database with its log, and how many of them are free."""
     with suppress(SessionError):
         sizes = db.measure_sizes()
         return {"taken": sizes.db + sizes.wal, "free": sizes.free}
@@ -58,9 +59,9 @@ def measure_files(db: StateDatabase) -> dict[str, int]:
 
 
 def measure_change(before: Mapping[str, Any], sizes: Sizes) -> Bytes:
-    """Return what has become free since files were measured, or about by how much they grew.
+    """Return the bytes freed since files were measured, or about by how much they grew.
 
-    A page that is in the log alone so far counts in the file too, which it will take.
+    A page that is only in the log so far is counted for the file too, since it will go there.
     """
     if not before:
         return Bytes()

@@ -1,7 +1,7 @@
-"""Edits: the title, the archive, a pin, or that a session has ended; at once, and undone as one.
+"""Edit sessions: title, archive, pin or reopen; applied at once, and undone as one batch.
 
-An edit is columns of rows, each with what it was: exactly these are written in one step, and an
-undo writes what they were wherever they are still as they were left.
+An edit changes columns of rows and keeps their previous values: one step writes all of them, and an
+undo writes the previous values if the columns are still as the edit left them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from session_core.state.protocol import StateDatabase
 from session_core.types import SessionSummary
 
 PIN_KIND = "pin"
-"""What pins of ours are kept as: before and after, by session."""
+"""The kind of the trash item with our own pins: before and after, by session."""
 
 BATCH_KIND = "edit"
 
@@ -33,7 +33,7 @@ _MAX_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class EditRequest:
-    """What is to be changed; what is None stays. An empty title is none."""
+    """A requested change; None keeps a value. An empty title removes the title."""
 
     title: str | None = None
     archived: bool | None = None
@@ -43,9 +43,9 @@ class EditRequest:
 
 @dataclass(frozen=True, slots=True)
 class EditResult:
-    """The session as a list shows it now, and what takes the edit back; None: nothing to do.
+    """The edited session as a list shows it, and the batch of the edit; None if nothing changed.
 
-    Of one that was reopened it is the tip, which is what was.
+    If a conversation was reopened, the session is its tip.
     """
 
     session: SessionSummary
@@ -54,7 +54,7 @@ class EditResult:
 
 @dataclass(frozen=True, slots=True)
 class EditPreview:
-    """One thing of a session that an edit would change: what it is, and what it would be."""
+    """One value of a session that an edit would change, before and after."""
 
     session_id: str
     what: str
@@ -64,25 +64,25 @@ class EditPreview:
 
 @dataclass(frozen=True, slots=True)
 class _PendingEdit:
-    """What an edit comes to just now."""
+    """The changes that an edit requires at this moment."""
 
     changes: tuple[RowChange, ...]
     pins: Mapping[str, bool]
-    """Pins of ours that were, by session, where they are to be otherwise."""
+    """The previous pins in our own file, by session, if they are to change."""
 
     def iter_trash_items(self) -> Iterator[TrashItem]:
         for change in self.changes:
             yield change.to_trash_item()
         if self.pins:
-            after = {each: not was for each, was in self.pins.items()}
+            after = {session_id: not was_pinned for session_id, was_pinned in self.pins.items()}
             yield TrashItem(PIN_KIND, {"before": dict(self.pins), "after": after})
 
     def iter_previews(self) -> Iterator[EditPreview]:
         for change in self.changes:
             for name, after in change.after.items():
                 yield EditPreview(change.name, name, change.before[name], after)
-        for each, was in self.pins.items():
-            yield EditPreview(each, "pinned", was, not was)
+        for session_id, was_pinned in self.pins.items():
+            yield EditPreview(session_id, "pinned", was_pinned, not was_pinned)
 
 
 class SessionEditor:
@@ -95,53 +95,53 @@ class SessionEditor:
         store: SessionStore | None,
         *,
         client: str,
-        take_up: Callable[[], None],
+        recover: Callable[[], None],
     ) -> None:
         self._db = db
         self._store = store
         self._ledger = ledger
         self._pins = ledger.pins
         self._client = client
-        self._take_up = take_up
+        self._recover = recover
 
     def edit_session(self, session_id: str, edit: EditRequest) -> EditResult:
-        """Change a session: a title is its own, archive and pin are of its whole conversation.
+        """Edit a session: its own title, or the archive and pin of its whole conversation.
 
-        One that went on after a compression is reopened at its tip.
+        A session that was continued after a compression is reopened at its tip.
 
         Raises:
-            NotFound: there is no such session.
-            InvalidInput: nothing is asked for, or the title is too long.
-            TitleTaken: another conversation has it.
-            Unsupported: this home has no column for it.
-            Changed: somebody else changes it all the time.
+            NotFound: the session does not exist.
+            InvalidInput: the edit is empty, or the title is too long.
+            TitleTaken: another conversation has the title.
+            Unsupported: this home does not have the column.
+            Changed: other processes keep changing the session.
         """
         self._check_request(session_id, edit)
-        self._take_up()  # so that an edit that a crash has cut short can be undone
+        self._recover()  # so that an edit interrupted by a crash can be undone
         batch: str | None = None
-        for left in reversed(range(_MAX_TRIES)):
-            looked = self._find_changes(session_id, edit)
-            if not looked.changes and not looked.pins:
+        for tries_left in reversed(range(_MAX_TRIES)):
+            pending = self._find_changes(session_id, edit)
+            if not pending.changes and not pending.pins:
                 batch = None
                 break
             batch = batch or self._ledger.add_batch(BATCH_KIND).id
             try:
-                self._apply_changes(session_id, edit, looked, batch)
+                self._apply_changes(session_id, edit, pending, batch)
                 break
             except Changed:
-                if not left:
+                if not tries_left:
                     raise
-        shown = self._db.get_compression_tip(session_id) if edit.reopen else session_id
-        return EditResult(self._read_summary(shown), batch)
+        shown_id = self._db.get_compression_tip(session_id) if edit.reopen else session_id
+        return EditResult(self._read_summary(shown_id), batch)
 
     def preview_edit(self, session_id: str, edit: EditRequest) -> tuple[EditPreview, ...]:
-        """Return what an edit would change just now; nothing where it is so already.
+        """Return the values that an edit would change now; empty if there are none.
 
         Raises:
-            NotFound: there is no such session.
-            InvalidInput: nothing is asked for, or the title is too long.
-            TitleTaken: another conversation has it.
-            Unsupported: this home has no column for it.
+            NotFound: the session does not exist.
+            InvalidInput: the edit is empty, or the title is too long.
+            TitleTaken: another conversation has the title.
+            Unsupported: this home does not have the column.
         """
         self._check_request(session_id, edit)
         return tuple(self._find_changes(session_id, edit).iter_previews())
@@ -149,59 +149,65 @@ class SessionEditor:
     def _check_request(self, session_id: str, edit: EditRequest) -> None:
         if edit == EditRequest():
             raise InvalidInput("nothing to edit; give a title, archived, pinned or reopen")
-        self._db.summarize_session(session_id)  # knows what may have been meant
+        self._db.summarize_session(session_id)  # its error suggests similar ids
 
     def _apply_changes(
-        self, session_id: str, edit: EditRequest, looked: _PendingEdit, batch: str
+        self, session_id: str, edit: EditRequest, pending: _PendingEdit, batch: str
     ) -> None:
         run_step(
             self._db,
             self._ledger,
             batch,
-            before=lambda _: looked.iter_trash_items(),
-            change=lambda db: _write_changes(db, self._store, looked.changes),
+            before=lambda _: pending.iter_trash_items(),
+            change=lambda db: _write_changes(db, self._store, pending.changes),
         )
-        self._pins.set_pins({each: not was for each, was in looked.pins.items()})
+        self._pins.set_pins(
+            {pinned_id: not was_pinned for pinned_id, was_pinned in pending.pins.items()}
+        )
         clear_marks(self._db, self._ledger)
-        asked = {name: value for name, value in asdict(edit).items() if value is not None}
+        fields = {name: value for name, value in asdict(edit).items() if value is not None}
         if edit.title is not None:
-            asked["title"] = True  # what a transcript says is no business of a log
-        counts = {"session": session_id, **asked, "rows": len(looked.changes) + len(looked.pins)}
+            fields["title"] = True  # the log must not contain text of a transcript
+        counts = {"session": session_id, **fields, "rows": len(pending.changes) + len(pending.pins)}
         with suppress_note_errors(f"an edit of {session_id}"):
             self._ledger.add_audit_entry(self._client, BATCH_KIND, None, counts)
 
     def _find_changes(self, session_id: str, edit: EditRequest) -> _PendingEdit:
-        wanted: list[tuple[str, dict[str, Any]]] = []
+        updates: list[tuple[str, dict[str, Any]]] = []
         pins: dict[str, bool] = {}
         if edit.title is not None:
-            wanted += _iter_title_changes(self._db, session_id, edit.title)
+            updates += _iter_title_changes(self._db, session_id, edit.title)
         if edit.reopen:
             tip = self._db.get_compression_tip(session_id)
-            wanted.append((tip, {"ended_at": None, "end_reason": None}))
-        family = _list_conversation_sessions(self._db, session_id)
+            updates.append((tip, {"ended_at": None, "end_reason": None}))
+        conversation = _list_conversation_sessions(self._db, session_id)
         if edit.archived is not None:
-            wanted += [(each, {"archived": int(edit.archived)}) for each in family]
+            updates += [(member_id, {"archived": int(edit.archived)}) for member_id in conversation]
         if edit.pinned is not None and self._has_pins:
-            wanted += [(each, {"pinned": int(edit.pinned)}) for each in family]
+            updates += [(member_id, {"pinned": int(edit.pinned)}) for member_id in conversation]
         elif edit.pinned is not None:
-            here = self._pins.list_pinned()
-            pins = {each: each in here for each in family if (each in here) != edit.pinned}
-        found = (_build_change(self._db, each, after) for each, after in wanted)
-        return _PendingEdit(tuple(change for change in found if change is not None), pins)
+            pinned = self._pins.list_pinned()
+            pins = {
+                member_id: member_id in pinned
+                for member_id in conversation
+                if (member_id in pinned) != edit.pinned
+            }
+        changes = (_build_change(self._db, member_id, after) for member_id, after in updates)
+        return _PendingEdit(tuple(change for change in changes if change is not None), pins)
 
     @property
     def _has_pins(self) -> bool:
         return "pinned" in self._db.read_row_images(_SESSIONS_TABLE, {"id": ""}).columns
 
     def _read_summary(self, session_id: str) -> SessionSummary:
-        (shown,) = self._pins.show_pins([self._db.summarize_session(session_id)])
-        return shown
+        (summary,) = self._pins.show_pins([self._db.summarize_session(session_id)])
+        return summary
 
 
 def _iter_title_changes(
     db: StateDatabase, session_id: str, title: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield who loses the title, before who gets it."""
+    """Yield the update of the previous holder of the title, then that of the new one."""
     cleaned = titles.clean_title(title)
     holder = None if cleaned is None else db.get_session_by_title(cleaned)
     if cleaned is not None and holder is not None and holder["id"] != session_id:
@@ -213,19 +219,19 @@ def _iter_title_changes(
 
 
 def _list_conversation_sessions(db: StateDatabase, session_id: str) -> list[str]:
-    """Return all sessions of a conversation, with continuations that were not gone on with."""
-    found = [db.get_conversation_root(session_id)]
-    seen = set(found)
-    for each in found:
-        for child in db.list_children(each):
+    """Return all sessions of a conversation, with continuations that were abandoned."""
+    session_ids = [db.get_conversation_root(session_id)]
+    seen = set(session_ids)
+    for parent_id in session_ids:
+        for child in db.list_children(parent_id):
             if child["id"] not in seen and db.get_link_kind(child["id"]) == "continuation":
                 seen.add(child["id"])
-                found.append(child["id"])
-    return found
+                session_ids.append(child["id"])
+    return session_ids
 
 
 def _build_change(db: StateDatabase, session_id: str, after: Mapping[str, Any]) -> RowChange | None:
-    """Return what is to be written in a row, None where it is so already."""
+    """Return the change of a row; None if it has these values already."""
     image = db.read_row_images(_SESSIONS_TABLE, {"id": session_id})
     if not image.rows:
         raise NotFound(f"session {session_id} is gone; list the sessions for their ids")
@@ -233,13 +239,13 @@ def _build_change(db: StateDatabase, session_id: str, after: Mapping[str, Any]) 
     for name in after:
         if name not in stored:
             raise Unsupported(f"the sessions of this home have no {name}")
-    other = {
+    changed = {
         name: value
         for name, value in after.items()
         if not _is_same_value(name, stored[name], value)
     }
-    before = {name: stored[name] for name in other}
-    return RowChange(_SESSIONS_TABLE, {"id": session_id}, before, other) if other else None
+    before = {name: stored[name] for name in changed}
+    return RowChange(_SESSIONS_TABLE, {"id": session_id}, before, changed) if changed else None
 
 
 def _is_same_value(name: str, stored: Any, wanted: Any) -> bool:
@@ -249,15 +255,15 @@ def _is_same_value(name: str, stored: Any, wanted: Any) -> bool:
 def _write_changes(
     db: StateDatabase, store: SessionStore | None, changes: Sequence[RowChange]
 ) -> dict[str, Any]:
-    """Write changes; return the revisions and the chats of those that were reopened."""
+    """Write changes; return the revisions and chats of the reopened sessions."""
     for change in changes:
         title = change.after.get("title")
         holder = None if title is None else db.get_session_by_title(title)
         if holder is not None and holder["id"] != change.key["id"]:
             raise Changed(f"title {title!r} was taken meanwhile; try again")
         change.write_row(db)
-    reopened = [each.key["id"] for each in changes if each.after.get("ended_at", 0) is None]
+    reopened = [change.key["id"] for change in changes if change.after.get("ended_at", 0) is None]
     return {
-        "reopened": {each: db.get_revision(each) for each in reopened},
-        "routed": {each: list_session_chats(db, store, each) for each in reopened},
+        "reopened": {session_id: db.get_revision(session_id) for session_id in reopened},
+        "routed": {id_: list_session_chats(db, store, id_) for id_ in reopened},
     }

@@ -1,9 +1,7 @@
-"""What is not as it should be in a home: how much of it, what would be won, what mends it.
+"""Report on a home: its contents, its problems, and the plan that fixes each problem.
 
-The report on a home: what is in it, what is not as it should be, and which plan mends that.
-
-Nothing is written. Unless asked to go deep it reads indexes and light rows alone, so that it
-answers at once on a large home; sizes are then estimates. What cannot be read is a finding.
+Nothing is written. Unless `deep` is set, only indexes and small rows are read, so that a report on
+a large home is immediate; sizes are then estimates. Anything unreadable becomes a finding.
 """
 
 from __future__ import annotations
@@ -20,9 +18,13 @@ from session_core.activity import ActivitySnapshot, HomeActivity
 from session_core.errors import SessionError
 from session_core.ledger.ledger import Ledger
 from session_core.maintenance import disk, vacuum
-from session_core.maintenance.select import ghosts, orphans, routes, sessions, snapshot
+from session_core.maintenance.select import ghosts, orphans, routes, sessions
 from session_core.maintenance.select.conversations import ConversationIndex
-from session_core.maintenance.select.snapshot import MaintenanceSnapshot
+from session_core.maintenance.select.snapshot import (
+    GROWTH_WEEKS,
+    MaintenanceSnapshot,
+    measure_message_bytes,
+)
 from session_core.maintenance.types import (
     CountFn,
     HealthFinding,
@@ -43,7 +45,7 @@ from session_core.types import HomeFacts, InventoryItem, Sizes
 _MAX_LOG_BYTES = 64 << 20
 
 _DEEP_CHECK_CODES = ("orphaned_messages", "orphaned_rows", "broken_parents")
-"""What a check of the whole file finds again."""
+"""Codes that a check of the whole file would report a second time."""
 
 _ORPHAN_FINDING = partial(HealthFinding, tool="prune", plan="orphans")
 
@@ -76,53 +78,53 @@ _PLAN_CHECKS: tuple[tuple[PlanRequest, str, str, SelectFn], ...] = (
     ),
     (PlanRequest("ghosts"), "ghosts", "empty sessions", ghosts.select_ghosts),
 )
-"""What ends something comes first: it may be old enough to go, and a second round is not needed."""
+"""Plans that end sessions come first: an ended session may be old enough to be pruned at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthData:
-    """What was read of a home."""
+    """The data that was read from a home."""
 
-    scene: MaintenanceSnapshot
+    snapshot: MaintenanceSnapshot
     facts: HomeFacts
     sizes: Sizes | None
 
     def estimate_bytes(self, rows: int) -> int:
-        """Return about what so many messages take, with all that the database keeps of them."""
-        return self.scene.estimate_bytes(rows, self.sizes)
+        """Return about how many bytes this many messages take, with their indexes."""
+        return self.snapshot.estimate_bytes(rows, self.sizes)
 
 
 def check_plan(
-    wanted: PlanRequest, code: str, what: str, choose: SelectFn, seen: HealthData
+    request: PlanRequest, code: str, description: str, select: SelectFn, data: HealthData
 ) -> Iterator[HealthFinding]:
-    """Yield what a kind of plan would choose."""
-    chosen = choose(seen.scene, wanted).items
-    won = seen.estimate_bytes(sum(each.rows for each in chosen)) if wanted.verb == "prune" else 0
-    if chosen:
-        yield HealthFinding(code, len(chosen), what, won, wanted.verb, wanted.what)
+    """Yield a finding with the items that a kind of plan would select."""
+    items = select(data.snapshot, request).items
+    freed = data.estimate_bytes(sum(item.rows for item in items)) if request.verb == "prune" else 0
+    if items:
+        yield HealthFinding(code, len(items), description, freed, request.verb, request.what)
 
 
-def check_rows(seen: HealthData) -> Iterator[HealthFinding]:
-    """Yield what is wrong in the rows of sessions."""
-    conversations = seen.scene.conversations
-    stocks = conversations.stocks.values()
-    never = sum(each.ended_at is None for each in stocks)
-    titles = Counter(each.title for each in stocks if each.title is not None)
-    doubled = sum(count > 1 for count in titles.values())
-    drifted = sum(each.counted != each.live for each in stocks)
+def check_rows(data: HealthData) -> Iterator[HealthFinding]:
+    """Yield problems in the rows of sessions."""
+    conversations = data.snapshot.conversations
+    items = conversations.sessions.values()
+    never = sum(item.ended_at is None for item in items)
+    titles = Counter(item.title for item in items if item.title is not None)
+    duplicates = sum(count > 1 for count in titles.values())
+    drifted = sum(item.counted != item.live for item in items)
     yield from _skip_empty(HealthFinding("never_ended", never, _NEVER_ENDED_TEXT))
     broken = len(conversations.parentless_sessions)
     yield from _skip_empty(
         _ORPHAN_FINDING("broken_parents", broken, "sessions whose parent is not there")
     )
-    circles = len(conversations.cycles)
+    cycles = len(conversations.cycles)
     yield from _skip_empty(
-        _ORPHAN_FINDING("cycles", circles, "circles of sessions, each the next one's parent")
+        _ORPHAN_FINDING("cycles", cycles, "circles of sessions, each the next one's parent")
     )
     yield from _skip_empty(
         HealthFinding(
             "duplicate_titles",
-            doubled,
+            duplicates,
             "titles of several sessions; no plan, since who keeps it is for a person to say: an "
             "edit gives one another",
         )
@@ -130,116 +132,120 @@ def check_rows(seen: HealthData) -> Iterator[HealthFinding]:
     yield from _skip_empty(HealthFinding("drifted_counters", drifted, _DRIFTED_TEXT))
 
 
-def check_routes(seen: HealthData) -> Iterator[HealthFinding]:
-    """Yield the routes that lead nowhere, and the entries that cannot be read."""
+def check_routes(data: HealthData) -> Iterator[HealthFinding]:
+    """Yield routes that lead nowhere, and entries that cannot be read."""
     lost: Counter[str] = Counter()
-    for route in routes.select_lost_routes(seen.scene, PlanRequest("routes")).items:
-        lost[_find_route_state(seen.scene, route.session_id, foreign=route.entry is None)] += 1
+    for route in routes.select_lost_routes(data.snapshot, PlanRequest("routes")).items:
+        lost[_find_route_state(data.snapshot, route.session_id, foreign=route.entry is None)] += 1
     for code, count in sorted(lost.items()):
         yield HealthFinding(f"{code}_routes", count, _ROUTE_TEXTS[code], 0, "prune", "routes")
-    broken = [] if seen.scene.store is None else seen.scene.store.problems
-    what = f"no plan, since what they were is somebody's to say: {'; '.join(broken[:3])}"
-    yield from _skip_empty(HealthFinding("broken_entries", len(broken), what))
+    broken = [] if data.snapshot.store is None else data.snapshot.store.problems
+    text = f"no plan, since what they were is somebody's to say: {'; '.join(broken[:3])}"
+    yield from _skip_empty(HealthFinding("broken_entries", len(broken), text))
 
 
-def check_orphans(seen: HealthData) -> Iterator[HealthFinding]:
-    """Yield what belongs to sessions that are not there."""
-    wanted = PlanRequest("orphans")
+def check_orphans(data: HealthData) -> Iterator[HealthFinding]:
+    """Yield rows and locks of missing sessions."""
+    request = PlanRequest("orphans")
     tables: Counter[str] = Counter()
-    for each in orphans.select_orphaned_rows(seen.scene, seen.facts, wanted).items:
-        tables[each.table] += each.rows
+    for rows in orphans.select_orphaned_rows(data.snapshot, data.facts, request).items:
+        tables[rows.table] += rows.rows
     for table, count in sorted(tables.items()):
-        won = seen.estimate_bytes(count) if table == "messages" else 0
+        freed = data.estimate_bytes(count) if table == "messages" else 0
         yield _ORPHAN_FINDING(
-            f"orphaned_{table}", count, f"rows of {table} without their session", won
+            f"orphaned_{table}", count, f"rows of {table} without their session", freed
         )
-    locks = orphans.select_dead_locks(seen.scene, seen.facts, wanted).items
+    locks = orphans.select_dead_locks(data.snapshot, data.facts, request).items
     yield from _skip_empty(
         _ORPHAN_FINDING("dead_locks", len(locks), "locks of compressions that ran out")
     )
 
 
-def check_files(seen: HealthData) -> Iterator[HealthFinding]:
-    """Yield the files of sessions that are not there."""
-    folder = get_session_folder(seen.scene.db, seen.scene.store)
+def check_files(data: HealthData) -> Iterator[HealthFinding]:
+    """Yield the files of missing sessions."""
+    folder = get_session_folder(data.snapshot.db, data.snapshot.store)
     files = () if folder is None else orphans.select_orphaned_files(
-        seen.scene, folder, PlanRequest("orphans")
+        data.snapshot, folder, PlanRequest("orphans")
     ).items  # fmt: skip
-    size = sum(each.bytes for each in files)
+    size = sum(file.bytes for file in files)
     yield from _skip_empty(
         _ORPHAN_FINDING("orphaned_files", len(files), "files of sessions that are not there", size)
     )
 
 
-def check_sizes(seen: HealthData) -> Iterator[HealthFinding]:
-    """Yield what takes room and need not."""
-    sizes = seen.sizes
+def check_sizes(data: HealthData) -> Iterator[HealthFinding]:
+    """Yield disk space that could be freed."""
+    sizes = data.sizes
     if sizes is None:
         return
-    yield from _check_free_space(seen, sizes)
+    yield from _check_free_space(data, sizes)
     if sizes.wal > _MAX_LOG_BYTES:
-        what = "a long log, which its writers cut when nobody reads"
-        yield HealthFinding("long_log", 1, what, sizes.wal)
+        text = "a long log, which its writers cut when nobody reads"
+        yield HealthFinding("long_log", 1, text, sizes.wal)
 
 
-def _check_free_space(seen: HealthData, sizes: Sizes) -> Iterator[HealthFinding]:
-    """Yield what a rewrite of the file would free; name the plan only if it can free it now."""
+def _check_free_space(data: HealthData, sizes: Sizes) -> Iterator[HealthFinding]:
+    """Yield the bytes that a rewrite of the file would free; name the plan if it can run now."""
     freed = disk.estimate_freeable(sizes)
     if not disk.is_worth_freeing(freed, sizes):
         return
-    hindrance = vacuum.find_obstacle(seen.scene.alive.company)
-    now = disk.estimate_freeable(sizes, shrinks=hindrance is None)
-    what = "room in the file that no message uses"
-    if hindrance is not None:
-        what += f"; {hindrance}"
-    if disk.is_worth_freeing(now, sizes):
-        yield HealthFinding("free_pages", 1, what, now, "prune", "index")
+    obstacle = vacuum.find_obstacle(data.snapshot.activity.company)
+    freeable = disk.estimate_freeable(sizes, shrinks=obstacle is None)
+    text = "room in the file that no message uses"
+    if obstacle is not None:
+        text += f"; {obstacle}"
+    if disk.is_worth_freeing(freeable, sizes):
+        yield HealthFinding("free_pages", 1, text, freeable, "prune", "index")
     else:
-        yield HealthFinding("free_pages", 1, what, freed)
+        yield HealthFinding("free_pages", 1, text, freed)
 
 
-def check_engine(seen: HealthData) -> Iterator[HealthFinding]:
-    """Yield what is known to be wrong with the engine itself."""
-    if seen.facts.fault is not None:
-        yield HealthFinding("engine_fault", 1, f"{seen.facts.engine}: {seen.facts.fault}")
+def check_engine(data: HealthData) -> Iterator[HealthFinding]:
+    """Yield a known fault of the database engine."""
+    if data.facts.fault is not None:
+        yield HealthFinding("engine_fault", 1, f"{data.facts.engine}: {data.facts.fault}")
 
 
-def check_blocked_indexes(seen: HealthData) -> Iterator[HealthFinding]:
+def check_blocked_indexes(data: HealthData) -> Iterator[HealthFinding]:
     """Yield the search indexes that this process cannot write."""
-    for index in seen.scene.db.list_blocked_indexes():
-        if index.tables:  # otherwise nothing feeds it, and no change fails
+    for index in data.snapshot.db.list_blocked_indexes():
+        if index.tables:  # otherwise no trigger writes it, and no change fails
             rows = " and ".join(index.tables)
-            what = f"the search index {index.name} needs {index.needs}, which is not loaded: rows"
+            text = f"the search index {index.name} needs {index.needs}, which is not loaded: rows"
             yield HealthFinding(
-                "blocked_index", 1, f"{what} of {rows} {_BLOCKED_TEXT}; the rest works"
+                "blocked_index", 1, f"{text} of {rows} {_BLOCKED_TEXT}; the rest works"
             )
 
 
-def drop_refused_plans(db: StateDatabase, found: Iterable[HealthFinding]) -> list[HealthFinding]:
-    """Return findings, without a plan if that is refused since an index cannot be written."""
-    listed = list(found)
-    orphaned = {each.code.removeprefix("orphaned_") for each in listed if each.plan == "orphans"}
+def drop_refused_plans(db: StateDatabase, findings: Iterable[HealthFinding]) -> list[HealthFinding]:
+    """Return findings, without plans that an unwritable index would refuse."""
+    listed = list(findings)
+    orphaned = {
+        finding.code.removeprefix("orphaned_") for finding in listed if finding.plan == "orphans"
+    }
     tables = {"sessions": {"sessions", "messages"}, "ghosts": {"sessions"}, "orphans": orphaned}
     for index in db.list_blocked_indexes():
         refused = {plan for plan, rows in tables.items() if not rows.isdisjoint(index.tables)}
         reason = f"no plan while the search index {index.name} cannot be written"
         listed = [
-            replace(each, what=f"{each.what}; {reason}", tool=None, plan=None)
-            if each.plan in refused and each.tool == "prune"
-            else each
-            for each in listed
+            replace(finding, what=f"{finding.what}; {reason}", tool=None, plan=None)
+            if finding.plan in refused and finding.tool == "prune"
+            else finding
+            for finding in listed
         ]
     return listed
 
 
 def check_integrity(db: StateDatabase, step: StepCallback) -> list[HealthFinding]:
-    """Return what is damaged; all of the file is read for it, and a copy of the index checked."""
+    """Return damage found by reading the whole file and checking a copy of the index."""
     return [
         HealthFinding(
-            each.code, each.count, f"{each.what}; {_DAMAGE_TEXTS.get(each.code, _NO_PLAN_TEXT)}"
+            problem.code,
+            problem.count,
+            f"{problem.what}; {_DAMAGE_TEXTS.get(problem.code, _NO_PLAN_TEXT)}",
         )
-        for each in db.check_integrity(deep=True, step=step)
-        if each.code not in _DEEP_CHECK_CODES
+        for problem in db.check_integrity(deep=True, step=step)
+        if problem.code not in _DEEP_CHECK_CODES
     ]
 
 
@@ -268,7 +274,7 @@ _DAMAGE_TEXTS = {
     "search_index_damaged": _NO_NEW_INDEX_TEXT,
     "search_index_incomplete": _NO_NEW_INDEX_TEXT,
 }
-"""What to do about what the check of a file finds."""
+"""The advice for each kind of damage."""
 
 _ROUTE_TEXTS = {
     "dangling": "routes to sessions that are not there",
@@ -277,10 +283,10 @@ _ROUTE_TEXTS = {
 }
 
 
-def _find_route_state(scene: MaintenanceSnapshot, session_id: str, *, foreign: bool) -> str:
+def _find_route_state(snapshot: MaintenanceSnapshot, session_id: str, *, foreign: bool) -> str:
     if foreign:
         return "foreign"
-    return "stale" if session_id in scene.conversations.stocks else "dangling"
+    return "stale" if session_id in snapshot.conversations.sessions else "dangling"
 
 
 def _skip_empty(found: HealthFinding) -> Iterator[HealthFinding]:
@@ -301,7 +307,7 @@ CHECKS: dict[str, Callable[[HealthData], Iterator[HealthFinding]]] = {
     "the engine": check_engine,
     "the search indexes": check_blocked_indexes,
 }
-"""What a report looks at, each part by itself, so that one may fail."""
+"""The parts of a report by name; each may fail by itself."""
 
 
 T = TypeVar("T")
@@ -326,33 +332,35 @@ def examine_home(
     progress: CountFn | None = None,
     stop: StopFn | None = None,
 ) -> HealthReport:
-    """Return the report on a home; `deep` counts every page, and checks it and the index."""
-    found: list[HealthFinding] = []
-    pinned: Collection[str] = _try_read("the pins", ledger.pins.list_pinned, (), found)
-    seen = _read_home(db, store, now, pinned=pinned, found=found)
+    """Return the report on a home; `deep` counts every page, and checks the file and the index."""
+    findings: list[HealthFinding] = []
+    pinned: Collection[str] = _try_read("the pins", ledger.pins.list_pinned, (), findings)
+    data = _read_home(db, store, now, pinned=pinned, findings=findings)
     if deep:
-        seen = _read_deeply(seen, progress, stop, found)
-    for what, part in CHECKS.items():
-        found += _try_read(what, partial(_run_check, part, seen), [], found)
-    plannable = partial(drop_refused_plans, db, tuple(found))
-    found[:] = _try_read("the search indexes", plannable, list(found), found)
-    company = seen.scene.alive.company
-    average = partial(snapshot.measure_message_bytes, ledger, seen.scene, seen.sizes)
-    each: float = _try_read("what a message takes", average, {"bytes": 0.0}, found)["bytes"]
+        data = _read_deeply(data, progress, stop, findings)
+    for name, check in CHECKS.items():
+        findings += _try_read(name, partial(_run_check, check, data), [], findings)
+    plannable = partial(drop_refused_plans, db, tuple(findings))
+    findings[:] = _try_read("the search indexes", plannable, list(findings), findings)
+    company = data.snapshot.activity.company
+    average = partial(measure_message_bytes, ledger, data.snapshot, data.sizes)
+    message_bytes: float = _try_read("what a message takes", average, {"bytes": 0.0}, findings)[
+        "bytes"
+    ]
     return HealthReport(
         at=now,
-        sessions=_count_sessions(seen.scene),
-        sizes=seen.sizes,
-        trash=_try_read("the trash", ledger.count_trash_bytes, 0, found),
-        growth_per_week=_estimate_growth(seen.facts, each),
-        weeks=tuple(_iter_weeks(seen, each)),
-        tokens=seen.facts.tokens,
-        cost=seen.facts.cost,
-        engine=seen.facts.engine,
+        sessions=_count_sessions(data.snapshot),
+        sizes=data.sizes,
+        trash=_try_read("the trash", ledger.count_trash_bytes, 0, findings),
+        growth_per_week=_estimate_growth(data.facts, message_bytes),
+        weeks=tuple(_iter_weeks(data, message_bytes)),
+        tokens=data.facts.tokens,
+        cost=data.facts.cost,
+        engine=data.facts.engine,
         gateway=company.gateway,
         holders=company.holders,
-        findings=tuple(found),
-        estimated=seen.sizes is None or not seen.sizes.exact,
+        findings=tuple(findings),
+        estimated=data.sizes is None or not data.sizes.exact,
     )
 
 
@@ -362,90 +370,90 @@ def _read_home(
     now: float,
     *,
     pinned: Collection[str],
-    found: list[HealthFinding],
+    findings: list[HealthFinding],
 ) -> HealthData:
-    stocks: list[InventoryItem] = _try_read("the sessions", db.list_inventory, [], found)
+    items: list[InventoryItem] = _try_read("the sessions", db.list_inventory, [], findings)
     gather = partial(activity.gather_activity, db, store, now, pinned)
-    nobody = ActivitySnapshot(HomeActivity(at=now))
-    there = _try_read("who is alive", gather, nobody, found)
-    sizes: Sizes | None = _try_read("the sizes", db.measure_sizes, None, found)
+    empty = ActivitySnapshot(HomeActivity(at=now))
+    activity_snapshot = _try_read("who is alive", gather, empty, findings)
+    sizes: Sizes | None = _try_read("the sizes", db.measure_sizes, None, findings)
     facts = _try_read(
-        "what is known beside the sessions", db.read_health_facts, _EMPTY_FACTS, found
+        "what is known beside the sessions", db.read_health_facts, _EMPTY_FACTS, findings
     )
     return HealthData(
-        MaintenanceSnapshot(db, ConversationIndex(stocks), there, store), facts, sizes
+        MaintenanceSnapshot(db, ConversationIndex(items), activity_snapshot, store), facts, sizes
     )
 
 
 def _read_deeply(
-    seen: HealthData, progress: CountFn | None, stop: StopFn | None, found: list[HealthFinding]
+    data: HealthData, progress: CountFn | None, stop: StopFn | None, findings: list[HealthFinding]
 ) -> HealthData:
-    """Count every page, then check it and the index; ended before that, what was seen is said."""
-    db, done = seen.scene.db, 0
+    """Count every page, then check the file and the index; keep the results so far if stopped."""
+    db, done = data.snapshot.db, 0
 
-    def tell() -> None:
+    def report() -> None:
         if progress is not None:
             progress(done, _DEEP_PART_COUNT)
 
-    step = ProgressThrottle(tell, stop)
+    step = ProgressThrottle(report, stop)
     try:
         exact = partial(db.measure_sizes, exact=True, step=step)
-        seen = replace(seen, sizes=_try_read("the exact sizes", exact, seen.sizes, found))
+        data = replace(data, sizes=_try_read("the exact sizes", exact, data.sizes, findings))
         done = 1
         check = partial(check_integrity, db, step)
-        found += _try_read("the integrity of the file", check, [], found)
+        findings += _try_read("the integrity of the file", check, [], findings)
     except StopRequested:
-        found.append(_STOPPED_FINDING)
-    return seen
+        findings.append(_STOPPED_FINDING)
+    return data
 
 
-def _try_read(what: str, look: Callable[[], T], instead: T, found: list[HealthFinding]) -> T:
-    """Look at a part; one that cannot be read is a finding."""
+def _try_read(name: str, read: Callable[[], T], instead: T, findings: list[HealthFinding]) -> T:
+    """Read a part; return `instead` and add a finding if it cannot be read."""
     try:
-        return look()
+        return read()
     except (SessionError, OSError) as error:
-        found.append(HealthFinding("unreadable", 1, f"{what} cannot be read: {error}"))
+        findings.append(HealthFinding("unreadable", 1, f"{name} cannot be read: {error}"))
         return instead
 
 
 def _run_check(
-    part: Callable[[HealthData], Iterator[HealthFinding]], seen: HealthData
+    check: Callable[[HealthData], Iterator[HealthFinding]], data: HealthData
 ) -> list[HealthFinding]:
-    return list(part(seen))
+    return list(check(data))
 
 
-def _count_sessions(scene: MaintenanceSnapshot) -> SessionCensus:
-    stocks = scene.conversations.stocks.values()
-    archived = sum(each.archived for each in stocks)
-    ended = sum(each.ended_at is not None and not each.archived for each in stocks)
+def _count_sessions(snapshot: MaintenanceSnapshot) -> SessionCensus:
+    items = snapshot.conversations.sessions.values()
+    archived = sum(item.archived for item in items)
+    ended = sum(item.ended_at is not None and not item.archived for item in items)
     return SessionCensus(
-        total=len(stocks),
-        open=len(stocks) - archived - ended,
+        total=len(items),
+        open=len(items) - archived - ended,
         ended=ended,
         archived=archived,
-        by_source=dict(Counter(each.source for each in stocks).most_common()),
-        by_age=_count_by_age((each.last_active_at for each in stocks), scene.now),
-        messages=sum(each.rows for each in stocks),
+        by_source=dict(Counter(item.source for item in items).most_common()),
+        by_age=_count_by_age((item.last_active_at for item in items), snapshot.now),
+        messages=sum(item.rows for item in items),
     )
 
 
 def _count_by_age(times: Iterable[float | None], now: float) -> dict[str, int]:
-    """Return how many were active last within a day, a week and so on, each counted once."""
-    found = dict.fromkeys([*_AGE_DAYS, "older", "unknown"], 0)
+    """Return the number of sessions last active within a day, a week and so on, each once."""
+    counts = dict.fromkeys([*_AGE_DAYS, "older", "unknown"], 0)
     for at in times:
         days = None if at is None else (now - at) / _DAY_S
-        within = (name for name, most in _AGE_DAYS.items() if days is not None and days < most)
-        found["unknown" if days is None else next(within, "older")] += 1
-    return found
+        within = (name for name, limit in _AGE_DAYS.items() if days is not None and days < limit)
+        counts["unknown" if days is None else next(within, "older")] += 1
+    return counts
 
 
-def _iter_weeks(seen: HealthData, message_bytes: float) -> Iterator[WeeklyGrowth]:
-    for number, messages in enumerate(seen.facts.weeks, 1):
+def _iter_weeks(data: HealthData, message_bytes: float) -> Iterator[WeeklyGrowth]:
+    for number, messages in enumerate(data.facts.weeks, 1):
         yield WeeklyGrowth(
-            seen.scene.now - number * _WEEK_S, messages, round(messages * message_bytes)
+            data.snapshot.now - number * _WEEK_S, messages, round(messages * message_bytes)
         )
 
 
 def _estimate_growth(facts: HomeFacts, message_bytes: float) -> int:
-    weeks = facts.weeks[: snapshot.GROWTH_WEEKS]
+    weeks = facts.weeks[:GROWTH_WEEKS]
     return round(sum(weeks) * message_bytes / len(weeks)) if weeks else 0

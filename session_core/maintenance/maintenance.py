@@ -1,7 +1,4 @@
-"""`Maintenance`: see what is wrong in a home, plan, apply exactly that, and take it back.
-
-What maintains a home that can be opened: all its parts, with one session store.
-"""
+"""`Maintenance`: report on a home, plan changes, apply exactly that, and restore."""
 
 from __future__ import annotations
 
@@ -63,20 +60,19 @@ if TYPE_CHECKING:
 
 
 DEFAULT_FOR_S = 20.0
-"""So long works one call, then it answers how far it is, and the same call goes on."""
+"""How long one call works before it returns its progress; the same call continues."""
 
 
 class Maintenance:
-    """Maintains one home: its health, what may go or end, the way back, edits and exports.
+    """Maintenance of one home: health, plans, restores, edits, exports and imports.
 
-    Nothing is removed, ended or rewritten but by a plan that was applied or by an edit, and both
-    are taken back by `restore`. Without a `store` the routes are those of the home's own session
-    store, which is closed with this. Instances are safe to share between threads. Of a damaged
-    home health, plans, batches and the log can be read; what would change it is refused until it
-    is mended.
+    Sessions are removed, ended or rewritten only by an applied plan or by an edit, and `restore`
+    undoes both. Without a `store` the routes are those of the home's own session store, which is
+    closed with this object. Instances may be shared between threads. In a damaged home health,
+    plans, batches and the log can be read; changes are refused until it is repaired.
 
     Raises:
-        InvalidInput: the ledger is that of another home.
+        InvalidInput: the ledger belongs to another home.
     """
 
     def __init__(
@@ -96,7 +92,7 @@ class Maintenance:
         self._make = partial(MaintenanceParts, db, ledger, store, hooks, client=client, clock=clock)
         self._parts: MaintenanceParts | None = None
         self._lock = threading.Lock()
-        with suppress(Corrupt):  # the report says so, and what changes something
+        with suppress(Corrupt):  # the report includes it, and each change raises it
             self._require_parts()
 
     def __enter__(self) -> Self:
@@ -111,7 +107,7 @@ class Maintenance:
         self.close()
 
     def close(self) -> None:
-        """Close the session store that was made here, and nothing that was given."""
+        """Close the session store if it was opened here; leave objects of the caller open."""
         if self._parts is not None:
             self._parts.close()
 
@@ -122,21 +118,22 @@ class Maintenance:
         progress: CountFn | None = None,
         stop: StopFn | None = None,
     ) -> HealthReport:
-        """Return the report on the home; `deep` counts every page, and checks it and the index.
+        """Return the report on the home; `deep` counts every page and checks file and index.
 
-        While it looks deep, `progress` is told twice a second how many of its parts are done, and
-        `stop` is asked whether to end: the report then says what it has seen, and that it ended.
+        During a deep check, `progress` is called twice a second with the number of finished parts,
+        and `stop` may end it: the report then has the results so far and a finding that the check
+        was stopped.
         """
         store = self._store if self._parts is None else self._parts.store
-        look = partial(health.examine_home, self._db, self._ledger, store, self._clock())
-        return look(deep=deep, progress=progress, stop=stop)
+        examine = partial(health.examine_home, self._db, self._ledger, store, self._clock())
+        return examine(deep=deep, progress=progress, stop=stop)
 
     def plan(self, wanted: PlanRequest) -> PlanPreview:
-        """Record what would be changed, and say what and why, and what is protected.
+        """Record the changes of a request; return them with their reasons and the protected items.
 
         Raises:
-            InvalidInput: there is no such kind of plan, or it makes no sense.
-            NotFound: one of the sessions that are named is not there.
+            InvalidInput: the kind of plan is unknown, or the request is inconsistent.
+            NotFound: a named session does not exist.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
         parts = self._require_parts()
@@ -147,37 +144,37 @@ class Maintenance:
         return parts.planner.make_plan(wanted)
 
     def get_plan(self, plan: str, items: int = MAX_ITEMS) -> PlanPreview:
-        """Return once more what a plan said when it was made, with so many of its things.
+        """Return the preview of a plan again, with at most `items` of its items.
 
         Raises:
-            NotFound: there is no such plan.
-            Conflict: it has run out.
-            InvalidInput: it is to say nothing of them.
+            NotFound: the plan does not exist.
+            Conflict: the plan has expired.
+            InvalidInput: `items` is less than 1.
         """
         if items < 1:
             raise InvalidInput(f"items is {items}; at least 1")
-        found = self._ledger.get_plan(plan)
-        said = PlanPreview.from_plan(found)
-        if len(said.items) == MAX_ITEMS:
-            more = (self._describe_member(each) for each in found.members[MAX_ITEMS:items])
-            said = replace(said, items=(*said.items, *more))
-        return replace(said, items=said.items[:items])
+        stored = self._ledger.get_plan(plan)
+        preview = PlanPreview.from_plan(stored)
+        if len(preview.items) == MAX_ITEMS:
+            more = (self._describe_member(each) for each in stored.members[MAX_ITEMS:items])
+            preview = replace(preview, items=(*preview.items, *more))
+        return replace(preview, items=preview.items[:items])
 
     def _describe_member(self, member: Member) -> PlanItem:
-        """Return one of those that a plan has not said, as it is called now."""
+        """Return an item that the stored preview leaves out, with its current title."""
         name = get_name(member)
         row = self._db.get_session(name)
         return PlanItem(name, None if row is None else row["title"], member.why)
 
     def close_plan(self, plan: str) -> None:
-        """End a plan that is not wanted; what was done of it stays, and its batch takes it back.
+        """End an unwanted plan; its finished changes stay, and its batch can be restored.
 
-        A conversation of which only a part was removed is put back whole.
+        A conversation that was removed in part is restored.
 
         Raises:
-            NotFound: there is no such plan.
-            Conflict: it has ended, or run out.
-            Busy: somebody applies it at this moment, and takes long.
+            NotFound: the plan does not exist.
+            Conflict: the plan has ended or expired.
+            Busy: another process is applying it and takes long.
         """
         if "wanted" in self._ledger.get_plan(plan).about:
             runner = self._require_parts().runner
@@ -194,26 +191,26 @@ class Maintenance:
         progress: ProgressFn | None = None,
         stop: StopFn | None = None,
     ) -> ApplyResult | UndoResult:
-        """Do what was planned, or go on with it; what has changed since is left, and said.
+        """Apply a plan, or continue it; skip and report items that have changed since.
 
-        At least until the first step is done, at most for so many seconds and until `stop` says
-        yes between two steps; the same call goes on. `progress` is told twice a second what was
-        done so far. A plan that was applied answers what it came to, and changes nothing. What
-        compression has done is taken back in one step, which neither is asked about.
+        Complete at least one step, and work for at most `for_s` seconds or until `stop` returns
+        True between two steps; the same call continues. `progress` is called twice a second with
+        the result so far. An applied plan returns its result again and changes nothing. The undo
+        of a compression is one step, without `progress` and `stop`.
 
         Raises:
-            NotFound: there is no such plan.
-            Conflict: it has run out, was closed, or what it has done was taken back.
-            Denied: a live gateway would overwrite the change of its routes; stop that first.
-            InvalidInput: it is the plan of a compression, which its compressor applies.
-            Busy: somebody else applies it, and takes long.
+            NotFound: the plan does not exist.
+            Conflict: the plan has expired, was closed, or its batch was restored.
+            Denied: a running gateway would overwrite route changes; stop it first.
+            InvalidInput: the plan is a compression, which its compressor applies.
+            Busy: another process is applying it and takes long.
         """
         if for_s < 0:
             raise InvalidInput(f"for_s is {for_s}; 0 or more")
         parts = self._require_parts()
-        planned = self._ledger.get_plan(plan)
-        kind = planned.kind
-        if "wanted" not in planned.about:  # the runner does so itself
+        stored = self._ledger.get_plan(plan)
+        kind = stored.kind
+        if "wanted" not in stored.about:  # the runner settles steps itself
             self.settle()
         if kind == CompressionRestorer.KIND:
             return parts.compressions.apply_plan(plan)
@@ -223,14 +220,14 @@ class Maintenance:
             return parts.trash.apply_plan(plan, for_s=for_s, progress=progress, stop=stop)
         if kind == vacuum.PLAN_KIND:
             return parts.reclaim.apply_plan(plan, for_s=for_s, progress=progress, stop=stop)
-        if "wanted" not in planned.about:
+        if "wanted" not in stored.about:
             raise InvalidInput(f"plan {plan} is one to {kind}; it is not applied here")
         return parts.runner.apply_plan(plan, for_s, progress, stop)
 
     def settle(self) -> None:
-        """Decide the steps that a crash has left, and finish what was to follow them.
+        """Settle the steps that a crash has left, and run their follow-up work.
 
-        Every change that is made here does so first; a compressor settles compressions alone.
+        Every change in this class does so first; a compressor settles only compressions.
         """
         self._require_parts().runner.recover_from_crash()
 
@@ -242,50 +239,53 @@ class Maintenance:
         progress: RestoreProgressFn | None = None,
         stop: StopFn | None = None,
     ) -> RestoreResult | UndoResult | UndoPlan | PlanPreview:
-        """Take back what a batch has done, or go on with that; where it would drop something, plan.
+        """Restore a batch, or continue that; if it would drop messages, return a plan instead.
 
-        An import is always planned: taking it back removes what came in, which is a batch itself.
+        An import always returns a plan: restoring it removes the imported sessions, in a batch of
+        its own.
 
-        `stop` ends it between two steps. What does not fit is said and stays in the trash, and the
-        same call tries that once more. Of a trash that is damaged in part the rest comes back.
+        `stop` ends the restore between two steps. Items that do not fit are reported and stay in
+        the trash, and the same call tries them again. Readable items of a partly damaged trash are
+        restored.
 
         Raises:
-            NotFound: there is no such batch.
+            NotFound: the batch does not exist.
             Unsupported: an index of the home needs an extension that is not loaded.
-            InvalidInput: it has itself taken something back.
-            Conflict: it was taken back already, or its trash is gone.
-            Denied: a live gateway would overwrite the routes that come back; stop that first.
-            Corrupt: nothing of its trash can be read, or the home is damaged.
-            Busy: somebody applies its plan at this moment, and takes long.
+            InvalidInput: the batch is itself a restore.
+            Conflict: the batch was restored already, or its trash is gone.
+            Denied: a running gateway would overwrite the restored routes; stop it first.
+            Corrupt: its trash is unreadable, or the home is damaged.
+            Busy: another process is applying its plan and takes long.
         """
         parts = self._require_parts()
         if parts.compressions.is_compression(batch):
             return parts.compressions.undo_batch(batch)
         if parts.import_undo.is_import(batch):
             self._ledger.get_undoable_batch(batch)
-            parts.import_undo.note_undone_steps(batch)  # of an undo that was cut short, or prunes
+            # An interrupted undo, or a prune, may have removed the imported sessions.
+            parts.import_undo.note_undone_steps(batch)
             return parts.import_undo.plan_undo(batch)
-        found = self._ledger.get_batch(batch)
-        parts.runner.log_progress(found)
-        parts.runner.recover_from_crash(but=found.plan)
+        stored = self._ledger.get_batch(batch)
+        parts.runner.log_progress(stored)
+        parts.runner.recover_from_crash(except_plan=stored.plan)
         return parts.runner.restoring.restore_batch(batch, for_s, progress, stop)
 
     def preview_restore(self, batch: str) -> RestorePreview | UndoPlan | PlanPreview:
-        """Return what a restore of a batch would bring back; where it would drop something, a plan.
+        """Return what a restore of a batch would bring back, or a plan if it would drop messages.
 
         Raises:
-            NotFound: there is no such batch.
+            NotFound: the batch does not exist.
             Unsupported: an index of the home needs an extension that is not loaded.
-            InvalidInput: it has itself taken something back.
-            Conflict: it was taken back already, or its trash is gone.
-            Corrupt: its trash cannot be read, or the home is damaged.
+            InvalidInput: the batch is itself a restore.
+            Conflict: the batch was restored already, or its trash is gone.
+            Corrupt: its trash is unreadable, or the home is damaged.
         """
         parts = self._require_parts()
         if parts.compressions.is_compression(batch):
             return parts.compressions.preview_undo(batch)
         if parts.import_undo.is_import(batch):
             return parts.import_undo.plan_undo(batch)
-        parts.runner.recover_from_crash(but=self._ledger.get_batch(batch).plan)
+        parts.runner.recover_from_crash(except_plan=self._ledger.get_batch(batch).plan)
         return parts.runner.restoring.preview_batch(batch)
 
     def edit(
@@ -297,16 +297,17 @@ class Maintenance:
         pinned: bool | None = None,
         reopen: bool = False,
     ) -> EditResult:
-        """Change a session at once: a title is its own, archive and pin are of its conversation.
+        """Edit a session at once: its own title, or the archive and pin of its whole conversation.
 
-        An empty title is none. One that went on after a compression is reopened at its tip.
+        An empty title removes the title. A session continued after a compression is reopened at its
+        tip.
 
         Raises:
-            NotFound: there is no such session.
-            InvalidInput: nothing is asked for, or the title is too long.
-            TitleTaken: another conversation has it.
-            Unsupported: this home has no column for it.
-            Changed: somebody else changes it all the time.
+            NotFound: the session does not exist.
+            InvalidInput: the edit is empty, or the title is too long.
+            TitleTaken: another conversation has the title.
+            Unsupported: this home does not have the column.
+            Changed: other processes keep changing the session.
         """
         return self._require_parts().edits.edit_session(
             session_id, EditRequest(title, archived, pinned, reopen)
@@ -321,13 +322,13 @@ class Maintenance:
         pinned: bool | None = None,
         reopen: bool = False,
     ) -> tuple[EditPreview, ...]:
-        """Return what `edit` would change, and change nothing; none where it is so already.
+        """Return the values that `edit` would change, and change nothing; empty if there are none.
 
         Raises:
-            NotFound: there is no such session.
-            InvalidInput: nothing is asked for, or the title is too long.
-            TitleTaken: another conversation has it.
-            Unsupported: this home has no column for it.
+            NotFound: the session does not exist.
+            InvalidInput: the edit is empty, or the title is too long.
+            TitleTaken: another conversation has the title.
+            Unsupported: this home does not have the column.
         """
         return self._require_parts().edits.preview_edit(
             session_id, EditRequest(title, archived, pinned, reopen)
@@ -343,38 +344,38 @@ class Maintenance:
         whole: bool = True,
         progress: CountFn | None = None,
     ) -> ExportResult:
-        """Write sessions, all where none are named; `whole` takes their conversations along.
+        """Export sessions, all of them by default; `whole` includes their whole conversations.
 
-        A filter applies to those that are named too; without a status nothing in the archive is
-        true of it. A file is whole or not there, and its owner alone may read it. A folder that is
-        there has a file for each conversation, and what it had stays. A function is given the bytes
-        as they come.
+        A filter applies to named sessions too; without a status it excludes archived ones. A file
+        is complete or absent, and readable only by its owner. An existing folder gets one file for
+        each conversation, and its existing files stay. A function receives the bytes as they are
+        produced.
 
         Raises:
-            NotFound: one of them is not there.
-            Conflict: there is a file of that name; it stays as it is.
+            NotFound: a named session does not exist.
+            Conflict: a file of that name exists; it stays as it is.
         """
-        exporting = self._require_parts().exporting
-        wish = ExportRequest(sessions, where, form, whole, progress)
+        exporter = self._require_parts().exporter
+        request = ExportRequest(sessions, where, form, whole, progress)
         if callable(to):
-            return exporting.write_sessions(to, wish)
+            return exporter.write_sessions(to, request)
         path = Path(to)
         if path.is_dir():
-            return exporting.write_folder(path, wish)
-        return exporting.write_file(path, wish)
+            return exporter.write_folder(path, request)
+        return exporter.write_file(path, request)
 
     def preview_import(
         self, path: str | os.PathLike[str], *, progress: CountFn | None = None
     ) -> ImportPreview:
-        """Return what an import of a file would bring, and what it would leave out and why.
+        """Return what an import of a file would add, and what it would leave out and why.
 
-        `progress` is told how many bytes of how many are read.
+        `progress` is called with the number of bytes read and their total.
 
         Raises:
-            NotFound: there is no such file.
+            NotFound: the file does not exist.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
-        return self._require_parts().importing.preview_file(Path(path), progress=progress)
+        return self._require_parts().importer.preview_file(Path(path), progress=progress)
 
     def import_sessions(
         self,
@@ -383,35 +384,36 @@ class Maintenance:
         progress: CountFn | None = None,
         stop: StopFn | None = None,
     ) -> ImportResult:
-        """Import what was exported as JSON Lines, here or by Hermes; the same call goes on with it.
+        """Import JSON Lines, exported here or by Hermes; the same call continues an import.
 
-        A session that is there stays as it is, also where a line says that it is its parent, and a
-        line that does not fit stops no other. Routes, chats and hand-offs of the file are dropped.
-        The batch of the answer takes it back.
+        A session that exists stays as it is, also if a line names it as its parent, and an invalid
+        line does not stop the others. Routes, chats and hand-offs in the file are dropped.
+        `restore` undoes the returned batch.
 
         Raises:
-            NotFound: there is no such file.
+            NotFound: the file does not exist.
             Unsupported: an index of the home needs an extension that is not loaded.
-            Conflict: it was taken back meanwhile, or another process imports the same file.
+            Conflict: the import was restored meanwhile, or another process imports the same
+                file.
         """
         self.settle()
-        return self._require_parts().importing.import_file(Path(path), progress=progress, stop=stop)
+        return self._require_parts().importer.import_file(Path(path), progress=progress, stop=stop)
 
     def batches(
         self, limit: int = 20, cursor: str | None = None, *, undone: bool = True
     ) -> Page[Batch]:
-        """List what can be taken back, and what was unless `undone` is false, newest first."""
+        """List batches that can be restored, newest first; with `undone`, restored ones too."""
         return self._ledger.list_batches(limit, cursor, undone=undone)
 
     def log(self, limit: int = 20, cursor: str | None = None) -> Page[AuditEntry]:
-        """List who has changed what, newest first."""
+        """List the audit log, newest first."""
         return self._ledger.list_audit_entries(limit, cursor)
 
     def _require_parts(self) -> MaintenanceParts:
-        """Return its parts, which a damaged home has none of until it is mended.
+        """Return the parts; a damaged home has them only after a repair.
 
         Raises:
-            Corrupt: it is damaged.
+            Corrupt: the home is damaged.
         """
         with self._lock:
             self._parts = self._parts or self._make()
@@ -419,10 +421,10 @@ class Maintenance:
 
 
 class MaintenanceParts:
-    """The parts of a maintenance; without a `store` that of the home itself, closed with them.
+    """The parts of a maintenance; without a `store`, the home's own is opened and closed with them.
 
     Raises:
-        InvalidInput: the ledger is that of another home, or the store is.
+        InvalidInput: the ledger or the store belongs to another home.
         Denied: the ledger would write into a Hermes home.
         Corrupt: the home is damaged.
     """
@@ -447,20 +449,20 @@ class MaintenanceParts:
         self.runner = PlanRunner(db, ledger, store, hooks, self.planner, client=client, clock=clock)
         self.trash = Trash(ledger, client=client, clock=clock)
         self.reclaim = SpaceReclaimer(
-            db, ledger, client=client, clock=clock, scene=self.planner.take_snapshot
+            db, ledger, client=client, clock=clock, take_snapshot=self.planner.take_snapshot
         )
         self.compressions = CompressionRestorer(
             db, ledger, store, hooks, client=client, clock=clock
         )
         self.edits = SessionEditor(
-            db, ledger, store, client=client, take_up=self.runner.recover_from_crash
+            db, ledger, store, client=client, recover=self.runner.recover_from_crash
         )
-        self.exporting = Exporter(db, ledger, client=client)
-        self.importing = Importer(db, ledger, client=client)
+        self.exporter = Exporter(db, ledger, client=client)
+        self.importer = Importer(db, ledger, client=client)
         self.import_undo = ImportUndo(db, ledger, self.planner, self.runner)
 
     def close(self) -> None:
-        """Close the session store that was made here, and nothing that was given."""
+        """Close the session store if it was opened here; leave objects of the caller open."""
         if self._own_store is not None:
             self._own_store.close()
 

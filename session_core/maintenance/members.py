@@ -1,8 +1,6 @@
-"""What a plan records of each of its members, and what of it is done by the next step.
+"""The members of a plan, the draft of a step over them, and changes of single rows.
 
-The name of a member begins with its part, since a plan may have a session and a route of one name.
-
-Columns of one row that a step writes, with what they were: written, kept, and taken back.
+The id of a member begins with its part, since a session and a route in one plan may share a name.
 """
 
 from __future__ import annotations
@@ -31,16 +29,14 @@ PART_ORDER: tuple[Part, ...] = (
     "locks",
     "links",
 )
-"""In the order in which they are done: files first, since who writes the mirror sweeps its folder.
-
-The index comes behind them, in no transaction.
-"""
+"""The order in which parts are applied. Files come before routes, since the process that writes the
+mirror also cleans up its folder. The index comes last, outside any transaction."""
 
 StepContext = Callable[[], AbstractContextManager[object]]
 
 
 class MemberOutdated(Conflict):
-    """A member is not any more what was planned; nothing was changed."""
+    """A member is not as it was planned; nothing was changed."""
 
     def __init__(self, member: str, why: str) -> None:
         super().__init__(why)
@@ -48,138 +44,144 @@ class MemberOutdated(Conflict):
 
 
 class ConcurrentWrite(Conflict):
-    """Somebody wrote just now; nothing was changed, and another look may do."""
+    """Another process wrote just now; nothing was changed, and a retry may succeed."""
 
 
 @dataclass(slots=True)
 class PlanProgress:
-    """What earlier steps of a plan have left of its sessions."""
+    """The sessions that earlier steps of a plan have removed, in whole or in part."""
 
     after: dict[str, Revision] = field(default_factory=dict)
-    """At which revision those are that lost a part of their messages."""
+    """The revisions of sessions that lost a part of their messages."""
     gone: set[str] = field(default_factory=set)
 
     def add_result(self, result: Mapping[str, Any]) -> None:
-        """Note what a step has come to."""
-        self.after |= {each: Revision(*at) for each, at in result.get("after", {}).items()}
+        """Add the result of a step."""
+        self.after |= {
+            session_id: Revision(*revision)
+            for session_id, revision in result.get("after", {}).items()
+        }
         self.gone.update(result.get("sessions", ()))
 
     def has_begun(self, member: Member) -> bool:
-        """Whether a part of a member is gone."""
+        """Return True if a part of a member is gone."""
         return not get_session_ids(member).isdisjoint({*self.after, *self.gone})
 
     def get_expected_revision(self, group: SessionGroup, session_id: str) -> Revision:
-        """Return at which revision a session is to be."""
+        """Return the revision that a session must have now."""
         return self.after.get(session_id) or group.sessions[session_id]
 
 
 @dataclass(frozen=True, slots=True)
 class StepDraft:
-    """What one step does: the members that are done with it, and what undoes it."""
+    """A drafted step: the members that it completes, its change, and its undo."""
 
     members: tuple[str, ...]
     kept: Iterable[TrashItem] | PreparedStep
     change: Callable[[StateDatabase], dict[str, Any]]
-    """Raises `Outdated` where one of them is not as it was planned."""
+    """Raises `MemberOutdated` if a member is not as it was planned."""
     within: StepContext = nullcontext
 
 
 class PartExecutor(Protocol):
-    """Does one part of a plan, a piece at a time."""
+    """Drafts the steps of one part of a plan."""
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
-        """Return what is done next; `members` are those that are left, at least one.
+        """Return the next step for the remaining members, of which there is at least one.
 
         Raises:
-            Outdated: one of them is not as it was planned.
+            MemberOutdated: a member is not as it was planned.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class SessionGroup:
-    """Sessions that go or end together, in that order, each with its revision."""
+    """Sessions that are removed or ended together, in that order, each with its revision."""
 
     member: str
     sessions: Mapping[str, Revision]
     left_behind: frozenset[str]
     reason: str | None
     routes: Mapping[str, str]
-    """The chats that are in one of them by their keys, where they are to be ended."""
+    """The session of each chat in the group, if they are to be ended."""
     signs: Mapping[str, Sequence[str]]
-    """What said that somebody cares for one of them already when it was planned."""
+    """The signs of use that each session had when it was planned."""
 
     @classmethod
     def from_member(cls, member: Member) -> SessionGroup:
-        """Return what was recorded."""
-        noted = member.revision
+        """Return the group that a plan recorded."""
+        record = member.revision
         return cls(
             member.id,
-            {each: Revision(*revision) for each, revision in noted["sessions"].items()},
-            frozenset(noted["left"]),
-            noted["reason"],
-            noted["routes"],
-            noted["signs"],
+            {
+                session_id: Revision(*revision)
+                for session_id, revision in record["sessions"].items()
+            },
+            frozenset(record["left"]),
+            record["reason"],
+            record["routes"],
+            record["signs"],
         )
 
 
-def encode_group(chosen: SelectedSessions, routes: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a plan notes of sessions that go or end together."""
+def encode_group(selected: SelectedSessions, routes: Mapping[str, str]) -> dict[str, Any]:
+    """Return the record of sessions that are removed or ended together."""
     return {
-        "sessions": {each.id: each.revision for each in chosen.sessions},
-        "left": chosen.left_behind,
-        "reason": chosen.reason,
+        "sessions": {session.id: session.revision for session in selected.sessions},
+        "left": selected.left_behind,
+        "reason": selected.reason,
         "routes": routes,
         "signs": {
-            each.id: signs
-            for each in chosen.sessions
-            if (signs := list_use_signs(each.title, each.archived, each.api_calls))
+            session.id: signs
+            for session in selected.sessions
+            if (signs := list_use_signs(session.title, session.archived, session.api_calls))
         },
     }
 
 
 def list_use_signs(title: Any, archived: Any, api_calls: Any) -> list[str]:
-    """Return what says, beside its messages, that somebody cares for a session."""
-    found = {
+    """Return the signs, apart from messages, that a session is of use to its owner."""
+    signs = {
         "it was archived": archived,
         "it has a title": str(title or "").strip(),
         "a model was called for it": api_calls,
     }
-    return [sign for sign, is_so in found.items() if is_so]
+    return [sign for sign, present in signs.items() if present]
 
 
-def create_member(part: Part, name: str, noted: Any, why: str) -> Member:
+def create_member(part: Part, name: str, record: Any, reason: str) -> Member:
     """Return a member of a part."""
-    return Member(f"{part}/{name}", noted, why)
+    return Member(f"{part}/{name}", record, reason)
 
 
 def get_part(member: Member | str) -> str:
-    """Return the part that a member belongs to."""
+    """Return the part of a member."""
     return (member if isinstance(member, str) else member.id).partition("/")[0]
 
 
 def get_name(member: Member | str) -> str:
-    """Return the name of a member as it is told."""
+    """Return the name of a member without its part."""
     return (member if isinstance(member, str) else member.id).partition("/")[2]
 
 
 def get_session_ids(member: Member) -> frozenset[str]:
-    """Return the sessions that go or end with a member."""
-    noted = member.revision
-    return frozenset(noted.get("sessions", ())) if isinstance(noted, dict) else frozenset()
+    """Return the sessions that are removed or ended with a member."""
+    record = member.revision
+    return frozenset(record.get("sessions", ())) if isinstance(record, dict) else frozenset()
 
 
 def list_remaining_members(plan: StoredPlan, part: Part) -> list[Member]:
-    """Return the members of a part about which nothing was decided yet."""
+    """Return the undecided members of a part."""
     return [member for member in plan.remaining if get_part(member) == part]
 
 
 CHANGE_KIND = "change"
-"""What a change is kept as: table, key, before and after."""
+"""The kind of the trash item of a row change: table, key, before and after."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """Columns of one row: what they were, and what they become."""
+    """A change of columns in one row: their values before and after."""
 
     table: str
     key: Mapping[str, Any]
@@ -188,44 +190,44 @@ class RowChange:
 
     @property
     def name(self) -> str:
-        """By which name its row is told."""
+        """The key of the row, for messages."""
         return ", ".join(map(str, self.key.values()))
 
     def write_row(self, db: StateDatabase) -> None:
-        """Write what they become.
+        """Write the values after the change.
 
         Raises:
-            Changed: they are not any more what they were, or the row is gone.
+            Changed: the row is gone, or has other values than before the change.
         """
         db.change_row(self.table, self.key, self.before, self.after)
 
     def reverse(self) -> RowChange:
-        """Return what takes this back."""
+        """Return the reverse change."""
         return RowChange(self.table, self.key, self.after, self.before)
 
     def to_trash_item(self) -> TrashItem:
-        """Return it as the trash has it."""
+        """Return the change as a trash item."""
         value = {"table": self.table}
         mappings = {name: getattr(self, name) for name in ("key", "before", "after")}
-        packed = {name: _encode_values(given) for name, given in mappings.items()}
+        packed = {name: _encode_values(values) for name, values in mappings.items()}
         return TrashItem(CHANGE_KIND, {**value, **packed})
 
     @classmethod
     def from_trash(cls, value: Mapping[str, Any]) -> RowChange:
-        """Return what was kept."""
+        """Return the change that a trash item holds."""
         table, *mappings = (value[field.name] for field in fields(cls))
         return cls(table, *map(_decode_values, mappings))
 
 
-def _encode_values(given: Mapping[str, Any]) -> dict[str, Any]:
+def _encode_values(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: {"raw": value.stored} if isinstance(value, RawText) else value
-        for name, value in given.items()
+        for name, value in values.items()
     }
 
 
-def _decode_values(given: Mapping[str, Any]) -> dict[str, Any]:
+def _decode_values(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: RawText(value["raw"]) if isinstance(value, dict) else value
-        for name, value in given.items()
+        for name, value in values.items()
     }

@@ -1,7 +1,7 @@
-"""The trash itself: what can be brought back, and what is emptied for good.
+"""Empty the trash by a plan.
 
-Emptying is the one change without an undo, and its plan says so. It empties exactly the batches
-that the plan names.
+Emptying is the only change without an undo, and its plan has a warning about that. It empties
+exactly the batches of the plan.
 """
 
 from __future__ import annotations
@@ -53,34 +53,36 @@ class Trash:
     def plan_emptying(
         self, older_than_days: float | None = None, batches: Sequence[str] | None = None
     ) -> PlanPreview:
-        """Plan to empty what has expired, batches of this age (0 days is all), or named batches.
+        """Plan to empty expired batches, batches of an age (0 days: all), or named batches.
 
         Raises:
-            NotFound: there is no such batch.
+            NotFound: the batch does not exist.
             InvalidInput: both an age and batches are given.
         """
         if batches is not None and older_than_days is not None:
             raise InvalidInput("name batches or an age, not both")
         age = None if older_than_days is None else older_than_days * _DAY_S
         warnings = [] if batches is None else self._list_refused(batches)
-        ripe = self._ledger.list_expired_batches(age, batches=batches)
-        if not ripe:
+        expired = self._ledger.list_expired_batches(age, batches=batches)
+        if not expired:
             return PlanPreview("nothing", None, None, 0, (), warnings=tuple(warnings))
         now = self._clock()
-        members = [Member(each.id, each.bytes, _describe_reason(each, now)) for each in ripe]
+        members = [Member(batch.id, batch.bytes, _describe_reason(batch, now)) for batch in expired]
         about = to_recorded(
-            (PlanItem(each.id, None, each.why) for each in members),
-            size=Bytes(returned_to_disk=sum(each.bytes for each in ripe)),
+            (PlanItem(batch.id, None, batch.why) for batch in members),
+            size=Bytes(returned_to_disk=sum(batch.bytes for batch in expired)),
             warnings=[NO_UNDO_WARNING, *warnings],
         )
         return PlanPreview.from_plan(self._ledger.add_plan(PLAN_KIND, members, about))
 
     def _list_refused(self, names: Sequence[str]) -> list[str]:
-        """Return which of the named batches have no trash to empty, and why."""
-        ripe = {each.id for each in self._ledger.list_expired_batches(batches=names)}
+        """Return a warning for each named batch without trash to empty."""
+        expired = {batch.id for batch in self._ledger.list_expired_batches(batches=names)}
         named = [self._ledger.get_batch(name) for name in dict.fromkeys(names)]
         return [
-            f"batch {each.id} {_explain_refusal(each)}" for each in named if each.id not in ripe
+            f"batch {batch.id} {_explain_refusal(batch)}"
+            for batch in named
+            if batch.id not in expired
         ]
 
     def apply_plan(
@@ -91,48 +93,48 @@ class Trash:
         progress: ProgressFn | None = None,
         stop: StopFn | None = None,
     ) -> ApplyResult:
-        """Empty the batches of a plan, for so long at most.
+        """Empty the batches of a plan, for at most `for_s` seconds.
 
         Raises:
-            NotFound: there is no such plan.
-            Conflict: it has ended, or run out.
+            NotFound: the plan does not exist.
+            Conflict: the plan has ended or expired.
         """
         plan = begin_plan(self._ledger, handle, PLAN_KIND, self._measure_files)
         if isinstance(plan, ApplyResult):
             return plan
-        until = self._monotonic() + for_s
-        self._ledger.delete_content()  # the rest of what was emptied when a process died
+        deadline = self._monotonic() + for_s
+        self._ledger.delete_content()  # the rest of a batch that a dead process was emptying
         for batch in self._list_remaining(plan):
-            if self._monotonic() >= until or (stop is not None and stop()):
+            if self._monotonic() >= deadline or (stop is not None and stop()):
                 break
             self._ledger.empty_trash(batches=[batch])
             if progress is not None:
                 progress(self._build_result(plan))
-        done = self._build_result(plan)
-        return done if done.remaining else self._finish_plan(plan, done)
+        result = self._build_result(plan)
+        return result if result.remaining else self._finish_plan(plan, result)
 
     def _measure_files(self) -> dict[str, int]:
         return {"trash": self._ledger.count_disk_bytes()}
 
     def _list_remaining(self, plan: StoredPlan) -> list[str]:
-        """Return the batches of a plan that were not emptied yet."""
+        """Return the batches of a plan that are not emptied yet."""
         batches = (self._ledger.get_batch(member.id) for member in plan.members)
-        return [each.id for each in batches if each.emptied_at is None]
+        return [batch.id for batch in batches if batch.emptied_at is None]
 
     def _build_result(self, plan: StoredPlan) -> ApplyResult:
-        left = self._list_remaining(plan)
-        taken = plan.about.get(BEFORE_KEY, self._measure_files())["trash"]
-        size = Bytes(returned_to_disk=max(taken - self._measure_files()["trash"], 0))
-        removed = len(plan.members) - len(left)
-        outcome: Literal["applied", "partial"] = "partial" if left else "applied"
-        return ApplyResult(outcome, plan.handle, None, removed, 0, (), len(left), bytes=size)
+        remaining = self._list_remaining(plan)
+        before = plan.about.get(BEFORE_KEY, self._measure_files())["trash"]
+        size = Bytes(returned_to_disk=max(before - self._measure_files()["trash"], 0))
+        removed = len(plan.members) - len(remaining)
+        outcome: Literal["applied", "partial"] = "partial" if remaining else "applied"
+        return ApplyResult(outcome, plan.handle, None, removed, 0, (), len(remaining), bytes=size)
 
-    def _finish_plan(self, plan: StoredPlan, done: ApplyResult) -> ApplyResult:
-        self._ledger.finish_plan(plan.handle, done.to_json())
+    def _finish_plan(self, plan: StoredPlan, result: ApplyResult) -> ApplyResult:
+        self._ledger.finish_plan(plan.handle, result.to_json())
         with suppress_note_errors(PLAN_KIND):
-            counts = {"removed": done.removed, "bytes": done.bytes.returned_to_disk}
+            counts = {"removed": result.removed, "bytes": result.bytes.returned_to_disk}
             self._ledger.add_audit_entry(self._client, PLAN_KIND, plan.handle, counts)
-        return done
+        return result
 
 
 def _describe_reason(batch: Batch, now: float) -> str:

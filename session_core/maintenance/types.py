@@ -1,9 +1,4 @@
-"""What a plan is asked for, what is chosen for it, and what a health report says, as values.
-
-What plans, their application and a restore answer, as values.
-
-Work that takes long: between its steps it says that it goes on, and asks whether to end.
-"""
+"""Values of maintenance: requests, selections, reports, previews, results, progress callbacks."""
 
 from __future__ import annotations
 
@@ -36,7 +31,7 @@ DEFAULT_AGE_DAYS: Mapping[str, float] = {
     "finalize abandoned": 30,
     "finalize orphaned": 7,
 }
-"""How many days ago something was active last, where nothing else was asked for."""
+"""The default minimum number of days since the last activity, by kind of plan."""
 
 ProtectionReason = Literal[
     "live",
@@ -52,7 +47,7 @@ ProtectionReason = Literal[
     "told with its next message",
     "used since",
 ]
-"""Why something is protected; `WHY_PROTECTED` says it in words."""
+"""The reasons to keep an item; `PROTECTION_REASONS` has their texts."""
 
 PROTECTION_REASONS: Mapping[ProtectionReason, str] = {
     "live": "somebody is at work in it",
@@ -68,33 +63,33 @@ PROTECTION_REASONS: Mapping[ProtectionReason, str] = {
     "told with its next message": "its chat has yet to be told that its session has ended",
     "used since": "it was used since the import",
 }
-"""In words what `Preview.protected` counts."""
+"""The texts of the reasons that `PlanPreview.protected` counts."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What is asked for: of which kind, which of them, how old."""
+    """A request for a plan: its kind, a selection and a minimum age."""
 
     what: PruneKind | FinalizeKind
     verb: Literal["prune", "finalize"] = "prune"
     ids: tuple[str, ...] | None = None
-    """These and no others; no age applies, protection does. Of the trash they are batches."""
+    """Only these; no age applies, but protection does. For the trash they are batches."""
     where: SessionFilter = field(default_factory=SessionFilter)
     older_than_days: float | None = None
     reason: str | None = None
     start_new: bool = False
-    """Whether chats that are in what is finalized begin afresh."""
+    """True to start new sessions for the chats in finalized sessions."""
 
     @property
     def kind(self) -> str:
-        """Its name, as plans, batches and the audit log have it."""
+        """The kind as plans, batches and the audit log name it."""
         return f"{self.verb} {self.what}"
 
     @property
     def age_days(self) -> float:
-        """How many days ago it was active last."""
+        """The minimum number of days since the last activity."""
         if self.older_than_days is not None:
             return self.older_than_days
         return DEFAULT_AGE_DAYS.get(self.kind, 0)
@@ -102,7 +97,7 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class SelectedSessions:
-    """Sessions that go together, in the order in which they do."""
+    """Sessions that are removed or ended together, in that order."""
 
     id: str
     title: str | None
@@ -111,23 +106,23 @@ class SelectedSessions:
     left_behind: tuple[str, ...] = ()
     """Sessions that stay and lose their parent."""
     reason: str | None = None
-    """With which reason they are ended, where they are not removed."""
+    """The end reason, if they are ended and not removed."""
 
     @property
     def rows(self) -> int:
-        """How many messages go."""
+        """The number of messages that are removed."""
         return sum(each.rows for each in self.sessions)
 
 
 @dataclass(frozen=True, slots=True)
 class LostRoute:
-    """A route that leads nowhere, in a folder of routes."""
+    """A route to a missing or ended session, in a folder of routes."""
 
     id: str
     why: str
     session_id: str
     entry: SessionEntry | None = None
-    """As the store has it; None where the route is of a folder that is gone."""
+    """The entry in the store; None if the route is of a folder that is gone."""
     scope: str = ""
     stored: str = ""
 
@@ -139,7 +134,7 @@ class LostRoute:
 
 @dataclass(frozen=True, slots=True)
 class OrphanedRows:
-    """Rows of a table that belong to no session, or are of no use any more."""
+    """Rows of a table that belong to a missing session, or are obsolete."""
 
     id: str
     why: str
@@ -151,7 +146,7 @@ class OrphanedRows:
 
 @dataclass(frozen=True, slots=True)
 class OrphanedFile:
-    """A file of a session."""
+    """A file of a missing session."""
 
     id: str
     why: str
@@ -162,33 +157,33 @@ class OrphanedFile:
 
 @dataclass(frozen=True, slots=True)
 class Selection(Generic[T]):
-    """What was chosen, and how much is protected for which reason."""
+    """Selected items, and the number of protected ones by reason."""
 
     items: tuple[T, ...] = ()
     protected: Mapping[ProtectionReason, int] = field(default_factory=dict)
 
     @classmethod
     def from_items(cls, items: list[T], protected: Counter[ProtectionReason]) -> Selection[T]:
-        """Return a selection, with the reason that most are protected for first."""
+        """Return a selection with the most frequent reason first."""
         return cls(tuple(items), dict(protected.most_common()))
 
 
 @dataclass(frozen=True, slots=True)
 class HealthFinding:
-    """Something that is not as it should be, and the plan that mends it."""
+    """A problem in a home, and the plan that fixes it."""
 
     code: str
     count: int
     what: str
     bytes: int = 0
-    """About what would be won."""
+    """The approximate number of bytes that the plan frees."""
     tool: Literal["prune", "finalize"] | None = None
     plan: PruneKind | FinalizeKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SessionCensus:
-    """How many sessions there are, and of which kinds."""
+    """The number of sessions, in total and by kind."""
 
     total: int = 0
     open: int = 0
@@ -201,7 +196,7 @@ class SessionCensus:
 
 @dataclass(frozen=True, slots=True)
 class WeeklyGrowth:
-    """About what came in seven days."""
+    """The estimated growth of one week."""
 
     begins_at: float
     messages: int
@@ -210,18 +205,18 @@ class WeeklyGrowth:
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """The report on a home; sizes are estimates unless they were asked for exactly."""
+    """A report on a home; sizes are estimates unless it was a deep one."""
 
     at: float
     sessions: SessionCensus
     sizes: Sizes | None
     trash: int
-    """What the trash takes, compressed."""
+    """The compressed size of the trash."""
     growth_per_week: int
-    """About how many bytes a week brings: the messages of the last four weeks, times what a message
-    took with its index when that was measured last, at most four weeks ago, before any plan."""
+    """The estimated bytes of a week: the messages of the last four weeks, times the size of a
+    message with its index when that was measured last, at most four weeks ago, before any plan."""
     weeks: tuple[WeeklyGrowth, ...]
-    """The last half year, the latest first."""
+    """The last half year, the latest week first."""
     tokens: Mapping[str, int]
     cost: float
     engine: str
@@ -236,7 +231,7 @@ MAX_ITEMS = 20
 
 @dataclass(frozen=True, slots=True)
 class PlanItem:
-    """One thing that a plan is about."""
+    """One item of a plan."""
 
     id: str
     title: str | None
@@ -248,45 +243,45 @@ class Bytes:
     """Bytes on the disk: estimates in a plan, measured in a result."""
 
     needed_now: int = 0
-    """Room that the change needs while it runs; in a result, by how much the database grew."""
+    """Space that the change needs while it runs; in a result, the growth of the database."""
     free_in_file: int = 0
-    """Room that becomes free inside the database file, whose size stays."""
+    """Space that becomes free inside the database file, whose size stays."""
     returned_to_disk: int = 0
-    """By how much files become smaller or go away."""
+    """Bytes by which files shrink or are deleted."""
     trash: int = 0
-    """Room that the trash takes until it expires or is emptied."""
+    """Bytes of the trash until it expires or is emptied."""
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Return it from JSON; figures of a plan of an older version are left out."""
+        """Return the value from JSON; unknown figures of an older version are dropped."""
         return cls(**{name: stored.get(name, 0) for name in cls.__slots__})
 
 
 @dataclass(frozen=True, slots=True)
 class PlanPreview:
-    """What a plan would do, said before it is applied; without a handle there is nothing to do."""
+    """The changes of a plan before it is applied; without a handle there are none."""
 
     outcome: Literal["planned", "nothing"]
     plan: str | None
     expires_at: float | None
     count: int
     items: tuple[PlanItem, ...]
-    """The first of them."""
+    """The first items."""
     protected: Mapping[ProtectionReason, int] = field(default_factory=dict)
     bytes: Bytes = field(default_factory=Bytes)
     warnings: tuple[str, ...] = ()
 
     @classmethod
     def from_plan(cls, plan: StoredPlan) -> Self:
-        """Return what a plan said when it was made."""
+        """Return the preview that was recorded with a plan."""
         about = plan.about
-        items = about.get("items") or [(each.id, None, each.why) for each in plan.members]
+        items = about.get("items") or [(item.id, None, item.why) for item in plan.members]
         return cls(
             "planned",
             plan.handle,
             plan.expires_at,
             _count_items(plan),
-            tuple(PlanItem(*each) for each in items[:MAX_ITEMS]),
+            tuple(PlanItem(*item) for item in items[:MAX_ITEMS]),
             about.get("protected", {}),
             Bytes.from_json(about.get("bytes", {})),
             tuple(about.get("warnings", ())),
@@ -294,7 +289,7 @@ class PlanPreview:
 
 
 def _count_items(plan: StoredPlan) -> int:
-    """Return how many things a plan is about: of a compression those are messages."""
+    """Return the number of items in a plan; for a compression the number of messages."""
     about = plan.about
     return about["end"] - about["start"] if plan.kind == COMPRESS else len(plan.members)
 
@@ -305,8 +300,8 @@ def to_recorded(
     size: Bytes | None = None,
     warnings: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return what is recorded with a plan for its answer to be the same whenever it is asked."""
-    first = [(each.id, each.title, each.why) for each in islice(items, MAX_ITEMS)]
+    """Return the JSON that is recorded with a plan, so that its preview stays the same."""
+    first = [(item.id, item.title, item.why) for item in islice(items, MAX_ITEMS)]
     return {
         "items": first,
         "protected": dict(protected or {}),
@@ -317,7 +312,7 @@ def to_recorded(
 
 @dataclass(frozen=True, slots=True)
 class SkippedItem:
-    """Something that was left as it is, and why."""
+    """An item that was left unchanged, and why."""
 
     id: str
     why: str
@@ -325,59 +320,59 @@ class SkippedItem:
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
-    """What was done of a plan; where some remains the same call goes on."""
+    """The result of applying a plan; if items remain, the same call continues."""
 
     outcome: Literal["applied", "partial"]
     plan: str
     batch: str | None
-    """Takes it back; None where that cannot be, or need not."""
+    """The batch that `restore` undoes; None if there is no undo."""
     removed: int
     finalized: int
     skipped: tuple[SkippedItem, ...]
     remaining: int
     warnings: tuple[str, ...] = ()
     bytes: Bytes = field(default_factory=Bytes)
-    """What was measured on the disk since the plan was begun."""
+    """The sizes measured since the plan was begun."""
     shrinks: bool = False
-    """Whether a plan to prune the index would now give room back."""
+    """True if a plan to prune the index would now shrink the file."""
 
     @property
     def done(self) -> int:
-        """Of how many things is decided what becomes of them."""
+        """The number of decided items."""
         return self.removed + self.finalized + len(self.skipped)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the result as JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Return it from JSON."""
-        known = {name: stored[name] for name in cls.__slots__ if name in stored}
-        known["skipped"] = tuple(SkippedItem(**each) for each in stored["skipped"])
-        known["warnings"] = tuple(stored["warnings"])
-        known["bytes"] = Bytes.from_json(stored.get("bytes", {}))
-        return cls(**known)
+        """Return the result from JSON."""
+        values = {name: stored[name] for name in cls.__slots__ if name in stored}
+        values["skipped"] = tuple(SkippedItem(**item) for item in stored["skipped"])
+        values["warnings"] = tuple(stored["warnings"])
+        values["bytes"] = Bytes.from_json(stored.get("bytes", {}))
+        return cls(**values)
 
 
 ProgressFn = Callable[[ApplyResult], object]
-"""Told every now and then what was done so far."""
+"""Called at intervals with the result so far."""
 
 RestoreProgressFn = Callable[["RestoreResult"], object]
-"""The same of a restore."""
+"""Called at intervals with the result of a restore so far."""
 
 CountFn = Callable[[int, int], object]
-"""Told how much of how much is done; what it raises ends it there."""
+"""Called with the number of finished units and their total; an exception ends the work."""
 
 StopFn = Callable[[], bool]
-"""Asked between two steps whether to end there."""
+"""Called between two steps; True ends the work."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedItem:
-    """Something that was not put back as it was, and why; it stays in the trash.
+    """An item that could not be restored, and why; it stays in the trash.
 
-    The same restore tries it once more, until the trash expires.
+    The same restore tries it again until the trash expires.
     """
 
     what: str
@@ -386,55 +381,55 @@ class RefusedItem:
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """What a restore has done; where some remains the same call goes on."""
+    """The result of a restore; if steps remain, the same call continues."""
 
     outcome: Literal["applied", "partial"]
     batch: str
     restored: int
-    """How many of the things that were changed are again as they were."""
+    """The number of changed items that are as they were before."""
     rows: int
     unfit: tuple[RefusedItem, ...]
     remaining: int
-    """How many steps were not tried yet."""
+    """The number of steps that were not tried yet."""
     bytes: Bytes = field(default_factory=Bytes)
-    """What was measured: by how much the database grew, and what the trash has given back."""
+    """The measured growth of the database, and the bytes freed in the trash."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestorePreview:
-    """What the restore of a batch would bring back, said before it is done."""
+    """The items that the restore of a batch would bring back."""
 
     batch: Batch
     count: int
-    """How many things; fewer than the batch has changed where some are back already."""
+    """The number of items; less than the batch has changed if some are restored already."""
     items: tuple[PlanItem, ...]
-    """The first of them, as far as it is known what they were."""
+    """The first items, as far as their names are known."""
 
 
 _PROGRESS_INTERVAL_S = 0.5
 
 
 class StopRequested(Exception):
-    """Somebody wants it to end; what is not done yet stays as it is."""
+    """The caller asked to stop; unfinished work stays undone."""
 
 
 class ProgressThrottle:
-    """Called between two steps, however short they are: it tells twice a second at most."""
+    """A callback between two steps, which reports progress at most twice a second."""
 
-    def __init__(self, tell: Callable[[], object] | None, stop: StopFn | None) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[], object] | None, stop: StopFn | None) -> None:
+        self._report = report
         self._stop = stop
-        self._told_at = -_PROGRESS_INTERVAL_S
+        self._reported_at = -_PROGRESS_INTERVAL_S
 
     def __call__(self) -> None:
-        """Tell, and ask.
+        """Report progress, and check for a stop request.
 
         Raises:
-            Stopped: it is to end.
+            StopRequested: `stop` returned True.
         """
         now = time.monotonic()
-        if self._tell is not None and now - self._told_at >= _PROGRESS_INTERVAL_S:
-            self._told_at = now
-            self._tell()
+        if self._report is not None and now - self._reported_at >= _PROGRESS_INTERVAL_S:
+            self._reported_at = now
+            self._report()
         if self._stop is not None and self._stop():
             raise StopRequested

@@ -1,7 +1,7 @@
-"""Room that is won back: the search index is merged in steps, and the file written anew.
+"""Reclaim disk space: merge the search index in steps, then rewrite the file.
 
-The file is written anew only where nobody else has it open and the disk has room; otherwise it is
-said what to stop. Nothing is lost by either, so there is nothing to undo.
+The file is rewritten only if no other process has it open and the disk has room; otherwise the
+result names the process to stop. Neither step loses data, so there is no undo.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from session_core.ledger.ledger import Ledger
 from session_core.ledger.types import Member, StoredPlan
 from session_core.maintenance import disk
 from session_core.maintenance.apply.begin import begin_plan
-from session_core.maintenance.select import snapshot
-from session_core.maintenance.select.snapshot import MaintenanceSnapshot
+from session_core.maintenance.select.snapshot import (
+    MEASUREMENT_NAME,
+    MaintenanceSnapshot,
+    measure_message_bytes,
+)
 from session_core.maintenance.types import (
     ApplyResult,
     Bytes,
@@ -45,7 +48,7 @@ NO_UNDO_WARNING = "this has no undo, and needs none: nothing that is searched or
 
 @dataclass(frozen=True, slots=True)
 class ReclaimResult:
-    """What was in the way of a shorter file, if anything."""
+    """The obstacle to a shorter file, if any."""
 
     in_the_way: str | None
 
@@ -57,9 +60,9 @@ def reclaim_space(
     stop: StopFn | None = None,
     tell: Callable[[], object] | None = None,
 ) -> ReclaimResult | None:
-    """Merge until that monotonic time, at least once, and then write the file anew; None: go on.
+    """Merge the index until `until` (monotonic), at least one step, then rewrite the file.
 
-    Writing it anew takes as long as it takes; stopped, it begins from the start when it goes on.
+    Return None if work remains. The rewrite has no time limit; if stopped, it starts over later.
     """
     step = ProgressThrottle(tell, stop)
     try:
@@ -76,7 +79,7 @@ def reclaim_space(
 
 
 def find_obstacle(company: HomeActivity) -> str | None:
-    """Return what has to be stopped before the file can be written anew."""
+    """Return the advice which process to stop before a rewrite of the file, or None."""
     names = [company.gateway] if company.gateway else list(map(str, company.holders))
     if not names:
         return None
@@ -87,7 +90,7 @@ def find_obstacle(company: HomeActivity) -> str | None:
 
 
 class SpaceReclaimer:
-    """Wins the room of one home back by a plan of its own."""
+    """Reclaims the disk space of one home by a plan."""
 
     def __init__(
         self,
@@ -96,9 +99,9 @@ class SpaceReclaimer:
         *,
         client: str,
         clock: Callable[[], float] = time.time,
-        scene: Callable[[], MaintenanceSnapshot],
+        take_snapshot: Callable[[], MaintenanceSnapshot],
     ) -> None:
-        self._scene = scene
+        self._take_snapshot = take_snapshot
         self._db = db
         self._ledger = ledger
         self._client = client
@@ -107,26 +110,24 @@ class SpaceReclaimer:
     def make_plan(self) -> PlanPreview:
         """Plan to merge the search index and rewrite the file, if that frees enough."""
         sizes = self._db.measure_sizes()
-        hindrance = find_obstacle(activity.load_home_activity(self._db, self._clock()))
-        size = estimate_rewrite_bytes(sizes, can_shrink=hindrance is None)
+        obstacle = find_obstacle(activity.load_home_activity(self._db, self._clock()))
+        size = estimate_rewrite_bytes(sizes, can_shrink=obstacle is None)
         if not disk.is_worth_freeing(size.free_in_file + size.returned_to_disk, sizes):
             return PlanPreview(
-                "nothing", None, None, 0, (), warnings=_list_reasons(sizes, hindrance)
+                "nothing", None, None, 0, (), warnings=_list_reasons(sizes, obstacle)
             )
-        why = (
+        reason = (
             f"about {sizes.index_dead / 1e6:,.1f} MB of the search index belong to deleted "
             f"messages, and {sizes.free / 1e6:,.1f} MB of the file are free"
         )
         about = to_recorded(
-            [PlanItem(INDEX_NAME, None, why)],
+            [PlanItem(INDEX_NAME, None, reason)],
             size=size,
-            warnings=[NO_UNDO_WARNING, *([hindrance] if hindrance else [])],
+            warnings=[NO_UNDO_WARNING, *([obstacle] if obstacle else [])],
         )
-        about[snapshot.MEASUREMENT_NAME] = snapshot.measure_message_bytes(
-            self._ledger, self._scene(), sizes
-        )
+        about[MEASUREMENT_NAME] = measure_message_bytes(self._ledger, self._take_snapshot(), sizes)
         return PlanPreview.from_plan(
-            self._ledger.add_plan(PLAN_KIND, [Member(INDEX_NAME, why=why)], about)
+            self._ledger.add_plan(PLAN_KIND, [Member(INDEX_NAME, why=reason)], about)
         )
 
     def apply_plan(
@@ -137,60 +138,60 @@ class SpaceReclaimer:
         progress: ProgressFn | None = None,
         stop: StopFn | None = None,
     ) -> ApplyResult:
-        """Do it, or go on with it.
+        """Apply a plan, or continue it.
 
         Raises:
-            NotFound: there is no such plan.
-            Conflict: it has ended, or run out.
+            NotFound: the plan does not exist.
+            Conflict: the plan has ended or expired.
         """
         plan = begin_plan(self._ledger, handle, PLAN_KIND, lambda: disk.measure_files(self._db))
         if isinstance(plan, ApplyResult):
             return plan
         partial = ApplyResult("partial", handle, None, 0, 0, (), 1)
 
-        def tell() -> None:
+        def report() -> None:
             if progress is not None:
                 progress(partial)
 
-        won = reclaim_space(self._db, self._clock(), time.monotonic() + for_s, stop, tell)
-        return partial if won is None else self._finish_plan(plan, won)
+        outcome = reclaim_space(self._db, self._clock(), time.monotonic() + for_s, stop, report)
+        return partial if outcome is None else self._finish_plan(plan, outcome)
 
-    def _finish_plan(self, plan: StoredPlan, won: ReclaimResult) -> ApplyResult:
-        warnings = () if won.in_the_way is None else (won.in_the_way,)
+    def _finish_plan(self, plan: StoredPlan, outcome: ReclaimResult) -> ApplyResult:
+        warnings = () if outcome.in_the_way is None else (outcome.in_the_way,)
         size = disk.measure_change(plan.about.get(disk.BEFORE_KEY, {}), self._db.measure_sizes())
-        done = ApplyResult("applied", plan.handle, None, 0, 0, (), 0, warnings, size)
-        self._ledger.finish_plan(plan.handle, done.to_json())
+        result = ApplyResult("applied", plan.handle, None, 0, 0, (), 0, warnings, size)
+        self._ledger.finish_plan(plan.handle, result.to_json())
         counts = {"free_in_file": size.free_in_file, "returned_to_disk": size.returned_to_disk}
         with suppress_note_errors(PLAN_KIND):
             self._ledger.add_audit_entry(self._client, PLAN_KIND, plan.handle, counts)
-        return done
+        return result
 
 
 def estimate_rewrite_bytes(sizes: Sizes, deleted: int = 0, *, can_shrink: bool) -> Bytes:
-    """Return what a merge and a rewrite need and free, with what is `deleted` before."""
+    """Return the bytes that a merge and a rewrite need and free after `deleted` bytes of rows."""
     freed = disk.estimate_freeable(sizes, shrinks=can_shrink) + deleted
     if not can_shrink:
         return Bytes(free_in_file=freed)
     return Bytes(needed_now=2 * max(sizes.db - freed, 0), returned_to_disk=freed)
 
 
-def _list_reasons(sizes: Sizes, hindrance: str | None) -> tuple[str, ...]:
-    """Return why nothing is planned."""
+def _list_reasons(sizes: Sizes, obstacle: str | None) -> tuple[str, ...]:
+    """Return the reasons for planning nothing."""
     if not sizes.db:
         return ()
     freed = disk.estimate_freeable(sizes)
-    if hindrance is not None and disk.is_worth_freeing(freed, sizes):
-        return (hindrance,)
-    said = f"about {freed / 1e6:,.1f} of {sizes.db / 1e6:,.1f} MB"
-    return (f"a rewrite of the file would free {said}, which is not worth it",)
+    if obstacle is not None and disk.is_worth_freeing(freed, sizes):
+        return (obstacle,)
+    share = f"about {freed / 1e6:,.1f} of {sizes.db / 1e6:,.1f} MB"
+    return (f"a rewrite of the file would free {share}, which is not worth it",)
 
 
 def _rewrite_file(db: StateDatabase, now: float, step: StepCallback) -> str | None:
-    """Write the file anew; say what is in the way of that, if anything."""
-    hindrance = find_obstacle(activity.load_home_activity(db, now))
-    if hindrance is None:
+    """Rewrite the file; return the obstacle if there is one."""
+    obstacle = find_obstacle(activity.load_home_activity(db, now))
+    if obstacle is None:
         try:
             db.vacuum(step=step)
         except (Busy, Denied, StorageFull) as error:
             return str(error)
-    return hindrance
+    return obstacle

@@ -142,7 +142,7 @@ class Home:
         os.utime(path, (NOW - days * DAY,) * 2)
         return path
 
-    def scene(self, alive: ActivitySnapshot | None = None) -> MaintenanceSnapshot:
+    def take_snapshot(self, alive: ActivitySnapshot | None = None) -> MaintenanceSnapshot:
         """Return what the kinds look at."""
         found = gather_activity(self.db, self.store, NOW) if alive is None else alive
         return MaintenanceSnapshot(

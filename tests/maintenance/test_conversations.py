@@ -70,7 +70,7 @@ def test_continuation_and_delegate_join_parent_conversation(
 ) -> None:
     conversations = ConversationIndex(given_)
     for each in given_:
-        if each.parent_id in conversations.stocks:
+        if each.parent_id in conversations.sessions:
             same = conversations.find_conversation(each.id) is conversations.find_conversation(
                 each.parent_id
             )
@@ -149,7 +149,7 @@ def test_root_and_tip_match_database(chance: random.Random) -> None:
         fill(path, chance)
         with SessionDB(path) as db:
             conversations = ConversationIndex(db.list_inventory())
-            for name in conversations.stocks:
+            for name in conversations.sessions:
                 conversation = conversations.find_removed_together(name)
                 assert conversation is not None
                 assert db.get_conversation_root(name) == conversation.root.id

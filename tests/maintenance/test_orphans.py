@@ -22,7 +22,9 @@ GONE = "20260101_120000_abcdef01"
 
 @pytest.mark.requirement("maintenance:orphans")
 def test_orphaned_rows_are_selected_by_table(full: Home) -> None:
-    selected = orphans.select_orphaned_rows(full.scene(), full.db.read_health_facts(), ASKED)
+    selected = orphans.select_orphaned_rows(
+        full.take_snapshot(), full.db.read_health_facts(), ASKED
+    )
     assert {rows.id: rows.rows for rows in selected.items} == {
         name: 3 if name.startswith("messages") else 1 for name in full.of("rows").chosen
     }
@@ -34,15 +36,15 @@ def test_rows_of_session_in_use_stay(home: Home) -> None:
     home.sql("DELETE FROM sessions")
     facts = home.db.read_health_facts()
     leased = ActivitySnapshot(HomeActivity(NOW, leases={"gone": Lease("gone", 7)}))
-    assert dict(orphans.select_orphaned_rows(home.scene(leased), facts, ASKED).protected) == {
-        "live": 1
-    }
-    assert len(orphans.select_orphaned_rows(home.scene(), facts, ASKED).items) == 1
+    assert dict(
+        orphans.select_orphaned_rows(home.take_snapshot(leased), facts, ASKED).protected
+    ) == {"live": 1}
+    assert len(orphans.select_orphaned_rows(home.take_snapshot(), facts, ASKED).items) == 1
 
 
 @pytest.mark.requirement("maintenance:orphans")
 def test_dead_compression_locks_are_selected(full: Home) -> None:
-    selected = orphans.select_dead_locks(full.scene(), full.db.read_health_facts(), ASKED)
+    selected = orphans.select_dead_locks(full.take_snapshot(), full.db.read_health_facts(), ASKED)
     assert {lock.id: lock.why for lock in selected.items} == {
         "compression_locks/old": "ran out 2 days ago"
     }
@@ -50,7 +52,7 @@ def test_dead_compression_locks_are_selected(full: Home) -> None:
 
 @pytest.mark.requirement("maintenance:orphans")
 def test_broken_and_cyclic_links_are_selected(full: Home) -> None:
-    selected = orphans.select_broken_links(full.scene(), ASKED)
+    selected = orphans.select_broken_links(full.take_snapshot(), ASKED)
     assert {each.id for each in selected.items} == set(full.of("links").chosen)
     assert {each.left_behind for each in selected.items} == {("circle_a",), ("fatherless",)}
 
@@ -59,8 +61,12 @@ def test_link_of_active_session_stays(home: Home) -> None:
     home.session("s", 9)
     home.sql("UPDATE sessions SET parent_session_id = 's'")
     leased = ActivitySnapshot(HomeActivity(NOW, leases={"s": Lease("s", 7)}))
-    assert dict(orphans.select_broken_links(home.scene(leased), ASKED).protected) == {"live": 1}
-    assert [each.id for each in orphans.select_broken_links(home.scene(), ASKED).items] == ["s"]
+    assert dict(orphans.select_broken_links(home.take_snapshot(leased), ASKED).protected) == {
+        "live": 1
+    }
+    assert [each.id for each in orphans.select_broken_links(home.take_snapshot(), ASKED).items] == [
+        "s"
+    ]
 
 
 def test_orphan_age_comes_from_dated_table(full: Home) -> None:
@@ -68,7 +74,7 @@ def test_orphan_age_comes_from_dated_table(full: Home) -> None:
     lately = {
         each.table: each.last_at for each in facts.orphans if each.session_id == "gone_lately"
     }
-    selected = orphans.select_orphaned_rows(full.scene(), facts, ASKED)
+    selected = orphans.select_orphaned_rows(full.take_snapshot(), facts, ASKED)
     assert lately["messages"] > NOW - DAY
     assert set(lately.values()) - {lately["messages"]} <= {None}
     assert not {rows.id for rows in selected.items if rows.session_id == "gone_lately"}
@@ -76,25 +82,25 @@ def test_orphan_age_comes_from_dated_table(full: Home) -> None:
 
 @pytest.mark.requirement("maintenance:filters")
 def test_orphans_match_no_filter(full: Home) -> None:
-    scene, facts = full.scene(), full.db.read_health_facts()
+    snapshot, facts = full.take_snapshot(), full.db.read_health_facts()
     asked = PlanRequest("orphans", where=SessionFilter(source=("slack",)))
-    assert orphans.select_orphaned_rows(scene, facts, asked).items == ()
-    assert orphans.select_dead_locks(scene, facts, asked).items == ()
-    assert orphans.select_broken_links(scene, asked).items == ()
-    assert orphans.select_orphaned_files(scene, full.store.sessions_dir, asked).items == ()
+    assert orphans.select_orphaned_rows(snapshot, facts, asked).items == ()
+    assert orphans.select_dead_locks(snapshot, facts, asked).items == ()
+    assert orphans.select_broken_links(snapshot, asked).items == ()
+    assert orphans.select_orphaned_files(snapshot, full.store.sessions_dir, asked).items == ()
 
 
 @pytest.mark.requirement("maintenance:filters")
 def test_filter_selects_links_and_locks_by_session(full: Home) -> None:
-    scene, facts = full.scene(), full.db.read_health_facts()
+    snapshot, facts = full.take_snapshot(), full.db.read_health_facts()
     asked = PlanRequest("orphans", where=SessionFilter(source=("cli",), end_reason="cli_close"))
-    links = {each.id for each in orphans.select_broken_links(scene, asked).items}
+    links = {each.id for each in orphans.select_broken_links(snapshot, asked).items}
     assert links == set(full.of("links").chosen)
     idle = PlanRequest("orphans", where=SessionFilter(end_reason="idle"))
-    assert [lock.session_id for lock in orphans.select_dead_locks(scene, facts, idle).items] == [
+    assert [lock.session_id for lock in orphans.select_dead_locks(snapshot, facts, idle).items] == [
         "old"
     ]
-    assert orphans.select_dead_locks(scene, facts, asked).items == ()
+    assert orphans.select_dead_locks(snapshot, facts, asked).items == ()
 
 
 # -- files ---------------------------------------------------------------------------------
@@ -103,7 +109,7 @@ def test_filter_selects_links_and_locks_by_session(full: Home) -> None:
 @pytest.mark.requirement("maintenance:orphans")
 def test_orphaned_files_are_selected(full: Home) -> None:
     folder = full.store.sessions_dir
-    selected = orphans.select_orphaned_files(full.scene(), folder, ASKED)
+    selected = orphans.select_orphaned_files(full.take_snapshot(), folder, ASKED)
     assert {file.id for file in selected.items} == set(full.of("files").chosen)
     assert dict(selected.protected) == dict(full.of("files").protected)
     assert {file.bytes for file in selected.items} == {2}
@@ -114,17 +120,23 @@ def test_links_and_folders_are_no_session_files(home: Home) -> None:
     (folder / f"session_{GONE}.json").mkdir()
     (folder / f"{GONE}.json").symlink_to(folder / "notes.txt")
     os.utime(folder / f"{GONE}.json", (NOW - 1e7,) * 2, follow_symlinks=False)
-    assert orphans.select_orphaned_files(home.scene(), folder, ASKED).items == ()
+    assert orphans.select_orphaned_files(home.take_snapshot(), folder, ASKED).items == ()
 
 
 def test_missing_folder_has_no_orphaned_files(home: Home) -> None:
-    assert orphans.select_orphaned_files(home.scene(), home.folder / "nowhere", ASKED).items == ()
+    assert (
+        orphans.select_orphaned_files(home.take_snapshot(), home.folder / "nowhere", ASKED).items
+        == ()
+    )
 
 
 def test_mirror_and_lock_are_never_selected(home: Home) -> None:
     for name in ("sessions.json", ".sessions.lock"):
         home.file(name, 500)
-    assert orphans.select_orphaned_files(home.scene(), home.store.sessions_dir, ASKED).items == ()
+    assert (
+        orphans.select_orphaned_files(home.take_snapshot(), home.store.sessions_dir, ASKED).items
+        == ()
+    )
     assert orphans.find_session_files(home.store.sessions_dir, ["sessions", ".sessions"]) == {}
 
 

@@ -264,7 +264,7 @@ def test_second_maintainer_stops_removing_restored_member(
     with open_other_maintainer(long) as another:
         runner = another._require_parts().runner
         plan, batch = another._ledger.get_plan(half.plan), another._ledger.get_batch(half.batch)
-        with closing(PlanRun(runner._means, runner._returning, batch, plan)) as run:
+        with closing(PlanRun(runner._context, runner._restorer, batch, plan)) as run:
 
             def step_first(self: StepUndoer, *args: Any) -> Any:
                 monkeypatch.setattr(StepUndoer, "undo_part", part)
@@ -283,7 +283,7 @@ def test_second_maintainer_stops_removing_restored_member(
 
 def test_member_restored_elsewhere_is_not_repeated(long: Changing) -> None:
     half = apply_until_half(long)
-    undoing = long.maintenance._require_parts().runner._returning._undoing
+    undoing = long.maintenance._require_parts().runner._restorer._undoer
     step = long.ledger.list_steps(half.batch)[-1]
     batch = long.ledger.add_batch("restore").id
     undoing.undo_part(batch, step, {"root"})

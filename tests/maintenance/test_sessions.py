@@ -41,7 +41,7 @@ def run_selection(
     home: Home, kind: str, alive: ActivitySnapshot | None = None, **asked: Any
 ) -> Selection[SelectedSessions]:
     wanted, chooser = CHOOSERS[kind]
-    return chooser(home.scene(alive), replace(wanted, **asked))
+    return chooser(home.take_snapshot(alive), replace(wanted, **asked))
 
 
 def list_selected(
@@ -300,9 +300,9 @@ def test_filter_applies_to_named_sessions(home: Home, verb: str) -> None:
     for where in (SessionFilter(source=("cli",)), SessionFilter(active_before=NOW - 119 * DAY)):
         wanted = PlanRequest("sessions", verb, ids=("mine", "other"), where=where)  # type: ignore[arg-type]
         expected = {"mine"} if where.source else {"mine", "other"}
-        assert set(list_conversation_ids(chooser(home.scene(), wanted))) == expected
+        assert set(list_conversation_ids(chooser(home.take_snapshot(), wanted))) == expected
     wanted = replace(wanted, where=SessionFilter(active_before=NOW - 121 * DAY))
-    assert list_conversation_ids(chooser(home.scene(), wanted)) == {}
+    assert list_conversation_ids(chooser(home.take_snapshot(), wanted)) == {}
 
 
 def test_named_delegate_excludes_its_parent(full: Home) -> None:
@@ -320,7 +320,7 @@ def test_unknown_session_gets_suggestions(full: Home) -> None:
 
 def test_named_chat_session_is_finalized(full: Home) -> None:
     wanted = PlanRequest("sessions", "finalize", ids=("chat", "idle_suspended", "old", "boss"))
-    selected = sessions.select_named(full.scene(), wanted)
+    selected = sessions.select_named(full.take_snapshot(), wanted)
     assert list_conversation_ids(selected) == {"chat": ("chat",), "helper": ("helper", "worker")}
     assert dict(selected.protected) == {"suspended": 1}
     assert {item.reason for item in selected.items} == {"finalized"}

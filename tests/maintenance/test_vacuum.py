@@ -49,7 +49,7 @@ def reclaim(db: SessionDB, ledger: Ledger) -> SpaceReclaimer:
 
 def create_reclaim(db: SessionDB, ledger: Ledger) -> SpaceReclaimer:
     planner = Planner(db, ledger, None, clock=time.time)
-    return SpaceReclaimer(db, ledger, client="test", scene=planner.take_snapshot)
+    return SpaceReclaimer(db, ledger, client="test", take_snapshot=planner.take_snapshot)
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""Apply a plan in steps, each one transaction, with its undo durable before it begins."""
+"""Apply a plan in steps: one transaction each, with a durable undo before it begins."""

@@ -1,4 +1,4 @@
-"""How a plan is begun that is applied without steps."""
+"""Begin plans that are applied without steps."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from session_core.maintenance.types import ApplyResult
 def begin_plan(
     ledger: Ledger, handle: str, kind: str, measure: Callable[[], Mapping[str, int]]
 ) -> StoredPlan | ApplyResult:
-    """Begin to apply a plan of a kind; return what it came to where it was applied before.
+    """Begin to apply a plan of a kind; return its result if it was applied before.
 
-    Record what `measure` returns with the plan when it is begun for the first time.
+    Record the return value of `measure` with the plan when it is begun for the first time.
 
     Raises:
-        NotFound: there is no such plan.
-        InvalidInput: it is one of another kind.
-        Conflict: it has ended, or run out.
+        NotFound: the plan does not exist.
+        InvalidInput: the plan has another kind.
+        Conflict: the plan has ended or expired.
     """
     plan = ledger.get_plan(handle)
     if plan.kind != kind:

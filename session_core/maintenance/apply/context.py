@@ -1,4 +1,4 @@
-"""What the plans of a home are applied with, and what does each part of one."""
+"""The collaborators of a plan's application, and the executor of each part."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from session_core.state.protocol import StateDatabase
 
 @dataclass(frozen=True, slots=True)
 class ApplyContext:
-    """What a plan is applied with."""
+    """The collaborators with which a plan is applied."""
 
     db: StateDatabase
     ledger: Ledger
@@ -31,15 +31,15 @@ class ApplyContext:
     planner: Planner
     clock: Callable[[], float]
     settle: Callable[[], None]
-    """Decides the steps that a crash has left."""
+    """Settles the steps that a crash has left."""
 
     @property
     def pins_reader(self) -> Callable[[], Collection[str]]:
-        """What says which sessions we have pinned."""
+        """The function that lists the sessions pinned in our own pin file."""
         return self.ledger.pins.list_pinned
 
     def gather_activity(self) -> ActivitySnapshot:
-        """Return who is alive now."""
+        """Return the current activity: holders, gateway, leases and routes."""
         return activity.gather_activity(self.db, self.store, self.clock(), self.pins_reader())
 
     def create_executor(
@@ -47,30 +47,34 @@ class ApplyContext:
         part: Part,
         plan: StoredPlan,
         progress: PlanProgress,
-        there: Callable[[], ActivitySnapshot],
-        aside: StepPrefetch,
+        get_activity: Callable[[], ActivitySnapshot],
+        prefetch: StepPrefetch,
     ) -> PartExecutor:
-        """Return what does a part of a plan."""
-        wanted, folder = plan.about["wanted"], health.get_session_folder(self.db, self.store)
+        """Return the executor of a part of a plan."""
+        request, folder = plan.about["wanted"], health.get_session_folder(self.db, self.store)
         if part in ("sessions", "ghosts"):
-            return SessionRemover(self.db, there, progress, folder, aside, pinned=self.pins_reader)
+            return SessionRemover(
+                self.db, get_activity, progress, folder, prefetch, pinned=self.pins_reader
+            )
         if part == "ended":
             return finalize.SessionFinalizer(
                 self.db,
-                there,
+                get_activity,
                 progress,
                 self.store,
                 self.hooks,
-                what=wanted["what"],
-                start_new=wanted["start_new"],
+                what=request["what"],
+                start_new=request["start_new"],
                 clock=self.clock,
                 pinned=self.pins_reader,
             )
         if part == "routes" and self.store is not None:
-            return routes.LostRouteRemover(self.db, self.store, there, self.planner.take_snapshot)
+            return routes.LostRouteRemover(
+                self.db, self.store, get_activity, self.planner.take_snapshot
+            )
         if part == "links":
             return orphans.BrokenLinkRemover(self.db)
         if part == "files" and folder is not None:
-            return orphans.OrphanedFileRemover(self.db, there, folder)
-        rows = orphans.OrphanedRowRemover if part == "rows" else orphans.DeadLockRemover
-        return rows(self.db, there)
+            return orphans.OrphanedFileRemover(self.db, get_activity, folder)
+        remover = orphans.OrphanedRowRemover if part == "rows" else orphans.DeadLockRemover
+        return remover(self.db, get_activity)

@@ -1,10 +1,10 @@
-"""Files of a home to the trash and back: their bytes, their times and who may read them.
+"""Move files of a home to the trash and back, with their bytes, times and permissions.
 
-A file goes only while it is what was kept of it, and comes back only where nothing has its name. No
-link is followed. A database and what lies beside one are never opened: closing such a file would
-drop the locks of this process on it.
+A file is deleted only while it is unchanged since it was kept, and restored only if its name is
+free. Links are not followed. Databases and the files next to them are never opened, since closing
+such a file would drop the locks that this process holds on it.
 
-Files that go with a step: kept before it, and deleted once it is committed.
+A step keeps its files before it begins and deletes them after its commit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from session_core.maintenance.select import orphans
 from session_core.routing.mirror import TEMP_PREFIX
 
 FILE_KIND = "file"
-"""What the head of a file is kept as: JSON with what it was; its pieces follow at once."""
+"""The kind of the trash item with a file's metadata as JSON; its pieces follow immediately."""
 
 PIECE_KIND = "file piece"
 
@@ -42,36 +42,38 @@ _MODE_BITS = 0o777
 
 
 def keep_file(path: Path, home: Path) -> Iterator[TrashItem]:
-    """Yield what brings a file back: its head, which `remove` takes, and then its bytes.
+    """Yield the trash items of a file: its head, which `delete_file` takes, then its bytes.
 
-    It is named by its place in the home, which may move.
+    The head names the file by its path in the home, which may move.
 
     Raises:
-        NotFound: it is not there.
-        Denied: it is no ordinary file, or a database.
-        Changed: somebody is writing it.
+        NotFound: the file does not exist.
+        Denied: it is not an ordinary file, or is a database.
+        Changed: another process is writing it.
     """
-    with translate_os_errors(path), _open_ordinary_file(path) as (file, found):
+    with translate_os_errors(path), _open_ordinary_file(path) as (file, file_stat):
         head = {
             "name": _make_stored_name(path, home),
-            **_encode_stat(found),
+            **_encode_stat(file_stat),
             "sha256": _compute_digest(file),
         }
         yield TrashItem(FILE_KIND, head)
         file.seek(0)
-        again = hashlib.sha256()
+        second_digest = hashlib.sha256()
         while piece := file.read(_PIECE_BYTES):
-            again.update(piece)
+            second_digest.update(piece)
             yield TrashItem(PIECE_KIND, piece)
-        if again.hexdigest() != head["sha256"] or not _has_same_stat(os.fstat(file.fileno()), head):
+        if second_digest.hexdigest() != head["sha256"] or not _has_same_stat(
+            os.fstat(file.fileno()), head
+        ):
             raise Changed(f"{path} is being written; plan again")
 
 
 def delete_file(head: Mapping[str, Any], home: Path, store: Path | None = None) -> bool:
-    """Delete a file that is still as it was kept; say whether it is gone.
+    """Delete a file if it is unchanged since it was kept; return True if it is gone.
 
     Raises:
-        Denied: it may not be read or deleted, or is no file of this home.
+        Denied: it may not be read or deleted, or does not belong to this home.
     """
     path = _resolve_path(head, home, store)
     try:
@@ -89,13 +91,13 @@ def delete_file(head: Mapping[str, Any], home: Path, store: Path | None = None) 
 def restore_file(
     head: Mapping[str, Any], rest: Iterator[TrashItem], home: Path, store: Path | None = None
 ) -> FileRestoreOutcome:
-    """Write a file whose pieces are next in what was kept; take exactly those.
+    """Write a file from the pieces that come next in the trash; consume exactly those.
 
-    One that has its name by now stays: `present` where it is the same one, else `taken`.
+    A file that has the name by now stays: `present` if it has the same bytes, else `taken`.
 
     Raises:
         Corrupt: the pieces are not those of this file.
-        Denied: it may not be written, or its place is neither in the home nor in the `store`.
+        Denied: it may not be written, or its path is neither in the home nor in the `store`.
     """
     path = _resolve_path(head, home, store)
     pieces = _iter_pieces(head, rest)
@@ -117,34 +119,36 @@ def restore_file(
 
 
 def _is_unchanged(path: Path, head: Mapping[str, Any]) -> bool:
-    """Whether a file is what was kept, and still has its name when all of it was read."""
+    """Return True if a file is as it was kept and still has its name after all of it was read."""
     try:
-        with _open_ordinary_file(path) as (file, found):
-            if not _has_same_stat(found, head) or _compute_digest(file) != head["sha256"]:
+        with _open_ordinary_file(path) as (file, file_stat):
+            if not _has_same_stat(file_stat, head) or _compute_digest(file) != head["sha256"]:
                 return False
-            now = path.lstat()
-            return _has_same_stat(now, head) and bool(os.path.samestat(found, now))
+            path_stat = path.lstat()
+            return _has_same_stat(path_stat, head) and bool(os.path.samestat(file_stat, path_stat))
     except Denied:
         return False
 
 
 def _has_same_content(path: Path, head: Mapping[str, Any]) -> bool:
-    """Whether there is an ordinary file with these bytes, whatever its times are."""
+    """Return True if there is an ordinary file with these bytes, whatever its times are."""
     try:
-        with _open_ordinary_file(path) as (file, found):
-            return bool(found.st_size == head["bytes"] and _compute_digest(file) == head["sha256"])
+        with _open_ordinary_file(path) as (file, file_stat):
+            return bool(
+                file_stat.st_size == head["bytes"] and _compute_digest(file) == head["sha256"]
+            )
     except (Denied, NotFound):
         return False
 
 
 @contextmanager
 def _open_ordinary_file(path: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
-    """Open an ordinary file to be read; no link, and no database."""
+    """Open an ordinary file for reading; refuse links and databases."""
     try:
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode):
+        path_stat = path.lstat()
+        if not stat.S_ISREG(path_stat.st_mode):
             raise Denied(f"{path} is no ordinary file; it is left as it is")
-        if _is_database(path, found):
+        if _is_database(path, path_stat):
             raise Denied(f"{path} is a database; it is never touched as a file")
         with _atomic.open_regular(path, is_link_followed=False) as file:
             yield file, os.fstat(file.fileno())
@@ -152,44 +156,45 @@ def _open_ordinary_file(path: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]
         raise NotFound(f"{path} is not there") from error
 
 
-def _is_database(path: Path, found: os.stat_result) -> bool:
-    """Whether a file is a database by its name, or another name of one that lies near."""
+def _is_database(path: Path, file_stat: os.stat_result) -> bool:
+    """Return True if a file has the name of a database, or is a hard link to one nearby."""
     if _DATABASE_PATTERN.search(path.name):
         return True
-    if found.st_nlink == 1:
+    if file_stat.st_nlink == 1:
         return False
-    near = (one for folder in (path.parent, path.parent.parent) for one in folder.iterdir())
+    entries = (entry for folder in (path.parent, path.parent.parent) for entry in folder.iterdir())
     return any(
-        _DATABASE_PATTERN.search(one.name) and os.path.samestat(one.lstat(), found) for one in near
+        _DATABASE_PATTERN.search(entry.name) and os.path.samestat(entry.lstat(), file_stat)
+        for entry in entries
     )
 
 
 def _iter_pieces(head: Mapping[str, Any], rest: Iterator[TrashItem]) -> Iterator[bytes]:
-    left = int(head["bytes"])
+    bytes_left = int(head["bytes"])
     digest = hashlib.sha256()
-    while left > 0:
-        kept = next(rest, None)
-        if kept is None or kept.what != PIECE_KIND:
+    while bytes_left > 0:
+        item = next(rest, None)
+        if item is None or item.what != PIECE_KIND:
             break
-        left -= len(kept.value)
-        digest.update(kept.value)
-        yield kept.value
+        bytes_left -= len(item.value)
+        digest.update(item.value)
+        yield item.value
     if digest.hexdigest() != head["sha256"]:
         raise Corrupt(f"what was kept of {head['name']} is not whole; it cannot be restored")
 
 
-def _encode_stat(found: os.stat_result) -> dict[str, Any]:
+def _encode_stat(file_stat: os.stat_result) -> dict[str, Any]:
     return {
-        "bytes": found.st_size,
-        "modified_ns": found.st_mtime_ns,
-        "accessed_ns": found.st_atime_ns,
-        "mode": stat.S_IMODE(found.st_mode) & _MODE_BITS,
-        "owner": [found.st_uid, found.st_gid],
+        "bytes": file_stat.st_size,
+        "modified_ns": file_stat.st_mtime_ns,
+        "accessed_ns": file_stat.st_atime_ns,
+        "mode": stat.S_IMODE(file_stat.st_mode) & _MODE_BITS,
+        "owner": [file_stat.st_uid, file_stat.st_gid],
     }
 
 
-def _has_same_stat(found: os.stat_result, head: Mapping[str, Any]) -> bool:
-    return (found.st_size, found.st_mtime_ns) == (head["bytes"], head["modified_ns"])
+def _has_same_stat(file_stat: os.stat_result, head: Mapping[str, Any]) -> bool:
+    return (file_stat.st_size, file_stat.st_mtime_ns) == (head["bytes"], head["modified_ns"])
 
 
 def _compute_digest(file: BinaryIO) -> str:
@@ -200,17 +205,17 @@ def _compute_digest(file: BinaryIO) -> str:
 
 
 def _resolve_path(head: Mapping[str, Any], home: Path, store: Path | None) -> Path:
-    """Return where a file was, by what stands in the trash: nowhere else is anything touched."""
+    """Return the path of a kept file; refuse paths outside the home and the `store`."""
     path = home / str(head["name"])
     folder = Path(os.path.realpath(path.parent))
-    bounds = [Path(os.path.realpath(each)) for each in (home, store) if each is not None]
-    if ".." in path.parts or not any(folder.is_relative_to(each) for each in bounds):
+    bounds = [Path(os.path.realpath(root)) for root in (home, store) if root is not None]
+    if ".." in path.parts or not any(folder.is_relative_to(root) for root in bounds):
         raise Denied(f"{path} is no place for a file of this home; it is left as it is")
     return path
 
 
 def _make_stored_name(path: Path, home: Path) -> str:
-    """Return the place of a file in the home, else where it is."""
+    """Return the path of a file relative to the home, or its absolute path if it is outside."""
     try:
         return path.absolute().relative_to(home.absolute()).as_posix()
     except ValueError:
@@ -218,7 +223,7 @@ def _make_stored_name(path: Path, home: Path) -> str:
 
 
 NAMES_KEY = "names"
-"""In the result of a step: the files of what it took, also those that may not be touched."""
+"""The key in a step's result that lists the files of removed sessions, also those left in place."""
 
 FileHead = Mapping[str, Any]
 
@@ -226,16 +231,16 @@ _MAX_WARNINGS = 20
 
 
 def collect_file(path: Path, home: Path, heads: list[FileHead], member: str) -> Iterator[TrashItem]:
-    """Yield what brings a file back, and note its head; one that may not be touched is left.
+    """Yield the trash items of a file and add its head to `heads`; skip an inaccessible file.
 
     Raises:
-        Outdated: somebody is writing it.
+        MemberOutdated: another process is writing it.
     """
     try:
-        for kept in keep_file(path, home):
-            if kept.what == FILE_KIND:
-                heads.append(kept.value)
-            yield kept
+        for item in keep_file(path, home):
+            if item.what == FILE_KIND:
+                heads.append(item.value)
+            yield item
     except Changed as error:
         raise MemberOutdated(member, str(error)) from error
     except (Denied, NotFound):
@@ -243,41 +248,47 @@ def collect_file(path: Path, home: Path, heads: list[FileHead], member: str) -> 
 
 
 def delete_files(heads: Iterable[FileHead], home: Path, store: Path | None = None) -> None:
-    """Delete files that are still as they were kept; where one cannot be, that is reported."""
+    """Delete files that are unchanged since they were kept; log those that cannot be deleted."""
     for head in heads:
         with suppress_note_errors(f"that {head['name']} is deleted"):
             delete_file(head, home, store)
 
 
 def finish_deletions(ledger: Ledger, step: Step, home: Path, store: Path | None = None) -> None:
-    """Delete what a step has kept that was cut short behind its commit, but what came back."""
+    """Delete the files of a step that was interrupted after its commit, except restored ones."""
     if not (step.result or {}).get("files"):
         return
     with suppress_note_errors(f"that the files of step {step.id} are deleted"):
-        left = Remainder.from_result(ledger.get_last_attempt(step.id))
-        kept = (each.value for each in ledger.read_trash(step.id) if each.what == FILE_KIND)
-        gone = [head for head in kept if left is None or head["name"] in left.files]
-        delete_files(gone, home, store)
+        remainder = Remainder.from_result(ledger.get_last_attempt(step.id))
+        file_heads = (item.value for item in ledger.read_trash(step.id) if item.what == FILE_KIND)
+        pending = [
+            head for head in file_heads if remainder is None or head["name"] in remainder.files
+        ]
+        delete_files(pending, home, store)
 
 
-def warn_of_remaining_files(steps: Iterable[Step], folder: Path, but: Collection[str]) -> list[str]:
-    """Return warnings of the files of what steps have removed that are still there.
+def warn_of_remaining_files(
+    steps: Iterable[Step], folder: Path, exempt: Collection[str]
+) -> list[str]:
+    """Return warnings about files of removed sessions that still exist.
 
-    Those of some sessions may be there.
+    Files of the sessions in `exempt` may exist.
     """
-    owners = orphans.FileOwners(but)
+    owners = orphans.FileOwners(exempt)
     results = (step.result for step in steps if isinstance(step.result, dict))
     names = [name for result in results for name in result.get(NAMES_KEY, ())]
-    found = [
-        name for name in names if _is_present(folder / name) and owners.find_owner(name) not in but
+    remaining = [
+        name
+        for name in names
+        if _is_present(folder / name) and owners.find_owner(name) not in exempt
     ]
-    said = [
+    warnings = [
         f"{name} of a session that was removed is still there: it is a link, a database or no "
         "ordinary file, could not be deleted, or was written just then"
-        for name in found[:_MAX_WARNINGS]
+        for name in remaining[:_MAX_WARNINGS]
     ]
-    rest = len(found) - len(said)
-    return [*said, f"{rest:,} more such files are still there"] if rest else said
+    rest = len(remaining) - len(warnings)
+    return [*warnings, f"{rest:,} more such files are still there"] if rest else warnings
 
 
 def _is_present(path: Path) -> bool:

@@ -1,7 +1,7 @@
-"""Sessions that are ended: their rows, the marks in their routes, and then the hooks, once each.
+"""Finalize sessions: end their rows, mark their routes, then call the hooks once for each.
 
-A chat that is to begin afresh is led to its new session in the same step. On a Hermes home nothing
-is noted in the entries, since its own watcher would then skip its plugins.
+A chat that starts a new session is routed to it in the same step. On a Hermes home the entries are
+not marked, since the watcher of Hermes would then skip its own plugins.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from session_core.state.protocol import StateDatabase
 from session_core.types import Revision
 
 _BATCH_CONVERSATIONS = 50
-"""So many conversations are ended in one step: the hooks of all of them are called behind it."""
+"""The most conversations that one step ends; the hooks of all of them are called after it."""
 
 _HOOK_NAME = "on_session_finalize"
 
 CALLED_BY_STORE = "store"
-"""With hooks of its own a store tells both, that a session has ended and that another began."""
+"""A store with hooks of its own calls them for both the ended session and the new one."""
 
 EndRecord = dict[str, Any]
-"""What the hooks are told of a session, with its `chats`, the sessions that those have `begun`, and
-those of them that begin one `later`, when this is committed."""
+"""The arguments of a session's end hooks, with its `chats`, the sessions that those have `begun`,
+and the chats that begin one `later`, after the commit."""
 
 
 @dataclass(slots=True)
 class _FinalizeItems:
-    """What the next step ends."""
+    """The sessions that the next step ends."""
 
     members: list[str] = field(default_factory=list)
     members_by_session: dict[str, str] = field(default_factory=dict)
@@ -55,16 +55,16 @@ class _FinalizeItems:
     changes: list[RowChange] = field(default_factory=list)
     ends: list[EndRecord] = field(default_factory=list)
     entries: dict[str, SessionEntry] = field(default_factory=dict)
-    """The chats that are in them."""
+    """The route entries of their chats, by key."""
 
 
 class SessionFinalizer:
-    """Ends sessions, a piece at a time."""
+    """Ends the sessions of a plan, one step at a time."""
 
     def __init__(
         self,
         db: StateDatabase,
-        there: Callable[[], ActivitySnapshot],
+        get_activity: Callable[[], ActivitySnapshot],
         progress: PlanProgress,
         store: SessionStore | None,
         hooks: Hooks,
@@ -75,7 +75,7 @@ class SessionFinalizer:
         pinned: Callable[[], Collection[str]],
     ) -> None:
         self._db = db
-        self._there = there
+        self._get_activity = get_activity
         self._progress = progress
         self._store = store
         self._hooks = hooks
@@ -83,47 +83,53 @@ class SessionFinalizer:
         self._start_new = start_new
         self._clock = clock
         self._pinned = pinned
-        self._but: tuple[ProtectionReason, ...] = (
+        # A chat may be in a named session, and the policy of a chat has expired the others.
+        self._exempt: tuple[ProtectionReason, ...] = (
             ("routed",) if what in ("sessions", "expired") else ()
         )
-        """A chat may be in what is named, or was expired by it."""
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
-        """Return what is ended next.
+        """Return the next sessions to end.
 
         Raises:
-            Denied: chats are to begin afresh, and a gateway lives by now.
+            Denied: chats are to start new sessions and a gateway is running.
         """
-        there, taken = self._there(), _FinalizeItems()
+        activity, items = self._get_activity(), _FinalizeItems()
         if self._start_new:
-            routes.require_no_gateway(there)
+            routes.require_no_gateway(activity)
         for member in members[:_BATCH_CONVERSATIONS]:
-            self._add_conversation(SessionGroup.from_member(member), taken, there)
+            self._add_conversation(SessionGroup.from_member(member), items, activity)
         return StepDraft(
-            tuple(taken.members),
-            self._iter_trash_items(taken),
-            partial(self._end_sessions, taken, there),
-            partial(self._wrap_step, taken),
+            tuple(items.members),
+            self._iter_trash_items(items),
+            partial(self._end_sessions, items, activity),
+            partial(self._wrap_step, items),
         )
 
     def _add_conversation(
-        self, group: SessionGroup, taken: _FinalizeItems, there: ActivitySnapshot
+        self, group: SessionGroup, items: _FinalizeItems, activity: ActivitySnapshot
     ) -> None:
         preconditions.require_unchanged(
-            self._db, group, group.sessions, self._progress, there, removed=False, but=self._but
+            self._db,
+            group,
+            group.sessions,
+            self._progress,
+            activity,
+            removed=False,
+            exempt=self._exempt,
         )
-        chats = self._find_chats(group, there) if self._but else {}
+        chats = self._find_chats(group, activity) if self._exempt else {}
         ends: dict[str, EndRecord] = {}
         for session_id in group.sessions:
             row = dict(self._db.get_session(session_id) or {})
             before = {name: row.get(name) for name in ("ended_at", "end_reason")}
             after = {"ended_at": self._clock(), "end_reason": group.reason}
-            taken.changes.append(RowChange("sessions", {"id": session_id}, before, after))
-            taken.expected[session_id] = self._progress.get_expected_revision(group, session_id)
-            taken.members_by_session[session_id] = group.member
-            given = {"session_id": session_id, "platform": row.get("source")}
+            items.changes.append(RowChange("sessions", {"id": session_id}, before, after))
+            items.expected[session_id] = self._progress.get_expected_revision(group, session_id)
+            items.members_by_session[session_id] = group.member
+            hook_arguments = {"session_id": session_id, "platform": row.get("source")}
             ends[session_id] = {
-                **given,
+                **hook_arguments,
                 "reason": group.reason,
                 "chats": {},
                 "begun": [],
@@ -133,74 +139,78 @@ class SessionFinalizer:
             # One that has missed a compression is in what continues that, which comes first.
             end = ends.get(entry.session_id) or next(iter(ends.values()))
             end["chats"][key] = entry.session_id
-        taken.entries |= chats
-        taken.ends += ends.values()
-        taken.members.append(group.member)
+        items.entries |= chats
+        items.ends += ends.values()
+        items.members.append(group.member)
 
-    def _find_chats(self, group: SessionGroup, there: ActivitySnapshot) -> dict[str, SessionEntry]:
-        """Return the chats of a conversation, which have to be those that were there."""
-        found: dict[str, SessionEntry] = {}
+    def _find_chats(
+        self, group: SessionGroup, activity: ActivitySnapshot
+    ) -> dict[str, SessionEntry]:
+        """Return the chats of a conversation; they must be the same as in the plan."""
+        chats: dict[str, SessionEntry] = {}
         store = self._store
         if store is None:
-            return found
+            return chats
         for key, session_id in group.routes.items():
             entry = store.get(key)
             if entry is None or entry.session_id != session_id:
                 raise MemberOutdated(group.member, "its chat is in another session by now")
             if self._what == "expired" and store.find_expiry_reason(entry) is None:
                 raise MemberOutdated(group.member, "its chat was used again since")
-            found[key] = entry
-        led = {key for each in group.sessions for key in there.routes.get(each, ())}
-        if any(store.peek_session_id(key) in group.sessions for key in led - found.keys()):
+            chats[key] = entry
+        routed_keys = {
+            key for session_id in group.sessions for key in activity.routes.get(session_id, ())
+        }
+        if any(store.peek_session_id(key) in group.sessions for key in routed_keys - chats.keys()):
             raise MemberOutdated(group.member, "another chat came into it since")
-        return found
+        return chats
 
     @property
     def _can_change_routes(self) -> bool:
         return self._start_new or self._db.kind != "hermes"
 
-    def _iter_trash_items(self, taken: _FinalizeItems) -> Iterator[TrashItem]:
-        for change in taken.changes:
+    def _iter_trash_items(self, items: _FinalizeItems) -> Iterator[TrashItem]:
+        for change in items.changes:
             yield change.to_trash_item()
         if self._can_change_routes and self._store is not None:
-            yield from routes.iter_route_items(self._db, self._store, taken.entries)
+            yield from routes.iter_route_items(self._db, self._store, items.entries)
 
     def _end_sessions(
-        self, taken: _FinalizeItems, there: ActivitySnapshot, db: StateDatabase
+        self, items: _FinalizeItems, activity: ActivitySnapshot, db: StateDatabase
     ) -> dict[str, Any]:
-        """End what was taken, if it still is what it was."""
+        """End the drafted sessions if they are unchanged."""
         preconditions.require_not_in_use(
-            db, taken.members_by_session, there, self._pinned(), but=self._but
+            db, items.members_by_session, activity, self._pinned(), exempt=self._exempt
         )
-        for session_id, expected in taken.expected.items():
+        for session_id, expected in items.expected.items():
             preconditions.require_revision(
-                db, taken.members_by_session[session_id], session_id, expected
+                db, items.members_by_session[session_id], session_id, expected
             )
         try:
-            for change in taken.changes:
+            for change in items.changes:
                 change.write_row(db)
         except Changed as error:
             raise ConcurrentWrite(str(error)) from error
-        led: dict[str, str | None] = {}
-        for end in taken.ends:
+        route_texts: dict[str, str | None] = {}
+        for end in items.ends:
             for key, session_id in end["chats"].items():
                 if self._store is None or not self._can_change_routes:
                     continue
-                if routes.read_route_text(self._store, key) != taken.entries[key].stored:
+                if routes.read_route_text(self._store, key) != items.entries[key].stored:
                     raise ConcurrentWrite(f"the chat {key} was used just now")
                 self._end_chat(self._store, key, session_id, end)
                 if key not in end["later"]:
-                    led[key] = routes.read_route_text(self._store, key)
-        return {"ended": taken.ends, "led": led}
+                    route_texts[key] = routes.read_route_text(self._store, key)
+        return {"ended": items.ends, "led": route_texts}
 
     def _end_chat(self, store: SessionStore, key: str, session_id: str, end: EndRecord) -> None:
-        """Let a chat begin afresh, or note in its route that the end of its session is told."""
+        """Start a new session for a chat, or mark its route so that the end is delivered once."""
         if self._start_new and not self._db.has_routing:
             end["later"].append(key)
             end["told"] = CALLED_BY_STORE if store.hooks is not None else False
         elif self._start_new:
-            begun = store.reset_session(key)
-            end["begun"] += [begun.session_id] if begun is not None else []
+            new_entry = store.reset_session(key)
+            end["begun"] += [new_entry.session_id] if new_entry is not None else []
             end["told"] = CALLED_BY_STORE if store.hooks is not None else False
         elif store.claim_end(key, session_id):
             store.set_end_delivered(key, session_id)
@@ -209,67 +219,69 @@ class SessionFinalizer:
             end.setdefault("told", True)
 
     @contextmanager
-    def _wrap_step(self, taken: _FinalizeItems) -> Iterator[None]:
+    def _wrap_step(self, items: _FinalizeItems) -> Iterator[None]:
         with ExitStack() as stack:
-            together = self._can_change_routes and self._db.has_routing
-            if self._store is not None and together and taken.entries:
-                ending = [end["session_id"] for end in taken.ends]
-                stack.enter_context(self._store.transaction(*taken.entries, ending=ending))
+            in_transaction = self._can_change_routes and self._db.has_routing
+            if self._store is not None and in_transaction and items.entries:
+                ended_ids = [end["session_id"] for end in items.ends]
+                stack.enter_context(self._store.transaction(*items.entries, ending=ended_ids))
             yield
-        for end in taken.ends:
+        for end in items.ends:
             reset_deferred_chats(self._store, end)
             if not end.get("told"):
                 call_end_hooks(self._hooks, self._store, end)
 
 
 def reset_deferred_chats(store: SessionStore | None, end: EndRecord) -> bool:
-    """Let chats begin afresh whose routes are in a file, which is no part of a transaction.
+    """Start new sessions for chats with routes in a file, which no transaction covers.
 
-    Return whether the store told both, that a session has ended and that another began.
+    Return True if the store called the hooks for both the ended and the new session.
     """
-    told = False
+    hooks_called = False
     for key in end["later"] if store is not None else ():
         with suppress_note_errors(f"that the chat {key} begins afresh"):
             if store is not None and store.peek_session_id(key) == end["chats"][key]:
-                begun = store.reset_session(key)
-                end["begun"] += [begun.session_id] if begun is not None else []
-                told = store.hooks is not None
-    return told
+                new_entry = store.reset_session(key)
+                end["begun"] += [new_entry.session_id] if new_entry is not None else []
+                hooks_called = store.hooks is not None
+    return hooks_called
 
 
 def call_end_hooks(hooks: Hooks, store: SessionStore | None, end: Mapping[str, Any]) -> None:
-    """Call the hooks of a session that was ended, and of those that its chats have begun."""
-    beside = _claim_ends(store, end)
-    if beside is not None and not any(beside.values()):
+    """Call the hooks of an ended session and of the sessions that its chats have begun."""
+    claims = _claim_ends(store, end)
+    if claims is not None and not any(claims.values()):
         return
-    given = {name: end[name] for name in ("session_id", "platform", "reason")}
-    begins = None if beside is None else partial(_mark_end_begun, store, end)
-    hooks.call_once(_HOOK_NAME, begins, **given)
-    for begun in end["begun"]:
+    arguments = {name: end[name] for name in ("session_id", "platform", "reason")}
+    on_begin = None if claims is None else partial(_mark_end_begun, store, end)
+    hooks.call_once(_HOOK_NAME, on_begin, **arguments)
+    for new_id in end["begun"]:
         hooks.call(
             "on_session_reset",
-            **{**given, "session_id": begun},
+            **{**arguments, "session_id": new_id},
             old_session_id=end["session_id"],
-            new_session_id=begun,
+            new_session_id=new_id,
         )
-    if store is not None and beside is not None:
+    if store is not None and claims is not None:
         for key, session_id in end["chats"].items():
             with suppress_note_errors(f"that the end of {session_id} was told"):
                 store.set_end_delivered(key, session_id)
 
 
 def _mark_end_begun(store: SessionStore | None, end: Mapping[str, Any], _: str) -> bool:
-    """Note that the end is being told, in whichever chats that is left to do."""
-    begun = (
-        [store.begin_end_delivery(key, each) for key, each in end["chats"].items()] if store else []
+    """Record that the delivery of the end has begun, in each chat that still awaits it."""
+    started = (
+        [store.begin_end_delivery(key, session_id) for key, session_id in end["chats"].items()]
+        if store
+        else []
     )
-    return any(begun)
+    return any(started)
 
 
 def _claim_ends(store: SessionStore | None, end: Mapping[str, Any]) -> dict[str, bool] | None:
-    """Return which ends are told here, where that is noted beside a Hermes home; else None."""
+    """Return the ends claimed here, by chat; None if ends are not recorded next to this home."""
     if store is None or store.db is None or store.db.kind != "hermes" or not end["chats"]:
         return None
     if end["begun"]:
         return None
-    return {key: store.claim_end(key, each) for key, each in end["chats"].items()}
+    return {key: store.claim_end(key, session_id) for key, session_id in end["chats"].items()}

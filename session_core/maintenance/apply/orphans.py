@@ -1,4 +1,4 @@
-"""What belongs to sessions that are not there, a piece at a time: rows, locks, links and files."""
+"""Remove rows, locks, links and files that belong to missing sessions, one step at a time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from session_core import activity
-from session_core.activity import ActivitySnapshot
+from session_core.activity import ActivitySnapshot, is_live_claim
 from session_core.errors import Changed
 from session_core.ledger.types import Member, TrashItem
 from session_core.maintenance.apply import files
@@ -33,119 +32,123 @@ _BATCH_MEMBERS = 50
 _MESSAGES_TABLE = "messages"
 
 UNLINKED_KEY = "unlinked"
-"""In the result of a step: what it took refers to what is not there."""
+"""The key in a step's result that marks removed rows with references to missing rows."""
 
 
 @dataclass(slots=True)
 class _OrphanStepItems:
-    """Which rows the next step removes."""
+    """The rows that the next step removes."""
 
     room: int
     done: list[str] = field(default_factory=list)
-    """The members that are done with it."""
+    """The members that the step completes."""
     of: list[Member] = field(default_factory=list)
     images: list[RowImages] = field(default_factory=list)
 
     @property
     def size(self) -> int:
-        """What they count."""
+        """The estimated size of the rows."""
         return sum(map(estimate_size, self.images))
 
 
 class OrphanedRowRemover:
-    """Removes rows of sessions that are not there."""
+    """Removes rows of missing sessions."""
 
-    def __init__(self, db: StateDatabase, there: Callable[[], ActivitySnapshot]) -> None:
+    def __init__(self, db: StateDatabase, get_activity: Callable[[], ActivitySnapshot]) -> None:
         self._db = db
-        self._there = there
+        self._get_activity = get_activity
         self._pace = BatchSize()
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
-        """Return which rows are removed next: as many as there is room for."""
-        there, taken = self._there(), _OrphanStepItems(self._pace.room)
+        """Return the rows to remove next, as many as there is room for."""
+        activity, items = self._get_activity(), _OrphanStepItems(self._pace.room)
         for member in members:
-            if not self._add_member(member, taken, there):
+            if not self._add_member(member, items, activity):
                 break
-        kept = [TrashItem(IMAGES, image.pack()) for image in taken.images]
-        return StepDraft(tuple(taken.done), kept, partial(self._remove_rows, taken))
+        trash_items = [TrashItem(IMAGES, image.pack()) for image in items.images]
+        return StepDraft(tuple(items.done), trash_items, partial(self._remove_rows, items))
 
-    def _add_member(self, member: Member, taken: _OrphanStepItems, there: ActivitySnapshot) -> bool:
-        """Take the rows of a member; return whether there was room for all of them, and is more."""
-        self._require_orphaned(member, there)
-        image, more = self._read_rows(member, taken.room)
+    def _add_member(
+        self, member: Member, items: _OrphanStepItems, activity: ActivitySnapshot
+    ) -> bool:
+        """Add the rows of a member; return True if all of them fit and there is room for more."""
+        self._require_orphaned(member, activity)
+        image, more = self._read_rows(member, items.room)
         session_id = member.revision["session"]
-        beside = [replace(each, of=session_id) for each in self._db.read_referring_images([image])]
-        taken.of.append(member)
-        taken.images += [image, *beside]
-        taken.room -= sum(map(estimate_size, (image, *beside)))
+        referring = [
+            replace(images, of=session_id) for images in self._db.read_referring_images([image])
+        ]
+        items.of.append(member)
+        items.images += [image, *referring]
+        items.room -= sum(map(estimate_size, (image, *referring)))
         if not more:
-            taken.done.append(member.id)
-        return not more and taken.room > 0
+            items.done.append(member.id)
+        return not more and items.room > 0
 
     def _read_rows(self, member: Member, room: int) -> tuple[RowImages, bool]:
-        noted = member.revision
-        if noted["table"] == _MESSAGES_TABLE:
-            return self._db.read_message_images(noted["session"], None, room)
-        image = self._db.read_row_images(noted["table"], {noted["column"]: noted["session"]})
-        if len(image.rows) != noted["rows"]:
+        record = member.revision
+        if record["table"] == _MESSAGES_TABLE:
+            return self._db.read_message_images(record["session"], None, room)
+        image = self._db.read_row_images(record["table"], {record["column"]: record["session"]})
+        if len(image.rows) != record["rows"]:
             raise MemberOutdated(member.id, "there are others by now")
         return image, False
 
-    def _require_orphaned(self, member: Member, there: ActivitySnapshot) -> None:
+    def _require_orphaned(self, member: Member, activity: ActivitySnapshot) -> None:
         session_id = member.revision["session"]
         if self._db.get_session(session_id) is not None:
             raise MemberOutdated(member.id, "its session is there again")
-        if session_id in there.routes:
+        if session_id in activity.routes:
             raise MemberOutdated(member.id, "a chat is in its session by now")
-        if there.company.describe_active_user(session_id, 0, routed=False) is not None:
+        if activity.company.describe_active_user(session_id, 0, routed=False) is not None:
             raise MemberOutdated(member.id, "somebody is at work in its session by now")
 
-    def _remove_rows(self, taken: _OrphanStepItems, db: StateDatabase) -> dict[str, Any]:
+    def _remove_rows(self, items: _OrphanStepItems, db: StateDatabase) -> dict[str, Any]:
         self._pace.begin()
-        for member in taken.of:
+        for member in items.of:
             if db.get_session(member.revision["session"]) is not None:
                 raise MemberOutdated(member.id, "its session is there again")
         try:
-            db.remove_rows(taken.images)
+            db.remove_rows(items.images)
         except Changed as error:
             raise ConcurrentWrite(str(error)) from error
-        self._pace.end(taken.size)
+        self._pace.end(items.size)
         return {UNLINKED_KEY: True}
 
 
 class DeadLockRemover:
-    """Removes locks of compressions that ran out long ago."""
+    """Removes locks of compressions that expired long ago."""
 
-    def __init__(self, db: StateDatabase, there: Callable[[], ActivitySnapshot]) -> None:
+    def __init__(self, db: StateDatabase, get_activity: Callable[[], ActivitySnapshot]) -> None:
         self._db = db
-        self._there = there
+        self._get_activity = get_activity
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
-        """Return which locks are removed next."""
-        taken = members[:_BATCH_MEMBERS]
-        images = [self._read_lock(member) for member in taken]
-        kept = [TrashItem(IMAGES, image.pack()) for image in images]
-        ids = tuple(member.id for member in taken)
-        return StepDraft(ids, kept, partial(self._remove_locks, taken, images))
+        """Return the locks to remove next."""
+        batch = members[:_BATCH_MEMBERS]
+        images = [self._read_lock(member) for member in batch]
+        trash_items = [TrashItem(IMAGES, image.pack()) for image in images]
+        ids = tuple(member.id for member in batch)
+        return StepDraft(ids, trash_items, partial(self._remove_locks, batch, images))
 
     def _read_lock(self, member: Member) -> RowImages:
-        noted = member.revision
-        image = self._db.read_row_images(noted["table"], {noted["column"]: noted["session"]})
+        record = member.revision
+        image = self._db.read_row_images(record["table"], {record["column"]: record["session"]})
         if not image.rows:
             raise MemberOutdated(member.id, "it is not there any more")
         return image
 
     def _remove_locks(
-        self, taken: Sequence[Member], images: Sequence[RowImages], db: StateDatabase
+        self, batch: Sequence[Member], images: Sequence[RowImages], db: StateDatabase
     ) -> dict[str, Any]:
-        now = self._there().company.at
-        held = {
+        now = self._get_activity().company.at
+        held_sessions = {
             claim.session_id
             for claim in db.list_claims()
-            if claim.kind == "compression" and activity.is_live_claim(claim, now)
+            if claim.kind == "compression" and is_live_claim(claim, now)
         }
-        for member in taken:
-            if member.revision["session"] in held:
+        for member in batch:
+            if member.revision["session"] in held_sessions:
                 raise MemberOutdated(member.id, "somebody holds it again")
         try:
             db.remove_rows(images)
@@ -155,17 +158,17 @@ class DeadLockRemover:
 
 
 class BrokenLinkRemover:
-    """Lets sessions lose a parent that is not there, or is their descendant."""
+    """Clears the parent of sessions if it is missing or is one of their descendants."""
 
     def __init__(self, db: StateDatabase) -> None:
         self._db = db
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
-        """Return which links are cut next."""
-        taken = members[:_BATCH_MEMBERS]
-        changes = {member.id: _build_link_change(member) for member in taken}
-        kept = [change.to_trash_item() for change in changes.values()]
-        return StepDraft(tuple(changes), kept, partial(self._cut_links, changes))
+        """Return the links to clear next."""
+        batch = members[:_BATCH_MEMBERS]
+        changes = {member.id: _build_link_change(member) for member in batch}
+        trash_items = [change.to_trash_item() for change in changes.values()]
+        return StepDraft(tuple(changes), trash_items, partial(self._cut_links, changes))
 
     @staticmethod
     def _cut_links(changes: dict[str, RowChange], db: StateDatabase) -> dict[str, Any]:
@@ -188,53 +191,59 @@ def _build_link_change(member: Member) -> RowChange:
 
 
 def _is_descendant(db: StateDatabase, session_id: str, top: str) -> bool:
-    """Whether a session came from another one, at whatever distance."""
-    seen: set[str] = set()
-    here: str | None = session_id
-    while here is not None and here not in seen:
-        if here == top:
+    """Return True if a session descends from another one, at any distance."""
+    visited: set[str] = set()
+    current_id: str | None = session_id
+    while current_id is not None and current_id not in visited:
+        if current_id == top:
             return True
-        seen.add(here)
-        row = db.get_session(here)
-        here = None if row is None else row["parent_session_id"]
+        visited.add(current_id)
+        row = db.get_session(current_id)
+        current_id = None if row is None else row["parent_session_id"]
     return False
 
 
 class OrphanedFileRemover:
-    """Removes files of sessions that are not there, which are in a folder by their names."""
+    """Removes files in a folder whose names belong to missing sessions."""
 
     def __init__(
-        self, db: StateDatabase, there: Callable[[], ActivitySnapshot], folder: Path
+        self, db: StateDatabase, get_activity: Callable[[], ActivitySnapshot], folder: Path
     ) -> None:
         self._db = db
-        self._there = there
+        self._get_activity = get_activity
         self._folder = folder
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
-        """Return which files are removed next."""
-        taken = members[:_BATCH_MEMBERS]
-        self._require_orphaned(taken)
+        """Return the files to remove next."""
+        batch = members[:_BATCH_MEMBERS]
+        self._require_orphaned(batch)
         heads: list[FileHead] = []
-        ids = tuple(member.id for member in taken)
-        kept = chain.from_iterable(self._iter_trash_items(member, heads) for member in taken)
+        ids = tuple(member.id for member in batch)
+        trash_items = chain.from_iterable(self._iter_trash_items(member, heads) for member in batch)
         return StepDraft(
-            ids, kept, partial(self._check_orphaned, taken, heads), partial(self._wrap_step, heads)
+            ids,
+            trash_items,
+            partial(self._check_orphaned, batch, heads),
+            partial(self._wrap_step, heads),
         )
 
-    def _require_orphaned(self, taken: Sequence[Member]) -> None:
-        there = self._there()
-        names = orphans.FileOwners({*there.routes, *there.company.leases})
-        for member in taken:
+    def _require_orphaned(self, batch: Sequence[Member]) -> None:
+        activity = self._get_activity()
+        owners = orphans.FileOwners({*activity.routes, *activity.company.leases})
+        for member in batch:
             path = self._folder / get_name(member)
             try:
-                found = path.lstat()
+                file_stat = path.lstat()
             except OSError as error:
                 raise MemberOutdated(member.id, "it is not there any more") from error
-            noted = member.revision
-            if (found.st_size, found.st_mtime_ns) != (noted["bytes"], noted["modified_ns"]):
+            record = member.revision
+            if (file_stat.st_size, file_stat.st_mtime_ns) != (
+                record["bytes"],
+                record["modified_ns"],
+            ):
                 raise MemberOutdated(member.id, "it was written since")
-            owner = names.find_owner(path.name)
-            if owner in names.known or (owner and self._db.get_session(owner) is not None):
+            owner = owners.find_owner(path.name)
+            if owner in owners.known or (owner and self._db.get_session(owner) is not None):
                 raise MemberOutdated(member.id, "its session is there by now")
 
     def _iter_trash_items(self, member: Member, heads: list[FileHead]) -> Iterator[TrashItem]:
@@ -243,9 +252,9 @@ class OrphanedFileRemover:
             yield from files.collect_file(path, self._db.folder, heads, member.id)
 
     def _check_orphaned(
-        self, taken: Sequence[Member], heads: Sequence[FileHead], _: StateDatabase
+        self, batch: Sequence[Member], heads: Sequence[FileHead], _: StateDatabase
     ) -> dict[str, Any]:
-        self._require_orphaned(taken)
+        self._require_orphaned(batch)
         return {"files": len(heads)}
 
     @contextmanager

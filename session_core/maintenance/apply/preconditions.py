@@ -1,4 +1,4 @@
-"""What a step checks again: sessions are still what was planned, and nobody is in them."""
+"""Check again, before and inside a step, that planned sessions are unchanged and not in use."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from session_core import activity, processes
-from session_core.activity import ActivitySnapshot
+from session_core import processes
+from session_core.activity import ActivitySnapshot, is_live_claim
 from session_core.errors import NotFound
 from session_core.maintenance.members import (
     MemberOutdated,
@@ -25,7 +25,7 @@ RowMapping = Mapping[str, Any]
 
 
 def find_session_row(images: Sequence[RowImages]) -> RowMapping | None:
-    """Return the row of a session from what was imaged of it."""
+    """Return the row of a session from its row images."""
     for image in images:
         if image.table == "sessions" and not image.shared and image.rows:
             return dict(zip(image.columns, image.rows[0], strict=True))
@@ -37,30 +37,30 @@ def require_unchanged(
     group: SessionGroup,
     session_ids: Iterable[str],
     progress: PlanProgress,
-    there: ActivitySnapshot,
+    activity: ActivitySnapshot,
     *,
     removed: bool,
-    but: Collection[ProtectionReason] = (),
+    exempt: Collection[ProtectionReason] = (),
 ) -> None:
-    """Make sure that sessions of a member are what was planned, and may be touched."""
+    """Require that sessions of a member are unchanged since the plan and may be modified."""
     for session_id in session_ids:
         expected = progress.get_expected_revision(group, session_id)
         row = db.get_session(session_id)
         if row is None:
             raise MemberOutdated(group.member, f"session {session_id} is not there any more")
         require_revision(db, group.member, session_id, expected)
-        require_unprotected(group.member, row, expected, there, removed=removed, but=but)
+        require_unprotected(group.member, row, expected, activity, removed=removed, exempt=exempt)
         require_no_new_signs(group, row)
 
 
 def require_revision(db: StateDatabase, member: str, session_id: str, expected: Revision) -> None:
-    """Make sure that a session is at a revision."""
+    """Require that a session is at a revision."""
     if not is_at_revision(db, session_id, expected):
         raise MemberOutdated(member, f"session {session_id} was changed since")
 
 
 def is_at_revision(db: StateDatabase, session_id: str, expected: Revision) -> bool:
-    """Whether a session is there, at a revision."""
+    """Return True if a session exists and is at a revision."""
     try:
         return db.get_revision(session_id) == expected
     except NotFound:
@@ -71,20 +71,20 @@ def require_unprotected(
     member: str,
     row: Mapping[str, Any],
     revision: Revision,
-    there: ActivitySnapshot,
+    activity: ActivitySnapshot,
     *,
     removed: bool,
-    but: Collection[ProtectionReason] = (),
+    exempt: Collection[ProtectionReason] = (),
 ) -> None:
-    """Make sure that a session that was chosen is not protected by now."""
-    stock = _build_inventory_row(row, revision)
-    why = protection.find_protection((stock,), there, removed=removed, but=but)
-    if why is not None:
-        raise MemberOutdated(member, f"session {stock.id}: {PROTECTION_REASONS[why]}")
+    """Require that a selected session is not protected by now."""
+    item = _build_inventory_row(row, revision)
+    reason = protection.find_protection((item,), activity, removed=removed, exempt=exempt)
+    if reason is not None:
+        raise MemberOutdated(member, f"session {item.id}: {PROTECTION_REASONS[reason]}")
 
 
 def require_no_new_signs(group: SessionGroup, row: RowMapping) -> None:
-    """Make sure that nothing says that somebody has come to care for a session since."""
+    """Require that a session has no new sign of use, such as a title."""
     session_id = row["id"]
     for sign in list_use_signs(row.get("title"), row.get("archived"), row.get("api_call_count")):
         if sign not in group.signs.get(session_id, ()):
@@ -92,9 +92,9 @@ def require_no_new_signs(group: SessionGroup, row: RowMapping) -> None:
 
 
 def _build_inventory_row(row: Mapping[str, Any], revision: Revision) -> InventoryItem:
-    """Return what protection looks at.
+    """Return the inventory item that the protection check reads.
 
-    That nothing was said lately was judged when it was planned, and its revision is still the same.
+    Recent activity was judged when the plan was made, and the revision is still the same.
     """
     return InventoryItem(
         id=row["id"],
@@ -119,10 +119,10 @@ def _build_inventory_row(row: Mapping[str, Any], revision: Revision) -> Inventor
 
 
 def list_planned_children(db: StateDatabase, session_id: str, group: SessionGroup) -> list[str]:
-    """Return the children of a session; whatever has come since is none that may lose its parent.
+    """Return the children of a session; each must be known to the plan.
 
     Raises:
-        Outdated: it was gone on with.
+        MemberOutdated: the session has a new child.
     """
     children = [str(row["id"]) for row in db.list_children(session_id)]
     for child in children:
@@ -133,26 +133,31 @@ def list_planned_children(db: StateDatabase, session_id: str, group: SessionGrou
 
 def require_not_in_use(
     db: StateDatabase,
-    whose: Mapping[str, str],
-    there: ActivitySnapshot,
+    member_by_session: Mapping[str, str],
+    activity: ActivitySnapshot,
     pinned: Collection[str],
     *,
-    but: Collection[ProtectionReason] = (),
+    exempt: Collection[ProtectionReason] = (),
 ) -> None:
-    """Look once more, inside the step: at locks and turns, at our pins and at routes."""
+    """Check locks, turns, our own pins and routes once more, inside the step."""
     for claim in db.list_claims():
-        member = whose.get(claim.session_id or "")
-        if member is not None and activity.is_live_claim(claim, there.company.at):
+        member = member_by_session.get(claim.session_id or "")
+        if member is not None and is_live_claim(claim, activity.company.at):
             raise MemberOutdated(member, f"session {claim.session_id}: {claim.holder} is at it")
-    for session_id in whose.keys() & pinned:
+    for session_id in member_by_session.keys() & pinned:
         raise MemberOutdated(
-            whose[session_id], f"session {session_id}: {PROTECTION_REASONS['pinned']}"
+            member_by_session[session_id], f"session {session_id}: {PROTECTION_REASONS['pinned']}"
         )
-    # One look at the routes, however many sessions there are; who is in which is rarely asked.
-    for session_id in whose if "routed" not in but and _list_live_routes(db, *whose) else ():
+    # One query covers the routes of all sessions; the session of a route is rarely needed.
+    for session_id in (
+        member_by_session
+        if "routed" not in exempt and _list_live_routes(db, *member_by_session)
+        else ()
+    ):
         if _list_live_routes(db, session_id):
             raise MemberOutdated(
-                whose[session_id], f"session {session_id}: {PROTECTION_REASONS['routed']}"
+                member_by_session[session_id],
+                f"session {session_id}: {PROTECTION_REASONS['routed']}",
             )
 
 
@@ -165,5 +170,5 @@ def _list_live_routes(db: StateDatabase, *session_ids: str) -> list[dict[str, An
 
 
 def _is_in_home(db: StateDatabase, scope: str) -> bool:
-    """Whether this is a folder in the home, which a store makes with its first file."""
+    """Return True if a scope is a folder in the home, which a store creates with its first file."""
     return db.folder is not None and PurePath(scope).is_relative_to(db.folder)

@@ -1,4 +1,4 @@
-"""Routes that a step removes or changes: kept in both copies, and put back as they were."""
+"""Remove or change routes in a step; keep both of their copies, and restore them."""
 
 from __future__ import annotations
 
@@ -25,72 +25,72 @@ from session_core.state.protocol import StateDatabase
 from session_core.types import RowImages
 
 ROUTE_KIND = "route"
-"""What a route is kept as: the text of its entry, its row, and what the mirror has of it."""
+"""The kind of a route's trash item: the text of its entry, its row, and its entry in the mirror."""
 
 _ROUTES_TABLE = "gateway_routing"
 _BATCH_ROUTES = 200
 
 
 class LostRouteRemover:
-    """Removes routes that lead nowhere, a piece at a time."""
+    """Removes routes to missing or ended sessions, one step at a time."""
 
     def __init__(
         self,
         db: StateDatabase,
         store: SessionStore,
-        there: Callable[[], ActivitySnapshot],
-        look: Callable[[], MaintenanceSnapshot],
+        get_activity: Callable[[], ActivitySnapshot],
+        take_snapshot: Callable[[], MaintenanceSnapshot],
     ) -> None:
         self._db = db
         self._store = store
-        self._there = there
-        self._look = look
-        self._scene: MaintenanceSnapshot | None = None
+        self._get_activity = get_activity
+        self._take_snapshot = take_snapshot
+        self._snapshot: MaintenanceSnapshot | None = None
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
-        """Return what is removed next.
+        """Return the routes to remove next.
 
         Raises:
-            Denied: a gateway lives by now.
+            Denied: a gateway is running.
         """
-        require_no_gateway(self._there())
-        self._scene = self._scene or self._look()
-        taken = members[:_BATCH_ROUTES]
+        require_no_gateway(self._get_activity())
+        self._snapshot = self._snapshot or self._take_snapshot()
+        batch = members[:_BATCH_ROUTES]
         entries: dict[str, SessionEntry] = {}
         rows: list[RowImages] = []
-        for member in taken:
+        for member in batch:
             if member.revision["scope"]:
                 rows.append(self._read_foreign_row(member))
             else:
-                entries[member.revision["key"]] = self._require_lost_entry(member, self._scene)
+                entries[member.revision["key"]] = self._require_lost_entry(member, self._snapshot)
         return StepDraft(
-            tuple(member.id for member in taken),
+            tuple(member.id for member in batch),
             self._iter_trash_items(entries, rows),
-            partial(self._remove_rows, taken, rows),
+            partial(self._remove_rows, batch, rows),
             partial(self._wrap_step, entries),
         )
 
-    def _require_lost_entry(self, member: Member, scene: MaintenanceSnapshot) -> SessionEntry:
+    def _require_lost_entry(self, member: Member, snapshot: MaintenanceSnapshot) -> SessionEntry:
         entry = self._store.get(member.revision["key"])
         if entry is None:
             raise MemberOutdated(member.id, "it is not there any more")
         if entry.stored != member.revision["stored"]:
             raise MemberOutdated(member.id, "its chat was used since")
-        why = routes.find_route_protection(scene, self._store, entry)
-        state, _ = routes.find_lost_state(scene, entry)
-        if why is not None or state is None:
+        reason = routes.find_route_protection(snapshot, self._store, entry)
+        state, _ = routes.find_lost_state(snapshot, entry)
+        if reason is not None or state is None:
             raise MemberOutdated(
-                member.id, PROTECTION_REASONS[why] if why else "it leads to a session again"
+                member.id, PROTECTION_REASONS[reason] if reason else "it leads to a session again"
             )
         return entry
 
     def _read_foreign_row(self, member: Member) -> RowImages:
-        noted = member.revision
+        record = member.revision
         image = self._db.read_row_images(
-            _ROUTES_TABLE, {"scope": noted["scope"], "session_key": noted["key"]}
+            _ROUTES_TABLE, {"scope": record["scope"], "session_key": record["key"]}
         )
         texts = [row[image.columns.index("entry_json")] for row in image.rows]
-        if texts != [noted["stored"]]:
+        if texts != [record["stored"]]:
             raise MemberOutdated(member.id, "it was changed since")
         return image
 
@@ -102,21 +102,21 @@ class LostRouteRemover:
             yield TrashItem(IMAGES, image.pack())
 
     def _remove_rows(
-        self, taken: Sequence[Member], rows: Sequence[RowImages], db: StateDatabase
+        self, batch: Sequence[Member], rows: Sequence[RowImages], db: StateDatabase
     ) -> dict[str, Any]:
-        """Look once more; the routes of this folder are removed when this is committed."""
-        here = [member.revision for member in taken if not member.revision["scope"]]
-        for member in taken:
-            noted = member.revision
-            if noted["scope"]:
+        """Check the routes once more; those of this folder are removed after the commit."""
+        own_records = [member.revision for member in batch if not member.revision["scope"]]
+        for member in batch:
+            record = member.revision
+            if record["scope"]:
                 continue
-            if read_route_text(self._store, noted["key"]) != noted["stored"]:
+            if read_route_text(self._store, record["key"]) != record["stored"]:
                 raise MemberOutdated(member.id, "its chat was used since")
-            row = db.get_session(noted["session"])
+            row = db.get_session(record["session"])
             if row is not None and row["end_reason"] is None:
                 raise MemberOutdated(member.id, "it leads to a session again")
         db.remove_rows(rows)
-        return {"routes": {noted["key"]: noted["stored"] for noted in here}}
+        return {"routes": {record["key"]: record["stored"] for record in own_records}}
 
     @contextmanager
     def _wrap_step(self, entries: dict[str, SessionEntry]) -> Iterator[None]:
@@ -125,16 +125,16 @@ class LostRouteRemover:
             self._store.remove(entries)
 
 
-def require_no_gateway(there: ActivitySnapshot) -> None:
-    """Refuse what a live gateway would overwrite.
+def require_no_gateway(activity: ActivitySnapshot) -> None:
+    """Refuse route changes that a running gateway would overwrite.
 
     Raises:
-        Denied: one lives.
+        Denied: a gateway is running.
     """
-    live = there.company.gateway
-    if live is not None:
+    gateway = activity.company.gateway
+    if gateway is not None:
         raise Denied(
-            f"{live} holds the routes in memory and would overwrite the change; stop it, "
+            f"{gateway} holds the routes in memory and would overwrite the change; stop it, "
             "then apply the plan again"
         )
 
@@ -142,7 +142,7 @@ def require_no_gateway(there: ActivitySnapshot) -> None:
 def iter_route_items(
     db: StateDatabase, store: SessionStore, entries: Mapping[str, SessionEntry]
 ) -> Iterator[TrashItem]:
-    """Yield what brings routes back, as they are in either copy."""
+    """Yield the trash items of routes, with both of their copies."""
     mirrored = Mirror(store.sessions_dir).read().entries if entries else {}
     for key, entry in entries.items():
         row = _read_route_row(db, store, key)
@@ -158,13 +158,13 @@ def iter_route_items(
 
 
 def read_route_text(store: SessionStore, key: str) -> str | None:
-    """Return the text of a route as it is now."""
+    """Return the current text of a route."""
     entry = store.get(key)
     return None if entry is None else entry.stored
 
 
 def read_unused_route_text(db: StateDatabase, store: SessionStore | None, key: str) -> str | None:
-    """Return the text of a route to a session in which nothing was said yet."""
+    """Return the text of a route to a session without messages."""
     entry = None if store is None else store.get(key)
     if entry is None or db.get_session(entry.session_id) is not None:
         return None
@@ -172,33 +172,33 @@ def read_unused_route_text(db: StateDatabase, store: SessionStore | None, key: s
 
 
 def finish_removal(store: SessionStore, result: Mapping[str, Any]) -> None:
-    """Remove the routes of a step that was cut short behind its commit."""
-    wanted: Mapping[str, str] = result.get("routes", {})
-    left = {key: entry for key in wanted if (entry := store.get(key)) is not None}
-    same = {key: entry for key, entry in left.items() if entry.stored == wanted[key]}
-    if same:
+    """Remove the routes of a step that was interrupted after its commit."""
+    removed: Mapping[str, str] = result.get("routes", {})
+    entries = {key: entry for key in removed if (entry := store.get(key)) is not None}
+    unchanged = {key: entry for key, entry in entries.items() if entry.stored == removed[key]}
+    if unchanged:
         with suppress_note_errors("that routes are removed"):
-            store.remove(same)
+            store.remove(unchanged)
 
 
 def restore_route(
-    db: StateDatabase, store: SessionStore, value: Mapping[str, Any], left: str | None
+    db: StateDatabase, store: SessionStore, value: Mapping[str, Any], left_text: str | None
 ) -> str | None:
-    """Put a route back where it is as it was left, None where it was removed; say why not.
+    """Restore a route that is as the step left it (None: removed); return the reason if it cannot.
 
-    It runs in the step of a store for this chat.
+    It runs in a transaction of the store for this chat.
     """
     key, stored = value["key"], value["stored"]
-    now = read_route_text(store, key)
-    if now == stored:
+    current_text = read_route_text(store, key)
+    if current_text == stored:
         return None
-    if strip_pending(now) != strip_pending(left):
+    if strip_pending(current_text) != strip_pending(left_text):
         return "the chat has gone on since"
     try:
         entry = SessionEntry.from_dict(json.loads(stored))
     except (InvalidInput, ValueError, TypeError) as error:
         return f"it cannot be read: {error}"
-    entry.stored, entry.stored_as = now, key
+    entry.stored, entry.stored_as = current_text, key
     try:
         store.save(entry)
     except Conflict:
@@ -206,22 +206,22 @@ def restore_route(
     if value["row"] is not None and db.has_routing:
         image = RowImages.unpack(value["row"])
         row = dict(zip(image.columns, image.rows[0], strict=True))
-        here = db.read_row_images(_ROUTES_TABLE, {"session_key": key}).columns
-        known = {name: given for name, given in row.items() if name in here}
-        db.put_routing_row({**known, "scope": _get_scope(store)})
+        columns = db.read_row_images(_ROUTES_TABLE, {"session_key": key}).columns
+        values = {name: stored_value for name, stored_value in row.items() if name in columns}
+        db.put_routing_row({**values, "scope": _get_scope(store)})
     return None
 
 
 def list_route_keys(values: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the chats of what was kept of routes."""
+    """Return the chats of kept routes."""
     return [value["key"] for value in values]
 
 
 def list_session_chats(db: StateDatabase, store: SessionStore | None, session_id: str) -> list[str]:
-    """Return the chats that are led to a session, by the table or by the store, in order."""
+    """Return the chats that are routed to a session by the table or by the store, sorted."""
     keys = {str(row["session_key"]) for row in db.list_routing_rows(session_id)}
     entries = {} if store is None else store.load_entries()
-    return sorted(keys | {key for key, each in entries.items() if each.session_id == session_id})
+    return sorted(keys | {key for key, entry in entries.items() if entry.session_id == session_id})
 
 
 def _read_route_row(db: StateDatabase, store: SessionStore, key: str) -> RowImages:

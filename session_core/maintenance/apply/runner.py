@@ -1,7 +1,7 @@
-"""Applies plans: one step after another for as long as there is time, and goes on another time.
+"""Apply plans step by step within a time limit, and continue them in later calls.
 
-What a step does behind its commit, the hooks that are told and the files and routes that go, is
-done once more by whoever takes up what a crash has left.
+A step's follow-up work after its commit (hooks, files, routes) is repeated by the process that
+recovers from a crash.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from session_core.state.protocol import StateDatabase
 STOPPED_REASON = "its plan ended half-way"
 
 _PROGRESS_INTERVAL_S = 0.5
-"""So often is said how far it is."""
+"""The interval of progress reports."""
 
 
 class PlanRunner:
@@ -66,11 +66,11 @@ class PlanRunner:
         self._hooks = hooks
         self._client = client
         self._outcome = PlanOutcomes(db, ledger, store)
-        self._means = ApplyContext(db, ledger, store, hooks, planner, clock, self.settle_steps)
-        undoing = StepUndoer(db, ledger, store, hooks, self._means.gather_activity)
-        self._returning = PartialMemberRestorer(ledger, undoing, self.settle_steps)
+        self._context = ApplyContext(db, ledger, store, hooks, planner, clock, self.settle_steps)
+        undoer = StepUndoer(db, ledger, store, hooks, self._context.gather_activity)
+        self._restorer = PartialMemberRestorer(ledger, undoer, self.settle_steps)
         self.restoring = BatchRestorer(
-            db, ledger, undoing, client=client, stop=self.stop_plan, settle=self.settle_steps
+            db, ledger, undoer, client=client, stop_plan=self.stop_plan, settle=self.settle_steps
         )
 
     def apply_plan(
@@ -80,9 +80,9 @@ class PlanRunner:
         progress: ProgressFn | None,
         stop: StopFn | None,
     ) -> ApplyResult:
-        """Apply a plan, or go on with it."""
-        until = time.monotonic() + for_s
-        self.recover_from_crash(but=handle)
+        """Apply a plan, or continue it."""
+        deadline = time.monotonic() + for_s
+        self.recover_from_crash(except_plan=handle)
         plan = self._ledger.get_plan(handle)
         if plan.state == "finished":
             return ApplyResult.from_json(plan.result)
@@ -95,7 +95,7 @@ class PlanRunner:
             with suppress_note_errors(f"that plan {handle} is begun"):
                 self._ledger.add_audit_entry(self._client, f"{plan.kind}, begun", handle, {})
         try:
-            return self._run_steps(batch, plan, until, progress, stop)
+            return self._run_steps(batch, plan, deadline, progress, stop)
         except BaseException:
             self.log_progress(batch, self._client)
             raise
@@ -104,7 +104,7 @@ class PlanRunner:
         self,
         batch: Batch,
         plan: StoredPlan,
-        until: float,
+        deadline: float,
         progress: ProgressFn | None,
         stop: StopFn | None,
     ) -> ApplyResult:
@@ -112,88 +112,91 @@ class PlanRunner:
         if plan.state == "applying":
             for step in self._ledger.list_steps(batch.id):
                 self._finish_step(step)
-        told_at = time.monotonic()
-        with closing(PlanRun(self._means, self._returning, batch, plan)) as run:
+        reported_at = time.monotonic()
+        with closing(PlanRun(self._context, self._restorer, batch, plan)) as run:
             while not (done := run.is_done(wait=True)):
                 run.run_next_step()
-                if time.monotonic() >= until or (stop is not None and stop()):
+                if time.monotonic() >= deadline or (stop is not None and stop()):
                     break
-                if progress is not None and time.monotonic() - told_at > _PROGRESS_INTERVAL_S:
+                if progress is not None and time.monotonic() - reported_at > _PROGRESS_INTERVAL_S:
                     progress(self._outcome.build_result(batch, self._ledger.get_plan(handle)))
-                    told_at = time.monotonic()
+                    reported_at = time.monotonic()
             done = done or run.is_done(wait=False)
         if done:
-            self._reclaim_space(batch, handle, until, progress, stop)
+            self._reclaim_space(batch, handle, deadline, progress, stop)
         return self._finish_run(batch, handle)
 
     def log_progress(self, batch: Batch, client: str | None = None) -> None:
-        """Note in the log how far the plan of a batch was done, which a crash may have left out."""
+        """Log how far the plan of a batch is, which a crash may have left out."""
         with (
             suppress_note_errors(f"how far batch {batch.id} was done"),
             suppress(Conflict),
-        ):  # it has run out
+        ):  # the plan has expired
             plan = None if batch.plan is None else self._ledger.get_plan(batch.plan)
             if plan is not None and plan.state != "finished" and "wanted" in plan.about:
                 self._add_audit_entry(client, plan, self._outcome.build_result(batch, plan))
 
-    def _add_audit_entry(self, client: str | None, plan: StoredPlan, done: ApplyResult) -> None:
-        what = plan.kind if done.outcome == "applied" else f"{plan.kind}, in part"
-        counts = {"removed": done.removed, "finalized": done.finalized}
-        counts |= {"skipped": len(done.skipped), "remaining": done.remaining}
-        self._ledger.add_audit_entry(client, what, plan.handle, counts)
+    def _add_audit_entry(self, client: str | None, plan: StoredPlan, result: ApplyResult) -> None:
+        action = plan.kind if result.outcome == "applied" else f"{plan.kind}, in part"
+        counts = {"removed": result.removed, "finalized": result.finalized}
+        counts |= {"skipped": len(result.skipped), "remaining": result.remaining}
+        self._ledger.add_audit_entry(client, action, plan.handle, counts)
 
-    def recover_from_crash(self, but: str | None = None) -> None:
-        """Do what a crash has left, but what is to be put back of a plan that is the caller's."""
+    def recover_from_crash(self, except_plan: str | None = None) -> None:
+        """Finish the work that a crash has left, except restores of `except_plan`."""
         self.settle_steps()
         for plan in self._ledger.list_stopped_plans():
             if "wanted" not in plan.about and plan.kind != IMPORT_KIND:
-                continue  # it is not one of those that are applied here
+                continue  # other components apply that kind of plan
             with suppress_note_errors(f"that plan {plan.handle} is ended"), suppress(Conflict):
                 self._end_stopped_plan(plan)
-        for half in self._ledger.list_partial_members():
-            if half.plan != but:
-                with suppress_note_errors(f"that {half.member.id} is put back"), suppress(Conflict):
-                    for _ in self._returning.restore_member(half):
-                        pass  # a conflict is that somebody else puts it back
+        for partial in self._ledger.list_partial_members():
+            if partial.plan != except_plan:
+                with (
+                    suppress_note_errors(f"that {partial.member.id} is put back"),
+                    suppress(Conflict),
+                ):
+                    for _ in self._restorer.restore_member(partial):
+                        pass  # a conflict means that another process restores it
 
     def stop_plan(self, handle: str) -> None:
-        """Let a plan go no further; what it has begun to remove is put back by `take_up`.
+        """Stop a plan; `recover_from_crash` restores the members that it has removed in part.
 
         Raises:
-            Conflict: it has ended already.
+            Conflict: the plan has ended already.
         """
         self._ledger.stop_plan(handle)
         self._end_stopped_plan(self._ledger.get_plan(handle))
 
     def _end_stopped_plan(self, plan: StoredPlan) -> None:
-        """End a plan of which no step begins any more, and note what is owed to its members."""
+        """End a plan that begins no more steps, and record its partly removed members."""
         if plan.state == "closed" or plan.batch is None:
             return
-        if plan.state == "applying":  # and has run out
+        if plan.state == "applying":  # and has expired
             self._ledger.stop_plan(plan.handle)
         wait_for_steps(self._ledger, plan.batch, self.settle_steps)
         progress = PlanProgress()
         for step in self._ledger.list_steps(plan.batch):
             progress.add_result(step.result if isinstance(step.result, dict) else {})
-        left = self._ledger.get_plan(plan.handle).remaining
-        begun = [member.id for member in left if progress.has_begun(member)]
-        self._ledger.end_stopped_plan(plan.handle, begun, STOPPED_REASON)
+        remaining = self._ledger.get_plan(plan.handle).remaining
+        partial_ids = [member.id for member in remaining if progress.has_begun(member)]
+        self._ledger.end_stopped_plan(plan.handle, partial_ids, STOPPED_REASON)
 
     def settle_steps(self) -> None:
-        """Decide the steps that a crash has left, and do what was to follow them."""
+        """Settle the steps that a crash has left, and run their follow-up work."""
         if self._store is not None:
             with suppress_note_errors("that what was owed to hooks is told"):
                 self._store.deliver_pending_hooks()
         for step in resume_steps(self._db, self._ledger):
             self._finish_step(step)
             for end in (step.result or {}).get("ended", ()):
-                told = end.get("told") in {True, finalize.CALLED_BY_STORE}
-                if not finalize.reset_deferred_chats(self._store, end) and not told:
+                hooks_called = end.get("told") in {True, finalize.CALLED_BY_STORE}
+                if not finalize.reset_deferred_chats(self._store, end) and not hooks_called:
                     finalize.call_end_hooks(self._hooks, self._store, end)
             self.log_progress(self._ledger.get_batch(step.batch))
 
     def _finish_step(self, step: Step) -> None:
-        """Do what a step does behind its commit; what was done is not done again."""
+        """Do a step's work after its commit; finished work is not repeated."""
         if not isinstance(step.result, dict) or step.undone_at is not None:
             return
         if self._store is not None and step.result.get("routes"):
@@ -206,48 +209,54 @@ class PlanRunner:
         self,
         batch: Batch,
         handle: str,
-        until: float,
+        deadline: float,
         progress: ProgressFn | None,
         stop: StopFn | None,
     ) -> None:
-        """Win back the room of what is gone, where the plan has that: a step without trash."""
+        """Merge the index and rewrite the file if the plan includes that: a step without trash."""
         plan = self._ledger.get_plan(handle)
-        left = members.list_remaining_members(plan, "index")
-        so_far = self._outcome.build_result(batch, plan) if left and progress is not None else None
+        index_members = members.list_remaining_members(plan, "index")
+        so_far = (
+            self._outcome.build_result(batch, plan)
+            if index_members and progress is not None
+            else None
+        )
 
-        def tell() -> None:
+        def report() -> None:
             if progress is not None and so_far is not None:
                 progress(so_far)
 
-        won = (
-            vacuum.reclaim_space(self._db, self._means.clock(), until, stop, tell) if left else None
+        outcome = (
+            vacuum.reclaim_space(self._db, self._context.clock(), deadline, stop, report)
+            if index_members
+            else None
         )
-        if won is not None:
-            with suppress(Conflict):  # somebody else applies the plan, and has noted it
+        if outcome is not None:
+            with suppress(Conflict):  # another process applies the plan and has recorded it
                 run_step(
                     self._db,
                     self._ledger,
                     batch.id,
                     before=lambda _: (),
-                    change=lambda _: {VACUUM_KEY: asdict(won)},
-                    members=[left[0].id],
+                    change=lambda _: {VACUUM_KEY: asdict(outcome)},
+                    members=[index_members[0].id],
                 )
-        # Whoever else does this has perhaps taken it, and not noted it yet.
+        # Another process may have claimed the member and not recorded the result yet.
         wait_for_steps(self._ledger, batch.id, self.settle_steps)
 
     def _require_no_gateway(self, plan: StoredPlan) -> None:
-        """Refuse what a live gateway would overwrite.
+        """Refuse route changes that a running gateway would overwrite.
 
         Raises:
-            Denied: one lives.
+            Denied: a gateway is running.
         """
         starts_new = plan.about["wanted"]["start_new"]
         parts = {members.get_part(member) for member in plan.remaining}
         if "routes" in parts or (starts_new and "ended" in parts):
-            routes.require_no_gateway(self._means.gather_activity())
+            routes.require_no_gateway(self._context.gather_activity())
 
     def _finish_run(self, batch: Batch, handle: str) -> ApplyResult:
-        """Return what was done, and end the plan where nothing remains."""
+        """Return the result, and end the plan if no member remains."""
         clear_marks(self._db, self._ledger)
         plan = self._ledger.get_plan(handle)
         if plan.state == "finished":
@@ -256,26 +265,28 @@ class PlanRunner:
             for step in self._ledger.list_steps(batch.id):
                 for end in (step.result or {}).get("ended", ()):
                     finalize.reset_deferred_chats(self._store, end)
-        done = self._add_measured_bytes(batch, plan, self._outcome.build_result(batch, plan))
+        result = self._add_measured_bytes(batch, plan, self._outcome.build_result(batch, plan))
         with suppress_note_errors(f"what plan {handle} came to"):
-            if done.outcome == "applied":
-                with suppress(Conflict):  # whoever else applies it has ended it
-                    self._ledger.finish_plan(handle, done.to_json())
-            self._add_audit_entry(self._client, plan, done)
-        return done
+            if result.outcome == "applied":
+                with suppress(Conflict):  # another process has ended it
+                    self._ledger.finish_plan(handle, result.to_json())
+            self._add_audit_entry(self._client, plan, result)
+        return result
 
-    def _add_measured_bytes(self, batch: Batch, plan: StoredPlan, done: ApplyResult) -> ApplyResult:
-        """Return a result with what was measured since the plan was begun."""
+    def _add_measured_bytes(
+        self, batch: Batch, plan: StoredPlan, result: ApplyResult
+    ) -> ApplyResult:
+        """Return a result with the sizes measured since the plan was begun."""
         with suppress_note_errors("how much room there is"):
             sizes = self._db.measure_sizes()
             size = disk.measure_change(plan.about.get(disk.BEFORE_KEY, {}), sizes)
-            gone = size.returned_to_disk + self._outcome.sum_deleted_file_bytes(batch, plan)
+            returned = size.returned_to_disk + self._outcome.sum_deleted_file_bytes(batch, plan)
             size = replace(
-                size, returned_to_disk=gone, trash=self._ledger.get_batch(batch.id).bytes
+                size, returned_to_disk=returned, trash=self._ledger.get_batch(batch.id).bytes
             )
-            can_shrink = vacuum.find_obstacle(self._means.gather_activity().company) is None
+            can_shrink = vacuum.find_obstacle(self._context.gather_activity().company) is None
             shrinks = disk.is_worth_freeing(
                 disk.estimate_freeable(sizes, shrinks=can_shrink), sizes
             )
-            return replace(done, bytes=size, shrinks=shrinks and done.removed > 0)
-        return done
+            return replace(result, bytes=size, shrinks=shrinks and result.removed > 0)
+        return result

@@ -1,9 +1,9 @@
-"""Sessions that are removed: which rows go in the next step, and what is looked at in it.
+"""Remove sessions: draft the rows of the next step, and check them again inside it.
 
-A conversation goes from its tip to its root. A session that is larger than there is room for goes
-over several steps, its own row in the last; a step also takes as many small ones as there is room.
-What the next step takes is read and made durable while this one is under way, and thrown away where
-this one comes to nothing.
+A conversation is removed from its tip to its root. A session that is larger than the room of a step
+is removed over several steps, its own row in the last; a step also takes as many small sessions as
+there is room for. The next step is read and its undo made durable while the current one runs, and
+discarded if the current one fails.
 """
 
 from __future__ import annotations
@@ -44,245 +44,261 @@ from session_core.types import RawText, RowImages
 
 
 class SessionRemover:
-    """Removes sessions, a piece at a time."""
+    """Removes sessions, one step at a time."""
 
     def __init__(
         self,
         db: StateDatabase,
-        there: Callable[[], ActivitySnapshot],
+        get_activity: Callable[[], ActivitySnapshot],
         progress: PlanProgress,
         folder: Path | None,
-        aside: StepPrefetch,
+        prefetch: StepPrefetch,
         *,
         pinned: Callable[[], Collection[str]],
     ) -> None:
         self._db = db
-        self._aside = aside
+        self._prefetch = prefetch
         self._pinned = pinned
-        self._there = there
+        self._get_activity = get_activity
         self._progress = progress
         self._pace = BatchSize()
         self._folder = folder
         self._files: Mapping[str, list[Path]] = {}
-        self._looked_for: set[str] = set()
+        self._searched_members: set[str] = set()
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
-        """Return what is removed next: as many sessions as there is room for."""
-        there = self._there()
-        taken = self._take_prefetched(members[0])
-        if taken is None:
+        """Return the sessions to remove next, as many as there is room for."""
+        activity = self._get_activity()
+        items = self._take_prefetched(members[0])
+        if items is None:
             self._find_files(members)
-            taken = self._collect_items(members, there, None)
-        rest = members[len(taken.members) :]
-        more = taken.is_full and rest and self._has_known_files(rest[0])
-        ahead = partial(self._prefetch_items, rest, there, taken) if more else None
+            items = self._collect_items(members, activity, None)
+        rest = members[len(items.members) :]
+        has_next = items.is_full and rest and self._has_known_files(rest[0])
+        prefetch = partial(self._prefetch_items, rest, activity, items) if has_next else None
         heads: list[FileHead] = []
         return StepDraft(
-            tuple(taken.members),
-            taken.prepared or self._iter_trash_items(taken, heads),
-            partial(self._remove_items, taken, there, heads),
-            partial(self._wrap_step, heads, ahead),
+            tuple(items.members),
+            items.prepared or self._iter_trash_items(items, heads),
+            partial(self._remove_items, items, activity, heads),
+            partial(self._wrap_step, heads, prefetch),
         )
 
     def _take_prefetched(self, first: Member) -> StepItems | None:
-        """Return what was taken beside, if it begins here and what it comes after was done."""
-        taken: StepItems | None = self._aside.take_result()
-        if taken is not None and not self._is_next_step(taken, first):
-            self._aside.discard(taken)
+        """Return the prefetched items if they begin here and the step before them was done."""
+        items: StepItems | None = self._prefetch.take_result()
+        if items is not None and not self._is_next_step(items, first):
+            self._prefetch.discard(items)
             return None
-        return taken
+        return items
 
-    def _is_next_step(self, taken: StepItems, first: Member) -> bool:
-        before, taken.before = taken.before, None
+    def _is_next_step(self, items: StepItems, first: Member) -> bool:
+        previous, items.before = items.before, None
         progress = self._progress
-        if before is None or before.after is None or not progress.gone.issuperset(before.whole):
+        if (
+            previous is None
+            or previous.after is None
+            or not progress.gone.issuperset(previous.whole)
+        ):
             return False
-        if any(progress.after.get(each) != at for each, at in before.after.items()):
+        if any(
+            progress.after.get(session_id) != revision
+            for session_id, revision in previous.after.items()
+        ):
             return False
-        return next(iter(taken.members_by_session.values()), None) == first.id
+        return next(iter(items.members_by_session.values()), None) == first.id
 
     def _prefetch_items(
-        self, members: Sequence[Member], there: ActivitySnapshot, before: StepItems
+        self, members: Sequence[Member], activity: ActivitySnapshot, previous: StepItems
     ) -> StepItems | None:
-        taken = self._collect_items(members, there, before)
-        if not taken.messages:
+        items = self._collect_items(members, activity, previous)
+        if not items.messages:
             return None
-        if not any(session_id in self._files for session_id in taken.whole):
-            taken.prepared = self._aside.prepare_step(
-                self._iter_trash_items(taken, []), taken.members
+        if not any(session_id in self._files for session_id in items.whole):
+            items.prepared = self._prefetch.prepare_step(
+                self._iter_trash_items(items, []), items.members
             )
-        return taken
+        return items
 
     def _collect_items(
-        self, members: Sequence[Member], there: ActivitySnapshot, before: StepItems | None
+        self, members: Sequence[Member], activity: ActivitySnapshot, previous: StepItems | None
     ) -> StepItems:
-        taken = StepItems(self._pace.room, self._pace.room, before)
+        items = StepItems(self._pace.room, self._pace.room, previous)
         for member in members:
-            if taken.is_full or not self._has_known_files(member):
+            if items.is_full or not self._has_known_files(member):
                 break
-            if not self._add_group(SessionGroup.from_member(member), taken, there):
+            if not self._add_group(SessionGroup.from_member(member), items, activity):
                 break
-            taken.members.append(member.id)
-        taken.size -= taken.room
-        return taken
+            items.members.append(member.id)
+        items.size -= items.room
+        return items
 
-    def _add_group(self, group: SessionGroup, taken: StepItems, there: ActivitySnapshot) -> bool:
-        """Take the sessions of a member; return whether there was room for all of them."""
-        left = [
-            each
-            for each in group.sessions
-            if each not in self._progress.gone and not taken.is_in_previous_step("whole", each)
+    def _add_group(self, group: SessionGroup, items: StepItems, activity: ActivitySnapshot) -> bool:
+        """Add the sessions of a member; return True if all of them fit."""
+        remaining = [
+            session_id
+            for session_id in group.sessions
+            if session_id not in self._progress.gone
+            and not items.is_in_previous_step("whole", session_id)
         ]
-        # The first is looked at when it is taken.
+        # The first one is checked when it is added.
         preconditions.require_unchanged(
-            self._db, group, left[1:], self._progress, there, removed=True
+            self._db, group, remaining[1:], self._progress, activity, removed=True
         )
-        taken.members_by_session |= dict.fromkeys(left, group.member)
-        for session_id in left:
+        items.members_by_session |= dict.fromkeys(remaining, group.member)
+        for session_id in remaining:
             if (
-                taken.is_full
-                or session_id in taken.detached
-                or taken.is_in_previous_step("detached", session_id)
+                items.is_full
+                or session_id in items.detached
+                or items.is_in_previous_step("detached", session_id)
             ):
                 return False
-            if not self._add_session(session_id, group, taken, there):
+            if not self._add_session(session_id, group, items, activity):
                 return False
         return True
 
     def _add_session(
-        self, session_id: str, group: SessionGroup, taken: StepItems, there: ActivitySnapshot
+        self, session_id: str, group: SessionGroup, items: StepItems, activity: ActivitySnapshot
     ) -> bool:
-        """Take a session, or as many of its messages as there is room for."""
+        """Add a session, or as many of its messages as there is room for."""
         rows = self._db.read_session_images(session_id)
         row = preconditions.find_session_row(rows)
         if row is None:
             raise MemberOutdated(group.member, f"session {session_id} is not there any more")
         expected = self._progress.get_expected_revision(group, session_id)
-        preconditions.require_unprotected(group.member, row, expected, there, removed=True)
+        preconditions.require_unprotected(group.member, row, expected, activity, removed=True)
         preconditions.require_no_new_signs(group, row)
         children = preconditions.list_planned_children(self._db, session_id, group)
-        above = None if taken.before is None else taken.before.get_last_message_id(session_id)
-        said, more = self._db.read_message_images(session_id, above, taken.room)
-        place = said.columns.index("id")
-        ids = [each[place] for each in said.rows]
-        taken.messages[session_id] = ids, group
-        taken.message_rows += [said] if ids else []
-        taken.room -= SESSION_BYTES + estimate_size(said)
-        own = [] if more else [each for each in rows if not each.shared]
-        self._add_dependent_rows(session_id, said, own, taken)
+        after_id = None if items.before is None else items.before.get_last_message_id(session_id)
+        messages, more = self._db.read_message_images(session_id, after_id, items.room)
+        place = messages.columns.index("id")
+        ids = [row[place] for row in messages.rows]
+        items.messages[session_id] = ids, group
+        items.message_rows += [messages] if ids else []
+        items.room -= SESSION_BYTES + estimate_size(messages)
+        own_rows = [] if more else [each for each in rows if not each.shared]
+        self._add_dependent_rows(session_id, messages, own_rows, items)
         if more:
-            taken.room = 0
-            taken.partial_sessions[session_id] = row["started_at"]
+            items.room = 0
+            items.partial_sessions[session_id] = row["started_at"]
             return False
-        taken.rows += [each for each in rows if each.shared or each.table == SESSIONS]
-        stay = [
+        items.rows += [each for each in rows if each.shared or each.table == SESSIONS]
+        detached = [
             each
             for each in children
-            if each not in {session_id, *taken.whole}
-            and not taken.is_in_previous_step("whole", each)
-            and not taken.is_in_previous_step("detached", each)
+            if each not in {session_id, *items.whole}
+            and not items.is_in_previous_step("whole", each)
+            and not items.is_in_previous_step("detached", each)
         ]
-        self._detach_children(session_id, stay, taken)
-        taken.whole.append(session_id)
+        self._detach_children(session_id, detached, items)
+        items.whole.append(session_id)
         return True
 
     def _add_dependent_rows(
-        self, session_id: str, said: RowImages, own: Sequence[RowImages], taken: StepItems
+        self, session_id: str, messages: RowImages, own: Sequence[RowImages], items: StepItems
     ) -> None:
-        """Take what other tables have of a session, and what refers to any of its rows.
+        """Add the rows of other tables that belong to a session or refer to its rows.
 
-        The latter would go with those, or be emptied.
+        The latter would be deleted or emptied with those.
         """
-        own = [taken.exclude_dependent_rows(each) for each in own]
-        found = self._db.read_referring_images([said, *own])
-        taken.room -= sum(map(estimate_size, found))
-        beside = [each for each in (*own, *map(taken.exclude_dependent_rows, found)) if each.rows]
-        taken.dependent_rows += [
-            replace(each, of=session_id) for each in beside if each.table != SESSIONS
+        own = [items.exclude_dependent_rows(images) for images in own]
+        referring = self._db.read_referring_images([messages, *own])
+        items.room -= sum(map(estimate_size, referring))
+        dependent = [
+            images
+            for images in (*own, *map(items.exclude_dependent_rows, referring))
+            if images.rows
+        ]
+        items.dependent_rows += [
+            replace(images, of=session_id) for images in dependent if images.table != SESSIONS
         ]
 
-    def _detach_children(self, session_id: str, children: Iterable[str], taken: StepItems) -> None:
+    def _detach_children(self, session_id: str, children: Iterable[str], items: StepItems) -> None:
         for child in children:
             before, after = {"parent_session_id": session_id}, {"parent_session_id": None}
-            taken.changes.append(RowChange("sessions", {"id": child}, before, after))
-            taken.detached.add(child)
+            items.changes.append(RowChange("sessions", {"id": child}, before, after))
+            items.detached.add(child)
 
-    def _iter_trash_items(self, taken: StepItems, heads: list[FileHead]) -> Iterator[TrashItem]:
-        for change in taken.changes:
+    def _iter_trash_items(self, items: StepItems, heads: list[FileHead]) -> Iterator[TrashItem]:
+        for change in items.changes:
             yield change.to_trash_item()
-        for session_id, started_at in taken.partial_sessions.items():
+        for session_id, started_at in items.partial_sessions.items():
             yield TrashItem(OF, {"id": session_id, "started_at": _encode_value(started_at)})
-        for image in (*taken.dependent_rows, *taken.rows, *taken.message_rows):
+        for image in (*items.dependent_rows, *items.rows, *items.message_rows):
             yield TrashItem(IMAGES, image.pack())
-        for session_id in taken.whole:
+        for session_id in items.whole:
             for path in self._files.get(session_id, ()):
                 if self._db.folder is not None:
-                    member = taken.members_by_session[session_id]
+                    member = items.members_by_session[session_id]
                     yield from files.collect_file(path, self._db.folder, heads, member)
 
     def _remove_items(
         self,
-        taken: StepItems,
-        there: ActivitySnapshot,
+        items: StepItems,
+        activity: ActivitySnapshot,
         heads: Sequence[FileHead],
         db: StateDatabase,
     ) -> dict[str, Any]:
-        """Remove what was taken, if it still is what it was."""
+        """Remove the drafted rows if they are unchanged."""
         self._pace.begin()
-        preconditions.require_not_in_use(db, taken.members_by_session, there, self._pinned())
+        preconditions.require_not_in_use(db, items.members_by_session, activity, self._pinned())
         messages = {
             session_id: (ids, self._progress.get_expected_revision(group, session_id))
-            for session_id, (ids, group) in taken.messages.items()
+            for session_id, (ids, group) in items.messages.items()
         }
         try:
-            if taken.dependent_rows:
-                db.remove_rows(taken.dependent_rows)
-            after = db.remove_messages(messages, taken.message_rows)
+            if items.dependent_rows:
+                db.remove_rows(items.dependent_rows)
+            after = db.remove_messages(messages, items.message_rows)
         except (Changed, NotFound) as error:
             for session_id, (_, expected) in messages.items():
                 preconditions.require_revision(
-                    db, taken.members_by_session[session_id], session_id, expected
+                    db, items.members_by_session[session_id], session_id, expected
                 )
             raise ConcurrentWrite(str(error)) from error
         try:
-            for change in taken.changes:
+            for change in items.changes:
                 change.write_row(db)
-            db.remove_rows(taken.rows)
+            db.remove_rows(items.rows)
         except Changed as error:
             raise ConcurrentWrite(str(error)) from error
-        if taken.is_full:
-            self._pace.end(taken.size)
-        taken.after = {each: after[each] for each in taken.partial_sessions}
+        if items.is_full:
+            self._pace.end(items.size)
+        items.after = {session_id: after[session_id] for session_id in items.partial_sessions}
         return {
-            "after": taken.after,
-            "sessions": taken.whole,
+            "after": items.after,
+            "sessions": items.whole,
             "files": len(heads),
             files.NAMES_KEY: [
-                path.name for each in taken.whole for path in self._files.get(each, ())
+                path.name for session_id in items.whole for path in self._files.get(session_id, ())
             ],
         }
 
     @contextmanager
     def _wrap_step(
-        self, heads: Sequence[FileHead], ahead: Callable[[], StepItems | None] | None
+        self, heads: Sequence[FileHead], prefetch: Callable[[], StepItems | None] | None
     ) -> Iterator[None]:
-        if ahead is not None:  # not before: steps are taken back in the order of their trash
-            self._aside.start(ahead)
+        if prefetch is not None:  # only now: steps are undone in the order of their trash
+            self._prefetch.start(prefetch)
         yield
         if self._db.folder is not None:
             files.delete_files(heads, self._db.folder, self._folder)
 
     def _has_known_files(self, member: Member) -> bool:
-        """Whether its files are known, where there are any."""
-        return self._folder is None or member.id in self._looked_for
+        """Return True if the files of a member are known, or the home has no session folder."""
+        return self._folder is None or member.id in self._searched_members
 
     def _find_files(self, members: Sequence[Member]) -> None:
-        """Look for the files of the sessions to come, of as many as are given at once."""
-        if self._folder is None or members[0].id in self._looked_for:
+        """Find the files of all given members at once, unless the first is known already."""
+        if self._folder is None or members[0].id in self._searched_members:
             return
-        ids = {each for member in members for each in SessionGroup.from_member(member).sessions}
+        ids = {
+            session_id
+            for member in members
+            for session_id in SessionGroup.from_member(member).sessions
+        }
         self._files = orphans.find_session_files(self._folder, ids)
-        self._looked_for = {member.id for member in members}
+        self._searched_members = {member.id for member in members}
 
 
 def _encode_value(value: Any) -> Any:

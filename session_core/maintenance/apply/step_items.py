@@ -1,7 +1,4 @@
-"""What the next step removes, and how much of it there is room for.
-
-Work that is done beside: the next step is read and made durable while one is under way.
-"""
+"""The items that the next step removes, and their prefetch in a thread."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ from session_core.maintenance.members import RowChange, SessionGroup
 from session_core.types import RawText, Revision, RowImages
 
 IMAGES, OF = "images", "of"
-"""Rows as they were; and of a session whose row stays for now, when it began."""
+"""The kinds of trash items: row images; and the start time of a session whose row stays for now."""
 
 SESSION_BYTES = 1_000
-"""What a session counts beside its messages."""
+"""The estimated size of a session without its messages."""
 
 _ROW_BYTES = 200
 
@@ -30,109 +27,109 @@ SessionRole = Literal["whole", "detached"]
 
 @dataclass(slots=True)
 class StepItems:
-    """What the next step removes."""
+    """The items that the next step removes."""
 
     room: int
     size: int
     before: StepItems | None = None
-    """What the step before removes, which may still be there."""
+    """The items of the step before, which may not be removed yet."""
     members: list[str] = field(default_factory=list)
     members_by_session: dict[str, str] = field(default_factory=dict)
-    """By session, the member that it is of; also those that come later."""
+    """The member of each session, also of sessions that a later step removes."""
     messages: dict[str, tuple[list[int], SessionGroup]] = field(default_factory=dict)
     message_rows: list[RowImages] = field(default_factory=list)
     rows: list[RowImages] = field(default_factory=list)
     dependent_rows: list[RowImages] = field(default_factory=list)
-    """What other tables have of it or refers to it, which goes first."""
+    """Rows of other tables that belong or refer to the sessions; they are removed first."""
     partial_sessions: dict[str, Any] = field(default_factory=dict)
-    """Sessions of which only messages go, and when they began."""
+    """Sessions of which only messages are removed, with their start times."""
     whole: list[str] = field(default_factory=list)
     changes: list[RowChange] = field(default_factory=list)
     detached: set[str] = field(default_factory=set)
-    """Sessions that lose their parent in it, so that their rows are not what they were."""
+    """Sessions that lose their parent in this step, so that their rows change."""
     prepared: PreparedStep | None = None
-    """The step, where what would undo it is durable already."""
+    """The prepared step, if its undo is durable already."""
     after: dict[str, Revision] | None = None
-    """At which revision it leaves what it has begun; None before."""
+    """The revisions of partly removed sessions after the step; None before it has run."""
 
     def is_in_previous_step(self, kind: SessionRole, session_id: str) -> bool:
-        """Whether the step before does something with a session that may not be seen yet."""
+        """Return True if the step before affects a session, which may not be visible yet."""
         return self.before is not None and session_id in getattr(self.before, kind)
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is to be taken."""
+        """Return True if there is no room for more."""
         return self.room <= 0
 
     def exclude_dependent_rows(self, images: RowImages) -> RowImages:
-        """Return rows but those that go already since they refer to others."""
-        gone = {
-            (each.table, row)
-            for taken in (self, self.before)
-            for each in (taken.dependent_rows if taken is not None else ())
-            for row in each.rows
+        """Return images without the rows that are removed as dependent rows already."""
+        removed = {
+            (dependent.table, row)
+            for items in (self, self.before)
+            for dependent in (items.dependent_rows if items is not None else ())
+            for row in dependent.rows
         }
-        if not gone:
+        if not removed:
             return images
-        left = tuple(row for row in images.rows if (images.table, row) not in gone)
-        return replace(images, rows=left)
+        remaining = tuple(row for row in images.rows if (images.table, row) not in removed)
+        return replace(images, rows=remaining)
 
     def get_last_message_id(self, session_id: str) -> int | None:
-        """Return up to which message it removes a session, None where at none."""
+        """Return the highest message id that the step removes of a session, or None."""
         ids, _ = self.messages.get(session_id, ([], None))
         return max(ids, default=None)
 
 
 def estimate_size(images: RowImages) -> int:
-    """Return what messages count, roughly as `message_images` counts them."""
-    held = [len(value) for row in images.rows for value in row if type(value) in _SIZED_TYPES]
-    return _ROW_BYTES * len(images.rows) + sum(held)
+    """Return the size of messages, roughly as `read_message_images` counts it."""
+    sizes = [len(value) for row in images.rows for value in row if type(value) in _SIZED_TYPES]
+    return _ROW_BYTES * len(images.rows) + sum(sizes)
 
 
 _SIZED_TYPES = frozenset({str, bytes, RawText})
 
 
 class PrefetchedItems(Protocol):
-    """What the next step takes."""
+    """Prefetched items of the next step."""
 
     prepared: PreparedStep | None
 
 
 class StepPrefetch:
-    """Does one thing at a time in a thread of its own; `close` waits for what is under way."""
+    """Runs one job at a time in a thread of its own; `close` waits for it."""
 
     def __init__(self, ledger: Ledger, batch: str) -> None:
         self._ledger = ledger
         self._batch = batch
         self._pool: ThreadPoolExecutor | None = None
-        self._under_way: Future[Any] | None = None
+        self._future: Future[Any] | None = None
 
     def prepare_step(self, kept: Iterable[TrashItem], members: Sequence[str]) -> PreparedStep:
-        """Make durable what would undo a step that is not its turn yet."""
+        """Make the undo of a later step durable."""
         return prepare(self._ledger, self._batch, kept, members)
 
     def start(self, work: Callable[[], PrefetchedItems | None]) -> None:
-        """Begin with something; what was begun before is waited for, and thrown away."""
+        """Start a job, after waiting for the previous one and discarding its result."""
         self.discard()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, "mcp-sessions-aside")
-        self._under_way = self._pool.submit(work)
+        self._future = self._pool.submit(work)
 
     def take_result(self) -> Any:
-        """Return what the last thing has come to; None where nothing has, or it failed."""
-        future, self._under_way = self._under_way, None
+        """Return the result of the last job; None if there is none or it failed."""
+        future, self._future = self._future, None
         if future is None or isinstance(future.exception(), Exception):
             return None
         return future.result()
 
-    def discard(self, ahead: PrefetchedItems | None = None) -> None:
-        """Throw away what was taken ahead, else what the last thing has come to."""
-        found: PrefetchedItems | None = ahead or self.take_result()
-        if found is not None and found.prepared is not None:
-            discard_step(self._ledger, found.prepared)
+    def discard(self, items: PrefetchedItems | None = None) -> None:
+        """Discard prefetched items, or the result of the last job."""
+        discarded: PrefetchedItems | None = items or self.take_result()
+        if discarded is not None and discarded.prepared is not None:
+            discard_step(self._ledger, discarded.prepared)
 
     def close(self) -> None:
-        """Wait for what is under way, throw it away, and end the thread."""
+        """Wait for the current job, discard its result and end the thread."""
         pool, self._pool = self._pool, None
         try:
             self.discard()

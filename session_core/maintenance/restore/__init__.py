@@ -1,1 +1,1 @@
-"""Restore a batch: its steps are undone, the newest first."""
+"""Restore a batch by undoing its steps, the newest first."""

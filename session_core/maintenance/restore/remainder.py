@@ -1,4 +1,4 @@
-"""What of a step is still in the trash where it was taken back in part, for another try."""
+"""The items of a partly undone step that are still in the trash, for another try."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Remainder:
-    """What did not fit; another restore tries exactly this once more."""
+    """Items that could not be restored; the next restore tries exactly these again."""
 
     sessions: dict[str, bool] = field(default_factory=dict)
-    """Of which rows were refused, and whether their own row was put back."""
+    """Sessions with refused rows, and whether their own row was restored."""
     columns: list[list[str]] = field(default_factory=list)
-    """Sessions that were put back without the value of a column."""
+    """Sessions that were restored without the value of a column."""
     changes: dict[str, str] = field(default_factory=dict)
-    """By place in the trash, whose row it is."""
+    """The session of each change, by its place in the trash."""
     routes: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     rest: bool = False
-    """Rows that belong to no session."""
+    """True if rows without a session remain."""
     untried: bool = False
-    """Whether only some of the sessions were asked for, and this is what belongs to others."""
+    """True if only some sessions were requested, and these are the items of the others."""
 
     @classmethod
     def from_result(cls, result: Any) -> Self | None:
-        """Return what was left by a restore that came to this, None where nothing was."""
-        found = result.get("left") if isinstance(result, Mapping) else None
-        return cls(**found) if found else None
+        """Return the remainder recorded in the result of a restore; None if it is empty."""
+        left = result.get("left") if isinstance(result, Mapping) else None
+        return cls(**left) if left else None
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return it as JSON, None where nothing is left."""
+        """Return the remainder as JSON; None if it is empty."""
         return asdict(self) if self != type(self)() else None
 
     def list_names(self) -> set[str]:
-        """Return what was not put back at all."""
-        names = (PurePath(each).name for each in self.files)
+        """Return the names of items that were not restored at all."""
+        names = (PurePath(path).name for path in self.files)
         return {*self.sessions, *self.changes.values(), *self.routes, *self.files, *names}
 
     def select_part(self, has: Callable[[str, str], bool], *, rest: bool) -> Remainder:
-        """Return a part of it: what `has` says yes to, by the kind of thing and its name."""
+        """Return the items for which `has`, called with the kind and the name, returns True."""
         return Remainder(
             sessions={each: back for each, back in self.sessions.items() if has("session", each)},
             columns=[each for each in self.columns if has("session", each[0])],
@@ -55,7 +55,7 @@ class Remainder:
         )
 
     def merge_untried(self, others: Remainder) -> Remainder:
-        """Return it together with what belongs to others, which was not tried."""
+        """Return this remainder together with the items of sessions that were not tried."""
         return Remainder(
             sessions=others.sessions | self.sessions,
             columns=others.columns + self.columns,
@@ -68,5 +68,5 @@ class Remainder:
 
 
 def is_first_try(tried: Remainder | None) -> bool:
-    """Whether no restore of all of a step was tried yet."""
+    """Return True if no restore of the whole step was tried yet."""
     return tried is None or tried.untried

@@ -1,8 +1,9 @@
-"""The sessions of a home as conversations: root to tip, with all that they delegated.
+"""Group the sessions of a home into conversations: root to tip, with all delegated sessions.
 
-A conversation is what goes as a whole or not at all. A branch is one of its own, as is whatever
-else only came from another session. In a cycle the session that began first is the root; where a
-parent is not there its child is. All of it takes time in proportion to the number of sessions.
+A conversation is removed as a whole or not at all. A branch is a conversation of its own, like any
+session with another kind of link to its parent. The root of a cycle is the session that began
+first; a session with a missing parent is a root. Grouping takes time proportional to the number of
+sessions.
 """
 
 from __future__ import annotations
@@ -17,20 +18,21 @@ _INSIDE_LINKS = ("continuation", "delegate")
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Sessions that belong together, each behind the one that it continues or works for."""
+    """Sessions that belong together, each after the session that it continues or works for."""
 
     root: InventoryItem
     tip: InventoryItem
     sessions: tuple[InventoryItem, ...]
     last_active_at: float | None
-    """When something was said last in any of its sessions; None where one does not tell."""
+    """The time of the last message in any of its sessions; None if one of them has no known
+    time."""
 
     @classmethod
     def from_sessions(
         cls, root: InventoryItem, tip: InventoryItem, sessions: tuple[InventoryItem, ...]
     ) -> Conversation:
         """Return the conversation of these sessions."""
-        times = [each.last_active_at for each in sessions]
+        times = [session.last_active_at for session in sessions]
         known = [time for time in times if time is not None]
         return cls(root, tip, sessions, max(known) if len(known) == len(times) else None)
 
@@ -41,28 +43,28 @@ class Conversation:
 
     @property
     def title(self) -> str | None:
-        """The title of its tip, else the last one that it had."""
+        """The title of its tip, else the last title in the chain."""
         if self.tip.title or len(self.sessions) == 1:
             return self.tip.title
-        inside = {self.root.id}
+        chain = {self.root.id}
         title = self.root.title
-        for each in self.sessions[1:]:
-            if each.link == "continuation" and each.parent_id in inside:
-                inside.add(each.id)
-                title = each.title or title
+        for session in self.sessions[1:]:
+            if session.link == "continuation" and session.parent_id in chain:
+                chain.add(session.id)
+                title = session.title or title
         return title
 
     @property
     def rows(self) -> int:
-        """How many messages it has, live or not."""
-        return sum(each.rows for each in self.sessions)
+        """The number of its messages, live or not."""
+        return sum(session.rows for session in self.sessions)
 
     @property
     def removal_order(self) -> tuple[InventoryItem, ...]:
-        """Its sessions in the order in which they are removed.
+        """Its sessions in the order of removal.
 
-        The tip first, and before each session what that delegated: what a removal that was stopped
-        leaves is an ordinary older conversation.
+        The tip comes first, and each session comes after the sessions that it delegated to, so that
+        an interrupted removal leaves an ordinary older conversation.
         """
         return tuple(reversed(self.sessions))
 
@@ -70,80 +72,86 @@ class Conversation:
 class ConversationIndex:
     """All conversations of an inventory."""
 
-    def __init__(self, stocks: Iterable[InventoryItem]) -> None:
-        self.stocks: Mapping[str, InventoryItem] = {each.id: each for each in stocks}
+    def __init__(self, items: Iterable[InventoryItem]) -> None:
+        self.sessions: Mapping[str, InventoryItem] = {item.id: item for item in items}
         self._children: dict[str, list[InventoryItem]] = {}
-        for each in self.stocks.values():
-            if each.parent_id is not None and each.parent_id in self.stocks:
-                self._children.setdefault(each.parent_id, []).append(each)
-        self.cycles = _find_cycles(self.stocks)
-        """Sessions that are each other's ancestors, each cycle from the one that began first."""
-        self._of: dict[str, Conversation] = {}
+        for item in self.sessions.values():
+            if item.parent_id is not None and item.parent_id in self.sessions:
+                self._children.setdefault(item.parent_id, []).append(item)
+        self.cycles = _find_cycles(self.sessions)
+        """Sessions that are each other's ancestors; each cycle begins with its oldest session."""
+        self._by_session: dict[str, Conversation] = {}
         self.all = [self._build_conversation(root) for root in self._find_roots()]
-        """Every conversation, the one that began first before the others."""
+        """Every conversation, the oldest first."""
         for conversation in self.all:
-            self._of.update(
-                dict.fromkeys((each.id for each in conversation.sessions), conversation)
+            self._by_session.update(
+                dict.fromkeys((item.id for item in conversation.sessions), conversation)
             )
 
     @property
     def parentless_sessions(self) -> list[InventoryItem]:
-        """The sessions whose parent is not there."""
+        """The sessions with a missing parent."""
         return [
-            each
-            for each in self.stocks.values()
-            if each.parent_id is not None and each.parent_id not in self.stocks
+            session
+            for session in self.sessions.values()
+            if session.parent_id is not None and session.parent_id not in self.sessions
         ]
 
     def find_conversation(self, session_id: str) -> Conversation | None:
-        """Return the conversation that a session is a part of."""
-        return self._of.get(session_id)
+        """Return the conversation of a session."""
+        return self._by_session.get(session_id)
 
     def find_removed_together(self, session_id: str) -> Conversation | None:
-        """Return what goes when somebody names a session.
+        """Return the sessions that are removed if this one is named.
 
-        The whole conversation; of what was delegated, that and what it delegated in turn, never the
-        session that it worked for.
+        That is its whole conversation; for a delegated session it is that session with its own
+        delegates, without the session that it worked for.
         """
-        whole, here = self._of.get(session_id), self.stocks.get(session_id)
-        if whole is None or here is None:
+        whole, session = self._by_session.get(session_id), self.sessions.get(session_id)
+        if whole is None or session is None:
             return None
-        seen = {here.id}
-        while here.link == "continuation" and (parent := self._find_parent(here)) is not None:
-            if parent.id in seen:
+        visited = {session.id}
+        while session.link == "continuation" and (parent := self._find_parent(session)) is not None:
+            if parent.id in visited:
                 return whole
-            seen.add(parent.id)
-            here = parent
-        boss = self._find_parent(here) if here.link == "delegate" and here.id != whole.id else None
-        if boss is None:
+            visited.add(parent.id)
+            session = parent
+        delegator = (
+            self._find_parent(session)
+            if session.link == "delegate" and session.id != whole.id
+            else None
+        )
+        if delegator is None:
             return whole
-        alone = self._build_conversation(here)
-        return whole if boss in alone.sessions else alone
+        own_part = self._build_conversation(session)
+        return whole if delegator in own_part.sessions else own_part
 
     def list_children(self, session_id: str) -> Sequence[InventoryItem]:
-        """Return the sessions whose parent this is."""
+        """Return the sessions with this parent."""
         return self._children.get(session_id, ())
 
     def list_left_behind(self, sessions: Iterable[InventoryItem]) -> list[InventoryItem]:
-        """Return the sessions that lose their parent when these go."""
-        gone = {each.id for each in sessions}
+        """Return the sessions that lose their parent if these are removed."""
+        removed = {session.id for session in sessions}
         return [
             child
-            for parent in gone
+            for parent in removed
             for child in self._children.get(parent, ())
-            if child.id not in gone
+            if child.id not in removed
         ]
 
-    def _find_parent(self, stock: InventoryItem) -> InventoryItem | None:
-        return None if stock.parent_id is None else self.stocks.get(stock.parent_id)
+    def _find_parent(self, session: InventoryItem) -> InventoryItem | None:
+        return None if session.parent_id is None else self.sessions.get(session.parent_id)
 
     def _find_roots(self) -> list[InventoryItem]:
-        """Return where conversations begin; in a cycle that is where it began first."""
-        roots = [each for each in self.stocks.values() if not _is_inside(each, self.stocks)]
+        """Return the roots of conversations; in a cycle that is the oldest session."""
+        roots = [
+            session for session in self.sessions.values() if not _is_inside(session, self.sessions)
+        ]
         roots += [
             cycle[0]
             for cycle in self.cycles
-            if all(_is_inside(each, self.stocks) for each in cycle)
+            if all(_is_inside(session, self.sessions) for session in cycle)
         ]
         return sorted(roots, key=_make_age_key)
 
@@ -155,66 +163,68 @@ class ConversationIndex:
         )
 
     def _iter_sessions(self, root: InventoryItem) -> Iterator[InventoryItem]:
-        """Yield a session, what it delegated, and then what continues it, each as a whole."""
-        seen = {root.id}
-        left = [root]
-        while left:
-            here = left.pop()
-            yield here
+        """Yield a session, its delegates, then its continuations, each with its descendants."""
+        visited = {root.id}
+        stack = [root]
+        while stack:
+            session = stack.pop()
+            yield session
             following = [
                 child
-                for child in sorted(self.list_children(here.id), key=_make_rank_key, reverse=True)
-                if child.link in _INSIDE_LINKS and child.id not in seen
+                for child in sorted(
+                    self.list_children(session.id), key=_make_rank_key, reverse=True
+                )
+                if child.link in _INSIDE_LINKS and child.id not in visited
             ]
-            seen.update(child.id for child in following)
-            # What is put in last is taken next: delegates before continuations, and of several
-            # continuations the one that was gone on with at the very last.
-            left += sorted(following, key=lambda child: child.link == "delegate")
+            visited.update(child.id for child in following)
+            # The last item of the stack is next: delegates before continuations, and of several
+            # continuations the one that was continued comes at the very end.
+            stack += sorted(following, key=lambda child: child.link == "delegate")
 
     def _find_tip(self, root: InventoryItem) -> InventoryItem:
-        seen = {root.id}
-        here = root
+        visited = {root.id}
+        session = root
         while True:
             following = [
                 child
-                for child in self.list_children(here.id)
-                if child.link == "continuation" and child.id not in seen
+                for child in self.list_children(session.id)
+                if child.link == "continuation" and child.id not in visited
             ]
             if not following:
-                return here
-            here = max(following, key=_make_rank_key)
-            seen.add(here.id)
+                return session
+            session = max(following, key=_make_rank_key)
+            visited.add(session.id)
 
 
-def _is_inside(stock: InventoryItem, stocks: Mapping[str, InventoryItem]) -> bool:
-    return stock.link in _INSIDE_LINKS and stock.parent_id in stocks
+def _is_inside(session: InventoryItem, sessions: Mapping[str, InventoryItem]) -> bool:
+    return session.link in _INSIDE_LINKS and session.parent_id in sessions
 
 
-def _find_cycles(stocks: Mapping[str, InventoryItem]) -> list[list[InventoryItem]]:
-    """Return the sessions that are each other's ancestors; a session has one parent at most."""
-    found: list[list[InventoryItem]] = []
-    settled = {each.id for each in stocks.values() if each.parent_id is None}
-    for start in stocks.values():
-        if start.id in settled:
+def _find_cycles(sessions: Mapping[str, InventoryItem]) -> list[list[InventoryItem]]:
+    """Return the sessions that are each other's ancestors; a session has at most one parent."""
+    cycles: list[list[InventoryItem]] = []
+    finished = {session.id for session in sessions.values() if session.parent_id is None}
+    for start in sessions.values():
+        if start.id in finished:
             continue
         path: dict[str, InventoryItem] = {}
-        here: InventoryItem | None = start
-        while here is not None and here.id not in settled and here.id not in path:
-            path[here.id] = here
-            here = None if here.parent_id is None else stocks.get(here.parent_id)
-        if here is not None and here.id in path:
-            walked = list(path.values())
-            found.append(sorted(walked[walked.index(here) :], key=_make_age_key))
-        settled.update(path)
-    return found
+        current: InventoryItem | None = start
+        while current is not None and current.id not in finished and current.id not in path:
+            path[current.id] = current
+            current = None if current.parent_id is None else sessions.get(current.parent_id)
+        if current is not None and current.id in path:
+            chain = list(path.values())
+            cycles.append(sorted(chain[chain.index(current) :], key=_make_age_key))
+        finished.update(path)
+    return cycles
 
 
-def _make_age_key(stock: InventoryItem) -> tuple[float, str]:
-    return stock.started_at, stock.id
+def _make_age_key(session: InventoryItem) -> tuple[float, str]:
+    return session.started_at, session.id
 
 
-def _make_rank_key(stock: InventoryItem) -> tuple[int, float, float, str]:
-    """Of several continuations, the one that was gone on with: compressed again, live, other."""
-    state = 2 if stock.end_reason == "compression" else int(stock.ended_at is None)
-    last = stock.started_at if stock.last_active_at is None else stock.last_active_at
-    return state, last, stock.started_at, stock.id
+def _make_rank_key(session: InventoryItem) -> tuple[int, float, float, str]:
+    """Return a key that ranks continuations: compressed again, then open, then others."""
+    state = 2 if session.end_reason == "compression" else int(session.ended_at is None)
+    last = session.started_at if session.last_active_at is None else session.last_active_at
+    return state, last, session.started_at, session.id

@@ -1,9 +1,9 @@
-"""Empty sessions: no message, no title, no call to a model, and nothing will come of them any more.
+"""Select ghosts: sessions without a message, a title or a call to a model, and without a future.
 
-One with children goes too, and they stay without a parent: nothing of a conversation was in it, and
-one that kept its ghosts for their children would keep most of them. What an empty session delegated
-goes with it, so it is no ghost where that holds something. One between two parts of a conversation
-stays, since without it they would be two.
+A ghost with children is removed too, and they lose their parent: it holds nothing of their
+conversation, and keeping such ghosts would keep most of them. The delegates of an empty session are
+removed with it, so it is not a ghost if one of them has content. An empty session between two parts
+of a conversation stays, since they would be separated without it.
 """
 
 from __future__ import annotations
@@ -23,114 +23,116 @@ from session_core.maintenance.types import (
 from session_core.types import InventoryItem
 
 
-def select_ghosts(scene: MaintenanceSnapshot, wanted: PlanRequest) -> Selection[SelectedSessions]:
-    """Choose the empty sessions."""
-    chosen: list[SelectedSessions] = []
+def select_ghosts(
+    snapshot: MaintenanceSnapshot, request: PlanRequest
+) -> Selection[SelectedSessions]:
+    """Select the empty sessions."""
+    selected: list[SelectedSessions] = []
     protected: Counter[ProtectionReason] = Counter()
-    removable, between = _split_ghosts(scene.conversations)
-    cutoff, allowed = scene.get_cutoff(wanted), scene.build_session_filter(wanted.where)
-    for root in _iter_roots(scene.conversations, removable):
-        sessions = tuple(_iter_group(scene.conversations, root, removable))
-        if not all(_is_before(each, cutoff) and allowed(each) for each in sessions):
+    removable, between = _split_ghosts(snapshot.conversations)
+    cutoff, matches = snapshot.get_cutoff(request), snapshot.build_session_filter(request.where)
+    for root in _iter_roots(snapshot.conversations, removable):
+        sessions = tuple(_iter_group(snapshot.conversations, root, removable))
+        if not all(_is_before(session, cutoff) and matches(session) for session in sessions):
             continue
-        left_behind = scene.conversations.list_left_behind(sessions)
-        why = protection.find_protection(sessions, scene.alive, removed=True)
-        if why is None and any(_is_in_use(child, scene) for child in left_behind):
-            why = "live"
-        if why is not None:
-            protected[why] += 1
+        left_behind = snapshot.conversations.list_left_behind(sessions)
+        reason = protection.find_protection(sessions, snapshot.activity, removed=True)
+        if reason is None and any(_is_in_use(child, snapshot) for child in left_behind):
+            reason = "live"
+        if reason is not None:
+            protected[reason] += 1
             continue
-        begun = protection.format_age(root.started_at, scene.now)
-        words = f"empty, {protection.describe_end(root)}, begun {begun}"
-        left = tuple(child.id for child in left_behind)
-        chosen.append(SelectedSessions(root.id, None, words, tuple(reversed(sessions)), left))
-    stuck = sum(_is_before(each, cutoff) and allowed(each) for each in between)
-    if stuck:
-        protected["in between"] += stuck
-    return Selection.from_items(chosen, protected)
+        age = protection.format_age(root.started_at, snapshot.now)
+        text = f"empty, {protection.describe_end(root)}, begun {age}"
+        child_ids = tuple(child.id for child in left_behind)
+        selected.append(SelectedSessions(root.id, None, text, tuple(reversed(sessions)), child_ids))
+    in_between = sum(_is_before(session, cutoff) and matches(session) for session in between)
+    if in_between:
+        protected["in between"] += in_between
+    return Selection.from_items(selected, protected)
 
 
 def _split_ghosts(
     conversations: ConversationIndex,
 ) -> tuple[dict[str, InventoryItem], list[InventoryItem]]:
-    """Return the ghosts that may go, and those between two parts of a conversation."""
+    """Return the removable ghosts, and those between two parts of a conversation."""
     removable: dict[str, InventoryItem] = {}
     between: list[InventoryItem] = []
     for conversation in conversations.all:
         ghosts, hollow = _find_empty(conversation, conversations)
-        first: set[str | None] = set()
-        for each in conversation.sessions:
-            if each.id not in ghosts:
+        leading: set[str | None] = set()
+        for session in conversation.sessions:
+            if session.id not in ghosts:
                 continue
-            if not _is_continued(each, conversation) or each.parent_id in first:
-                first.add(each.id)
-            if each.id in first or each.id in hollow:
-                removable[each.id] = each
+            if not _is_continued(session, conversation) or session.parent_id in leading:
+                leading.add(session.id)
+            if session.id in leading or session.id in hollow:
+                removable[session.id] = session
             else:
-                between.append(each)
+                between.append(session)
     return removable, between
 
 
 def _find_empty(
     conversation: Conversation, conversations: ConversationIndex
 ) -> tuple[set[str], set[str]]:
-    """Return the empty sessions of a conversation, and those behind which all is empty too."""
+    """Return the empty sessions of a conversation, and those with only empty descendants."""
     ghosts: set[str] = set()
     hollow: set[str] = set()
-    for each in conversation.removal_order:
-        children = conversations.list_children(each.id)
+    for session in conversation.removal_order:
+        children = conversations.list_children(session.id)
         delegated = (child.id for child in children if child.link == "delegate")
-        if _has_content(each) or not hollow.issuperset(delegated):
+        if _has_content(session) or not hollow.issuperset(delegated):
             continue
-        ghosts.add(each.id)
+        ghosts.add(session.id)
         if hollow.issuperset(child.id for child in children if child.link == "continuation"):
-            hollow.add(each.id)
+            hollow.add(session.id)
     return ghosts, hollow
 
 
-def _has_content(stock: InventoryItem) -> bool:
-    """Whether somebody would miss it: what its calls have cost is told nowhere else."""
-    return bool(stock.rows or (stock.title or "").strip() or stock.api_calls)
+def _has_content(session: InventoryItem) -> bool:
+    """Return True if a session has data to keep; the cost of its calls is stored only there."""
+    return bool(session.rows or (session.title or "").strip() or session.api_calls)
 
 
-def _is_continued(stock: InventoryItem, conversation: Conversation) -> bool:
-    return stock.link == "continuation" and stock.id != conversation.id
+def _is_continued(session: InventoryItem, conversation: Conversation) -> bool:
+    return session.link == "continuation" and session.id != conversation.id
 
 
 def _iter_roots(
     conversations: ConversationIndex, removable: dict[str, InventoryItem]
 ) -> Iterator[InventoryItem]:
-    """Yield the ghosts that go with no other one."""
+    """Yield the ghosts that are not removed with another one."""
     for conversation in conversations.all:
-        for each in conversation.sessions:
-            inside = each.id != conversation.id and each.link in ("continuation", "delegate")
-            if each.id in removable and not (inside and each.parent_id in removable):
-                yield each
+        for session in conversation.sessions:
+            inside = session.id != conversation.id and session.link in ("continuation", "delegate")
+            if session.id in removable and not (inside and session.parent_id in removable):
+                yield session
 
 
 def _iter_group(
     conversations: ConversationIndex, root: InventoryItem, removable: dict[str, InventoryItem]
 ) -> Iterator[InventoryItem]:
-    seen, left = {root.id}, [root]
-    while left:
-        here = left.pop()
-        yield here
-        for child in conversations.list_children(here.id):
+    visited, stack = {root.id}, [root]
+    while stack:
+        session = stack.pop()
+        yield session
+        for child in conversations.list_children(session.id):
             inside = child.link in ("continuation", "delegate")
-            if inside and child.id in removable and child.id not in seen:
-                seen.add(child.id)
-                left.append(child)
+            if inside and child.id in removable and child.id not in visited:
+                visited.add(child.id)
+                stack.append(child)
 
 
-def _is_before(stock: InventoryItem, cutoff: float) -> bool:
-    """Whether nothing came of a session before a time; its end is of no less weight."""
-    times = (stock.last_active_at, stock.started_at, stock.ended_at)
+def _is_before(session: InventoryItem, cutoff: float) -> bool:
+    """Return True if all times of a session, its end included, are before the cutoff."""
+    times = (session.last_active_at, session.started_at, session.ended_at)
     return all(time is None or time < cutoff for time in times)
 
 
-def _is_in_use(stock: InventoryItem, scene: MaintenanceSnapshot) -> bool:
-    routed = stock.id in scene.alive.routes
-    at_work = scene.alive.company.describe_active_user(
-        stock.id, stock.last_active_at, routed=routed
+def _is_in_use(session: InventoryItem, snapshot: MaintenanceSnapshot) -> bool:
+    routed = session.id in snapshot.activity.routes
+    active_user = snapshot.activity.company.describe_active_user(
+        session.id, session.last_active_at, routed=routed
     )
-    return at_work is not None or stock.id in scene.alive.compressing
+    return active_user is not None or session.id in snapshot.activity.compressing

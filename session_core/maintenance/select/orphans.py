@@ -1,8 +1,8 @@
-"""What belongs to a session that is not there: rows, files, and locks of compressions that died.
+"""Select data of missing sessions: rows, files, broken links and locks of dead compressions.
 
-A file is taken for one of a session by its name alone, and only by the names that are known: a
-snapshot, a transcript whose name has the form of an id, a dump of a request, and what a killed
-writer has left of the mirror. All others are somebody's own, sessions.json above all.
+A file is matched to a session only by its name, and only by known forms: a snapshot, a transcript
+named by an id, a dump of a request, and a temporary file of the mirror. All other files, above all
+sessions.json, are left alone.
 """
 
 from __future__ import annotations
@@ -37,148 +37,163 @@ _MAX_NAME_LENGTH = 96
 
 
 def select_orphaned_rows(
-    scene: MaintenanceSnapshot, facts: HomeFacts, wanted: PlanRequest
+    snapshot: MaintenanceSnapshot, facts: HomeFacts, request: PlanRequest
 ) -> Selection[OrphanedRows]:
-    """Choose the rows of sessions that are not there, table by table.
+    """Select the rows of missing sessions, table by table.
 
-    Where a chat is still led to such a session, its next message makes it again, with these rows.
-    What one table tells of when it was gone on with is true of its rows in all of them.
+    If a chat is still routed to such a session, its next message creates the session again, with
+    these rows. The last activity in one table counts for the rows of the session in all tables.
     """
-    chosen: list[OrphanedRows] = []
+    selected: list[OrphanedRows] = []
     protected: Counter[ProtectionReason] = Counter()
-    cutoff = scene.get_cutoff(wanted)
-    fresh = {o.session_id for o in facts.orphans if o.last_at is not None and o.last_at >= cutoff}
-    for each in facts.orphans if wanted.where == NO_FILTER else ():
-        if each.session_id in scene.conversations.stocks:
+    cutoff = snapshot.get_cutoff(request)
+    fresh = {
+        rows.session_id
+        for rows in facts.orphans
+        if rows.last_at is not None and rows.last_at >= cutoff
+    }
+    for orphan in facts.orphans if request.where == NO_FILTER else ():
+        if orphan.session_id in snapshot.conversations.sessions:
             continue
-        if each.session_id in scene.alive.routes:
+        if orphan.session_id in snapshot.activity.routes:
             protected["routed"] += 1
-        elif scene.alive.company.describe_active_user(each.session_id, 0, routed=False) is not None:
+        elif (
+            snapshot.activity.company.describe_active_user(orphan.session_id, 0, routed=False)
+            is not None
+        ):
             protected["live"] += 1
-        elif each.session_id in fresh:
+        elif orphan.session_id in fresh:
             protected["fresh"] += 1
         else:
-            name = f"{each.table}/{each.session_id}"
-            why = f"of session {each.session_id}, which is not there"
-            chosen.append(
-                OrphanedRows(name, why, each.table, each.column, each.session_id, each.rows)
+            name = f"{orphan.table}/{orphan.session_id}"
+            reason = f"of session {orphan.session_id}, which is not there"
+            selected.append(
+                OrphanedRows(
+                    name, reason, orphan.table, orphan.column, orphan.session_id, orphan.rows
+                )
             )
-    return Selection.from_items(chosen, protected)
+    return Selection.from_items(selected, protected)
 
 
 def select_broken_links(
-    scene: MaintenanceSnapshot, wanted: PlanRequest
+    snapshot: MaintenanceSnapshot, request: PlanRequest
 ) -> Selection[SelectedSessions]:
-    """Choose the sessions that are to lose their parent: one that is not there, or a descendant.
+    """Select the sessions with a missing parent, or with a descendant as their parent.
 
-    Of a cycle that is the one that began first, which is where its conversation begins.
+    Of a cycle that is the oldest session, the root of its conversation.
     """
-    chosen: list[SelectedSessions] = []
+    selected: list[SelectedSessions] = []
     protected: Counter[ProtectionReason] = Counter()
     broken = [
-        (each, f"its parent {each.parent_id} is not there")
-        for each in scene.conversations.parentless_sessions
+        (session, f"its parent {session.parent_id} is not there")
+        for session in snapshot.conversations.parentless_sessions
     ]
-    cycles = scene.conversations.cycles
+    cycles = snapshot.conversations.cycles
     broken += [
-        (each[0], f"in a circle of {len(each)}, each the next one's parent") for each in cycles
+        (cycle[0], f"in a circle of {len(cycle)}, each the next one's parent") for cycle in cycles
     ]
-    allows = scene.build_session_filter(wanted.where)
-    for session, why in broken:
-        if not allows(session):
+    matches = snapshot.build_session_filter(request.where)
+    for session, reason in broken:
+        if not matches(session):
             continue
-        routed = session.id in scene.alive.routes
+        routed = session.id in snapshot.activity.routes
         active_at = session.last_active_at
         if (
-            scene.alive.company.describe_active_user(session.id, active_at, routed=routed)
+            snapshot.activity.company.describe_active_user(session.id, active_at, routed=routed)
             is not None
         ):
             protected["live"] += 1
         else:
-            chosen.append(SelectedSessions(session.id, session.title, why, (), (session.id,)))
-    return Selection.from_items(chosen, protected)
+            selected.append(SelectedSessions(session.id, session.title, reason, (), (session.id,)))
+    return Selection.from_items(selected, protected)
 
 
 def select_dead_locks(
-    scene: MaintenanceSnapshot, facts: HomeFacts, wanted: PlanRequest
+    snapshot: MaintenanceSnapshot, facts: HomeFacts, request: PlanRequest
 ) -> Selection[OrphanedRows]:
-    """Choose the locks of compressions that ran out so long ago."""
-    cutoff = scene.get_cutoff(wanted)
-    stocks, allows = scene.conversations.stocks, _build_filter(scene, wanted)
+    """Select the locks of compressions that expired before the cutoff."""
+    cutoff = snapshot.get_cutoff(request)
+    sessions, matches = snapshot.conversations.sessions, _build_filter(snapshot, request)
     return Selection(
         tuple(
             OrphanedRows(
-                id=f"compression_locks/{each.session_id}",
-                why=f"ran out {protection.format_age(each.expires_at, scene.now)}",
+                id=f"compression_locks/{claim.session_id}",
+                why=f"ran out {protection.format_age(claim.expires_at, snapshot.now)}",
                 table="compression_locks",
                 column="session_id",
-                session_id=each.session_id,
+                session_id=claim.session_id,
                 rows=1,
             )
-            for each in facts.claims
-            if each.kind == "compression" and each.session_id is not None
-            if each.expires_at is not None and each.expires_at < cutoff
-            if allows(stocks.get(each.session_id))
+            for claim in facts.claims
+            if claim.kind == "compression" and claim.session_id is not None
+            if claim.expires_at is not None and claim.expires_at < cutoff
+            if matches(sessions.get(claim.session_id))
         )
     )
 
 
 def _build_filter(
-    scene: MaintenanceSnapshot, wanted: PlanRequest
+    snapshot: MaintenanceSnapshot, request: PlanRequest
 ) -> Callable[[InventoryItem | None], bool]:
-    """Return whether a filter is true of a session that may not be there."""
-    allows, any_of_them = scene.build_session_filter(wanted.where), wanted.where == NO_FILTER
-    return lambda stock: any_of_them if stock is None else allows(stock)
+    """Return a function that matches a session, which may be missing, against the filter."""
+    matches, is_unfiltered = (
+        snapshot.build_session_filter(request.where),
+        request.where == NO_FILTER,
+    )
+    return lambda session: is_unfiltered if session is None else matches(session)
 
 
 def select_orphaned_files(
-    scene: MaintenanceSnapshot, folder: Path, wanted: PlanRequest
+    snapshot: MaintenanceSnapshot, folder: Path, request: PlanRequest
 ) -> Selection[OrphanedFile]:
-    """Choose the files of sessions that are not there, where nothing was written for so long."""
-    chosen: list[OrphanedFile] = []
+    """Select the files of missing sessions that were not written since the cutoff."""
+    selected: list[OrphanedFile] = []
     protected: Counter[ProtectionReason] = Counter()
-    cutoff = scene.get_cutoff(wanted)
-    alive = scene.alive
-    known = {*scene.conversations.stocks, *alive.routes, *alive.company.leases}
-    names = FileOwners(known)
-    for path, found in _iter_files(folder) if wanted.where == NO_FILTER else ():
-        owner = names.find_owner(path.name)
+    cutoff = snapshot.get_cutoff(request)
+    alive = snapshot.activity
+    known = {*snapshot.conversations.sessions, *alive.routes, *alive.company.leases}
+    owners = FileOwners(known)
+    for path, file_stat in _iter_files(folder) if request.where == NO_FILTER else ():
+        owner = owners.find_owner(path.name)
         if owner is None or owner in known:
             continue
-        if found.st_mtime >= cutoff:
+        if file_stat.st_mtime >= cutoff:
             protected["fresh"] += 1
             continue
-        words = "left by a writer that was killed" if not owner else "its session is not there"
-        why = f"{words}, written {protection.format_age(found.st_mtime, scene.now)}"
-        chosen.append(OrphanedFile(path.name, why, path, found.st_size, found.st_mtime_ns))
-    return Selection.from_items(chosen, protected)
+        cause = "left by a writer that was killed" if not owner else "its session is not there"
+        reason = f"{cause}, written {protection.format_age(file_stat.st_mtime, snapshot.now)}"
+        selected.append(
+            OrphanedFile(path.name, reason, path, file_stat.st_size, file_stat.st_mtime_ns)
+        )
+    return Selection.from_items(selected, protected)
 
 
 def find_session_files(folder: Path, session_ids: Collection[str]) -> dict[str, list[Path]]:
-    """Return the files of sessions, by their ids, in one look at the folder; links are among them.
+    """Return the files of sessions by their ids, in one scan of the folder; links are included.
 
-    Whoever keeps them leaves what is no ordinary file, and says so.
+    The caller leaves files that are not ordinary, and reports them.
     """
-    names = FileOwners(session_ids)
-    found: dict[str, list[Path]] = {}
+    owners = FileOwners(session_ids)
+    paths: dict[str, list[Path]] = {}
     for path, _ in _iter_files(folder, ordinary=False):
-        owner = names.find_owner(path.name)
-        if owner in names.known:
-            found.setdefault(str(owner), []).append(path)
-    return found
+        owner = owners.find_owner(path.name)
+        if owner in owners.known:
+            paths.setdefault(str(owner), []).append(path)
+    return paths
 
 
 class FileOwners:
-    """Of which session a file is, by its name."""
+    """Finds the session of a file by the file's name."""
 
     def __init__(self, session_ids: Iterable[str]) -> None:
         self.known = frozenset(session_ids)
-        self._by_safe: Mapping[str, str] = {make_safe_name(each): each for each in self.known}
+        self._by_safe: Mapping[str, str] = {make_safe_name(id_): id_ for id_ in self.known}
 
     def find_owner(self, name: str) -> str | None:
-        """Return the session of a file: its id where that is known, else what stands in the name.
+        """Return the session of a file: a known id, else the id in the name.
 
-        None where it is no file of a session, nothing for what a killed writer has left.
+        Return None if it is not a file of a session, and an empty string for a temporary file of a
+        writer.
         """
         if name == MIRROR_NAME or (name[:1] == "." and not name.startswith(TEMP_PREFIX)):
             return None
@@ -197,9 +212,9 @@ class FileOwners:
         return stem if _ID_PATTERN.match(stem) else None
 
     def _find_dump_owner(self, stem: str) -> str | None:
-        """Return whose dump this is: a session that is there, else one by the time behind it."""
-        ends = [place for place, sign in enumerate(stem) if sign == "_"]
-        for end in reversed(ends):
+        """Return the session of a dump: a known one, else the rest of a name with a time."""
+        positions = [index for index, char in enumerate(stem) if char == "_"]
+        for end in reversed(positions):
             for owner in (self._by_safe.get(stem[:end]), stem[:end]):
                 if owner in self.known:
                     return owner
@@ -207,7 +222,7 @@ class FileOwners:
 
 
 def make_safe_name(session_id: str) -> str:
-    """Return what stands for an id in the name of a file."""
+    """Return an id in the form that names of files use."""
     safe = re.sub(r"[^\w-]", "_", session_id).strip("._")[:_MAX_NAME_LENGTH]
     if safe == session_id != "":
         return safe
@@ -216,9 +231,9 @@ def make_safe_name(session_id: str) -> str:
 
 
 def _iter_files(folder: Path, *, ordinary: bool = True) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the ordinary files in a folder; a link is none, and leads who knows where.
+    """Yield the ordinary files in a folder; with `ordinary` false, all entries except folders.
 
-    Where others are asked for as well, all but folders.
+    Links are not followed.
 
     Raises:
         SessionError: the folder cannot be read.
@@ -226,10 +241,10 @@ def _iter_files(folder: Path, *, ordinary: bool = True) -> Iterator[tuple[Path, 
     if not folder.exists():
         return
     with translate_os_errors(folder), os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda each: each.name):
+        for entry in sorted(entries, key=lambda item: item.name):
             try:
-                found = entry.stat(follow_symlinks=False)
+                file_stat = entry.stat(follow_symlinks=False)
             except OSError:
                 continue
-            if stat.S_ISREG(found.st_mode) or not (ordinary or stat.S_ISDIR(found.st_mode)):
-                yield folder / entry.name, found
+            if stat.S_ISREG(file_stat.st_mode) or not (ordinary or stat.S_ISDIR(file_stat.st_mode)):
+                yield folder / entry.name, file_stat

@@ -1,6 +1,6 @@
-"""What stays as it is, and why: judged from the inventory and from who is alive alone.
+"""Decide which sessions are protected, from the inventory and the activity alone.
 
-How a plan says when something was, in words that a person reads.
+The module also formats times and ages for the reasons of a plan.
 """
 
 from __future__ import annotations
@@ -17,23 +17,29 @@ from session_core.routing.entries import SessionEntry
 from session_core.types import InventoryItem
 
 RECENT_S = 7 * 86_400.0
-"""Beside another holder of the database, what ended so lately is not removed yet."""
+"""While another process has the database open, sessions that ended this recently are kept."""
 
 
 def find_protection(
     sessions: Iterable[InventoryItem],
-    alive: ActivitySnapshot,
+    activity: ActivitySnapshot,
     *,
     removed: bool,
-    but: Collection[ProtectionReason] = (),
+    exempt: Collection[ProtectionReason] = (),
 ) -> ProtectionReason | None:
-    """Return why sessions that go together stay, None where they may go.
+    """Return the reason to keep sessions that are removed together; None if there are none.
 
-    One that is protected protects all. Where they are only ended, that others have the database
-    open says nothing; `but` are reasons that do not count here.
+    One protected session protects all. If they are only ended, an open database does not count;
+    `exempt` are reasons to ignore.
     """
-    found = {why for each in sessions for why in _iter_reasons(each, alive, removed=removed)}
-    return next((why for why in _REASON_ORDER if why in found and why not in but), None)
+    reasons = {
+        reason
+        for session in sessions
+        for reason in _iter_reasons(session, activity, removed=removed)
+    }
+    return next(
+        (reason for reason in _REASON_ORDER if reason in reasons and reason not in exempt), None
+    )
 
 
 _REASON_ORDER: tuple[ProtectionReason, ...] = (
@@ -46,30 +52,33 @@ _REASON_ORDER: tuple[ProtectionReason, ...] = (
     "never ended",
     "ended lately",
 )
-"""Of several reasons, the one that is named."""
+"""If there are several reasons, the first of these is reported."""
 
 
 def _iter_reasons(
-    stock: InventoryItem, alive: ActivitySnapshot, *, removed: bool
+    session: InventoryItem, activity: ActivitySnapshot, *, removed: bool
 ) -> Iterable[ProtectionReason]:
-    routed = stock.id in alive.routes
-    company = alive.company
-    if company.describe_active_user(stock.id, stock.last_active_at, routed=routed) is not None:
+    routed = session.id in activity.routes
+    home_activity = activity.company
+    if (
+        home_activity.describe_active_user(session.id, session.last_active_at, routed=routed)
+        is not None
+    ):
         yield "live"
-    if stock.id in alive.compressing:
+    if session.id in activity.compressing:
         yield "compressing"
-    if stock.id in alive.suspended:
+    if session.id in activity.suspended:
         yield "suspended"
     if routed:
         yield "routed"
-    if stock.pinned or stock.id in alive.pinned:
+    if session.pinned or session.id in activity.pinned:
         yield "pinned"
-    if stock.last_active_at is None:
+    if session.last_active_at is None:
         yield "no known age"
-    if removed and company.holders:
-        if stock.ended_at is None:
+    if removed and home_activity.holders:
+        if session.ended_at is None:
             yield "never ended"
-        elif company.at - stock.ended_at < RECENT_S:
+        elif home_activity.at - session.ended_at < RECENT_S:
             yield "ended lately"
 
 
@@ -78,7 +87,7 @@ _PLAIN_PATTERN = re.compile(r"[\w.:-]{1,40}")
 
 
 def format_day(at: float) -> str:
-    """Return the date of a time, which may be beyond what a calendar has."""
+    """Return the date of a time, which may be outside the range of a calendar."""
     return _format_date(at // _DAY_S)
 
 
@@ -91,7 +100,7 @@ def _format_date(days: float) -> str:
 
 
 def format_age(at: float | None, now: float) -> str:
-    """Return how many days have gone by since a time."""
+    """Return the number of days since a time, as text."""
     if at is None:
         return "at an unknown time"
     days = int((now - at) // _DAY_S)
@@ -101,18 +110,18 @@ def format_age(at: float | None, now: float) -> str:
 
 
 def get_last_use(entry: SessionEntry) -> float | None:
-    """Return when a chat was used last, where that is a time that a calendar has."""
+    """Return the last use of a chat; None if the time is outside the range of a calendar."""
     try:
         return entry.updated_at.timestamp()
     except (OverflowError, OSError, ValueError):
         return None
 
 
-def describe_end(stock: InventoryItem) -> str:
+def describe_end(session: InventoryItem) -> str:
     """Return when and how a session ended, or that it did not."""
-    if stock.ended_at is None:
+    if session.ended_at is None:
         return "never ended"
-    reason = stock.end_reason or ""
-    # A column that others write: what is no plain word is quoted.
-    said = reason if _PLAIN_PATTERN.fullmatch(reason) else json.dumps(reason, ensure_ascii=False)
-    return f"ended {format_day(stock.ended_at)}" + (f" ({said})" if reason else "")
+    reason = session.end_reason or ""
+    # Other programs write this column: quote a value that is not a plain word.
+    quoted = reason if _PLAIN_PATTERN.fullmatch(reason) else json.dumps(reason, ensure_ascii=False)
+    return f"ended {format_day(session.ended_at)}" + (f" ({quoted})" if reason else "")

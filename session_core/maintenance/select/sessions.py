@@ -1,7 +1,7 @@
-"""Which sessions a plan is about: one function a kind, over the inventory and who is alive.
+"""Select the sessions of a plan: one function for each kind, over the inventory and the activity.
 
-Age is the last activity of a whole conversation, whatever other filters there are. What would be
-chosen and is protected is counted by its reason.
+The age is the last activity of a whole conversation, whatever the other filters are. Protected
+sessions that would be selected are counted by reason.
 """
 
 from __future__ import annotations
@@ -25,199 +25,217 @@ _ROUTED_REASONS: tuple[ProtectionReason, ...] = ("routed",)
 
 
 def select_old_sessions(
-    scene: MaintenanceSnapshot, wanted: PlanRequest
+    snapshot: MaintenanceSnapshot, request: PlanRequest
 ) -> Selection[SelectedSessions]:
-    """Choose ended conversations in which nothing was said for so long, or those that are named."""
-    chosen: list[SelectedSessions] = []
+    """Select ended conversations without activity since the cutoff, or named ones."""
+    selected: list[SelectedSessions] = []
     protected: Counter[ProtectionReason] = Counter()
-    for conversation in _find_candidates(scene, wanted):
-        why = protection.find_protection(conversation.sessions, scene.alive, removed=True)
-        if why is not None:
-            protected[why] += 1
+    for conversation in _find_candidates(snapshot, request):
+        reason = protection.find_protection(conversation.sessions, snapshot.activity, removed=True)
+        if reason is not None:
+            protected[reason] += 1
             continue
-        left_behind = scene.conversations.list_left_behind(conversation.sessions)
-        chosen.append(
+        left_behind = snapshot.conversations.list_left_behind(conversation.sessions)
+        selected.append(
             SelectedSessions(
                 id=conversation.id,
                 title=conversation.title,
-                why=_describe_age(conversation, scene.now),
+                why=_describe_age(conversation, snapshot.now),
                 sessions=conversation.removal_order,
-                left_behind=tuple(each.id for each in left_behind),
+                left_behind=tuple(session.id for session in left_behind),
             )
         )
-    return Selection.from_items(chosen, protected)
+    return Selection.from_items(selected, protected)
 
 
 def select_abandoned(
-    scene: MaintenanceSnapshot, wanted: PlanRequest
+    snapshot: MaintenanceSnapshot, request: PlanRequest
 ) -> Selection[SelectedSessions]:
-    """Choose what never ended in conversations in which nothing was said for so long."""
-    cutoff = scene.get_cutoff(wanted)
+    """Select open sessions of conversations without activity since the cutoff."""
+    cutoff = snapshot.get_cutoff(request)
     return _select_to_end(
-        scene,
-        (
-            (each, _list_open(each), f"never ended, {_describe_activity(each, scene.now)}")
-            for each in scene.iter_matching(wanted.where)
-            if _is_before(each.last_active_at, cutoff)
-        ),
-        reason=wanted.reason or "abandoned",
-    )
-
-
-def select_orphaned(scene: MaintenanceSnapshot, wanted: PlanRequest) -> Selection[SelectedSessions]:
-    """Choose continuations that never ran: no call to a model was accounted to them."""
-    cutoff = scene.get_cutoff(wanted)
-    return _select_to_end(
-        scene,
+        snapshot,
         (
             (
-                each,
-                tuple(filter(_has_never_run, each.removal_order)),
-                f"continues {each.root.id} and never ran, {_describe_activity(each, scene.now)}",
+                conversation,
+                _list_open(conversation),
+                f"never ended, {_describe_activity(conversation, snapshot.now)}",
             )
-            for each in scene.iter_matching(wanted.where)
-            if _is_before(each.last_active_at, cutoff)
+            for conversation in snapshot.iter_matching(request.where)
+            if _is_before(conversation.last_active_at, cutoff)
         ),
-        reason=wanted.reason or "orphaned_compression",
+        reason=request.reason or "abandoned",
     )
 
 
-def select_named(scene: MaintenanceSnapshot, wanted: PlanRequest) -> Selection[SelectedSessions]:
-    """Choose what has not ended of the conversations that are named; a chat may be in them."""
+def select_orphaned(
+    snapshot: MaintenanceSnapshot, request: PlanRequest
+) -> Selection[SelectedSessions]:
+    """Select continuations that never ran: no call to a model was recorded for them."""
+    cutoff, now = snapshot.get_cutoff(request), snapshot.now
     return _select_to_end(
-        scene,
+        snapshot,
         (
-            (each, _list_open(each), f"named, {_describe_activity(each, scene.now)}")
-            for each in _iter_named(scene, wanted)
+            (
+                item,
+                tuple(filter(_has_never_run, item.removal_order)),
+                f"continues {item.root.id} and never ran, {_describe_activity(item, now)}",
+            )
+            for item in snapshot.iter_matching(request.where)
+            if _is_before(item.last_active_at, cutoff)
         ),
-        reason=wanted.reason or "finalized",
-        but=_ROUTED_REASONS,
+        reason=request.reason or "orphaned_compression",
     )
 
 
-def select_expired(scene: MaintenanceSnapshot, wanted: PlanRequest) -> Selection[SelectedSessions]:
-    """Choose the sessions of chats that the policy would end with their next message."""
-    chosen: list[SelectedSessions] = []
+def select_named(
+    snapshot: MaintenanceSnapshot, request: PlanRequest
+) -> Selection[SelectedSessions]:
+    """Select the open sessions of the named conversations; a chat may be routed to them."""
+    return _select_to_end(
+        snapshot,
+        (
+            (
+                conversation,
+                _list_open(conversation),
+                f"named, {_describe_activity(conversation, snapshot.now)}",
+            )
+            for conversation in _iter_named(snapshot, request)
+        ),
+        reason=request.reason or "finalized",
+        exempt=_ROUTED_REASONS,
+    )
+
+
+def select_expired(
+    snapshot: MaintenanceSnapshot, request: PlanRequest
+) -> Selection[SelectedSessions]:
+    """Select the sessions of chats that the reset policy would end at their next message."""
+    selected: list[SelectedSessions] = []
     protected: Counter[ProtectionReason] = Counter()
-    allowed = {each.id for each in scene.iter_matching(wanted.where)}
-    for session, updated_at, reason in _iter_expired(scene):
-        conversation = scene.conversations.find_conversation(session.id)
+    allowed = {match.id for match in snapshot.iter_matching(request.where)}
+    for session, updated_at, reason in _iter_expired(snapshot):
+        conversation = snapshot.conversations.find_conversation(session.id)
         if conversation is None or conversation.id not in allowed:
             continue
-        why = protection.find_protection(
-            (session,), scene.alive, removed=False, but=_ROUTED_REASONS
+        protection_reason = protection.find_protection(
+            (session,), snapshot.activity, removed=False, exempt=_ROUTED_REASONS
         )
-        if why is not None:
-            protected[why] += 1
+        if protection_reason is not None:
+            protected[protection_reason] += 1
             continue
-        used = protection.format_age(updated_at, scene.now)
-        words = f"its chat was used last {used}, and its policy ends it ({reason})"
-        ended_as = wanted.reason or reason
-        chosen.append(
-            SelectedSessions(session.id, conversation.title, words, (session,), reason=ended_as)
+        age = protection.format_age(updated_at, snapshot.now)
+        text = f"its chat was used last {age}, and its policy ends it ({reason})"
+        ended_as = request.reason or reason
+        selected.append(
+            SelectedSessions(session.id, conversation.title, text, (session,), reason=ended_as)
         )
-    return Selection.from_items(chosen, protected)
+    return Selection.from_items(selected, protected)
 
 
-def _iter_expired(scene: MaintenanceSnapshot) -> Iterator[tuple[InventoryItem, float | None, str]]:
-    """Yield the open sessions that a policy has ended, when their chat was used, and the reason.
+def _iter_expired(
+    snapshot: MaintenanceSnapshot,
+) -> Iterator[tuple[InventoryItem, float | None, str]]:
+    """Yield the expired open sessions, the last use of their chat, and the reason.
 
-    Several chats may be in one session: it goes on as long as it does for one of them.
+    Several chats may share a session: it goes on while one of them has not expired.
     """
-    found: dict[str, tuple[InventoryItem, float | None, str]] = {}
-    going_on: set[str] = set()
-    entries = {} if scene.store is None else scene.store.load_entries()
+    expired: dict[str, tuple[InventoryItem, float | None, str]] = {}
+    active: set[str] = set()
+    entries = {} if snapshot.store is None else snapshot.store.load_entries()
     for entry in entries.values():
-        session = _find_next_session(scene, entry)
-        if session is None or scene.store is None:
+        session = _find_next_session(snapshot, entry)
+        if session is None or snapshot.store is None:
             continue
-        reason = scene.store.find_expiry_reason(entry)
+        reason = snapshot.store.find_expiry_reason(entry)
         if reason is None or entry.expiry_finalized:
-            going_on.add(session.id)
+            active.add(session.id)
         elif session.ended_at is None:
-            found[session.id] = session, protection.get_last_use(entry), reason
-    return (each for session_id, each in found.items() if session_id not in going_on)
+            expired[session.id] = session, protection.get_last_use(entry), reason
+    return (item for session_id, item in expired.items() if session_id not in active)
 
 
-def _find_next_session(scene: MaintenanceSnapshot, entry: SessionEntry) -> InventoryItem | None:
-    """Return the session in which the next message of a chat lands, if there is one."""
-    conversation = scene.conversations.find_conversation(entry.session_id)
+def _find_next_session(snapshot: MaintenanceSnapshot, entry: SessionEntry) -> InventoryItem | None:
+    """Return the session that the next message of a chat goes to, if there is one."""
+    conversation = snapshot.conversations.find_conversation(entry.session_id)
     if conversation is None:
         return None
-    session = scene.conversations.stocks[entry.session_id]
+    session = snapshot.conversations.sessions[entry.session_id]
     return conversation.tip if session.end_reason == "compression" else session
 
 
-def _find_candidates(scene: MaintenanceSnapshot, wanted: PlanRequest) -> Iterable[Conversation]:
-    if wanted.ids is not None:
-        return _iter_named(scene, wanted)
-    cutoff = scene.get_cutoff(wanted)
+def _find_candidates(snapshot: MaintenanceSnapshot, request: PlanRequest) -> Iterable[Conversation]:
+    if request.ids is not None:
+        return _iter_named(snapshot, request)
+    cutoff = snapshot.get_cutoff(request)
     return (
-        each
-        for each in scene.iter_matching(wanted.where)
-        if each.tip.ended_at is not None and _is_before(each.last_active_at, cutoff)
+        conversation
+        for conversation in snapshot.iter_matching(request.where)
+        if conversation.tip.ended_at is not None and _is_before(conversation.last_active_at, cutoff)
     )
 
 
-def _iter_named(scene: MaintenanceSnapshot, wanted: PlanRequest) -> Iterator[Conversation]:
-    """Yield what goes with each of the named sessions that a filter is true of, once.
+def _iter_named(snapshot: MaintenanceSnapshot, request: PlanRequest) -> Iterator[Conversation]:
+    """Yield the conversation of each named session that matches the filter, once.
 
     Raises:
-        NotFound: one of them is not there.
+        NotFound: a named session does not exist.
     """
-    seen: set[str] = set()
-    found: list[Conversation] = []
-    ids = wanted.ids or ()
-    unmatched = set(scene.list_unmatched(ids, wanted.where))
+    yielded: set[str] = set()
+    named: list[Conversation] = []
+    ids = request.ids or ()
+    unmatched = set(snapshot.list_unmatched(ids, request.where))
     for session_id in ids:
         if session_id in unmatched:
             continue
-        conversation = scene.conversations.find_removed_together(session_id)
+        conversation = snapshot.conversations.find_removed_together(session_id)
         if conversation is None:
-            scene.db.get_revision(session_id)
+            snapshot.db.get_revision(session_id)
             continue
-        found.append(conversation)
-    # A delegate that was named beside its conversation goes with that.
-    for conversation in sorted(found, key=lambda each: -len(each.sessions)):
-        if conversation.id not in seen:
-            seen.update(each.id for each in conversation.sessions)
+        named.append(conversation)
+    # A delegate that is named next to its conversation is removed with that.
+    for conversation in sorted(named, key=lambda item: -len(item.sessions)):
+        if conversation.id not in yielded:
+            yielded.update(session.id for session in conversation.sessions)
             yield conversation
 
 
 def _is_before(active_at: float | None, cutoff: float) -> bool:
-    """Whether something was active last before a time; what nobody knows is left to protection."""
+    """Return True if the last activity was before the cutoff; protection decides unknown times."""
     return active_at is None or active_at < cutoff
 
 
 def _select_to_end(
-    scene: MaintenanceSnapshot,
-    found: Iterable[tuple[Conversation, tuple[InventoryItem, ...], str]],
+    snapshot: MaintenanceSnapshot,
+    candidates: Iterable[tuple[Conversation, tuple[InventoryItem, ...], str]],
     *,
     reason: str,
-    but: tuple[ProtectionReason, ...] = (),
+    exempt: tuple[ProtectionReason, ...] = (),
 ) -> Selection[SelectedSessions]:
-    chosen: list[SelectedSessions] = []
+    selected: list[SelectedSessions] = []
     protected: Counter[ProtectionReason] = Counter()
-    for conversation, sessions, words in found:
+    for conversation, sessions, text in candidates:
         if not sessions:
             continue
-        why = protection.find_protection(conversation.sessions, scene.alive, removed=False, but=but)
-        if why is not None:
-            protected[why] += 1
-            continue
-        chosen.append(
-            SelectedSessions(sessions[0].id, conversation.title, words, sessions, reason=reason)
+        protection_reason = protection.find_protection(
+            conversation.sessions, snapshot.activity, removed=False, exempt=exempt
         )
-    return Selection.from_items(chosen, protected)
+        if protection_reason is not None:
+            protected[protection_reason] += 1
+            continue
+        selected.append(
+            SelectedSessions(sessions[0].id, conversation.title, text, sessions, reason=reason)
+        )
+    return Selection.from_items(selected, protected)
 
 
 def _list_open(conversation: Conversation) -> tuple[InventoryItem, ...]:
-    return tuple(each for each in conversation.removal_order if each.ended_at is None)
+    return tuple(session for session in conversation.removal_order if session.ended_at is None)
 
 
-def _has_never_run(stock: InventoryItem) -> bool:
-    unended = stock.ended_at is None and stock.end_reason is None
-    return stock.link == "continuation" and unended and not stock.api_calls and stock.rows > 0
+def _has_never_run(session: InventoryItem) -> bool:
+    unended = session.ended_at is None and session.end_reason is None
+    return session.link == "continuation" and unended and not session.api_calls and session.rows > 0
 
 
 def _describe_age(conversation: Conversation, now: float) -> str:

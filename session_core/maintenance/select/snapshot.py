@@ -1,13 +1,11 @@
-"""A home as it was at one moment, which every kind looks at, and which of it a filter is true of.
+"""A snapshot of a home, its conversations that match a filter, and the average size of a message.
 
-A filter is judged by the tip of a conversation, which is its line in a list, `started_*` by its
-root. Of what belongs to a session that is not there nothing can be said: no filter is true of it.
+A filter applies to the tip of a conversation, as in a list, and `started_*` to its root. Data of a
+missing session matches no filter.
 
-What a message takes on the disk, for the figures on growth.
-
-It is measured over the whole home. A deletion moves that average, and so does a merge, although no
-message came or went faster. So the average is recorded with each plan, and the one of an applied
-plan counts for four weeks from its measurement.
+The average message size is measured over the whole home. A deletion or a merge changes it without
+any message coming or going faster, so it is recorded with each plan, and the value of an applied
+plan is used for four weeks.
 """
 
 from __future__ import annotations
@@ -33,73 +31,82 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceSnapshot:
-    """What every kind looks at: a home as it was at one moment."""
+    """A home at one moment, as every kind of plan sees it."""
 
     db: StateDatabase
     conversations: ConversationIndex
-    alive: ActivitySnapshot
+    activity: ActivitySnapshot
     store: SessionStore | None = None
 
     @property
     def now(self) -> float:
-        """The moment."""
-        return self.alive.company.at
+        """The time of the snapshot."""
+        return self.activity.company.at
 
     @property
     def rows(self) -> int:
-        """Return how many messages the home has."""
-        return sum(each.rows for each in self.conversations.stocks.values())
+        """The number of messages in the home."""
+        return sum(session.rows for session in self.conversations.sessions.values())
 
-    def get_cutoff(self, wanted: PlanRequest) -> float:
-        """Return before which time something has to have been active last.
+    def get_cutoff(self, request: PlanRequest) -> float:
+        """Return the time before which the last activity has to be.
 
         Raises:
-            InvalidInput: that is no age.
+            InvalidInput: the age is negative or not finite.
         """
-        days = wanted.age_days
+        days = request.age_days
         if not 0 <= days < float("inf"):
             raise InvalidInput(f"older_than_days is {days}; 0 or more")
         return self.now - days * _DAY_S
 
     def estimate_bytes(self, rows: int, sizes: Sizes | None) -> int:
-        """Return about what so many messages take, with all that the database keeps of them."""
+        """Return about how many bytes this many messages take, with their indexes."""
         total = self.rows
         return disk.estimate_used(sizes) * rows // total if sizes is not None and total else 0
 
     def iter_matching(self, where: SessionFilter) -> Iterable[Conversation]:
-        """Return the conversations that a filter is true of; without a status none in archive."""
+        """Return the conversations that match a filter; without a status, exclude archived ones."""
         return iter_matching(self.db, self.conversations, where)
 
     def list_unmatched(self, ids: Iterable[str], where: SessionFilter) -> list[str]:
-        """Return those of the named sessions of whose conversations a filter is not true."""
+        """Return the named sessions with conversations that do not match a filter."""
         if where == NO_FILTER:
             return []
         anywhere = replace(where, status=where.status or "all")
-        matching = {each.id for found in self.iter_matching(anywhere) for each in found.sessions}
-        return [each for each in ids if each in self.conversations.stocks and each not in matching]
+        matching = {
+            session.id
+            for conversation in self.iter_matching(anywhere)
+            for session in conversation.sessions
+        }
+        known = self.conversations.sessions
+        return [id_ for id_ in ids if id_ in known and id_ not in matching]
 
     def build_session_filter(self, where: SessionFilter) -> Callable[[InventoryItem], bool]:
-        """Return whether a filter is true of a session itself; without a status also in archive."""
+        """Return a function that matches a session; without a status, include archived ones."""
         if where == NO_FILTER:
             return lambda _: True
         ids = set(self.db.find_sessions(replace(where, status=where.status or "all")))
-        return lambda stock: stock.id in ids
+        return lambda session: session.id in ids
 
 
 def iter_matching(
     db: StateDatabase, conversations: ConversationIndex, where: SessionFilter
 ) -> Iterable[Conversation]:
-    """Return the conversations that a filter is true of; without a status none in archive."""
+    """Return the conversations that match a filter; without a status, exclude archived ones."""
     rest = replace(
         where, started_after=None, started_before=None, active_after=None, active_before=None
     )
-    found: Iterable[Conversation] = conversations.all
+    matching: Iterable[Conversation] = conversations.all
     if rest == NO_FILTER:
-        found = (each for each in found if not each.tip.archived)
+        matching = (conversation for conversation in matching if not conversation.tip.archived)
     else:
         ids = set(db.find_sessions(rest))
-        found = (each for each in found if each.tip.id in ids)
-    return found if rest == where else (each for each in found if _is_within_times(each, where))
+        matching = (conversation for conversation in matching if conversation.tip.id in ids)
+    return (
+        matching
+        if rest == where
+        else (conversation for conversation in matching if _is_within_times(conversation, where))
+    )
 
 
 def _is_within_times(conversation: Conversation, where: SessionFilter) -> bool:
@@ -113,18 +120,21 @@ def _is_within_times(conversation: Conversation, where: SessionFilter) -> bool:
 
 
 MEASUREMENT_NAME = "message_bytes"
-"""Under which name a plan records it."""
+"""The key of the measurement in the record of a plan."""
 
 GROWTH_WEEKS = 4
 _KEPT_S = GROWTH_WEEKS * 7 * 86_400.0
 
 
 def measure_message_bytes(
-    ledger: Ledger, scene: MaintenanceSnapshot, sizes: Sizes | None
+    ledger: Ledger, snapshot: MaintenanceSnapshot, sizes: Sizes | None
 ) -> dict[str, Any]:
-    """Return the bytes of an average message, and when they were measured."""
+    """Return the bytes of an average message, and the time of the measurement."""
     recorded = ledger.find_recorded_value(MEASUREMENT_NAME)
-    if recorded is not None and scene.now - recorded["at"] < _KEPT_S:
+    if recorded is not None and snapshot.now - recorded["at"] < _KEPT_S:
         return dict(recorded)
-    rows = scene.rows
-    return {"bytes": scene.estimate_bytes(rows, sizes) / rows if rows else 0.0, "at": scene.now}
+    rows = snapshot.rows
+    return {
+        "bytes": snapshot.estimate_bytes(rows, sizes) / rows if rows else 0.0,
+        "at": snapshot.now,
+    }

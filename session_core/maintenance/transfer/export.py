@@ -1,14 +1,9 @@
-"""Whole sessions and conversations as a file, with all that was compacted or taken back.
+"""Export sessions and conversations, including compacted and rewound messages.
 
-As JSON Lines, which `importing` reads, or as Markdown for people, in one file or in one for each
-conversation. A session is read a page at a
-time, so that however long it is little of it is in memory.
-
-A session as it is exported: its row, what other tables have of it, its messages page by page.
-
-A session as a person reads it: who said what and when, calls of tools in a line each.
-
-What was compacted or taken back is there as well, and says so.
+The format is JSON Lines, which `import_sessions` reads, or Markdown for people, in one file or in
+one for each conversation. A session is read page by page, so that the memory in use is independent
+of its length. Markdown names the role and time of each message, has a line for each tool call, and
+marks compacted and rewound messages.
 """
 
 from __future__ import annotations
@@ -59,22 +54,22 @@ _FILE_MODE = 0o600
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """What was written."""
+    """The result of an export."""
 
     sessions: int
     messages: int
     bytes: int
     gone: tuple[str, ...] = ()
-    """Sessions that were deleted meanwhile."""
+    """Sessions that were deleted during the export."""
     changed: tuple[str, ...] = ()
-    """Sessions in which more was done meanwhile than to append: export them again."""
+    """Sessions with changes during the export other than appended messages; export them again."""
     there: tuple[str, ...] = ()
-    """Files of a folder that were there already, and stay as they are."""
+    """Existing files of a folder, which stay as they are."""
 
 
 @dataclass(slots=True)
 class ExportTally:
-    """What was written so far."""
+    """The counts of an export so far."""
 
     sessions: int = 0
     messages: int = 0
@@ -84,21 +79,21 @@ class ExportTally:
     there: list[str] = field(default_factory=list)
 
     def build_result(self) -> ExportResult:
-        """Return it as it is told."""
-        said = tuple(self.gone), tuple(self.changed), tuple(self.there)
-        return ExportResult(self.sessions, self.messages, self.bytes, *said)
+        """Return the result of the export."""
+        names = tuple(self.gone), tuple(self.changed), tuple(self.there)
+        return ExportResult(self.sessions, self.messages, self.bytes, *names)
 
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What is exported, and how; all where neither sessions are named nor a filter is given."""
+    """A request for an export; the default is all sessions."""
 
     sessions: Sequence[str] | None = None
     where: SessionFilter | None = None
-    """It applies to those that are named too."""
+    """It applies to named sessions too."""
     form: ExportForm = "jsonl"
     whole: bool = True
-    """Whether the conversations of the sessions that are named are taken along."""
+    """True to include the whole conversations of named sessions."""
     progress: CountFn | None = None
 
 
@@ -114,34 +109,34 @@ class Exporter:
         self._client = client
 
     def write_sessions(
-        self, write: Callable[[bytes], object], wish: ExportRequest = EXPORT_ALL
+        self, write: Callable[[bytes], object], request: ExportRequest = EXPORT_ALL
     ) -> ExportResult:
-        """Write sessions.
+        """Pass the exported bytes to `write`.
 
         Raises:
-            NotFound: one of them is not there.
+            NotFound: a named session does not exist.
         """
         tally = ExportTally()
-        ids = _flatten_groups(self._select_sessions(wish))
+        ids = _flatten_groups(self._select_sessions(request))
         for part in self._iter_parts(
-            ids, wish.form, tally, _make_progress_counter(wish.progress, len(ids))
+            ids, request.form, tally, _make_progress_counter(request.progress, len(ids))
         ):
             write(part)
         return self._finish_export(tally)
 
-    def write_file(self, path: Path, wish: ExportRequest = EXPORT_ALL) -> ExportResult:
-        """Write a file that is whole or not there, and that only its owner reads.
+    def write_file(self, path: Path, request: ExportRequest = EXPORT_ALL) -> ExportResult:
+        """Write a file that is complete or absent, and readable only by its owner.
 
         Raises:
-            Conflict: there is a file of that name; it stays as it is.
-            NotFound: one of the sessions is not there.
+            Conflict: a file of that name exists; it stays as it is.
+            NotFound: a named session does not exist.
         """
         if path.is_symlink() or path.exists():
             raise _make_exists_error(path)
         tally = ExportTally()
-        ids = _flatten_groups(self._select_sessions(wish))
+        ids = _flatten_groups(self._select_sessions(request))
         parts = self._iter_parts(
-            ids, wish.form, tally, _make_progress_counter(wish.progress, len(ids))
+            ids, request.form, tally, _make_progress_counter(request.progress, len(ids))
         )
         with translate_os_errors(path):
             try:
@@ -150,70 +145,71 @@ class Exporter:
                 raise _make_exists_error(path) from error
         return self._finish_export(tally)
 
-    def write_folder(self, folder: Path, wish: ExportRequest = EXPORT_ALL) -> ExportResult:
-        """Write a file for each conversation, named by its root; those that are there stay.
+    def write_folder(self, folder: Path, request: ExportRequest = EXPORT_ALL) -> ExportResult:
+        """Write a file for each conversation, named by its root; existing files stay.
 
         Raises:
-            NotFound: one of the sessions is not there.
+            NotFound: a named session does not exist.
         """
-        tally, groups = ExportTally(), self._select_sessions(wish)
-        tell = _make_progress_counter(wish.progress, sum(map(len, groups)))
+        tally, groups = ExportTally(), self._select_sessions(request)
+        report = _make_progress_counter(request.progress, sum(map(len, groups)))
         for group in groups:
-            path = folder / _make_file_name(group[0], wish.form)
-            parts = self._iter_parts(group, wish.form, tally, tell)
+            path = folder / _make_file_name(group[0], request.form)
+            parts = self._iter_parts(group, request.form, tally, report)
             with translate_os_errors(path):
                 _write_folder_file(path, parts, tally)
         return self._finish_export(tally)
 
     def _finish_export(self, tally: ExportTally) -> ExportResult:
-        done = tally.build_result()
-        counts = {"sessions": done.sessions, "messages": done.messages, "bytes": done.bytes}
+        result = tally.build_result()
+        counts = {"sessions": result.sessions, "messages": result.messages, "bytes": result.bytes}
         with suppress_note_errors(AUDIT_ACTION):
             self._ledger.add_audit_entry(self._client, AUDIT_ACTION, None, counts)
-        return done
+        return result
 
-    def _select_sessions(self, wish: ExportRequest) -> list[list[str]]:
-        """Return what is exported by conversation, each session behind what it came from."""
-        if wish.form not in _FILE_SUFFIXES:
+    def _select_sessions(self, request: ExportRequest) -> list[list[str]]:
+        """Return the sessions to export by conversation, each after its parent."""
+        if request.form not in _FILE_SUFFIXES:
             raise InvalidInput(
-                f"unknown form {wish.form!r:.40}; known are {', '.join(_FILE_SUFFIXES)}"
+                f"unknown form {request.form!r:.40}; known are {', '.join(_FILE_SUFFIXES)}"
             )
         conversations = ConversationIndex(self._db.list_inventory())
-        groups = self._group_sessions(conversations, wish)
-        if wish.where is not None:
-            found = iter_matching(self._db, conversations, wish.where)
-            allowed = {stock.id for each in found for stock in each.sessions}
+        groups = self._group_sessions(conversations, request)
+        if request.where is not None:
+            matching = iter_matching(self._db, conversations, request.where)
+            allowed = {session.id for conversation in matching for session in conversation.sessions}
             groups = (group for group in groups if group[0].id in allowed)
-        seen: set[str] = set()
+        exported: set[str] = set()
         chosen = []
         for group in groups:
-            new = [stock.id for stock in group if stock.id not in seen]
-            seen.update(new)
+            new = [session.id for session in group if session.id not in exported]
+            exported.update(new)
             chosen += [new] if new else []
         return chosen
 
     def _group_sessions(
-        self, conversations: ConversationIndex, wish: ExportRequest
+        self, conversations: ConversationIndex, request: ExportRequest
     ) -> Iterable[Sequence[InventoryItem]]:
-        if wish.sessions is None:
-            return [each.sessions for each in conversations.all]
-        for each in wish.sessions:
-            if each not in conversations.stocks:
-                self._db.get_revision(each)  # knows what may have been meant
-        if not wish.whole:
-            return [(conversations.stocks[each],) for each in wish.sessions]
-        named = map(conversations.find_removed_together, wish.sessions)
-        return [each.sessions for each in named if each is not None]
+        """Return the requested sessions, grouped by conversation."""
+        if request.sessions is None:
+            return [conversation.sessions for conversation in conversations.all]
+        for session_id in request.sessions:
+            if session_id not in conversations.sessions:
+                self._db.get_revision(session_id)  # its error suggests similar ids
+        if not request.whole:
+            return [(conversations.sessions[session_id],) for session_id in request.sessions]
+        named = map(conversations.find_removed_together, request.sessions)
+        return [conversation.sessions for conversation in named if conversation is not None]
 
     def _iter_parts(
         self,
         session_ids: Sequence[str],
         form: ExportForm,
         tally: ExportTally,
-        tell: Callable[[], object],
+        report: Callable[[], object],
     ) -> Iterator[bytes]:
         for session_id in session_ids:
-            tell()
+            report()
             try:
                 source = ExportSource.from_session(self._db, session_id)
                 lines = self._iter_lines(source, form)
@@ -236,7 +232,7 @@ class Exporter:
 
 
 def _write_folder_file(path: Path, parts: Iterator[bytes], tally: ExportTally) -> None:
-    """Write a file of a folder, where there is none and anything to write."""
+    """Write a file of a folder, if its name is free and there is anything to write."""
     if path.is_symlink() or path.exists():
         tally.there.append(path.name)
         return
@@ -250,17 +246,17 @@ def _write_folder_file(path: Path, parts: Iterator[bytes], tally: ExportTally) -
 
 
 def _flatten_groups(groups: Iterable[Iterable[str]]) -> list[str]:
-    return [each for group in groups for each in group]
+    return [session_id for group in groups for session_id in group]
 
 
 def _make_progress_counter(progress: CountFn | None, total: int) -> Callable[[], object]:
-    """Return what says of one more session that it is begun."""
-    done = count()
-    return lambda: None if progress is None else progress(next(done), total)
+    """Return a function that reports the start of one more session."""
+    numbers = count()
+    return lambda: None if progress is None else progress(next(numbers), total)
 
 
 def _make_file_name(session_id: str, form: ExportForm) -> str:
-    """Return the name of a file that a session may have anywhere; long ids are told by a digest."""
+    """Return a portable file name for a session id; a long id is cut and gets a digest."""
     name = quote(session_id, safe=" ")
     if len(name) > _MAX_NAME_LENGTH:
         digest = hashlib.sha256(session_id.encode("utf-8", "replace")).hexdigest()[:16]
@@ -272,7 +268,7 @@ def _iter_session_line(source: ExportSource) -> Iterator[str]:
     """Yield the line of a session in parts."""
     carried = {
         "version": transfer_format.FORMAT_VERSION,
-        "tables": [transfer_format.encode_table(each) for each in source.tables],
+        "tables": [transfer_format.encode_table(image_) for image_ in source.tables],
     }
     row = transfer_format.encode_row(source.columns, source.values)
     head = transfer_format.encode_json({**row, transfer_format.FORMAT_KEY: carried})
@@ -297,53 +293,63 @@ _PAGE_BYTES = 1 << 20
 
 
 class ExportSource:
-    """One session, as of one moment but for what happens to its messages meanwhile."""
+    """One session as of one moment, apart from later changes of its messages."""
 
     def __init__(
-        self, db: StateDatabase, row: RowImages, rest: list[RowImages], at: Revision
+        self, db: StateDatabase, row: RowImages, other_images: list[RowImages], revision: Revision
     ) -> None:
         self._db = db
-        self._at = at
+        self._revision = revision
         self.columns, self.values = row.columns, row.rows[0]
         self.id: str = self.values[self.columns.index("id")]
-        self.tables = [each for each in rest if each.table not in EXCLUDED_TABLES]
+        self.tables = [images for images in other_images if images.table not in EXCLUDED_TABLES]
         self.count = 0
 
     @classmethod
     def from_session(cls, db: StateDatabase, session_id: str) -> ExportSource:
-        """Look at a session.
+        """Read a session.
 
         Raises:
-            NotFound: it is not there.
+            NotFound: the session does not exist.
         """
         revision = db.get_revision(session_id)
         images = db.read_session_images(session_id)
-        own = [each for each in images if each.table == _OWN_TABLE]
-        if not own:
+        session_images = [image for image in images if image.table == _OWN_TABLE]
+        if not session_images:
             raise NotFound(f"session {session_id} is gone")
-        return cls(db, own[0], [each for each in images if each.table != _OWN_TABLE], revision)
+        return cls(
+            db,
+            session_images[0],
+            [image for image in images if image.table != _OWN_TABLE],
+            revision,
+        )
 
     def iter_pages(self) -> Iterator[RowImages]:
-        """Yield its messages, up to the last one that there was."""
-        after: int | None = None
+        """Yield its messages, up to the last one at the time of the read."""
+        after_id: int | None = None
         more = True
-        while more and (after is None or after < self._at.last_id):
-            image, more = self._db.read_message_images(self.id, after, _PAGE_BYTES)
-            place = image.columns.index("id")
-            rows = tuple(row for row in image.rows if row[place] <= self._at.last_id)
+        while more and (after_id is None or after_id < self._revision.last_id):
+            image, more = self._db.read_message_images(self.id, after_id, _PAGE_BYTES)
+            id_index = image.columns.index("id")
+            rows = tuple(row for row in image.rows if row[id_index] <= self._revision.last_id)
             self.count += len(rows)
             if not rows:
                 return
             yield RowImages(image.table, image.columns, rows)
-            after = rows[-1][place]
+            after_id = rows[-1][id_index]
 
     def has_changed(self) -> bool:
-        """Whether more was done since than to append."""
+        """Return True if the session has changed since then by more than appended messages."""
         with suppress(NotFound):
-            now = self._db.get_revision(self.id)
-            grown = now.last_id >= self._at.last_id and now.live >= self._at.live
-            kept = (now.compacted, now.rewinds) == (self._at.compacted, self._at.rewinds)
-            return not (grown and kept)
+            current = self._db.get_revision(self.id)
+            has_grown = (
+                current.last_id >= self._revision.last_id and current.live >= self._revision.live
+            )
+            is_unrewound = (current.compacted, current.rewinds) == (
+                self._revision.compacted,
+                self._revision.rewinds,
+            )
+            return not (has_grown and is_unrewound)
         return True
 
 
@@ -353,7 +359,7 @@ _SPACE_PATTERN = re.compile(r"\s+")
 
 
 def render_session(source: ExportSource, summary: SessionSummary) -> Iterator[str]:
-    """Yield the text of a session in parts; its source and folder are those of its summary."""
+    """Yield the Markdown of a session in parts; the summary has its source and folder."""
     row = dict(zip(source.columns, map(_decode_raw, source.values), strict=True))
     yield f"# {_format_heading(row['title'] or row['id'])}\n\n"
     yield "".join(
@@ -389,12 +395,12 @@ def _render_message(row: Mapping[str, Any], short: Mapping[str, Any]) -> str:
     elif row.get("active") == 0:
         mark = " · taken back"
     name = f" {_format_heading(row['tool_name'])}" if row.get("tool_name") else ""
-    said = _render_text(short)
+    text = _render_text(short)
     calls = "".join(
         f"- calls `{_format_code(describe_call(call))}`\n"
         for call in chat_messages.list_calls(short)
     )
-    body = "\n\n".join(part for part in (said, calls.rstrip()) if part)
+    body = "\n\n".join(part for part in (text, calls.rstrip()) if part)
     return (
         f"\n## {_format_heading(row['role'])}{name} · "
         f"{_format_time(row['timestamp'])}{mark}\n\n{body}\n"
@@ -402,20 +408,20 @@ def _render_message(row: Mapping[str, Any], short: Mapping[str, Any]) -> str:
 
 
 def _render_text(message: Mapping[str, Any]) -> str:
-    """Return what was said, in which no line is taken for one of our headings."""
-    fenced = False
+    """Return the text of a message, with lines escaped that would be taken for our headings."""
+    is_fenced = False
     lines = []
     for line in extract_plain_text(message.get("content")).strip("\n").split("\n"):
         if _FENCE_PATTERN.match(line):
-            fenced = not fenced
+            is_fenced = not is_fenced
         lines.append(
             line
-            if fenced
+            if is_fenced
             else _HEADING_PATTERN.sub(r"\\", line, count=1)
             if line[:1] == "#"
             else line
         )
-    return "\n".join([*lines, "```"] if fenced else lines)
+    return "\n".join([*lines, "```"] if is_fenced else lines)
 
 
 def _decode_row(row: Mapping[str, Any]) -> dict[str, Any]:

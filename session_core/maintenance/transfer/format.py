@@ -1,12 +1,11 @@
-"""JSON Lines in which one line may be longer than the memory: an object a line, read in parts.
+"""The export format: a streaming JSON Lines reader, and the encoding of rows.
 
-Of each object all members are read whole but one list, whose members come one by one.
+The reader loads the members of an object whole, except one list, whose items are read one by one,
+so that a line may be larger than the memory.
 
-How rows stand in an export: readable where that says the same, and exact in any case.
-
-One session is one line: its columns, `messages` at the end, and before those under `mcp_sessions`
-what other tables have of it. Content and calls of tools are JSON as in exports of Hermes, but only
-where storing that makes the same text again. What JSON has no value for is an object of one key.
+A session is one line: its columns, the rows of other tables under `mcp_sessions`, and `messages` at
+the end. Content and tool calls are JSON as in exports of Hermes, but only if storing that gives the
+same text again. A value without an equivalent in JSON is an object with one key.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from session_core.state import content
 from session_core.types import RawText, RowImages
 
 MAX_LINE_BYTES = 256 << 20
-"""No value within a list is larger, so that a line that is broken is not read for ever."""
+"""The most bytes of one value in a list, so that reading a broken line ends."""
 
 _CHUNK_BYTES = 1 << 16
 _WHITESPACE = " \t\r\n"
@@ -33,7 +32,7 @@ _VALUE_ENDS = frozenset(" \t\r\n,:]}")
 
 
 class JsonLine:
-    """The line at which a file stands; `members` reads it."""
+    """The line at the current position of a file; `iter_members` reads it."""
 
     def __init__(self, file: BinaryIO, streamed: str) -> None:
         self._file = file
@@ -47,18 +46,18 @@ class JsonLine:
 
     @property
     def digest(self) -> str:
-        """What the part that was read so far is known by."""
+        """The digest of the part that was read so far."""
         return self._digest.hexdigest()
 
     def is_empty(self) -> bool:
-        """Whether there is nothing in it but space."""
+        """Return True if the line has only whitespace."""
         return not self._find_next_sign()
 
     def iter_members(self) -> Iterator[tuple[str, Any]]:
-        """Yield the members of the object by their names, and those of the one list by its name.
+        """Yield the members of the object by name, and the items of the streamed list by its name.
 
         Raises:
-            InvalidInput: the line is no such object.
+            InvalidInput: the line is not such an object.
         """
         try:
             yield from self._iter_object()
@@ -87,7 +86,7 @@ class JsonLine:
             raise InvalidInput("something follows the object")
 
     def _iter_separated(self, begin: str, end: str) -> Iterator[None]:
-        """Yield where each member begins."""
+        """Yield at the start of each item."""
         self._expect_sign(begin)
         if self._find_next_sign() == end:
             self._expect_sign(end)
@@ -105,7 +104,7 @@ class JsonLine:
         self._at += 1
 
     def _find_next_sign(self) -> str:
-        """Return the next sign that is no space, nothing at the end of the line."""
+        """Return the next character that is not whitespace; empty at the end of the line."""
         while True:
             while self._at < len(self._text):
                 if self._text[self._at] not in _WHITESPACE:
@@ -125,7 +124,7 @@ class JsonLine:
                 if is_last:
                     raise
             else:
-                # A number may go on behind what was read.
+                # A number may continue after the part that was read.
                 if is_last or self._text[end : end + 1] in _VALUE_ENDS:
                     self._at = end
                     return value
@@ -157,12 +156,12 @@ def _describe_error(error: Exception) -> str:
 FORMAT_VERSION = 1
 
 FORMAT_KEY = "mcp_sessions"
-"""The key of what no column of a session is."""
+"""The key of the data that is in no column of a session."""
 
 MESSAGES_KEY = "messages"
 
 EXCLUDED_TABLES = frozenset({"compression_locks", "session_turn_leases"})
-"""Tables that say who is at work in a session just now; they are not carried."""
+"""Tables with the current users of a session; they are not exported."""
 
 _OWN_TABLES = frozenset({"sessions", MESSAGES_KEY})
 
@@ -171,7 +170,7 @@ _JSON_COLUMN = "tool_calls"
 
 
 def encode_value(column: str, value: Any) -> Any:
-    """Return what stands in an export for a stored value."""
+    """Return the exported form of a stored value."""
     if isinstance(value, str):
         return _parse_exact_json(column, value)
     if isinstance(value, bytes):
@@ -184,65 +183,65 @@ def encode_value(column: str, value: Any) -> Any:
 
 
 def decode_value(column: str, value: Any) -> Any:
-    """Return what is stored for a value of an export, also one of Hermes.
+    """Return the stored form of an exported value, also of one from Hermes.
 
     Raises:
-        InvalidInput: it is none.
+        InvalidInput: the value is not valid.
     """
     if isinstance(value, str):
         return content.clean_text(value)
     if isinstance(value, dict) and len(value) == 1:
-        key, inside = next(iter(value.items()))
-        if key in _EXACT_DECODERS and isinstance(inside, str):
-            return _decode_exact(key, inside)
+        key, text = next(iter(value.items()))
+        if key in _EXACT_DECODERS and isinstance(text, str):
+            return _decode_exact(key, text)
     if isinstance(value, (list, dict)):
         return content.encode_content(value) if column == "content" else content.dump_json(value)
     return int(value) if isinstance(value, bool) else value
 
 
 def encode_row(columns: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
-    """Return a row as it stands in an export."""
+    """Return the exported form of a row."""
     return {name: encode_value(name, value) for name, value in zip(columns, values, strict=True)}
 
 
 def encode_table(image: RowImages) -> dict[str, Any]:
-    """Return the rows of another table as they stand in an export."""
-    rows = [[encode_value("", value) for value in each] for each in image.rows]
+    """Return the exported form of the rows of another table."""
+    rows = [[encode_value("", value) for value in row] for row in image.rows]
     return {"table": image.table, "columns": image.columns, "rows": rows, "shared": image.shared}
 
 
-def decode_images(carried: Any) -> list[RowImages]:
-    """Return the rows of other tables that an export carries.
+def decode_images(exported: Any) -> list[RowImages]:
+    """Return the rows of other tables in an export.
 
     Raises:
-        InvalidInput: they are not what `table` has made.
+        InvalidInput: they do not have the form that `encode_table` produces.
     """
     try:
-        found = [
+        images = [
             RowImages(
-                str(each["table"]),
-                tuple(map(str, each["columns"])),
+                str(table["table"]),
+                tuple(map(str, table["columns"])),
                 tuple(
-                    tuple(decode_value("", value) for value in values) for values in each["rows"]
+                    tuple(decode_value("", value) for value in values) for values in table["rows"]
                 ),
-                bool(each["shared"]),
+                bool(table["shared"]),
             )
-            for each in carried["tables"]
+            for table in exported["tables"]
         ]
     except (KeyError, TypeError) as error:
         raise InvalidInput(f"{FORMAT_KEY} is not what an export has there") from error
-    for image in found:
+    for image in images:
         _check_image(image)
-    return found
+    return images
 
 
 def encode_json(value: Any) -> str:
-    """Return the JSON of a value that stands in an export."""
+    """Return the JSON text of an exported value."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _check_image(image: RowImages) -> None:
-    """Refuse what no export has: rows that come otherwise or not at all, and rows of no shape."""
+    """Refuse rows that no export has: of excluded tables, or with a wrong number of values."""
     if image.table in _OWN_TABLES | EXCLUDED_TABLES:
         raise InvalidInput(f"{FORMAT_KEY} has rows of {image.table}, which no export has there")
     width = len(image.columns)
@@ -251,7 +250,7 @@ def _check_image(image: RowImages) -> None:
 
 
 def _parse_exact_json(column: str, value: str) -> Any:
-    """Return the JSON that a text is, where storing that makes the same text again."""
+    """Return a text as JSON if storing that gives the same text again."""
     if column == "content" and value.startswith(content.JSON_MARKER):
         decoded = content.decode_content(value)
     elif column == _JSON_COLUMN:
@@ -259,15 +258,15 @@ def _parse_exact_json(column: str, value: str) -> Any:
     else:
         return value
     try:
-        same = isinstance(decoded, (list, dict)) and decode_value(column, decoded) == value
+        is_exact = isinstance(decoded, (list, dict)) and decode_value(column, decoded) == value
     except InvalidInput:
         return value
-    return decoded if same else value
+    return decoded if is_exact else value
 
 
-def _decode_exact(key: str, inside: str) -> Any:
+def _decode_exact(key: str, text: str) -> Any:
     try:
-        return _EXACT_DECODERS[key](inside)
+        return _EXACT_DECODERS[key](text)
     except (Error, ValueError) as error:
         raise InvalidInput(f"{key} has a value that is none") from error
 

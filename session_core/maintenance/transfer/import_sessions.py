@@ -1,7 +1,7 @@
-"""Sessions that were exported, by us or by Hermes, come into a home.
+"""Import sessions that were exported by this library or by Hermes.
 
-What is there stays: a session whose id is there is skipped, a title or a parent that cannot be is
-left out, and all of it is said. The chat state of the file is dropped.
+Existing data stays: a session with an existing id is skipped, a title or a parent that does not fit
+is left out, and both are reported. The chat state of the file is dropped.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Importer:
         self._db = db
         self._ledger = ledger
         self._client = client
-        self._storing = ImportWriter(db)
+        self._writer = ImportWriter(db)
 
     def import_file(
         self,
@@ -59,11 +59,11 @@ class Importer:
         progress: CountFn | None = None,
         stop: StopFn | None = None,
     ) -> ImportResult:
-        """Import the lines of a file; `progress` is told how many sessions of how many are done.
+        """Import the lines of a file; `progress` gets the finished sessions and their total.
 
         Raises:
-            NotFound: there is no such file.
-            Conflict: the import was taken back meanwhile, or another process imports the file.
+            NotFound: the file does not exist.
+            Conflict: the import was restored meanwhile, or another process imports the file.
         """
         _require_file(path)
         tally = ImportTally()
@@ -76,8 +76,8 @@ class Importer:
             if stop is None or not stop():
                 resume_steps(self._db, self._ledger, {IMPORT_KIND})
                 self._check_writable(lines)
-                reading = ImportContext(file, {each.id: each for each in lines}, tally, batch)
-                outcome = self._import_all(reading, progress, stop)
+                context = ImportContext(file, {line.id: line for line in lines}, tally, batch)
+                outcome = self._import_all(context, progress, stop)
         if outcome == "applied":
             batch.finish_plan()
         result = tally.build_result(outcome, batch.id)
@@ -85,12 +85,12 @@ class Importer:
         return result
 
     def preview_file(self, path: Path, *, progress: CountFn | None = None) -> ImportPreview:
-        """Return what an import of a file would bring, as far as the file and the home tell.
+        """Return what an import of a file would add, as far as the file and the home show.
 
-        `progress` is told how many bytes of how many are read.
+        `progress` is called with the number of bytes read and their total.
 
         Raises:
-            NotFound: there is no such file.
+            NotFound: the file does not exist.
         """
         _require_file(path)
         tally = ImportTally()
@@ -101,74 +101,74 @@ class Importer:
                 lines[each.id] = each
                 if progress is not None:
                     progress(min(file.tell(), size), size)
-        look = _PreviewState(self._db, self._storing, lines)
+        state = _PreviewState(self._db, self._writer, lines)
         coming = []
         for each in lines.values():
-            if each.id in look.there and not self._is_new(each):
+            if each.id in state.there and not self._is_new(each):
                 tally.skipped.append(SkippedItem(each.id, _PRESENT_REASON))
                 continue
             coming.append(ImportedSession(each.id, each.title, each.messages))
             tally.add_line(each)
-            tally.left_out += look.iter_left_out(each)
+            tally.left_out += state.iter_left_out(each)
             for table, columns in ((SESSIONS, each.columns), (MESSAGES_KEY, each.message_columns)):
-                tally.add_dropped_columns(table, sorted(columns - look.columns[table]))
+                tally.add_dropped_columns(table, sorted(columns - state.columns[table]))
         self._check_writable(lines[each.id] for each in coming)
         return tally.build_preview(coming)
 
     def _import_all(
-        self, reading: ImportContext, progress: CountFn | None, stop: StopFn | None
+        self, context: ImportContext, progress: CountFn | None, stop: StopFn | None
     ) -> Literal["applied", "partial"]:
-        done = 0
-        for group in self._iter_groups(reading.lines.values()):
+        done_count = 0
+        for group in self._iter_groups(context.lines.values()):
             if stop is not None and stop():
                 return "partial"
-            for each in self._import_new_sessions(reading, group):
-                self._import_group(reading, each)
-            done += sum(map(len, group))
+            for remaining in self._import_new_sessions(context, group):
+                self._import_group(context, remaining)
+            done_count += sum(map(len, group))
             if progress is not None:
-                progress(done, len(reading.lines))
+                progress(done_count, len(context.lines))
         return "applied"
 
     def _iter_groups(self, lines: Iterable[ScannedSession]) -> Iterator[list[list[ScannedSession]]]:
-        """Yield the lines in their order, as many short ones at once as one transaction stores."""
-        several: list[list[ScannedSession]] = []
-        room = self._storing.room
+        """Yield the lines in order, with as many short ones together as one transaction stores."""
+        batch: list[list[ScannedSession]] = []
+        room = self._writer.room
         for group in scan.order_sessions(lines):
-            room -= sum(each.bytes for each in group)
-            if several and (room < 0 or len(group) > 1):
-                yield several
-                several, room = [], self._storing.room - sum(each.bytes for each in group)
-            several.append(group)
+            room -= sum(line.bytes for line in group)
+            if batch and (room < 0 or len(group) > 1):
+                yield batch
+                batch, room = [], self._writer.room - sum(line.bytes for line in group)
+            batch.append(group)
             if len(group) > 1:
-                yield several
-                several, room = [], self._storing.room
-        if several:
-            yield several
+                yield batch
+                batch, room = [], self._writer.room
+        if batch:
+            yield batch
 
     def _import_new_sessions(
-        self, reading: ImportContext, groups: Sequence[Sequence[ScannedSession]]
+        self, context: ImportContext, groups: Sequence[Sequence[ScannedSession]]
     ) -> Sequence[Sequence[ScannedSession]]:
-        """Import new sessions of one line each in one step; return the groups that are left."""
-        if len(groups) == 1:  # it may be long, and is stored in pieces
+        """Import new sessions of one line each in one step; return the remaining groups."""
+        if len(groups) == 1:  # a long session is stored in pieces
             return groups
-        new = {each.id: each for (each,) in groups if self._db.get_session(each.id) is None}
+        new = {line.id: line for (line,) in groups if self._db.get_session(line.id) is None}
         try:
             if new:
-                self._storing.store_sessions(reading, list(new.values()))
+                self._writer.store_sessions(context, list(new.values()))
         except (InvalidInput, LineRefused):
             return groups
-        return [[each] for (each,) in groups if each.id not in new]
+        return [[line] for (line,) in groups if line.id not in new]
 
-    def _check_writable(self, found: Iterable[ScannedSession]) -> None:
-        """Refuse before anything comes in if an index takes no rows of it.
+    def _check_writable(self, lines: Iterable[ScannedSession]) -> None:
+        """Refuse an import before any change if an index cannot be updated for its rows.
 
         Raises:
-            Unsupported: it does not.
+            Unsupported: an index needs an extension that is not loaded.
         """
         if self._db.list_blocked_indexes():
-            new = [each for each in found if self._is_new(each)]
+            new = [line for line in lines if self._is_new(line)]
             tables = ["sessions"] if new else []
-            messages = ["messages"] if any(each.messages for each in new) else []
+            messages = ["messages"] if any(line.messages for line in new) else []
             self._db.check_rows_writable(tables + messages)
 
     def _add_audit_entry(self, result: ImportResult) -> None:
@@ -183,60 +183,58 @@ class Importer:
         with suppress_note_errors("an import"):
             self._ledger.add_audit_entry(self._client, IMPORT_KIND, None, counts)
 
-    def _import_group(self, reading: ImportContext, group: Sequence[ScannedSession]) -> None:
-        """Import a session, or several of which each is an ancestor of the others."""
-        tally = reading.tally
-        for each in group:
-            if not self._is_new(each):
-                tally.skipped.append(SkippedItem(each.id, _PRESENT_REASON))
-        new = [each for each in group if self._is_new(each)]
+    def _import_group(self, context: ImportContext, group: Sequence[ScannedSession]) -> None:
+        """Import a session, or several that are each other's ancestors."""
+        tally = context.tally
+        for line in group:
+            if not self._is_new(line):
+                tally.skipped.append(SkippedItem(line.id, _PRESENT_REASON))
+        new = [line for line in group if self._is_new(line)]
         with _note_refusals(new, tally):
             if len(new) > 1:
-                self._storing.store_session_rows(reading, new)
-            for each in new:
-                with _note_refusals([each], tally):
-                    self._storing.store_session(reading, each)
+                self._writer.store_session_rows(context, new)
+            for line in new:
+                with _note_refusals([line], tally):
+                    self._writer.store_session(context, line)
 
-    def _is_new(self, found: ScannedSession) -> bool:
-        """Whether a session is not there, or an import of this very line was cut short."""
-        return (
-            self._db.get_session(found.id) is None or self._storing.find_progress(found) is not None
-        )
+    def _is_new(self, line: ScannedSession) -> bool:
+        """Return True if a session is missing, or an import of this very line was interrupted."""
+        return self._db.get_session(line.id) is None or self._writer.find_progress(line) is not None
 
 
 class _PreviewState:
-    """The home as a preview compares a file with it, at one moment."""
+    """The home at one moment, for the comparison with a file."""
 
     def __init__(
-        self, db: StateDatabase, storing: ImportWriter, lines: Mapping[str, ScannedSession]
+        self, db: StateDatabase, writer: ImportWriter, lines: Mapping[str, ScannedSession]
     ) -> None:
-        stocks = db.list_inventory()
-        self.there = {stock.id for stock in stocks}
-        self._titles = {stock.title for stock in stocks}
+        inventory = db.list_inventory()
+        self.there = {session.id for session in inventory}
+        self._titles = {session.title for session in inventory}
         self._db = db
-        self._storing = storing
+        self._writer = writer
         self._lines = lines
 
     def iter_left_out(self, line: ScannedSession) -> Iterator[SkippedItem]:
-        """Yield what of a session cannot stand in this home, and take the title that can."""
+        """Yield the values of a session that do not fit, and reserve its title if it does."""
         if line.title is not None and line.title in self._titles:
             yield SkippedItem(line.id, _TITLE_TAKEN_REASON)
         self._titles.add(line.title)
-        if not self._storing.can_have_parent(self._lines, line.delegator):
+        if not self._writer.can_have_parent(self._lines, line.delegator):
             yield SkippedItem(line.id, FOREIGN_DELEGATOR_REASON)
         if line.parent is None:
             return
-        if not self._storing.can_have_parent(self._lines, line.parent):
+        if not self._writer.can_have_parent(self._lines, line.parent):
             yield SkippedItem(line.id, FOREIGN_PARENT_REASON)
         elif line.parent not in self.there and line.parent not in self._lines:
             yield SkippedItem(line.id, _PARENT_GONE_REASON)
 
     @cached_property
     def columns(self) -> Mapping[str, frozenset[str]]:
-        """By table, the columns that this home has."""
+        """The columns of this home, by table."""
         sessions = self._db.read_row_images(SESSIONS, {"id": ""})
         messages = self._db.read_row_images(MESSAGES_KEY, {"id": 0})
-        return {each.table: frozenset(each.columns) for each in (sessions, messages)}
+        return {image.table: frozenset(image.columns) for image in (sessions, messages)}
 
 
 def _require_file(path: Path) -> None:
@@ -245,24 +243,24 @@ def _require_file(path: Path) -> None:
 
 
 def _iter_importable(file: BinaryIO, tally: ImportTally) -> Iterator[ScannedSession]:
-    """Yield the lines that can be imported; the others are noted."""
-    seen: dict[str, int] = {}
-    for each in scan.scan_file(file):
-        if isinstance(each, BrokenLine):
-            tally.add_broken(each)
-        elif each.id in seen:
-            why = f"line {each.number} has it once more, after line {seen[each.id]}"
-            tally.skipped.append(SkippedItem(each.id, why))
+    """Yield the lines that can be imported; record the others in the tally."""
+    numbers: dict[str, int] = {}
+    for line in scan.scan_file(file):
+        if isinstance(line, BrokenLine):
+            tally.add_broken(line)
+        elif line.id in numbers:
+            reason = f"line {line.number} has it once more, after line {numbers[line.id]}"
+            tally.skipped.append(SkippedItem(line.id, reason))
         else:
-            seen[each.id] = each.number
-            yield each
+            numbers[line.id] = line.number
+            yield line
 
 
 @contextmanager
 def _note_refusals(group: Sequence[ScannedSession], tally: ImportTally) -> Iterator[None]:
-    """Note lines that do not fit, and go on with the next."""
+    """Record lines that do not fit, and continue with the next."""
     try:
         yield
     except (InvalidInput, LineRefused) as error:
-        for each in group:
-            tally.add_broken(BrokenLine(each.number, str(error)))
+        for line in group:
+            tally.add_broken(BrokenLine(line.number, str(error)))

@@ -1,6 +1,6 @@
-"""The undo of an import: a plan that removes what came in and is still as it came.
+"""Undo an import by a plan that removes the imported sessions if they are unchanged.
 
-What it removes goes to the trash, with a batch of its own. A conversation that was used since the
+Removed sessions go to the trash, in a batch of its own. A conversation that was used since the
 import stays, and so does one that is protected from a prune.
 """
 
@@ -47,10 +47,10 @@ ImportedStates = Mapping[str, Sequence[Any]]
 
 
 class ImportUndo:
-    """Takes imports of one home back."""
+    """Undoes imports of one home."""
 
     KIND = "undo an import"
-    """The plans that are applied here."""
+    """The kind of plans that this class applies."""
 
     def __init__(
         self, db: StateDatabase, ledger: Ledger, planner: Planner, runner: PlanRunner
@@ -61,118 +61,121 @@ class ImportUndo:
         self._runner = runner
 
     def is_import(self, batch_id: str) -> bool:
-        """Return whether a batch is one of an import.
+        """Return True if a batch is an import.
 
         Raises:
-            NotFound: there is no such batch.
+            NotFound: the batch does not exist.
         """
         return self._ledger.get_batch(batch_id).what == IMPORT_KIND
 
     def plan_undo(self, batch_id: str) -> PlanPreview:
-        """Record what taking an import back would remove, or return the plan that has begun to.
+        """Plan to remove the sessions of an import, or return the plan that is being applied.
 
         Raises:
-            NotFound: there is no such batch.
-            Conflict: it was taken back already, or it has expired.
+            NotFound: the batch does not exist.
+            Conflict: the import was restored already, or it has expired.
         """
         resume_steps(self._db, self._ledger, {IMPORT_KIND})
         batch = self._ledger.get_undoable_batch(batch_id)
-        for begun in self._ledger.list_applied_plans(self.KIND):
-            if begun.about["undoes"] == batch.id:  # another plan would find half of it changed
-                return PlanPreview.from_plan(begun)
-        brought = collect_imported(self._list_open_steps(batch))
-        scene = self._planner.take_snapshot()
-        there = {
-            each: state for each, state in brought.items() if each in scene.conversations.stocks
+        for plan in self._ledger.list_applied_plans(self.KIND):
+            if plan.about["undoes"] == batch.id:  # a new plan would skip the changed half
+                return PlanPreview.from_plan(plan)
+        imported = collect_imported(self._list_open_steps(batch))
+        snapshot = self._planner.take_snapshot()
+        present = {
+            session_id: state
+            for session_id, state in imported.items()
+            if session_id in snapshot.conversations.sessions
         }
-        if not there:
+        if not present:
             return PlanPreview("nothing", None, None, 0, (), warnings=(_NOTHING_LEFT_TEXT,))
-        selection, used = _select_members(scene, there)
-        draft = PlanDraft(scene)
+        selection, used = _select_members(snapshot, present)
+        draft = PlanDraft(snapshot)
         draft.add_sessions("sessions", selection)
-        wanted = PlanRequest("sessions")
+        request = PlanRequest("sessions")
         return self._planner.record_plan(
-            self.KIND, draft, wanted, _iter_used_warnings(used), undoes=batch.id
+            self.KIND, draft, request, _iter_used_warnings(used), undoes=batch.id
         )
 
     def apply_undo(
         self, plan: str, for_s: float, progress: ProgressFn | None, stop: StopFn | None
     ) -> ApplyResult:
-        """Remove what was planned; the import itself brings no more from now on."""
+        """Apply a plan to undo an import; the import itself stores no more sessions from now on."""
         batch = self._ledger.get_batch(self._ledger.get_plan(plan).about["undoes"])
         if batch.plan is not None:
-            with suppress(Conflict):  # it has ended
+            with suppress(Conflict):  # the import has ended
                 self._ledger.close_plan(batch.plan)
-        done = self._runner.apply_plan(plan, for_s, progress, stop)
+        result = self._runner.apply_plan(plan, for_s, progress, stop)
         self.note_undone_steps(batch.id)
-        return done
+        return result
 
     def note_undone_steps(self, batch_id: str) -> None:
-        """Note which steps of an import are undone: nothing is left of what they brought."""
-        there = {stock.id for stock in self._db.list_inventory()}
+        """Mark the steps of an import as undone if none of their sessions exists."""
+        present = {session.id for session in self._db.list_inventory()}
         steps = self._list_open_steps(self._ledger.get_batch(batch_id))
-        gone = [step for step in steps if there.isdisjoint(collect_imported([step]))]
-        if gone:
-            self._delete_marks(collect_imported(gone))
-            self._ledger.mark_steps_undone(batch_id, [step.id for step in gone])
+        undone = [step for step in steps if present.isdisjoint(collect_imported([step]))]
+        if undone:
+            self._delete_marks(collect_imported(undone))
+            self._ledger.mark_steps_undone(batch_id, [step.id for step in undone])
 
     def _list_open_steps(self, batch: Batch) -> list[Step]:
         return [step for step in self._ledger.list_steps(batch.id) if step.undone_at is None]
 
     def _delete_marks(self, session_ids: ImportedStates) -> None:
-        """Delete the notes of how far sessions were imported that were never imported whole."""
-        begun = [
-            MARK_PREFIX + each
-            for each in session_ids
-            if self._db.get_meta(MARK_PREFIX + each) is not None
+        """Delete the progress marks of sessions that were imported in part."""
+        keys = [
+            MARK_PREFIX + session_id
+            for session_id in session_ids
+            if self._db.get_meta(MARK_PREFIX + session_id) is not None
         ]
-        if begun:
+        if keys:
             with self._db.transaction():
-                for key in begun:
+                for key in keys:
                     self._db.delete_meta(key)
         clear_marks(self._db, self._ledger)
 
 
 def _select_members(
-    scene: MaintenanceSnapshot, brought: ImportedStates
+    snapshot: MaintenanceSnapshot, imported: ImportedStates
 ) -> tuple[Selection[SelectedSessions], list[str]]:
-    """Return what goes, and the conversations that were used since."""
-    chosen: list[SelectedSessions] = []
+    """Return the sessions to remove, and the conversations that were used since the import."""
+    selected: list[SelectedSessions] = []
     protected: Counter[ProtectionReason] = Counter()
     used: list[str] = []
     conversations = {
         conversation.id: conversation
-        for each in brought
-        if (conversation := scene.conversations.find_conversation(each)) is not None
+        for session_id in imported
+        if (conversation := snapshot.conversations.find_conversation(session_id)) is not None
     }
     for conversation in conversations.values():
-        sessions = tuple(each for each in conversation.removal_order if each.id in brought)
-        why = protection.find_protection(conversation.sessions, scene.alive, removed=True)
-        if _is_used(conversation, sessions, brought):
+        sessions = tuple(item for item in conversation.removal_order if item.id in imported)
+        reason = protection.find_protection(conversation.sessions, snapshot.activity, removed=True)
+        if _is_used(conversation, sessions, imported):
             used.append(conversation.id)
-            why = "used since"
-        if why is not None:
-            protected[why] += 1
+            reason = "used since"
+        if reason is not None:
+            protected[reason] += 1
             continue
-        left_behind = tuple(each.id for each in scene.conversations.list_left_behind(sessions))
+        left_behind = tuple(child.id for child in snapshot.conversations.list_left_behind(sessions))
         title = conversation.title
-        chosen.append(
+        selected.append(
             SelectedSessions(sessions[-1].id, title, _MEMBER_REASON, sessions, left_behind)
         )
-    return Selection.from_items(chosen, protected), used
+    return Selection.from_items(selected, protected), used
 
 
 def _is_used(
-    conversation: Conversation, sessions: Sequence[InventoryItem], brought: ImportedStates
+    conversation: Conversation, sessions: Sequence[InventoryItem], imported: ImportedStates
 ) -> bool:
-    """Return whether a session is not as the import left it, or another one came from it."""
+    """Return True if a session has changed since the import, or has a new child."""
     if any(
-        encode_state(each.revision, each.title, each.archived) != [*brought[each.id]]
-        for each in sessions
+        encode_state(session.revision, session.title, session.archived) != [*imported[session.id]]
+        for session in sessions
     ):
         return True
     return any(
-        each.id not in brought and each.parent_id in brought for each in conversation.sessions
+        session.id not in imported and session.parent_id in imported
+        for session in conversation.sessions
     )
 
 

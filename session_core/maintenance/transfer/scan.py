@@ -1,12 +1,11 @@
-"""What a file of exported sessions has: which sessions, where, whole or broken, in which order.
+"""Scan a file of exported sessions: their places, order and errors.
 
-The file is read twice: here all of it is checked and nothing kept but where things are, and then
+The file is read twice: the scan checks all of it and keeps only the places of sessions, and later
 each session is read again, its messages one by one.
 
-The chat state in an export: routes, chats and hand-offs, which an import never brings.
-
-A file may come from a stranger. A row that names a chat would receive the next message of that
-chat, and a hand-off or a delegation that waits for delivery would be sent to one.
+An import drops the chat state of the file: routes, chats and hand-offs. A file may come from a
+stranger. A row that names a chat would receive the next message of that chat, and a pending hand-
+off or delegation would be delivered to one.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ _MAX_INTEGER = 1 << 63
 _DELEGATE, _ORPHANED = "_delegate_from", "__orphaned__"
 _MAX_REASONS = 5
 _MAX_REASON_LENGTH = 200
-"""A reason is cut to this many characters: it may quote the file."""
+"""A reason may quote the file, so it is cut to this many characters."""
 
 _REQUIRED_COLUMNS = ("role", "timestamp")
-"""The columns without which no home takes a message."""
+"""The columns that every home requires of a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenLine:
-    """A line that could not be imported, and why: the first of the reasons and how many more."""
+    """A line that cannot be imported, with the first reasons and the number of the others."""
 
     line: int
     why: str
@@ -51,7 +50,7 @@ class BrokenLine:
 
 @dataclass(frozen=True, slots=True)
 class ScannedSession:
-    """A session in a file, and where it is."""
+    """A session in a file, and its place."""
 
     number: int
     offset: int
@@ -62,35 +61,35 @@ class ScannedSession:
     messages: int
     digest: str
     has_late: bool
-    """Whether something stands behind its messages."""
+    """True if other members follow its messages."""
     bytes: int
     """The length of the line."""
     columns: frozenset[str] = frozenset()
-    """The columns that it brings for its own row."""
+    """The columns of its own row."""
     message_columns: frozenset[str] = frozenset()
     chat_state: tuple[str, ...] = ()
-    """What it has of routes, chats and hand-offs, which an import drops."""
+    """Its routes, chats and hand-offs, which an import drops."""
     unfit: int = 0
-    """The number of messages without a role or a timestamp, which no home takes."""
+    """The number of messages without a role or a timestamp, which no home accepts."""
     first_unfit: int = 0
-    """The place of the first of them in the line, counted from 1."""
+    """The position of the first of them in the line, counted from 1."""
     delegator: str | None = None
-    """The session that a mark of its own says it works for; there may be no link to it."""
+    """The session that it works for according to its own mark; it may have no link to it."""
 
     def encode_progress(self, stored: int, *, renumbered: bool) -> str:
-        """Return what says how much of it is stored."""
+        """Return the mark that records how many of its messages are stored."""
         return json.dumps({"of": self.digest, "stored": stored, "renumbered": renumbered})
 
-    def decode_progress(self, noted: str | None) -> tuple[int, bool] | None:
-        """Return how many of its messages are stored, and whether under other ids."""
-        said = json.loads(noted) if noted else None
-        if not isinstance(said, dict) or said.get("of") != self.digest:
+    def decode_progress(self, text: str | None) -> tuple[int, bool] | None:
+        """Return the number of stored messages, and True if they have new ids."""
+        mark = json.loads(text) if text else None
+        if not isinstance(mark, dict) or mark.get("of") != self.digest:
             return None
-        return int(said["stored"]), bool(said["renumbered"])
+        return int(mark["stored"]), bool(mark["renumbered"])
 
 
 def scan_file(file: BinaryIO) -> Iterator[ScannedSession | BrokenLine]:
-    """Yield what each line is; those with nothing in them are none."""
+    """Yield the result for each line; skip empty lines."""
     number = 0
     while True:
         number += 1
@@ -102,42 +101,42 @@ def scan_file(file: BinaryIO) -> Iterator[ScannedSession | BrokenLine]:
             yield BrokenLine(number, str(error))
         else:
             if not is_empty:
-                survey = _LineScan()
-                survey.read_line(line)
-                yield survey.build_result(line, number, offset, file.tell() - offset)
+                line_scan = _LineScan()
+                line_scan.read_line(line)
+                yield line_scan.build_result(line, number, offset, file.tell() - offset)
         line.skip_rest()
         if file.tell() == offset:
             return
 
 
-def order_sessions(found: Iterable[ScannedSession]) -> Iterator[list[ScannedSession]]:
-    """Yield sessions behind their parents; those that are each other's ancestors come together."""
-    lines = {each.id: each for each in found}
-    done: set[str] = set()
+def order_sessions(sessions: Iterable[ScannedSession]) -> Iterator[list[ScannedSession]]:
+    """Yield sessions after their parents; those that are each other's ancestors come together."""
+    lines = {session.id: session for session in sessions}
+    finished: set[str] = set()
     for start in lines.values():
         path: dict[str, ScannedSession] = {}
-        here: ScannedSession | None = start
-        while here is not None and here.id not in done and here.id not in path:
-            path[here.id] = here
-            here = None if here.parent is None else lines.get(here.parent)
-        walked = list(path.values())
-        done.update(path)
-        if here is not None and here.id in path:
-            at = walked.index(here)
-            yield walked[at:]
-            walked = walked[:at]
-        yield from ([each] for each in reversed(walked))
+        current: ScannedSession | None = start
+        while current is not None and current.id not in finished and current.id not in path:
+            path[current.id] = current
+            current = None if current.parent is None else lines.get(current.parent)
+        chain = list(path.values())
+        finished.update(path)
+        if current is not None and current.id in path:
+            at = chain.index(current)
+            yield chain[at:]
+            chain = chain[:at]
+        yield from ([session] for session in reversed(chain))
 
 
-def read_session(file: BinaryIO, found: ScannedSession) -> tuple[dict[str, Any], list[RowImages]]:
-    """Return the columns of a session as they are stored, and the rows of other tables.
+def read_session(file: BinaryIO, session: ScannedSession) -> tuple[dict[str, Any], list[RowImages]]:
+    """Return the stored columns of a session, and the rows of other tables.
 
     The chat state of the file is dropped. A missing `started_at` is that of the first message.
 
     Raises:
-        InvalidInput: the file is not any more what it was.
+        InvalidInput: the file has changed.
     """
-    file.seek(found.offset)
+    file.seek(session.offset)
     row: dict[str, Any] = {}
     tables: list[RowImages] = []
     for name, value in JsonLine(file, MESSAGES_KEY).iter_members():
@@ -145,39 +144,39 @@ def read_session(file: BinaryIO, found: ScannedSession) -> tuple[dict[str, Any],
             tables, _ = drop_chat_rows(transfer_format.decode_images(value))
         elif name != MESSAGES_KEY:
             row[name] = transfer_format.decode_value(name, value)
-        elif not found.has_late:
+        elif not session.has_late:
             break
     drop_chat_columns(row)
-    row["started_at"] = found.started_at
+    row["started_at"] = session.started_at
     return row, tables
 
 
 def find_delegator(row: Mapping[str, Any]) -> str | None:
-    """Return the session that a delegate works for by its mark, None if it names none."""
+    """Return the session that a delegate works for according to its mark, or None."""
     config = content.decode_json(row.get("model_config"))
     mark = config.get(_DELEGATE) if isinstance(config, dict) else None
     return mark if isinstance(mark, str) and mark != _ORPHANED else None
 
 
 def drop_delegator(row: dict[str, Any]) -> None:
-    """Let a delegate work for no session that is known, as Hermes marks one that lost its own."""
+    """Mark a delegate as orphaned, as Hermes does if its delegator is gone."""
     config = content.decode_json(row["model_config"])
     row["model_config"] = content.dump_json({**config, _DELEGATE: _ORPHANED})
 
 
-def iter_messages(file: BinaryIO, found: ScannedSession) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a session as they are stored, but for those that no home takes."""
-    file.seek(found.offset)
+def iter_messages(file: BinaryIO, session: ScannedSession) -> Iterator[dict[str, Any]]:
+    """Yield the stored form of the messages of a session, without those that no home accepts."""
+    file.seek(session.offset)
     for name, value in JsonLine(file, MESSAGES_KEY).iter_members():
         if name == MESSAGES_KEY and value is not None:
-            message = {key: transfer_format.decode_value(key, each) for key, each in value.items()}
+            message = {key: transfer_format.decode_value(key, item) for key, item in value.items()}
             if _is_valid_message(message):
-                yield {**message, "session_id": found.id}
+                yield {**message, "session_id": session.id}
 
 
 @dataclass(slots=True)
 class _LineScan:
-    """One line as it is read: its columns, its messages so far, and the reasons against it."""
+    """One line during the scan: its columns, its messages so far, and the reasons to refuse it."""
 
     row: dict[str, Any] = field(default_factory=dict)
     chat_state: list[str] = field(default_factory=list)
@@ -193,7 +192,7 @@ class _LineScan:
     is_read: bool = False
 
     def read_line(self, line: JsonLine) -> None:
-        """Read the line to its end, or to where it cannot be read any further."""
+        """Read the line to its end, or to the first error."""
         try:
             for name, value in line.iter_members():
                 self._add_member(name, value)
@@ -224,24 +223,24 @@ class _LineScan:
             return
         message = {
             name: self._try_read(
-                lambda name=name, each=each: _check_value(transfer_format.decode_value(name, each)),  # type: ignore[misc]
+                lambda name=name, item=item: _check_value(transfer_format.decode_value(name, item)),  # type: ignore[misc]
                 f"message {self.seen}: ",
             )
-            for name, each in value.items()
+            for name, item in value.items()
         }
         if not _is_valid_message(message):
             self.first_unfit = self.first_unfit or self.seen
             return
         self.messages += 1
         self.message_columns.update(message)
-        at = message["timestamp"]
-        if isinstance(at, (int, float)) and math.isfinite(at):
-            self.began = at if self.began is None else min(at, self.began)
+        timestamp = message["timestamp"]
+        if isinstance(timestamp, (int, float)) and math.isfinite(timestamp):
+            self.began = timestamp if self.began is None else min(timestamp, self.began)
 
     def build_result(
         self, line: JsonLine, number: int, offset: int, size: int
     ) -> ScannedSession | BrokenLine:
-        """Return the session of the line, or all reasons why there is none."""
+        """Return the session of the line, or the reasons to refuse it."""
         row = self.row
         self.chat_state += drop_chat_columns(row)
         began = self.began if row.get("started_at") is None else row["started_at"]
@@ -250,12 +249,12 @@ class _LineScan:
         if self.reasons:
             more = [f"and {self.more:,} more reasons"] if self.more else []
             return BrokenLine(number, "; ".join([*self.reasons, *more]))
-        above, title = row.get("parent_session_id"), row.get("title")
+        parent, title = row.get("parent_session_id"), row.get("title")
         return ScannedSession(
             number,
             offset,
             row["id"],
-            above if isinstance(above, str) else None,
+            parent if isinstance(parent, str) else None,
             title if isinstance(title, str) else None,
             began,
             self.messages,
@@ -280,7 +279,7 @@ class _LineScan:
             self._add_reason("it has no started_at, and no message has a timestamp to take it from")
 
     def _require_single_lines(self) -> None:
-        """Refuse values of one line that a terminal would obey."""
+        """Refuse line breaks and control characters, which a terminal would obey."""
         for name in _ONE_LINE_COLUMNS:
             value = self.row.get(name)
             if isinstance(value, str):
@@ -293,18 +292,18 @@ class _LineScan:
             self._add_reason(f"{place}{error}")
             return None
 
-    def _add_reason(self, why: str) -> None:
-        why = why[:_MAX_REASON_LENGTH]
-        if why in self.reasons:
+    def _add_reason(self, reason: str) -> None:
+        reason = reason[:_MAX_REASON_LENGTH]
+        if reason in self.reasons:
             return
         if len(self.reasons) < _MAX_REASONS:
-            self.reasons.append(why)
+            self.reasons.append(reason)
         else:
             self.more += 1
 
 
 def _is_valid_message(message: Mapping[str, Any]) -> bool:
-    """Return whether a home takes a message, which needs a role and a time."""
+    """Return True if a home accepts a message: it needs a role and a timestamp."""
     return all(message.get(name) is not None for name in _REQUIRED_COLUMNS)
 
 
@@ -325,7 +324,7 @@ _CHAT_COLUMNS = frozenset(
     }
 )
 _CHAT_PREFIXES = ("chat_", "origin_", "handoff_")
-"""Newer homes add columns of these kinds."""
+"""Newer homes add columns with these prefixes."""
 
 _CHAT_TABLES = frozenset({"async_delegations"})
 _CHAT_KEYS = frozenset({"session_key", "chat_id"})

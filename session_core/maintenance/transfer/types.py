@@ -1,4 +1,4 @@
-"""What an import has come to: what came in, and what did not and why."""
+"""The results of an import: imported sessions, and everything left out with its reason."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from session_core.maintenance.types import SkippedItem
 from session_core.types import PutResult, RowMismatch
 
 MAX_BROKEN_LINES = 1_000
-"""Of more broken lines only the number is kept: a file that is no export has nothing else."""
+"""The most broken lines that are listed: a file that is not an export has only those."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedSession:
-    """A session that would come in."""
+    """A session that an import would add."""
 
     id: str
     title: str | None
@@ -26,52 +26,52 @@ class ImportedSession:
 
 @dataclass(frozen=True, slots=True)
 class ImportPreview:
-    """What an import would bring, and what it would leave out and why.
+    """The sessions that an import would add, and everything that it would leave out.
 
-    Rows of other tables than sessions and messages are checked only when they are stored.
+    Rows of tables other than sessions and messages are checked only when they are stored.
     """
 
     sessions: tuple[ImportedSession, ...]
     skipped: tuple[SkippedItem, ...]
-    """Sessions that are there already, and lines that name one once more."""
+    """Sessions that exist already, and lines that repeat one."""
     broken: tuple[BrokenLine, ...]
     left_out: tuple[SkippedItem, ...]
-    """Titles, parents and messages that this home does not take, by session."""
+    """Titles, parents and messages that this home does not accept, by session."""
     dropped_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By table, what this home has no column for."""
+    """Columns that this home does not have, by table."""
     chat_state: Mapping[str, int] = field(default_factory=dict)
-    """Routes, chats and hand-offs in the file, with the number of sessions; none of it comes in."""
+    """Routes, chats and hand-offs in the file, with the number of sessions; all are dropped."""
     more_broken: int = 0
     """The number of broken lines that `broken` does not list."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """What came in; a `partial` one goes on when it is called again."""
+    """The result of an import; if it is `partial`, the same call continues it."""
 
     outcome: Literal["applied", "partial"]
     sessions: int
     messages: int
     skipped: tuple[SkippedItem, ...]
-    """Sessions that were there already."""
+    """Sessions that existed already."""
     broken: tuple[BrokenLine, ...]
     left_out: tuple[SkippedItem, ...]
-    """Values and rows that this home does not take, by session."""
+    """Values and rows that this home does not accept, by session."""
     dropped_columns: Mapping[str, tuple[str, ...]]
-    """By table, what this home has no column for."""
+    """Columns that this home does not have, by table."""
     ids: tuple[str, ...] = ()
-    """The sessions that this call has brought in whole."""
+    """The sessions that this call has completed."""
     chat_state: Mapping[str, int] = field(default_factory=dict)
-    """Routes, chats and hand-offs in the file, with the number of sessions; none of it came in."""
+    """Routes, chats and hand-offs in the file, with the number of sessions; all were dropped."""
     more_broken: int = 0
     """The number of broken lines that `broken` does not list."""
     batch: str | None = None
-    """Takes back what came in; None if nothing did."""
+    """The batch that `restore` undoes; None if the import has stored nothing."""
 
 
 @dataclass(slots=True)
 class ImportTally:
-    """What came in so far."""
+    """The counts of an import so far."""
 
     ids: list[str] = field(default_factory=list)
     messages: int = 0
@@ -83,7 +83,7 @@ class ImportTally:
     more_broken: int = 0
 
     def merge(self, other: ImportTally) -> None:
-        """Add what another import, of some more lines, came to."""
+        """Add the counts of another import, of further lines."""
         self.ids += other.ids
         self.messages += other.messages
         self.left_out += other.left_out
@@ -99,45 +99,47 @@ class ImportTally:
             self.more_broken += 1
 
     def add_line(self, line: ScannedSession) -> None:
-        """Add what a line that comes in has and an import drops."""
+        """Add the parts of an imported line that are dropped."""
         self.chat_state.update(list(dict.fromkeys(line.chat_state)))
         if line.unfit:
-            why = (
+            reason = (
                 f"messages: {line.unfit:,} without a role or a timestamp, "
                 f"the first is message {line.first_unfit}"
             )
-            self.left_out.append(SkippedItem(line.id, why))
+            self.left_out.append(SkippedItem(line.id, reason))
 
     def add_dropped_columns(self, table: str, names: Iterable[str]) -> None:
         """Add columns that this home does not have."""
-        found = dict.fromkeys(names)
-        if found:
-            self.dropped.setdefault(table, {}).update(found)
+        columns = dict.fromkeys(names)
+        if columns:
+            self.dropped.setdefault(table, {}).update(columns)
 
-    def add_session(self, session_id: str, put: PutResult, messages: int) -> None:
-        """Add what became of the rows of a session, of which so many are messages."""
-        self.messages += messages - sum(each.table == "messages" for each in put.refused)
-        self.add_rows(session_id, put)
+    def add_session(self, session_id: str, result: PutResult, messages: int) -> None:
+        """Add the result for the rows of a session; `messages` of them are messages."""
+        self.messages += messages - sum(mismatch.table == "messages" for mismatch in result.refused)
+        self.add_rows(session_id, result)
 
-    def add_rows(self, session_id: str, put: PutResult) -> None:
-        """Add what became of some rows."""
-        misfits = [*put.refused, *put.emptied]
-        self.left_out += [SkippedItem(session_id, _describe_misfit(each)) for each in misfits]
-        for table, names in put.dropped_columns.items():
+    def add_rows(self, session_id: str, result: PutResult) -> None:
+        """Add the result for some rows."""
+        mismatches = [*result.refused, *result.emptied]
+        self.left_out += [
+            SkippedItem(session_id, _describe_misfit(mismatch)) for mismatch in mismatches
+        ]
+        for table, names in result.dropped_columns.items():
             self.add_dropped_columns(table, names)
 
     @property
     def broken_lines(self) -> tuple[BrokenLine, ...]:
         """The broken lines in the order of the file."""
-        return tuple(sorted(self.broken, key=lambda each: each.line))
+        return tuple(sorted(self.broken, key=lambda broken: broken.line))
 
     @property
     def dropped_columns(self) -> dict[str, tuple[str, ...]]:
-        """By table, what this home has no column for."""
+        """Columns that this home does not have, by table."""
         return {table: tuple(names) for table, names in self.dropped.items()}
 
     def build_preview(self, coming: Iterable[ImportedSession]) -> ImportPreview:
-        """Return the preview."""
+        """Return the preview of the import."""
         return ImportPreview(
             tuple(coming),
             tuple(self.skipped),
@@ -151,7 +153,7 @@ class ImportTally:
     def build_result(
         self, outcome: Literal["applied", "partial"], batch: str | None
     ) -> ImportResult:
-        """Return what the import came to."""
+        """Return the result of the import."""
         return ImportResult(
             outcome,
             len(self.ids),
@@ -167,6 +169,6 @@ class ImportTally:
         )
 
 
-def _describe_misfit(misfit: RowMismatch) -> str:
-    what = f"a row of {misfit.table}" if misfit.column is None else misfit.column
-    return f"{what}: {misfit.why}"
+def _describe_misfit(mismatch: RowMismatch) -> str:
+    label = f"a row of {mismatch.table}" if mismatch.column is None else mismatch.column
+    return f"{label}: {mismatch.why}"
