@@ -1,4 +1,4 @@
-"""Homes whose sessions are exported and imported, and what is equal of two of them."""
+"""Homes for export and import tests, and a comparison of their rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Rows = dict[str, dict[tuple[Any, ...], dict[str, Any]]]
 
 
 class Place:
-    """A home with what exports from it and imports into it."""
+    """A home with its exporter and importer."""
 
     def __init__(self, db: SessionDB, ledger: Ledger) -> None:
         self.db, self.ledger, self.path = db, ledger, db.path
@@ -61,7 +61,7 @@ class Place:
 
 @contextmanager
 def place(folder: Path, kind: str | int) -> Iterator[Place]:
-    """Open a home of some kind, an empty one where none is there."""
+    """Open a home of a kind; create an empty one if there is none."""
     path = folder / "state.db"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def rows(path: Path) -> Rows:
 
 
 def differences(one: Rows, other: Rows) -> list[Any]:
-    """Return what differs: rows that only one has, and cells of columns that both have.
+    """Return the differences: rows of only one home, and cells of columns that both have.
 
     The chat state of sessions is not compared.
     """
@@ -109,7 +109,7 @@ def differences(one: Rows, other: Rows) -> list[Any]:
 
 
 def fill_oddly(path: Path) -> None:
-    """Fill a home with conversations, and with all that a value can be."""
+    """Fill a home with conversations and with every kind of value."""
     fill_database(path, 8, 12)
     with connect(path) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")

@@ -1,4 +1,4 @@
-"""A home with what maintains it, and what of it must be equal once a change was taken back."""
+"""A home with its maintenance, and the state that a restore must bring back."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ WORDS = ("says", "nothing_of_the_kind")
 
 
 class Told:
-    """What the hooks are told."""
+    """The recorded calls of hooks."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, str | None]] = []
 
     def on_session_finalize(self, session_id: str, reason: str | None) -> None:
-        """Note that a session is over."""
+        """Record the end of a session."""
         self.calls.append(("finalize", session_id, reason))
 
     def on_session_reset(self, session_id: str, reason: str | None) -> None:
-        """Note that another one has begun."""
+        """Record the start of a new session."""
         self.calls.append(("reset", session_id, reason))
 
 
 @dataclass
 class Changing:
-    """A home, its ledger, and what changes it."""
+    """A home, its ledger and its maintenance."""
 
     home: Home
     ledger: Ledger
@@ -49,11 +49,11 @@ class Changing:
     root: Path
 
     def plan(self, what: Any = "sessions", verb: Any = "prune", **asked: Any) -> PlanPreview:
-        """Plan a change of a kind."""
+        """Make a plan of a kind."""
         return self.maintenance.plan(PlanRequest(what, verb, **asked))
 
     def apply(self, planned: PlanPreview, for_s: float = 60.0, **asked: Any) -> ApplyResult:
-        """Apply a plan that has something to do."""
+        """Apply a plan with at least one item."""
         assert planned.plan is not None
         done = self.maintenance.apply(planned.plan, for_s, **asked)
         assert isinstance(done, ApplyResult)
@@ -62,26 +62,26 @@ class Changing:
     def plan_and_apply(
         self, what: Any = "sessions", verb: Any = "prune", **asked: Any
     ) -> ApplyResult:
-        """Plan and apply a change of a kind."""
+        """Make and apply a plan of a kind."""
         return self.apply(self.plan(what, verb, **asked))
 
     def restore(self, done: ApplyResult, for_s: float = 60.0) -> RestoreResult:
-        """Take a change back."""
+        """Restore the batch of a result."""
         back = self.maintenance.restore(done.batch, for_s)
         assert isinstance(back, RestoreResult)
         return back
 
     def open_another(self, **more: Any) -> Maintenance:
-        """Return another maintainer of the same home, as another program is one."""
+        """Return another maintenance of the same home, as another program has."""
         more.setdefault("store", self.home.store)
         return Maintenance(self.home.db, self.ledger, clock=self.home.clock, **more)
 
     def sessions(self) -> set[str]:
-        """Return the sessions that are there."""
+        """Return the ids of all sessions."""
         return {each.id for each in self.home.db.list_inventory()}
 
     def read_everything(self) -> dict[str, Any]:
-        """Return what must be equal after a restore: rows, routes, files, what a search finds."""
+        """Return the state that a restore brings back: rows, routes, files, search results."""
         with state.open_connection(self.home.db.path) as opened:
             rows = {table: self._rows(opened, table) for table in state.list_tables(opened)}
         hits = {
@@ -127,7 +127,7 @@ def live_gateway(home: Home) -> Iterator[int]:
 
 @contextmanager
 def changing(home: Home, root: Path) -> Iterator[Changing]:
-    """Maintain a home, with a state folder that no test shares."""
+    """Maintain a home with a state folder of its own."""
     told = Told()
     with ExitStack() as stack:
         folder = StateFolder(home.db.path, root=root)

@@ -1,4 +1,4 @@
-"""What tests of maintenance have: the home that states what belongs to which plan."""
+"""Fixtures of the maintenance tests: homes with known content, and maintained homes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def home(home_path: Path) -> Iterator[Home]:
 
 @pytest.fixture
 def changed(home: Home, tmp_path: Path) -> Iterator[Changing]:
-    """The same, with what maintains it."""
+    """An empty home of our own with its maintenance."""
     with changing(home, tmp_path / "kept") as made:
         yield made
 
 
 @pytest.fixture
 def hermes(home_path: Path, tmp_path: Path) -> Iterator[Changing]:
-    """An empty Hermes home with what maintains it."""
+    """An empty Hermes home with its maintenance."""
     with opened(home_path, 22) as home, changing(home, tmp_path / "kept") as made:
         yield made
 
@@ -46,11 +46,11 @@ def hermes(home_path: Path, tmp_path: Path) -> Iterator[Changing]:
 def full(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Home]:
-    """A home of each kind with everything in it; nobody changes it."""
+    """A filled home of each kind, which tests only read."""
     folder = tmp_path_factory.mktemp("full") / "home"
     with opened(folder, request.param) as home:
         fill(home)
-        home.store.close()  # the mirror is written, and nothing is due any more
+        home.store.close()  # the mirror is written and up to date
         yield home
 
 
@@ -58,7 +58,7 @@ def full(
 def restored(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Changing]:
-    """A home of each kind with everything in it, which each test leaves as it was."""
+    """A filled home of each kind, which each test leaves unchanged."""
     folder = tmp_path_factory.mktemp("changed")
     with opened(folder / "home", request.param) as home:
         fill(home)

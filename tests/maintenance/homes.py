@@ -1,7 +1,7 @@
-"""A home as section 14 of the reference has it, which states itself what belongs to which plan.
+"""A home that covers every case of the plans, and states which items belong to which plan.
 
-Built through `SessionDB` and `SessionStore`, then damaged by SQL. What is stated here was written
-down beside each session, and is made by nothing that the library decides with.
+It is built through `SessionDB` and `SessionStore`, then damaged by SQL. The expectations are
+written next to each session, independent of the code that selects.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ IDLE = GatewayConfig(
 
 
 class Clock:
-    """A time that a test sets."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = NOW
 
     def __call__(self) -> float:
-        """Return it."""
+        """Return the time."""
         return self.now
 
     def local(self) -> datetime:
-        """Return it as the store has times."""
+        """Return the time as the store has it."""
         return datetime.fromtimestamp(self.now)  # noqa: DTZ006 -- local, as stored
 
 
 @dataclass
 class Stated:
-    """What a kind of plan is to choose, with what goes together, and what it protects."""
+    """The items that a kind of plan selects, the sessions of each, and the protected ones."""
 
     chosen: dict[str, tuple[str, ...]] = field(default_factory=dict)
     protected: Counter[str] = field(default_factory=Counter)
 
 
 class Home:
-    """A home with a clock, that remembers what is stated of it."""
+    """A home with a clock and the expected selections."""
 
     def __init__(self, db: SessionDB, store: SessionStore, clock: Clock) -> None:
         self.db, self.store, self.clock = db, store, clock
@@ -70,15 +70,15 @@ class Home:
         self.stated: dict[str, Stated] = {}
 
     def of(self, kind: str) -> Stated:
-        """Return what is stated of a kind."""
+        """Return the expectation for a kind of plan."""
         return self.stated.setdefault(kind, Stated())
 
     def chosen(self, kind: str, session_id: str, *together: str) -> None:
-        """State that a kind chooses this, with these in their order, itself where none are."""
+        """Expect a kind to select this item with these sessions in order, by default itself."""
         self.of(kind).chosen[session_id] = together or (session_id,)
 
     def protected(self, kind: str, why: str) -> None:
-        """State that a kind would choose one more, but for this reason."""
+        """Expect a kind to protect one more item for this reason."""
         self.of(kind).protected[why] += 1
 
     def session(
@@ -93,7 +93,7 @@ class Home:
         config: dict[str, str] | None = None,
         **fields: Any,
     ) -> str:
-        """Add a session whose last message came so many days ago."""
+        """Add a session with a last message this many days ago."""
         self.clock.now = NOW - (days if begun is None else begun) * DAY
         fields.setdefault("source", "cli")
         self.db.create_session(session_id, model_config=config, **fields)
@@ -116,7 +116,7 @@ class Home:
         return session_id
 
     def route(self, chat: str, session_id: str, days: float, **fields: Any) -> str:
-        """Let a chat be in a session, since so many days."""
+        """Route a chat to a session since this many days."""
         source = SessionSource(platform=fields.pop("platform", "telegram"), chat_id=chat)
         self.clock.now = NOW - days * DAY
         at = self.clock.local()
@@ -135,7 +135,7 @@ class Home:
             connection.execute(statement, values)
 
     def file(self, name: str, days: float, text: str = "{}") -> Path:
-        """Put a file beside the mirror that was written so many days ago."""
+        """Write a file next to the mirror, last modified this many days ago."""
         path = self.store.sessions_dir / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
@@ -143,7 +143,7 @@ class Home:
         return path
 
     def take_snapshot(self, alive: ActivitySnapshot | None = None) -> MaintenanceSnapshot:
-        """Return what the kinds look at."""
+        """Return a snapshot of the home."""
         found = gather_activity(self.db, self.store, NOW) if alive is None else alive
         return MaintenanceSnapshot(
             self.db, ConversationIndex(self.db.list_inventory()), found, self.store
@@ -152,7 +152,7 @@ class Home:
 
 @contextmanager
 def opened(folder: Path, kind: str | int, *, cjk: bool = False) -> Iterator[Home]:
-    """Make an empty home of a kind; with `cjk` it has that index, and its tokenizer is loaded."""
+    """Create an empty home of a kind; with `cjk` it has that index, and its tokenizer is loaded."""
     clock = Clock()
     path = folder / "state.db"
     folder.mkdir(parents=True, exist_ok=True)
@@ -170,7 +170,7 @@ def opened(folder: Path, kind: str | int, *, cjk: bool = False) -> Iterator[Home
 
 
 def fill(home: Home) -> None:
-    """Add all of it."""
+    """Add all cases."""
     _add_old_sessions(home)
     _add_lineages(home)
     _add_protected_sessions(home)
@@ -183,7 +183,7 @@ def fill(home: Home) -> None:
 
 
 def _add_old_sessions(home: Home) -> None:
-    """Sessions of all ages; what is pruned is told by the last message alone."""
+    """Add sessions of all ages; only the last message decides which are pruned."""
     home.session("old", 140, reason="idle")
     home.chosen("sessions", "old")
     home.session("old_titled", 91, reason="cli_close", source="slack", cwd="/srv/project/app")
@@ -204,7 +204,7 @@ def _add_old_sessions(home: Home) -> None:
 
 
 def _add_lineages(home: Home) -> None:
-    """Conversations of several sessions, which go as a whole."""
+    """Add conversations of several sessions, which are removed as a whole."""
     home.session("chain_1", 200, reason="compression")
     home.session("chain_2", 190, reason="compression", parent_session_id="chain_1")
     home.session("chain_3", 180, reason="cli_close", parent_session_id="chain_2")
@@ -215,7 +215,7 @@ def _add_lineages(home: Home) -> None:
     home.session("worker", 150, parent_session_id="boss", config=DELEGATE)
     home.session("helper", 150, parent_session_id="worker", config=DELEGATE)
     home.chosen("sessions", "boss", "helper", "worker", "boss")
-    # Delegates that never ended are ended with what nobody goes on with.
+    # Open delegates are finalized with their abandoned conversation.
     home.chosen("abandoned", "helper", "helper", "worker")
     home.session("busy_boss", 150, reason="cli_close")
     home.session("busy_worker", 1, parent_session_id="busy_boss", config=DELEGATE)
@@ -234,7 +234,7 @@ def _add_lineages(home: Home) -> None:
 
 
 def _add_protected_sessions(home: Home) -> None:
-    """Old sessions that stay."""
+    """Add old sessions that stay."""
     home.session("old_routed", 130, reason="agent_close", source="telegram")
     home.route("1", "old_routed", 130)
     home.protected("sessions", "routed")
@@ -257,7 +257,7 @@ def _add_protected_sessions(home: Home) -> None:
 
 
 def _add_open_sessions(home: Home) -> None:
-    """Sessions that never ended."""
+    """Add sessions that never ended."""
     home.session("left", 60, source="tui")
     home.chosen("abandoned", "left")
     home.session("left_long", 140, source="tui")
@@ -273,7 +273,7 @@ def _add_open_sessions(home: Home) -> None:
 
 
 def _add_continuations(home: Home) -> None:
-    """Continuations that never ran, and some that look like it."""
+    """Add continuations that never ran, and similar ones that did."""
     home.session("cut_1", 20, reason="compression")
     home.session("cut_2", 20, parent_session_id="cut_1")
     home.chosen("orphaned", "cut_2")
@@ -297,7 +297,7 @@ def _add_continuations(home: Home) -> None:
 
 
 def _add_ghosts(home: Home) -> None:
-    """Empty sessions, and some that look like it."""
+    """Add empty sessions, and similar ones with content."""
     home.session("ghost", 3, reason="tui_close", messages=0, source="tui")
     home.chosen("ghosts", "ghost")
     home.session("ghost_of_chat", 3, reason="session_reset", messages=0, source="telegram")
@@ -331,7 +331,7 @@ def _add_ghosts(home: Home) -> None:
 
 
 def _add_routes(home: Home) -> None:
-    """Routes in every state."""
+    """Add routes in every state."""
     home.session("reset", 40, reason="session_reset", source="telegram")
     home.chosen("routes", home.route("7", "reset", 40))
     home.chosen("routes", home.route("8", "never_was", 40))
@@ -360,7 +360,7 @@ def _add_routes(home: Home) -> None:
 
 
 def _add_foreign_routes(home: Home) -> None:
-    """Rows of a folder that is gone, and one that cannot be read."""
+    """Add rows of a missing folder, and one that cannot be read."""
     scope = str(home.folder.parent / "moved" / "sessions")
     for name, days in (("long_ago", 100), ("lately", 10)):
         at = datetime.fromtimestamp(NOW - days * DAY)  # noqa: DTZ006 -- local, as stored
@@ -373,7 +373,7 @@ def _add_foreign_routes(home: Home) -> None:
 
 
 def _add_orphans(home: Home) -> None:
-    """Rows without their session, and locks of compressions that died."""
+    """Add rows without their session, and locks of dead compressions."""
     for name, days in (("gone", 5), ("gone_lately", 0.3), ("not_yet", 50)):
         home.session(name, days, reason="cli_close", messages=3)
         home.db.update_token_counts(name, model="some-model", input_tokens=5)
@@ -394,7 +394,7 @@ def _add_orphans(home: Home) -> None:
 
 
 def _add_files(home: Home) -> None:
-    """Files of sessions that are there and of others, and what is nobody's business."""
+    """Add files of existing and missing sessions, and unrelated files."""
     gone = "20260101_120000_abcdef01"
     for name in (
         "session_old.json",

@@ -1,4 +1,4 @@
-"""Who is alive: what says so is believed, and what is dead, gone or somebody else's is not."""
+"""Activity: live signs count; dead and foreign ones do not."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ TABLES = ("sessions", "messages", "gateway_routing")
 
 @pytest.fixture(params=(22, 30))
 def usual(request, home_path: Path, tmp_path: Path) -> Iterator[Changing]:
-    """A Hermes home with everything in it, still without the index."""
+    """A filled Hermes home, still without the index."""
     with opened(home_path, request.param) as home:
         fill(home)
         home.session("long", 0.2, messages=60)
@@ -34,7 +34,7 @@ def usual(request, home_path: Path, tmp_path: Path) -> Iterator[Changing]:
 
 @pytest.fixture
 def blocked(usual: Changing) -> Changing:
-    """The same home with the index, whose tokenizer is not loaded."""
+    """The same home with the index, without its tokenizer."""
     add_cjk_index(usual.home.db.path)
     return usual
 
@@ -48,7 +48,7 @@ def compressor(usual: Changing) -> Iterator[Compressor]:
 
 
 def read_all_rows(changed: Changing) -> dict[str, list[Any]]:
-    """Return all rows of the home that a change could touch, and of the ledger that it adds."""
+    """Return all rows that a change could affect, in the home and in the ledger."""
     found = {}
     with connect(changed.home.db.path, "ro") as connection:
         for table in TABLES:

@@ -1,4 +1,4 @@
-"""Several maintainers of one plan, and one that dies: each thing is done once, and comes back."""
+"""Several maintainers of one plan, and one that crashes: each item is removed and restored once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.maintenance.homes import DAY, NOW
 
 
 class _Killed(BaseException):
-    """The process is gone here."""
+    """The process ends here."""
 
 
 def raise_killed(*_: object, **__: object) -> None:
@@ -32,7 +32,7 @@ def raise_killed(*_: object, **__: object) -> None:
 
 
 def fill(changed: Changing) -> None:
-    """Add old sessions, one larger than a step, with a file and a route that is lost."""
+    """Add old sessions, one of them larger than a step, with a file and a lost route."""
     for number in range(4):
         changed.home.session(f"old_{number}", 140, reason="idle")
     changed.home.session("large", 150, reason="idle", messages=0)
@@ -46,7 +46,7 @@ def fill(changed: Changing) -> None:
 
 @contextmanager
 def open_other_maintainer(changed: Changing) -> Iterator[Maintenance]:
-    """Another maintainer with a database and a ledger of its own."""
+    """Open another maintenance with a database and a ledger of its own."""
     path = changed.home.db.path
     with (
         SessionDB(path, clock=changed.home.clock) as db,
@@ -129,7 +129,7 @@ def test_crashed_plan_resumes_and_is_restored(
             changed.apply(planned)
     changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
     done = changed.apply(planned)
-    things = planned.count - (what == "all")  # of which one is that the index is merged
+    things = planned.count - (what == "all")  # one member is the merge of the index
     assert (done.outcome, done.removed, done.skipped) == ("applied", things, ())
     assert changed.sessions() == set()
     assert changed.read_everything()["files"] == {}

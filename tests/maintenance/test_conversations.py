@@ -1,4 +1,4 @@
-"""What belongs together goes together, whatever is broken: checked on forests and on circles."""
+"""Conversations are grouped as a whole, also in broken homes: checked on forests and cycles."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def list_ids(sessions) -> list[str]:
 
 @st.composite
 def make_rows(draw: st.DrawFn) -> list[InventoryItem]:
-    """Sessions with parents anywhere: before, behind, themselves, or nobody that is there."""
+    """Return sessions with any parents: earlier, later, themselves or missing ones."""
     names = [f"s{number}" for number in range(draw(st.integers(1, 12)))]
     parents = st.one_of(st.none(), st.sampled_from([*names, "nobody"]))
     links: st.SearchStrategy[LinkKind] = st.sampled_from(
@@ -140,7 +140,7 @@ def test_cycles_are_found_for_any_link(given_: list[InventoryItem]) -> None:
 @settings(max_examples=25)
 @given(st.randoms(use_true_random=False))
 def test_root_and_tip_match_database(chance: random.Random) -> None:
-    """On real rows: what is grouped here is what `get_compression_tip` walks."""
+    """Grouping finds the same tip as `get_compression_tip` in real rows."""
     import tempfile  # noqa: PLC0415 -- a folder for each example
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Of a home that is damaged everything that can be told is told, and nothing is changed."""
+"""A damaged home: everything readable is reported, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GARBAGE = b"this is no database, though it is long enough to be one" * 100
 
 @pytest.fixture
 def left(home_path: Path, tmp_path: Path) -> tuple[str, str]:
-    """A home that was maintained, and then damaged: a plan and a batch of it."""
+    """A home that was maintained and then damaged, with a plan and a batch."""
     with opened(home_path, "own") as home, changing(home, tmp_path / "kept") as made:
         home.session("old", 140, reason="idle")
         edited = made.maintenance.edit("old", title="Work")

@@ -1,4 +1,4 @@
-"""What the figures on the disk say, beside the files themselves."""
+"""Disk figures compared with the files."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_growth_of_files_is_measured(pruned: Changing) -> None:
     before = list_files(path)
     back = pruned.restore(done)
     grown, log = list_files(path) - before, get_sidecar_path(path).stat().st_size
-    # A page that is in the log alone so far counts in the file too.
+    # A page that is only in the log so far counts for the file too.
     assert 0 < grown - 200_000 < back.bytes.needed_now <= grown + log
 
 

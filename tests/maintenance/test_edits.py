@@ -1,4 +1,4 @@
-"""Titles, archive, pins and reopening: at once, exactly, and with what takes each back."""
+"""Edits of titles, archive, pins and ends: immediate, exact, and undone as one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = ("own", 16, 22, 30)
 
 
 class Desk:
-    """A home of some kind whose sessions are edited."""
+    """A home of a kind for edits."""
 
     def __init__(self, db: SessionDB, ledger: Ledger) -> None:
         self.db, self.ledger, self.pins = db, ledger, ledger.pins
@@ -33,7 +33,7 @@ class Desk:
         return self.maintenance.edit(session_id, **wanted)
 
     def undo(self, edited: EditResult) -> RestoreResult:
-        """Take an edit back."""
+        """Undo an edit."""
         restored = self.maintenance.restore(str(edited.batch))
         assert isinstance(restored, RestoreResult)
         return restored
@@ -194,7 +194,7 @@ def test_undo_of_reopen_ends_session(desk: Desk):
 
 
 def add_chat_route(desk: Desk, session_id: str, chat_id: str = "42") -> None:
-    """Lead a chat into a session, as a gateway does."""
+    """Route a chat to a session, as a gateway does."""
     with SessionStore(desk.db.path.parent / "sessions", db=desk.db) as store:
         entry = store.get_or_create_session(SessionSource(platform="telegram", chat_id=chat_id))
         entry.session_id = session_id

@@ -1,4 +1,4 @@
-"""Sessions are exported whole, as JSON Lines and for people, however long they are."""
+"""Exports of whole sessions as JSON Lines and Markdown, however long they are."""
 
 from __future__ import annotations
 

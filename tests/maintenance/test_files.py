@@ -1,4 +1,4 @@
-"""Files go only as they were kept, and come back only where nothing has their name."""
+"""Files are removed only unchanged, and restored only under a free name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write_file(path: Path, data: bytes) -> Path:
 
 
 def keep_and_reload(path: Path, home: Path) -> tuple[dict[str, Any], Iterator[TrashItem]]:
-    """Return the head of a file and its pieces, which have been in the trash."""
+    """Return the head of a file and its pieces after a round trip through the trash."""
     rest = unpack_trash(list(pack_trash(files.keep_file(path, home))))
     head = next(rest)
     assert head.what == files.FILE_KIND
@@ -154,7 +154,7 @@ def test_several_files_share_single_trash(path: Path, tmp_path: Path):
 @pytest.mark.parametrize("change", ["bytes", "time", "folder"])
 def test_changed_file_is_not_deleted(path: Path, tmp_path: Path, change: str):
     head, _ = keep_and_reload(path, tmp_path)
-    if change == "bytes":  # as long, and with the time that it had
+    if change == "bytes":  # the same length and time
         write_file(path, b'{"said": "\xfe"}')
     elif change == "time":
         os.utime(path, ns=(WRITTEN, WRITTEN + 1))
@@ -207,7 +207,7 @@ def test_link_is_not_followed(path: Path, tmp_path: Path):
 def test_database_is_never_opened(tmp_path: Path, name: str):
     path = tmp_path / name
     path.write_bytes(b"")
-    path.chmod(0)  # to open it would be refused otherwise, but for an administrator
+    path.chmod(0)  # otherwise opening it would be refused, except for an administrator
     with pytest.raises(Denied, match="is a database"):
         list(files.keep_file(path, tmp_path))
     assert not files.delete_file(

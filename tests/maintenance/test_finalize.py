@@ -1,4 +1,4 @@
-"""Sessions are ended with the right reason, their hooks told once each, and chats begun afresh."""
+"""Finalized sessions: end reasons, one hook call each, and new sessions of chats."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_next_start_calls_hook_after_crash(
 
 
 class _Killed(BaseException):
-    """The process is gone here."""
+    """The process ends here."""
 
 
 def raise_killed(*_: object, **__: object) -> None:
@@ -237,5 +237,5 @@ def raise_killed(*_: object, **__: object) -> None:
 
 
 def assign_dead_owner(changed: Changing) -> None:
-    """Let a step be that of a process that is gone."""
+    """Assign a step to a dead process."""
     changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))

@@ -1,4 +1,4 @@
-"""Tables that somebody else has added: what hangs on the rows of a session goes with it."""
+"""Rows of foreign tables are removed and restored with the session that they refer to."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TABLES = """
 
 @pytest.fixture(params=["own", 16, 22, 30])
 def others(home_path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Changing]:
-    """A home in which other tables refer to messages, and to rows of sessions."""
+    """A home in which foreign tables refer to messages and to rows of sessions."""
     with opened(home_path, request.param) as home, changing(home, tmp_path / "kept") as changed:
         home.session("old", 200, reason="cli_close", messages=3)
         home.session("long", 200, messages=0)
@@ -86,7 +86,7 @@ def test_constantly_changed_session_stays(
     usual = type(db).read_referring_images
 
     def one_more(self: Any, images: Any) -> list[RowImages]:
-        """Somebody reacts again and again, right after that was read."""
+        """Add a reaction again and again, right after each read."""
         found = usual(self, images)
         first = "(SELECT min(id) FROM messages WHERE session_id = 'old')"
         others.home.sql(f"INSERT INTO reactions (message_id) VALUES ({first})")  # noqa: S608 -- one of ours

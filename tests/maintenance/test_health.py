@@ -1,4 +1,4 @@
-"""The report on a home: what is in it, what is wrong, what mends it; and that nothing stops it."""
+"""The report on a home: contents, problems and plans; no problem stops the report."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_health_writes_nothing(full: Home) -> None:
 def read_contents(home: Home) -> tuple[list[tuple[str, int]], list[Any]]:
     """Return the files of a home with their times, and the rows of its tables.
 
-    A reader of the ledger leaves an empty `-wal` and a `-shm` of SQLite behind.
+    A reader of the ledger leaves an empty `-wal` and a `-shm` file of SQLite.
     """
     files = sorted(
         (str(path), path.stat().st_mtime_ns)

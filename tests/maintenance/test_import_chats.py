@@ -1,4 +1,4 @@
-"""A line of an imported file does not receive the messages of a chat."""
+"""An imported line cannot receive the messages of a chat."""
 
 from __future__ import annotations
 

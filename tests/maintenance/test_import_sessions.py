@@ -1,4 +1,4 @@
-"""What was exported comes in equal, beside what is there, and one bad line stops nothing."""
+"""Imports: equal to the export, next to existing data; one bad line does not stop the rest."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def test_import_continues_no_existing_session(fresh: Place, file: Path):
     fresh.db.append_message(
         "tip", "user", "x", create={"source": "cli", "parent_session_id": "root"}
     )
-    for lines in ([], [make_line("root")]):  # also where the file has another one of its name
+    for lines in ([], [make_line("root")]):  # also if the file has another session of that name
         evil = make_line(f"evil{len(lines)}", parent_session_id="root", started_at=9e9)
         done = fresh.importing.import_file(write_lines(file, *lines, evil))
         assert [(each.id, "none of this file" in each.why) for each in done.left_out] == [

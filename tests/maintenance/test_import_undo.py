@@ -1,4 +1,4 @@
-"""An import is a batch: listed, resumed after a kill, and taken back by a plan."""
+"""An import is a batch: listed, resumed after a kill, and undone by a plan."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def open_maintenance(path: Path, **more: Any) -> Iterator[tuple[SessionDB, Maint
 
 
 def undo_import(maintenance: Maintenance, batch: str) -> ApplyResult:
-    """Take an import back by its plan."""
+    """Undo an import by its plan."""
     plan = maintenance.restore(batch)
     assert isinstance(plan, PlanPreview)
     assert plan.plan is not None
@@ -258,7 +258,7 @@ KILLED = """
 
 
 def run_killed_import(home: Path, file: Path, point: int) -> None:
-    """Import in a process that is killed in its transaction of that number."""
+    """Import in a process that is killed in the transaction of this number."""
     command = [sys.executable, "-c", textwrap.dedent(KILLED), str(home), str(file), str(point)]
     done = subprocess.run(command, timeout=60, env=dict(os.environ), check=False)
     assert done.returncode == -signal.SIGKILL
@@ -288,7 +288,7 @@ def test_killed_import_is_resumed_or_undone(home: Path, file: Path, point: int, 
             assert maintenance.batches().items[0].count == 3
         assert undo_import(maintenance, batch.id).skipped == ()
         assert rows(home) == before
-    # The mark that forbids the step of the kill stays for a day: its process may only be asleep.
+    # The mark that forbids the killed step stays for a day: its process may only be suspended.
     assert [key for key in read_meta_keys(home) if not key.startswith(DONE)] == []
 
 

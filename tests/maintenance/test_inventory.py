@@ -1,4 +1,4 @@
-"""The inventory and the facts of a home on SQLite: how they are read, and from old rows."""
+"""The inventory and the facts of a home on SQLite, and their query plans."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def test_messages_are_counted_by_covering_index(home_path: Path, schema: Any) ->
             for step in read_query_plan(db, block)
             if "messages" in step or "counted" in step
         ]
-    # Only for those that are inactive is a row looked at, where no index says which are compacted.
+    # Rows are read only for inactive messages, since no index has the compacted ones.
     inexact = [step for step in steps if COVERING not in step]
     assert all("(session_id=? AND active=?)" in step for step in inexact)
     assert len(inexact) == (schema != 16)
     assert not any("TEMP B-TREE" in step for step in steps)
-    # Where there is nothing like it, that nothing is compacted is told once, without a look.
+    # Without such a column there are no compacted messages, and no row is read.
     assert sum(step.startswith("SCAN messages") for step in steps) == (schema == 16)
 
 

@@ -1,4 +1,4 @@
-"""Marks that a killed process has left in a Hermes home go with the next change, whatever it is."""
+"""The next change removes marks that a killed process has left in a Hermes home."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def path(home_path: Path) -> Path:
 
 
 def kill_step(path: Path, stage: str) -> None:
-    """Run a step in a process of its own, and kill that at a stage."""
+    """Run a step in another process, and kill it at a stage."""
     with SessionDB(path) as db, Ledger.open(db) as ledger:
         batch = ledger.add_batch("prune sessions").id
     command = [sys.executable, "-m", "tests.ledger.worker", str(path), batch, stage]

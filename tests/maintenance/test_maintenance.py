@@ -1,4 +1,4 @@
-"""What a server is built on: whatever is asked and answered by `Maintenance` itself."""
+"""The public methods of `Maintenance`, on which the server is built."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.maintenance.changing import Changing
 
 
 class _Killed(BaseException):
-    """The process is gone here."""
+    """The process ends here."""
 
 
 def fill(changed: Changing) -> None:
-    """Add what each kind of plan has something to do with."""
+    """Add an item for each kind of plan."""
     for number in range(3):
         changed.home.session(f"old_{number}", 140, reason="idle")
         changed.home.db.set_session_title(f"old_{number}", f"Trip {number}")

@@ -1,4 +1,4 @@
-"""What belongs to a session that is not there: rows, locks, links and files, by strict rules."""
+"""Data of missing sessions: rows, locks, links and files, selected by strict rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each kind of plan names what the home states, is applied, and taken back without a trace."""
+"""Each kind of plan selects the expected items, and its restore leaves no trace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def list_stated(changing: Changing, what: str) -> set[str]:
-    """Return what is stated of a kind; of orphans its parts."""
+    """Return the expected items of a kind; for orphans, of its parts."""
     home = changing.home
     if what == "orphans":
         parts = ("rows", "locks", "links", "files")
@@ -60,7 +60,7 @@ def test_stated_items_are_planned_applied_and_restored(restored: Changing, what:
 
 
 def get_stated_name(member: Member) -> str:
-    """Return the name of a member as it is stated: a route without its folder."""
+    """Return the expected name of a member: a route without its folder."""
     is_route = get_part(member) == "routes"
     return str(member.revision["key"]) if is_route else get_name(member)
 

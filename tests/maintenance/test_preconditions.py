@@ -1,4 +1,4 @@
-"""What changes between a plan and its step, or between the trash and the step, is not lost."""
+"""Changes between a plan and its step, or between the trash and the step, are not lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Meanwhile = Callable[[Callable[[], object]], None]
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
-    """Do something once, as soon as the trash of a step is durable."""
+    """Run a function once, as soon as the trash of a step is durable."""
 
     def later(do: Callable[[], object]) -> None:
         usual, done = UndoLog.prepare_step, []
@@ -153,7 +153,7 @@ def test_session_routed_or_pinned_during_step_stays(
 
 
 class _Killed(BaseException):
-    """The process is gone here."""
+    """The process ends here."""
 
 
 def add_large_session(changed: Changing) -> None:

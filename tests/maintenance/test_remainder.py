@@ -1,4 +1,4 @@
-"""What did not fit stays in the trash, and the same restore brings it back once it fits."""
+"""Items that do not fit stay in the trash, and the same restore brings them back later."""
 
 from __future__ import annotations
 

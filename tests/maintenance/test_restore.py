@@ -1,4 +1,4 @@
-"""A restore puts back exactly what was there, leaves what came since, and says what did not fit."""
+"""A restore brings back the exact state, keeps later changes, and reports misfits."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_destructive_compression_undo_is_planned(
 
 @pytest.fixture
 def migrated(tmp_path: Path) -> Iterator[tuple[SessionDB, Maintenance, str, Row]]:
-    """A Hermes home that became newer after a session was removed; that session's row of before."""
+    """A Hermes home that was migrated after a session was removed, with the old row."""
     path, root = tmp_path / "home" / "state.db", tmp_path / "kept"
     with opened(tmp_path / "home", 22) as home, changing(home, root) as changed:
         home.session("old", 140, reason="idle")
@@ -267,7 +267,7 @@ def migrated(tmp_path: Path) -> Iterator[tuple[SessionDB, Maintenance, str, Row]
 
 
 def migrate_home(path: Path, newer: Path) -> None:
-    """Bring a home to a newer schema as Hermes does: columns and tables come, one column goes."""
+    """Migrate a home as Hermes does: add columns and tables, and drop a column."""
     make_hermes_database(newer, 26, fts_layout=0)
     with connect(newer) as there, connect(path) as here:
         known = {name for (name,) in here.execute("SELECT name FROM sqlite_master")}

@@ -1,4 +1,4 @@
-"""Routes that lead nowhere are chosen; what the next message would mend is not."""
+"""Lost routes are selected; routes that the next message repairs are not."""
 
 from __future__ import annotations
 

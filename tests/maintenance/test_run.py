@@ -1,4 +1,4 @@
-"""A conversation that comes alive half-way through its removal is put back whole by itself."""
+"""A conversation that is used during its removal is restored automatically."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ with SessionDB(sys.argv[1]) as db:
 
 
 class _Killed(BaseException):
-    """The process is gone here."""
+    """The process ends here."""
 
 
 def raise_killed(*_: object, **__: object) -> None:
@@ -38,7 +38,7 @@ def raise_killed(*_: object, **__: object) -> None:
 
 @pytest.fixture
 def long(changed: Changing) -> Changing:
-    """A home with a conversation whose root is larger than a step, and others before and behind."""
+    """A home with a conversation whose root is larger than a step, and two others around it."""
     home = changed.home
     home.session("other", 190, reason="idle")
     home.session("root", 180, reason="compression", messages=0)
@@ -54,7 +54,7 @@ def long(changed: Changing) -> Changing:
 
 
 def apply_until_half(long: Changing) -> ApplyResult:
-    """Apply a plan until the tip is gone and a part of the root."""
+    """Apply a plan until the tip and a part of the root are gone."""
     planned = long.plan()
 
     def is_half() -> bool:
@@ -428,7 +428,7 @@ def test_restore_continues_after_concurrent_partial_restore(
     def undo(self: StepUndoer, *args: Any) -> dict[str, Any]:
         nonlocal tries
         tries += 1
-        if tries == 1:  # the restore has looked what is left; here somebody takes up what is owed
+        if tries == 1:  # the restore has read the remainder; here another process restores it
             long.maintenance.edit("other" if "other" in long.sessions() else "branch", pinned=True)
         return usual(self, *args)
 

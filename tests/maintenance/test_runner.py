@@ -1,4 +1,4 @@
-"""A plan is applied to what is still as it was planned; all else is left, and said."""
+"""A plan changes only items that are as planned; the others are kept and reported."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_delegate_is_removed_before_its_parent(changed: Changing) -> None:
 
 @pytest.fixture
 def large(changed: Changing) -> Changing:
-    """A home with a session that is larger than a step, and a small one behind it."""
+    """A home with a session that is larger than a step, and a small one after it."""
     changed.home.session("large", 150, reason="idle", messages=0)
     changed.home.clock.now = NOW - 150 * DAY
     for number in range(12):
@@ -263,7 +263,7 @@ def test_unremovable_session_blocks_no_other(
     usual = type(changed.home.db).read_session_images
 
     def one_more(self: Any, session_id: str) -> list[RowImages]:
-        """Somebody adds a row of it again and again, right after it was read."""
+        """Add a row again and again, right after each read."""
         found = usual(self, session_id)
         if session_id == "s3":
             changed.home.db.update_session("s3", model=str(time.monotonic_ns()))
@@ -516,7 +516,7 @@ with connect(Path(sys.argv[1]), "ro") as connection:
 
 @pytest.fixture
 def beside(changed: Changing) -> Iterator[Changing]:
-    """A home that another process has open as well, with sessions that it may be at work in."""
+    """A home that another process has open too, with sessions that it may be using."""
     home = changed.home
     home.session("open", 140)
     home.session("lately", 140, reason="idle", ended=2)
@@ -557,7 +557,7 @@ def test_open_sessions_are_finalized_despite_holder(beside: Changing) -> None:
 
 
 def add_many_sessions(changed: Changing) -> list[str]:
-    """Add sessions of which a step takes a few at most."""
+    """Add sessions of which a step removes a few at most."""
     names = [f"s{number}" for number in range(8)]
     with changed.home.db.transaction():
         for name in names:

@@ -1,4 +1,4 @@
-"""Each kind of plan chooses what the home states, and protects the rest for the stated reason."""
+"""Each kind of plan selects the expected sessions and protects the others for a reason."""
 
 from __future__ import annotations
 

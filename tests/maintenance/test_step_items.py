@@ -1,4 +1,4 @@
-"""What undoes the next step is durable while one is under way, and goes where nothing follows."""
+"""The undo of the next step is prepared during the current one, and discarded if unused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OLD = {f"old_{number}" for number in range(4)}
 
 @pytest.fixture
 def filled(changed: Changing) -> Changing:
-    """Old sessions of which each fills a step."""
+    """Old sessions that fill a step each."""
     home = changed.home
     for session_id in sorted(OLD):
         home.session(session_id, 150, reason="idle", messages=0)
@@ -39,7 +39,7 @@ def filled(changed: Changing) -> Changing:
 def apply_in_background(
     filled: Changing,
 ) -> Iterator[tuple[_sqlite3.Connection, Future[ApplyResult]]]:
-    """A plan is applied, whose first step waits for the home, and its second is prepared."""
+    """Apply a plan while its first step waits for the home and its second is prepared."""
     planned = filled.plan()
     with connect(filled.home.db.path) as connection, ThreadPoolExecutor(1) as pool:
         connection.execute("BEGIN IMMEDIATE")
@@ -59,13 +59,13 @@ def wait_until(what: Callable[[], bool]) -> None:
 
 
 def list_done_steps(filled: Changing, done: ApplyResult) -> list[Step]:
-    """Return the steps of a plan that were done."""
+    """Return the finished steps of a plan."""
     assert done.batch is not None
     return filled.ledger.list_steps(done.batch)
 
 
 def is_ledger_tidy(filled: Changing, done: ApplyResult) -> bool:
-    """Whether the ledger has the trash of the steps that were done, and nothing else."""
+    """Return True if the ledger has only the trash of finished steps."""
     sizes = [step.bytes for step in list_done_steps(filled, done)]
     return (filled.ledger.list_unsettled_steps(), filled.ledger.count_trash_bytes()) == (
         [],
@@ -114,7 +114,7 @@ def test_prefetched_step_is_discarded_at_timeout(filled: Changing) -> None:
 
 
 class _Killed(BaseException):
-    """The process is gone here."""
+    """The process ends here."""
 
 
 @pytest.mark.requirement("maintenance:ahead")
@@ -141,7 +141,7 @@ def test_two_crashed_steps_are_both_settled(
     filled.restore(done)
     after = filled.read_everything()
     for found in (before, after):
-        del found["rows"]["state_meta"]  # where the two are forbidden for a day
+        del found["rows"]["state_meta"]  # both steps are forbidden there for a day
     assert after == before
 
 

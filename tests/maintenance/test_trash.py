@@ -1,4 +1,4 @@
-"""The trash is listed, and emptied by a plan that names what goes and that it never comes back."""
+"""The trash is listed, and emptied by a plan that warns that there is no undo."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def ledger(home_path: Path, clock: Clock) -> Iterator[Ledger]:
-    """A ledger with three batches, a day after each other."""
+    """A ledger with three batches, one day apart."""
     make_own_database(home_path / "state.db")
     with Ledger(StateFolder(home_path / "state.db"), clock=clock) as ledger:
         for number in range(COUNT):

@@ -1,4 +1,4 @@
-"""A delegate without a link to its parent goes with that parent, and comes back with it."""
+"""A delegate without a link is removed and restored with its parent."""
 
 from __future__ import annotations
 

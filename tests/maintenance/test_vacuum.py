@@ -1,4 +1,4 @@
-"""The index is merged in steps, and the file written anew only where nobody else has it."""
+"""The index is merged in steps; the file is rewritten only if no other process has it open."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOLD += "print('open', flush=True); sys.stdin.read()"
 
 @pytest.fixture(params=["own", 22, 30], ids=str)
 def db(home_path: Path, request: pytest.FixtureRequest) -> Iterator[SessionDB]:
-    """A home most of which was deleted."""
+    """A home with most messages deleted."""
     path = home_path / "state.db"
     make_own_database(path) if request.param == "own" else make_hermes_database(path, request.param)
     fill_database(path, 40, 20)
@@ -54,7 +54,7 @@ def create_reclaim(db: SessionDB, ledger: Ledger) -> SpaceReclaimer:
 
 @contextmanager
 def open_elsewhere(path: Path) -> Iterator[int]:
-    """Let another process have the file open."""
+    """Let another process open the file."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
