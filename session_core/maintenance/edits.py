@@ -234,11 +234,11 @@ def _build_change(db: StateDatabase, session_id: str, after: Mapping[str, Any]) 
     """Return the change of a row; None if it has these values already."""
     image = db.read_row_images(_SESSIONS_TABLE, {"id": session_id})
     if not image.rows:
-        raise NotFound(f"session {session_id} is gone; list the sessions for their ids")
+        raise NotFound(f"session {session_id} does not exist; list the sessions for their ids")
     stored = dict(zip(image.columns, image.rows[0], strict=True))
     for name in after:
         if name not in stored:
-            raise Unsupported(f"the sessions of this home have no {name}")
+            raise Unsupported(f"this home has no column {name} for sessions")
     changed = {
         name: value
         for name, value in after.items()
@@ -260,7 +260,7 @@ def _write_changes(
         title = change.after.get("title")
         holder = None if title is None else db.get_session_by_title(title)
         if holder is not None and holder["id"] != change.key["id"]:
-            raise Changed(f"title {title!r} was taken meanwhile; try again")
+            raise Changed(f"title {title!r} was taken by another session; try again")
         change.write_row(db)
     reopened = [change.key["id"] for change in changes if change.after.get("ended_at", 0) is None]
     return {

@@ -115,18 +115,18 @@ def check_rows(data: HealthData) -> Iterator[HealthFinding]:
     yield from _skip_empty(HealthFinding("never_ended", never, _NEVER_ENDED_TEXT))
     broken = len(conversations.parentless_sessions)
     yield from _skip_empty(
-        _ORPHAN_FINDING("broken_parents", broken, "sessions whose parent is not there")
+        _ORPHAN_FINDING("broken_parents", broken, "sessions with a missing parent")
     )
     cycles = len(conversations.cycles)
     yield from _skip_empty(
-        _ORPHAN_FINDING("cycles", cycles, "circles of sessions, each the next one's parent")
+        _ORPHAN_FINDING("cycles", cycles, "cycles of sessions, each the parent of the next")
     )
     yield from _skip_empty(
         HealthFinding(
             "duplicate_titles",
             duplicates,
-            "titles of several sessions; no plan, since who keeps it is for a person to say: an "
-            "edit gives one another",
+            "titles of several sessions; no plan, since a person has to choose: rename all but "
+            "one with an edit",
         )
     )
     yield from _skip_empty(HealthFinding("drifted_counters", drifted, _DRIFTED_TEXT))
@@ -140,7 +140,7 @@ def check_routes(data: HealthData) -> Iterator[HealthFinding]:
     for code, count in sorted(lost.items()):
         yield HealthFinding(f"{code}_routes", count, _ROUTE_TEXTS[code], 0, "prune", "routes")
     broken = [] if data.snapshot.store is None else data.snapshot.store.problems
-    text = f"no plan, since what they were is somebody's to say: {'; '.join(broken[:3])}"
+    text = f"no plan, since a person has to repair them: {'; '.join(broken[:3])}"
     yield from _skip_empty(HealthFinding("broken_entries", len(broken), text))
 
 
@@ -169,7 +169,7 @@ def check_files(data: HealthData) -> Iterator[HealthFinding]:
     ).items  # fmt: skip
     size = sum(file.bytes for file in files)
     yield from _skip_empty(
-        _ORPHAN_FINDING("orphaned_files", len(files), "files of sessions that are not there", size)
+        _ORPHAN_FINDING("orphaned_files", len(files), "files of missing sessions", size)
     )
 
 
@@ -180,7 +180,7 @@ def check_sizes(data: HealthData) -> Iterator[HealthFinding]:
         return
     yield from _check_free_space(data, sizes)
     if sizes.wal > _MAX_LOG_BYTES:
-        text = "a long log, which its writers cut when nobody reads"
+        text = "a long write-ahead log, which writers truncate when there are no readers"
         yield HealthFinding("long_log", 1, text, sizes.wal)
 
 
@@ -191,7 +191,7 @@ def _check_free_space(data: HealthData, sizes: Sizes) -> Iterator[HealthFinding]
         return
     obstacle = vacuum.find_obstacle(data.snapshot.activity.company)
     freeable = disk.estimate_freeable(sizes, shrinks=obstacle is None)
-    text = "room in the file that no message uses"
+    text = "unused space in the file"
     if obstacle is not None:
         text += f"; {obstacle}"
     if disk.is_worth_freeing(freeable, sizes):
@@ -256,10 +256,12 @@ def get_session_folder(db: StateDatabase, store: SessionStore | None) -> Path | 
     return None if db.folder is None else db.folder / "sessions"
 
 
-_NEVER_ENDED_TEXT = "sessions that never ended; those not active for 30 days are told as abandoned"
+_NEVER_ENDED_TEXT = (
+    "sessions that never ended; those not active for 30 days are listed as abandoned"
+)
 _DRIFTED_TEXT = (
-    "sessions whose counter is not what their rows say; no plan, since their agent may be about to "
-    "write it, and nothing here believes it"
+    "sessions with a counter that differs from their rows; no plan, since their agent may be "
+    "about to write it, and the counter is not used here"
 )
 
 _BLOCKED_TEXT = (
@@ -267,18 +269,18 @@ _BLOCKED_TEXT = (
     "--load-extension"
 )
 
-_NO_PLAN_TEXT = "no plan mends it"
-_NO_NEW_INDEX_TEXT = "no plan builds it anew, and no message is lost by it"
+_NO_PLAN_TEXT = "no plan repairs it"
+_NO_NEW_INDEX_TEXT = "no plan rebuilds it; messages are not affected"
 _DAMAGE_TEXTS = {
-    "damaged": "no plan mends pages: export what can be read, and put a copy in its place",
+    "damaged": "no plan repairs pages: export the readable sessions and replace the file",
     "search_index_damaged": _NO_NEW_INDEX_TEXT,
     "search_index_incomplete": _NO_NEW_INDEX_TEXT,
 }
 """The advice for each kind of damage."""
 
 _ROUTE_TEXTS = {
-    "dangling": "routes to sessions that are not there",
-    "foreign": "routes of folders that are gone",
+    "dangling": "routes to missing sessions",
+    "foreign": "routes of missing folders",
     "stale": "routes to sessions that have ended",
 }
 
@@ -317,7 +319,7 @@ _WEEK_S = 7 * _DAY_S
 _AGE_DAYS = {"day": 1, "week": 7, "month": 30, "quarter": 90}
 _DEEP_PART_COUNT = 2
 _STOPPED_FINDING = HealthFinding(
-    "ended", 1, "the deep look was ended before it was done; ask for it again"
+    "ended", 1, "the deep check was stopped before its end; run it again"
 )
 _EMPTY_FACTS = HomeFacts((), (), (), {}, 0.0, "", None)
 

@@ -152,7 +152,7 @@ class Maintenance:
             InvalidInput: `items` is less than 1.
         """
         if items < 1:
-            raise InvalidInput(f"items is {items}; at least 1")
+            raise InvalidInput(f"items must be >= 1, got {items}")
         stored = self._ledger.get_plan(plan)
         preview = PlanPreview.from_plan(stored)
         if len(preview.items) == MAX_ITEMS:
@@ -206,7 +206,7 @@ class Maintenance:
             Busy: another process is applying it and takes long.
         """
         if for_s < 0:
-            raise InvalidInput(f"for_s is {for_s}; 0 or more")
+            raise InvalidInput(f"for_s must be >= 0, got {for_s}")
         parts = self._require_parts()
         stored = self._ledger.get_plan(plan)
         kind = stored.kind
@@ -221,7 +221,7 @@ class Maintenance:
         if kind == vacuum.PLAN_KIND:
             return parts.reclaim.apply_plan(plan, for_s=for_s, progress=progress, stop=stop)
         if "wanted" not in stored.about:
-            raise InvalidInput(f"plan {plan} is one to {kind}; it is not applied here")
+            raise InvalidInput(f"plan {plan} has the kind {kind!r}; apply it where it was made")
         return parts.runner.apply_plan(plan, for_s, progress, stop)
 
     def settle(self) -> None:

@@ -290,18 +290,22 @@ def check_request(wanted: PlanRequest) -> None:
     """
     kinds = {*CHOOSERS, *(f"prune {kind}" for kind in ("routes", "orphans", "all"))}
     if wanted.kind not in kinds:
-        raise InvalidInput(f"there is no plan to {wanted.kind}; one of {', '.join(sorted(kinds))}")
+        raise InvalidInput(
+            f"unknown kind of plan {wanted.kind!r}; known kinds: {', '.join(sorted(kinds))}"
+        )
     if wanted.kind == "finalize sessions" and not wanted.ids:
-        raise InvalidInput("name the sessions that are to be finalized")
+        raise InvalidInput("ids must name the sessions to finalize")
     if wanted.ids is not None and wanted.kind not in _KINDS_WITH_IDS:
-        raise InvalidInput(f"{wanted.kind} takes no sessions; only {', '.join(_KINDS_WITH_IDS)} do")
+        raise InvalidInput(
+            f"{wanted.kind} does not accept ids; only {', '.join(_KINDS_WITH_IDS)} do"
+        )
     if wanted.start_new and wanted.verb != "finalize":
-        raise InvalidInput("start_new is for what is finalized")
+        raise InvalidInput("start_new is only valid for finalize")
     check_line("reason", wanted.reason)
     empty_filters = [name for name in _TEXT_FILTERS if getattr(wanted.where, name, None) == ""]
     if empty_filters:
         raise InvalidInput(
-            f"{empty_filters[0].partition('_')[0]} is empty, and would choose everything"
+            f"{empty_filters[0].partition('_')[0]} is empty and would match everything"
         )
 
 
@@ -333,12 +337,12 @@ def _list_warnings(
     company = snapshot.activity.company
     parts = {members.get_part(member) for member in selected}
     if company.gateway is not None and (request.what in ("routes", "all") or request.start_new):
-        yield f"{company.gateway} holds the routes in memory: stop it to have them changed"
+        yield f"{company.gateway} holds the routes in memory: stop it to change them"
     if company.holders and parts & {"sessions", "ghosts"}:
         holders = ", ".join(map(str, company.holders))
-        yield f"{holders} has the database open: what never ended stays, and what ended lately"
+        yield f"{holders} has the database open: open and recently ended sessions stay"
     if "ended" in parts and snapshot.db.kind == "hermes":
         yield PLUGINS_WARNING
 
 
-PLUGINS_WARNING = "the plugins of Hermes are not called for what is finalized here, ours are"
+PLUGINS_WARNING = "plugins of Hermes are not called for sessions finalized here; our own hooks are"

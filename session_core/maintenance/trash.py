@@ -29,7 +29,7 @@ from session_core.maintenance.types import (
 
 PLAN_KIND = "prune trash"
 
-NO_UNDO_WARNING = "this has no undo: what is emptied can never be restored"
+NO_UNDO_WARNING = "this has no undo: emptied trash can never be restored"
 
 _DAY_S = 86_400.0
 
@@ -144,7 +144,7 @@ def _describe_reason(batch: Batch, now: float) -> str:
 
 def _explain_refusal(batch: Batch) -> str:
     if batch.undone_at is not None:
-        return "was restored, and its trash deleted with that"
+        return "was restored, which deleted its trash"
     if batch.emptied_at is not None:
         return "was emptied already"
     if batch.bytes:

@@ -50,17 +50,17 @@ ProtectionReason = Literal[
 """The reasons to keep an item; `PROTECTION_REASONS` has their texts."""
 
 PROTECTION_REASONS: Mapping[ProtectionReason, str] = {
-    "live": "somebody is at work in it",
+    "live": "it is in use",
     "compressing": "it is being compressed",
     "suspended": "its chat is suspended",
-    "routed": "a chat is in it",
+    "routed": "a chat is routed to it",
     "pinned": "it is pinned",
     "never ended": "it never ended, and another process has the database open",
     "ended lately": "it ended within a week, and another process has the database open",
-    "no known age": "nobody knows when it was active",
+    "no known age": "the time of its last activity is unknown",
     "in between": "it is empty, but joins two parts of a conversation",
     "fresh": "it is too new",
-    "told with its next message": "its chat has yet to be told that its session has ended",
+    "told with its next message": "its chat has a pending notice that its session has ended",
     "used since": "it was used since the import",
 }
 """The texts of the reasons that `PlanPreview.protected` counts."""

@@ -43,7 +43,7 @@ INDEX_NAME = "index"
 
 MEMBER_REASON = "the search index is merged, and free pages are given back"
 
-NO_UNDO_WARNING = "this has no undo, and needs none: nothing that is searched or read is changed"
+NO_UNDO_WARNING = "this has no undo and needs none: no message and no search result changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ def find_obstacle(company: HomeActivity) -> str | None:
     if not names:
         return None
     return (
-        f"the file keeps its free pages while {', '.join(names)} has it open; stop that, then "
-        "plan this again"
+        f"the file keeps its free pages while {', '.join(names)} has it open; stop that process, "
+        "then plan again"
     )
 
 

@@ -108,7 +108,7 @@ def test_demo_finds_damage_and_plans_fixes(shown):
     said = " ".join(shown[0].split())
     assert "empty sessions -> sessions_prune(what='ghosts')" in said
     assert "1 route to a session that is not there -> sessions_prune(what='routes')" in said
-    assert "which is not there" in said.partition("A plan of")[2]
+    assert "which does not exist" in said.partition("A plan of")[2]
 
 
 def test_demo_reports_sqlite_and_real_home(shown):

@@ -176,9 +176,9 @@ def test_import_asks_after_preview(there, file, columns):
     assert code == 5
     assert [line for line in seen.splitlines() if cell_len(line) > columns] == []
     said = " ".join(seen.split())
-    for words in ("3 sessions with 2 messages", "The plan", "line 5", "it is there already"):
+    for words in ("3 sessions with 2 messages", "The plan", "line 5", "it exists already"):
         assert words in said
-    assert "it is there, and is none of this file" in said
+    assert "the session exists and is not part of this file" in said
     assert list_sessions(there.home) == {"kept", "tip"}
 
 

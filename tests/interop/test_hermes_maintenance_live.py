@@ -108,7 +108,7 @@ def test_route_changes_are_refused_while_gateway_lives(
         assert live.job("store_entries") == before
     done = changed.apply(planned)
     assert set(list_left_sessions(done).values()) <= {
-        "it is not there any more",
+        "it does not exist any more",
         "its chat was used since",
     }
     if done.skipped:

@@ -151,7 +151,7 @@ def test_export_file_is_complete_and_private(home: Place, tmp_path: Path):
     done = home.exporting.write_file(path)
     assert path.stat().st_size == done.bytes
     assert path.stat().st_mode & 0o077 == 0
-    with pytest.raises(Conflict, match="is there already"):
+    with pytest.raises(Conflict, match="exists already"):
         home.exporting.write_file(path)
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".export")] == []
 
@@ -166,7 +166,7 @@ def test_export_keeps_file_created_concurrently(
         return look(session_id)
 
     monkeypatch.setattr(home.db, "read_session_images", looking)
-    with pytest.raises(Conflict, match="is there already"):
+    with pytest.raises(Conflict, match="exists already"):
         home.exporting.write_file(path)
     assert path.read_text() == "mine"
 
@@ -183,7 +183,7 @@ def test_export_line_is_strict_json(home: Place):
 def test_unknown_session_and_form_raise(home: Place, tmp_path: Path):
     with pytest.raises(NotFound):
         home.exporting.write_file(tmp_path / "out", ExportRequest(["none"]))
-    with pytest.raises(InvalidInput, match="unknown form"):
+    with pytest.raises(InvalidInput, match="form must be one of"):
         home.exporting.write_file(tmp_path / "out", ExportRequest(form="html"))  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
 

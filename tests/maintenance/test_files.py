@@ -82,9 +82,9 @@ def test_files_outside_home_are_refused(path: Path, tmp_path: Path, place: str):
     (home / "way").symlink_to(outside)
     head, rest = keep_and_reload(path, tmp_path)
     head["name"] = str(path) if place == "/outside" else place
-    with pytest.raises(Denied, match="no place for a file"):
+    with pytest.raises(Denied, match="is outside this home"):
         files.delete_file(head, home, home / "sessions")
-    with pytest.raises(Denied, match="no place for a file"):
+    with pytest.raises(Denied, match="is outside this home"):
         files.restore_file(head, rest, home, home / "sessions")
     assert path.exists()
     assert list(outside.iterdir()) == []
@@ -197,7 +197,7 @@ def test_link_is_not_followed(path: Path, tmp_path: Path):
     assert not files.delete_file(head, tmp_path)
     assert files.restore_file(head, rest, tmp_path) == "taken"
     assert target.exists()
-    with pytest.raises(Denied, match="no ordinary file"):
+    with pytest.raises(Denied, match="not an ordinary file"):
         list(files.keep_file(path, tmp_path))
 
 
@@ -243,6 +243,6 @@ def test_missing_file_raises_not_found(path: Path, tmp_path: Path):
 def test_missing_pieces_restore_nothing(path: Path, tmp_path: Path):
     head, _ = keep_and_reload(path, tmp_path)
     assert files.delete_file(head, tmp_path)
-    with pytest.raises(Corrupt, match="not whole"):
+    with pytest.raises(Corrupt, match="incomplete"):
         files.restore_file(head, iter([]), tmp_path)
     assert list(path.parent.iterdir()) == []

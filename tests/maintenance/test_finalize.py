@@ -130,7 +130,7 @@ def test_continued_chat_keeps_new_session(changed: Changing) -> None:
     back = changed.restore(done)
     assert changed.home.store.peek_session_id(KEY) == begun
     assert [(each.what, each.why) for each in back.unfit] == [
-        (f"the route of {KEY}", "the chat has gone on since")
+        (f"the route of {KEY}", "the chat was used since")
     ]
     assert list_end_calls(changed, "chat") == {"chat": (None, None)}
 
@@ -192,7 +192,7 @@ def test_new_chat_keeps_session_open(changed: Changing) -> None:
     planned = changed.plan("sessions", "finalize", ids=("s",))
     changed.home.route("1", "s", 0)
     done = changed.apply(planned)
-    assert [each.why for each in done.skipped] == ["another chat came into it since"]
+    assert [each.why for each in done.skipped] == ["another chat was routed to it since"]
     assert list_end_calls(changed, "s") == {"s": (None, None)}
 
 

@@ -115,7 +115,7 @@ def test_deleted_sessions_are_reimported_exactly(home_path: Path, file: Path):
         home.exporting.write_file(file, ExportRequest(["odd", "of_a"]))
         home.db.delete_sessions(["odd"])
         done = home.importing.import_file(file)
-        assert done.skipped == (SkippedItem("of_a", "it is there already"),)
+        assert done.skipped == (SkippedItem("of_a", "it exists already"),)
         assert differences(before, rows(home.path)) == []
 
 
@@ -187,27 +187,30 @@ def test_taken_title_is_left_out(fresh: Place, file: Path):
 
 
 BROKEN = {
-    "no json": ('{"id": "x"', "it is no JSON object"),
-    "cut": (json.dumps(make_line("x", 3))[:-30], "it is no JSON object"),
+    "no json": ('{"id": "x"', "it is not a readable JSON object"),
+    "cut": (json.dumps(make_line("x", 3))[:-30], "it is not a readable JSON object"),
     "a list": ("[1, 2]", "{ is missing"),
-    "no id": (make_line("") | {"id": None}, "no id"),
-    "no object": (make_line("x") | {"messages": ["said"]}, "no object"),
+    "no id": (make_line("") | {"id": None}, "no session id"),
+    "no object": (make_line("x") | {"messages": ["said"]}, "not an object"),
     "a lineage": (make_line("x") | {"segments": []}, "lineage in one line"),
-    "a number": (make_line("x") | {"message_count": 2**70}, "beyond 64 bits"),
+    "a number": (make_line("x") | {"message_count": 2**70}, "exceeds 64 bits"),
     "no source": ({"id": "x", "started_at": 1.0}, "it has no source"),
     "no time": ({"id": "x", "source": "cli"}, "no started_at, and no message"),
     "two objects": ('{"id": "x"} {"id": "y"}', "something follows"),
-    "too deep": ('{"id": ' + "[" * 100_000, "it is no JSON object"),
-    "bytes": (make_line("x") | {"title": {"$bytes": "?"}}, "has a value that is none"),
-    "ours": (make_line("x") | {"mcp_sessions": 5}, "not what an export has"),
+    "too deep": ('{"id": ' + "[" * 100_000, "it is not a readable JSON object"),
+    "bytes": (make_line("x") | {"title": {"$bytes": "?"}}, "has an invalid value"),
+    "ours": (make_line("x") | {"mcp_sessions": 5}, "does not have the form of an export"),
     "a message beside": (
         make_line_with_table("x", "messages", {"id": 9, "session_id": "x"}),
-        "no export has",
+        "which exports exclude",
     ),
-    "a session beside": (make_line_with_table("x", "sessions", {"id": "y"}), "no export has"),
+    "a session beside": (
+        make_line_with_table("x", "sessions", {"id": "y"}),
+        "which exports exclude",
+    ),
     "a lock": (
         make_line_with_table("x", "compression_locks", {"session_id": "x"}),
-        "no export has",
+        "which exports exclude",
     ),
     "a short row": (
         make_line("x") | {"mcp_sessions": {"tables": [make_table("t", {"a": 1}) | {"rows": [[]]}]}},
@@ -298,7 +301,7 @@ def test_import_continues_no_existing_session(fresh: Place, file: Path):
     for lines in ([], [make_line("root")]):  # also if the file has another session of that name
         evil = make_line(f"evil{len(lines)}", parent_session_id="root", started_at=9e9)
         done = fresh.importing.import_file(write_lines(file, *lines, evil))
-        assert [(each.id, "none of this file" in each.why) for each in done.left_out] == [
+        assert [(each.id, "not part of this file" in each.why) for each in done.left_out] == [
             (evil["id"], True)
         ]
         assert done.sessions == 1
@@ -319,7 +322,7 @@ def test_import_adds_no_delegate_to_session(fresh: Place, file: Path, as_text: b
     found, done = fresh.importing.preview_file(file), fresh.importing.import_file(file)
     (left,) = done.left_out
     assert (left.id, found.left_out) == ("d0", (left,))
-    assert "works for a session that is there, and is none of this file" in left.why
+    assert "its delegator exists and is not part of this file" in left.why
     stored = [fresh.db.get_session(f"d{number}") for number in range(3)]
     configs = [json.loads(row["model_config"]) for row in stored if row is not None]
     assert [each["_delegate_from"] for each in configs] == ["__orphaned__", "boss", "__orphaned__"]
@@ -339,7 +342,7 @@ def test_session_is_reimported_under_existing_parent(fresh: Place, file: Path):
 def test_invalid_utf8_is_broken_line(fresh: Place, file: Path):
     file.write_bytes(b'{"id": "\xff"}\n' + json.dumps(make_line("a")).encode())
     done = fresh.importing.import_file(file)
-    assert [(each.line, "no UTF-8" in each.why) for each in done.broken] == [(1, True)]
+    assert [(each.line, "not UTF-8" in each.why) for each in done.broken] == [(1, True)]
     assert done.sessions == 1
 
 
@@ -357,7 +360,7 @@ def test_existing_session_is_skipped(fresh: Place, file: Path):
     )
     assert done.skipped == (
         SkippedItem("b", "line 3 has it once more, after line 2"),
-        SkippedItem("a", "it is there already"),
+        SkippedItem("a", "it exists already"),
     )
     assert (list_reasons(fresh, "a"), list_reasons(fresh, "b")) == (["mine"], ["b 1"])
 
@@ -386,7 +389,7 @@ def test_long_broken_line_imports_nothing(fresh: Place, file: Path):
     broken = json.loads(make_long_line(file).read_text())
     broken["messages"][-1]["token_count"] = 2**64
     done = fresh.importing.import_file(write_lines(file, broken))
-    assert "beyond 64 bits" in done.broken[0].why
+    assert "exceeds 64 bits" in done.broken[0].why
     assert fresh.db.message_count() == 0
     assert fresh.db.get_session("long") is None
 
@@ -489,9 +492,7 @@ def test_interrupted_import_resumes(
         str(n) for n in range(1, 401)
     ]
     assert fresh.db.get_meta(f"{MARK_PREFIX}long") is None
-    assert fresh.importing.import_file(file).skipped == (
-        SkippedItem("long", "it is there already"),
-    )
+    assert fresh.importing.import_file(file).skipped == (SkippedItem("long", "it exists already"),)
 
 
 def test_import_resumes_only_same_file(fresh: Place, file: Path, monkeypatch: pytest.MonkeyPatch):
@@ -506,7 +507,7 @@ def test_import_resumes_only_same_file(fresh: Place, file: Path, monkeypatch: py
     with pytest.raises(KeyboardInterrupt):
         fresh.importing.import_file(make_long_line(file))
     done = fresh.importing.import_file(make_long_line(file, 300))
-    assert done.skipped == (SkippedItem("long", "it is there already"),)
+    assert done.skipped == (SkippedItem("long", "it exists already"),)
 
 
 def test_stopped_import_resumes(fresh: Place, file: Path):
@@ -604,11 +605,11 @@ def test_broken_line_reports_every_reason(fresh: Place, file: Path):
     (only,) = found.broken
     assert only.line == 2
     assert only.why.split("; ") == [
-        "$bytes has a value that is none",
-        "a number in it is beyond 64 bits",
+        "$bytes has an invalid value",
+        "a number exceeds 64 bits",
         "it is a lineage in one line",
-        *("export its sessions one by one", "message 1 is no object"),
-        *("message 2: a number in it is beyond 64 bits", "and 5 more reasons"),
+        *("export its sessions one by one", "message 1 is not an object"),
+        *("message 2: a number exceeds 64 bits", "and 5 more reasons"),
     ]
     assert fresh.importing.import_file(file).broken == found.broken
 
@@ -668,7 +669,7 @@ def test_preview_lists_imported_and_skipped(fresh: Place, file: Path):
     )
     assert [(each.id, each.why) for each in found.skipped] == [
         ("new", "line 4 has it once more, after line 1"),
-        ("there", "it is there already"),
+        ("there", "it exists already"),
     ]
     assert [each.line for each in found.broken] == [3]
     assert [each.id for each in found.left_out] == ["child"]

@@ -193,7 +193,7 @@ def test_plan_lists_requested_number_of_items(changed: Changing) -> None:
     titled = [each.id for each in found.items if each.title == "The last"]
     assert titled == ["old_24"]
     assert len(changed.maintenance.get_plan(str(planned.plan), 3).items) == 3
-    with pytest.raises(InvalidInput, match="at least 1"):
+    with pytest.raises(InvalidInput, match="items must be >= 1"):
         changed.maintenance.get_plan(str(planned.plan), 0)
 
 
@@ -218,6 +218,6 @@ def test_trash_and_index_plans_share_interface(changed: Changing) -> None:
 @pytest.mark.parametrize("name", ["project", "title_like", "cwd_prefix", "model_like"])
 def test_empty_filter_is_refused(changed: Changing, name: str) -> None:
     changed.home.session("old", 140, reason="idle")
-    with pytest.raises(InvalidInput, match="is empty, and would choose everything"):
+    with pytest.raises(InvalidInput, match="is empty and would match everything"):
         changed.plan(where=SessionFilter(**{name: ""}))
     assert changed.plan().count == 1

@@ -125,7 +125,7 @@ def pin_session(changed: Changing) -> None:
 
 
 COMES: dict[Callable[[Changing], None], str] = {
-    add_route: "session old: a chat is in it",
+    add_route: "session old: a chat is routed to it",
     pin_session: "session old: it is pinned",
 }
 
@@ -225,7 +225,7 @@ def test_remaining_session_file_is_reported(changed: Changing) -> None:
     done = changed.plan_and_apply()
     assert not (folder / "session_old.json").exists()
     assert [each.split()[0] for each in done.warnings] == ["old.jsonl"]
-    assert "is still there" in done.warnings[0]
+    assert "still exists" in done.warnings[0]
 
 
 def test_remaining_files_report_is_bounded(
@@ -238,8 +238,8 @@ def test_remaining_files_report_is_bounded(
     for name in ("old.json", "old.jsonl", "session_old.json"):
         Path(folder / name).symlink_to(folder / "elsewhere")
     first, rest = changed.plan_and_apply().warnings
-    assert first.startswith("old.json of a session")
-    assert rest == "2 more such files are still there"
+    assert first.startswith("old.json of a removed session")
+    assert rest == "2 more of these files still exist"
 
 
 def test_aborted_step_of_other_maintainer_is_done(changed: Changing) -> None:

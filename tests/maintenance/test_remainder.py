@@ -57,7 +57,7 @@ def test_branch_parent_is_restored_by_second_try(
     first, second = changed.plan_and_apply(ids=("branch",)), changed.plan_and_apply(ids=("trunk",))
     assert list_refused(changed.restore(first))[0][0] == "parent_session_id of sessions branch"
     again = changed.restore(first)
-    why = f"session trunk is not there; restore batch {second.batch} first, then this again"
+    why = f"session trunk does not exist; restore batch {second.batch} first, then this again"
     assert list_refused(again) == [("parent_session_id of sessions branch", why)]
     changed.restore(second)
     changed.restore(first)

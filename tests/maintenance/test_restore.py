@@ -81,7 +81,7 @@ def test_taken_id_of_large_session_receives_nothing(changed: Changing) -> None:
     assert len(changed.ledger.list_steps(done.batch)) > 1
     changed.home.session("large", 1, messages=1)
     back = changed.restore(done)
-    assert ("messages of large", "that session is another one by now") in list_refused(back)
+    assert ("messages of large", "the id belongs to another session by now") in list_refused(back)
     assert changed.home.db.message_count("large") == 1
 
 
@@ -117,7 +117,7 @@ def test_chat_with_new_route_keeps_route(changed: Changing) -> None:
     changed.home.session("s", 0)
     key = changed.home.route("1", "s", 0)
     back = changed.restore(done)
-    assert list_refused(back) == [(f"the route of {key}", "the chat has gone on since")]
+    assert list_refused(back) == [(f"the route of {key}", "the chat was used since")]
     assert changed.home.store.peek_session_id(key) == "s"
 
 
@@ -127,7 +127,7 @@ def test_replaced_file_stays_in_trash(changed: Changing) -> None:
     done = changed.plan_and_apply()
     path = changed.home.file("session_old.json", 0, "another")
     back = changed.restore(done)
-    assert [why for _, why in list_refused(back)] == ["another one has its name by now"]
+    assert [why for _, why in list_refused(back)] == ["another file has its name by now"]
     assert path.read_text() == "another"
 
 
@@ -206,7 +206,7 @@ def test_restore_batch_cannot_be_restored(gone: Changing) -> None:
     gone.restore(done)
     sql = "SELECT id FROM batches WHERE what = 'restore'"
     undoing = gone.ledger._file.read(lambda rows: rows.fetch_value(sql))
-    with pytest.raises(InvalidInput, match="itself taken something back"):
+    with pytest.raises(InvalidInput, match="itself a restore"):
         gone.maintenance.restore(undoing)
     assert gone.plan_and_apply().removed == done.removed
 
@@ -297,6 +297,8 @@ def test_restore_after_schema_migration(migrated) -> None:
     assert {name: after[name] for name in before.keys() - {GOES}} == {
         name: value for name, value in before.items() if name != GOES
     }
-    assert list_refused(back) == [(f"{GOES} of sessions", "this home has no such column any more")]
+    assert list_refused(back) == [
+        (f"{GOES} of sessions", "this home does not have the column any more")
+    ]
     assert {hit.session_id for hit in db.search("says").hits} == {"old", "other"}
     assert db.check_integrity(deep=True) == []

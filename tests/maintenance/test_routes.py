@@ -25,7 +25,7 @@ def test_lost_route_gives_reason(full: Home) -> None:
     assert said["7"] == (
         "leads to session reset, which ended 2026-12-06 (session_reset); used last 40 days ago"
     )
-    assert said["8"] == "leads to session never_was, which is not there; used last 40 days ago"
+    assert said["8"] == "leads to session never_was, which does not exist; used last 40 days ago"
     assert said["long_ago"].startswith("of the folder ")
     assert said["long_ago"].endswith(", which is gone; used last 100 days ago")
 
@@ -81,7 +81,7 @@ def test_named_routes_ignore_age(home: Home) -> None:
 
 def test_unknown_route_name_gets_suggestions(home: Home) -> None:
     key = home.route("1", "nowhere", 9)
-    with pytest.raises(NotFound, match="there is no route of") as refused:
+    with pytest.raises(NotFound, match=r"route .* does not exist") as refused:
         routes.select_lost_routes(
             home.take_snapshot(), PlanRequest("routes", ids=(key[:-1] + "2",))
         )

@@ -119,7 +119,7 @@ def reopen_session(long: Changing) -> None:
 
 COMES: dict[Callable[[Changing], None], str] = {
     pin_session: "session root: it is pinned",
-    add_route: "session root: a chat is in it",
+    add_route: "session root: a chat is routed to it",
     reopen_session: "session root was changed since",
 }
 
@@ -200,8 +200,8 @@ def test_partial_restore_keeps_replacement_and_reports_misfit(long: Changing) ->
     long.home.db.create_session("tip", "cli")
     done = apply_again(long, half)
     why = (
-        f"{COMES[pin_session]}{RESTORED_SUFFIX} but for what does not fit: "
-        f"restore {half.batch} says what"
+        f"{COMES[pin_session]}{RESTORED_SUFFIX} except items that do not fit: "
+        f"restore {half.batch} lists them"
     )
     assert list_skip_reasons(done) == {"root": why}
     assert long.home.db.message_count("tip") == 0
@@ -220,7 +220,7 @@ def test_damaged_trash_blocks_no_other_restore(long: Changing) -> None:
     )
     done = apply_again(long, half)
     assert done.outcome == "applied"
-    assert "but for what does not fit" in list_skip_reasons(done)["root"]
+    assert "except items that do not fit" in list_skip_reasons(done)["root"]
 
 
 # -- several, and one that dies --------------------------------------------------------------------
@@ -287,7 +287,7 @@ def test_member_restored_elsewhere_is_not_repeated(long: Changing) -> None:
     step = long.ledger.list_steps(half.batch)[-1]
     batch = long.ledger.add_batch("restore").id
     undoing.undo_part(batch, step, {"root"})
-    with pytest.raises(Changed, match="somebody else"):
+    with pytest.raises(Changed, match="another process"):
         undoing.undo_step(batch, step, None, undoing.read_contents(step, None))
     assert undoing.undo_part(batch, step, {"root"}) is None
 

@@ -69,10 +69,10 @@ def add_continuation(home: Home) -> None:
 CHANGES: dict[Callable[[Home], None], str] = {
     append_message: "session old was changed since",
     reopen_session: "session old was changed since",
-    delete_session: "session old is not there any more",
-    add_route: "session old: a chat is in it",
+    delete_session: "session old does not exist any more",
+    add_route: "session old: a chat is routed to it",
     add_lock: "session old: it is being compressed",
-    add_continuation: "session new came from old since",
+    add_continuation: "session new was created from old since",
 }
 
 
@@ -430,7 +430,7 @@ def test_reappeared_session_keeps_its_rows(changed: Changing) -> None:
     planned = changed.plan("orphans")
     changed.home.db.create_session("again", "cli")
     done = changed.apply(planned)
-    assert list_skip_reasons(done) == {"messages/again": "its session is there again"}
+    assert list_skip_reasons(done) == {"messages/again": "its session exists again"}
     assert done.removed == 2
     assert len(changed.home.db.get_messages("again")) == 2
 
@@ -495,7 +495,7 @@ def test_rows_of_reappeared_session_stay(changed: Changing) -> None:
     planned = changed.plan("orphans")
     changed.home.db.create_session("gone", "cli")
     assert list_skip_reasons(changed.apply(planned)) == {
-        "messages/gone": "its session is there again"
+        "messages/gone": "its session exists again"
     }
     assert changed.home.db.message_count("gone") == 3
 

@@ -96,7 +96,7 @@ def test_export_replaces_no_link_target(run, tmp_path, outside):
         db.append_message("one", "user", "hello", create={"source": "cli"})
     (tmp_path / "all.jsonl").symlink_to(outside)
     done = run("export", "--out", str(tmp_path / "all.jsonl"), "--home", str(home))
-    assert (done.code, "is there already" in done.err) == (1, True), done.err
+    assert (done.code, "exists already" in done.err) == (1, True), done.err
 
 
 @pytest.mark.requirement("hostile:whole-files")

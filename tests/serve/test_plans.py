@@ -85,7 +85,7 @@ async def test_trash_plan_warns_about_missing_undo(call):
     assert plan["outcome"] == "nothing"
     await call("sessions_edit", session="new", title="T")
     plan = await call("sessions_prune", what="trash", older_than_days=0)
-    assert plan["warnings"] == ["this has no undo: what is emptied can never be restored"]
+    assert plan["warnings"] == ["this has no undo: emptied trash can never be restored"]
     done = await call("sessions_prune", plan=plan["plan"])
     assert (done["removed"], done["batch"]) == (1, None)
     assert (await call("sessions_restore"))["batches"] == []
@@ -96,7 +96,7 @@ async def test_trash_prune_removes_single_batches(call, refused):
     first, second = (edit["batch"] for edit in edits)
     plan = await call("sessions_prune", what="trash", sessions=[first])
     assert (plan["count"], [item["id"] for item in plan["items"]]) == (1, [first])
-    assert plan["warnings"] == ["this has no undo: what is emptied can never be restored"]
+    assert plan["warnings"] == ["this has no undo: emptied trash can never be restored"]
     assert plan["bytes"]["returned_to_disk"] > 0
     assert len((await call("sessions_restore"))["batches"]) == 2
     await call("sessions_prune", plan=plan["plan"])

@@ -128,7 +128,7 @@ async def test_live_gateway_refuses_route_changes(call, key, gateway):
     planned = await call("sessions_finalize", **arguments)
     assert (planned["outcome"], planned["plan"]) == ("nothing", None)
     assert planned["warnings"] == [
-        f"a gateway (pid {gateway}) holds the routes in memory: stop it to have them changed"
+        f"a gateway (pid {gateway}) holds the routes in memory: stop it to change them"
     ]
     (again,) = (await call("routes_list", platform="telegram"))["routes"]
     assert again == route

@@ -25,7 +25,7 @@ def begin_plan(
     """
     plan = ledger.get_plan(handle)
     if plan.kind != kind:
-        raise InvalidInput(f"plan {handle} is one to {plan.kind}; it is not applied here")
+        raise InvalidInput(f"plan {handle} has the kind {plan.kind!r}, not {kind!r}")
     if plan.state == "finished":
         return ApplyResult.from_json(plan.result)
     if plan.state == "planned":

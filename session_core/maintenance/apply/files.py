@@ -147,13 +147,13 @@ def _open_ordinary_file(path: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]
     try:
         path_stat = path.lstat()
         if not stat.S_ISREG(path_stat.st_mode):
-            raise Denied(f"{path} is no ordinary file; it is left as it is")
+            raise Denied(f"{path} is not an ordinary file; it is left unchanged")
         if _is_database(path, path_stat):
-            raise Denied(f"{path} is a database; it is never touched as a file")
+            raise Denied(f"{path} is a database; it is never handled as a file")
         with _atomic.open_regular(path, is_link_followed=False) as file:
             yield file, os.fstat(file.fileno())
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFound(f"{path} is not there") from error
+        raise NotFound(f"{path} does not exist") from error
 
 
 def _is_database(path: Path, file_stat: os.stat_result) -> bool:
@@ -180,7 +180,7 @@ def _iter_pieces(head: Mapping[str, Any], rest: Iterator[TrashItem]) -> Iterator
         digest.update(item.value)
         yield item.value
     if digest.hexdigest() != head["sha256"]:
-        raise Corrupt(f"what was kept of {head['name']} is not whole; it cannot be restored")
+        raise Corrupt(f"the trash of {head['name']} is incomplete; it cannot be restored")
 
 
 def _encode_stat(file_stat: os.stat_result) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def _resolve_path(head: Mapping[str, Any], home: Path, store: Path | None) -> Pa
     folder = Path(os.path.realpath(path.parent))
     bounds = [Path(os.path.realpath(root)) for root in (home, store) if root is not None]
     if ".." in path.parts or not any(folder.is_relative_to(root) for root in bounds):
-        raise Denied(f"{path} is no place for a file of this home; it is left as it is")
+        raise Denied(f"{path} is outside this home; it is left unchanged")
     return path
 
 
@@ -283,12 +283,12 @@ def warn_of_remaining_files(
         if _is_present(folder / name) and owners.find_owner(name) not in exempt
     ]
     warnings = [
-        f"{name} of a session that was removed is still there: it is a link, a database or no "
-        "ordinary file, could not be deleted, or was written just then"
+        f"{name} of a removed session still exists: it is a link, a database or not an "
+        "ordinary file, could not be deleted, or was being written"
         for name in remaining[:_MAX_WARNINGS]
     ]
     rest = len(remaining) - len(warnings)
-    return [*warnings, f"{rest:,} more such files are still there"] if rest else warnings
+    return [*warnings, f"{rest:,} more of these files still exist"] if rest else warnings
 
 
 def _is_present(path: Path) -> bool:

@@ -154,7 +154,7 @@ class SessionFinalizer:
         for key, session_id in group.routes.items():
             entry = store.get(key)
             if entry is None or entry.session_id != session_id:
-                raise MemberOutdated(group.member, "its chat is in another session by now")
+                raise MemberOutdated(group.member, "its chat is routed to another session by now")
             if self._what == "expired" and store.find_expiry_reason(entry) is None:
                 raise MemberOutdated(group.member, "its chat was used again since")
             chats[key] = entry
@@ -162,7 +162,7 @@ class SessionFinalizer:
             key for session_id in group.sessions for key in activity.routes.get(session_id, ())
         }
         if any(store.peek_session_id(key) in group.sessions for key in routed_keys - chats.keys()):
-            raise MemberOutdated(group.member, "another chat came into it since")
+            raise MemberOutdated(group.member, "another chat was routed to it since")
         return chats
 
     @property

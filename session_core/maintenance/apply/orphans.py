@@ -91,23 +91,23 @@ class OrphanedRowRemover:
             return self._db.read_message_images(record["session"], None, room)
         image = self._db.read_row_images(record["table"], {record["column"]: record["session"]})
         if len(image.rows) != record["rows"]:
-            raise MemberOutdated(member.id, "there are others by now")
+            raise MemberOutdated(member.id, "its rows have changed since")
         return image, False
 
     def _require_orphaned(self, member: Member, activity: ActivitySnapshot) -> None:
         session_id = member.revision["session"]
         if self._db.get_session(session_id) is not None:
-            raise MemberOutdated(member.id, "its session is there again")
+            raise MemberOutdated(member.id, "its session exists again")
         if session_id in activity.routes:
-            raise MemberOutdated(member.id, "a chat is in its session by now")
+            raise MemberOutdated(member.id, "a chat is routed to its session by now")
         if activity.company.describe_active_user(session_id, 0, routed=False) is not None:
-            raise MemberOutdated(member.id, "somebody is at work in its session by now")
+            raise MemberOutdated(member.id, "its session is in use by now")
 
     def _remove_rows(self, items: _OrphanStepItems, db: StateDatabase) -> dict[str, Any]:
         self._pace.begin()
         for member in items.of:
             if db.get_session(member.revision["session"]) is not None:
-                raise MemberOutdated(member.id, "its session is there again")
+                raise MemberOutdated(member.id, "its session exists again")
         try:
             db.remove_rows(items.images)
         except Changed as error:
@@ -135,7 +135,7 @@ class DeadLockRemover:
         record = member.revision
         image = self._db.read_row_images(record["table"], {record["column"]: record["session"]})
         if not image.rows:
-            raise MemberOutdated(member.id, "it is not there any more")
+            raise MemberOutdated(member.id, "it does not exist any more")
         return image
 
     def _remove_locks(
@@ -149,7 +149,7 @@ class DeadLockRemover:
         }
         for member in batch:
             if member.revision["session"] in held_sessions:
-                raise MemberOutdated(member.id, "somebody holds it again")
+                raise MemberOutdated(member.id, "it is held again")
         try:
             db.remove_rows(images)
         except Changed as error:
@@ -177,7 +177,7 @@ class BrokenLinkRemover:
             if db.get_session(parent) is not None and not _is_descendant(
                 db, parent, change.key["id"]
             ):
-                raise MemberOutdated(member, "its parent is there again")
+                raise MemberOutdated(member, "its parent exists again")
             try:
                 change.write_row(db)
             except Changed as error:
@@ -235,7 +235,7 @@ class OrphanedFileRemover:
             try:
                 file_stat = path.lstat()
             except OSError as error:
-                raise MemberOutdated(member.id, "it is not there any more") from error
+                raise MemberOutdated(member.id, "it does not exist any more") from error
             record = member.revision
             if (file_stat.st_size, file_stat.st_mtime_ns) != (
                 record["bytes"],
@@ -244,7 +244,7 @@ class OrphanedFileRemover:
                 raise MemberOutdated(member.id, "it was written since")
             owner = owners.find_owner(path.name)
             if owner in owners.known or (owner and self._db.get_session(owner) is not None):
-                raise MemberOutdated(member.id, "its session is there by now")
+                raise MemberOutdated(member.id, "its session exists by now")
 
     def _iter_trash_items(self, member: Member, heads: list[FileHead]) -> Iterator[TrashItem]:
         if self._db.folder is not None:

@@ -47,7 +47,7 @@ def require_unchanged(
         expected = progress.get_expected_revision(group, session_id)
         row = db.get_session(session_id)
         if row is None:
-            raise MemberOutdated(group.member, f"session {session_id} is not there any more")
+            raise MemberOutdated(group.member, f"session {session_id} does not exist any more")
         require_revision(db, group.member, session_id, expected)
         require_unprotected(group.member, row, expected, activity, removed=removed, exempt=exempt)
         require_no_new_signs(group, row)
@@ -127,7 +127,9 @@ def list_planned_children(db: StateDatabase, session_id: str, group: SessionGrou
     children = [str(row["id"]) for row in db.list_children(session_id)]
     for child in children:
         if child not in group.left_behind and child not in group.sessions:
-            raise MemberOutdated(group.member, f"session {child} came from {session_id} since")
+            raise MemberOutdated(
+                group.member, f"session {child} was created from {session_id} since"
+            )
     return children
 
 
@@ -143,7 +145,7 @@ def require_not_in_use(
     for claim in db.list_claims():
         member = member_by_session.get(claim.session_id or "")
         if member is not None and is_live_claim(claim, activity.company.at):
-            raise MemberOutdated(member, f"session {claim.session_id}: {claim.holder} is at it")
+            raise MemberOutdated(member, f"session {claim.session_id}: in use by {claim.holder}")
     for session_id in member_by_session.keys() & pinned:
         raise MemberOutdated(
             member_by_session[session_id], f"session {session_id}: {PROTECTION_REASONS['pinned']}"

@@ -73,7 +73,7 @@ class LostRouteRemover:
     def _require_lost_entry(self, member: Member, snapshot: MaintenanceSnapshot) -> SessionEntry:
         entry = self._store.get(member.revision["key"])
         if entry is None:
-            raise MemberOutdated(member.id, "it is not there any more")
+            raise MemberOutdated(member.id, "it does not exist any more")
         if entry.stored != member.revision["stored"]:
             raise MemberOutdated(member.id, "its chat was used since")
         reason = routes.find_route_protection(snapshot, self._store, entry)
@@ -193,16 +193,16 @@ def restore_route(
     if current_text == stored:
         return None
     if strip_pending(current_text) != strip_pending(left_text):
-        return "the chat has gone on since"
+        return "the chat was used since"
     try:
         entry = SessionEntry.from_dict(json.loads(stored))
     except (InvalidInput, ValueError, TypeError) as error:
-        return f"it cannot be read: {error}"
+        return f"its entry is unreadable: {error}"
     entry.stored, entry.stored_as = current_text, key
     try:
         store.save(entry)
     except Conflict:
-        return "the chat has gone on since"
+        return "the chat was used since"
     if value["row"] is not None and db.has_routing:
         image = RowImages.unpack(value["row"])
         row = dict(zip(image.columns, image.rows[0], strict=True))

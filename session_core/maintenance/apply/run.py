@@ -143,7 +143,7 @@ class PlanRun:
         """Require that no other process is restoring a member whose removal continues."""
         for member in continued:
             if not self._context.ledger.is_member_open(self._handle, member.id):
-                raise Conflict(f"somebody else has left {members.get_name(member)} as it is")
+                raise Conflict(f"another process has skipped {members.get_name(member)}")
 
     def _skip_outdated(self, error: MemberOutdated) -> None:
         """Skip a member unless another process is about to complete it."""
@@ -251,7 +251,7 @@ def _has_other_progress(member: Member, before: PlanProgress, after: PlanProgres
     return earlier != later
 
 
-NOT_RESET_WARNING = "could not begin afresh, and does with its next message"
+NOT_RESET_WARNING = "could not start a new session; it does with its next message"
 
 VACUUM_KEY = "room"
 """The key in a step's result with the outcome of the vacuum."""
@@ -366,7 +366,7 @@ class PlanOutcomes:
         return session_id is not None and session_id == record["session"]
 
 
-RESTORED_SUFFIX = "; what was gone of it is back"
+RESTORED_SUFFIX = "; its removed part was restored"
 
 
 class PartialMemberRestorer:
@@ -398,7 +398,9 @@ class PartialMemberRestorer:
             else:
                 refused += 0 if result is None else len(result["unfit"])
             yield
-        note = f" but for what does not fit: restore {partial.batch} says what" if refused else ""
+        note = (
+            f" except items that do not fit: restore {partial.batch} lists them" if refused else ""
+        )
         self._ledger.finish_partial(partial.plan, partial.member.id, RESTORED_SUFFIX + note)
 
 

@@ -40,7 +40,7 @@ from session_core.maintenance.types import ApplyResult, ProgressFn, StopFn
 from session_core.routing.store import SessionStore
 from session_core.state.protocol import StateDatabase
 
-STOPPED_REASON = "its plan ended half-way"
+STOPPED_REASON = "its plan was stopped half-way"
 
 _PROGRESS_INTERVAL_S = 0.5
 """The interval of progress reports."""

@@ -164,7 +164,7 @@ class SessionRemover:
         rows = self._db.read_session_images(session_id)
         row = preconditions.find_session_row(rows)
         if row is None:
-            raise MemberOutdated(group.member, f"session {session_id} is not there any more")
+            raise MemberOutdated(group.member, f"session {session_id} does not exist any more")
         expected = self._progress.get_expected_revision(group, session_id)
         preconditions.require_unprotected(group.member, row, expected, activity, removed=True)
         preconditions.require_no_new_signs(group, row)

@@ -260,8 +260,8 @@ class BatchRestorer:
         steps = self._ledger.list_steps(batch.id)
         if any(step.undoes is not None for step in steps):
             raise InvalidInput(
-                f"batch {batch.id} has itself taken something back; to have that gone again, make "
-                "the change anew"
+                f"batch {batch.id} is itself a restore and cannot be restored; make the change "
+                "again"
             )
         return steps
 

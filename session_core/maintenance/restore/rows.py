@@ -23,7 +23,7 @@ RefusedPairs = list[tuple[str, str]]
 
 _TITLE_COLUMN = "title"
 
-_ID_TAKEN_REASON = "that session is another one by now"
+_ID_TAKEN_REASON = "the id belongs to another session by now"
 
 
 class RowRestorer:
@@ -136,7 +136,7 @@ class RowRestorer:
     def _explain_missing(self, session_id: str) -> str:
         batch = self._holder(session_id)
         advice = f"; restore batch {batch} first, then this again" if batch else ""
-        return f"session {session_id} is not there{advice}"
+        return f"session {session_id} does not exist{advice}"
 
     def _note_refused(self, misfit: RowMismatch, images: Iterable[RowImages]) -> None:
         """Record the session of a refused row."""
@@ -156,7 +156,7 @@ class RowRestorer:
         ]
         for table, columns in result.dropped_columns.items():
             what = f"{', '.join(columns)} of {table}"
-            self._unfit.append((what, "this home has no such column any more"))
+            self._unfit.append((what, "this home does not have the column any more"))
 
 
 def _iter_start_times(images: Iterable[RowImages]) -> Iterator[tuple[str, Any]]:
@@ -232,7 +232,7 @@ class TrashContents:
         contents = cls(tried)
         for place, item in enumerate(trash_items):
             if item.what not in _KNOWN_KINDS:
-                raise InvalidInput(f"its trash has a {item.what}, which is not restored here")
+                raise InvalidInput(f"its trash has an item of the unknown kind {item.what!r}")
             contents.add_item(str(place), item)
         return contents
 

@@ -113,7 +113,7 @@ class StepUndoer:
         """Restore files before the step, and update state outside the database after it."""
         contents = undo.contents
         if Remainder.from_result(self._ledger.get_last_attempt(undo.step.id)) != undo.tried:
-            raise Changed("somebody else has just put a part of that back; try again")
+            raise Changed("another process has just restored a part of this step; try again")
         if contents.files:
             contents.lost += self._restore_files(undo)
         # An interrupted restore is repeated if it stops here, but not after the commit.
@@ -144,7 +144,7 @@ class StepUndoer:
         self, undo: _StepUndo, activity: ActivitySnapshot | None, db: StateDatabase
     ) -> dict[str, Any]:
         contents, left = undo.contents, undo.left
-        unfit = [(f"the file {name}", "another one has its name by now") for name in contents.lost]
+        unfit = [(f"the file {name}", "another file has its name by now") for name in contents.lost]
         left.files += contents.lost
         rows = RowRestorer(
             db, contents, left, unfit, self._ledger.find_batch_of_session
@@ -233,7 +233,7 @@ class StepUndoer:
         if reopened is not None and not preconditions.is_at_revision(
             db, session_id, Revision(*reopened)
         ):
-            return "it has gone on since; end it by a plan"
+            return "it was used since; end it by a plan"
         revision = db.get_revision(session_id)
         # A chat that was routed to it all the time has not used it.
         is_as_it_was = reopened is not None and self._has_same_chats(db, session_id, undo)

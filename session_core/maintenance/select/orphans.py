@@ -66,7 +66,7 @@ def select_orphaned_rows(
             protected["fresh"] += 1
         else:
             name = f"{orphan.table}/{orphan.session_id}"
-            reason = f"of session {orphan.session_id}, which is not there"
+            reason = f"of session {orphan.session_id}, which does not exist"
             selected.append(
                 OrphanedRows(
                     name, reason, orphan.table, orphan.column, orphan.session_id, orphan.rows
@@ -85,12 +85,12 @@ def select_broken_links(
     selected: list[SelectedSessions] = []
     protected: Counter[ProtectionReason] = Counter()
     broken = [
-        (session, f"its parent {session.parent_id} is not there")
+        (session, f"its parent {session.parent_id} does not exist")
         for session in snapshot.conversations.parentless_sessions
     ]
     cycles = snapshot.conversations.cycles
     broken += [
-        (cycle[0], f"in a circle of {len(cycle)}, each the next one's parent") for cycle in cycles
+        (cycle[0], f"in a cycle of {len(cycle)}, each the parent of the next") for cycle in cycles
     ]
     matches = snapshot.build_session_filter(request.where)
     for session, reason in broken:
@@ -160,7 +160,7 @@ def select_orphaned_files(
         if file_stat.st_mtime >= cutoff:
             protected["fresh"] += 1
             continue
-        cause = "left by a writer that was killed" if not owner else "its session is not there"
+        cause = "left by a killed writer" if not owner else "its session does not exist"
         reason = f"{cause}, written {protection.format_age(file_stat.st_mtime, snapshot.now)}"
         selected.append(
             OrphanedFile(path.name, reason, path, file_stat.st_size, file_stat.st_mtime_ns)

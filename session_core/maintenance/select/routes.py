@@ -69,7 +69,7 @@ def _select_requested(
     missing = [key for key in request.ids if key not in entries]
     if missing:
         nearest = difflib.get_close_matches(missing[0], entries, n=5)
-        raise NotFound(f"there is no route of {missing[0]}", nearest=nearest)
+        raise NotFound(f"route {missing[0]} does not exist", nearest=nearest)
     return {key: entries[key] for key in request.ids}
 
 
@@ -124,7 +124,7 @@ def find_route_protection(
 def _describe_reason(session: InventoryItem | None, entry: SessionEntry, now: float) -> str:
     used = f"used last {protection.format_age(protection.get_last_use(entry), now)}"
     if session is None:
-        return f"leads to session {entry.session_id}, which is not there; {used}"
+        return f"leads to session {entry.session_id}, which does not exist; {used}"
     return f"leads to session {session.id}, which {protection.describe_end(session)}; {used}"
 
 

@@ -56,7 +56,7 @@ class MaintenanceSnapshot:
         """
         days = request.age_days
         if not 0 <= days < float("inf"):
-            raise InvalidInput(f"older_than_days is {days}; 0 or more")
+            raise InvalidInput(f"older_than_days must be >= 0, got {days}")
         return self.now - days * _DAY_S
 
     def estimate_bytes(self, rows: int, sizes: Sizes | None) -> int:

@@ -171,7 +171,7 @@ class Exporter:
         """Return the sessions to export by conversation, each after its parent."""
         if request.form not in _FILE_SUFFIXES:
             raise InvalidInput(
-                f"unknown form {request.form!r:.40}; known are {', '.join(_FILE_SUFFIXES)}"
+                f"form must be one of {', '.join(_FILE_SUFFIXES)}, got {request.form!r:.40}"
             )
         conversations = ConversationIndex(self._db.list_inventory())
         groups = self._group_sessions(conversations, request)
@@ -285,7 +285,7 @@ def _iter_session_line(source: ExportSource) -> Iterator[str]:
 
 
 def _make_exists_error(path: Path) -> Conflict:
-    return Conflict(f"{path} is there already; name another file, or move that away")
+    return Conflict(f"{path} exists already; choose another name or move that file")
 
 
 _OWN_TABLE = "sessions"
@@ -316,7 +316,7 @@ class ExportSource:
         images = db.read_session_images(session_id)
         session_images = [image for image in images if image.table == _OWN_TABLE]
         if not session_images:
-            raise NotFound(f"session {session_id} is gone")
+            raise NotFound(f"session {session_id} does not exist")
         return cls(
             db,
             session_images[0],

@@ -63,7 +63,7 @@ class JsonLine:
             yield from self._iter_object()
         except (ValueError, RecursionError) as error:
             raise InvalidInput(
-                f"it is no JSON object that can be read: {_describe_error(error)}"
+                f"it is not a readable JSON object: {_describe_error(error)}"
             ) from error
 
     def skip_rest(self) -> None:
@@ -135,7 +135,7 @@ class JsonLine:
         try:
             text = self._bytes.decode(data, self._ended)
         except UnicodeDecodeError as error:
-            raise InvalidInput("it is no UTF-8") from error
+            raise InvalidInput("it is not UTF-8") from error
         self._text, self._at = self._text[self._at :] + text, 0
 
     def _take_bytes(self, size: int) -> bytes:
@@ -229,7 +229,7 @@ def decode_images(exported: Any) -> list[RowImages]:
             for table in exported["tables"]
         ]
     except (KeyError, TypeError) as error:
-        raise InvalidInput(f"{FORMAT_KEY} is not what an export has there") from error
+        raise InvalidInput(f"{FORMAT_KEY} does not have the form of an export") from error
     for image in images:
         _check_image(image)
     return images
@@ -243,7 +243,7 @@ def encode_json(value: Any) -> str:
 def _check_image(image: RowImages) -> None:
     """Refuse rows that no export has: of excluded tables, or with a wrong number of values."""
     if image.table in _OWN_TABLES | EXCLUDED_TABLES:
-        raise InvalidInput(f"{FORMAT_KEY} has rows of {image.table}, which no export has there")
+        raise InvalidInput(f"{FORMAT_KEY} has rows of {image.table}, which exports exclude")
     width = len(image.columns)
     if len(set(image.columns)) < width or any(len(row) != width for row in image.rows):
         raise InvalidInput(f"{FORMAT_KEY} has rows of {image.table} that do not fit their columns")
@@ -268,7 +268,7 @@ def _decode_exact(key: str, text: str) -> Any:
     try:
         return _EXACT_DECODERS[key](text)
     except (Error, ValueError) as error:
-        raise InvalidInput(f"{key} has a value that is none") from error
+        raise InvalidInput(f"{key} has an invalid value") from error
 
 
 _EXACT_DECODERS: Mapping[str, Callable[[str], Any]] = {

@@ -38,7 +38,7 @@ from session_core.maintenance.transfer.types import (
 from session_core.maintenance.types import CountFn, SkippedItem, StopFn
 from session_core.state.protocol import StateDatabase
 
-_PRESENT_REASON = "it is there already"
+_PRESENT_REASON = "it exists already"
 _TITLE_TAKEN_REASON = "title: another row has it now"
 _PARENT_GONE_REASON = "parent_session_id: the row that it refers to is gone"
 
@@ -239,7 +239,7 @@ class _PreviewState:
 
 def _require_file(path: Path) -> None:
     if not path.is_file():
-        raise NotFound(f"{path} is not there, or no file")
+        raise NotFound(f"{path} does not exist or is not a file")
 
 
 def _iter_importable(file: BinaryIO, tally: ImportTally) -> Iterator[ScannedSession]:

@@ -40,7 +40,7 @@ from session_core.state.protocol import StateDatabase
 from session_core.types import InventoryItem
 
 _MEMBER_REASON = "imported, and not used since"
-_NOTHING_LEFT_TEXT = "nothing that this import brought is here any more"
+_NOTHING_LEFT_TEXT = "no session of this import exists any more"
 _MAX_NAMES = 5
 
 ImportedStates = Mapping[str, Sequence[Any]]

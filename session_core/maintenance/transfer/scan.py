@@ -219,7 +219,7 @@ class _LineScan:
     def _add_message(self, value: Any) -> None:
         self.seen += 1
         if not isinstance(value, dict) or not value:
-            self._add_reason(f"message {self.seen} is no object")
+            self._add_reason(f"message {self.seen} is not an object")
             return
         message = {
             name: self._try_read(
@@ -272,7 +272,7 @@ class _LineScan:
     def _require_columns(self, began: Any) -> None:
         self._require_single_lines()
         if not isinstance(self.row.get("id"), str) or not self.row["id"]:
-            self._add_reason("it has no id of a session")
+            self._add_reason("it has no session id")
         if self.row.get("source") is None:
             self._add_reason("it has no source")
         if began is None:
@@ -309,7 +309,7 @@ def _is_valid_message(message: Mapping[str, Any]) -> bool:
 
 def _check_value(value: Any) -> Any:
     if isinstance(value, int) and not -_MAX_INTEGER <= value < _MAX_INTEGER:
-        raise InvalidInput("a number in it is beyond 64 bits")
+        raise InvalidInput("a number exceeds 64 bits")
     return value
 
 

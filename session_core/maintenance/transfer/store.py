@@ -36,10 +36,8 @@ MARK_PREFIX = "mcp_sessions:import:"
 """The prefix of the keys in a home that record the progress of an import, by session."""
 
 _ROW_BYTES = 200
-FOREIGN_DELEGATOR_REASON = (
-    "model_config: it works for a session that is there, and is none of this file"
-)
-FOREIGN_PARENT_REASON = "parent_session_id: it is there, and is none of this file"
+FOREIGN_DELEGATOR_REASON = "model_config: its delegator exists and is not part of this file"
+FOREIGN_PARENT_REASON = "parent_session_id: the session exists and is not part of this file"
 
 _MAX_MESSAGE_ID = 1 << 40
 """Messages above it get new ids: after the highest possible id no message could be appended."""
@@ -179,7 +177,7 @@ class ImportWriter:
         def store(db: StateDatabase) -> None:
             self._pace.begin()
             if step.marked and (self.find_progress(line) or (None,))[0] != step.at:
-                raise LineRefused("somebody else imports it just now")
+                raise LineRefused("another process is importing it")
             stored.append(self._write_piece(db, step, renumbered=renumbered))
             if end < line.messages:
                 db.set_meta(mark, line.encode_progress(end, renumbered=renumbered))
@@ -257,14 +255,14 @@ class ImportWriter:
                 yield piece
                 piece, room = [], self._pace.room
         if remaining:
-            raise LineRefused("the file has changed meanwhile")
+            raise LineRefused("the file has changed during the import")
         yield piece
 
 
 def _require_sessions_stored(result: PutResult) -> None:
     for mismatch in result.refused:
         if mismatch.table == SESSIONS:
-            raise LineRefused(f"its row is not taken: {mismatch.why}")
+            raise LineRefused(f"its row was refused: {mismatch.why}")
 
 
 def _is_usable_id(number: Any) -> bool:
