@@ -248,8 +248,8 @@ def _build_change(db: StateDatabase, session_id: str, after: Mapping[str, Any]) 
     return RowChange(_SESSIONS_TABLE, {"id": session_id}, before, changed) if changed else None
 
 
-def _is_same_value(name: str, stored: Any, wanted: Any) -> bool:
-    return bool(stored) == bool(wanted) if name in _FLAG_COLUMNS else bool(stored == wanted)
+def _is_same_value(name: str, stored: Any, value: Any) -> bool:
+    return bool(stored) == bool(value) if name in _FLAG_COLUMNS else bool(stored == value)
 
 
 def _write_changes(

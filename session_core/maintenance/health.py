@@ -291,9 +291,9 @@ def _find_route_state(snapshot: MaintenanceSnapshot, session_id: str, *, foreign
     return "stale" if session_id in snapshot.conversations.sessions else "dangling"
 
 
-def _skip_empty(found: HealthFinding) -> Iterator[HealthFinding]:
-    if found.count:
-        yield found
+def _skip_empty(finding: HealthFinding) -> Iterator[HealthFinding]:
+    if finding.count:
+        yield finding
 
 
 CHECKS: dict[str, Callable[[HealthData], Iterator[HealthFinding]]] = {
@@ -391,17 +391,17 @@ def _read_deeply(
     data: HealthData, progress: CountFn | None, stop: StopFn | None, findings: list[HealthFinding]
 ) -> HealthData:
     """Count every page, then check the file and the index; keep the results so far if stopped."""
-    db, done = data.snapshot.db, 0
+    db, done_parts = data.snapshot.db, 0
 
     def report() -> None:
         if progress is not None:
-            progress(done, _DEEP_PART_COUNT)
+            progress(done_parts, _DEEP_PART_COUNT)
 
     step = ProgressThrottle(report, stop)
     try:
         exact = partial(db.measure_sizes, exact=True, step=step)
         data = replace(data, sizes=_try_read("the exact sizes", exact, data.sizes, findings))
-        done = 1
+        done_parts = 1
         check = partial(check_integrity, db, step)
         findings += _try_read("the integrity of the file", check, [], findings)
     except StopRequested:

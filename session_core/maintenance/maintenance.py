@@ -156,7 +156,7 @@ class Maintenance:
         stored = self._ledger.get_plan(plan)
         preview = PlanPreview.from_plan(stored)
         if len(preview.items) == MAX_ITEMS:
-            more = (self._describe_member(each) for each in stored.members[MAX_ITEMS:items])
+            more = (self._describe_member(member) for member in stored.members[MAX_ITEMS:items])
             preview = replace(preview, items=(*preview.items, *more))
         return replace(preview, items=preview.items[:items])
 

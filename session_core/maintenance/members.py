@@ -38,8 +38,8 @@ StepContext = Callable[[], AbstractContextManager[object]]
 class MemberOutdated(Conflict):
     """A member is not as it was planned; nothing was changed."""
 
-    def __init__(self, member: str, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, member: str, reason: str) -> None:
+        super().__init__(reason)
         self.member = member
 
 

@@ -66,16 +66,16 @@ class PlanDraft:
         self._rows = 0
         self._file_bytes = 0
 
-    def add_selected(self, wanted: PlanRequest) -> None:
+    def add_selected(self, request: PlanRequest) -> None:
         """Add the members that one kind of plan selects."""
-        if wanted.kind in CHOOSERS:
-            self._choose_sessions(wanted)
-        elif wanted.what == "routes":
-            self._choose_routes(wanted)
-        elif wanted.what == "index":
+        if request.kind in CHOOSERS:
+            self._choose_sessions(request)
+        elif request.what == "routes":
+            self._choose_routes(request)
+        elif request.what == "index":
             self._choose_index()
         else:
-            self._choose_orphans(wanted)
+            self._choose_orphans(request)
 
     def list_changed_tables(self) -> set[str]:
         """Return the tables from which a plan to prune deletes indexed rows."""
@@ -282,27 +282,27 @@ class Planner:
         )
 
 
-def check_request(wanted: PlanRequest) -> None:
+def check_request(request: PlanRequest) -> None:
     """Require a known kind of plan and a consistent request.
 
     Raises:
         InvalidInput: the kind is unknown, or the request is inconsistent.
     """
     kinds = {*CHOOSERS, *(f"prune {kind}" for kind in ("routes", "orphans", "all"))}
-    if wanted.kind not in kinds:
+    if request.kind not in kinds:
         raise InvalidInput(
-            f"unknown kind of plan {wanted.kind!r}; known kinds: {', '.join(sorted(kinds))}"
+            f"unknown kind of plan {request.kind!r}; known kinds: {', '.join(sorted(kinds))}"
         )
-    if wanted.kind == "finalize sessions" and not wanted.ids:
+    if request.kind == "finalize sessions" and not request.ids:
         raise InvalidInput("ids must name the sessions to finalize")
-    if wanted.ids is not None and wanted.kind not in _KINDS_WITH_IDS:
+    if request.ids is not None and request.kind not in _KINDS_WITH_IDS:
         raise InvalidInput(
-            f"{wanted.kind} does not accept ids; only {', '.join(_KINDS_WITH_IDS)} do"
+            f"{request.kind} does not accept ids; only {', '.join(_KINDS_WITH_IDS)} do"
         )
-    if wanted.start_new and wanted.verb != "finalize":
+    if request.start_new and request.verb != "finalize":
         raise InvalidInput("start_new is only valid for finalize")
-    check_line("reason", wanted.reason)
-    empty_filters = [name for name in _TEXT_FILTERS if getattr(wanted.where, name, None) == ""]
+    check_line("reason", request.reason)
+    empty_filters = [name for name in _TEXT_FILTERS if getattr(request.where, name, None) == ""]
     if empty_filters:
         raise InvalidInput(
             f"{empty_filters[0].partition('_')[0]} is empty and would match everything"

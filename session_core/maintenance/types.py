@@ -111,7 +111,7 @@ class SelectedSessions:
     @property
     def rows(self) -> int:
         """The number of messages that are removed."""
-        return sum(each.rows for each in self.sessions)
+        return sum(session.rows for session in self.sessions)
 
 
 @dataclass(frozen=True, slots=True)

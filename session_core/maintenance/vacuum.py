@@ -56,18 +56,18 @@ class ReclaimResult:
 def reclaim_space(
     db: StateDatabase,
     now: float,
-    until: float,
+    deadline: float,
     stop: StopFn | None = None,
-    tell: Callable[[], object] | None = None,
+    report: Callable[[], object] | None = None,
 ) -> ReclaimResult | None:
-    """Merge the index until `until` (monotonic), at least one step, then rewrite the file.
+    """Merge the index until the monotonic `deadline`, at least one step, then rewrite the file.
 
     Return None if work remains. The rewrite has no time limit; if stopped, it starts over later.
     """
-    step = ProgressThrottle(tell, stop)
+    step = ProgressThrottle(report, stop)
     try:
         while db.optimize_step():
-            if time.monotonic() >= until:
+            if time.monotonic() >= deadline:
                 return None
             step()
         step()

@@ -84,7 +84,7 @@ def test_import_is_listed_as_single_batch(home: Path, file: Path):
 
 def test_long_session_counts_once(home: Path, file: Path):
     with open_maintenance(home) as (_, maintenance):
-        maintenance._require_parts().importer._writer._pace.room = 64_000
+        maintenance._require_parts().importer._writer._batch_size.room = 64_000
         done = maintenance.import_sessions(make_long_line(file))
         assert len(maintenance._ledger.list_steps(str(done.batch))) > 3
         assert maintenance.batches().items[0].count == 1
@@ -207,7 +207,9 @@ def test_stopped_import_resumes_in_same_batch(home: Path, file: Path):
     told: list[tuple[int, int]] = []
     write_lines(file, make_line("a"), make_line("b"), make_line("c"))
     with open_maintenance(home) as (db, maintenance):
-        maintenance._require_parts().importer._writer._pace.room = 1  # a step for each session
+        maintenance._require_parts().importer._writer._batch_size.room = (
+            1  # a step for each session
+        )
         half = maintenance.import_sessions(
             file, progress=lambda *done: told.append(done), stop=lambda: len(told) == 2
         )
@@ -229,7 +231,9 @@ def test_undone_partial_import_cannot_resume(home: Path, file: Path):
                 (batch,) = other.batches().items
                 undo_import(other, batch.id)
 
-        maintenance._require_parts().importer._writer._pace.room = 1  # a step for each session
+        maintenance._require_parts().importer._writer._batch_size.room = (
+            1  # a step for each session
+        )
         with pytest.raises(Conflict):
             maintenance.import_sessions(file, progress=take_back)
         assert [each.id for each in db.list_inventory()] == ["mine"]
@@ -244,7 +248,7 @@ KILLED = """
     path, file, point = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     db = SessionDB(path)
     maintenance = Maintenance(db, Ledger(StateFolder(path)))
-    maintenance._require_parts().importer._writer._pace.room = 20_000
+    maintenance._require_parts().importer._writer._batch_size.room = 20_000
     put, calls = db.put_images, iter(range(1_000))
 
     def putting(images, **more):

@@ -89,7 +89,7 @@ def delete_file(head: Mapping[str, Any], home: Path, store: Path | None = None) 
 
 
 def restore_file(
-    head: Mapping[str, Any], rest: Iterator[TrashItem], home: Path, store: Path | None = None
+    head: Mapping[str, Any], trash_items: Iterator[TrashItem], home: Path, store: Path | None = None
 ) -> FileRestoreOutcome:
     """Write a file from the pieces that come next in the trash; consume exactly those.
 
@@ -100,7 +100,7 @@ def restore_file(
         Denied: it may not be written, or its path is neither in the home nor in the `store`.
     """
     path = _resolve_path(head, home, store)
-    pieces = _iter_pieces(head, rest)
+    pieces = _iter_pieces(head, trash_items)
     with translate_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         times = head["accessed_ns"], head["modified_ns"]
@@ -169,11 +169,11 @@ def _is_database(path: Path, file_stat: os.stat_result) -> bool:
     )
 
 
-def _iter_pieces(head: Mapping[str, Any], rest: Iterator[TrashItem]) -> Iterator[bytes]:
+def _iter_pieces(head: Mapping[str, Any], trash_items: Iterator[TrashItem]) -> Iterator[bytes]:
     bytes_left = int(head["bytes"])
     digest = hashlib.sha256()
     while bytes_left > 0:
-        item = next(rest, None)
+        item = next(trash_items, None)
         if item is None or item.what != PIECE_KIND:
             break
         bytes_left -= len(item.value)
@@ -287,8 +287,8 @@ def warn_of_remaining_files(
         "ordinary file, could not be deleted, or was being written"
         for name in remaining[:_MAX_WARNINGS]
     ]
-    rest = len(remaining) - len(warnings)
-    return [*warnings, f"{rest:,} more of these files still exist"] if rest else warnings
+    unlisted = len(remaining) - len(warnings)
+    return [*warnings, f"{unlisted:,} more of these files still exist"] if unlisted else warnings
 
 
 def _is_present(path: Path) -> bool:

@@ -57,11 +57,11 @@ class OrphanedRowRemover:
     def __init__(self, db: StateDatabase, get_activity: Callable[[], ActivitySnapshot]) -> None:
         self._db = db
         self._get_activity = get_activity
-        self._pace = BatchSize()
+        self._batch_size = BatchSize()
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
         """Return the rows to remove next, as many as there is room for."""
-        activity, items = self._get_activity(), _OrphanStepItems(self._pace.room)
+        activity, items = self._get_activity(), _OrphanStepItems(self._batch_size.room)
         for member in members:
             if not self._add_member(member, items, activity):
                 break
@@ -73,7 +73,7 @@ class OrphanedRowRemover:
     ) -> bool:
         """Add the rows of a member; return True if all of them fit and there is room for more."""
         self._require_orphaned(member, activity)
-        image, more = self._read_rows(member, items.room)
+        image, has_more = self._read_rows(member, items.room)
         session_id = member.revision["session"]
         referring = [
             replace(images, of=session_id) for images in self._db.read_referring_images([image])
@@ -81,9 +81,9 @@ class OrphanedRowRemover:
         items.of.append(member)
         items.images += [image, *referring]
         items.room -= sum(map(estimate_size, (image, *referring)))
-        if not more:
+        if not has_more:
             items.done.append(member.id)
-        return not more and items.room > 0
+        return not has_more and items.room > 0
 
     def _read_rows(self, member: Member, room: int) -> tuple[RowImages, bool]:
         record = member.revision
@@ -104,7 +104,7 @@ class OrphanedRowRemover:
             raise MemberOutdated(member.id, "its session is in use by now")
 
     def _remove_rows(self, items: _OrphanStepItems, db: StateDatabase) -> dict[str, Any]:
-        self._pace.begin()
+        self._batch_size.begin()
         for member in items.of:
             if db.get_session(member.revision["session"]) is not None:
                 raise MemberOutdated(member.id, "its session exists again")
@@ -112,7 +112,7 @@ class OrphanedRowRemover:
             db.remove_rows(items.images)
         except Changed as error:
             raise ConcurrentWrite(str(error)) from error
-        self._pace.end(items.size)
+        self._batch_size.end(items.size)
         return {UNLINKED_KEY: True}
 
 

@@ -169,11 +169,11 @@ class PlanRun:
         self._alone -= 1
         self._skip_member(queue.popleft(), str(error))
 
-    def _skip_member(self, member: Member, why: str) -> None:
+    def _skip_member(self, member: Member, reason: str) -> None:
         """Skip a member; restore next the part of it that is gone."""
         self._prefetch.discard()  # it may have the rest of the member
         is_partial = self._progress.has_begun(member)
-        self._context.ledger.skip_members(self._handle, [member.id], why, half=is_partial)
+        self._context.ledger.skip_members(self._handle, [member.id], reason, half=is_partial)
         if is_partial:
             self._partials.append(PartialMember(self._handle, self._batch.id, member))
 

@@ -61,7 +61,7 @@ class SessionRemover:
         self._pinned = pinned
         self._get_activity = get_activity
         self._progress = progress
-        self._pace = BatchSize()
+        self._batch_size = BatchSize()
         self._folder = folder
         self._files: Mapping[str, list[Path]] = {}
         self._searched_members: set[str] = set()
@@ -73,9 +73,9 @@ class SessionRemover:
         if items is None:
             self._find_files(members)
             items = self._collect_items(members, activity, None)
-        rest = members[len(items.members) :]
-        has_next = items.is_full and rest and self._has_known_files(rest[0])
-        prefetch = partial(self._prefetch_items, rest, activity, items) if has_next else None
+        remaining = members[len(items.members) :]
+        has_next = items.is_full and remaining and self._has_known_files(remaining[0])
+        prefetch = partial(self._prefetch_items, remaining, activity, items) if has_next else None
         heads: list[FileHead] = []
         return StepDraft(
             tuple(items.members),
@@ -123,7 +123,7 @@ class SessionRemover:
     def _collect_items(
         self, members: Sequence[Member], activity: ActivitySnapshot, previous: StepItems | None
     ) -> StepItems:
-        items = StepItems(self._pace.room, self._pace.room, previous)
+        items = StepItems(self._batch_size.room, self._batch_size.room, previous)
         for member in members:
             if items.is_full or not self._has_known_files(member):
                 break
@@ -170,15 +170,15 @@ class SessionRemover:
         preconditions.require_no_new_signs(group, row)
         children = preconditions.list_planned_children(self._db, session_id, group)
         after_id = None if items.before is None else items.before.get_last_message_id(session_id)
-        messages, more = self._db.read_message_images(session_id, after_id, items.room)
+        messages, has_more = self._db.read_message_images(session_id, after_id, items.room)
         place = messages.columns.index("id")
         ids = [row[place] for row in messages.rows]
         items.messages[session_id] = ids, group
         items.message_rows += [messages] if ids else []
         items.room -= SESSION_BYTES + estimate_size(messages)
-        own_rows = [] if more else [each for each in rows if not each.shared]
+        own_rows = [] if has_more else [each for each in rows if not each.shared]
         self._add_dependent_rows(session_id, messages, own_rows, items)
-        if more:
+        if has_more:
             items.room = 0
             items.partial_sessions[session_id] = row["started_at"]
             return False
@@ -240,7 +240,7 @@ class SessionRemover:
         db: StateDatabase,
     ) -> dict[str, Any]:
         """Remove the drafted rows if they are unchanged."""
-        self._pace.begin()
+        self._batch_size.begin()
         preconditions.require_not_in_use(db, items.members_by_session, activity, self._pinned())
         messages = {
             session_id: (ids, self._progress.get_expected_revision(group, session_id))
@@ -263,7 +263,7 @@ class SessionRemover:
         except Changed as error:
             raise ConcurrentWrite(str(error)) from error
         if items.is_full:
-            self._pace.end(items.size)
+            self._batch_size.end(items.size)
         items.after = {session_id: after[session_id] for session_id in items.partial_sessions}
         return {
             "after": items.after,

@@ -104,9 +104,11 @@ class StepPrefetch:
         self._pool: ThreadPoolExecutor | None = None
         self._future: Future[Any] | None = None
 
-    def prepare_step(self, kept: Iterable[TrashItem], members: Sequence[str]) -> PreparedStep:
+    def prepare_step(
+        self, trash_items: Iterable[TrashItem], members: Sequence[str]
+    ) -> PreparedStep:
         """Make the undo of a later step durable."""
-        return prepare(self._ledger, self._batch, kept, members)
+        return prepare(self._ledger, self._batch, trash_items, members)
 
     def start(self, work: Callable[[], PrefetchedItems | None]) -> None:
         """Start a job, after waiting for the previous one and discarding its result."""

@@ -46,11 +46,11 @@ class Remainder:
     def select_part(self, has: Callable[[str, str], bool], *, rest: bool) -> Remainder:
         """Return the items for which `has`, called with the kind and the name, returns True."""
         return Remainder(
-            sessions={each: back for each, back in self.sessions.items() if has("session", each)},
-            columns=[each for each in self.columns if has("session", each[0])],
-            changes={at: whose for at, whose in self.changes.items() if has("change", at)},
-            routes=[each for each in self.routes if has("route", each)],
-            files=[each for each in self.files if has("file", each)],
+            sessions={id_: row for id_, row in self.sessions.items() if has("session", id_)},
+            columns=[pair for pair in self.columns if has("session", pair[0])],
+            changes={at: owner for at, owner in self.changes.items() if has("change", at)},
+            routes=[key for key in self.routes if has("route", key)],
+            files=[name for name in self.files if has("file", name)],
             rest=self.rest and rest,
         )
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.ledger.execute import (
@@ -85,8 +85,11 @@ class RestoreTally:
 
     def build_result(self) -> RestoreResult:
         """Return the result of the restore."""
-        back, outcome = len(self.back - self.out), "partial" if self.left else "applied"
-        return RestoreResult(outcome, self.batch.id, back, self.rows, tuple(self.unfit), self.left)  # type: ignore[arg-type]
+        outcome: Literal["applied", "partial"] = "partial" if self.left else "applied"
+        restored = len(self.back - self.out)
+        return RestoreResult(
+            outcome, self.batch.id, restored, self.rows, tuple(self.unfit), self.left
+        )
 
     def _is_part_of_member(self, member: str, names: set[str]) -> bool:
         """Return True if one of the names belongs to a member."""

@@ -33,14 +33,14 @@ class RowRestorer:
         self,
         db: StateDatabase,
         contents: TrashContents,
-        left: Remainder,
-        unfit: RefusedPairs,
+        remainder: Remainder,
+        refused: RefusedPairs,
         holder: Callable[[str], str | None],
     ) -> None:
         self._db = db
         self._contents = contents
-        self._left = left
-        self._unfit = unfit
+        self._remainder = remainder
+        self._refused = refused
         self._holder = holder
         self._began = dict(_iter_start_times(contents.images))
 
@@ -61,10 +61,10 @@ class RowRestorer:
             self._write_missing_values(tried, restored)
         first = self._db.put_images(session_images)
         strangers = {misfit.key[0] for misfit in first.refused}
-        self._left.sessions |= dict.fromkeys(strangers, False)
+        self._remainder.sessions |= dict.fromkeys(strangers, False)
         strangers |= self._find_strangers()
         second = self._db.put_images([_exclude_owned(image, strangers) for image in other_images])
-        self._left.columns += [
+        self._remainder.columns += [
             [str(misfit.key[0]), misfit.column]
             for misfit in first.emptied
             if misfit.column in (_TITLE_COLUMN, PARENT)
@@ -101,8 +101,8 @@ class RowRestorer:
                     if column == _TITLE_COLUMN
                     else self._explain_missing(value)
                 )
-                self._unfit.append((label, reason))
-                self._left.columns.append([session_id, column])
+                self._refused.append((label, reason))
+                self._remainder.columns.append([session_id, column])
             else:
                 self._write_value(session_id, column, value, label)
 
@@ -110,7 +110,7 @@ class RowRestorer:
         try:
             self._db.change_row(SESSIONS, {"id": session_id}, {column: None}, {column: value})
         except Changed:
-            self._unfit.append((label, "it was changed again since"))
+            self._refused.append((label, "it was changed again since"))
 
     def _find_value(self, session_id: str, column: str) -> Any:
         for image in self._contents.images:
@@ -128,9 +128,9 @@ class RowRestorer:
             row = self._db.get_session(session_id)
             if row is None or row["started_at"] != started_at:
                 strangers.add(session_id)
-                self._left.sessions[session_id] = False
+                self._remainder.sessions[session_id] = False
                 reason = self._explain_missing(session_id) if row is None else _ID_TAKEN_REASON
-                self._unfit.append((f"messages of {session_id}", reason))
+                self._refused.append((f"messages of {session_id}", reason))
         return strangers
 
     def _explain_missing(self, session_id: str) -> str:
@@ -146,17 +146,17 @@ class RowRestorer:
                 for row, owner in zip(image.rows, owners, strict=True):
                     if all(value in row for value in misfit.key):
                         if owner is None:
-                            self._left.rest = True
+                            self._remainder.rest = True
                         else:
-                            self._left.sessions.setdefault(str(owner), True)
+                            self._remainder.sessions.setdefault(str(owner), True)
 
     def _add_reasons(self, result: Any) -> None:
-        self._unfit += [
+        self._refused += [
             (_describe_misfit(misfit), misfit.why) for misfit in (*result.refused, *result.emptied)
         ]
         for table, columns in result.dropped_columns.items():
-            what = f"{', '.join(columns)} of {table}"
-            self._unfit.append((what, "this home does not have the column any more"))
+            label = f"{', '.join(columns)} of {table}"
+            self._refused.append((label, "this home does not have the column any more"))
 
 
 def _iter_start_times(images: Iterable[RowImages]) -> Iterator[tuple[str, Any]]:
@@ -193,8 +193,8 @@ def _replace_rows(image: RowImages, rows: Iterable[Any]) -> RowImages:
 
 def _describe_misfit(misfit: RowMismatch) -> str:
     key = ", ".join(map(str, misfit.key))
-    what = f"{misfit.table} {key}".strip()
-    return f"{misfit.column} of {what}" if misfit.column else what
+    label = f"{misfit.table} {key}".strip()
+    return f"{misfit.column} of {label}" if misfit.column else label
 
 
 _KNOWN_KINDS = frozenset(

@@ -144,20 +144,22 @@ class StepUndoer:
         self, undo: _StepUndo, activity: ActivitySnapshot | None, db: StateDatabase
     ) -> dict[str, Any]:
         contents, left = undo.contents, undo.left
-        unfit = [(f"the file {name}", "another file has its name by now") for name in contents.lost]
+        refused = [
+            (f"the file {name}", "another file has its name by now") for name in contents.lost
+        ]
         left.files += contents.lost
         rows = RowRestorer(
-            db, contents, left, unfit, self._ledger.find_batch_of_session
+            db, contents, left, refused, self._ledger.find_batch_of_session
         ).restore_rows()
         for place, change in reversed(contents.changes.items()):
             reason = self._restore_columns(db, undo, change, activity)
             if reason is not None:
                 label = f"{', '.join(change.after)} of {change.name} in {change.table}"
-                unfit.append((label, reason))
+                refused.append((label, reason))
                 left.changes[place] = change.name
-        self._restore_routes(db, undo, unfit)
+        self._restore_routes(db, undo, refused)
         remainder = left if undo.others is None else left.merge_untried(undo.others)
-        return {"rows": rows, "unfit": unfit, "left": remainder.to_json()}
+        return {"rows": rows, "unfit": refused, "left": remainder.to_json()}
 
     def _restore_columns(
         self,
@@ -179,7 +181,7 @@ class StepUndoer:
             return "it was changed again since"
         return None
 
-    def _restore_routes(self, db: StateDatabase, undo: _StepUndo, unfit: RefusedPairs) -> None:
+    def _restore_routes(self, db: StateDatabase, undo: _StepUndo, refused: RefusedPairs) -> None:
         route_texts: dict[str, str | None] = dict(undo.result.get("led", {}))
         for end in undo.result.get("ended", ()) if self._store is not None else ():
             route_texts |= {
@@ -192,7 +194,7 @@ class StepUndoer:
                 else routes.restore_route(db, self._store, value, route_texts.get(value["key"]))
             )
             if reason is not None:
-                unfit.append((f"the route of {value['key']}", reason))
+                refused.append((f"the route of {value['key']}", reason))
                 undo.left.routes.append(value["key"])
 
     def _restore_files(self, undo: _StepUndo) -> Iterator[str]:

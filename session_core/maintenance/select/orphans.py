@@ -150,12 +150,12 @@ def select_orphaned_files(
     selected: list[OrphanedFile] = []
     protected: Counter[ProtectionReason] = Counter()
     cutoff = snapshot.get_cutoff(request)
-    alive = snapshot.activity
-    known = {*snapshot.conversations.sessions, *alive.routes, *alive.company.leases}
-    owners = FileOwners(known)
+    activity = snapshot.activity
+    known_ids = {*snapshot.conversations.sessions, *activity.routes, *activity.company.leases}
+    owners = FileOwners(known_ids)
     for path, file_stat in _iter_files(folder) if request.where == NO_FILTER else ():
         owner = owners.find_owner(path.name)
-        if owner is None or owner in known:
+        if owner is None or owner in known_ids:
             continue
         if file_stat.st_mtime >= cutoff:
             protected["fresh"] += 1

@@ -327,9 +327,9 @@ class ExportSource:
     def iter_pages(self) -> Iterator[RowImages]:
         """Yield its messages, up to the last one at the time of the read."""
         after_id: int | None = None
-        more = True
-        while more and (after_id is None or after_id < self._revision.last_id):
-            image, more = self._db.read_message_images(self.id, after_id, _PAGE_BYTES)
+        has_more = True
+        while has_more and (after_id is None or after_id < self._revision.last_id):
+            image, has_more = self._db.read_message_images(self.id, after_id, _PAGE_BYTES)
             id_index = image.columns.index("id")
             rows = tuple(row for row in image.rows if row[id_index] <= self._revision.last_id)
             self.count += len(rows)

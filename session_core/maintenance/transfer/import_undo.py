@@ -181,6 +181,6 @@ def _is_used(
 
 def _iter_used_warnings(used: Sequence[str]) -> Iterator[str]:
     if used:
-        more = ", ..." if used[_MAX_NAMES:] else ""
+        ellipsis = ", ..." if used[_MAX_NAMES:] else ""
         names = ", ".join(used[:_MAX_NAMES])
-        yield f"{len(used)} conversations were used since the import and stay: {names}{more}"
+        yield f"{len(used)} conversations were used since the import and stay: {names}{ellipsis}"

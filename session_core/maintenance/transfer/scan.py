@@ -122,9 +122,9 @@ def order_sessions(sessions: Iterable[ScannedSession]) -> Iterator[list[ScannedS
         chain = list(path.values())
         finished.update(path)
         if current is not None and current.id in path:
-            at = chain.index(current)
-            yield chain[at:]
-            chain = chain[:at]
+            start_index = chain.index(current)
+            yield chain[start_index:]
+            chain = chain[:start_index]
         yield from ([session] for session in reversed(chain))
 
 

@@ -81,7 +81,7 @@ class ImportWriter:
 
     def __init__(self, db: StateDatabase) -> None:
         self._db = db
-        self._pace = BatchSize()
+        self._batch_size = BatchSize()
 
     def find_progress(self, line: ScannedSession) -> tuple[int, bool] | None:
         """Return the number of stored messages of a line, and True if they have new ids."""
@@ -129,7 +129,7 @@ class ImportWriter:
     @property
     def room(self) -> int:
         """The number of bytes of lines that one transaction stores."""
-        return self._pace.room
+        return self._batch_size.room
 
     def store_sessions(self, context: ImportContext, lines: Sequence[ScannedSession]) -> None:
         """Store new sessions in one transaction, all of them or none.
@@ -147,7 +147,7 @@ class ImportWriter:
         ]
 
         def store(db: StateDatabase) -> None:
-            self._pace.begin()
+            self._batch_size.begin()
             for step in steps:
                 try:
                     with db.transaction():
@@ -158,7 +158,7 @@ class ImportWriter:
                 tally.ids.append(step.found.id)
 
         context.batch.run_change([item.id for item in lines], store)
-        self._pace.end(sum(item.bytes for item in lines))
+        self._batch_size.end(sum(item.bytes for item in lines))
         context.tally.merge(tally)
 
     def can_have_parent(self, lines: Mapping[str, ScannedSession], parent: Any) -> bool:
@@ -175,7 +175,7 @@ class ImportWriter:
         stored: list[PutResult] = []
 
         def store(db: StateDatabase) -> None:
-            self._pace.begin()
+            self._batch_size.begin()
             if step.marked and (self.find_progress(line) or (None,))[0] != step.at:
                 raise LineRefused("another process is importing it")
             stored.append(self._write_piece(db, step, renumbered=renumbered))
@@ -186,7 +186,7 @@ class ImportWriter:
 
         batch.run_change([line.id], store)
         if end < line.messages:  # the last piece is no measure of a full one
-            self._pace.end()
+            self._batch_size.end()
         return stored[-1]
 
     def _write_piece(self, db: StateDatabase, step: _StoreStep, *, renumbered: bool) -> PutResult:
@@ -242,7 +242,7 @@ class ImportWriter:
         With `whole`, yield a single piece.
         """
         piece: list[dict[str, Any]] = []
-        room, remaining = self._pace.room, line.messages - done
+        room, remaining = self._batch_size.room, line.messages - done
         for number, message in enumerate(scan.iter_messages(file, line)):
             if number < done:
                 continue
@@ -253,7 +253,7 @@ class ImportWriter:
             remaining -= 1
             if room <= 0 and remaining and not whole:
                 yield piece
-                piece, room = [], self._pace.room
+                piece, room = [], self._batch_size.room
         if remaining:
             raise LineRefused("the file has changed during the import")
         yield piece
