@@ -84,7 +84,7 @@ def rows(path: Path) -> Rows:
             names = [name for name, *_ in cursor.description]
             every = [dict(zip(names, values, strict=True)) for values in cursor.fetchall()]
             here = [name for name in key if name in names]
-            found[table] = {tuple(each[name] for name in here): each for each in every}
+            found[table] = {tuple(item[name] for name in here): item for item in every}
     return found
 
 

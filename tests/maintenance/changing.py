@@ -55,9 +55,9 @@ class Changing:
     def apply(self, planned: PlanPreview, for_s: float = 60.0, **asked: Any) -> ApplyResult:
         """Apply a plan with at least one item."""
         assert planned.plan is not None
-        done = self.maintenance.apply(planned.plan, for_s, **asked)
-        assert isinstance(done, ApplyResult)
-        return done
+        result = self.maintenance.apply(planned.plan, for_s, **asked)
+        assert isinstance(result, ApplyResult)
+        return result
 
     def plan_and_apply(
         self, what: Any = "sessions", verb: Any = "prune", **asked: Any
@@ -67,9 +67,9 @@ class Changing:
 
     def restore(self, done: ApplyResult, for_s: float = 60.0) -> RestoreResult:
         """Restore the batch of a result."""
-        back = self.maintenance.restore(done.batch, for_s)
-        assert isinstance(back, RestoreResult)
-        return back
+        restored = self.maintenance.restore(done.batch, for_s)
+        assert isinstance(restored, RestoreResult)
+        return restored
 
     def open_another(self, **more: Any) -> Maintenance:
         """Return another maintenance of the same home, as another program has."""
@@ -78,7 +78,7 @@ class Changing:
 
     def sessions(self) -> set[str]:
         """Return the ids of all sessions."""
-        return {each.id for each in self.home.db.list_inventory()}
+        return {item.id for item in self.home.db.list_inventory()}
 
     def read_everything(self) -> dict[str, Any]:
         """Return the state that a restore brings back: rows, routes, files, search results."""
@@ -128,11 +128,11 @@ def live_gateway(home: Home) -> Iterator[int]:
 @contextmanager
 def changing(home: Home, root: Path) -> Iterator[Changing]:
     """Maintain a home with a state folder of its own."""
-    told = Told()
+    reports = Told()
     with ExitStack() as stack:
         folder = StateFolder(home.db.path, root=root)
         ledger = stack.enter_context(Ledger(folder, clock=home.clock))
         hooks = Hooks(group=None)
-        hooks.register(told)
+        hooks.register(reports)
         maintenance = Maintenance(home.db, ledger, store=home.store, hooks=hooks, clock=home.clock)
-        yield Changing(home, ledger, maintenance, hooks, told, root)
+        yield Changing(home, ledger, maintenance, hooks, reports, root)

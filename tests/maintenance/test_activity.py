@@ -93,7 +93,7 @@ def test_leases_of_live_processes_count(home: Home) -> None:
 def test_routes_of_existing_folders_count(home: Home, tmp_path: Path) -> None:
     key = home.route("1", "here", 1)
     suspended = home.route("2", "kept", 1, suspended=True)
-    again = home.route("3", "here", 1)
+    second = home.route("3", "here", 1)
     own = str(home.store.sessions_dir.resolve())
     other = tmp_path / "other"
     other.mkdir()
@@ -108,7 +108,7 @@ def test_routes_of_existing_folders_count(home: Home, tmp_path: Path) -> None:
     home.db.save_gateway_routing_entry("no json", "{", scope=own, expect=None)
     found = gather_activity(home)
     assert found.routes == {
-        "here": (key, again),
+        "here": (key, second),
         "kept": (suspended,),
         "there": ("theirs",),
         "half": ("broken",),

@@ -93,10 +93,10 @@ def test_plan_without_messages_is_applied(blocked: Changing, what: str, verb: st
 def test_restore_without_messages_is_done(blocked: Changing) -> None:
     before = read_all_rows(blocked)
     for what, verb in (("ghosts", "prune"), ("abandoned", "finalize")):
-        done = blocked.plan_and_apply(what, verb)
-        assert done.removed + done.finalized
-        assert blocked.maintenance.preview_restore(done.batch).count
-        assert not blocked.restore(done).unfit
+        result = blocked.plan_and_apply(what, verb)
+        assert result.removed + result.finalized
+        assert blocked.maintenance.preview_restore(result.batch).count
+        assert not blocked.restore(result).unfit
     after = read_all_rows(blocked)
     assert all(sorted(after[t], key=repr) == sorted(before[t], key=repr) for t in TABLES)
 
@@ -108,12 +108,12 @@ def test_edit_works_beside_blocked_index(blocked: Changing) -> None:
 
 
 def test_restore_of_messages_is_refused(usual: Changing) -> None:
-    done = usual.plan_and_apply("sessions")
+    result = usual.plan_and_apply("sessions")
     add_cjk_index(usual.home.db.path)
     before = read_all_rows(usual)
     for call in (usual.maintenance.preview_restore, usual.maintenance.restore):
         with pytest.raises(Unsupported, match=REFUSED):
-            call(done.batch)
+            call(result.batch)
     assert read_all_rows(usual) == before
 
 
@@ -142,7 +142,7 @@ def test_import_of_messages_is_refused(blocked: Changing, tmp_path: Path) -> Non
 def test_import_of_known_sessions_is_previewed(blocked: Changing, tmp_path: Path) -> None:
     exported = tmp_path / "sessions.jsonl"
     blocked.maintenance.export_sessions(exported, ["long"])
-    assert [each.id for each in blocked.maintenance.preview_import(exported).skipped] == ["long"]
+    assert [item.id for item in blocked.maintenance.preview_import(exported).skipped] == ["long"]
     assert blocked.maintenance.import_sessions(exported).sessions == 0
 
 
@@ -165,12 +165,12 @@ def test_undo_of_compression_is_refused(
 ) -> None:
     usual.home.db.end_session("long", "idle")
     usual.home.db.reopen_session("long")
-    done = compressor.compress("long", shape=shape)
+    result = compressor.compress("long", shape=shape)
     add_cjk_index(usual.home.db.path)
     before = read_all_rows(usual)
     for call in (compressor.undo, compressor.plan_undo, usual.maintenance.preview_restore):
         with pytest.raises(Unsupported, match=REFUSED):
-            call(done.batch)
+            call(result.batch)
     assert read_all_rows(usual) == before
 
 
@@ -188,19 +188,19 @@ def test_compression_plan_older_than_index_is_refused(
 
 def test_health_names_blocked_index(blocked: Changing) -> None:
     health = blocked.maintenance.health()
-    (finding,) = [each for each in health.findings if each.code == "blocked_index"]
+    (finding,) = [finding for finding in health.findings if finding.code == "blocked_index"]
     assert INDEX in finding.what
     assert "cjk_unicode61" in finding.what
-    assert not [each for each in health.findings if each.code == "unreadable"]
+    assert not [finding for finding in health.findings if finding.code == "unreadable"]
 
 
 def test_findings_name_no_refused_plan(blocked: Changing) -> None:
     findings = blocked.maintenance.health().findings
     for finding in findings:
         if finding.tool is not None and finding.plan is not None:
-            wanted = PlanRequest(finding.plan, finding.tool)
-            assert blocked.maintenance.plan(wanted).outcome == "planned"
-    (old,) = [each for each in findings if each.code == "old_sessions"]
+            request = PlanRequest(finding.plan, finding.tool)
+            assert blocked.maintenance.plan(request).outcome == "planned"
+    (old,) = [finding for finding in findings if finding.code == "old_sessions"]
     assert (old.tool, INDEX in old.what) == (None, True)
 
 
@@ -209,13 +209,15 @@ def test_index_without_triggers_blocks_nothing(blocked: Changing) -> None:
         for event in ("insert", "delete", "update"):
             connection.execute(f"DROP TRIGGER {INDEX}_{event}")
     assert [index.tables for index in blocked.home.db.list_blocked_indexes()] == [()]
-    assert "blocked_index" not in {each.code for each in blocked.maintenance.health().findings}
-    done = blocked.plan_and_apply("sessions")
-    assert blocked.restore(done).unfit == ()
+    assert "blocked_index" not in {
+        finding.code for finding in blocked.maintenance.health().findings
+    }
+    result = blocked.plan_and_apply("sessions")
+    assert blocked.restore(result).unfit == ()
 
 
 def test_usual_home_has_no_blocked_index(usual: Changing) -> None:
-    assert "blocked_index" not in {each.code for each in usual.maintenance.health().findings}
+    assert "blocked_index" not in {finding.code for finding in usual.maintenance.health().findings}
 
 
 def test_blocked_index_promises_no_freed_space(home_path: Path) -> None:

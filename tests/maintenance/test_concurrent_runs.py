@@ -62,24 +62,24 @@ def test_two_maintainers_apply_each_member_once(changed: Changing) -> None:
     before = changed.read_everything()
     planned = changed.plan("all")
     together = threading.Barrier(2)
-    done: list[Any] = []
+    result: list[Any] = []
 
     def run(maintenance: Maintenance) -> None:
         together.wait(10)
-        done.append(maintenance.apply(planned.plan))
+        result.append(maintenance.apply(planned.plan))
 
     with open_other_maintainer(changed) as another:
         threads = [
-            threading.Thread(target=run, args=(each,)) for each in (changed.maintenance, another)
+            threading.Thread(target=run, args=(item,)) for item in (changed.maintenance, another)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(60)
-    assert len(done) == 2
-    assert {(each.outcome, each.removed, each.skipped) for each in done} == {("applied", 6, ())}
+    assert len(result) == 2
+    assert {(item.outcome, item.removed, item.skipped) for item in result} == {("applied", 6, ())}
     assert changed.sessions() == set()
-    changed.restore(done[0])
+    changed.restore(result[0])
     assert changed.read_everything() == before
 
 
@@ -101,8 +101,8 @@ def test_second_maintainer_continues_partial_session(
             return piece
 
         monkeypatch.setattr(SessionRemover, "draft_step", look)
-        done = changed.apply(planned)
-    assert (looked[1].outcome, done.removed, done.skipped) == ("partial", 5, ())
+        result = changed.apply(planned)
+    assert (looked[1].outcome, result.removed, result.skipped) == ("partial", 5, ())
     assert changed.sessions() == set()
 
 
@@ -128,12 +128,12 @@ def test_crashed_plan_resumes_and_is_restored(
         with pytest.raises(_Killed):
             changed.apply(planned)
     changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
-    done = changed.apply(planned)
+    result = changed.apply(planned)
     things = planned.count - (what == "all")  # one member is the merge of the index
-    assert (done.outcome, done.removed, done.skipped) == ("applied", things, ())
+    assert (result.outcome, result.removed, result.skipped) == ("applied", things, ())
     assert changed.sessions() == set()
     assert changed.read_everything()["files"] == {}
-    changed.restore(done)
+    changed.restore(result)
     assert changed.read_everything() == before
 
 
@@ -165,11 +165,11 @@ def test_resumed_plan_removes_leftover_files_and_routes(
         with pytest.raises(_Killed):
             changed.apply(planned)
     changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
-    done = changed.apply(planned)
-    assert (done.outcome, done.skipped) == ("applied", ())
+    result = changed.apply(planned)
+    assert (result.outcome, result.skipped) == ("applied", ())
     assert changed.read_everything()["files"] == {}
     assert changed.home.store.load_entries() == {}
-    changed.restore(done)
+    changed.restore(result)
     assert changed.read_everything() == before
 
 
@@ -205,9 +205,9 @@ def test_restore_waits_for_current_step(changed: Changing, monkeypatch: pytest.M
         thread = threading.Thread(target=apply)
         thread.start()
         assert begun.wait(10)
-        back = another.restore(part.batch)
+        restored = another.restore(part.batch)
         thread.join(30)
-    assert (back.outcome, len(ended)) == ("applied", 1)
+    assert (restored.outcome, len(ended)) == ("applied", 1)
     now = changed.read_everything()
     assert now["hits"] == before["hits"]
     for table in ("sessions", "messages"):
@@ -218,15 +218,15 @@ def test_restore_waits_for_current_step(changed: Changing, monkeypatch: pytest.M
 def test_crashed_restore_resumes(changed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(changed)
     before = changed.read_everything()
-    done = changed.plan_and_apply("all")
+    result = changed.plan_and_apply("all")
     with monkeypatch.context() as patch:
         patch.setattr(
             undo_log.UndoLog, "finish_step", raise_at_call(undo_log.UndoLog.finish_step, 2)
         )
         with pytest.raises(_Killed):
-            changed.restore(done)
+            changed.restore(result)
     changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
-    changed.restore(done)
+    changed.restore(result)
     assert changed.read_everything() == before
 
 
@@ -235,8 +235,8 @@ async def test_async_maintenance_behaves_alike(changed: Changing) -> None:
     fill(changed)
     maintenance = AsyncMaintenance(changed.maintenance)
     planned = await maintenance.plan(PlanRequest("sessions"))
-    done = await maintenance.apply(planned.plan)
-    assert (done.removed, changed.sessions()) == (5, set())
-    await maintenance.restore(done.batch)
+    result = await maintenance.apply(planned.plan)
+    assert (result.removed, changed.sessions()) == (5, set())
+    await maintenance.restore(result.batch)
     assert len(changed.sessions()) == 5
     assert (await maintenance.health()).sessions.total == 5

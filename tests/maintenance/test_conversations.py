@@ -35,7 +35,7 @@ def make_row(
 
 
 def list_ids(sessions) -> list[str]:
-    return [each.id for each in sessions]
+    return [session.id for session in sessions]
 
 
 @st.composite
@@ -59,9 +59,9 @@ def make_rows(draw: st.DrawFn) -> list[InventoryItem]:
 @given(make_rows())
 def test_each_session_has_single_conversation(given_: list[InventoryItem]) -> None:
     conversations = ConversationIndex(given_)
-    found = [each.id for conversation in conversations.all for each in conversation.sessions]
+    found = [session.id for conversation in conversations.all for session in conversation.sessions]
     assert sorted(found) == sorted(list_ids(given_))
-    assert all(each in conversations.find_conversation(each.id).sessions for each in given_)
+    assert all(item in conversations.find_conversation(item.id).sessions for item in given_)
 
 
 @given(make_rows())
@@ -69,22 +69,22 @@ def test_continuation_and_delegate_join_parent_conversation(
     given_: list[InventoryItem],
 ) -> None:
     conversations = ConversationIndex(given_)
-    for each in given_:
-        if each.parent_id in conversations.sessions:
-            same = conversations.find_conversation(each.id) is conversations.find_conversation(
-                each.parent_id
+    for item in given_:
+        if item.parent_id in conversations.sessions:
+            same = conversations.find_conversation(item.id) is conversations.find_conversation(
+                item.parent_id
             )
-            assert same or each.link not in INSIDE
+            assert same or item.link not in INSIDE
 
 
 @given(make_rows())
 def test_other_links_join_no_conversations(given_: list[InventoryItem]) -> None:
     for conversation in ConversationIndex(given_).all:
         inside = {conversation.root.id}
-        for each in conversation.sessions[1:]:
-            assert each.link in INSIDE
-            assert each.parent_id in inside
-            inside.add(each.id)
+        for session in conversation.sessions[1:]:
+            assert session.link in INSIDE
+            assert session.parent_id in inside
+            inside.add(session.id)
 
 
 @pytest.mark.requirement("maintenance:conversations")
@@ -93,8 +93,8 @@ def test_child_precedes_parent_except_in_cycle(given_: list[InventoryItem]) -> N
     for conversation in ConversationIndex(given_).all:
         order = list_ids(conversation.removal_order)
         assert order[-1] == conversation.id
-        for each in conversation.sessions[1:]:
-            assert order.index(each.id) < order.index(each.parent_id)
+        for session in conversation.sessions[1:]:
+            assert order.index(session.id) < order.index(session.parent_id)
 
 
 @given(make_rows())
@@ -104,7 +104,7 @@ def test_left_behind_are_children_of_removed(
     conversations = ConversationIndex(given_)
     for conversation in conversations.all:
         gone = set(list_ids(conversation.sessions))
-        left = {each.id for each in given_ if each.parent_id in gone} - gone
+        left = {item.id for item in given_ if item.parent_id in gone} - gone
         assert set(list_ids(conversations.list_left_behind(conversation.sessions))) == left
 
 
@@ -114,10 +114,10 @@ def test_named_delegate_excludes_its_parent(
     given_: list[InventoryItem],
 ) -> None:
     conversations = ConversationIndex(given_)
-    for each in given_:
-        named = conversations.find_removed_together(each.id)
-        whole = conversations.find_conversation(each.id)
-        assert each in named.sessions
+    for item in given_:
+        named = conversations.find_removed_together(item.id)
+        whole = conversations.find_conversation(item.id)
+        assert item in named.sessions
         assert set(list_ids(named.sessions)) <= set(list_ids(whole.sessions))
         if named.id != whole.id:
             assert named.root.link == "delegate"
@@ -126,7 +126,7 @@ def test_named_delegate_excludes_its_parent(
 
 @given(make_rows())
 def test_cycles_are_found_for_any_link(given_: list[InventoryItem]) -> None:
-    parents = {each.id: each.parent_id for each in given_}
+    parents = {item.id: item.parent_id for item in given_}
     for name in parents:
         walked: list[str] = []
         here: str | None = name
@@ -210,8 +210,8 @@ def test_self_parent_session_is_conversation(link: LinkKind) -> None:
     conversations = ConversationIndex(
         [make_row("a", "a", link), make_row("b", "a", "continuation")]
     )
-    assert [list_ids(each.sessions) for each in conversations.all] == [["a", "b"]]
-    assert [list_ids(each) for each in conversations.cycles] == [["a"]]
+    assert [list_ids(conversation.sessions) for conversation in conversations.all] == [["a", "b"]]
+    assert [list_ids(cycle) for cycle in conversations.cycles] == [["a"]]
 
 
 def test_named_delegate_in_cycle_is_whole_conversation() -> None:
@@ -225,7 +225,7 @@ def test_missing_parent_is_reported() -> None:
         [make_row("a", "nobody", "delegate"), make_row("b", "a", "delegate")]
     )
     assert list_ids(conversations.parentless_sessions) == ["a"]
-    assert [list_ids(each.sessions) for each in conversations.all] == [["a", "b"]]
+    assert [list_ids(conversation.sessions) for conversation in conversations.all] == [["a", "b"]]
 
 
 @pytest.mark.requirement("maintenance:conversations")

@@ -47,8 +47,8 @@ def damaged(left: tuple[str, str], home_path: Path, tmp_path: Path) -> Iterator[
 @pytest.mark.requirement("maintenance:damaged")
 def test_damaged_home_report_lists_damage(damaged: Maintenance) -> None:
     report = damaged.health(deep=True)
-    assert {each.code for each in report.findings} == {"unreadable"}
-    assert any("state.db is damaged" in each.what for each in report.findings)
+    assert {finding.code for finding in report.findings} == {"unreadable"}
+    assert any("state.db is damaged" in finding.what for finding in report.findings)
     assert report.trash > 0
 
 
@@ -57,9 +57,9 @@ def test_damaged_home_plans_and_batches_are_readable(
     damaged: Maintenance, left: tuple[str, str]
 ) -> None:
     plan, batch = left
-    assert [each.id for each in damaged.get_plan(plan).items] == ["old"]
-    assert [each.id for each in damaged.batches().items] == [batch]
-    assert [each.what for each in damaged.log().items] == ["edit"]
+    assert [item.id for item in damaged.get_plan(plan).items] == ["old"]
+    assert [batch.id for batch in damaged.batches().items] == [batch]
+    assert [entry.what for entry in damaged.log().items] == ["edit"]
 
 
 CHANGES: dict[str, Callable[[Maintenance, tuple[str, str]], object]] = {
@@ -88,8 +88,8 @@ def test_repaired_home_accepts_changes(
         damaged.apply(left[0])
     (home_path / "state.db").write_bytes((home_path / "whole").read_bytes())
     assert damaged.health().sessions.total == 1
-    done = damaged.apply(left[0])
-    assert isinstance(done, ApplyResult)
-    assert done.removed == 1
-    damaged.restore(str(done.batch))
+    result = damaged.apply(left[0])
+    assert isinstance(result, ApplyResult)
+    assert result.removed == 1
+    damaged.restore(str(result.batch))
     assert damaged.health().sessions.total == 1

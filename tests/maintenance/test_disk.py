@@ -39,7 +39,7 @@ def pruned(request: pytest.FixtureRequest, home_path: Path, tmp_path: Path) -> I
 
 
 def measure_freed(report: HealthReport) -> HealthFinding | None:
-    return next((each for each in report.findings if each.code == "free_pages"), None)
+    return next((finding for finding in report.findings if finding.code == "free_pages"), None)
 
 
 def read_free_bytes(path: Path) -> int:
@@ -48,8 +48,8 @@ def read_free_bytes(path: Path) -> int:
 
 
 def list_files(path: Path) -> int:
-    return sum(each.stat().st_size for each in path.parent.glob(f"{path.name}*")
-               if not each.name.endswith("-shm"))  # fmt: skip
+    return sum(item.stat().st_size for item in path.parent.glob(f"{path.name}*")
+               if not item.name.endswith("-shm"))  # fmt: skip
 
 
 @pytest.mark.requirement("maintenance:disk")
@@ -57,7 +57,7 @@ def test_second_search_index_is_no_finding(pruned: Changing) -> None:
     report = pruned.maintenance.health()
     assert report.sizes is not None
     assert measure_freed(report) is None
-    assert {each.plan for each in report.findings} <= {"sessions", None}
+    assert {finding.plan for finding in report.findings} <= {"sessions", None}
 
 
 @pytest.mark.requirement("maintenance:disk")
@@ -77,11 +77,11 @@ def test_prune_figures_are_measured(pruned: Changing) -> None:
     before = read_free_bytes(path)
     planned = pruned.plan()
     assert (planned.bytes.returned_to_disk, planned.bytes.trash > 0) == (0, True)
-    done = pruned.apply(planned)
-    assert done.bytes.free_in_file == max(read_free_bytes(path) - before, 0)
-    assert done.bytes.returned_to_disk == 0
-    assert done.bytes.trash == pruned.ledger.get_batch(str(done.batch)).bytes > 0
-    assert done.shrinks
+    result = pruned.apply(planned)
+    assert result.bytes.free_in_file == max(read_free_bytes(path) - before, 0)
+    assert result.bytes.returned_to_disk == 0
+    assert result.bytes.trash == pruned.ledger.get_batch(str(result.batch)).bytes > 0
+    assert result.shrinks
 
 
 @pytest.mark.requirement("maintenance:disk")
@@ -89,9 +89,9 @@ def test_index_figures_are_measured(pruned: Changing) -> None:
     pruned.plan_and_apply()
     path = pruned.home.db.path
     before = list_files(path)
-    done = pruned.plan_and_apply("index")
-    assert done.bytes.returned_to_disk == before - list_files(path) > 0
-    assert (done.bytes.free_in_file, done.shrinks) == (0, False)
+    result = pruned.plan_and_apply("index")
+    assert result.bytes.returned_to_disk == before - list_files(path) > 0
+    assert (result.bytes.free_in_file, result.shrinks) == (0, False)
 
 
 def test_figures_survive_partial_run(pruned: Changing) -> None:
@@ -99,19 +99,19 @@ def test_figures_survive_partial_run(pruned: Changing) -> None:
     before = read_free_bytes(path)
     planned = pruned.plan()
     assert pruned.apply(planned, 0.0).outcome == "partial"
-    done = pruned.apply(planned)
-    assert done.bytes.free_in_file == max(read_free_bytes(path) - before, 0)
+    result = pruned.apply(planned)
+    assert result.bytes.free_in_file == max(read_free_bytes(path) - before, 0)
 
 
 @pytest.mark.requirement("maintenance:disk")
 def test_growth_is_unchanged_by_pruning(pruned: Changing) -> None:
     growth = pruned.maintenance.health().growth_per_week
     assert growth > 0
-    done = pruned.plan_and_apply()
+    result = pruned.plan_and_apply()
     assert pruned.maintenance.health().growth_per_week == growth
     pruned.plan_and_apply("index")
     assert pruned.maintenance.health().growth_per_week == growth
-    pruned.restore(done)
+    pruned.restore(result)
     assert pruned.maintenance.health().growth_per_week == growth
 
 
@@ -147,38 +147,38 @@ def test_finding_names_no_tool_while_held(pruned: Changing) -> None:
 
 def test_growth_of_files_is_measured(pruned: Changing) -> None:
     path = pruned.home.db.path
-    done = pruned.plan_and_apply()
+    result = pruned.plan_and_apply()
     pruned.plan_and_apply("index")
     before = list_files(path)
-    back = pruned.restore(done)
+    restored = pruned.restore(result)
     grown, log = list_files(path) - before, get_sidecar_path(path).stat().st_size
     # A page that is only in the log so far counts for the file too.
-    assert 0 < grown - 200_000 < back.bytes.needed_now <= grown + log
+    assert 0 < grown - 200_000 < restored.bytes.needed_now <= grown + log
 
 
 @pytest.mark.requirement("maintenance:restored-trash")
 def test_restore_deletes_its_trash(pruned: Changing) -> None:
     other = pruned.plan_and_apply(ids=("s59",))
-    done = pruned.plan_and_apply()
+    result = pruned.plan_and_apply()
     before = pruned.ledger.count_disk_bytes()
-    back = pruned.restore(done)
+    restored = pruned.restore(result)
     returned = before - pruned.ledger.count_disk_bytes()
-    assert back.bytes.returned_to_disk == pytest.approx(returned, abs=100_000)
-    assert (back.bytes.trash, returned > 0) == (0, True)
-    listed = {each.id: each for each in pruned.maintenance.batches().items}
-    assert listed[str(done.batch)].undone_at is not None
-    assert pruned.maintenance.log().items[0].what == f"restore {done.batch}"
+    assert restored.bytes.returned_to_disk == pytest.approx(returned, abs=100_000)
+    assert (restored.bytes.trash, returned > 0) == (0, True)
+    listed = {batch.id: batch for batch in pruned.maintenance.batches().items}
+    assert listed[str(result.batch)].undone_at is not None
+    assert pruned.maintenance.log().items[0].what == f"restore {result.batch}"
     assert pruned.restore(other).restored == 1
 
 
 @pytest.mark.requirement("maintenance:restored-trash")
 def test_interrupted_deletion_is_finished_later(pruned: Changing) -> None:
-    done = pruned.plan_and_apply()
-    batch = str(done.batch)
+    result = pruned.plan_and_apply()
+    batch = str(result.batch)
     for step in pruned.ledger.list_steps(batch):
         undoing = pruned.ledger.add_batch("restore").id
-        back = prepare_step(pruned.ledger, undoing, [], undoes=step.id)
-        pruned.ledger.finish_step(back.id, {"rows": 0, "unfit": [], "left": None})
+        restored = prepare_step(pruned.ledger, undoing, [], undoes=step.id)
+        pruned.ledger.finish_step(restored.id, {"rows": 0, "unfit": [], "left": None})
     assert pruned.ledger.get_batch(batch).bytes > 0
     pruned.maintenance.edit("s59", title="Another change")
     assert pruned.ledger.get_batch(batch).bytes == 0

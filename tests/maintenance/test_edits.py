@@ -40,7 +40,7 @@ class Desk:
 
     def rows(self) -> dict[str, Any]:
         """Return the rows of all sessions."""
-        return {each.id: self.db.get_session(each.id) for each in self.db.list_inventory()}
+        return {item.id: self.db.get_session(item.id) for item in self.db.list_inventory()}
 
 
 @pytest.fixture(params=KINDS, ids=str)
@@ -249,16 +249,16 @@ def test_unchanged_edit_creates_no_batch(desk: Desk, wanted: dict[str, Any]):
 @pytest.mark.requirement("maintenance:edits")
 def test_edit_preview_matches_edit(desk: Desk):
     before = desk.rows()
-    wanted: dict[str, Any] = {"title": "Trip", "archived": True, "pinned": True}
-    would = desk.maintenance.preview_edit("tip", **wanted)
+    request: dict[str, Any] = {"title": "Trip", "archived": True, "pinned": True}
+    would = desk.maintenance.preview_edit("tip", **request)
     assert desk.rows() == before
-    found = {(each.session_id, each.what): (each.before, each.after) for each in would}
+    found = {(item.session_id, item.what): (item.before, item.after) for item in would}
     assert found.pop(("root", "title")) == ("Trip", None)
     assert found.pop(("tip", "title")) == (None, "Trip")
     assert found.keys() == {(a, b) for a in ("root", "tip", "left") for b in ("archived", "pinned")}
     assert {(bool(was), bool(becomes)) for was, becomes in found.values()} == {(False, True)}
-    desk.edit("tip", **wanted)
-    assert desk.maintenance.preview_edit("tip", **wanted) == ()
+    desk.edit("tip", **request)
+    assert desk.maintenance.preview_edit("tip", **request) == ()
 
 
 def test_preview_refuses_invalid_edit(desk: Desk):

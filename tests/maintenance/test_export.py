@@ -83,7 +83,7 @@ def test_export_ignores_duplicate_ids(home: Place):
 def test_line_has_all_columns_and_flags(home: Place):
     root = export_lines(home, "root")[0]
     assert root.keys() >= home.db.get_session("root").keys()
-    assert [(each["role"], each["active"], each["compacted"]) for each in root["messages"]] == [
+    assert [(item["role"], item["active"], item["compacted"]) for item in root["messages"]] == [
         ("user", 0, 1),
         ("assistant", 0, 1),
         ("tool", 0, 1),
@@ -100,17 +100,17 @@ def test_export_includes_usage_excludes_locks(home: Place):
     home.db.update_token_counts("other", input_tokens=10, model="m", api_call_count=1)
     home.db.try_acquire_compression_lock("other", "somebody")
     carried = export_lines(home, "other")[0]["mcp_sessions"]
-    assert [each["table"] for each in carried["tables"]] == ["session_model_usage"]
+    assert [item["table"] for item in carried["tables"]] == ["session_model_usage"]
 
 
 @pytest.mark.requirement("maintenance:export")
 def test_long_session_is_written_in_parts(home: Place):
     home.db.append_messages("other", [{"role": "user", "content": "y" * 1000}] * 5000)
     sizes: list[int] = []
-    done = home.exporting.write_sessions(
+    result = home.exporting.write_sessions(
         lambda part: sizes.append(len(part)), ExportRequest(["other"])
     )
-    assert (done.sessions, done.messages, done.bytes) == (1, 5001, sum(sizes))
+    assert (result.sessions, result.messages, result.bytes) == (1, 5001, sum(sizes))
     assert max(sizes) < 2_500_000 < sum(sizes)
 
 
@@ -121,8 +121,8 @@ def test_export_ignores_concurrent_append(home: Place):
         parts.append(part)
 
     parts: list[bytes] = []
-    done = home.exporting.write_sessions(write, ExportRequest(["other"]))
-    assert (done.messages, done.changed) == (1, ())
+    result = home.exporting.write_sessions(write, ExportRequest(["other"]))
+    assert (result.messages, result.changed) == (1, ())
     assert b"later" not in b"".join(parts)
 
 
@@ -148,12 +148,12 @@ def test_export_reports_concurrent_deletion(home: Place):
 @pytest.mark.requirement("maintenance:export")
 def test_export_file_is_complete_and_private(home: Place, tmp_path: Path):
     path = tmp_path / "out.jsonl"
-    done = home.exporting.write_file(path)
-    assert path.stat().st_size == done.bytes
+    result = home.exporting.write_file(path)
+    assert path.stat().st_size == result.bytes
     assert path.stat().st_mode & 0o077 == 0
     with pytest.raises(Conflict, match="exists already"):
         home.exporting.write_file(path)
-    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".export")] == []
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".export")] == []
 
 
 def test_export_keeps_file_created_concurrently(
@@ -234,23 +234,23 @@ def test_markdown_renders_broken_rows(home: Place):
 @pytest.mark.requirement("maintenance:export-choice")
 def test_filter_selects_conversations_by_tip(home: Place):
     assert [
-        each["id"] for each in export_lines(home, where=SessionFilter(source=("telegram",)))
+        line["id"] for line in export_lines(home, where=SessionFilter(source=("telegram",)))
     ] == ["other"]
     titled = export_lines(home, where=SessionFilter(title_like="plan"))
-    assert [each["id"] for each in titled] == ["root", "helper", "tip"]
+    assert [item["id"] for item in titled] == ["root", "helper", "tip"]
 
 
 @pytest.mark.requirement("maintenance:export-choice")
 def test_filter_applies_to_named_sessions(home: Place):
     where = SessionFilter(source=("telegram",))
-    assert [each["id"] for each in export_lines(home, "tip", "other", where=where)] == ["other"]
+    assert [line["id"] for line in export_lines(home, "tip", "other", where=where)] == ["other"]
 
 
 @pytest.mark.requirement("maintenance:export-choice")
 def test_archived_sessions_are_exported_without_filter(home: Place):
     home.db.set_session_archived("other", archived=True)
-    assert "other" in {each["id"] for each in export_lines(home)}
-    assert "other" not in {each["id"] for each in export_lines(home, where=SessionFilter())}
+    assert "other" in {line["id"] for line in export_lines(home)}
+    assert "other" not in {line["id"] for line in export_lines(home, where=SessionFilter())}
     everything = export_lines(home, where=SessionFilter(status="all"))
     assert everything == export_lines(home)
 
@@ -259,21 +259,23 @@ def test_archived_sessions_are_exported_without_filter(home: Place):
 def test_folder_export_writes_file_per_conversation(home: Place, tmp_path: Path):
     folder = tmp_path / "notes"
     folder.mkdir()
-    told: list[tuple[int, int]] = []
-    done = home.exporting.write_folder(folder, ExportRequest(progress=lambda *at: told.append(at)))
-    assert {each.name for each in folder.iterdir()} == {"root.jsonl", "other.jsonl"}
+    reports: list[tuple[int, int]] = []
+    result = home.exporting.write_folder(
+        folder, ExportRequest(progress=lambda *at: reports.append(at))
+    )
+    assert {path.name for path in folder.iterdir()} == {"root.jsonl", "other.jsonl"}
     lines = (folder / "root.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["root", "helper", "tip"]
-    assert {each.stat().st_mode & 0o777 for each in folder.iterdir()} == {0o600}
-    assert (done.sessions, done.there, told) == (4, (), [(at, 4) for at in range(4)])
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert (result.sessions, result.there, reports) == (4, (), [(at, 4) for at in range(4)])
 
 
 @pytest.mark.requirement("maintenance:export-choice")
 def test_folder_export_keeps_existing_files(home: Place, tmp_path: Path):
     (tmp_path / "root.md").write_text("mine")
     (tmp_path / "other.md").symlink_to(tmp_path / "nowhere")
-    done = home.exporting.write_folder(tmp_path, ExportRequest(form="markdown"))
-    assert done == ExportResult(0, 0, 0, there=("root.md", "other.md"))
+    result = home.exporting.write_folder(tmp_path, ExportRequest(form="markdown"))
+    assert result == ExportResult(0, 0, 0, there=("root.md", "other.md"))
     assert (tmp_path / "root.md").read_text() == "mine"
     assert not (tmp_path / "nowhere").exists()
 
@@ -287,14 +289,16 @@ def test_folder_export_uses_safe_names(home: Place, tmp_path: Path, name: str):
     home.exporting.write_folder(folder, ExportRequest([name]))
     (made,) = folder.iterdir()
     assert json.loads(made.read_text("utf-8"))["id"] == name
-    assert [each for each in tmp_path.iterdir() if each.name == "up.jsonl"] == []
+    assert [path for path in tmp_path.iterdir() if path.name == "up.jsonl"] == []
 
 
 def test_folder_export_skips_deleted_conversation(home: Place, tmp_path: Path):
-    def delete(done: int, _total: int) -> None:
-        if done == 0:
+    def delete(result: int, _total: int) -> None:
+        if result == 0:
             home.db.delete_session("other")
 
-    done = home.exporting.write_folder(tmp_path, ExportRequest(["root", "other"], progress=delete))
-    assert done.gone == ("other",)
-    assert [each.name for each in tmp_path.glob("*.jsonl")] == ["root.jsonl"]
+    result = home.exporting.write_folder(
+        tmp_path, ExportRequest(["root", "other"], progress=delete)
+    )
+    assert result.gone == ("other",)
+    assert [path.name for path in tmp_path.glob("*.jsonl")] == ["root.jsonl"]

@@ -54,7 +54,7 @@ def test_file_is_restored_with_times_and_mode(path: Path, tmp_path: Path):
     assert not path.exists()
     assert files.restore_file(head, rest, tmp_path) == "restored"
     assert read_file_state(path) == before
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert [item.name for item in path.parent.iterdir()] == [path.name]
 
 
 def test_file_is_restored_to_moved_home(path: Path, tmp_path: Path):
@@ -126,7 +126,7 @@ def test_file_owner_is_restored(
 def test_large_file_is_kept_in_pieces(path: Path, tmp_path: Path):
     path.write_bytes(bytes(range(256)) * 20_000)
     pieces = [
-        each.value for each in files.keep_file(path, tmp_path) if each.what == files.PIECE_KIND
+        item.value for item in files.keep_file(path, tmp_path) if item.what == files.PIECE_KIND
     ]
     assert max(map(len, pieces)) == 1 << 20
     head, rest = keep_and_reload(path, tmp_path)
@@ -179,7 +179,7 @@ def test_restore_keeps_file_of_same_name(path: Path, tmp_path: Path):
     path.write_bytes(b"newer")
     assert files.restore_file(head, rest, tmp_path) == "taken"
     assert path.read_bytes() == b"newer"
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert [item.name for item in path.parent.iterdir()] == [path.name]
 
 
 def test_identical_file_counts_as_present(path: Path, tmp_path: Path):

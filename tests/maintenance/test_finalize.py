@@ -17,7 +17,7 @@ SLACK = "agent:main:slack:dm:1"
 
 
 def list_end_calls(changed: Changing, *ids: str) -> dict[str, tuple[float | None, str | None]]:
-    rows = {each: changed.home.db.get_session(each) for each in ids}
+    rows = {id_: changed.home.db.get_session(id_) for id_ in ids}
     return {each: (row["ended_at"], row["end_reason"]) for each, row in rows.items()}
 
 
@@ -25,8 +25,8 @@ def list_end_calls(changed: Changing, *ids: str) -> dict[str, tuple[float | None
 def test_named_session_ends_and_calls_hook_once(changed: Changing) -> None:
     changed.home.session("s", 2)
     planned = changed.plan("sessions", "finalize", ids=("s",), reason="done")
-    done = changed.apply(planned)
-    assert (done.finalized, done.removed) == (1, 0)
+    result = changed.apply(planned)
+    assert (result.finalized, result.removed) == (1, 0)
     assert list_end_calls(changed, "s") == {"s": (NOW, "done")}
     assert changed.told.calls == [("finalize", "s", "done")]
     changed.apply(planned)
@@ -35,27 +35,27 @@ def test_named_session_ends_and_calls_hook_once(changed: Changing) -> None:
 
 @pytest.mark.requirement("maintenance:finalize")
 def test_each_kind_sets_end_reason(restored: Changing) -> None:
-    told = {}
+    reports = {}
     for what in ("abandoned", "orphaned", "expired"):
         restored.told.calls.clear()
-        done = restored.plan_and_apply(what, "finalize")
-        told[what] = {reason for _, _, reason in restored.told.calls}
-        ids = {each for ids in restored.home.of(what).chosen.values() for each in ids}
+        result = restored.plan_and_apply(what, "finalize")
+        reports[what] = {reason for _, _, reason in restored.told.calls}
+        ids = {id_ for ids in restored.home.of(what).chosen.values() for id_ in ids}
         assert {each for _, each, _ in restored.told.calls} == ids
-        restored.restore(done)
+        restored.restore(result)
     reasons = {"abandoned", "orphaned_compression", "idle"}
-    assert {reason for said in told.values() for reason in said} == reasons
+    assert {reason for said in reports.values() for reason in said} == reasons
 
 
 def test_hook_is_called_after_commit(changed: Changing) -> None:
     changed.home.session("s", 2)
-    seen: list[float | None] = []
+    visited: list[float | None] = []
     changed.hooks.add(
         "on_session_finalize",
-        lambda session_id: seen.append(changed.home.db.get_session(session_id)["ended_at"]),
+        lambda session_id: visited.append(changed.home.db.get_session(session_id)["ended_at"]),
     )
     changed.plan_and_apply("sessions", "finalize", ids=("s",))
-    assert seen == [NOW]
+    assert visited == [NOW]
 
 
 def test_ended_session_is_not_ended_again(changed: Changing) -> None:
@@ -76,12 +76,12 @@ def test_start_new_resets_chat(changed: Changing) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)
     before = changed.read_everything()
-    done = changed.plan_and_apply("sessions", "finalize", ids=("chat",), start_new=True)
+    result = changed.plan_and_apply("sessions", "finalize", ids=("chat",), start_new=True)
     begun = changed.home.store.peek_session_id(KEY)
     assert begun != "chat"
     assert [call[:2] for call in changed.told.calls] == [("finalize", "chat"), ("reset", begun)]
     assert list_end_calls(changed, "chat") == {"chat": (NOW, "finalized")}
-    changed.restore(done)
+    changed.restore(result)
     assert changed.read_everything() == before
 
 
@@ -90,10 +90,10 @@ def test_restore_covers_chat_reset_by_store(changed: Changing) -> None:
     changed.home.route("1", "chat", 2)
     changed.home.store.hooks = changed.hooks
     before = changed.read_everything()
-    done = changed.plan_and_apply("sessions", "finalize", ids=("chat",), start_new=True)
+    result = changed.plan_and_apply("sessions", "finalize", ids=("chat",), start_new=True)
     begun = changed.home.store.peek_session_id(KEY)
     assert [call[:2] for call in changed.told.calls] == [("finalize", "chat"), ("reset", begun)]
-    assert changed.restore(done).unfit == ()
+    assert changed.restore(result).unfit == ()
     assert changed.read_everything() == before
 
 
@@ -105,9 +105,9 @@ def test_two_reset_chats_call_hook_once(changed: Changing, by: str) -> None:
     if by == "its store":
         changed.home.store.hooks = changed.hooks
     changed.plan_and_apply("sessions", "finalize", ids=("chat",), start_new=True)
-    told = [call[:2] for call in changed.told.calls]
-    assert told[0] == ("finalize", "chat")
-    assert [hook for hook, _ in told] == ["finalize", "reset", "reset"]
+    reports = [call[:2] for call in changed.told.calls]
+    assert reports[0] == ("finalize", "chat")
+    assert [hook for hook, _ in reports] == ["finalize", "reset", "reset"]
 
 
 def test_reopened_session_calls_hook_again(
@@ -124,12 +124,12 @@ def test_reopened_session_calls_hook_again(
 def test_continued_chat_keeps_new_session(changed: Changing) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)
-    done = changed.plan_and_apply("sessions", "finalize", ids=("chat",), start_new=True)
+    result = changed.plan_and_apply("sessions", "finalize", ids=("chat",), start_new=True)
     begun = changed.home.store.peek_session_id(KEY)
     changed.home.store.update_session(KEY, 5)
-    back = changed.restore(done)
+    restored = changed.restore(result)
     assert changed.home.store.peek_session_id(KEY) == begun
-    assert [(each.what, each.why) for each in back.unfit] == [
+    assert [(item.what, item.why) for item in restored.unfit] == [
         (f"the route of {KEY}", "the chat was used since")
     ]
     assert list_end_calls(changed, "chat") == {"chat": (None, None)}
@@ -169,8 +169,8 @@ def test_hermes_entry_is_unchanged_and_warned(
     hermes.home.route("1", "idle", 0.5, platform="slack")
     before = hermes.home.store.get(SLACK).stored
     planned = hermes.plan("expired", "finalize")
-    done = hermes.apply(planned)
-    assert (planned.warnings, done.warnings) == ((PLUGINS_WARNING,), (PLUGINS_WARNING,))
+    result = hermes.apply(planned)
+    assert (planned.warnings, result.warnings) == ((PLUGINS_WARNING,), (PLUGINS_WARNING,))
     assert hermes.home.store.get(SLACK).stored == before
     assert hermes.told.calls == [("finalize", "idle", "idle")]
     assert hermes.home.store.is_end_delivered(hermes.home.store.get(SLACK))
@@ -182,8 +182,8 @@ def test_chat_used_since_plan_stays_open(changed: Changing) -> None:
     changed.home.route("1", "idle", 0.5, platform="slack")
     planned = changed.plan("expired", "finalize")
     changed.home.store.update_session(SLACK)
-    done = changed.apply(planned)
-    assert [each.why for each in done.skipped] == ["its chat was used again since"]
+    result = changed.apply(planned)
+    assert [item.why for item in result.skipped] == ["its chat was used again since"]
     assert list_end_calls(changed, "idle") == {"idle": (None, None)}
 
 
@@ -191,8 +191,8 @@ def test_new_chat_keeps_session_open(changed: Changing) -> None:
     changed.home.session("s", 2)
     planned = changed.plan("sessions", "finalize", ids=("s",))
     changed.home.route("1", "s", 0)
-    done = changed.apply(planned)
-    assert [each.why for each in done.skipped] == ["another chat was routed to it since"]
+    result = changed.apply(planned)
+    assert [item.why for item in result.skipped] == ["another chat was routed to it since"]
     assert list_end_calls(changed, "s") == {"s": (None, None)}
 
 
@@ -223,8 +223,8 @@ def test_next_start_calls_hook_after_crash(
                 changed.apply(planned)
         assign_dead_owner(changed)
         assert changed.told.calls == []
-        done = changed.apply(planned)
-        assert done.finalized == 2
+        result = changed.apply(planned)
+        assert result.finalized == 2
         assert {each for _, each, _ in changed.told.calls} == {"s", "chat"}
 
 

@@ -68,13 +68,13 @@ def add_referring_rows(connection: Any, number: int, session_id: str) -> None:
 @pytest.mark.requirement("maintenance:rows-of-others")
 def test_referring_rows_are_restored_with_session(others: Changing) -> None:
     before = others.read_everything()
-    done = others.plan_and_apply()
-    assert (done.removed, done.skipped) == (2, ())
+    result = others.plan_and_apply()
+    assert (result.removed, result.skipped) == (2, ())
     left = others.read_everything()["rows"]
     assert len(left["reactions"]) == len(left["bookmarks"]) == len(left["ratings"]) == 2
     assert len(left["notes"]) == len(left["tags"]) == len(left["colours"]) == 1
-    back = others.restore(done)
-    assert (back.restored, back.unfit) == (2, ())
+    restored = others.restore(result)
+    assert (restored.restored, restored.unfit) == (2, ())
     assert others.read_everything() == before
 
 
@@ -93,8 +93,8 @@ def test_constantly_changed_session_stays(
         return found
 
     monkeypatch.setattr(type(db), "read_referring_images", one_more)
-    done = others.apply(planned)
-    assert (done.removed, [each.id for each in done.skipped]) == (1, ["old"])
+    result = others.apply(planned)
+    assert (result.removed, [item.id for item in result.skipped]) == (1, ["old"])
     sql = "SELECT count(*) FROM reactions WHERE message_id NOT IN (SELECT id FROM messages)"
     with connect(db.path, "ro") as connection:
         assert connection.execute(sql).fetchone() == (0,)
@@ -111,8 +111,8 @@ def test_each_step_removes_its_referring_rows(
     rows = others.read_everything()["rows"]
     assert len(rows["reactions"]) == len(rows["messages"]) == len(rows["ratings"])
     others.home.db.append_message("long", "user", "still here")
-    done = others.apply(planned)
-    assert [each.id for each in done.skipped] == ["long"]
+    result = others.apply(planned)
+    assert [item.id for item in result.skipped] == ["long"]
     after = others.read_everything()["rows"]
     for name in ("reactions", "bookmarks", "ratings", "notes", "tags", "colours"):
         assert after[name] == before["rows"][name]
@@ -135,10 +135,10 @@ def test_orphaned_rows_remove_referring_rows(
 
 @pytest.mark.requirement("maintenance:rows-of-others")
 def test_rows_of_replaced_session_stay_in_trash(others: Changing) -> None:
-    done = others.plan_and_apply(ids=("old",))
+    result = others.plan_and_apply(ids=("old",))
     others.home.session("old", 0, messages=1)
-    back = others.restore(done)
-    assert back.restored == 0
+    restored = others.restore(result)
+    assert restored.restored == 0
     with connect(others.home.db.path, "ro") as connection:
         sql = "SELECT count(*) FROM reactions JOIN messages ON messages.id = message_id"
         total = connection.execute("SELECT count(*) FROM reactions").fetchone()
@@ -164,9 +164,9 @@ def test_trigger_protected_session_blocks_no_other(others: Changing, rule: str) 
     others.home.session("branch", 1, parent_session_id="old", config=branch)
     others.home.sql(f"CREATE TRIGGER rule {RULES[rule]}")
     before = others.read_everything()
-    done = others.plan_and_apply()
-    assert (done.removed, [each.id for each in done.skipped]) == (1, ["old"])
-    others.restore(done)
+    result = others.plan_and_apply()
+    assert (result.removed, [item.id for item in result.skipped]) == (1, ["old"])
+    others.restore(result)
     assert others.read_everything() == before
 
 
@@ -176,6 +176,6 @@ def test_trigger_keeps_session_open(others: Changing) -> None:
     others.home.session("kept", 40)
     rule = "BEFORE UPDATE ON sessions WHEN old.id = 'kept' BEGIN SELECT RAISE(ABORT, 'no'); END"
     others.home.sql(f"CREATE TRIGGER rule {rule}")
-    done = others.plan_and_apply("abandoned", "finalize")
-    assert (done.finalized, [each.id for each in done.skipped]) == (1, ["kept"])
-    assert "a rule of this home" in done.skipped[0].why
+    result = others.plan_and_apply("abandoned", "finalize")
+    assert (result.finalized, [item.id for item in result.skipped]) == (1, ["kept"])
+    assert "a rule of this home" in result.skipped[0].why

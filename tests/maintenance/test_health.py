@@ -25,7 +25,7 @@ def read_report(db: SessionDB, store: SessionStore | None = None, **options: Any
 
 
 def list_findings(report: HealthReport) -> dict[str, HealthFinding]:
-    by_code = {each.code: each for each in report.findings}
+    by_code = {finding.code: finding for finding in report.findings}
     assert len(by_code) == len(report.findings)
     return by_code
 
@@ -193,7 +193,7 @@ def test_deep_check_covers_index(home_path: Path) -> None:
 
 
 def list_finding_codes(report: HealthReport) -> list[str]:
-    return [each.code for each in report.findings]
+    return [finding.code for finding in report.findings]
 
 
 @pytest.mark.requirement("maintenance:health")
@@ -247,7 +247,7 @@ def test_damaged_file_is_found(home_path: Path) -> None:
     path.write_bytes(b"this is no database, though it is long enough to be one" * 100)
     with SessionDB(path) as db:
         report = read_report(db, deep=True)
-    assert {each.code for each in report.findings} == {"unreadable"}
+    assert {finding.code for finding in report.findings} == {"unreadable"}
     assert report.sessions.total == 0
 
 
@@ -278,34 +278,34 @@ def test_unreadable_folder_is_found(home: Home, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(os, "scandir", refuse)
     report = examine_home(home)
-    unreadable = [each.what for each in report.findings if each.code == "unreadable"]
+    unreadable = [finding.what for finding in report.findings if finding.code == "unreadable"]
     assert any("the files of sessions cannot be read" in what for what in unreadable)
     assert "old_sessions" in list_finding_codes(report)
 
 
 @pytest.mark.requirement("maintenance:long-looks")
 def test_deep_check_reports_progress(full: Home, often: None) -> None:
-    told: list[tuple[int, int]] = []
-    report = examine_home(full, deep=True, progress=lambda *at: told.append(at))
+    reports: list[tuple[int, int]] = []
+    report = examine_home(full, deep=True, progress=lambda *at: reports.append(at))
     assert not report.estimated
-    assert {total for _, total in told} == {2}
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert {done for done, _ in told} == {0, 1}
+    assert {total for _, total in reports} == {2}
+    assert [result for result, _ in reports] == sorted(result for result, _ in reports)
+    assert {result for result, _ in reports} == {0, 1}
 
 
 @pytest.mark.requirement("maintenance:long-looks")
 @pytest.mark.parametrize("part", [0, 1])
 def test_stopped_deep_check_returns_findings(full: Home, often: None, part: int) -> None:
-    told = [-1]
+    reports = [-1]
     report = examine_home(
         full,
         deep=True,
-        progress=lambda done, _: told.append(done),
-        stop=lambda: told[-1] == part,
+        progress=lambda done, _: reports.append(done),
+        stop=lambda: reports[-1] == part,
     )
     assert "ended" in list_findings(report)
     assert report.estimated is (part == 0)
-    at_once = {each.code for each in examine_home(full).findings}
+    at_once = {finding.code for finding in examine_home(full).findings}
     assert at_once <= set(list_findings(report))
 
 

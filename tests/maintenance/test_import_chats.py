@@ -50,8 +50,8 @@ def test_imported_line_receives_no_message(
     file = tmp_path / "sessions.jsonl"
     file.write_text(json.dumps({**planted, "messages": [message]}))
     with Ledger(StateFolder(world.db.path)) as ledger:
-        done = Importer(world.db, ledger, client="test").import_file(file)
-    assert done.ids == ("evil",)
+        result = Importer(world.db, ledger, client="test").import_file(file)
+    assert result.ids == ("evil",)
     if own is not None:
         world.store.remove({of(42): world.store.load_entries()[of(42)]})
     reply = world.say("hello", user_id="u")

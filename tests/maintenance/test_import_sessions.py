@@ -34,8 +34,8 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture(params=["own", 22], ids=str)
 def fresh(home_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
     """An empty home."""
-    with place(home_path, request.param) as made:
-        yield made
+    with place(home_path, request.param) as home:
+        yield home
 
 
 def make_line(session_id: str, messages: int = 1, **more: Any) -> dict[str, Any]:
@@ -61,13 +61,15 @@ def make_line_with_table(
 
 
 def write_lines(file: Path, *lines: Any) -> Path:
-    texts = (each if isinstance(each, str) else json.dumps(each) for each in lines)
+    texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
     file.write_text("\n".join(texts) + "\n", encoding="utf-8")
     return file
 
 
 def list_reasons(home: Place, session_id: str) -> list[Any]:
-    return [each["content"] for each in home.db.get_messages(session_id, include_inactive=True)]
+    return [
+        message["content"] for message in home.db.get_messages(session_id, include_inactive=True)
+    ]
 
 
 @pytest.mark.requirement("maintenance:import")
@@ -79,14 +81,14 @@ def test_imported_home_equals_exported(home_path: Path, file: Path, kind: Any, t
         before = rows(home.path)
         count = home.exporting.write_file(file)
     with place(home_path.with_name("copy"), "own" if to_own else kind) as copy:
-        done = copy.importing.import_file(file)
-        assert (done.sessions, done.messages) == (count.sessions, count.messages)
-        assert (done.skipped, done.broken, done.left_out) == ((), (), ())
+        result = copy.importing.import_file(file)
+        assert (result.sessions, result.messages) == (count.sessions, count.messages)
+        assert (result.skipped, result.broken, result.left_out) == ((), (), ())
         assert differences(before, rows(copy.path)) == []
         assert copy.db.search("deploy").hits
         assert copy.db.check_integrity(deep=True) == []
         new = {"sessions": ("of_the_future",), "messages": ("of_the_future",)}
-        assert {name: done.dropped_columns[name][-1:] for name in new} == new
+        assert {name: result.dropped_columns[name][-1:] for name in new} == new
 
 
 @pytest.mark.requirement("maintenance:import")
@@ -95,15 +97,15 @@ def test_realistic_home_imports_without_missing_parent(full: Home, home_path: Pa
     with place(full.folder, "own") as home:
         home.exporting.write_file(file)
     with place(home_path, "own") as copy:
-        done = copy.importing.import_file(file)
+        result = copy.importing.import_file(file)
         found = differences(before, rows(copy.path))
-    gone = {(each.id, each.why) for each in done.left_out}
+    gone = {(item.id, item.why) for item in result.left_out}
     assert gone == {("fatherless", "parent_session_id: the row that it refers to is gone")}
-    assert [each for each in found if each[2] != "missing"] == [
+    assert [item for item in found if item[2] != "missing"] == [
         ("sessions", (b"fatherless",), "parent_session_id", b"nobody", None)
     ]
     there = {key for (key,) in before["sessions"]}
-    missing = [before[each[0]][each[1]]["session_id"] for each in found if each[2] == "missing"]
+    missing = [before[item[0]][item[1]]["session_id"] for item in found if item[2] == "missing"]
     assert not there.intersection(missing)
 
 
@@ -114,8 +116,8 @@ def test_deleted_sessions_are_reimported_exactly(home_path: Path, file: Path):
         before = rows(home.path)
         home.exporting.write_file(file, ExportRequest(["odd", "of_a"]))
         home.db.delete_sessions(["odd"])
-        done = home.importing.import_file(file)
-        assert done.skipped == (SkippedItem("of_a", "it exists already"),)
+        result = home.importing.import_file(file)
+        assert result.skipped == (SkippedItem("of_a", "it exists already"),)
         assert differences(before, rows(home.path)) == []
 
 
@@ -139,14 +141,14 @@ def test_hermes_export_is_imported(fresh: Place, file: Path):
         {"id": 5, "role": "user", "content": parts, "timestamp": 1.0, "active": 1, "compacted": 0},
         {"id": 9, "role": "assistant", "content": "", "tool_calls": calls, "timestamp": 2.0},
     ]
-    done = fresh.importing.import_file(
+    result = fresh.importing.import_file(
         write_lines(
             file, make_line("s", session_key="k", chat_id="1", archived=1) | {"messages": messages}
         )
     )
-    assert (done.sessions, done.messages, done.broken) == (1, 2, ())
+    assert (result.sessions, result.messages, result.broken) == (1, 2, ())
     found = fresh.db.get_messages("s")
-    assert [each["id"] for each in found] == [5, 9]
+    assert [item["id"] for item in found] == [5, 9]
     assert (found[0]["content"], found[1]["tool_calls"]) == (parts, calls)
     row = fresh.db.get_session("s")
     assert row is not None
@@ -162,14 +164,14 @@ def test_message_flags_are_imported(fresh: Place, file: Path):
     ]  # fmt: skip
     fresh.importing.import_file(write_lines(file, make_line("s") | {"messages": messages}))
     found = fresh.db.get_messages("s", include_inactive=True)
-    assert [(each["active"], each["compacted"]) for each in found] == flags
+    assert [(item["active"], item["compacted"]) for item in found] == flags
 
 
 @pytest.mark.requirement("maintenance:import")
 def test_taken_title_is_left_out(fresh: Place, file: Path):
     fresh.db.create_session("here", "cli")
     fresh.db.set_session_title("here", "Trip")
-    done = fresh.importing.import_file(
+    result = fresh.importing.import_file(
         write_lines(
             file,
             make_line("a", title="Trip"),
@@ -177,12 +179,12 @@ def test_taken_title_is_left_out(fresh: Place, file: Path):
             make_line("c", title="Work"),
         )
     )
-    assert done.sessions == 3
-    assert done.left_out == (
+    assert result.sessions == 3
+    assert result.left_out == (
         SkippedItem("a", "title: another row has it now"),
         SkippedItem("c", "title: another row has it now"),
     )
-    titles = {each.id: each.title for each in fresh.db.list_inventory()}
+    titles = {item.id: item.title for item in fresh.db.list_inventory()}
     assert titles == {"here": "Trip", "a": None, "b": "Work", "c": None}
 
 
@@ -222,14 +224,14 @@ BROKEN = {
 @pytest.mark.requirement("maintenance:import")
 @pytest.mark.parametrize("kind", BROKEN)
 def test_broken_line_is_reported_others_imported(fresh: Place, file: Path, kind: str):
-    broken, why = BROKEN[kind]
-    done = fresh.importing.import_file(
+    broken, reason = BROKEN[kind]
+    result = fresh.importing.import_file(
         write_lines(file, make_line("a"), "", broken, make_line("b", 1))
     )
-    assert [each.id for each in fresh.db.list_inventory()] == ["a", "b"]
-    assert [each.line for each in done.broken] == [3]
-    assert why in done.broken[0].why
-    assert fresh.db.message_count() == done.messages == 2
+    assert [item.id for item in fresh.db.list_inventory()] == ["a", "b"]
+    assert [line.line for line in result.broken] == [3]
+    assert reason in result.broken[0].why
+    assert fresh.db.message_count() == result.messages == 2
 
 
 FOREIGN = {
@@ -249,17 +251,17 @@ def test_rows_without_session_are_refused(fresh: Place, file: Path, kind: str, s
     with connect(fresh.path) as connection:
         connection.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT)")
         before = connection.execute(f"SELECT * FROM {name}").fetchall()  # noqa: S608 -- one of these
-    done = fresh.importing.import_file(
+    result = fresh.importing.import_file(
         write_lines(file, make_line_with_table("a", name, row, shared=shared))
     )
-    assert done.left_out == (
+    assert result.left_out == (
         SkippedItem("a", f"a row of {name}: it does not belong to this session"),
     )
-    assert (done.sessions, done.messages) == (1, 1)
+    assert (result.sessions, result.messages) == (1, 1)
     with connect(fresh.path, "ro") as connection:
         after = connection.execute(f"SELECT * FROM {name}").fetchall()  # noqa: S608 -- one of these
-    assert [each for each in after if each != ("messages", 2)] == [
-        each for each in before if each != ("messages", 1)
+    assert [item for item in after if item != ("messages", 2)] == [
+        item for item in before if item != ("messages", 1)
     ]
 
 
@@ -274,11 +276,11 @@ def test_only_referenced_rows_are_imported(fresh: Place, file: Path):
     carried["mcp_sessions"]["tables"] += [
         make_table("teams", {"id": number, "name": str(number)}, shared=True) for number in (5, 6)
     ]
-    done = fresh.importing.import_file(write_lines(file, carried))
-    assert done.left_out == (
+    result = fresh.importing.import_file(write_lines(file, carried))
+    assert result.left_out == (
         SkippedItem("a", "a row of teams: it does not belong to this session"),
     )
-    assert [each[0] for each in fresh.db.read_row_images("teams", {}).rows] == [5]
+    assert [row[0] for row in fresh.db.read_row_images("teams", {}).rows] == [5]
     assert len(fresh.db.read_row_images("jobs", {"team": 5}).rows) == 1
 
 
@@ -286,8 +288,8 @@ def test_only_referenced_rows_are_imported(fresh: Place, file: Path):
 def test_extreme_message_ids_are_replaced(fresh: Place, file: Path, number: int):
     odd = make_line("a", 2)
     odd["messages"][1]["id"] = number
-    done = fresh.importing.import_file(write_lines(file, odd))
-    assert (done.messages, done.left_out) == (2, ())
+    result = fresh.importing.import_file(write_lines(file, odd))
+    assert (result.messages, result.left_out) == (2, ())
     assert list_reasons(fresh, "a") == ["a 1", "a 2"]
     assert fresh.db.append_message("a", "user", "more") < 100
 
@@ -300,11 +302,11 @@ def test_import_continues_no_existing_session(fresh: Place, file: Path):
     )
     for lines in ([], [make_line("root")]):  # also if the file has another session of that name
         evil = make_line(f"evil{len(lines)}", parent_session_id="root", started_at=9e9)
-        done = fresh.importing.import_file(write_lines(file, *lines, evil))
-        assert [(each.id, "not part of this file" in each.why) for each in done.left_out] == [
+        result = fresh.importing.import_file(write_lines(file, *lines, evil))
+        assert [(item.id, "not part of this file" in item.why) for item in result.left_out] == [
             (evil["id"], True)
         ]
-        assert done.sessions == 1
+        assert result.sessions == 1
     assert fresh.db.get_compression_tip("root") == "tip"
 
 
@@ -319,14 +321,18 @@ def test_import_adds_no_delegate_to_session(fresh: Place, file: Path, as_text: b
             make_line(f"d{number}", model_config=json.dumps(config) if as_text else config)
         )
     write_lines(file, make_line("boss"), *lines)
-    found, done = fresh.importing.preview_file(file), fresh.importing.import_file(file)
-    (left,) = done.left_out
+    found, result = fresh.importing.preview_file(file), fresh.importing.import_file(file)
+    (left,) = result.left_out
     assert (left.id, found.left_out) == ("d0", (left,))
     assert "its delegator exists and is not part of this file" in left.why
     stored = [fresh.db.get_session(f"d{number}") for number in range(3)]
     configs = [json.loads(row["model_config"]) for row in stored if row is not None]
-    assert [each["_delegate_from"] for each in configs] == ["__orphaned__", "boss", "__orphaned__"]
-    assert {each["model"] for each in configs} == {"m"}
+    assert [config["_delegate_from"] for config in configs] == [
+        "__orphaned__",
+        "boss",
+        "__orphaned__",
+    ]
+    assert {config["model"] for config in configs} == {"m"}
 
 
 def test_session_is_reimported_under_existing_parent(fresh: Place, file: Path):
@@ -334,16 +340,16 @@ def test_session_is_reimported_under_existing_parent(fresh: Place, file: Path):
         write_lines(file, make_line("a"), make_line("b", parent_session_id="a"))
     )
     fresh.db.delete_sessions(["b"])
-    done = fresh.importing.import_file(file)
-    assert (done.sessions, done.left_out) == (1, ())
-    assert {each.id: each.parent_id for each in fresh.db.list_inventory()} == {"a": None, "b": "a"}
+    result = fresh.importing.import_file(file)
+    assert (result.sessions, result.left_out) == (1, ())
+    assert {item.id: item.parent_id for item in fresh.db.list_inventory()} == {"a": None, "b": "a"}
 
 
 def test_invalid_utf8_is_broken_line(fresh: Place, file: Path):
     file.write_bytes(b'{"id": "\xff"}\n' + json.dumps(make_line("a")).encode())
-    done = fresh.importing.import_file(file)
-    assert [(each.line, "not UTF-8" in each.why) for each in done.broken] == [(1, True)]
-    assert done.sessions == 1
+    result = fresh.importing.import_file(file)
+    assert [(line.line, "not UTF-8" in line.why) for line in result.broken] == [(1, True)]
+    assert result.sessions == 1
 
 
 def test_windows_file_is_imported(fresh: Place, file: Path):
@@ -355,10 +361,10 @@ def test_windows_file_is_imported(fresh: Place, file: Path):
 @pytest.mark.requirement("maintenance:import")
 def test_existing_session_is_skipped(fresh: Place, file: Path):
     fresh.db.append_message("a", "user", "mine", create={"source": "cli"})
-    done = fresh.importing.import_file(
+    result = fresh.importing.import_file(
         write_lines(file, make_line("a", 3), make_line("b"), make_line("b", 2))
     )
-    assert done.skipped == (
+    assert result.skipped == (
         SkippedItem("b", "line 3 has it once more, after line 2"),
         SkippedItem("a", "it exists already"),
     )
@@ -368,8 +374,8 @@ def test_existing_session_is_skipped(fresh: Place, file: Path):
 @pytest.mark.requirement("maintenance:import")
 def test_taken_message_ids_are_renumbered_in_order(fresh: Place, file: Path):
     fill_database(fresh.path, 2, 5)
-    done = fresh.importing.import_file(write_lines(file, make_line("a", 20), make_line("b", 3)))
-    assert (done.messages, done.left_out) == (23, ())
+    result = fresh.importing.import_file(write_lines(file, make_line("a", 20), make_line("b", 3)))
+    assert (result.messages, result.left_out) == (23, ())
     assert list_reasons(fresh, "a") == [f"a {number}" for number in range(1, 21)]
     assert list_reasons(fresh, "b") == ["b 1", "b 2", "b 3"]
     assert len(list_reasons(fresh, "fill_0_00000")) == 5
@@ -380,7 +386,7 @@ def test_renumbering_keeps_order_across_transactions(fresh: Place, file: Path):
     with connect(fresh.path) as connection:
         add_message(connection, "first", content="far above", id=5000)
     fresh.importing.import_file(make_long_line(file))
-    assert [each.split()[1] for each in list_reasons(fresh, "long")] == [
+    assert [reason.split()[1] for reason in list_reasons(fresh, "long")] == [
         str(n) for n in range(1, 401)
     ]
 
@@ -388,8 +394,8 @@ def test_renumbering_keeps_order_across_transactions(fresh: Place, file: Path):
 def test_long_broken_line_imports_nothing(fresh: Place, file: Path):
     broken = json.loads(make_long_line(file).read_text())
     broken["messages"][-1]["token_count"] = 2**64
-    done = fresh.importing.import_file(write_lines(file, broken))
-    assert "exceeds 64 bits" in done.broken[0].why
+    result = fresh.importing.import_file(write_lines(file, broken))
+    assert "exceeds 64 bits" in result.broken[0].why
     assert fresh.db.message_count() == 0
     assert fresh.db.get_session("long") is None
 
@@ -409,7 +415,7 @@ def test_deleted_message_ids_are_not_reused(fresh: Place, file: Path):
     fill_database(fresh.path, 2, 5)
     fresh.db.delete_session("fill_0_00001")
     fresh.importing.import_file(write_lines(file, make_line("a", 2)))
-    assert min(each["id"] for each in fresh.db.get_messages("a")) > 10
+    assert min(message["id"] for message in fresh.db.get_messages("a")) > 10
 
 
 def test_messages_without_ids_get_ids(fresh: Place, file: Path):
@@ -419,31 +425,31 @@ def test_messages_without_ids_get_ids(fresh: Place, file: Path):
 
 
 def test_session_without_messages_is_imported(fresh: Place, file: Path):
-    done = fresh.importing.import_file(
+    result = fresh.importing.import_file(
         write_lines(file, make_line("a", 0), {**make_line("b"), "messages": None})
     )
-    assert (done.sessions, done.messages) == (2, 0)
+    assert (result.sessions, result.messages) == (2, 0)
 
 
 def test_columns_after_messages_are_read(fresh: Place, file: Path):
-    done = fresh.importing.import_file(write_lines(file, make_line("a") | {"title": "Late"}))
-    assert done.sessions == 1
+    result = fresh.importing.import_file(write_lines(file, make_line("a") | {"title": "Late"}))
+    assert result.sessions == 1
     assert fresh.db.get_session_title("a") == "Late"
 
 
 def test_invalid_message_is_left_out(fresh: Place, file: Path):
     messages = [{"id": 1, "content": "of nobody", "timestamp": 1.0}, *make_line("s")["messages"]]
     messages[1]["id"] = 2
-    done = fresh.importing.import_file(write_lines(file, make_line("s") | {"messages": messages}))
-    why = "messages: 1 without a role or a timestamp, the first is message 1"
-    assert done.left_out == (SkippedItem("s", why),)
-    assert (list_reasons(fresh, "s"), done.messages) == (["s 1"], 1)
+    result = fresh.importing.import_file(write_lines(file, make_line("s") | {"messages": messages}))
+    reason = "messages: 1 without a role or a timestamp, the first is message 1"
+    assert result.left_out == (SkippedItem("s", reason),)
+    assert (list_reasons(fresh, "s"), result.messages) == (["s 1"], 1)
 
 
 def make_long_line(file: Path, messages: int = 400) -> Path:
     lines = make_line("long", messages)
-    for each in lines["messages"]:
-        each["content"] += " x" * 1000
+    for line in lines["messages"]:
+        line["content"] += " x" * 1000
     return write_lines(file, lines)
 
 
@@ -456,7 +462,7 @@ def test_long_session_takes_several_transactions(
 
     def putting(images: Any, **more: Any) -> Any:
         given: list[RowImages] = list(images)
-        sizes.append(sum(len(each.rows) for each in given if each.table == "messages"))
+        sizes.append(sum(len(item.rows) for item in given if item.table == "messages"))
         return put(given, **more)
 
     monkeypatch.setattr(fresh.db, "put_images", putting)
@@ -486,9 +492,9 @@ def test_interrupted_import_resumes(
         fresh.importing.import_file(make_long_line(file))
     some = len(list_reasons(fresh, "long"))
     assert 0 < some < 400
-    done = fresh.importing.import_file(file)
-    assert (done.sessions, done.messages, done.skipped) == (1, 400 - some, ())
-    assert [each.split()[1] for each in list_reasons(fresh, "long")] == [
+    result = fresh.importing.import_file(file)
+    assert (result.sessions, result.messages, result.skipped) == (1, 400 - some, ())
+    assert [reason.split()[1] for reason in list_reasons(fresh, "long")] == [
         str(n) for n in range(1, 401)
     ]
     assert fresh.db.get_meta(f"{MARK_PREFIX}long") is None
@@ -506,18 +512,18 @@ def test_import_resumes_only_same_file(fresh: Place, file: Path, monkeypatch: py
     monkeypatch.setattr(fresh.db, "put_images", putting)
     with pytest.raises(KeyboardInterrupt):
         fresh.importing.import_file(make_long_line(file))
-    done = fresh.importing.import_file(make_long_line(file, 300))
-    assert done.skipped == (SkippedItem("long", "it exists already"),)
+    result = fresh.importing.import_file(make_long_line(file, 300))
+    assert result.skipped == (SkippedItem("long", "it exists already"),)
 
 
 def test_stopped_import_resumes(fresh: Place, file: Path):
-    told: list[tuple[int, int]] = []
+    reports: list[tuple[int, int]] = []
     write_lines(file, make_line("a"), make_line("b"), make_line("c"))
     fresh.importing._writer._batch_size.room = 1  # a step for each session
-    half = fresh.importing.import_file(
-        file, progress=lambda *done: told.append(done), stop=lambda: len(told) == 2
+    part = fresh.importing.import_file(
+        file, progress=lambda *done: reports.append(done), stop=lambda: len(reports) == 2
     )
-    assert (half.outcome, half.sessions, told) == ("partial", 2, [(1, 3), (2, 3)])
+    assert (part.outcome, part.sessions, reports) == ("partial", 2, [(1, 3), (2, 3)])
     rest = fresh.importing.import_file(file)
     assert (rest.outcome, rest.sessions, len(rest.skipped)) == ("applied", 1, 2)
 
@@ -557,9 +563,9 @@ def test_import_drops_chat_state(home_path: Path, file: Path, kind: Any):
         write_lines(
             file, odd | {"expiry_finalized": 1}, make_line("b", session_key="k", chat_id="")
         )
-        found, done = home.importing.preview_file(file), home.importing.import_file(file)
+        found, result = home.importing.preview_file(file), home.importing.import_file(file)
         expected = dict.fromkeys((*CHAT_STATE, "chat_of_the_future"), 1) | {"session_key": 2}
-        assert found.chat_state == done.chat_state == expected
+        assert found.chat_state == result.chat_state == expected
         (stored,) = (row for key, row in rows(home.path)["sessions"].items() if key == (b"a",))
         left = {name: stored[name] for name in CHAT_STATE if name in stored}
         assert set(left.values()) <= {None, 0}
@@ -578,9 +584,9 @@ def test_import_drops_rows_of_chats(fresh: Place, file: Path):
         make_table("inbox", {"session_id": "a", "chat_id": "7"})
     )
     found = fresh.importing.preview_file(write_lines(file, carried))
-    done = fresh.importing.import_file(file)
+    result = fresh.importing.import_file(file)
     dropped = {"rows of async_delegations": 1, "rows of inbox": 1}
-    assert found.chat_state == done.chat_state == dropped
+    assert found.chat_state == result.chat_state == dropped
     assert fresh.db.read_row_images("inbox", {}).rows == ()
 
 
@@ -591,9 +597,9 @@ def test_missing_start_uses_earliest_message(fresh: Place, file: Path):
         message["timestamp"] = at
     early = {"id": "b", "messages": late.pop("messages"), "source": "cli", "started_at": None}
     late["messages"] = [{**message, "id": None} for message in early["messages"]]
-    done = fresh.importing.import_file(write_lines(file, late, early))
-    assert (done.sessions, done.broken) == (2, ())
-    assert {each.id: each.started_at for each in fresh.db.list_inventory()} == {"a": 7.5, "b": 7.5}
+    result = fresh.importing.import_file(write_lines(file, late, early))
+    assert (result.sessions, result.broken) == (2, ())
+    assert {item.id: item.started_at for item in fresh.db.list_inventory()} == {"a": 7.5, "b": 7.5}
 
 
 def test_broken_line_reports_every_reason(fresh: Place, file: Path):
@@ -616,10 +622,10 @@ def test_broken_line_reports_every_reason(fresh: Place, file: Path):
 
 def test_broken_lines_are_listed_within_bounds(fresh: Place, file: Path):
     file.write_text("no export\n" * 2_500)
-    found, done = fresh.importing.preview_file(file), fresh.importing.import_file(file)
+    found, result = fresh.importing.preview_file(file), fresh.importing.import_file(file)
     assert (len(found.broken), found.more_broken) == (1_000, 1_500)
-    assert (done.broken, done.more_broken) == (found.broken, 1_500)
-    assert [each.line for each in found.broken[:2]] == [1, 2]
+    assert (result.broken, result.more_broken) == (found.broken, 1_500)
+    assert [line.line for line in found.broken[:2]] == [1, 2]
 
 
 @pytest.mark.requirement("maintenance:import")
@@ -637,12 +643,12 @@ def test_preview_lists_all_refusals(fresh: Place, file: Path):
         make_line("f", parent_session_id="here"),
     )
     found = fresh.importing.preview_file(file)
-    done = fresh.importing.import_file(file)
-    assert {each.id for each in found.sessions} == set(done.ids) == set("abcdf")
-    assert sum(each.messages for each in found.sessions) == done.messages == 5
-    assert sorted(found.left_out, key=str) == sorted(done.left_out, key=str)
+    result = fresh.importing.import_file(file)
+    assert {session.id for session in found.sessions} == set(result.ids) == set("abcdf")
+    assert sum(session.messages for session in found.sessions) == result.messages == 5
+    assert sorted(found.left_out, key=str) == sorted(result.left_out, key=str)
     assert len(found.left_out) == 5
-    assert (found.broken, found.dropped_columns) == (done.broken, done.dropped_columns)
+    assert (found.broken, found.dropped_columns) == (result.broken, result.dropped_columns)
     assert found.dropped_columns == {"sessions": ("of_the_future",)}
 
 
@@ -667,12 +673,12 @@ def test_preview_lists_imported_and_skipped(fresh: Place, file: Path):
         ImportedSession("child", None, 1),
         ImportedSession("grandchild", None, 0),
     )
-    assert [(each.id, each.why) for each in found.skipped] == [
+    assert [(item.id, item.why) for item in found.skipped] == [
         ("new", "line 4 has it once more, after line 1"),
         ("there", "it exists already"),
     ]
-    assert [each.line for each in found.broken] == [3]
-    assert [each.id for each in found.left_out] == ["child"]
+    assert [line.line for line in found.broken] == [3]
+    assert [item.id for item in found.left_out] == ["child"]
     assert fresh.db.get_session("new") is None
 
 
@@ -685,11 +691,11 @@ def test_preview_matches_import(fresh: Place, file: Path):
         make_line("c", parent_session_id="x"),
     )
     read: list[tuple[int, int]] = []
-    told = fresh.importing.preview_file(file, progress=lambda *at: read.append(at))
+    reports = fresh.importing.preview_file(file, progress=lambda *at: read.append(at))
     assert (len(read), read[-1]) == (3, (file.stat().st_size,) * 2)
-    done = fresh.importing.import_file(file)
-    assert {each.id for each in told.sessions} == set(done.ids)
-    assert sum(each.messages for each in told.sessions) == done.messages
+    result = fresh.importing.import_file(file)
+    assert {session.id for session in reports.sessions} == set(result.ids)
+    assert sum(session.messages for session in reports.sessions) == result.messages
     assert fresh.importing.preview_file(file).sessions == ()
 
 
@@ -708,8 +714,8 @@ def test_import_stopped_during_scan_resumes(fresh: Place, file: Path):
         asked.append(True)
         return len(asked) > 3
 
-    done = fresh.importing.import_file(file, stop=stop)
-    assert (done.outcome, done.sessions, fresh.db.list_inventory()) == ("partial", 0, [])
+    result = fresh.importing.import_file(file, stop=stop)
+    assert (result.outcome, result.sessions, fresh.db.list_inventory()) == ("partial", 0, [])
     assert fresh.importing.import_file(file, stop=lambda: False).sessions == 9
 
 
@@ -719,9 +725,9 @@ def test_short_sessions_share_transaction(fresh: Place, file: Path):
         file,
         *(make_line(f"s{number}", 2, parent_session_id=f"s{number + 1}") for number in range(9)),
     )
-    done = fresh.importing.import_file(file)
-    assert (done.sessions, done.messages, len(done.left_out)) == (9, 18, 1)
-    assert len(fresh.ledger.list_steps(str(done.batch))) == 1
+    result = fresh.importing.import_file(file)
+    assert (result.sessions, result.messages, len(result.left_out)) == (9, 18, 1)
+    assert len(fresh.ledger.list_steps(str(result.batch))) == 1
     assert [list_reasons(fresh, f"s{number}") for number in range(9)] == [
         [f"s{number} 1", f"s{number} 2"] for number in range(9)
     ]
@@ -734,11 +740,11 @@ def test_refused_session_blocks_no_other(fresh: Place, file: Path):
             "BEGIN SELECT RAISE(ABORT, 'no'); END"
         )
     bad = make_line("b", source="bad", session_key="k", of_the_future=1)
-    done = fresh.importing.import_file(
+    result = fresh.importing.import_file(
         write_lines(file, make_line("a", session_key="k"), bad, make_line("c"))
     )
-    assert (done.ids, [each.line for each in done.broken]) == (("a", "c"), [2])
-    assert (done.messages, done.chat_state["session_key"]) == (2, 2)
+    assert (result.ids, [line.line for line in result.broken]) == (("a", "c"), [2])
+    assert (result.messages, result.chat_state["session_key"]) == (2, 2)
     assert fresh.ledger.list_batches().items[0].count == 2
 
 

@@ -59,9 +59,9 @@ def undo_import(maintenance: Maintenance, batch: str) -> ApplyResult:
     plan = maintenance.restore(batch)
     assert isinstance(plan, PlanPreview)
     assert plan.plan is not None
-    done = maintenance.apply(plan.plan)
-    assert isinstance(done, ApplyResult)
-    return done
+    result = maintenance.apply(plan.plan)
+    assert isinstance(result, ApplyResult)
+    return result
 
 
 def read_meta_keys(path: Path) -> list[str]:
@@ -73,9 +73,9 @@ def read_meta_keys(path: Path) -> list[str]:
 def test_import_is_listed_as_single_batch(home: Path, file: Path):
     write_lines(file, make_line("a", 2), make_line("b", parent_session_id="a"), make_line("c"))
     with open_maintenance(home) as (_, maintenance):
-        done = maintenance.import_sessions(file)
+        result = maintenance.import_sessions(file)
         (batch,) = maintenance.batches().items
-        assert (batch.id, batch.what, batch.count) == (done.batch, "import", 3)
+        assert (batch.id, batch.what, batch.count) == (result.batch, "import", 3)
         assert maintenance.log().items[0].counts["batch"] == batch.id
         assert maintenance.import_sessions(file).batch is None
         assert len(maintenance.batches().items) == 1
@@ -85,10 +85,10 @@ def test_import_is_listed_as_single_batch(home: Path, file: Path):
 def test_long_session_counts_once(home: Path, file: Path):
     with open_maintenance(home) as (_, maintenance):
         maintenance._require_parts().importer._writer._batch_size.room = 64_000
-        done = maintenance.import_sessions(make_long_line(file))
-        assert len(maintenance._ledger.list_steps(str(done.batch))) > 3
+        result = maintenance.import_sessions(make_long_line(file))
+        assert len(maintenance._ledger.list_steps(str(result.batch))) > 3
         assert maintenance.batches().items[0].count == 1
-        assert undo_import(maintenance, str(done.batch)).removed == 1
+        assert undo_import(maintenance, str(result.batch)).removed == 1
 
 
 @pytest.mark.requirement("maintenance:import-undo")
@@ -103,31 +103,33 @@ def test_undo_restores_previous_home(home: Path, file: Path):
         *(make_line("c", parent_session_id="b"), make_line("d", archived=1)),
     )
     with open_maintenance(home) as (db, maintenance):
-        done = maintenance.import_sessions(file)
-        assert done.batch is not None
-        preview = maintenance.preview_restore(done.batch)
+        result = maintenance.import_sessions(file)
+        assert result.batch is not None
+        preview = maintenance.preview_restore(result.batch)
         assert isinstance(preview, PlanPreview)
-        assert {each.id for each in preview.items} <= set("abcd")
+        assert {item.id for item in preview.items} <= set("abcd")
         assert preview.count == len(preview.items)
         assert db.message_count("a") == 2
-        removed = undo_import(maintenance, done.batch)
+        removed = undo_import(maintenance, result.batch)
         assert (removed.outcome, removed.skipped) == ("applied", ())
         assert rows(home) == before
         with pytest.raises(Conflict, match="undone already"):
-            maintenance.restore(done.batch)
-        assert [each.what for each in maintenance.batches(undone=False).items] == ["undo an import"]
+            maintenance.restore(result.batch)
+        assert [batch.what for batch in maintenance.batches(undone=False).items] == [
+            "undo an import"
+        ]
 
 
 @pytest.mark.requirement("maintenance:import-undo")
 def test_restored_undo_brings_sessions_back(home: Path, file: Path):
     write_lines(file, make_line("a", 2, title="Trip"), make_line("b", 3, parent_session_id="a"))
     with open_maintenance(home) as (_, maintenance):
-        done = maintenance.import_sessions(file)
+        result = maintenance.import_sessions(file)
         after = rows(home)
-        removed = undo_import(maintenance, str(done.batch))
-        back = maintenance.restore(str(removed.batch))
-        assert isinstance(back, RestoreResult)
-        assert back.unfit == ()
+        removed = undo_import(maintenance, str(result.batch))
+        restored = maintenance.restore(str(removed.batch))
+        assert isinstance(restored, RestoreResult)
+        assert restored.unfit == ()
         assert rows(home) == after
 
 
@@ -138,7 +140,7 @@ def test_session_used_since_stays(home: Path, file: Path):
         file, *(make_line(name, ended_at=2.0, end_reason="done") for name in (*used, "left"))
     )
     with open_maintenance(home) as (db, maintenance):
-        done = maintenance.import_sessions(file)
+        result = maintenance.import_sessions(file)
         db.append_message("said", "user", "and then")
         db.set_session_title("titled", "A trip")
         maintenance.edit("archived", archived=True)
@@ -148,16 +150,16 @@ def test_session_used_since_stays(home: Path, file: Path):
                 "UPDATE sessions SET end_reason = 'compression' WHERE id = 'continued'"
             )
             connection.execute("UPDATE sessions SET started_at = 3.0 WHERE id = 'next'")
-        plan = maintenance.restore(str(done.batch))
+        plan = maintenance.restore(str(result.batch))
         assert isinstance(plan, PlanPreview)
-        assert [each.id for each in plan.items] == ["left"]
+        assert [item.id for item in plan.items] == ["left"]
         assert plan.protected == {"used since": 4}
         assert all(name in plan.warnings[0] for name in used)
-        assert undo_import(maintenance, str(done.batch)).removed == 1
-        assert {each.id for each in db.list_inventory()} == {"mine", "next", *used}
-        again = maintenance.restore(str(done.batch))
-        assert isinstance(again, PlanPreview)
-        assert (again.outcome, again.plan) == ("nothing", None)
+        assert undo_import(maintenance, str(result.batch)).removed == 1
+        assert {item.id for item in db.list_inventory()} == {"mine", "next", *used}
+        second = maintenance.restore(str(result.batch))
+        assert isinstance(second, PlanPreview)
+        assert (second.outcome, second.plan) == ("nothing", None)
 
 
 def test_stopped_undo_resumes(home: Path, file: Path):
@@ -167,10 +169,10 @@ def test_stopped_undo_resumes(home: Path, file: Path):
         batch = str(maintenance.import_sessions(file).batch)
         plan = maintenance.restore(batch)
         assert isinstance(plan, PlanPreview)
-        half = maintenance.apply(str(plan.plan), 0)
-        assert half.outcome == "partial"
-        again = maintenance.restore(batch)
-        assert again == plan
+        part = maintenance.apply(str(plan.plan), 0)
+        assert part.outcome == "partial"
+        second = maintenance.restore(batch)
+        assert second == plan
         while maintenance.apply(str(plan.plan)).outcome == "partial":
             pass
         assert rows(home) == before
@@ -184,50 +186,50 @@ def test_session_used_after_plan_stays(home: Path, file: Path):
         plan = maintenance.restore(str(maintenance.import_sessions(file).batch))
         assert isinstance(plan, PlanPreview)
         db.append_message("a", "user", "and then")
-        done = maintenance.apply(str(plan.plan))
-        assert isinstance(done, ApplyResult)
-        assert [each.id for each in done.skipped] == ["a"]
-        assert {each.id for each in db.list_inventory()} == {"mine", "a"}
+        result = maintenance.apply(str(plan.plan))
+        assert isinstance(result, ApplyResult)
+        assert [item.id for item in result.skipped] == ["a"]
+        assert {item.id for item in db.list_inventory()} == {"mine", "a"}
         assert len(maintenance.batches(undone=False).items) == 2
 
 
 def test_pruned_import_counts_as_undone(home: Path, file: Path):
     with open_maintenance(home) as (db, maintenance):
-        done = maintenance.import_sessions(write_lines(file, make_line("a")))
+        result = maintenance.import_sessions(write_lines(file, make_line("a")))
         db.delete_sessions(["a"])
-        nothing = maintenance.preview_restore(str(done.batch))
+        nothing = maintenance.preview_restore(str(result.batch))
         assert isinstance(nothing, PlanPreview)
         assert nothing.outcome == "nothing"
         with pytest.raises(Conflict, match="undone already"):
-            maintenance.restore(str(done.batch))
+            maintenance.restore(str(result.batch))
         assert maintenance.import_sessions(file).sessions == 1
 
 
 def test_stopped_import_resumes_in_same_batch(home: Path, file: Path):
-    told: list[tuple[int, int]] = []
+    reports: list[tuple[int, int]] = []
     write_lines(file, make_line("a"), make_line("b"), make_line("c"))
     with open_maintenance(home) as (db, maintenance):
         maintenance._require_parts().importer._writer._batch_size.room = (
             1  # a step for each session
         )
-        half = maintenance.import_sessions(
-            file, progress=lambda *done: told.append(done), stop=lambda: len(told) == 2
+        part = maintenance.import_sessions(
+            file, progress=lambda *done: reports.append(done), stop=lambda: len(reports) == 2
         )
         rest = maintenance.import_sessions(file)
-        assert (half.outcome, rest.outcome, half.batch) == ("partial", "applied", rest.batch)
+        assert (part.outcome, rest.outcome, part.batch) == ("partial", "applied", rest.batch)
         assert maintenance.batches().items[0].count == 3
         assert undo_import(maintenance, str(rest.batch)).removed == 3
-        assert [each.id for each in db.list_inventory()] == ["mine"]
+        assert [item.id for item in db.list_inventory()] == ["mine"]
 
 
 def test_undone_partial_import_cannot_resume(home: Path, file: Path):
-    told: list[tuple[int, int]] = []
+    reports: list[tuple[int, int]] = []
     write_lines(file, make_line("a"), make_line("b"), make_line("c"))
     with open_maintenance(home) as (db, maintenance), open_maintenance(home) as (_, other):
 
         def take_back(*done: int) -> None:
-            told.append((done[0], done[1]))
-            if len(told) == 1:
+            reports.append((done[0], done[1]))
+            if len(reports) == 1:
                 (batch,) = other.batches().items
                 undo_import(other, batch.id)
 
@@ -236,7 +238,7 @@ def test_undone_partial_import_cannot_resume(home: Path, file: Path):
         )
         with pytest.raises(Conflict):
             maintenance.import_sessions(file, progress=take_back)
-        assert [each.id for each in db.list_inventory()] == ["mine"]
+        assert [item.id for item in db.list_inventory()] == ["mine"]
         assert maintenance.import_sessions(file).sessions == 3
 
 
@@ -264,8 +266,8 @@ KILLED = """
 def run_killed_import(home: Path, file: Path, point: int) -> None:
     """Import in a process that is killed in the transaction of this number."""
     command = [sys.executable, "-c", textwrap.dedent(KILLED), str(home), str(file), str(point)]
-    done = subprocess.run(command, timeout=60, env=dict(os.environ), check=False)
-    assert done.returncode == -signal.SIGKILL
+    result = subprocess.run(command, timeout=60, env=dict(os.environ), check=False)
+    assert result.returncode == -signal.SIGKILL
 
 
 def write_several_sessions(file: Path) -> Path:
@@ -286,8 +288,8 @@ def test_killed_import_is_resumed_or_undone(home: Path, file: Path, point: int, 
     with open_maintenance(home) as (db, maintenance):
         (batch,) = maintenance.batches().items
         if how == "resumed":
-            done = maintenance.import_sessions(file)
-            assert (done.batch, done.outcome) == (batch.id, "applied")
+            result = maintenance.import_sessions(file)
+            assert (result.batch, result.outcome) == (batch.id, "applied")
             assert db.message_count("long") == 60
             assert maintenance.batches().items[0].count == 3
         assert undo_import(maintenance, batch.id).skipped == ()
@@ -298,6 +300,6 @@ def test_killed_import_is_resumed_or_undone(home: Path, file: Path, point: int, 
 
 def test_import_undo_works_after_trash_emptied(home: Path, file: Path):
     with open_maintenance(home) as (_, maintenance):
-        done = maintenance.import_sessions(write_lines(file, make_line("a")))
+        result = maintenance.import_sessions(write_lines(file, make_line("a")))
         maintenance._ledger.empty_trash(0.0)
-        assert undo_import(maintenance, str(done.batch)).removed == 1
+        assert undo_import(maintenance, str(result.batch)).removed == 1

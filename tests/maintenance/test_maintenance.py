@@ -52,9 +52,9 @@ def test_plan_is_read_by_handle(changed: Changing, kind: str) -> None:
     planned = changed.maintenance.plan(ASKED[kind])
     assert planned.items
     assert changed.maintenance.get_plan(make_plan_handle(planned)) == planned
-    done = changed.maintenance.apply(make_plan_handle(planned))
-    assert isinstance(done, ApplyResult)
-    assert (done.outcome, done.plan) == ("applied", planned.plan)
+    result = changed.maintenance.apply(make_plan_handle(planned))
+    assert isinstance(result, ApplyResult)
+    assert (result.outcome, result.plan) == ("applied", planned.plan)
     assert changed.maintenance.get_plan(make_plan_handle(planned)) == planned
 
 
@@ -81,26 +81,26 @@ def test_prune_all_reclaims_space(changed: Changing) -> None:
     fill(changed)
     before = changed.read_everything()
     size = changed.home.db.measure_sizes().db
-    done = changed.plan_and_apply("all")
-    assert (done.outcome, done.skipped, done.remaining) == ("applied", (), 0)
+    result = changed.plan_and_apply("all")
+    assert (result.outcome, result.skipped, result.remaining) == ("applied", (), 0)
     assert changed.home.db.measure_sizes().free == 0
     assert changed.home.db.measure_sizes().db < size / 2
-    assert done.bytes.returned_to_disk > 100_000
-    assert (done.bytes.free_in_file, done.shrinks) == (0, False)
-    assert changed.restore(done).restored == done.removed
+    assert result.bytes.returned_to_disk > 100_000
+    assert (result.bytes.free_in_file, result.shrinks) == (0, False)
+    assert changed.restore(result).restored == result.removed
     assert changed.read_everything() == before
 
 
 def test_prune_all_resumes_at_vacuum(changed: Changing) -> None:
     changed.home.large_session("large", 140)
     planned = changed.plan("all")
-    half = changed.apply(planned, stop=lambda: not changed.sessions())
-    assert (half.outcome, half.removed, half.remaining) == ("partial", 1, 1)
-    assert half.bytes.returned_to_disk == 0
-    done = changed.apply(planned)
-    assert (done.outcome, done.remaining) == ("applied", 0)
-    assert done.bytes.returned_to_disk > 100_000
-    assert changed.apply(planned) == done
+    part = changed.apply(planned, stop=lambda: not changed.sessions())
+    assert (part.outcome, part.removed, part.remaining) == ("partial", 1, 1)
+    assert part.bytes.returned_to_disk == 0
+    result = changed.apply(planned)
+    assert (result.outcome, result.remaining) == ("applied", 0)
+    assert result.bytes.returned_to_disk > 100_000
+    assert changed.apply(planned) == result
 
 
 def test_prune_all_of_empty_home_plans_nothing(changed: Changing) -> None:
@@ -115,12 +115,12 @@ def test_prune_all_of_empty_home_plans_nothing(changed: Changing) -> None:
 @pytest.mark.requirement("maintenance:face")
 def test_partial_restore_is_no_listed_batch(changed: Changing) -> None:
     fill(changed)
-    done = changed.plan_and_apply()
-    changed.restore(done)
+    result = changed.plan_and_apply()
+    changed.restore(result)
     (batch,) = changed.maintenance.batches().items
-    assert (batch.id, batch.undone_at is not None) == (done.batch, True)
-    assert [each.what for each in changed.maintenance.log().items] == [
-        f"restore {done.batch}",
+    assert (batch.id, batch.undone_at is not None) == (result.batch, True)
+    assert [entry.what for entry in changed.maintenance.log().items] == [
+        f"restore {result.batch}",
         "prune sessions",
     ]
 
@@ -171,18 +171,18 @@ def test_pins_protect_without_column(restored: Changing) -> None:
     assert restored.plan().protected["pinned"] == stated + 1
     listed = restored.home.db.list_sessions(SessionFilter(status="all"), limit=100).items
     shown = restored.ledger.pins.show_pins(listed)
-    assert [each.pinned for each in shown if each.root_id == pinned] == [True]
+    assert [item.pinned for item in shown if item.root_id == pinned] == [True]
     restored.maintenance.restore(str(edited.batch))
 
 
 def test_export_is_imported(changed: Changing, tmp_path: Path) -> None:
     fill(changed)
     before = changed.read_everything()
-    file, told = tmp_path / "out.jsonl", list[tuple[int, int]]()
+    file, reports = tmp_path / "out.jsonl", list[tuple[int, int]]()
     out = changed.maintenance.export_sessions(
-        file, ["old_0"], progress=lambda *done: told.append(done)
+        file, ["old_0"], progress=lambda *done: reports.append(done)
     )
-    assert (out.sessions, told) == (1, [(0, 1)])
+    assert (out.sessions, reports) == (1, [(0, 1)])
     changed.home.db.delete_sessions(["old_0"])
     assert changed.maintenance.import_sessions(file).sessions == 1
     assert changed.read_everything() == before
@@ -209,7 +209,7 @@ async def test_async_edit_export_import(changed: Changing, tmp_path: Path) -> No
     planned = await maintenance.plan(PlanRequest("sessions"))
     assert (await maintenance.get_plan(str(planned.plan))) == planned
     await maintenance.close_plan(str(planned.plan))
-    assert [each.what for each in (await maintenance.log()).items] == ["import", "export", "edit"]
+    assert [item.what for item in (await maintenance.log()).items] == ["import", "export", "edit"]
 
 
 @pytest.mark.anyio
@@ -222,19 +222,19 @@ async def test_async_progress_and_stop(changed: Changing, monkeypatch: pytest.Mo
         changed.home.db.end_session(f"old_{number}", "idle")
     maintenance = AsyncMaintenance(changed.maintenance)
     plan = str((await maintenance.plan(PlanRequest("sessions"))).plan)
-    told: list[tuple[int, int]] = []
+    reports: list[tuple[int, int]] = []
 
     def tell(so_far: ApplyResult) -> None:
-        told.append((so_far.done, so_far.remaining))
+        reports.append((so_far.done, so_far.remaining))
 
-    half = await maintenance.apply(plan, progress=tell, stop=lambda: len(changed.sessions()) < 3)
-    assert (half.outcome, half.removed + half.remaining) == ("partial", 3)
-    done = await maintenance.apply(plan, progress=tell)
-    assert (done.outcome, done.removed, changed.sessions()) == ("applied", 3, set())
-    assert told == sorted(told, key=lambda each: each[0])
-    assert all(sum(each) == 3 for each in told)
-    back = await maintenance.restore(str(done.batch), stop=lambda: True)
-    assert back.outcome == "partial"
+    part = await maintenance.apply(plan, progress=tell, stop=lambda: len(changed.sessions()) < 3)
+    assert (part.outcome, part.removed + part.remaining) == ("partial", 3)
+    result = await maintenance.apply(plan, progress=tell)
+    assert (result.outcome, result.removed, changed.sessions()) == ("applied", 3, set())
+    assert reports == sorted(reports, key=lambda item: item[0])
+    assert all(sum(item) == 3 for item in reports)
+    restored = await maintenance.restore(str(result.batch), stop=lambda: True)
+    assert restored.outcome == "partial"
 
 
 def test_compression_plan_is_refused(changed: Changing) -> None:

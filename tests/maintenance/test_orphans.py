@@ -53,8 +53,8 @@ def test_dead_compression_locks_are_selected(full: Home) -> None:
 @pytest.mark.requirement("maintenance:orphans")
 def test_broken_and_cyclic_links_are_selected(full: Home) -> None:
     selected = orphans.select_broken_links(full.take_snapshot(), ASKED)
-    assert {each.id for each in selected.items} == set(full.of("links").chosen)
-    assert {each.left_behind for each in selected.items} == {("circle_a",), ("fatherless",)}
+    assert {item.id for item in selected.items} == set(full.of("links").chosen)
+    assert {item.left_behind for item in selected.items} == {("circle_a",), ("fatherless",)}
 
 
 def test_link_of_active_session_stays(home: Home) -> None:
@@ -64,7 +64,7 @@ def test_link_of_active_session_stays(home: Home) -> None:
     assert dict(orphans.select_broken_links(home.take_snapshot(leased), ASKED).protected) == {
         "live": 1
     }
-    assert [each.id for each in orphans.select_broken_links(home.take_snapshot(), ASKED).items] == [
+    assert [item.id for item in orphans.select_broken_links(home.take_snapshot(), ASKED).items] == [
         "s"
     ]
 
@@ -72,7 +72,9 @@ def test_link_of_active_session_stays(home: Home) -> None:
 def test_orphan_age_comes_from_dated_table(full: Home) -> None:
     facts = full.db.read_health_facts()
     lately = {
-        each.table: each.last_at for each in facts.orphans if each.session_id == "gone_lately"
+        orphan.table: orphan.last_at
+        for orphan in facts.orphans
+        if orphan.session_id == "gone_lately"
     }
     selected = orphans.select_orphaned_rows(full.take_snapshot(), facts, ASKED)
     assert lately["messages"] > NOW - DAY
@@ -94,7 +96,7 @@ def test_orphans_match_no_filter(full: Home) -> None:
 def test_filter_selects_links_and_locks_by_session(full: Home) -> None:
     snapshot, facts = full.take_snapshot(), full.db.read_health_facts()
     asked = PlanRequest("orphans", where=SessionFilter(source=("cli",), end_reason="cli_close"))
-    links = {each.id for each in orphans.select_broken_links(snapshot, asked).items}
+    links = {item.id for item in orphans.select_broken_links(snapshot, asked).items}
     assert links == set(full.of("links").chosen)
     idle = PlanRequest("orphans", where=SessionFilter(end_reason="idle"))
     assert [lock.session_id for lock in orphans.select_dead_locks(snapshot, facts, idle).items] == [

@@ -47,16 +47,16 @@ def test_stated_items_are_planned_applied_and_restored(restored: Changing, what:
     planned = restored.plan(what, **KINDS[what])
     plan = restored.ledger.get_plan(planned.plan)
     assert set(map(get_stated_name, plan.members)) == list_stated(restored, what)
-    done = restored.apply(planned)
-    assert (done.outcome, done.skipped, done.remaining) == ("applied", (), 0)
+    result = restored.apply(planned)
+    assert (result.outcome, result.skipped, result.remaining) == ("applied", (), 0)
     things = planned.count - (what == "all")  # the index is won back, and nothing is gone
-    assert done.removed + done.finalized == things
+    assert result.removed + result.finalized == things
     assert restored.read_everything() != before
-    back = restored.restore(done)
+    back = restored.restore(result)
     assert (back.outcome, back.unfit, back.remaining) == ("applied", (), 0)
     assert back.restored == things
     assert restored.read_everything() == before
-    assert {each.code for each in restored.home.db.check_integrity(deep=True)} <= LEFT_OVER
+    assert {item.code for item in restored.home.db.check_integrity(deep=True)} <= LEFT_OVER
 
 
 def get_stated_name(member: Member) -> str:
@@ -78,10 +78,10 @@ def test_preview_counts_protected_by_reason(restored: Changing, what: str) -> No
 
 def test_apply_removes_only_planned_items(restored: Changing) -> None:
     before = restored.sessions()
-    done = restored.plan_and_apply("sessions")
+    result = restored.plan_and_apply("sessions")
     together = restored.home.of("sessions").chosen.values()
-    assert before - restored.sessions() == {each for ids in together for each in ids}
-    restored.restore(done)
+    assert before - restored.sessions() == {id_ for ids in together for id_ in ids}
+    restored.restore(result)
 
 
 def test_preview_has_all_fields(changed: Changing) -> None:
@@ -115,10 +115,10 @@ def test_imported_sessions_are_pruned_by_id(changed: Changing, tmp_path: Path) -
     changed.home.session("b", 1, reason="cli_close")
     changed.maintenance.export_sessions(tmp_path / "out.jsonl")
     changed.home.db.delete_sessions(["a", "b"])
-    done = changed.maintenance.import_sessions(tmp_path / "out.jsonl")
-    assert (set(done.ids), done.sessions) == ({"a", "b"}, 2)
-    assert [batch.id for batch in changed.maintenance.batches().items] == [done.batch]
-    changed.apply(changed.plan(ids=done.ids))
+    result = changed.maintenance.import_sessions(tmp_path / "out.jsonl")
+    assert (set(result.ids), result.sessions) == ({"a", "b"}, 2)
+    assert [batch.id for batch in changed.maintenance.batches().items] == [result.batch]
+    changed.apply(changed.plan(ids=result.ids))
     assert changed.sessions() == {"there"}
 
 
@@ -145,7 +145,7 @@ def test_planning_changes_nothing(restored: Changing) -> None:
 def test_session_of_two_kinds_is_planned_once(changed: Changing) -> None:
     changed.home.session("old_ghost", 140, reason="idle", messages=0)
     planned = changed.plan("all")
-    assert [each.id for each in planned.items] == ["old_ghost"]
+    assert [item.id for item in planned.items] == ["old_ghost"]
     changed.apply(planned)
     assert changed.sessions() == set()
 
@@ -156,11 +156,11 @@ def test_child_of_removed_parent_is_cut_once(
     changed.home.session("ghost", 9, reason="branched", messages=0)
     changed.home.session("child", 8, begun=10, parent_session_id="ghost", config=BRANCH)
     changed.home.sql("UPDATE sessions SET parent_session_id = 'child' WHERE id = 'ghost'")
-    assert [each.id for each in changed.plan("orphans").items] == ["child"]
+    assert [item.id for item in changed.plan("orphans").items] == ["child"]
     planned = changed.plan("all")
-    assert {each.id for each in planned.items} >= {"ghost"}
-    done = changed.apply(planned)
-    assert done.skipped == ()
+    assert {item.id for item in planned.items} >= {"ghost"}
+    result = changed.apply(planned)
+    assert result.skipped == ()
     assert changed.home.db.get_session("child")["parent_session_id"] is None
 
 
@@ -189,8 +189,8 @@ def test_plan_lists_requested_number_of_items(changed: Changing) -> None:
     assert (planned.count, len(planned.items)) == (25, 20)
     found = changed.maintenance.get_plan(str(planned.plan), 100)
     assert found.items[:20] == planned.items
-    assert {each.id for each in found.items} == {f"old_{number:02}" for number in range(25)}
-    titled = [each.id for each in found.items if each.title == "The last"]
+    assert {item.id for item in found.items} == {f"old_{number:02}" for number in range(25)}
+    titled = [item.id for item in found.items if item.title == "The last"]
     assert titled == ["old_24"]
     assert len(changed.maintenance.get_plan(str(planned.plan), 3).items) == 3
     with pytest.raises(InvalidInput, match="items must be >= 1"):
@@ -204,8 +204,8 @@ def test_unknown_session_is_not_planned(changed: Changing) -> None:
 
 def test_trash_and_index_plans_share_interface(changed: Changing) -> None:
     changed.home.large_session("old", 140)
-    done = changed.plan_and_apply()
-    assert [each.id for each in changed.maintenance.batches().items] == [done.batch]
+    result = changed.plan_and_apply()
+    assert [batch.id for batch in changed.maintenance.batches().items] == [result.batch]
     planned = changed.plan("index")
     assert changed.maintenance.apply(planned.plan).outcome == "applied"
     planned = changed.plan("trash", older_than_days=0)

@@ -24,12 +24,12 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
     """Run a function once, as soon as the trash of a step is durable."""
 
     def later(do: Callable[[], object]) -> None:
-        usual, done = UndoLog.prepare_step, []
+        usual, result = UndoLog.prepare_step, []
 
         def prepare(self: UndoLog, *args: Any, **more: Any) -> list[str]:
             marked = usual(self, *args, **more)
-            if not done:
-                done.append(do)
+            if not result:
+                result.append(do)
                 do()
             return marked
 
@@ -39,7 +39,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
 
 
 def list_skip_reasons(done) -> dict[str, str]:
-    return {each.id: each.why for each in done.skipped}
+    return {item.id: item.why for item in done.skipped}
 
 
 # -- rows --------------------------------------------------------------------------------------
@@ -52,9 +52,9 @@ def test_message_edited_after_trash_is_restored_edited(
     hermes.home.session("old", 140, reason="idle")
     edited = "UPDATE messages SET content = 'edited' WHERE id = (SELECT min(id) FROM messages)"
     meanwhile(lambda: hermes.home.sql(edited))
-    done = hermes.plan_and_apply()
-    assert (done.removed, hermes.sessions()) == (1, set())
-    hermes.restore(done)
+    result = hermes.plan_and_apply()
+    assert (result.removed, hermes.sessions()) == (1, set())
+    hermes.restore(result)
     assert [row["content"] for row in hermes.home.db.get_messages("old")] == [
         "edited",
         "old says 1",
@@ -66,9 +66,9 @@ def test_row_added_after_trash_is_restored(changed: Changing, meanwhile: Meanwhi
     changed.home.session("old", 140, reason="idle")
     db = changed.home.db
     meanwhile(lambda: db.record_auxiliary_usage("old", "title_generation", input_tokens=7))
-    done = changed.plan_and_apply()
-    assert (done.removed, changed.sessions()) == (1, set())
-    changed.restore(done)
+    result = changed.plan_and_apply()
+    assert (result.removed, changed.sessions()) == (1, set())
+    changed.restore(result)
     assert [row["input_tokens"] for row in db.get_model_usage("old")] == [7]
 
 
@@ -101,8 +101,8 @@ def test_used_ghost_stays(changed: Changing, change: Callable[[Home], None]) -> 
         changed.home.session(name, 30, reason="idle", messages=0)
     planned = changed.plan("ghosts")
     change(changed.home)
-    done = changed.apply(planned)
-    assert (done.removed, list_skip_reasons(done)) == (1, {"ghost": SIGNS[change]})
+    result = changed.apply(planned)
+    assert (result.removed, list_skip_reasons(result)) == (1, {"ghost": SIGNS[change]})
     assert changed.sessions() == {"ghost"}
 
 
@@ -144,8 +144,11 @@ def test_session_routed_or_pinned_during_step_stays(
     changed.home.session("old", 140, reason=ended)
     planned = changed.plan(what, verb)
     meanwhile(lambda: come(changed))
-    done = changed.apply(planned)
-    assert (done.removed + done.finalized, list_skip_reasons(done)) == (1, {"old": COMES[come]})
+    result = changed.apply(planned)
+    assert (result.removed + result.finalized, list_skip_reasons(result)) == (
+        1,
+        {"old": COMES[come]},
+    )
     assert changed.home.db.get_session("old")["end_reason"] == ended
 
 
@@ -222,10 +225,10 @@ def test_remaining_session_file_is_reported(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     folder = changed.home.file("session_old.json", 140).parent
     (folder / "old.jsonl").symlink_to(folder / "elsewhere")
-    done = changed.plan_and_apply()
+    result = changed.plan_and_apply()
     assert not (folder / "session_old.json").exists()
-    assert [each.split()[0] for each in done.warnings] == ["old.jsonl"]
-    assert "still exists" in done.warnings[0]
+    assert [warning.split()[0] for warning in result.warnings] == ["old.jsonl"]
+    assert "still exists" in result.warnings[0]
 
 
 def test_remaining_files_report_is_bounded(
@@ -254,9 +257,9 @@ def test_aborted_step_of_other_maintainer_is_done(changed: Changing) -> None:
     part = changed.apply(planned, for_s=0)
     assert (part.outcome, part.removed + part.remaining) == ("partial", 3)
     with ThreadPoolExecutor(1) as other:
-        done = other.submit(changed.apply, planned)
+        result = other.submit(changed.apply, planned)
         time.sleep(0.2)
-        assert not done.done()
+        assert not result.done()
         discard_step(changed.ledger, taken)
-        assert (done.result().outcome, done.result().removed) == ("applied", 3)
+        assert (result.result().outcome, result.result().removed) == ("applied", 3)
     assert changed.sessions() == set()

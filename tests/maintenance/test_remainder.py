@@ -22,29 +22,29 @@ def fill_large(changed: Changing) -> None:
 def test_freed_id_restores_session(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     before = changed.read_everything()
-    done = changed.plan_and_apply()
+    result = changed.plan_and_apply()
     changed.home.db.create_session("old", "cli")
-    back = changed.restore(done)
-    assert (back.outcome, back.restored, len(back.unfit)) == ("applied", 0, 1)
+    restored = changed.restore(result)
+    assert (restored.outcome, restored.restored, len(restored.unfit)) == ("applied", 0, 1)
     changed.home.db.delete_session("old")
-    back = changed.restore(done)
-    assert (back.restored, back.unfit) == (1, ())
+    restored = changed.restore(result)
+    assert (restored.restored, restored.unfit) == (1, ())
     assert changed.read_everything() == before
     with pytest.raises(Conflict, match="undone already"):
-        changed.restore(done)
+        changed.restore(result)
 
 
 def test_freed_title_is_restored(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     changed.home.db.set_session_title("old", "The schema")
-    done = changed.plan_and_apply()
+    result = changed.plan_and_apply()
     changed.home.session("other", 1)
     changed.home.db.set_session_title("other", "The schema")
-    changed.restore(done)
-    again = changed.restore(done)
-    assert list_refused(again) == [("title of sessions old", "another row has it now")]
+    changed.restore(result)
+    second = changed.restore(result)
+    assert list_refused(second) == [("title of sessions old", "another row has it now")]
     changed.home.db.set_session_title("other", "Another")
-    assert changed.restore(done).unfit == ()
+    assert changed.restore(result).unfit == ()
     assert changed.home.db.get_session("old")["title"] == "The schema"
 
 
@@ -57,8 +57,8 @@ def test_branch_parent_is_restored_by_second_try(
     first, second = changed.plan_and_apply(ids=("branch",)), changed.plan_and_apply(ids=("trunk",))
     assert list_refused(changed.restore(first))[0][0] == "parent_session_id of sessions branch"
     again = changed.restore(first)
-    why = f"session trunk does not exist; restore batch {second.batch} first, then this again"
-    assert list_refused(again) == [("parent_session_id of sessions branch", why)]
+    reason = f"session trunk does not exist; restore batch {second.batch} first, then this again"
+    assert list_refused(again) == [("parent_session_id of sessions branch", reason)]
     changed.restore(second)
     changed.restore(first)
     assert changed.read_everything() == before
@@ -67,15 +67,15 @@ def test_branch_parent_is_restored_by_second_try(
 def test_second_restore_keeps_continued_session(changed: Changing) -> None:
     for name in ("one", "two"):
         changed.home.session(name, 140, reason="idle")
-    done = changed.plan_and_apply()
-    assert len(changed.ledger.list_steps(done.batch)) == 1
+    result = changed.plan_and_apply()
+    assert len(changed.ledger.list_steps(result.batch)) == 1
     changed.home.db.create_session("two", "cli")
-    assert changed.restore(done).restored == 1
+    assert changed.restore(result).restored == 1
     first = changed.home.db.get_messages("one")[0]["id"]
     changed.home.sql("DELETE FROM messages WHERE id = ?", first)
     changed.home.db.append_message("one", "user", "gone on")
-    again = changed.restore(done)
-    assert list_refused(again) == [("sessions two", "another row has it now")]
+    second = changed.restore(result)
+    assert list_refused(second) == [("sessions two", "another row has it now")]
     assert first not in [row["id"] for row in changed.home.db.get_messages("one")]
 
 
@@ -83,45 +83,45 @@ def test_freed_file_name_restores_file(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     changed.home.file("session_old.json", 140, "mine")
     before = changed.read_everything()
-    done = changed.plan_and_apply()
+    result = changed.plan_and_apply()
     path = changed.home.file("session_old.json", 0, "another")
-    changed.restore(done)
+    changed.restore(result)
     path.unlink()
-    assert changed.restore(done).unfit == ()
+    assert changed.restore(result).unfit == ()
     assert changed.read_everything() == before
 
 
 def test_refused_orphaned_file_is_not_counted(changed: Changing) -> None:
     name = "session_20260101_120000_abcdef01.json"
     changed.home.file(name, 50)
-    done = changed.plan_and_apply("orphans")
+    result = changed.plan_and_apply("orphans")
     path = changed.home.file(name, 0, "another")
-    assert (changed.restore(done).restored, path.read_text()) == (0, "another")
+    assert (changed.restore(result).restored, path.read_text()) == (0, "another")
     path.unlink()
-    assert changed.restore(done).restored == 1
+    assert changed.restore(result).restored == 1
 
 
 def test_freed_route_is_restored(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
-    done = changed.plan_and_apply("routes")
+    result = changed.plan_and_apply("routes")
     changed.home.session("s", 0)
     key = changed.home.route("1", "s", 0)
-    assert changed.restore(done).restored == 0
+    assert changed.restore(result).restored == 0
     changed.home.store.remove(changed.home.store.load_entries())
-    back = changed.restore(done)
-    assert (back.restored, back.unfit) == (1, ())
+    restored = changed.restore(result)
+    assert (restored.restored, restored.unfit) == (1, ())
     assert changed.home.store.peek_session_id(key) == "nobody"
 
 
 def test_misfit_blocks_no_other_restore(changed: Changing) -> None:
     fill_large(changed)
     changed.home.session("older", 200, reason="idle")
-    done = changed.plan_and_apply()
-    steps = len(changed.ledger.list_steps(done.batch))
+    result = changed.plan_and_apply()
+    steps = len(changed.ledger.list_steps(result.batch))
     changed.home.db.create_session("large", "cli")
     for _ in range(steps):
-        back = changed.restore(done, 0)
-    assert (back.outcome, back.remaining) == ("applied", 0)
+        restored = changed.restore(result, 0)
+    assert (restored.outcome, restored.remaining) == ("applied", 0)
     assert changed.sessions() == {"large", "older"}
 
 
@@ -130,13 +130,15 @@ def test_restore_reports_progress_and_stops(
 ) -> None:
     fill_large(changed)
     before = changed.read_everything()
-    done = changed.plan_and_apply()
-    told: list[int] = []
-    part = changed.maintenance.restore(done.batch, stop=lambda: True)
+    result = changed.plan_and_apply()
+    reports: list[int] = []
+    part = changed.maintenance.restore(result.batch, stop=lambda: True)
     assert part.outcome == "partial"
-    changed.maintenance.restore(done.batch, progress=lambda so_far: told.append(so_far.remaining))
-    assert told == sorted(told, reverse=True)
-    assert (len(told), told[-1]) == (part.remaining, 0)
+    changed.maintenance.restore(
+        result.batch, progress=lambda so_far: reports.append(so_far.remaining)
+    )
+    assert reports == sorted(reports, reverse=True)
+    assert (len(reports), reports[-1]) == (part.remaining, 0)
     assert changed.read_everything() == before
 
 
@@ -160,6 +162,6 @@ def test_undo_of_reopen_keeps_session_in_use(changed: Changing, come) -> None:
     edited = changed.maintenance.edit("s", reopen=True)
     come(changed)
     with live_gateway(changed.home):
-        back = changed.maintenance.restore(edited.batch)
-    assert (back.restored, len(back.unfit)) == (0, 1)
+        restored = changed.maintenance.restore(edited.batch)
+    assert (restored.restored, len(restored.unfit)) == (0, 1)
     assert changed.home.db.get_session("s")["ended_at"] is None

@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 def list_refused(back) -> list[tuple[str, str]]:
-    return [(each.what, each.why) for each in back.unfit]
+    return [(item.what, item.why) for item in back.unfit]
 
 
 @pytest.fixture
@@ -33,10 +33,10 @@ def gone(changed: Changing) -> Changing:
 
 
 def test_batch_is_restored_once(gone: Changing) -> None:
-    done = gone.plan_and_apply()
-    gone.restore(done)
+    result = gone.plan_and_apply()
+    gone.restore(result)
     with pytest.raises(Conflict, match="undone already"):
-        gone.restore(done)
+        gone.restore(result)
 
 
 def test_unknown_batch_raises_not_found(changed: Changing) -> None:
@@ -45,29 +45,29 @@ def test_unknown_batch_raises_not_found(changed: Changing) -> None:
 
 
 def test_expired_trash_is_not_restored(gone: Changing) -> None:
-    done = gone.plan_and_apply()
+    result = gone.plan_and_apply()
     gone.home.clock.now = NOW + 31 * DAY
     with pytest.raises(Conflict, match="its trash is gone"):
-        gone.restore(done)
+        gone.restore(result)
 
 
 @pytest.mark.requirement("maintenance:restore")
 def test_taken_title_is_left_out_and_reported(gone: Changing) -> None:
-    done = gone.plan_and_apply()
+    result = gone.plan_and_apply()
     gone.home.session("other", 1)
     gone.home.db.set_session_title("other", "The schema")
-    back = gone.restore(done)
-    assert [what for what, _ in list_refused(back)] == ["title of sessions old"]
+    restored = gone.restore(result)
+    assert [what for what, _ in list_refused(restored)] == ["title of sessions old"]
     assert gone.home.db.get_session("old")["title"] is None
     assert gone.home.db.get_session("other")["title"] == "The schema"
 
 
 @pytest.mark.requirement("maintenance:restore")
 def test_taken_id_receives_no_messages(gone: Changing) -> None:
-    done = gone.plan_and_apply()
+    result = gone.plan_and_apply()
     gone.home.session("old", 1, messages=1)
-    back = gone.restore(done)
-    assert ("sessions old", "another row has it now") in list_refused(back)
+    restored = gone.restore(result)
+    assert ("sessions old", "another row has it now") in list_refused(restored)
     assert gone.home.db.message_count("old") == 1
 
 
@@ -77,22 +77,24 @@ def test_taken_id_of_large_session_receives_nothing(changed: Changing) -> None:
     for number in range(6):
         changed.home.db.append_message("large", "user", f"{number} " + "x" * 40_000)
     changed.home.clock.now = NOW
-    done = changed.plan_and_apply()
-    assert len(changed.ledger.list_steps(done.batch)) > 1
+    result = changed.plan_and_apply()
+    assert len(changed.ledger.list_steps(result.batch)) > 1
     changed.home.session("large", 1, messages=1)
-    back = changed.restore(done)
-    assert ("messages of large", "the id belongs to another session by now") in list_refused(back)
+    restored = changed.restore(result)
+    assert ("messages of large", "the id belongs to another session by now") in list_refused(
+        restored
+    )
     assert changed.home.db.message_count("large") == 1
 
 
 def test_child_with_new_parent_keeps_parent(changed: Changing) -> None:
     changed.home.session("trunk", 140, reason="branched")
     changed.home.session("branch", 3, parent_session_id="trunk", config=BRANCH)
-    done = changed.plan_and_apply()
+    result = changed.plan_and_apply()
     changed.home.session("other", 5)
     changed.home.db.update_session("branch", parent_session_id="other")
-    back = changed.restore(done)
-    assert list_refused(back) == [
+    restored = changed.restore(result)
+    assert list_refused(restored) == [
         ("parent_session_id of branch in sessions", "it was changed again since")
     ]
     assert changed.home.db.get_session("branch")["parent_session_id"] == "other"
@@ -101,11 +103,11 @@ def test_child_with_new_parent_keeps_parent(changed: Changing) -> None:
 @pytest.mark.requirement("maintenance:restore")
 def test_session_reopened_since_stays_open(changed: Changing) -> None:
     changed.home.session("s", 2)
-    done = changed.plan_and_apply("sessions", "finalize", ids=("s",))
+    result = changed.plan_and_apply("sessions", "finalize", ids=("s",))
     changed.home.db.reopen_session("s")
     changed.home.db.end_session("s", "other")
-    back = changed.restore(done)
-    assert list_refused(back) == [
+    restored = changed.restore(result)
+    assert list_refused(restored) == [
         ("ended_at, end_reason of s in sessions", "it was changed again since")
     ]
     assert changed.home.db.get_session("s")["end_reason"] == "other"
@@ -113,21 +115,21 @@ def test_session_reopened_since_stays_open(changed: Changing) -> None:
 
 def test_chat_with_new_route_keeps_route(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
-    done = changed.plan_and_apply("routes")
+    result = changed.plan_and_apply("routes")
     changed.home.session("s", 0)
     key = changed.home.route("1", "s", 0)
-    back = changed.restore(done)
-    assert list_refused(back) == [(f"the route of {key}", "the chat was used since")]
+    restored = changed.restore(result)
+    assert list_refused(restored) == [(f"the route of {key}", "the chat was used since")]
     assert changed.home.store.peek_session_id(key) == "s"
 
 
 def test_replaced_file_stays_in_trash(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     changed.home.file("session_old.json", 140, "mine")
-    done = changed.plan_and_apply()
+    result = changed.plan_and_apply()
     path = changed.home.file("session_old.json", 0, "another")
-    back = changed.restore(done)
-    assert [why for _, why in list_refused(back)] == ["another file has its name by now"]
+    restored = changed.restore(result)
+    assert [reason for _, reason in list_refused(restored)] == ["another file has its name by now"]
     assert path.read_text() == "another"
 
 
@@ -137,25 +139,27 @@ def test_partly_damaged_trash_restores_rest(changed: Changing) -> None:
         changed.home.session(f"old_{number}", 140, messages=0)
         changed.home.db.append_message(f"old_{number}", "user", "x" * 80_000, timestamp=NOW - DAY)
         changed.home.db.end_session(f"old_{number}", "idle")
-    done = changed.plan_and_apply(older_than_days=0)
-    lost = changed.ledger.list_steps(done.batch)[1]
+    result = changed.plan_and_apply(older_than_days=0)
+    lost = changed.ledger.list_steps(result.batch)[1]
     sql = "UPDATE trash SET data = x'00' WHERE step = ?"
     changed.ledger._file.write(lambda rows: rows.run_change(sql, (lost.id,)))
-    back = changed.restore(done)
+    restored = changed.restore(result)
     (name,) = {"old_0", "old_1", "old_2"} - changed.sessions()
-    assert (back.outcome, back.restored, back.remaining) == ("applied", 2, 0)
-    assert [(what, "is damaged" in why) for what, why in list_refused(back)] == [(name, True)]
+    assert (restored.outcome, restored.restored, restored.remaining) == ("applied", 2, 0)
+    assert [(what, "is damaged" in reason) for what, reason in list_refused(restored)] == [
+        (name, True)
+    ]
     with pytest.raises(Corrupt, match=lost.id):  # nothing else is left
-        changed.restore(done)
+        changed.restore(result)
 
 
 def test_restore_of_routes_names_live_gateway(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
-    done = changed.plan_and_apply("routes")
+    result = changed.plan_and_apply("routes")
     with live_gateway(changed.home), pytest.raises(Denied):
-        changed.restore(done)
+        changed.restore(result)
     assert changed.home.store.load_entries() == {}
-    changed.restore(done)
+    changed.restore(result)
     assert len(changed.home.store.load_entries()) == 1
 
 
@@ -166,32 +170,32 @@ def test_stopped_restore_resumes(changed: Changing) -> None:
         changed.home.db.append_message(f"old_{number}", "user", f"says {number} " + "x" * 90_000)
         changed.home.clock.now = NOW
     before = changed.read_everything()
-    done = changed.plan_and_apply()
-    assert changed.maintenance.preview_restore(done.batch).count == 3
-    part = changed.restore(done, 0)
-    assert changed.maintenance.preview_restore(done.batch).count == 3 - part.restored
+    result = changed.plan_and_apply()
+    assert changed.maintenance.preview_restore(result.batch).count == 3
+    part = changed.restore(result, 0)
+    assert changed.maintenance.preview_restore(result.batch).count == 3 - part.restored
     assert (part.outcome, part.remaining > 0) == ("partial", True)
-    rest = changed.restore(done)
+    rest = changed.restore(result)
     assert (rest.outcome, part.restored + rest.restored) == ("applied", 3)
     assert changed.read_everything() == before
 
 
 def test_restore_preview_changes_nothing(gone: Changing) -> None:
-    done = gone.plan_and_apply()
+    result = gone.plan_and_apply()
     before = gone.read_everything()
-    coming = gone.maintenance.preview_restore(done.batch)
-    assert (coming.batch.id, coming.count) == (done.batch, 1)
-    assert [(each.id, each.title) for each in coming.items] == [("old", "The schema")]
+    coming = gone.maintenance.preview_restore(result.batch)
+    assert (coming.batch.id, coming.count) == (result.batch, 1)
+    assert [(item.id, item.title) for item in coming.items] == [("old", "The schema")]
     assert gone.read_everything() == before
-    gone.restore(done)
+    gone.restore(result)
     with pytest.raises(Conflict, match="undone already"):
-        gone.maintenance.preview_restore(done.batch)
+        gone.maintenance.preview_restore(result.batch)
 
 
 def test_restore_preview_describes_edit(gone: Changing) -> None:
-    done = gone.maintenance.edit("old", title="Another", archived=True, pinned=True, reopen=True)
-    coming = gone.maintenance.preview_restore(done.batch)
-    assert [each.id for each in coming.items] == ["old"]
+    result = gone.maintenance.edit("old", title="Another", archived=True, pinned=True, reopen=True)
+    coming = gone.maintenance.preview_restore(result.batch)
+    assert [item.id for item in coming.items] == ["old"]
     assert set(coming.items[0].why.split("; ")) == {
         "title: Another -> The schema",
         "archived: yes -> no",
@@ -202,13 +206,13 @@ def test_restore_preview_describes_edit(gone: Changing) -> None:
 
 
 def test_restore_batch_cannot_be_restored(gone: Changing) -> None:
-    done = gone.plan_and_apply()
-    gone.restore(done)
+    result = gone.plan_and_apply()
+    gone.restore(result)
     sql = "SELECT id FROM batches WHERE what = 'restore'"
     undoing = gone.ledger._file.read(lambda rows: rows.fetch_value(sql))
     with pytest.raises(InvalidInput, match="itself a restore"):
         gone.maintenance.restore(undoing)
-    assert gone.plan_and_apply().removed == done.removed
+    assert gone.plan_and_apply().removed == result.removed
 
 
 @pytest.mark.requirement("maintenance:restore")
@@ -219,11 +223,11 @@ def test_restore_undoes_compression(changed: Changing) -> None:
         home.db.append_message("s", "assistant" if number % 2 else "user", f"{number} " * 800)
     before = changed.read_everything()["rows"]["messages"]
     with changed.maintenance._require_parts().compressions._create_compressor() as compressor:
-        done = compressor.compress("s", lambda _: "in short: counting", keep_last=2)
+        result = compressor.compress("s", lambda _: "in short: counting", keep_last=2)
     assert changed.read_everything()["rows"]["messages"] != before
-    coming = changed.maintenance.preview_restore(done.batch)
-    assert [each.id for each in coming.items] == ["s"]
-    changed.maintenance.restore(done.batch)
+    coming = changed.maintenance.preview_restore(result.batch)
+    assert [item.id for item in coming.items] == ["s"]
+    changed.maintenance.restore(result.batch)
     assert changed.read_everything()["rows"]["messages"] == before
 
 
@@ -235,13 +239,13 @@ def test_destructive_compression_undo_is_planned(
     for number in range(12):
         home.db.append_message("s", "assistant" if number % 2 else "user", f"{number} " * 800)
     with changed.maintenance._require_parts().compressions._create_compressor() as compressor:
-        done = compressor.compress(
+        result = compressor.compress(
             "s", lambda _: "in short: counting", keep_last=2, shape="continuation"
         )
     home.clock.now = NOW + 2 * 3600
-    home.db.append_message(done.session_id, "user", "since")
-    assert changed.maintenance.preview_restore(done.batch).messages == 1
-    planned = changed.maintenance.restore(done.batch)
+    home.db.append_message(result.session_id, "user", "since")
+    assert changed.maintenance.preview_restore(result.batch).messages == 1
+    planned = changed.maintenance.restore(result.batch)
     assert planned.messages == 1
     changed.maintenance.apply(planned.plan)
     assert changed.sessions() == {"s"}
@@ -291,13 +295,13 @@ GOES = "pricing_version"
 @pytest.mark.requirement("maintenance:restore")
 def test_restore_after_schema_migration(migrated) -> None:
     db, maintenance, batch, before = migrated
-    back = maintenance.restore(batch)
+    restored = maintenance.restore(batch)
     after = dict(db.get_session("old") or {})
     assert after.keys() > before.keys() - {GOES}
     assert {name: after[name] for name in before.keys() - {GOES}} == {
         name: value for name, value in before.items() if name != GOES
     }
-    assert list_refused(back) == [
+    assert list_refused(restored) == [
         (f"{GOES} of sessions", "this home does not have the column any more")
     ]
     assert {hit.session_id for hit in db.search("says").hits} == {"old", "other"}

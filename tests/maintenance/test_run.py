@@ -73,7 +73,7 @@ def apply_again(long: Changing, half: ApplyResult, **asked: Any) -> ApplyResult:
 
 
 def list_skip_reasons(done: ApplyResult) -> dict[str, str]:
-    return {each.id: each.why for each in done.skipped}
+    return {item.id: item.why for item in done.skipped}
 
 
 def read_rows(long: Changing, *tables: str) -> list[Any]:
@@ -239,13 +239,13 @@ def test_two_maintainers_share_partial_restore(long: Changing) -> None:
 
     with open_other_maintainer(long) as another:
         threads = [
-            threading.Thread(target=run, args=(each,)) for each in (long.maintenance, another)
+            threading.Thread(target=run, args=(item,)) for item in (long.maintenance, another)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(60)
-    assert [(each.outcome, each.removed) for each in done] == [("applied", 2)] * 2
+    assert [(item.outcome, item.removed) for item in done] == [("applied", 2)] * 2
     assert (
         list_skip_reasons(done[0])
         == list_skip_reasons(done[1])
@@ -337,7 +337,7 @@ def test_next_call_restores_partial_member_after_crash(
         with pytest.raises(_Killed):
             apply_again(long, half)
     long.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
-    assert half.batch not in {each.id for each in long.ledger.list_expired_batches(0)}
+    assert half.batch not in {batche.id for batche in long.ledger.list_expired_batches(0)}
     go_on(long, half)
     assert {"root", "tip"} <= long.sessions()
     assert (long.home.db.message_count("root"), long.home.db.message_count("tip")) == (12, 2)
@@ -360,7 +360,7 @@ def test_expired_trash_of_partial_member_stays(
     assert long.ledger.list_expired_batches() == []
     edit_session(long, half)
     assert long.home.db.message_count("root") == 12
-    assert [each.id for each in long.ledger.list_expired_batches()] == [half.batch]
+    assert [batche.id for batche in long.ledger.list_expired_batches()] == [half.batch]
 
 
 # -- plans that end half-way -----------------------------------------------------------------------
@@ -398,7 +398,7 @@ def test_next_call_ends_plan_of_dead_process(
         patch.setattr(Ledger, "end_stopped_plan", raise_killed)
         with pytest.raises(_Killed):
             long.maintenance.close_plan(half.plan)
-    assert half.batch not in {each.id for each in long.ledger.list_expired_batches(0)}
+    assert half.batch not in {batche.id for batche in long.ledger.list_expired_batches(0)}
     edit_session(long, half)
     assert long.home.db.message_count("root") == 12
     assert long.ledger.get_plan(half.plan).state == "closed"
@@ -413,9 +413,9 @@ def test_closed_plan_trash_stays_until_restored(
         with pytest.raises(_Killed):
             long.maintenance.close_plan(half.plan)
     assert long.ledger.get_plan(half.plan).state == "closed"
-    assert half.batch not in {each.id for each in long.ledger.list_expired_batches(0)}
+    assert half.batch not in {batche.id for batche in long.ledger.list_expired_batches(0)}
     edit_session(long, half)
-    assert half.batch in {each.id for each in long.ledger.list_expired_batches(0)}
+    assert half.batch in {batche.id for batche in long.ledger.list_expired_batches(0)}
 
 
 def test_restore_continues_after_concurrent_partial_restore(

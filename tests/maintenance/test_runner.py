@@ -20,16 +20,16 @@ from tests.maintenance.homes import BRANCH, DAY, DELEGATE, NOW, Home
 
 
 def list_skip_reasons(done) -> dict[str, str]:
-    return {each.id: each.why for each in done.skipped}
+    return {item.id: item.why for item in done.skipped}
 
 
 @pytest.mark.requirement("maintenance:apply")
 def test_reapplied_plan_returns_same_result(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     planned = changed.plan()
-    done = changed.apply(planned)
+    result = changed.apply(planned)
     changed.home.session("old", 140, reason="idle")
-    assert changed.apply(planned) == done
+    assert changed.apply(planned) == result
     assert changed.sessions() == {"old"}
 
 
@@ -86,10 +86,10 @@ def test_sessions_active_since_plan_are_skipped(
     planned = changed.plan()
     change(changed.home)
     before = changed.sessions()
-    done = changed.apply(planned)
-    assert (done.removed, list_skip_reasons(done)) == (2, {"old": CHANGES[change]})
+    result = changed.apply(planned)
+    assert (result.removed, list_skip_reasons(result)) == (2, {"old": CHANGES[change]})
     assert changed.sessions() == before - {"first", "last"}
-    assert changed.apply(planned) == done
+    assert changed.apply(planned) == result
 
 
 @pytest.mark.requirement("maintenance:apply")
@@ -111,8 +111,8 @@ def test_session_active_during_step_is_skipped(
         return piece
 
     monkeypatch.setattr(SessionRemover, "draft_step", look)
-    done = changed.apply(planned)
-    assert (done.removed, list(list_skip_reasons(done))) == (1, ["old"])
+    result = changed.apply(planned)
+    assert (result.removed, list(list_skip_reasons(result))) == (1, ["old"])
     assert changed.sessions() == {"old"}
 
 
@@ -124,17 +124,17 @@ def test_changed_session_keeps_whole_conversation(
     changed.home.session("tip", 140, reason="idle", parent_session_id="root")
     planned = changed.plan()
     changed.home.db.append_message("root", "user", "one more thing")
-    done = changed.apply(planned)
-    assert list_skip_reasons(done) == {"root": "session root was changed since"}
+    result = changed.apply(planned)
+    assert list_skip_reasons(result) == {"root": "session root was changed since"}
     assert changed.sessions() == {"root", "tip"}
 
 
 def test_branch_parent_is_cut_and_restored(changed: Changing) -> None:
     changed.home.session("trunk", 140, reason="branched")
     changed.home.session("branch", 3, parent_session_id="trunk", config=BRANCH)
-    done = changed.plan_and_apply()
+    result = changed.plan_and_apply()
     assert changed.home.db.get_session("branch")["parent_session_id"] is None
-    changed.restore(done)
+    changed.restore(result)
     assert changed.home.db.get_session("branch")["parent_session_id"] == "trunk"
 
 
@@ -142,8 +142,8 @@ def test_pin_added_after_plan_protects(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     planned = changed.plan()
     changed.ledger.pins.set_pins({"old": True})
-    done = changed.apply(planned)
-    assert list_skip_reasons(done) == {"old": "session old: it is pinned"}
+    result = changed.apply(planned)
+    assert list_skip_reasons(result) == {"old": "session old: it is pinned"}
 
 
 def test_delegate_is_removed_before_its_parent(changed: Changing) -> None:
@@ -158,9 +158,9 @@ def test_delegate_is_removed_before_its_parent(changed: Changing) -> None:
     before = changed.read_everything()
     assert changed.apply(planned, 0).outcome == "partial"
     assert changed.sessions() == {"boss"}
-    done = changed.apply(planned)
-    assert (done.removed, done.skipped, changed.sessions()) == (1, (), set())
-    changed.restore(done)
+    result = changed.apply(planned)
+    assert (result.removed, result.skipped, changed.sessions()) == (1, (), set())
+    changed.restore(result)
     assert changed.read_everything() == before
 
 
@@ -182,10 +182,10 @@ def large(changed: Changing) -> Changing:
 @pytest.mark.requirement("maintenance:steps")
 def test_large_session_takes_several_steps(large: Changing) -> None:
     before = large.read_everything()
-    done = large.plan_and_apply()
-    assert (done.removed, large.sessions()) == (2, set())
-    assert len(large.ledger.list_steps(done.batch)) > 2
-    large.restore(done)
+    result = large.plan_and_apply()
+    assert (result.removed, large.sessions()) == (2, set())
+    assert len(large.ledger.list_steps(result.batch)) > 2
+    large.restore(result)
     assert large.read_everything() == before
 
 
@@ -198,9 +198,9 @@ def test_stopped_run_reports_remaining_and_resumes(large: Changing) -> None:
     stopped = large.apply(planned, stop=lambda: True)
     assert (stopped.outcome, stopped.batch) == ("partial", part.batch)
     assert 0 < large.home.db.message_count("large") < 12
-    done = large.apply(planned)
-    assert (done.outcome, done.removed, done.remaining) == ("applied", 2, 0)
-    large.restore(done)
+    result = large.apply(planned)
+    assert (result.outcome, result.removed, result.remaining) == ("applied", 2, 0)
+    large.restore(result)
     assert large.read_everything() == before
 
 
@@ -222,15 +222,15 @@ def test_partial_plan_trash_stays_until_restored(
 ) -> None:
     before = large.read_everything()
     planned = large.plan()
-    half = large.apply(planned, 0)
+    part = large.apply(planned, 0)
     large.home.clock.now += 40 * DAY
     assert large.ledger.list_expired_batches() == large.ledger.list_expired_batches(0) == []
-    assert large.ledger.empty_trash(batches=[half.batch]).batches == 0
+    assert large.ledger.empty_trash(batches=[part.batch]).batches == 0
     large.home.clock.now = NOW
-    large.restore(half)
+    large.restore(part)
     assert large.read_everything() == before
     assert large.ledger.list_expired_batches(0) == []
-    assert large.ledger.get_batch(str(half.batch)).bytes == 0
+    assert large.ledger.get_batch(str(part.batch)).bytes == 0
 
 
 def test_resumable_plan_trash_is_not_emptied(
@@ -244,14 +244,14 @@ def test_resumable_plan_trash_is_not_emptied(
     assert changed.ledger.list_expired_batches(0) == []
     assert changed.ledger.empty_trash(batches=[part.batch]).batches == 0
     assert changed.apply(planned).removed == 3
-    assert [each.id for each in changed.ledger.list_expired_batches(0)] == [part.batch]
+    assert [batche.id for batche in changed.ledger.list_expired_batches(0)] == [part.batch]
 
 
 def test_resumed_and_finished_plan_is_emptied(large: Changing) -> None:
     planned = large.plan()
     large.apply(planned, 0)
-    done = large.apply(planned)
-    assert [each.id for each in large.ledger.list_expired_batches(0)] == [done.batch]
+    result = large.apply(planned)
+    assert [batche.id for batche in large.ledger.list_expired_batches(0)] == [result.batch]
 
 
 def test_unremovable_session_blocks_no_other(
@@ -270,8 +270,8 @@ def test_unremovable_session_blocks_no_other(
         return found
 
     monkeypatch.setattr(type(changed.home.db), "read_session_images", one_more)
-    done = changed.apply(planned)
-    assert (done.removed, list(list_skip_reasons(done))) == (5, ["s3"])
+    result = changed.apply(planned)
+    assert (result.removed, list(list_skip_reasons(result))) == (5, ["s3"])
     assert changed.sessions() == {"s3"}
 
 
@@ -281,20 +281,20 @@ def test_batch_counts_members_not_steps(changed: Changing) -> None:
         said = f"{number} " + "x" * 40_000
         changed.home.db.append_message("large", "user", said, timestamp=NOW - 150 * DAY)
     planned = changed.plan(ids=("large",))
-    half = changed.apply(planned, 0)
-    assert (half.outcome, changed.ledger.get_batch(str(half.batch)).count) == ("partial", 1)
-    done = changed.apply(planned)
-    assert len(changed.ledger.list_steps(str(done.batch))) > 1
-    assert changed.ledger.get_batch(str(done.batch)).count == 1
+    part = changed.apply(planned, 0)
+    assert (part.outcome, changed.ledger.get_batch(str(part.batch)).count) == ("partial", 1)
+    result = changed.apply(planned)
+    assert len(changed.ledger.list_steps(str(result.batch))) > 1
+    assert changed.ledger.get_batch(str(result.batch)).count == 1
 
 
 def test_id_truncated_by_json_blocks_nothing(changed: Changing) -> None:
     for name in ("a", "a\0b", "a/b", "line\nbreak", "x" * 5_000, "\U0001f680"):
         changed.home.session(name, 140, reason="idle")
     before = changed.read_everything()
-    done = changed.plan_and_apply()
-    assert (done.removed, done.skipped, changed.sessions()) == (6, (), set())
-    changed.restore(done)
+    result = changed.plan_and_apply()
+    assert (result.removed, result.skipped, changed.sessions()) == (6, (), set())
+    changed.restore(result)
     assert changed.read_everything() == before
 
 
@@ -303,9 +303,9 @@ def test_self_parent_session_is_removed(changed: Changing) -> None:
         changed.home.session(name, 140, reason="idle")
     changed.home.sql("UPDATE sessions SET parent_session_id = id WHERE id = 'own'")
     before = changed.read_everything()
-    done = changed.plan_and_apply()
-    assert (done.removed, done.skipped) == (3, ())
-    changed.restore(done)
+    result = changed.plan_and_apply()
+    assert (result.removed, result.skipped) == (3, ())
+    changed.restore(result)
     assert changed.read_everything() == before
 
 
@@ -314,9 +314,9 @@ def test_nonpositive_message_ids_are_removed_and_restored(changed: Changing) -> 
     first = changed.home.db.get_messages("old")[0]["id"]
     changed.home.sql("UPDATE messages SET id = -5 WHERE id = ?", first)
     before = changed.read_everything()["rows"]["messages"]
-    done = changed.plan_and_apply()
-    assert (done.removed, changed.read_everything()["rows"]["messages"]) == (1, [])
-    changed.restore(done)
+    result = changed.plan_and_apply()
+    assert (result.removed, changed.read_everything()["rows"]["messages"]) == (1, [])
+    changed.restore(result)
     assert changed.read_everything()["rows"]["messages"] == before
 
 
@@ -346,22 +346,22 @@ def test_unknown_plan_raises_not_found(changed: Changing) -> None:
 def test_applied_change_is_in_audit_log(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     planned = changed.plan()
-    done = changed.apply(planned)
-    changed.restore(done)
+    result = changed.apply(planned)
+    changed.restore(result)
     log = [
         (line.what, line.plan, line.counts) for line in changed.ledger.list_audit_entries().items
     ]
     counts = {"removed": 1, "finalized": 0, "skipped": 0, "remaining": 0}
     assert log[1] == ("prune sessions", planned.plan, counts)
-    assert log[0][0] == f"restore {done.batch}"
+    assert log[0][0] == f"restore {result.batch}"
 
 
 def test_index_merge_reports_progress(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     planned = changed.plan("all")
-    told: list[int] = []
-    changed.apply(planned, progress=lambda so_far: told.append(so_far.removed))
-    assert told[-1:] == [1]
+    reports: list[int] = []
+    changed.apply(planned, progress=lambda so_far: reports.append(so_far.removed))
+    assert reports[-1:] == [1]
 
 
 def test_apply_reports_progress(changed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,10 +371,10 @@ def test_apply_reports_progress(changed: Changing, monkeypatch: pytest.MonkeyPat
         changed.home.clock.now = NOW - 140 * DAY
         changed.home.db.append_message(f"old_{number}", "user", "x" * 80_000)
     changed.home.clock.now = NOW
-    told: list[int] = []
-    changed.apply(changed.plan(), progress=lambda so_far: told.append(so_far.done))
-    assert told == sorted(told)
-    assert len(told) > 1
+    reports: list[int] = []
+    changed.apply(changed.plan(), progress=lambda so_far: reports.append(so_far.done))
+    assert reports == sorted(reports)
+    assert len(reports) > 1
 
 
 # -- routes and files ----------------------------------------------------------------------
@@ -386,8 +386,8 @@ def test_route_used_since_plan_stays(changed: Changing) -> None:
     planned = changed.plan("routes")
     key = "agent:main:telegram:dm:1"
     changed.home.store.update_session(key, 7)
-    done = changed.apply(planned)
-    assert list_skip_reasons(done) == {key: "its chat was used since"}
+    result = changed.apply(planned)
+    assert list_skip_reasons(result) == {key: "its chat was used since"}
     assert list(changed.home.store.load_entries()) == [key]
 
 
@@ -415,11 +415,11 @@ def test_orphaned_rows_are_removed_in_batches(
     changed.home.clock.now = NOW
     changed.home.sql("DELETE FROM sessions")
     before = changed.read_everything()
-    done = changed.plan_and_apply("orphans")
-    assert (done.removed, done.skipped) == (41, ())
-    assert 2 < len(changed.ledger.list_steps(done.batch)) < 10
+    result = changed.plan_and_apply("orphans")
+    assert (result.removed, result.skipped) == (41, ())
+    assert 2 < len(changed.ledger.list_steps(result.batch)) < 10
     assert changed.read_everything()["rows"]["messages"] == []
-    changed.restore(done)
+    changed.restore(result)
     assert changed.read_everything() == before
 
 
@@ -429,9 +429,9 @@ def test_reappeared_session_keeps_its_rows(changed: Changing) -> None:
     changed.home.sql("DELETE FROM sessions")
     planned = changed.plan("orphans")
     changed.home.db.create_session("again", "cli")
-    done = changed.apply(planned)
-    assert list_skip_reasons(done) == {"messages/again": "its session exists again"}
-    assert done.removed == 2
+    result = changed.apply(planned)
+    assert list_skip_reasons(result) == {"messages/again": "its session exists again"}
+    assert result.removed == 2
     assert len(changed.home.db.get_messages("again")) == 2
 
 
@@ -460,10 +460,10 @@ def test_gateway_started_between_steps_protects_rest(
 def test_route_removal_and_restore_cover_mirror(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
     before = changed.read_everything()
-    done = changed.plan_and_apply("routes")
+    result = changed.plan_and_apply("routes")
     now = changed.read_everything()
     assert (now["rows"]["gateway_routing"], list(now["routes"])) == ([], ["_README"])
-    changed.restore(done)
+    changed.restore(result)
     assert changed.read_everything() == before
 
 
@@ -474,9 +474,9 @@ def test_session_files_are_removed_with_session(changed: Changing) -> None:
     for name in ("session_old.json", "old.jsonl", "session_other.json"):
         changed.home.file(name, 140, name)
     before = changed.read_everything()
-    done = changed.plan_and_apply()
+    result = changed.plan_and_apply()
     assert set(changed.read_everything()["files"]) == {"session_other.json"}
-    changed.restore(done)
+    changed.restore(result)
     assert changed.read_everything() == before
 
 
@@ -545,8 +545,8 @@ def test_new_holder_protects_open_sessions(
     changed.home.session("unended", 140)
     planned = changed.plan(ids=("unended",))
     request.getfixturevalue("beside")
-    done = changed.apply(planned)
-    assert list_skip_reasons(done) == {
+    result = changed.apply(planned)
+    assert list_skip_reasons(result) == {
         "unended": "session unended: it never ended, and another process has the database open"
     }
 
@@ -584,9 +584,9 @@ def test_session_changed_after_prefetch_is_skipped(changed: Changing) -> None:
                 changed.home.db.append_message(name, "user", "one more thing")
         return False
 
-    done = changed.apply(planned, stop=say)
+    result = changed.apply(planned, stop=say)
     assert len(said) == 3
-    assert set(list_skip_reasons(done)) == set(said)
+    assert set(list_skip_reasons(result)) == set(said)
     assert changed.sessions() == set(said)
     texts = [row["content"] for row in changed.home.db.get_messages(said[-1])]
     assert texts[-1] == "one more thing"
@@ -596,8 +596,8 @@ def test_session_changed_after_prefetch_is_skipped(changed: Changing) -> None:
 def test_many_steps_are_restored_exactly(changed: Changing) -> None:
     names = add_many_sessions(changed)
     before = {name: changed.home.db.get_messages(name) for name in names}
-    done = changed.apply(changed.plan())
-    assert done.removed == len(names)
-    assert len(changed.ledger.list_steps(done.batch)) > 2
-    changed.maintenance.restore(done.batch)
+    result = changed.apply(changed.plan())
+    assert result.removed == len(names)
+    assert len(changed.ledger.list_steps(result.batch)) > 2
+    changed.maintenance.restore(result.batch)
     assert {name: changed.home.db.get_messages(name) for name in names} == before

@@ -34,14 +34,14 @@ HELD = HomeActivity(NOW, holders=(Holder(7, "hermes"),))
 
 
 def list_conversation_ids(selected: Selection[SelectedSessions]) -> dict[str, tuple[str, ...]]:
-    return {item.id: tuple(each.id for each in item.sessions) for item in selected.items}
+    return {item.id: tuple(session.id for session in item.sessions) for item in selected.items}
 
 
 def run_selection(
     home: Home, kind: str, alive: ActivitySnapshot | None = None, **asked: Any
 ) -> Selection[SelectedSessions]:
-    wanted, chooser = CHOOSERS[kind]
-    return chooser(home.take_snapshot(alive), replace(wanted, **asked))
+    request, chooser = CHOOSERS[kind]
+    return chooser(home.take_snapshot(alive), replace(request, **asked))
 
 
 def list_selected(
@@ -298,11 +298,11 @@ def test_filter_applies_to_named_sessions(home: Home, verb: str) -> None:
     home.db.set_session_archived("mine", archived=True)
     chooser = sessions.select_old_sessions if verb == "prune" else sessions.select_named
     for where in (SessionFilter(source=("cli",)), SessionFilter(active_before=NOW - 119 * DAY)):
-        wanted = PlanRequest("sessions", verb, ids=("mine", "other"), where=where)  # type: ignore[arg-type]
+        request = PlanRequest("sessions", verb, ids=("mine", "other"), where=where)  # type: ignore[arg-type]
         expected = {"mine"} if where.source else {"mine", "other"}
-        assert set(list_conversation_ids(chooser(home.take_snapshot(), wanted))) == expected
-    wanted = replace(wanted, where=SessionFilter(active_before=NOW - 121 * DAY))
-    assert list_conversation_ids(chooser(home.take_snapshot(), wanted)) == {}
+        assert set(list_conversation_ids(chooser(home.take_snapshot(), request))) == expected
+    request = replace(request, where=SessionFilter(active_before=NOW - 121 * DAY))
+    assert list_conversation_ids(chooser(home.take_snapshot(), request)) == {}
 
 
 def test_named_delegate_excludes_its_parent(full: Home) -> None:
@@ -319,8 +319,8 @@ def test_unknown_session_gets_suggestions(full: Home) -> None:
 
 
 def test_named_chat_session_is_finalized(full: Home) -> None:
-    wanted = PlanRequest("sessions", "finalize", ids=("chat", "idle_suspended", "old", "boss"))
-    selected = sessions.select_named(full.take_snapshot(), wanted)
+    request = PlanRequest("sessions", "finalize", ids=("chat", "idle_suspended", "old", "boss"))
+    selected = sessions.select_named(full.take_snapshot(), request)
     assert list_conversation_ids(selected) == {"chat": ("chat",), "helper": ("helper", "worker")}
     assert dict(selected.protected) == {"suspended": 1}
     assert {item.reason for item in selected.items} == {"finalized"}

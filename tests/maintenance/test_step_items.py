@@ -82,11 +82,11 @@ def test_next_step_is_prepared_during_current(filled: Changing) -> None:
         assert all(list(filled.ledger.read_trash(step.id)) for step in prepared)
         assert filled.sessions() == OLD
         connection.rollback()
-        done = running.result(30)
-    assert (done.outcome, done.removed, filled.sessions()) == ("applied", 4, set())
-    assert [step.id for step in list_done_steps(filled, done)][:2] == [s.id for s in prepared]
-    assert is_ledger_tidy(filled, done)
-    filled.restore(done)
+        result = running.result(30)
+    assert (result.outcome, result.removed, filled.sessions()) == ("applied", 4, set())
+    assert [step.id for step in list_done_steps(filled, result)][:2] == [s.id for s in prepared]
+    assert is_ledger_tidy(filled, result)
+    filled.restore(result)
     assert filled.read_everything() == before
 
 
@@ -97,19 +97,19 @@ def test_failed_step_discards_prefetched_next_step(filled: Changing) -> None:
         (alive,) = first.members
         add_message(connection, alive.partition("/")[2], content="and on")
         connection.execute("COMMIT")
-        done = running.result(30)
-    assert (done.outcome, done.removed, len(done.skipped)) == ("applied", 3, 1)
-    assert filled.sessions() == {done.skipped[0].id} == {alive.partition("/")[2]}
-    assert second.id not in {step.id for step in list_done_steps(filled, done)}
-    assert is_ledger_tidy(filled, done)
+        result = running.result(30)
+    assert (result.outcome, result.removed, len(result.skipped)) == ("applied", 3, 1)
+    assert filled.sessions() == {result.skipped[0].id} == {alive.partition("/")[2]}
+    assert second.id not in {step.id for step in list_done_steps(filled, result)}
+    assert is_ledger_tidy(filled, result)
 
 
 @pytest.mark.requirement("maintenance:ahead")
 def test_prefetched_step_is_discarded_at_timeout(filled: Changing) -> None:
     planned = filled.plan()
-    done = filled.apply(planned, 0)
-    assert (done.outcome, done.removed, done.remaining) == ("partial", 1, 3)
-    assert is_ledger_tidy(filled, done)
+    result = filled.apply(planned, 0)
+    assert (result.outcome, result.removed, result.remaining) == ("partial", 1, 3)
+    assert is_ledger_tidy(filled, result)
     assert filled.apply(planned).removed == 4
 
 
@@ -135,10 +135,10 @@ def test_two_crashed_steps_are_both_settled(
             filled.apply(planned)
     assert [step.state for step in filled.ledger.list_unsettled_steps()] == ["prepared", "prepared"]
     filled.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
-    done = filled.apply(planned)
-    assert (done.outcome, done.removed, filled.sessions()) == ("applied", 4, set())
-    assert is_ledger_tidy(filled, done)
-    filled.restore(done)
+    result = filled.apply(planned)
+    assert (result.outcome, result.removed, filled.sessions()) == ("applied", 4, set())
+    assert is_ledger_tidy(filled, result)
+    filled.restore(result)
     after = filled.read_everything()
     for found in (before, after):
         del found["rows"]["state_meta"]  # both steps are forbidden there for a day

@@ -42,7 +42,7 @@ def trash(ledger: Ledger, clock: Clock) -> Trash:
 
 
 def list_ids(trash: Trash) -> list[str]:
-    return [each.id for each in trash._ledger.list_batches().items]
+    return [batch.id for batch in trash._ledger.list_batches().items]
 
 
 def list_planned_ids(trash: Trash, days: float | None) -> str:
@@ -55,7 +55,7 @@ def list_planned_ids(trash: Trash, days: float | None) -> str:
 def test_batches_are_listed_in_pages(trash: Trash):
     first = trash._ledger.list_batches(2)
     rest = trash._ledger.list_batches(2, first.next_cursor)
-    assert [each.id for each in first.items + rest.items] == list_ids(trash)
+    assert [item.id for item in first.items + rest.items] == list_ids(trash)
     assert (len(list_ids(trash)), rest.next_cursor) == (COUNT, None)
 
 
@@ -64,8 +64,8 @@ def test_trash_plan_warns_of_no_undo(trash: Trash):
     before = list_ids(trash)
     plan = trash.plan_emptying(1.5)
     assert plan.warnings == (NO_UNDO_WARNING,)
-    assert [each.id for each in plan.items] == [before[2], before[1]]
-    assert [each.why for each in plan.items] == [
+    assert [item.id for item in plan.items] == [before[2], before[1]]
+    assert [item.why for item in plan.items] == [
         "prune sessions of 1, 3 days ago",
         "prune sessions of 1, 2 days ago",
     ]
@@ -79,9 +79,9 @@ def test_trash_plan_empties_only_named_batches(trash: Trash, ledger: Ledger, clo
     before = list_ids(trash)
     plan = trash.plan_emptying(1.5)
     clock.now += DAY * 0.9  # by now the third is as old
-    done = trash.apply_plan(str(plan.plan))
-    assert (done.outcome, done.removed, done.remaining) == ("applied", 2, 0)
-    assert done.batch is None
+    result = trash.apply_plan(str(plan.plan))
+    assert (result.outcome, result.removed, result.remaining) == ("applied", 2, 0)
+    assert result.batch is None
     assert list_ids(trash) == before[:1]
     with pytest.raises(Conflict, match="cannot be undone any more"):
         ledger.get_undoable_batch(before[2])
@@ -92,7 +92,7 @@ def test_default_trash_plan_empties_expired(trash: Trash, clock: Clock):
     assert trash.plan_emptying().outcome == "nothing"
     clock.now += 27.5 * DAY  # the first is 30 days old
     plan = trash.plan_emptying()
-    assert [each.why for each in plan.items] == ["prune sessions of 1, 30 days ago; it has expired"]
+    assert [item.why for item in plan.items] == ["prune sessions of 1, 30 days ago; it has expired"]
     assert trash.apply_plan(str(plan.plan)).removed == 1
 
 
@@ -106,25 +106,25 @@ def test_zero_age_empties_all_trash(trash: Trash, ledger: Ledger):
 def test_stopped_trash_plan_resumes(trash: Trash):
     handle = list_planned_ids(trash, 0)
     asked = iter([False, True])
-    told: list[tuple[int, int]] = []
-    half = trash.apply_plan(
+    reports: list[tuple[int, int]] = []
+    part = trash.apply_plan(
         handle,
-        progress=lambda done: told.append((done.removed, done.remaining)),
+        progress=lambda done: reports.append((done.removed, done.remaining)),
         stop=lambda: next(asked),
     )
-    assert (half.outcome, half.removed, half.remaining) == ("partial", 1, 2)
-    assert told == [(1, 2)]
+    assert (part.outcome, part.removed, part.remaining) == ("partial", 1, 2)
+    assert reports == [(1, 2)]
     assert trash.apply_plan(handle, for_s=0).outcome == "partial"
     assert trash.apply_plan(handle).removed == COUNT
 
 
 def test_finished_trash_plan_returns_result(trash: Trash, ledger: Ledger):
     handle = list_planned_ids(trash, 0)
-    done = trash.apply_plan(handle)
+    result = trash.apply_plan(handle)
     batch = ledger.add_batch("prune sessions")
     ledger.prepare_step("s-new", batch.id, [TrashItem("row", 1)])
     ledger.finish_step("s-new", None)
-    assert trash.apply_plan(handle) == done
+    assert trash.apply_plan(handle) == result
     assert list_ids(trash) == [batch.id]
 
 
@@ -138,17 +138,17 @@ def test_trash_refuses_other_plan_kind(trash: Trash, ledger: Ledger):
 @pytest.mark.requirement("maintenance:trash")
 def test_emptying_is_in_audit_log(trash: Trash, ledger: Ledger):
     handle = list_planned_ids(trash, 0)
-    done = trash.apply_plan(handle)
+    result = trash.apply_plan(handle)
     (line,) = ledger.list_audit_entries().items
     assert (line.client, line.what, line.plan) == ("test", "prune trash", handle)
-    assert line.counts == {"removed": COUNT, "bytes": done.bytes.returned_to_disk}
+    assert line.counts == {"removed": COUNT, "bytes": result.bytes.returned_to_disk}
 
 
 def test_only_named_batches_are_emptied(trash: Trash, ledger: Ledger):
     first, second, third = list_ids(trash)
     plan = trash.plan_emptying(batches=[second])
     assert plan.warnings == (NO_UNDO_WARNING,)
-    assert [each.id for each in plan.items] == [second]
+    assert [item.id for item in plan.items] == [second]
     assert trash.apply_plan(str(plan.plan)).removed == 1
     assert list_ids(trash) == [first, third]
     assert ledger.get_undoable_batch(third).bytes > 0
@@ -170,7 +170,7 @@ def test_restored_batch_has_nothing_to_empty(trash: Trash, ledger: Ledger):
     ledger.finish_step("s-back", {})
     plan = trash.plan_emptying(batches=[newest])
     assert (plan.outcome, "was restored" in plan.warnings[0]) == ("nothing", True)
-    assert newest not in [each.id for each in trash.plan_emptying(0).items]
+    assert newest not in [item.id for item in trash.plan_emptying(0).items]
 
 
 def test_emptied_bytes_are_measured(trash: Trash, ledger: Ledger):
@@ -180,7 +180,7 @@ def test_emptied_bytes_are_measured(trash: Trash, ledger: Ledger):
     )
     ledger.finish_step("s-big", None)
     before = ledger.count_disk_bytes()
-    done = trash.apply_plan(str(trash.plan_emptying(batches=[batch]).plan))
+    result = trash.apply_plan(str(trash.plan_emptying(batches=[batch]).plan))
     returned = before - ledger.count_disk_bytes()
-    assert done.bytes.returned_to_disk == pytest.approx(returned, abs=200_000)
+    assert result.bytes.returned_to_disk == pytest.approx(returned, abs=200_000)
     assert returned > 500_000

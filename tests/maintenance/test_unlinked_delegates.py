@@ -22,10 +22,10 @@ def test_pruned_parent_includes_unlinked_delegates(changed: Changing) -> None:
 
     planned = changed.plan(ids=("boss",))
     assert [item.id for item in planned.items] == ["boss"]
-    done = changed.apply(planned)
+    result = changed.apply(planned)
 
     assert changed.sessions() == {"lost", "fresh"}
-    changed.restore(done)
+    changed.restore(result)
     assert changed.read_everything() == before
 
 

@@ -74,17 +74,17 @@ def plan_vacuum(reclaim: SpaceReclaimer) -> str:
 def test_vacuum_frees_space_and_keeps_search(reclaim: SpaceReclaimer, db: SessionDB):
     before = db.search("deploy").hits
     size = db.measure_sizes().db + db.measure_sizes().wal
-    rows = [db.get_messages(each.id) for each in db.list_inventory()]
-    done = reclaim.apply_plan(plan_vacuum(reclaim))
-    assert (done.outcome, done.warnings, db.measure_sizes().free) == ("applied", (), 0)
+    rows = [db.get_messages(item.id) for item in db.list_inventory()]
+    result = reclaim.apply_plan(plan_vacuum(reclaim))
+    assert (result.outcome, result.warnings, db.measure_sizes().free) == ("applied", (), 0)
     assert db.measure_sizes().db + db.measure_sizes().wal < size / 2
     assert (
-        done.bytes.returned_to_disk
+        result.bytes.returned_to_disk
         == size - db.measure_sizes().db - db.measure_sizes().wal
         > size / 4
     )
-    assert (done.bytes.free_in_file, done.bytes.needed_now) == (0, 0)
-    assert [db.get_messages(each.id) for each in db.list_inventory()] == rows
+    assert (result.bytes.free_in_file, result.bytes.needed_now) == (0, 0)
+    assert [db.get_messages(item.id) for item in db.list_inventory()] == rows
     assert db.search("deploy").hits == before != []
 
 
@@ -96,7 +96,7 @@ def test_vacuum_plan_estimates_and_warns(reclaim: SpaceReclaimer, db: SessionDB)
     assert plan.bytes.returned_to_disk == sizes.free + sizes.index_dead > 0
     assert plan.bytes.free_in_file == 0
     assert plan.bytes.needed_now > 0
-    assert [each.id for each in plan.items] == ["index"]
+    assert [item.id for item in plan.items] == ["index"]
 
 
 @pytest.mark.requirement("maintenance:reclaim")
@@ -108,11 +108,11 @@ def test_holder_blocks_rewrite_not_merge(reclaim: SpaceReclaimer, db: SessionDB)
         assert plan.bytes.free_in_file == db.measure_sizes().index_dead > 0
         assert f"pid {pid}" in plan.warnings[1]
         size = db.path.stat().st_size
-        done = reclaim.apply_plan(str(plan.plan))
-        assert (done.outcome, done.bytes.returned_to_disk) == ("applied", 0)
-        assert done.bytes.free_in_file > 0
-        assert f"pid {pid}" in done.warnings[0]
-        assert "stop that" in done.warnings[0]
+        result = reclaim.apply_plan(str(plan.plan))
+        assert (result.outcome, result.bytes.returned_to_disk) == ("applied", 0)
+        assert result.bytes.free_in_file > 0
+        assert f"pid {pid}" in result.warnings[0]
+        assert "stop that" in result.warnings[0]
         assert db.path.stat().st_size >= size
     assert not db.optimize_step()
 
@@ -120,8 +120,8 @@ def test_holder_blocks_rewrite_not_merge(reclaim: SpaceReclaimer, db: SessionDB)
 @pytest.mark.parametrize("db", [22, 30], ids=str, indirect=True)
 def test_gateway_blocks_rewrite(reclaim: SpaceReclaimer, db: SessionDB):
     with live_gateway(SimpleNamespace(folder=db.path.parent)):
-        done = reclaim.apply_plan(plan_vacuum(reclaim))
-    assert (done.bytes.returned_to_disk, "a gateway" in done.warnings[0]) == (0, True)
+        result = reclaim.apply_plan(plan_vacuum(reclaim))
+    assert (result.bytes.returned_to_disk, "a gateway" in result.warnings[0]) == (0, True)
 
 
 def test_index_merge_runs_to_end(
@@ -144,18 +144,18 @@ def test_full_disk_is_reported(
         raise error("a vacuum needs room")
 
     monkeypatch.setattr(db, "vacuum", full)
-    done = reclaim.apply_plan(plan_vacuum(reclaim))
-    assert (done.outcome, done.warnings) == ("applied", ("a vacuum needs room",))
+    result = reclaim.apply_plan(plan_vacuum(reclaim))
+    assert (result.outcome, result.warnings) == ("applied", ("a vacuum needs room",))
 
 
 @pytest.mark.requirement("maintenance:reclaim")
 def test_stopped_vacuum_resumes(reclaim: SpaceReclaimer, db: SessionDB):
     handle = plan_vacuum(reclaim)
-    told: list[int] = []
-    half = reclaim.apply_plan(
-        handle, progress=lambda done: told.append(done.remaining), stop=lambda: bool(told)
+    reports: list[int] = []
+    part = reclaim.apply_plan(
+        handle, progress=lambda done: reports.append(done.remaining), stop=lambda: bool(reports)
     )
-    assert (half.outcome, half.remaining, told) == ("partial", 1, [1])
+    assert (part.outcome, part.remaining, reports) == ("partial", 1, [1])
     assert db.measure_sizes().free > 0
     assert reclaim.apply_plan(handle).outcome == "applied"
     assert db.measure_sizes().free == 0
@@ -163,18 +163,18 @@ def test_stopped_vacuum_resumes(reclaim: SpaceReclaimer, db: SessionDB):
 
 def test_finished_vacuum_plan_returns_result(reclaim: SpaceReclaimer, ledger: Ledger):
     handle = plan_vacuum(reclaim)
-    done = reclaim.apply_plan(handle)
-    assert reclaim.apply_plan(handle) == done
+    result = reclaim.apply_plan(handle)
+    assert reclaim.apply_plan(handle) == result
     assert len(ledger.list_audit_entries().items) == 1
 
 
 def test_vacuum_has_no_batch_but_audit_entry(reclaim: SpaceReclaimer, ledger: Ledger):
     handle = plan_vacuum(reclaim)
-    done = reclaim.apply_plan(handle)
+    result = reclaim.apply_plan(handle)
     assert ledger.list_batches().items == []
     (line,) = ledger.list_audit_entries().items
     assert (line.what, line.plan, line.client) == ("prune index", handle, "test")
-    returned = done.bytes.returned_to_disk
+    returned = result.bytes.returned_to_disk
     assert line.counts == {"free_in_file": 0, "returned_to_disk": returned}
 
 
