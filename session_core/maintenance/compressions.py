@@ -52,6 +52,7 @@ class CompressionRestorer:
             plan = compressor.plan_undo(batch)
         if plan is not None:
             return plan
+        # A compression is a single step.
         (step,) = self._ledger.list_steps(batch)
         compression = CompressionResult.from_json(step.result["compressed"])
         reason = f"{compression.tokens_after:,} tokens become {compression.tokens_before:,} again"

@@ -44,6 +44,7 @@ def estimate_freed(sizes: Sizes, rows: int, total: int) -> int:
 
     Their entries in a search index stay until it is merged, and delete markers come on top.
     """
+    # Copies of the text in the index are freed with their messages.
     entries = sizes.index - sizes.index_copies
     share = rows / total if total else 0.0
     unindexed = sizes.db - sizes.free - entries
@@ -52,6 +53,7 @@ def estimate_freed(sizes: Sizes, rows: int, total: int) -> int:
 
 def measure_files(db: StateDatabase) -> dict[str, int]:
     """Return the bytes of the database with its log, and how many of them are free."""
+    # The figures are for information: a failure must not stop the change.
     with suppress(SessionError):
         sizes = db.measure_sizes()
         return {"taken": sizes.db + sizes.wal, "free": sizes.free}

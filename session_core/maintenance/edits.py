@@ -124,6 +124,7 @@ class SessionEditor:
             if not pending.changes and not pending.pins:
                 batch = None
                 break
+            # An edit without changes leaves no batch behind.
             batch = batch or self._ledger.add_batch(BATCH_KIND).id
             try:
                 self._apply_changes(session_id, edit, pending, batch)
@@ -183,6 +184,7 @@ class SessionEditor:
         conversation = _list_conversation_sessions(self._db, session_id)
         if edit.archived is not None:
             updates += [(member_id, {"archived": int(edit.archived)}) for member_id in conversation]
+        # Newer homes have a column; other pins are in a file next to the ledger.
         if edit.pinned is not None and self._has_pins:
             updates += [(member_id, {"pinned": int(edit.pinned)}) for member_id in conversation]
         elif edit.pinned is not None:
@@ -214,6 +216,7 @@ def _iter_title_changes(
         chain = db.get_compression_lineage(session_id)
         if holder["id"] not in chain[: chain.index(session_id)]:
             raise TitleTaken(cleaned, holder["id"])
+        # An ancestor of the same conversation gives its title up.
         yield holder["id"], {"title": None}
     yield session_id, {"title": cleaned}
 
@@ -236,6 +239,7 @@ def _build_change(db: StateDatabase, session_id: str, after: Mapping[str, Any]) 
     if not image.rows:
         raise NotFound(f"session {session_id} does not exist; list the sessions for their ids")
     stored = dict(zip(image.columns, image.rows[0], strict=True))
+    # An older Hermes home may have no `archived` or `pinned`.
     for name in after:
         if name not in stored:
             raise Unsupported(f"this home has no column {name} for sessions")

@@ -139,6 +139,7 @@ def check_routes(data: HealthData) -> Iterator[HealthFinding]:
         lost[_find_route_state(data.snapshot, route.session_id, foreign=route.entry is None)] += 1
     for code, count in sorted(lost.items()):
         yield HealthFinding(f"{code}_routes", count, _ROUTE_TEXTS[code], 0, "prune", "routes")
+    # The store keeps the errors of the entries that it could not read.
     broken = [] if data.snapshot.store is None else data.snapshot.store.problems
     text = f"no plan, since a person has to repair them: {'; '.join(broken[:3])}"
     yield from _skip_empty(HealthFinding("broken_entries", len(broken), text))
@@ -219,6 +220,7 @@ def check_blocked_indexes(data: HealthData) -> Iterator[HealthFinding]:
 
 def drop_refused_plans(db: StateDatabase, findings: Iterable[HealthFinding]) -> list[HealthFinding]:
     """Return findings, without plans that an unwritable index would refuse."""
+    # Each finding stays, since the report is about the home; only its plan is dropped.
     listed = list(findings)
     orphaned = {
         finding.code.removeprefix("orphaned_") for finding in listed if finding.plan == "orphans"
@@ -413,6 +415,7 @@ def _try_read(name: str, read: Callable[[], T], instead: T, findings: list[Healt
     """Read a part; return `instead` and add a finding if it cannot be read."""
     try:
         return read()
+    # One damaged part must not hide the others.
     except (SessionError, OSError) as error:
         findings.append(HealthFinding("unreadable", 1, f"{name} cannot be read: {error}"))
         return instead
@@ -444,6 +447,7 @@ def _count_by_age(times: Iterable[float | None], now: float) -> dict[str, int]:
     counts = dict.fromkeys([*_AGE_DAYS, "older", "unknown"], 0)
     for at in times:
         days = None if at is None else (now - at) / _DAY_S
+        # The ages ascend, so that the first match is the narrowest.
         within = (name for name, limit in _AGE_DAYS.items() if days is not None and days < limit)
         counts["unknown" if days is None else next(within, "older")] += 1
     return counts

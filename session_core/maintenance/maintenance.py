@@ -415,6 +415,7 @@ class Maintenance:
         Raises:
             Corrupt: the home is damaged.
         """
+        # Two threads must not open two session stores.
         with self._lock:
             self._parts = self._parts or self._make()
             return self._parts

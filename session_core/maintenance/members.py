@@ -69,6 +69,7 @@ class PlanProgress:
 
     def get_expected_revision(self, group: SessionGroup, session_id: str) -> Revision:
         """Return the revision that a session must have now."""
+        # A session that lost messages has a new revision by our own step.
         return self.after.get(session_id) or group.sessions[session_id]
 
 

@@ -258,6 +258,7 @@ class Planner:
         protected = dict(draft.protected.most_common())
         if not selected:
             return PlanPreview("nothing", None, None, 0, (), protected, Bytes(), warnings)
+        # Rows are only deleted by a prune: check the indexes before a plan is made.
         if wanted.verb == "prune":
             self._db.check_rows_writable(draft.list_changed_tables())
         size = draft.estimate_bytes() if wanted.verb == "prune" else Bytes()

@@ -107,6 +107,7 @@ class Trash:
         for batch in self._list_remaining(plan):
             if self._monotonic() >= deadline or (stop is not None and stop()):
                 break
+            # One batch at a time, so that a stopped call has finished the earlier ones.
             self._ledger.empty_trash(batches=[batch])
             if progress is not None:
                 progress(self._build_result(plan))

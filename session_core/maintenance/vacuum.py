@@ -66,6 +66,7 @@ def reclaim_space(
     """
     step = ProgressThrottle(report, stop)
     try:
+        # Each step is a short transaction, so that writers are not blocked.
         while db.optimize_step():
             if time.monotonic() >= deadline:
                 return None
@@ -192,6 +193,7 @@ def _rewrite_file(db: StateDatabase, now: float, step: StepCallback) -> str | No
     if obstacle is None:
         try:
             db.vacuum(step=step)
+        # The merge is done; the result names the obstacle to the rewrite.
         except (Busy, Denied, StorageFull) as error:
             return str(error)
     return obstacle

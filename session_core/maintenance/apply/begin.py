@@ -28,6 +28,7 @@ def begin_plan(
         raise InvalidInput(f"plan {handle} has the kind {plan.kind!r}, not {kind!r}")
     if plan.state == "finished":
         return ApplyResult.from_json(plan.result)
+    # Only the first call measures: a later one would count space that the plan itself has freed.
     if plan.state == "planned":
         ledger.begin_plan(handle, {BEFORE_KEY: measure()})
         return ledger.get_plan(handle)

@@ -58,6 +58,7 @@ def keep_file(path: Path, home: Path) -> Iterator[TrashItem]:
             "sha256": _compute_digest(file),
         }
         yield TrashItem(FILE_KIND, head)
+        # Read the bytes after the digest: a write in between shows as a different second digest.
         file.seek(0)
         second_digest = hashlib.sha256()
         while piece := file.read(_PIECE_BYTES):
@@ -82,6 +83,7 @@ def delete_file(head: Mapping[str, Any], home: Path, store: Path | None = None) 
                 return False
             with suppress(FileNotFoundError):
                 path.unlink()
+            # The deletion must survive a power failure before it is reported.
             _atomic.sync_folder(path.parent)
     except NotFound:
         pass
@@ -102,6 +104,7 @@ def restore_file(
     path = _resolve_path(head, home, store)
     pieces = _iter_pieces(head, trash_items)
     with translate_os_errors(path):
+        # The folder may have been removed with its last file.
         path.parent.mkdir(parents=True, exist_ok=True)
         times = head["accessed_ns"], head["modified_ns"]
         try:
@@ -160,6 +163,7 @@ def _is_database(path: Path, file_stat: os.stat_result) -> bool:
     """Return True if a file has the name of a database, or is a hard link to one nearby."""
     if _DATABASE_PATTERN.search(path.name):
         return True
+    # A file with a single name is not a link to a database.
     if file_stat.st_nlink == 1:
         return False
     entries = (entry for folder in (path.parent, path.parent.parent) for entry in folder.iterdir())
@@ -179,6 +183,7 @@ def _iter_pieces(head: Mapping[str, Any], trash_items: Iterator[TrashItem]) -> I
         bytes_left -= len(item.value)
         digest.update(item.value)
         yield item.value
+    # This raises before the new file gets its name.
     if digest.hexdigest() != head["sha256"]:
         raise Corrupt(f"the trash of {head['name']} is incomplete; it cannot be restored")
 
@@ -209,6 +214,7 @@ def _resolve_path(head: Mapping[str, Any], home: Path, store: Path | None) -> Pa
     path = home / str(head["name"])
     folder = Path(os.path.realpath(path.parent))
     bounds = [Path(os.path.realpath(root)) for root in (home, store) if root is not None]
+    # The name comes from the trash: it must not lead out of the home, not even through a link.
     if ".." in path.parts or not any(folder.is_relative_to(root) for root in bounds):
         raise Denied(f"{path} is outside this home; it is left unchanged")
     return path

@@ -97,6 +97,7 @@ class SessionFinalizer:
         activity, items = self._get_activity(), _FinalizeItems()
         if self._start_new:
             routes.require_no_gateway(activity)
+        # A small step keeps the time between the commit and the last hook short.
         for member in members[:_BATCH_CONVERSATIONS]:
             self._add_conversation(SessionGroup.from_member(member), items, activity)
         return StepDraft(
@@ -196,15 +197,19 @@ class SessionFinalizer:
             for key, session_id in end["chats"].items():
                 if self._store is None or not self._can_change_routes:
                     continue
+                # The plan kept this text for the restore; a chat that was used since has another
+                # one.
                 if routes.read_route_text(self._store, key) != items.entries[key].stored:
                     raise ConcurrentWrite(f"the chat {key} was used just now")
                 self._end_chat(self._store, key, session_id, end)
+                # A restore puts the old route back only over this text.
                 if key not in end["later"]:
                     route_texts[key] = routes.read_route_text(self._store, key)
         return {"ended": items.ends, "led": route_texts}
 
     def _end_chat(self, store: SessionStore, key: str, session_id: str, end: EndRecord) -> None:
         """Start a new session for a chat, or mark its route so that the end is delivered once."""
+        # Routes in a file are outside of the transaction: those chats start over after the commit.
         if self._start_new and not self._db.has_routing:
             end["later"].append(key)
             end["told"] = CALLED_BY_STORE if store.hooks is not None else False
@@ -254,6 +259,7 @@ def call_end_hooks(hooks: Hooks, store: SessionStore | None, end: Mapping[str, A
         return
     arguments = {name: end[name] for name in ("session_id", "platform", "reason")}
     on_begin = None if claims is None else partial(_mark_end_begun, store, end)
+    # `on_begin` runs before the first hook, so that a crash does not repeat the calls.
     hooks.call_once(_HOOK_NAME, on_begin, **arguments)
     for new_id in end["begun"]:
         hooks.call(

@@ -79,6 +79,7 @@ class OrphanedRowRemover:
             replace(images, of=session_id) for images in self._db.read_referring_images([image])
         ]
         items.of.append(member)
+        # Rows that refer to these would be deleted or emptied with them.
         items.images += [image, *referring]
         items.room -= sum(map(estimate_size, (image, *referring)))
         if not has_more:
@@ -90,6 +91,7 @@ class OrphanedRowRemover:
         if record["table"] == _MESSAGES_TABLE:
             return self._db.read_message_images(record["session"], None, room)
         image = self._db.read_row_images(record["table"], {record["column"]: record["session"]})
+        # Only messages are read in pieces; another member is removed whole or skipped.
         if len(image.rows) != record["rows"]:
             raise MemberOutdated(member.id, "its rows have changed since")
         return image, False
@@ -142,6 +144,7 @@ class DeadLockRemover:
         self, batch: Sequence[Member], images: Sequence[RowImages], db: StateDatabase
     ) -> dict[str, Any]:
         now = self._get_activity().company.at
+        # A lock may have been taken again since the plan.
         held_sessions = {
             claim.session_id
             for claim in db.list_claims()
@@ -194,6 +197,7 @@ def _is_descendant(db: StateDatabase, session_id: str, top: str) -> bool:
     """Return True if a session descends from another one, at any distance."""
     visited: set[str] = set()
     current_id: str | None = session_id
+    # A cycle ends the walk.
     while current_id is not None and current_id not in visited:
         if current_id == top:
             return True
@@ -237,6 +241,7 @@ class OrphanedFileRemover:
             except OSError as error:
                 raise MemberOutdated(member.id, "it does not exist any more") from error
             record = member.revision
+            # A changed file is not the one that the plan lists.
             if (file_stat.st_size, file_stat.st_mtime_ns) != (
                 record["bytes"],
                 record["modified_ns"],

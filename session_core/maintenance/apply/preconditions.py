@@ -146,6 +146,7 @@ def require_not_in_use(
         member = member_by_session.get(claim.session_id or "")
         if member is not None and is_live_claim(claim, activity.company.at):
             raise MemberOutdated(member, f"session {claim.session_id}: in use by {claim.holder}")
+    # Our own pins are in a file, so that no row of the home shows them.
     for session_id in member_by_session.keys() & pinned:
         raise MemberOutdated(
             member_by_session[session_id], f"session {session_id}: {PROTECTION_REASONS['pinned']}"

@@ -54,6 +54,7 @@ class LostRouteRemover:
             Denied: a gateway is running.
         """
         require_no_gateway(self._get_activity())
+        # One snapshot serves all steps: each route is compared with its stored text again.
         self._snapshot = self._snapshot or self._take_snapshot()
         batch = members[:_BATCH_ROUTES]
         entries: dict[str, SessionEntry] = {}
@@ -108,6 +109,7 @@ class LostRouteRemover:
         own_records = [member.revision for member in batch if not member.revision["scope"]]
         for member in batch:
             record = member.revision
+            # Rows of other folders are compared with their images when they are removed.
             if record["scope"]:
                 continue
             if read_route_text(self._store, record["key"]) != record["stored"]:
@@ -192,17 +194,20 @@ def restore_route(
     current_text = read_route_text(store, key)
     if current_text == stored:
         return None
+    # A pending delivery in the entry is not a use of the chat.
     if strip_pending(current_text) != strip_pending(left_text):
         return "the chat was used since"
     try:
         entry = SessionEntry.from_dict(json.loads(stored))
     except (InvalidInput, ValueError, TypeError) as error:
         return f"its entry is unreadable: {error}"
+    # The store writes only over this text.
     entry.stored, entry.stored_as = current_text, key
     try:
         store.save(entry)
     except Conflict:
         return "the chat was used since"
+    # The row may have columns that `save` does not write.
     if value["row"] is not None and db.has_routing:
         image = RowImages.unpack(value["row"])
         row = dict(zip(image.columns, image.rows[0], strict=True))

@@ -94,9 +94,11 @@ class PlanRun:
 
     def run_next_step(self) -> None:
         """Run the next step, or skip a member that cannot be done."""
+        # A partly removed member comes first: its conversation is in use.
         if self._partials:
             self._restore_next_part(self._partials[0])
             return
+        # A part begins only when the parts before it are finished.
         part = next(part for part in PART_ORDER if self._queues[part])
         queue = self._queues[part]
         candidates = _take_first(queue, 1 if self._alone else _MAX_STEP_MEMBERS)
@@ -147,6 +149,7 @@ class PlanRun:
 
     def _skip_outdated(self, error: MemberOutdated) -> None:
         """Skip a member unless another process is about to complete it."""
+        # The member may look outdated only because another process is removing it.
         before = deepcopy(self._progress)
         self._wait_for_others()
         self._load_plan()
@@ -159,10 +162,12 @@ class PlanRun:
     def _retry_step(self, queue: deque[Member], draft: StepDraft, error: ConcurrentWrite) -> None:
         """Look again; after some tries take members singly, and skip the one that fails alone."""
         self._tries += 1
+        # Another process is active: do not use the old snapshot for the next try.
         self._activity = None
         if self._tries < _MAX_TRIES:
             return
         self._tries = 0
+        # Several members failed together: try as many singly before giving up on one.
         if not self._alone:
             self._alone = max(len(draft.members), 1)
             return
@@ -210,6 +215,7 @@ class PlanRun:
         self._progress.after, self._progress.gone = {}, set()
         for step in self._context.ledger.list_steps(self._batch.id):
             self._progress.add_result(step.result or {})
+        # The ledger has the partial members that a crashed call has left too.
         self._partials = deque(
             PartialMember(self._handle, self._batch.id, member) for member in plan.partial_members
         )

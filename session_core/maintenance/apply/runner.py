@@ -82,6 +82,7 @@ class PlanRunner:
     ) -> ApplyResult:
         """Apply a plan, or continue it."""
         deadline = time.monotonic() + for_s
+        # The run itself restores the partial members of its own plan.
         self.recover_from_crash(except_plan=handle)
         plan = self._ledger.get_plan(handle)
         if plan.state == "finished":
@@ -114,6 +115,7 @@ class PlanRunner:
                 self._finish_step(step)
         reported_at = time.monotonic()
         with closing(PlanRun(self._context, self._restorer, batch, plan)) as run:
+            # At least one step runs, however short the time is.
             while not (done := run.is_done(wait=True)):
                 run.run_next_step()
                 if time.monotonic() >= deadline or (stop is not None and stop()):
@@ -145,6 +147,7 @@ class PlanRunner:
     def recover_from_crash(self, except_plan: str | None = None) -> None:
         """Finish the work that a crash has left, except restores of `except_plan`."""
         self.settle_steps()
+        # Ending a plan records its partial members, which are restored below.
         for plan in self._ledger.list_stopped_plans():
             if "wanted" not in plan.about and plan.kind != IMPORT_KIND:
                 continue  # other components apply that kind of plan

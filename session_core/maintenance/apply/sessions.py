@@ -112,6 +112,7 @@ class SessionRemover:
         self, members: Sequence[Member], activity: ActivitySnapshot, previous: StepItems
     ) -> StepItems | None:
         items = self._collect_items(members, activity, previous)
+        # Without messages a step is small: a prefetch would not save time.
         if not items.messages:
             return None
         if not any(session_id in self._files for session_id in items.whole):
@@ -166,6 +167,7 @@ class SessionRemover:
         if row is None:
             raise MemberOutdated(group.member, f"session {session_id} does not exist any more")
         expected = self._progress.get_expected_revision(group, session_id)
+        # The row is from the same read as the images, so that both are of one revision.
         preconditions.require_unprotected(group.member, row, expected, activity, removed=True)
         preconditions.require_no_new_signs(group, row)
         children = preconditions.list_planned_children(self._db, session_id, group)
@@ -262,6 +264,7 @@ class SessionRemover:
             db.remove_rows(items.rows)
         except Changed as error:
             raise ConcurrentWrite(str(error)) from error
+        # Only a full step tells how long a batch of this size takes.
         if items.is_full:
             self._batch_size.end(items.size)
         items.after = {session_id: after[session_id] for session_id in items.partial_sessions}

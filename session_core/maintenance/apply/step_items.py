@@ -114,12 +114,14 @@ class StepPrefetch:
         """Start a job, after waiting for the previous one and discarding its result."""
         self.discard()
         if self._pool is None:
+            # The thread starts with the first job: most plans fit into one step.
             self._pool = ThreadPoolExecutor(1, "mcp-sessions-aside")
         self._future = self._pool.submit(work)
 
     def take_result(self) -> Any:
         """Return the result of the last job; None if there is none or it failed."""
         future, self._future = self._future, None
+        # A failed prefetch is only lost work: the step is drafted again and raises in its turn.
         if future is None or isinstance(future.exception(), Exception):
             return None
         return future.result()

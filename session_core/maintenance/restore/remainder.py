@@ -40,6 +40,7 @@ class Remainder:
 
     def list_names(self) -> set[str]:
         """Return the names of items that were not restored at all."""
+        # Members name a file without its folder.
         names = (PurePath(path).name for path in self.files)
         return {*self.sessions, *self.changes.values(), *self.routes, *self.files, *names}
 

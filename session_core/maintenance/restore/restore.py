@@ -223,6 +223,7 @@ class BatchRestorer:
                 left = Remainder.from_result(self._ledger.get_last_attempt(step.id))
                 if current.undone_at is not None:
                     return tried, {"rows": 0, "unfit": ()}
+                # The conflict has another cause: raising it ends the loop.
                 if left == tried:
                     raise
                 tried, contents = left, self._undoer.read_contents(step, left)

@@ -59,7 +59,9 @@ class RowRestorer:
                 for image in other_images
             ]
             self._write_missing_values(tried, restored)
+        # Sessions come first: other rows refer to them.
         first = self._db.put_images(session_images)
+        # Rows of a refused session would belong to another session with its id.
         strangers = {misfit.key[0] for misfit in first.refused}
         self._remainder.sessions |= dict.fromkeys(strangers, False)
         strangers |= self._find_strangers()
@@ -108,6 +110,7 @@ class RowRestorer:
 
     def _write_value(self, session_id: str, column: str, value: Any, label: str) -> None:
         try:
+            # Write only over the empty value that the restore has left.
             self._db.change_row(SESSIONS, {"id": session_id}, {column: None}, {column: value})
         except Changed:
             self._refused.append((label, "it was changed again since"))
@@ -126,6 +129,7 @@ class RowRestorer:
         strangers = set()
         for session_id, started_at in self._contents.start_times.items():
             row = self._db.get_session(session_id)
+            # The start time tells a session from a later one with the same id.
             if row is None or row["started_at"] != started_at:
                 strangers.add(session_id)
                 self._remainder.sessions[session_id] = False

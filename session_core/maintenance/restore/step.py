@@ -112,12 +112,14 @@ class StepUndoer:
     def _wrap_step(self, undo: _StepUndo) -> Iterator[None]:
         """Restore files before the step, and update state outside the database after it."""
         contents = undo.contents
+        # Several processes may restore one step: only one of them may undo each part.
         if Remainder.from_result(self._ledger.get_last_attempt(undo.step.id)) != undo.tried:
             raise Changed("another process has just restored a part of this step; try again")
         if contents.files:
             contents.lost += self._restore_files(undo)
         # An interrupted restore is repeated if it stops here, but not after the commit.
         self._restore_pins(contents)
+        # Rows without a session refer to missing rows, which a normal transaction refuses.
         with ExitStack() as stack:
             if undo.result.get(UNLINKED_KEY):
                 stack.enter_context(self._db.transaction(linked=False))
@@ -151,6 +153,7 @@ class StepUndoer:
         rows = RowRestorer(
             db, contents, left, refused, self._ledger.find_batch_of_session
         ).restore_rows()
+        # Undo in the reverse order of the writes.
         for place, change in reversed(contents.changes.items()):
             reason = self._restore_columns(db, undo, change, activity)
             if reason is not None:
@@ -232,6 +235,7 @@ class StepUndoer:
         if row is None:
             return None
         reopened = undo.result.get("reopened", {}).get(session_id)
+        # The edit recorded the revision that it left behind.
         if reopened is not None and not preconditions.is_at_revision(
             db, session_id, Revision(*reopened)
         ):

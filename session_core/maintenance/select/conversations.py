@@ -148,6 +148,7 @@ class ConversationIndex:
         roots = [
             session for session in self.sessions.values() if not _is_inside(session, self.sessions)
         ]
+        # A cycle with a member that is a root already has no other one.
         roots += [
             cycle[0]
             for cycle in self.cycles
@@ -225,6 +226,7 @@ def _make_age_key(session: InventoryItem) -> tuple[float, str]:
 
 def _make_rank_key(session: InventoryItem) -> tuple[int, float, float, str]:
     """Return a key that ranks continuations: compressed again, then open, then others."""
+    # The same order as in `get_compression_tip`.
     state = 2 if session.end_reason == "compression" else int(session.ended_at is None)
     last = session.started_at if session.last_active_at is None else session.last_active_at
     return state, last, session.started_at, session.id

@@ -37,6 +37,7 @@ def select_ghosts(
             continue
         left_behind = snapshot.conversations.list_left_behind(sessions)
         reason = protection.find_protection(sessions, snapshot.activity, removed=True)
+        # Detaching a child writes its row, so that the child must not be in use.
         if reason is None and any(_is_in_use(child, snapshot) for child in left_behind):
             reason = "live"
         if reason is not None:
@@ -64,6 +65,7 @@ def _split_ghosts(
         for session in conversation.sessions:
             if session.id not in ghosts:
                 continue
+            # Empty sessions at the start of a conversation separate nothing.
             if not _is_continued(session, conversation) or session.parent_id in leading:
                 leading.add(session.id)
             if session.id in leading or session.id in hollow:
@@ -79,6 +81,7 @@ def _find_empty(
     """Return the empty sessions of a conversation, and those with only empty descendants."""
     ghosts: set[str] = set()
     hollow: set[str] = set()
+    # Children come before their parents, so that their emptiness is known.
     for session in conversation.removal_order:
         children = conversations.list_children(session.id)
         delegated = (child.id for child in children if child.link == "delegate")

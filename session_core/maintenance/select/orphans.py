@@ -195,6 +195,7 @@ class FileOwners:
         Return None if it is not a file of a session, and an empty string for a temporary file of a
         writer.
         """
+        # Hidden files and the mirror itself belong to no session.
         if name == MIRROR_NAME or (name[:1] == "." and not name.startswith(TEMP_PREFIX)):
             return None
         stem, dot, suffix = name.rpartition(".")
@@ -214,6 +215,7 @@ class FileOwners:
     def _find_dump_owner(self, stem: str) -> str | None:
         """Return the session of a dump: a known one, else the rest of a name with a time."""
         positions = [index for index, char in enumerate(stem) if char == "_"]
+        # An id may contain underscores: try the longest one first.
         for end in reversed(positions):
             for owner in (self._by_safe.get(stem[:end]), stem[:end]):
                 if owner in self.known:

@@ -75,6 +75,7 @@ def _iter_reasons(
         yield "pinned"
     if session.last_active_at is None:
         yield "no known age"
+    # A process with the database open may be at work in any open session.
     if removed and home_activity.holders:
         if session.ended_at is None:
             yield "never ended"

@@ -138,6 +138,8 @@ def _iter_gone_folder_routes(
     if snapshot.activity.company.gateway is not None:
         return  # it may be about to adopt them
     own = str(snapshot.store.sessions_dir.resolve())
+    # An empty table of our own may mean that the home was moved: the store adopts the other folder
+    # then.
     if not db.load_gateway_routing_entries(scope=own):
         return
     cutoff, matches = snapshot.now - _GONE_DAYS * _DAY_S, _build_filter(snapshot, request.where)

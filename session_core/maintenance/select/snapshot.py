@@ -72,6 +72,7 @@ class MaintenanceSnapshot:
         """Return the named sessions with conversations that do not match a filter."""
         if where == NO_FILTER:
             return []
+        # A named session matches also if it is archived.
         anywhere = replace(where, status=where.status or "all")
         matching = {
             session.id
@@ -97,6 +98,7 @@ def iter_matching(
         where, started_after=None, started_before=None, active_after=None, active_before=None
     )
     matching: Iterable[Conversation] = conversations.all
+    # Avoid a query of the whole list if there is nothing to filter by.
     if rest == NO_FILTER:
         matching = (conversation for conversation in matching if not conversation.tip.archived)
     else:

@@ -237,10 +237,12 @@ def _write_folder_file(path: Path, parts: Iterator[bytes], tally: ExportTally) -
         tally.there.append(path.name)
         return
     first = next(parts, None)
+    # All sessions of the conversation were deleted during the export.
     if first is None:
         return
     try:
         _atomic.write_new_file(path, chain([first], parts), prefix=_TEMP_PREFIX, mode=_FILE_MODE)
+    # Another process has created the file since the check.
     except FileExistsError:
         tally.there.append(path.name)
 
@@ -258,6 +260,7 @@ def _make_progress_counter(progress: CountFn | None, total: int) -> Callable[[],
 def _make_file_name(session_id: str, form: ExportForm) -> str:
     """Return a portable file name for a session id; a long id is cut and gets a digest."""
     name = quote(session_id, safe=" ")
+    # Most file systems allow 255 bytes, and quoting makes an id longer.
     if len(name) > _MAX_NAME_LENGTH:
         digest = hashlib.sha256(session_id.encode("utf-8", "replace")).hexdigest()[:16]
         name = f"{name[:_MAX_NAME_LENGTH]}_{digest}"
@@ -331,6 +334,7 @@ class ExportSource:
         while has_more and (after_id is None or after_id < self._revision.last_id):
             image, has_more = self._db.read_message_images(self.id, after_id, _PAGE_BYTES)
             id_index = image.columns.index("id")
+            # Messages appended during the export are not part of its moment.
             rows = tuple(row for row in image.rows if row[id_index] <= self._revision.last_id)
             self.count += len(rows)
             if not rows:
@@ -414,6 +418,7 @@ def _render_text(message: Mapping[str, Any]) -> str:
     for line in extract_plain_text(message.get("content")).strip("\n").split("\n"):
         if _FENCE_PATTERN.match(line):
             is_fenced = not is_fenced
+        # A `#` outside of code would become a heading of the document.
         lines.append(
             line
             if is_fenced

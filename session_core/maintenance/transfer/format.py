@@ -78,6 +78,7 @@ class JsonLine:
             if not isinstance(name, str):
                 raise InvalidInput("a name is missing")
             self._expect_sign(":")
+            # Only this list may be longer than the memory.
             if name == self._streamed and self._find_next_sign() == "[":
                 yield from ((name, self._read_value()) for _ in self._iter_separated("[", "]"))
             else:
@@ -128,6 +129,7 @@ class JsonLine:
                 if is_last or self._text[end : end + 1] in _VALUE_ENDS:
                     self._at = end
                     return value
+            # Double the text each time: decoding it again from the start stays linear overall.
             self._read_more(max(_CHUNK_BYTES, len(self._text) - self._at))
 
     def _read_more(self, size: int) -> None:
@@ -140,6 +142,7 @@ class JsonLine:
 
     def _take_bytes(self, size: int) -> bytes:
         data = self._file.readline(size)
+        # The last line of a file may have no line break.
         self._ended = len(data) < size or data[-1:] == b"\n"
         self._digest.update(data)
         return data
@@ -196,6 +199,7 @@ def decode_value(column: str, value: Any) -> Any:
             return _decode_exact(key, text)
     if isinstance(value, (list, dict)):
         return content.encode_content(value) if column == "content" else content.dump_json(value)
+    # SQLite has no booleans.
     return int(value) if isinstance(value, bool) else value
 
 
@@ -245,6 +249,7 @@ def _check_image(image: RowImages) -> None:
     if image.table in _OWN_TABLES | EXCLUDED_TABLES:
         raise InvalidInput(f"{FORMAT_KEY} has rows of {image.table}, which exports exclude")
     width = len(image.columns)
+    # The columns become a part of SQL.
     if len(set(image.columns)) < width or any(len(row) != width for row in image.rows):
         raise InvalidInput(f"{FORMAT_KEY} has rows of {image.table} that do not fit their columns")
 

@@ -74,6 +74,7 @@ class Importer:
             )
             batch = ImportBatch(self._db, self._ledger, lines)
             if stop is None or not stop():
+                # A step of a killed import has to be settled before its progress is read.
                 resume_steps(self._db, self._ledger, {IMPORT_KIND})
                 self._check_writable(lines)
                 context = ImportContext(file, {line.id: line for line in lines}, tally, batch)
@@ -155,6 +156,7 @@ class Importer:
         try:
             if new:
                 self._writer.store_sessions(context, list(new.values()))
+        # One bad line must not refuse the others: store each group by itself.
         except (InvalidInput, LineRefused):
             return groups
         return [[line] for (line,) in groups if line.id not in new]
@@ -248,6 +250,7 @@ def _iter_importable(file: BinaryIO, tally: ImportTally) -> Iterator[ScannedSess
     for line in scan.scan_file(file):
         if isinstance(line, BrokenLine):
             tally.add_broken(line)
+        # The first line of an id wins.
         elif line.id in numbers:
             reason = f"line {line.number} has it once more, after line {numbers[line.id]}"
             tally.skipped.append(SkippedItem(line.id, reason))

@@ -102,6 +102,7 @@ class ImportUndo:
     ) -> ApplyResult:
         """Apply a plan to undo an import; the import itself stores no more sessions from now on."""
         batch = self._ledger.get_batch(self._ledger.get_plan(plan).about["undoes"])
+        # A stopped import must not continue after its undo.
         if batch.plan is not None:
             with suppress(Conflict):  # the import has ended
                 self._ledger.close_plan(batch.plan)

@@ -144,6 +144,7 @@ def read_session(file: BinaryIO, session: ScannedSession) -> tuple[dict[str, Any
             tables, _ = drop_chat_rows(transfer_format.decode_images(value))
         elif name != MESSAGES_KEY:
             row[name] = transfer_format.decode_value(name, value)
+        # The messages come last in our exports: there is nothing left to read.
         elif not session.has_late:
             break
     drop_chat_columns(row)
@@ -294,6 +295,7 @@ class _LineScan:
 
     def _add_reason(self, reason: str) -> None:
         reason = reason[:_MAX_REASON_LENGTH]
+        # Thousands of messages may fail for the same reason.
         if reason in self.reasons:
             return
         if len(self.reasons) < _MAX_REASONS:

@@ -150,6 +150,7 @@ class ImportWriter:
             self._batch_size.begin()
             for step in steps:
                 try:
+                    # A savepoint: taken ids undo this session, and the others stay.
                     with db.transaction():
                         result = self._write_piece(db, step, renumbered=False)
                 except _IdsTaken:
@@ -176,6 +177,7 @@ class ImportWriter:
 
         def store(db: StateDatabase) -> None:
             self._batch_size.begin()
+            # Inside the transaction: another process may have stored this piece.
             if step.marked and (self.find_progress(line) or (None,))[0] != step.at:
                 raise LineRefused("another process is importing it")
             stored.append(self._write_piece(db, step, renumbered=renumbered))
@@ -210,6 +212,7 @@ class ImportWriter:
             piece = [{**message, "id": last_id + offset} for offset, message in enumerate(piece, 1)]
         elif not all(_is_usable_id(message.get("id")) for message in piece):
             raise _IdsTaken
+        # One image has rows with the same columns in the same order.
         for columns, rows in groupby(piece, key=tuple):
             yield RowImages(
                 MESSAGES_KEY, columns, tuple(tuple(message.values()) for message in rows)
@@ -230,6 +233,7 @@ class ImportWriter:
     def _find_last_id(self) -> int:
         """Return the highest id of a message, also of deleted ones if the engine records that."""
         sequence = self._db.read_row_images("sqlite_sequence", {"name": MESSAGES_KEY})
+        # AUTOINCREMENT never uses an id again, not even that of a deleted message.
         if sequence.rows:
             return int(sequence.rows[0][sequence.columns.index("seq")])
         return max((session.revision.last_id for session in self._db.list_inventory()), default=0)
@@ -323,6 +327,7 @@ class ImportBatch:
 
     def _begin_batch(self) -> str:
         """Begin the batch of the file, or continue that of an earlier call."""
+        # The same file may have another name or place in the next call.
         digest = _compute_digest(self._lines)
         applied = self._ledger.list_applied_plans(IMPORT_KIND)
         resumable = (
