@@ -753,5 +753,5 @@ def test_import_refuses_control_characters(fresh: Place, file: Path, name: str):
     hostile = make_line("a") | {name: "x\x1b]0;owned\x07"}
     answer = fresh.importing.import_file(write_lines(file, hostile, make_line("b")))
     (only,) = answer.broken
-    assert only.why == f"{name} must not contain control characters; leave them out"
+    assert only.why.startswith(f"{name} must not contain control characters")
     assert answer.ids == ("b",)
