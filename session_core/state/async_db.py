@@ -73,6 +73,7 @@ class AsyncSessionDB(AsyncWrapper[StateDatabase]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # A cancelled block must still close the database.
         with CancelScope(shield=True):
             await self.close()
 

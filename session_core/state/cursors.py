@@ -40,6 +40,7 @@ def _parse_parts(text: str) -> list[Any] | None:
     if not isinstance(text, str) or len(text) > _MAX_LENGTH:
         return None
     try:
+        # The padding was stripped when the cursor was made.
         raw = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
         parts = json.loads(raw)
     except (ValueError, binascii.Error, RecursionError):

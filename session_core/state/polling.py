@@ -33,10 +33,12 @@ class ChangePoller:
         )
         try:
             page = read(self._cursor)
+        # Another process has locked the database exclusively: try again until the time is over.
         except Busy:
             if is_over:
                 raise
             return None
+        # The next read starts after the commits that this one has examined.
         self._cursor = page.cursor
         return page if page.events or page.gap or is_over else None
 

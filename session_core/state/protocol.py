@@ -1,15 +1,15 @@
-"""The protocol of the state database: what every engine promises.
+"""The protocol of the state database, which every engine implements.
 
-`tests/contract/` proves it for each engine, and nothing above `state/` knows which engine it uses.
-The methods of `SessionDB` are documented in full; here a docstring states what an engine may get
-wrong.
+`tests/contract/` tests it for each engine, and no module above `state/` knows which engine it uses.
+The methods of `SessionDB` are documented in full; here a docstring states a rule that an engine can
+miss.
 
 Rules for all methods:
 
 - Content is decoded. Cursors are opaque and made by the engine. Times are UTC epoch seconds. The
   order of messages is the order of their ids, whatever their times are.
-- An invalid argument raises `InvalidInput` and changes nothing. A column or table that the home
-  does not have raises `Unsupported`.
+- An invalid argument raises `InvalidInput` and changes nothing. A change of a column or
+  table that the home lacks raises `Unsupported`.
 - A read is one snapshot. A method that changes rows is one transaction, and is durable when it
   returns. Deletions act at once: they have no plan and no undo.
 - An unknown id has one of four results. Look-ups return None, an empty result or 0. Changes of a

@@ -125,7 +125,7 @@ def build_match_expression(
 ) -> str | None:
     """Return an FTS5 expression, or None if a needed leaf has none.
 
-    It can match more than the node does if a leaf next to others has no expression; with `exact` it
+    It can match more than the node does if one of several leaves has no expression; with `exact` it
     never does.
     """
     if isinstance(node, Leaf):
@@ -236,6 +236,7 @@ def _split_parentheses(tokens: list[str]) -> Iterator[str]:
         inner = token.lstrip("(")
         yield from "(" * (len(token) - len(inner))
         closing = len(inner) - len(inner.rstrip(")"))
+        # In `f(x)` the closing parenthesis belongs to the word.
         closing = max(0, closing - inner.rstrip(")").count("("))
         if inner[: len(inner) - closing]:
             yield inner[: len(inner) - closing]
@@ -458,7 +459,7 @@ def is_match(node: Node, folded: str) -> bool:
 
 
 def find_needle(node: Node) -> str:
-    """Return a piece that every matching text contains; empty if there is none."""
+    """Return a piece that every matching text contains, or empty text."""
     if isinstance(node, Leaf):
         return compile_leaf(node).longest_piece
     if isinstance(node, And):

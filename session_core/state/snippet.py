@@ -64,6 +64,7 @@ def _unfold_position(text: str, folded: str, at: int) -> int:
         return at
     if len(text) > _MAX_EXACT_LENGTH:
         return at * len(text) // max(1, len(folded))
+    # Folding changes lengths, so the position is found by bisection over folded prefixes.
     low, high = 0, len(text)
     while low < high:
         middle = (low + high) // 2

@@ -58,6 +58,7 @@ def choose_next_title(base: str, titles: Iterable[str]) -> str:
     numbers = [number for title in titles if (number := _parse_number(base, title)) is not None]
     if not numbers:
         return base
+    # The base is cut to make room, so a title can be taken although its number is free.
     number = max(numbers) + 1
     while (title := _add_number(base, number)) in titles:
         number += 1

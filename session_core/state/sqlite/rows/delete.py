@@ -120,7 +120,7 @@ class RowDeleter(SqliteStore):
         Raises:
             Changed: a session is at another revision or lacks a message, a message differs from its
                 image, rows refer to one, or a rule of this home refuses the deletion.
-            NotFound: there is no such session.
+            NotFound: the session does not exist.
         """
         requests = _parse_removed(removed)
         images = read.check_images(imaged)
@@ -176,9 +176,9 @@ class RowDeleter(SqliteStore):
         """Set columns of the row with a key, if it has the values `before`.
 
         Raises:
-            Changed: it has other values, there is no such row, or a rule of this home refuses the
+            Changed: it has other values, the row does not exist, or a rule of this home refuses the
                 change.
-            InvalidInput: the table has no such column.
+            InvalidInput: the table lacks a column.
         """
         if not key or not all(isinstance(values, Mapping) for values in (key, before, after)):
             raise InvalidInput("key, before and after must be mappings of columns")
@@ -210,6 +210,7 @@ def _update_columns(
     """Set columns of a row, and of a message in the search indexes too."""
     ids = [row[shape.columns.index("id")]] if shape.table == MESSAGES else []
     before = fts.get_change_number(handle)
+    # The index removes the old text of a row before it changes, and adds the new text after.
     fts.remove_messages(handle, ids)
     fts.repair_entries(handle, ids)
     raw.update_rows(handle, shape.table, key, after)

@@ -99,6 +99,7 @@ def _read_foreign_keys(handle: Connection, table: str) -> tuple[ForeignKey, ...]
     for group in parts.values():
         parent = group[0][1]
         named = tuple(to for _, _, to in group)
+        # A foreign key without named columns refers to the primary key.
         if None in named:
             named = _read_key_columns(handle, parent)
         keys.append(ForeignKey(tuple(column for column, _, _ in group), parent, named))

@@ -95,7 +95,7 @@ OwnerColumns = Mapping[str, Collection[str]]
 def split_owned_rows(
     handle: Connection, images: Sequence[RowImages], of: Collection[str]
 ) -> tuple[list[RowImages], list[RowMismatch]]:
-    """Return the rows that belong to these sessions, and refuse all others."""
+    """Return the rows that belong to these sessions, and refuse the rest."""
     owners = _list_owner_columns(handle)
     owned = [_find_owner(image, owners, of) for image in images if not image.shared]
     referred = set(_iter_referred(handle, owned, owners))
@@ -173,7 +173,7 @@ class SessionCopier(SqliteStore):
         It starts now. Columns in `without` get the values of a new session.
 
         Raises:
-            NotFound: there is no such session.
+            NotFound: the session does not exist.
             Conflict: the new id exists already.
             Unsupported: a unique index of this home refuses the copy.
         """
@@ -324,10 +324,10 @@ class RowReader(SqliteStore):
         return self._read(lambda handle: read_referring_rows(handle, checked))
 
     def read_row_images(self, table: str, where: Mapping[str, Any]) -> RowImages:
-        """Return the rows of a table with these values; none if this home has no such table.
+        """Return the rows of a table with these values; empty if the home lacks the table.
 
         Raises:
-            InvalidInput: the table has no such column.
+            InvalidInput: the table lacks a column.
         """
         validation.check_text("table", table, needed=True)
         if not isinstance(where, Mapping):
@@ -441,6 +441,7 @@ def read_next_messages(
     shape = _require_shape(handle, MESSAGES)
     rows: list[Row] = []
     while True:
+        # A message can be large, so a small room reads few of them.
         count = min(max(room // _TYPICAL_BYTES, 1), _BATCH_ROWS)
         ids = [
             row[0]

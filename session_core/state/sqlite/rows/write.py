@@ -134,6 +134,7 @@ class TableWriter:
         ids = json.dumps([row_id for (row_id,) in new])
         if len(new) < len(self._rows) or self._handle.fetch_value(SQL["is_any_there"], (ids,)):
             return False
+        # If one statement for all rows fails, the rows are inserted one by one.
         self._handle.run_change("SAVEPOINT at_once")
         try:
             raw.insert_rows(self._handle, self._shape.table, self._names, self._rows)
@@ -322,9 +323,10 @@ def write_images(
     routes.forget_routed_sessions(handle)
     if of is not None:
         images, report.refused = read.split_owned_rows(handle, images, of)
-    sorted_images = _order_messages(images)
+    # Shared rows and sessions come before the rows that refer to them.
     ordered = sorted(
-        sorted_images, key=lambda image: (not image.shared, _TABLE_ORDER.get(image.table, 2))
+        _order_messages(images),
+        key=lambda image: (not image.shared, _TABLE_ORDER.get(image.table, 2)),
     )
     with _defer_foreign_keys(handle):
         tables = [

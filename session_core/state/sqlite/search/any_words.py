@@ -45,7 +45,7 @@ class SearchTerm:
     forms: re.Pattern[str] | None
 
     def compute_match_weight(self, folded: str) -> float:
-        """Return 1 if a text has the word as typed, less for another form, 0 for none."""
+        """Return 1 if a text has the word as typed, less for another form, 0 if it has neither."""
         if self.stem not in folded:
             return 0.0
         if self.word.find(folded):
@@ -89,12 +89,13 @@ class _TermPostings:
         self.ids.update(ids)
         self.newest = [*self.newest, *ids][:_MAX_READ_ROWS]
         looked_at = self._top - (self._task.low if self.done else self.floor)
+        # The weight is the inverse document share, as in BM25, estimated from the rows seen.
         share = (len(self.ids) + 0.5) / (max(looked_at, len(self.ids)) + 1)
         self.weight = 1 + 0.5 * -math.log(share)
 
 
 def split_terms(handle: Connection, node: Node) -> tuple[SearchTerm, ...]:
-    """Return the words of a question without stop words; all words if there are no others."""
+    """Return the words of a question without stop words; all words if only stop words are left."""
     gram = index_plan.get_gram_length(handle)
     pieces_by_leaf = (queries.split_pieces(leaf.text, gram) for leaf in queries.iter_leaves(node))
     pieces = list(dict.fromkeys(chain.from_iterable(pieces_by_leaf)))
@@ -124,6 +125,7 @@ def gather_best(task: SearchTask, terms: Sequence[SearchTerm], top: int) -> Matc
     matches = candidates.load_matches(
         task, list(islice(_iter_passing(task, scores), _MAX_READ_ROWS))
     )
+    # There are too many rows above the index to keep them: the newest are scanned.
     if texts is None:
         matches += _gather_newest(task, terms, top).matches
     left_out = _gather_unindexed(task, terms, top)
@@ -177,6 +179,7 @@ def _iter_probes(lists: list[_TermPostings]) -> Iterator[tuple[_TermPostings, ..
     """Yield terms to look up together, if their lists are not complete."""
     if len(lists) > 1 and not all(postings.done for postings in lists):
         yield tuple(lists)
+    # Long lists are cut, so a message with several common terms may be in none of them.
     for group in combinations(lists[:_MAX_PROBED_TERMS], 3):
         if len(lists) > len(group) and not all(postings.done for postings in group):
             yield group

@@ -175,6 +175,8 @@ def list_lookup_ids(
         bounds = {"match": lookup.match, "count": count, **make_id_bounds(low, below)}
         ids = json.loads(handle.fetch_value(SQL[lookup.block], bounds))
         merged = sorted({*merged, *ids}, reverse=True) if merged else ids
+        # A full list may have more ids below its last one, so the union is complete only down to
+        # it.
         if len(ids) == count:
             floor, done = max(floor, ids[-1]), False
     if merged and merged[-1] < floor:
@@ -285,6 +287,7 @@ def score_context(match: Match, words: Sequence[TextFinder], newest: float) -> f
     length = 0.15 * min(1.0, len(match.folded) / (10 * TYPICAL_LENGTH))
     age = max(0.0, newest - match.at)
     recency = _RECENCY_WEIGHT * math.exp(-age / _RECENCY_LIFE_S)
+    # Long, old and compacted messages rank lower, and so do messages of tools.
     return nearness + recency - length + _ROLE_WEIGHTS.get(match.role, 0.0) - 0.02 * match.compacted
 
 

@@ -49,6 +49,7 @@ def _is_rebuilding(handle: Connection) -> bool:
     """Return True if the index has holes that Hermes has not filled yet."""
     if not handle.has_column("state_meta"):
         return False
+    # Hermes records its progress in `state_meta` while it fills the index.
     marks = dict(handle.fetch_tuples(SQL["list_marks"]))
     if marks.get("fts_stale") not in (None, "", "0"):
         return True
@@ -148,7 +149,7 @@ def build_inner_match(node: Node) -> str | None:
 
 
 def build_lookups(handle: Connection, node: Node, *, coded: bool) -> list[Lookup]:
-    """Return lookups whose union holds every match; empty if there is no such union.
+    """Return lookups whose union holds every match; empty if they would miss some.
 
     Without `coded`, words next to JSON escapes may be missed.
     """
@@ -201,7 +202,7 @@ def _drop_not(node: Node) -> Node:
 
 
 def _build_hidden_match(handle: Connection, node: Node) -> str | None:
-    """Return an expression for words that JSON hides, or None if it hides none of them."""
+    """Return an expression for words that JSON hides, or None if it hides no word of the node."""
     hidden: dict[Leaf, str] = {}
     glue = _list_glue(handle)
     for leaf in set(queries.iter_leaves(node)):
@@ -250,6 +251,7 @@ def _list_glue(handle: Connection) -> list[str]:
     """Return the prefixes that escapes add to words in this index."""
     end = find_index_end(handle)
     last, codes = handle.kept.get(_GLUED_CACHE_KEY, (None, set()))
+    # Reading the vocabulary is slow, so a few new rows are scanned for codes instead.
     if last is None or end - last >= _MAX_NEWER_ROWS:
         handle.run_change(_CREATE_WORD_VOCABULARY)
         codes = {code for (code,) in handle.fetch_tuples(SQL["list_glued_codes"])}
@@ -275,6 +277,7 @@ def _build_trigram_match(handle: Connection, needle: str) -> str | None:
         "SELECT term FROM temp.ms_vocabulary WHERE term >= ? AND term < ? LIMIT ?",
         (lowered, lowered + "\U0010ffff", _MAX_GRAMS),
     )
+    # With so many trigrams the lookup would be slower than reading rows.
     if len(rows) == _MAX_GRAMS:
         return None
     return " OR ".join(queries.quote_fts_string(term) for (term,) in rows)

@@ -120,7 +120,7 @@ def plan_multi_part(handle: Connection, plan: IndexPlan) -> tuple[IndexPlan, str
 
 
 def find_unindexed_rows(handle: Connection, plan: IndexPlan) -> UnindexedRows | None:
-    """Return the rows that the lookups cannot find, or None if there are none."""
+    """Return the rows that the lookups cannot find, or None if they find all rows."""
     if not plan.lookups or fts.is_own_index(handle):
         return None
     trigrams = _has_trigram_lookup(plan)

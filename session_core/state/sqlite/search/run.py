@@ -75,6 +75,7 @@ class SearchRun:
                 )
             if has_hits and not stage.goes_on:
                 return self._make_result(hits, matched, oldest_at, None)
+            # The stage is exhausted, or only adds to others: continue with the next one.
             last_position, stage = next_position, next(stages, None)
             if stage is None:
                 return self._make_result(hits, matched, oldest_at, last_position)

@@ -182,11 +182,13 @@ def gather_block(task: SearchTask, below: int) -> MatchBlock:
     plan = task.query.plan
     above = max(plan.covered_to + 1, task.low)
     if below > above:
+        # Rows above the index are newer than all indexed rows, so they come first.
         below = _add_tail(builder, above, below)
         if below > above or builder.is_full:
             done, is_exhausted = below <= task.low, len(builder.matches) < MAX_BLOCK_MATCHES
             return MatchBlock(builder.matches, below, done=done, read=is_exhausted)
     if below > task.low and plan.lookups and plan.dense:
+        # Most rows match a dense lookup, so reading the newest rows is faster than the lookup.
         below = _scan_range(builder, task.low, below, _DENSE_IDS)
         if builder.is_full or len(builder.matches) >= MAX_BLOCK_MATCHES // 4:
             return MatchBlock(builder.matches, below, done=below <= task.low)

@@ -51,7 +51,7 @@ class Search(SqliteStore):
 
         Raises:
             InvalidInput: an argument has an unknown value, or the cursor belongs to another search.
-            NotFound: there is no such session.
+            NotFound: the session does not exist.
         """
         validation.check_limit(limit)
         validation.check_text("query", query, needed=True)
@@ -82,6 +82,7 @@ class Search(SqliteStore):
             return None if fts.is_behind(handle) else answer(handle)
 
         result = self._read(answer if self.read_only else answer_unless_behind)
+        # The index is updated in a write transaction, then the search runs again.
         if result is None:
             self._update_search_index()
             result = self._read(answer)

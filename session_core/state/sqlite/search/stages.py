@@ -2,7 +2,7 @@
 
 A query with syntax has one stage. Plain words are loosened until there is a match. Rows that an
 index does not cover have a stage of their own that adds to the stages before it; each message
-belongs to exactly one of them, so that none is found twice.
+belongs to exactly one of them, so that it is found once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SearchStage:
 def iter_stages(
     handle: Connection, query: Query, query_text: str, mode: SearchMode
 ) -> Iterator[SearchStage]:
-    """Return the stages of a query; none if there is nothing to search for."""
+    """Return the stages of a query; empty if there is nothing to search for."""
     if mode == "substring":
         return _iter_substring_stages(handle, query_text.replace("\x00", ""), "substring")
     if query.node is None:
@@ -86,7 +86,7 @@ def _iter_inner_stages(handle: Connection, node: Node) -> Iterator[SearchStage]:
 
 
 def _iter_loose_stages(handle: Connection, node: Node) -> Iterator[SearchStage]:
-    """Yield the best messages with any of the words, then all others, newest first."""
+    """Yield the best messages with any of the words, then the rest, newest first."""
     terms = any_words.split_terms(handle, node)
     best = _make_node_stage(handle, "any", "any", node)
     query = replace(best.query, needle="", sieve="")
@@ -140,6 +140,7 @@ def _split_stage(stage: SearchStage, left_out: UnindexedRows | None) -> Iterator
         apart=left_out.rows,
         values=values,
     )
+    # A conversation that the indexed rows have shown is not shown again.
     before = (replace(stage, query=indexed),)
     name = f"{stage.name}+"
     yield replace(stage, name=name, query=rest, adds=True, brief=False, before=before)
