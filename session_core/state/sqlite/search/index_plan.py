@@ -170,7 +170,7 @@ def _build_own_match(leaf: Leaf) -> str:
 
 
 def _has_short_piece(node: Node) -> bool:
-    """Whether the trigrams that begin with a piece would have to be listed."""
+    """Return True if a piece is so short that the trigrams with its beginning must be listed."""
     return any(
         len(run) < hermes.GRAM_LENGTH
         for leaf in queries.iter_leaves(node)
