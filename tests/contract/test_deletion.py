@@ -11,7 +11,7 @@ import pytest
 
 from session_core import NotFound, SessionFilter, StateDatabase
 
-pytestmark = pytest.mark.schemas(16, 30)
+pytestmark = pytest.mark.schemas(30)
 
 OLD = time.time() - 30 * 86_400
 

@@ -9,7 +9,7 @@ import pytest
 
 from session_core import SessionFilter, StateDatabase
 
-pytestmark = pytest.mark.schemas(16, 30)
+pytestmark = pytest.mark.schemas(16)
 
 Strange = Callable[..., int]
 

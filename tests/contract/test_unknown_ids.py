@@ -10,8 +10,6 @@ import pytest
 from session_core import NotFound, SessionFilter, StateDatabase
 from tests.contract.engines import require_column
 
-pytestmark = pytest.mark.schemas(16, 30)
-
 Call = Callable[[Any], Any]
 NOTHING: dict[str, tuple[Call, Any]] = {
     "row": (lambda db: db.get_session("n"), None),
@@ -111,6 +109,7 @@ def test_unknown_required_id_raises_not_found(filled_database: StateDatabase, ca
     assert is_untouched(filled_database)
 
 
+@pytest.mark.schemas(16, 30)
 @pytest.mark.requirement("errors:unknown-ids")
 @pytest.mark.parametrize("call", COMPACTING.values(), ids=COMPACTING)
 def test_compaction_of_unknown_session_raises_not_found(
