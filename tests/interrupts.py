@@ -36,7 +36,7 @@ def run_beside_thread(step: Callable[[], object]) -> None:
     def run() -> None:
         try:
             step()
-        except BaseException as error:  # noqa: BLE001 -- raised again where it is seen
+        except BaseException as error:  # noqa: BLE001 -- raised again in the caller
             failed.append(error)
 
     thread = threading.Thread(target=run, daemon=True)

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class PeerMissing(Exception):
-    """A peer could not be installed; the message says what it needs."""
+    """A peer could not be installed; the message lists its needs."""
 
 
 def peer_python(name: str, requirement: str, *, versions: Sequence[str] = VERSIONS) -> Path:

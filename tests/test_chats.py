@@ -111,7 +111,7 @@ def test_whatsapp_key_uses_person_id() -> None:
     assert build_session_key(source) == "agent:main:whatsapp:dm:60123456789"
 
 
-# Beside the table
+# Outside the table
 
 
 @pytest.mark.parametrize("profile", [None, "", "default"])

@@ -1,4 +1,4 @@
-"""Routing rows: opaque text by scope and key, written only over what was read before."""
+"""Routing rows: opaque text by scope and key, replaced only if unchanged since the read."""
 
 from __future__ import annotations
 
