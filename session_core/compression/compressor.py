@@ -143,7 +143,7 @@ class Compressor:
         return hooks or store_hooks or self._default_hooks
 
     def is_due(self, session_id: str) -> bool:
-        """Whether a conversation has grown to where it should be compressed."""
+        """Return whether a conversation has reached the size at which it should be compressed."""
         rows = self._db.get_messages(self._db.get_compression_tip(session_id))
         return sum(map(self._estimate, rows)) >= self._limits.threshold_tokens
 
@@ -163,7 +163,7 @@ class Compressor:
 
         Raises:
             InvalidInput: the shape or method is unknown, or `keep_last` is below 0.
-            NotFound: there is no such session.
+            NotFound: the session does not exist.
             NotCompressed: the session cannot be compressed, or a summary would not be shorter.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
@@ -179,7 +179,7 @@ class Compressor:
         """Check that a plan can be applied with this summary, before the user is asked.
 
         Raises:
-            NotFound: there is no such plan.
+            NotFound: the plan does not exist.
             Conflict: the plan has expired.
             InvalidInput: the plan is of another kind, or needs another method.
             NotCompressed: the plan was closed.
@@ -195,7 +195,7 @@ class Compressor:
         the summary exists; if it returns True, nothing is changed and the plan stays open.
 
         Raises:
-            NotFound: there is no such plan.
+            NotFound: the plan does not exist.
             Conflict: the plan has expired.
             InvalidInput: the plan is of another kind or needs another method, or the summary is not
                 text.
@@ -227,7 +227,7 @@ class Compressor:
 
         Raises:
             InvalidInput: the shape is unknown, or `keep_last` is below 0.
-            NotFound: there is no such session.
+            NotFound: the session does not exist.
             NotCompressed: nothing was changed; `code` is the reason.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
@@ -267,7 +267,7 @@ class Compressor:
         """Undo a compression, or return a plan for it if the undo would drop later messages.
 
         Raises:
-            NotFound: there is no such batch.
+            NotFound: the batch does not exist.
             Unsupported: an index of the home needs an extension that is not loaded.
             InvalidInput: the batch is not a compression.
             Conflict: it was undone, or its changes were changed again since.
@@ -280,7 +280,7 @@ class Compressor:
         """Plan to undo a compression; return None if `undo` would drop nothing.
 
         Raises:
-            NotFound: there is no such batch.
+            NotFound: the batch does not exist.
             Unsupported: an index of the home needs an extension that is not loaded.
             InvalidInput: the batch is not a compression.
             Conflict: it was undone, or the compressed session was deleted.
@@ -294,7 +294,7 @@ class Compressor:
         A plan that was applied before returns its result and changes nothing.
 
         Raises:
-            NotFound: there is no such plan.
+            NotFound: the plan does not exist.
             InvalidInput: the plan is of another kind.
             Conflict: the plan has expired, or the compression was undone in another way.
             Changed: the conversation has grown since; plan the undo again.

@@ -138,7 +138,7 @@ class CompressionPlanner:
         """Return the open session that continues a conversation, in one consistent state.
 
         Raises:
-            NotFound: there is no such session.
+            NotFound: the session does not exist.
             NotCompressed: the session has ended.
         """
         tip = self._db.get_compression_tip(session_id)

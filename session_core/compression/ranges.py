@@ -105,7 +105,7 @@ def choose_range(
     limits: CompressionLimits | None = None,
     estimate: TokenEstimator = chat_messages.estimate_tokens,
 ) -> MessageRange | Refusal:
-    """Return the range to summarize, or the reason why there is none."""
+    """Return the range to summarize, or the reason for a refusal."""
     limits = limits or CompressionLimits()
     outline = _Outline(messages, estimate)
     end = outline.find_cut_before(_find_tail_start(outline, limits))
@@ -198,7 +198,7 @@ class _Outline:
         return next(i for i in range(index, self.size + 1) if self.cuts[i])
 
     def find_last_message(self, turn: Turn, end: int) -> int | None:
-        """Return the index of a turn's last message that is no summary, if it is before `end`."""
+        """Return the index of a turn's last message but summaries, if it is before `end`."""
         positions = range(self.size - 1, -1, -1)
         index = next((i for i in positions if self.turns[i] == turn and i not in self.whole), end)
         return index if index < end else None
@@ -265,7 +265,7 @@ def check_shape(wanted: str) -> None:
     """Check the name of a shape.
 
     Raises:
-        InvalidInput: there is no such shape.
+        InvalidInput: the shape does not exist.
     """
     if wanted not in get_args(RequestedShape):
         raise InvalidInput(

@@ -59,7 +59,7 @@ class PastCompression:
         """Return the compression of a batch.
 
         Raises:
-            NotFound: there is no such batch.
+            NotFound: the batch does not exist.
             Conflict: it was undone, or its trash is gone.
             InvalidInput: the batch is not a compression.
         """

@@ -178,7 +178,7 @@ class Batches(LedgerStorage):
         """Return a batch, even one that can no longer be undone.
 
         Raises:
-            NotFound: there is no such batch; `nearest` lists similar ids.
+            NotFound: the batch does not exist; `nearest` lists similar ids.
         """
         return self._file.read(lambda rows: read_batch(rows, batch_id))
 
@@ -186,7 +186,7 @@ class Batches(LedgerStorage):
         """Return a batch whose trash still exists.
 
         Raises:
-            NotFound: there is no such batch.
+            NotFound: the batch does not exist.
             Conflict: the batch was undone, or its trash has expired or was emptied.
         """
         batch = self.get_batch(batch_id)
@@ -234,12 +234,12 @@ class Batches(LedgerStorage):
         """Return a step.
 
         Raises:
-            NotFound: there is no such step.
+            NotFound: the step does not exist.
         """
         return self._file.read(lambda rows: read_step(rows, step_id))
 
     def get_last_attempt(self, step_id: str) -> Any:
-        """Return the result of the last undo of a step, or None if there was no attempt."""
+        """Return the result of the last undo of a step; None without one."""
         stored = self._file.read(lambda rows: rows.fetch_value(SQL["get_tried"], (step_id,)))
         return json.loads(stored or "null")
 
@@ -253,7 +253,7 @@ class Batches(LedgerStorage):
         """Yield the trash of a step in the order in which it was stored.
 
         Raises:
-            NotFound: there is no such step, or its disk is not mounted.
+            NotFound: the step does not exist, or its disk is not mounted.
             Conflict: the trash was emptied, or the batch was undone.
             Corrupt: the trash is damaged.
         """

@@ -217,7 +217,7 @@ def _settle_failed_step(
 
 
 def _settle_mark(db: StateDatabase, step_id: str) -> str:
-    """Return the mark of a step; write the mark that forbids it if there is none."""
+    """Return the mark of a step, after writing the mark that forbids it if it has no mark."""
     key = MARK_PREFIX + step_id
     # After a failed sync, a commit may reappear from the log until another commit overwrites it.
     # The mark that forbids the step is that other commit.

@@ -55,7 +55,7 @@ class PlanLedger(LedgerStorage):
         """Return a plan with its members.
 
         Raises:
-            NotFound: there is no such plan; `nearest` lists similar handles.
+            NotFound: the plan does not exist; `nearest` lists similar handles.
             Conflict: the plan has expired.
         """
         now = self._clock()
@@ -87,7 +87,7 @@ class PlanLedger(LedgerStorage):
         If this call begins the plan, `more` is added to the data recorded about it.
 
         Raises:
-            NotFound: there is no such plan.
+            NotFound: the plan does not exist.
             Conflict: the plan has ended or expired.
         """
         now = self._clock()
@@ -126,7 +126,7 @@ class PlanLedger(LedgerStorage):
         """Prevent new steps of a plan; `end_stopped_plan` ends it after its last step.
 
         Raises:
-            NotFound: there is no such plan.
+            NotFound: the plan does not exist.
             Conflict: the plan has ended already.
         """
 

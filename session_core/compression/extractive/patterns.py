@@ -237,7 +237,7 @@ _KNOWN_FIELDS = frozenset(("id", *_TEXT_FIELDS, *_STATE_FIELDS))
 
 
 def format_item(item: Mapping[Any, Any]) -> str | None:
-    """Return a to-do item as text with a box; None if it is no item."""
+    """Return a to-do item as text with a box; None for other values."""
     text = next((item[key] for key in _TEXT_FIELDS if isinstance(item.get(key), str)), "")
     state = next((item[key] for key in _STATE_FIELDS if isinstance(item.get(key), str)), "")
     state = state.lower().replace(" ", "_").replace("-", "_")
