@@ -430,7 +430,7 @@ def _check_state_folder(home: ServedHome, label: str) -> Iterator[Check]:
         found = home.folder.find()
         given = auth.find_token(home.folder)
         home.folder.check_place()
-        place, is_beside = home.folder.place, home.folder.is_beside_database
+        place, is_beside = home.folder.place, home.folder.is_adjacent
     except SessionError as error:
         yield Check(about, "failure", str(error), _STATE_ADVICE)
         return

@@ -62,6 +62,7 @@ def commit_in_place(db: StateDatabase, ready: PreparedCompression) -> CommittedC
     """Flag the range as compacted, then append the summary and copies of the messages after it."""
     planned, tail = ready.planned, _list_following_messages(db, ready)
     replaced, carried = ready.list_ids(planned.start, planned.end), [row["id"] for row in tail]
+    # Messages are ordered by id, so those after the range are copied to follow the summary.
     row_before = db.get_session(planned.session_id) or {}
     compaction = db.compact_messages(planned.session_id, replaced, ready.summary, carry=carried)
     row_after = db.get_session(planned.session_id) or {}
@@ -95,6 +96,7 @@ def commit_continuation(
     ]
     goal = _move_goal(db, old, child)
     routes.redirect_table(ready.chats, child)
+    # Hermes chooses the tip among all children; the new child must be its choice.
     if db.get_compression_tip(old) != child:
         raise NotCompressed(
             "fork", f"another session would count as the continuation of {old}; use in_place"
@@ -267,6 +269,7 @@ class CompressionCommitter:
 
     @contextmanager
     def _open_transaction(self, ready: PreparedCompression) -> Iterator[None]:
+        # A long range is read before the transaction, which would hold the lock too long.
         if ready.planned.end > MAX_REREAD_ROWS:
             require_unchanged(self._db, ready)
         if ready.planned.shape == "in_place":
@@ -274,6 +277,7 @@ class CompressionCommitter:
             return
         with self._routes.open_transaction(ready.chats):
             yield
+            # Routes in a file follow the commit; see ChatRoutes.redirect_table.
             self._routes.redirect_file(ready.chats)
 
     def _collect_trash(self, ready: PreparedCompression, db: StateDatabase) -> Iterator[TrashItem]:

@@ -248,6 +248,7 @@ class Compressor:
                             summarizer, plan.brief, messages, timeout_s, event_loop
                         )
                     result = self._executor.apply_open_plan(plan.plan, summary, shape)
+                # A message was changed or rewound after the plan; plan again.
                 except Changed as error:
                     if not attempts_left:
                         raise NotCompressed(

@@ -130,7 +130,7 @@ class _LockThread(threading.Thread):
             for session_id in acquired:
                 with suppress(SessionError):  # the next refresh or `confirm_lock` finds out
                     self._db.refresh_compression_lock(session_id, self.holder)
-        for session_id in acquired:
+        for session_id in acquired:  # the gate is open: the step has ended
             self._release_lock(session_id)
 
     def _acquire_lock(self, session_id: str) -> None:

@@ -133,6 +133,7 @@ def list_cuts(messages: Sequence[Message]) -> list[bool]:
 
 
 def _find_cuts(messages: Sequence[Message], turns: Sequence[Turn]) -> list[bool]:
+    # Differences: their running sum is the number of pairs that a cut at a position separates.
     crossing = [0] * (len(messages) + 2)
     index_by_id: dict[str, int] = {}
     last_call: int | None = None

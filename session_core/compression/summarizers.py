@@ -183,6 +183,7 @@ def call_summarizer(
 
     A coroutine runs on `loop`, or on a new loop. The calling thread must not run that loop.
     """
+    # IsolatedCall reports an error or a timeout, not the value, so it is collected here.
     results: list[object] = []
 
     async def keep(result: Awaitable[object]) -> None:

@@ -132,6 +132,7 @@ def revive_messages(past: PastCompression, db: StateDatabase) -> dict[str, Any]:
     has_live_summary = any(_is_live(inserted[message_id]) for message_id in past.summary_ids)
     flags = {message_id: pair for message_id, *pair in past.done.flags}
     for original, copy in past.copies.items():
+        # If a copy was rewound since, its original gets the flags of the copy.
         if not _is_live(inserted[copy]):
             flags.pop(original, None)
     if not has_live_summary:
@@ -275,6 +276,7 @@ def drop_continuation(
     dropped = sum(db.message_count(session_id) for session_id in planned_drop.sessions)
     for session_id in planned_drop.sessions:
         db.delete_meta(build_goal_key(session_id))
+    # Children before their parents.
     db.delete_sessions(list(reversed(planned_drop.sessions)))
     if past.done.goal is not None and db.get_meta(build_goal_key(past.old_session_id)) is None:
         db.set_meta(build_goal_key(past.old_session_id), past.done.goal)

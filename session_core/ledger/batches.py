@@ -340,7 +340,7 @@ class Batches(LedgerStorage):
         for step in steps:
             try:
                 self._delete_step_trash(step)
-            except NotFound:
+            except NotFound:  # its disk is not mounted
                 continue
             emptied += step.bytes
         for location in {step.location for step in steps}:
@@ -357,6 +357,7 @@ class Batches(LedgerStorage):
         digests = (
             self._file.read(lambda rows: rows.fetch_value(SQL["get_digests"], (step.id,))) or b""
         )
+        # The digests are in the ledger's own file, because other users may reach a trash disk.
         for position in range(step.chunks):
             at = (step.id, position)
             piece = file.read(lambda rows, at=at: rows.fetch_value(SQL["get_piece"], at))  # type: ignore[misc]

@@ -19,6 +19,7 @@ from session_core.ledger.types import TrashItem
 PIECE_BYTES = 1 << 20
 """Size of the pieces that are written and read."""
 
+# Trash is written before each step, so speed matters more than size.
 _COMPRESSION_LEVEL = 1
 _BYTES_KEY = "$bytes"
 _CHECKSUM_LENGTH = 8

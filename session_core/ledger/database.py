@@ -166,9 +166,11 @@ class LedgerDatabase:
             if handle.fetch_value("PRAGMA journal_mode") != "wal":
                 deadline = time.monotonic() + self._patience_s
                 # After a kill, a read-only connection cannot roll back a journal on disk.
+                # auto_vacuum has an effect only before the first table exists.
                 for pragma in ("journal_mode=MEMORY", "auto_vacuum=FULL"):
                     handle.connection.execute(f"PRAGMA {pragma}").fetchall()
                 execute_with_retry(handle, "PRAGMA journal_mode=WAL", deadline)
+            # Only _truncate_log checkpoints.
             handle.connection.execute("PRAGMA wal_autocheckpoint=0")
         except BaseException:
             handle.connection.close()
@@ -219,6 +221,7 @@ def _require_own_file(path: Path) -> None:
     if not hasattr(os, "geteuid"):
         return
     folder, file = path.parent.stat(), path.stat()
+    # The owner of the folder is trusted only if no other user can put files there.
     trusted = {0, os.geteuid(), *(() if folder.st_mode & _FOREIGN_WRITE_BITS else (folder.st_uid,))}
     if not {file.st_uid, path.lstat().st_uid} <= trusted:
         raise Denied(f"{path} belongs to another user; move it away, or choose another folder")
@@ -236,6 +239,7 @@ def _connect(path: Path, mode: str) -> Connection:
         make_file_uri(path, f"mode={mode}"), busy_timeout_s=_CHECKPOINT_TIMEOUT_S
     )
     try:
+        # A file of trash may be on a disk that other users can write.
         connection.execute("PRAGMA trusted_schema=OFF")
         connection.execute("PRAGMA cell_size_check=ON")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()

@@ -118,6 +118,7 @@ def run_step(
             with within(), db.transaction():
                 _require_not_aborted(db, step_id)
                 result = change(db)
+                # The mark commits with the change: after a crash it proves that the step was done.
                 db.set_meta(MARK_PREFIX + step_id, encode_json([result]))
                 _delete_marks(db, step.cleared)
                 committing = True
@@ -153,6 +154,7 @@ def resume_steps(
         ):
             continue
         if step.state != "prepared":
+            # Its trash is incomplete, so the home cannot have been changed.
             ledger.abort_step(step.id)
             continue
         mark = _settle_mark(db, step.id)
@@ -242,6 +244,7 @@ def _delete_marks(db: StateDatabase, steps: Sequence[str]) -> None:
 
 def _is_step_running(step: Step) -> bool:
     pid, started_at = step.owner
+    # A step of this process may have been left by a thread that failed to abort it.
     if pid == os.getpid():
         return step.id in _running_steps
     return processes.is_alive(pid, started_at)

@@ -90,6 +90,7 @@ class PersistentMarks(DeliveryMarks):
             if changed:  # the write included marks that could not be written before
                 super().forget(session_id)
             return changed
+        # The write failed, so the change applies to the marks of this process.
         return super().change(session_id, lambda mark: change(_merge_marks(seen, mark)))
 
     def forget(self, session_id: str) -> None:

@@ -94,6 +94,7 @@ class PlanLedger(LedgerStorage):
 
         def step(rows: Connection) -> Batch:
             plan = _read_plan_row(rows, handle, now)
+            # Another call, or a process that died, has begun it; this call continues.
             if plan["state"] == "applying":
                 return read_batch(rows, plan["batch"])
             if plan["state"] != "planned":
@@ -228,6 +229,7 @@ def release_members(rows: Connection, step: str, skipped: str | None) -> None:
 
 
 def _insert_plan(rows: Connection, plan: StoredPlan) -> None:
+    # Each new plan deletes old ones; no other task does.
     long_ago = plan.created_at - _PLAN_RETENTION_S
     for block in ("forget_members", "forget_plans"):
         rows.run_change(SQL[block], (long_ago,))

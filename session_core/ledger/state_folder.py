@@ -124,6 +124,7 @@ class StateFolder:
             binding = replace(expected, folder=folder, home=home)
             if existing != binding:
                 _write_binding(binding)
+        # The identity, because another database at this path is another home.
         self._found, self._seen = folder, (expected.device, expected.inode)
         return folder
 
@@ -134,7 +135,7 @@ class StateFolder:
         return existing.folder if existing else expected.folder
 
     @property
-    def is_beside_database(self) -> bool:
+    def is_adjacent(self) -> bool:
         """Return whether the folder belongs next to the database, as for a home of our own."""
         return self.place.parent.name == STATE_FOLDER_NAME
 

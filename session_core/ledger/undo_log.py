@@ -56,6 +56,7 @@ class UndoLog(Batches):
             Conflict: another process has one of the members, or undoes the same step.
         """
         pieces = pack_trash(kept)
+        # Trash of one piece, the usual case, is stored with its step in one transaction.
         ahead = [piece for piece in (next(pieces, None), next(pieces, None)) if piece]
         location = self._get_trash_location()
         stored_here = ahead[:1] if location is None else []
@@ -123,6 +124,7 @@ class UndoLog(Batches):
                     rows.run_change(SQL[block], values)
             _clear_marks(rows, cleared)
 
+        # Not synced: the mark in the home proves the step until the next durable write.
         self._file.write(step, durable=False)
 
     def mark_steps_undone(self, batch_id: str, step_ids: Sequence[str]) -> None:
