@@ -64,11 +64,7 @@ class CompressionExecutor:
         return plan
 
     def apply_open_plan(
-        self,
-        handle: str,
-        summary: str | None,
-        requested_shape: RequestedShape,
-        stop: StopFn | None = None,
+        self, handle: str, summary: str | None, requested_shape: RequestedShape
     ) -> CompressionResult:
         """Apply an open plan, in the shape that is possible now.
 
@@ -77,7 +73,16 @@ class CompressionExecutor:
             NotCompressed: the compression is not possible.
         """
         planned = PlannedRange(**self._ledger.get_plan(handle).about)
+        return self._commit_plan(handle, planned, summary, requested_shape)
 
+    def _commit_plan(
+        self,
+        handle: str,
+        planned: PlannedRange,
+        summary: str | None,
+        requested_shape: RequestedShape,
+        stop: StopFn | None = None,
+    ) -> CompressionResult:
         def commit() -> CompressionResult:
             ready = self._prepare_commit(planned, summary, requested_shape)
             if stop is not None and stop():
@@ -99,7 +104,8 @@ class CompressionExecutor:
         plan = self._get_plan(handle)
         if plan.state == "finished":
             return self._repeat_result(plan)
-        return self.apply_open_plan(handle, summary, PlannedRange(**plan.about).shape, stop)
+        planned = PlannedRange(**plan.about)
+        return self._commit_plan(handle, planned, summary, planned.shape, stop)
 
     def _repeat_result(self, plan: StoredPlan) -> CompressionResult:
         return self._audit_result(
