@@ -173,7 +173,7 @@ class CompressionPlanner:
         return session
 
     def choose_shape(
-        self, session: LiveSession, part: tuple[int, int], wanted: RequestedShape
+        self, session: LiveSession, part: tuple[int, int], requested: RequestedShape
     ) -> Shape:
         """Return the shape in which a range can be compressed now.
 
@@ -186,7 +186,7 @@ class CompressionPlanner:
                 session.row,
                 session.rows,
                 part,
-                wanted=wanted,
+                requested=requested,
                 routed=compression_shape.find_route(self._store, session.row) is not None,
                 now=self._clock(),
             )

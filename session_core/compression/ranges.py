@@ -262,15 +262,15 @@ _SECONDS_PER_ROW = {"hermes": 0.00017, "own": 0.00003}
 """Time to flag or add a row; the triggers of Hermes index it twice."""
 
 
-def check_shape(wanted: str) -> None:
+def check_shape(shape: str) -> None:
     """Check the name of a shape.
 
     Raises:
         InvalidInput: the shape does not exist.
     """
-    if wanted not in get_args(RequestedShape):
+    if shape not in get_args(RequestedShape):
         raise InvalidInput(
-            f"shape must be one of {', '.join(get_args(RequestedShape))}, got {wanted!r}"
+            f"shape must be one of {', '.join(get_args(RequestedShape))}, got {shape!r}"
         )
 
 
@@ -280,7 +280,7 @@ def choose_shape(
     rows: list[MessageRow],
     part: tuple[int, int],
     *,
-    wanted: RequestedShape,
+    requested: RequestedShape,
     routed: bool,
     now: float,
 ) -> Shape | Refusal:
@@ -288,9 +288,9 @@ def choose_shape(
     touched_rows = len(rows) - part[0] + len(rows) - part[1]
     fits = touched_rows * _SECONDS_PER_ROW.get(db.kind, _SECONDS_PER_ROW["hermes"]) < MAX_LOCK_S
     possible = fits and "compacted" in rows[0]
-    if possible and wanted != "continuation":
+    if possible and requested != "continuation":
         return "in_place"
-    if wanted == "in_place":
+    if requested == "in_place":
         reason = (
             f"{_explain_too_large(touched_rows)}: use continuation, or keep less with keep_last"
         )
@@ -300,7 +300,7 @@ def choose_shape(
     activity_text = find_activity(db, row, get_last_timestamp(rows), routed=routed, now=now)
     if activity_text is None:
         return "continuation"
-    if wanted == "continuation" and possible:
+    if requested == "continuation" and possible:
         return Refusal(
             "live", f"{activity_text}; it would continue in the ended session; use in_place"
         )

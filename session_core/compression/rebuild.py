@@ -124,8 +124,8 @@ _MAX_DEPTH = 4
 
 def condense_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
     """Return condensed copies of messages for a summarizer."""
-    seen = _SeenCalls()
-    return [_copy_message(message, seen) for message in messages]
+    seen_calls = _SeenCalls()
+    return [_copy_message(message, seen_calls) for message in messages]
 
 
 def describe_call(call: MessageToolCall) -> str:
@@ -161,32 +161,32 @@ class _SeenCalls:
         return f"[{origin}: {size}, beginning: {_truncate_text(opening, _MAX_LINE_CHARS)}]"
 
 
-def _copy_message(message: Message, seen: _SeenCalls) -> dict[str, Any]:
+def _copy_message(message: Message, seen_calls: _SeenCalls) -> dict[str, Any]:
     copy = {key: message[key] for key in _COPIED_FIELDS if message.get(key) is not None}
     for call in chat_messages.list_calls(message):
-        seen.add_call(call)
+        seen_calls.add_call(call)
     calls = copy.get("tool_calls")
     if isinstance(calls, list):
         copy["tool_calls"] = [_trim_call(call) for call in calls]
     content = copy.get("content")
     if message.get("role") in ("tool", "function"):
-        copy["content"] = _trim_result(content, chat_messages.list_results(message)[0], seen)
+        copy["content"] = _trim_result(content, chat_messages.list_results(message)[0], seen_calls)
     elif isinstance(content, list):
-        copy["content"] = [_trim_part(part, seen) for part in content]
+        copy["content"] = [_trim_part(part, seen_calls) for part in content]
     return copy
 
 
-def _trim_result(content: Any, answer: MessageToolResult, seen: _SeenCalls) -> Any:
+def _trim_result(content: Any, answer: MessageToolResult, seen_calls: _SeenCalls) -> Any:
     if len(answer.text) > MAX_RESULT_CHARS:
         images = chat_messages.count_images({"content": content})
-        line = " ".join([seen.describe_result(answer), *[IMAGE_PLACEHOLDER] * images])
+        line = " ".join([seen_calls.describe_result(answer), *[IMAGE_PLACEHOLDER] * images])
         return min(line, answer.text, key=len)
     if isinstance(content, list):
-        return [_trim_part(part, seen) for part in content]
+        return [_trim_part(part, seen_calls) for part in content]
     return content
 
 
-def _trim_part(part: Any, seen: _SeenCalls) -> Any:
+def _trim_part(part: Any, seen_calls: _SeenCalls) -> Any:
     if not isinstance(part, Mapping) or isinstance(part.get("text"), str):
         return part
     kind = part.get("type")
@@ -194,7 +194,7 @@ def _trim_part(part: Any, seen: _SeenCalls) -> Any:
         return {**part, "input": _trim_arguments(part["input"])} if "input" in part else part
     if kind == "tool_result":
         answer = chat_messages.list_results({"role": "user", "content": [part]})[0]
-        return {**part, "content": _trim_result(part.get("content"), answer, seen)}
+        return {**part, "content": _trim_result(part.get("content"), answer, seen_calls)}
     if not isinstance(kind, str):
         return part
     return {"type": "text", "text": IMAGE_PLACEHOLDER if is_image(part) else f"[{kind}]"}

@@ -49,8 +49,8 @@ class PastCompression:
 
     batch: str
     step: str
-    compressed: CompressionResult
-    done: CommittedChange
+    result: CompressionResult
+    change: CommittedChange
     row: Mapping[str, Any]
     """The session's row before the compression."""
 
@@ -70,16 +70,20 @@ class PastCompression:
                 f"batch {batch} is not a compression; undo it with Maintenance.restore"
             )
         step, result = steps[0], steps[0].result
-        (kept,) = ledger.read_trash(step.id)
-        done = CommittedChange(**result["done"])
+        (row_item,) = ledger.read_trash(step.id)
+        change = CommittedChange(**result["done"])
         return cls(
-            batch, step.id, CompressionResult.from_json(result["compressed"]), done, kept.value
+            batch,
+            step.id,
+            CompressionResult.from_json(result["compressed"]),
+            change,
+            row_item.value,
         )
 
     @property
     def old_session_id(self) -> str:
         """Return the session that was compressed."""
-        return self.compressed.old_session_id
+        return self.result.old_session_id
 
     def require_old_session(self, db: StateDatabase) -> None:
         """Check that the session that was compressed still exists.
@@ -96,21 +100,21 @@ class PastCompression:
     @property
     def summary_ids(self) -> list[int]:
         """Return the ids of the summary messages."""
-        return list(self.done.made[: len(self.done.made) - len(self.done.carried)])
+        return list(self.change.made[: len(self.change.made) - len(self.change.carried)])
 
     @property
     def copies(self) -> dict[int, int]:
         """Return the ids of the copies by the ids of their originals."""
-        copies = self.done.made[len(self.summary_ids) :]
-        return dict(zip(self.done.carried, copies, strict=True))
+        copies = self.change.made[len(self.summary_ids) :]
+        return dict(zip(self.change.carried, copies, strict=True))
 
 
 def collect_in_place_trash(past: PastCompression, db: StateDatabase) -> Iterator[TrashItem]:
     """Yield the rows that undoing a compression in place deletes or changes."""
     yield TrashItem("session", db.get_session(past.old_session_id))
-    for message_id in past.done.made:
+    for message_id in past.change.made:
         yield TrashItem("message", db.get_message(message_id))
-    row_keys = tuple((message_id, past.old_session_id) for message_id in past.done.made)
+    row_keys = tuple((message_id, past.old_session_id) for message_id in past.change.made)
     yield from collect_related_rows(db, [RowImages("messages", ("id", "session_id"), row_keys)])
 
 
@@ -130,27 +134,27 @@ def revive_messages(past: PastCompression, db: StateDatabase) -> dict[str, Any]:
     inserted = _read_inserted_rows(past, db)
     row = db.get_session(past.old_session_id) or {}
     has_live_summary = any(_is_live(inserted[message_id]) for message_id in past.summary_ids)
-    flags = {message_id: pair for message_id, *pair in past.done.flags}
+    flags = {message_id: pair for message_id, *pair in past.change.flags}
     for original, copy in past.copies.items():
         # If a copy was rewound since, its original gets the flags of the copy.
         if not _is_live(inserted[copy]):
             flags.pop(original, None)
     if not has_live_summary:
-        flags |= {message_id: [0, 0] for message_id in past.done.replaced}
+        flags |= {message_id: [0, 0] for message_id in past.change.replaced}
     db.restore_compacted(
         past.old_session_id,
-        [*past.done.replaced, *past.done.carried],
+        [*past.change.replaced, *past.change.carried],
         copies=past.copies,
         flags=flags,
-        drop=past.done.made,
+        drop=past.change.made,
     )
     counters = {
         name: _restore_counter(before, after, row.get(name))
-        for name, (before, after) in past.done.counted.items()
+        for name, (before, after) in past.change.counted.items()
     }
     db.put_session_fields(past.old_session_id, counters)
-    restored = len(past.done.replaced) + len(past.done.carried)
-    return asdict(UndoResult(past.old_session_id, restored, len(past.done.made)))
+    restored = len(past.change.replaced) + len(past.change.carried)
+    return asdict(UndoResult(past.old_session_id, restored, len(past.change.made)))
 
 
 def _read_inserted_rows(past: PastCompression, db: StateDatabase) -> dict[int, MessageRow]:
@@ -159,7 +163,7 @@ def _read_inserted_rows(past: PastCompression, db: StateDatabase) -> dict[int, M
     Raises:
         Conflict: one of them was deleted or compacted since.
     """
-    rows = [db.get_message(message_id) for message_id in past.done.made]
+    rows = [db.get_message(message_id) for message_id in past.change.made]
     inserted = {row["id"]: row for row in rows if row and row["session_id"] == past.old_session_id}
     past.require_old_session(db)
     if len(inserted) < len(rows):
@@ -195,7 +199,7 @@ class DroppedSessions:
 
     def list_changes(self, past: PastCompression) -> tuple[str, ...]:
         """Return the names of the parts of the continuation that changed since the compression."""
-        now, then = self.sessions.get(past.done.session_id), past.done.left
+        now, then = self.sessions.get(past.change.session_id), past.change.left
         if now is None:
             return ()
         return tuple(
@@ -204,7 +208,7 @@ class DroppedSessions:
 
     def is_lossless(self, past: PastCompression) -> bool:
         """Return whether only unchanged results of the compression would be dropped."""
-        return self.sessions.keys() <= {past.done.session_id} and not self.list_changes(past)
+        return self.sessions.keys() <= {past.change.session_id} and not self.list_changes(past)
 
 
 def find_dropped_sessions(db: StateDatabase, past: PastCompression) -> DroppedSessions:
@@ -214,7 +218,7 @@ def find_dropped_sessions(db: StateDatabase, past: PastCompression) -> DroppedSe
         Conflict: the session that was compressed no longer exists.
     """
     past.require_old_session(db)
-    sessions, detached = _find_descendants(db, past.done.session_id)
+    sessions, detached = _find_descendants(db, past.change.session_id)
     return DroppedSessions(
         {session_id: fingerprint_session(db, session_id) for session_id in sessions},
         tuple(detached),
@@ -267,10 +271,10 @@ def drop_continuation(
     row = dict(db.get_session(past.old_session_id) or {})
     texts = {
         _get_row_key(route_row): route_row["entry_json"]
-        for route_row in routes.list_rows(past.done.session_id)
+        for route_row in routes.list_rows(past.change.session_id)
     }
     routes.redirect_chats(chats, past.old_session_id)
-    for route in past.done.routes:
+    for route in past.change.routes:
         if texts.get(_get_row_key(route["row"])) == route["left"]:
             db.put_routing_row(route["row"])
     dropped = sum(db.message_count(session_id) for session_id in planned_drop.sessions)
@@ -278,8 +282,8 @@ def drop_continuation(
         db.delete_meta(build_goal_key(session_id))
     # Children before their parents.
     db.delete_sessions(list(reversed(planned_drop.sessions)))
-    if past.done.goal is not None and db.get_meta(build_goal_key(past.old_session_id)) is None:
-        db.set_meta(build_goal_key(past.old_session_id), past.done.goal)
+    if past.change.goal is not None and db.get_meta(build_goal_key(past.old_session_id)) is None:
+        db.set_meta(build_goal_key(past.old_session_id), past.change.goal)
     lost_title = _restore_session(db, past, row)
     restored = db.get_revision(past.old_session_id).live
     return asdict(UndoResult(past.old_session_id, restored, dropped, lost_title))
@@ -367,7 +371,7 @@ class CompressionUndo:
         resume_steps(self._db, self._ledger, KINDS)
         past = PastCompression.from_batch(self._ledger, batch)
         self._db.check_rows_writable(WATCHED_TABLES)
-        if past.compressed.shape == "in_place":
+        if past.result.shape == "in_place":
             return self._run_undo_step(
                 past, partial(collect_in_place_trash, past), partial(revive_messages, past)
             )
@@ -380,7 +384,7 @@ class CompressionUndo:
         resume_steps(self._db, self._ledger, KINDS)
         past = PastCompression.from_batch(self._ledger, batch)
         self._db.check_rows_writable(WATCHED_TABLES)
-        if past.compressed.shape == "in_place":
+        if past.result.shape == "in_place":
             return None
         dropped = find_dropped_sessions(self._db, past)
         return None if dropped.is_lossless(past) else self._record_plan(past, dropped)
@@ -417,7 +421,7 @@ class CompressionUndo:
             for session_id, state in dropped.sessions.items()
         ]
         count = sum(self._db.message_count(session_id) for session_id in dropped.sessions)
-        new_messages, changed = max(count - len(past.done.made), 0), dropped.list_changes(past)
+        new_messages, changed = max(count - len(past.change.made), 0), dropped.list_changes(past)
         about = {
             "batch": past.batch,
             "session_id": past.old_session_id,
@@ -439,7 +443,7 @@ class CompressionUndo:
         self, past: PastCompression, dropped: DroppedSessions, plan: str | None = None
     ) -> UndoResult:
         def drop() -> UndoResult:
-            chats = self._routes.find_chats(dropped.sessions or [past.done.session_id])
+            chats = self._routes.find_chats(dropped.sessions or [past.change.session_id])
             self._require_unused(dropped, chats)
             return self._run_undo_step(
                 past,

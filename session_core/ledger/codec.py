@@ -34,12 +34,12 @@ def hash_piece(piece: bytes) -> bytes:
     return hashlib.sha256(piece).digest()
 
 
-def pack_trash(kept: Iterable[TrashItem]) -> Iterator[bytes]:
+def pack_trash(items: Iterable[TrashItem]) -> Iterator[bytes]:
     """Yield the compressed pieces of trash items; no items give no pieces."""
     packer = zlib.compressobj(_COMPRESSION_LEVEL)
     piece = bytearray()
     has_items = False
-    for item in kept:
+    for item in items:
         has_items = True
         piece += packer.compress(_encode_line(item))
         while len(piece) >= PIECE_BYTES:

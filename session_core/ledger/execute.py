@@ -51,7 +51,7 @@ _running_steps: WeakValueDictionary[str, PreparedStep] = WeakValueDictionary()
 def prepare_step(
     ledger: Ledger,
     batch: str,
-    kept: Iterable[TrashItem],
+    trash_items: Iterable[TrashItem],
     members: Sequence[str] = (),
     undoes: str | None = None,
 ) -> PreparedStep:
@@ -63,7 +63,9 @@ def prepare_step(
     step = PreparedStep(make_step_id())
     _running_steps[step.id] = step
     try:
-        step.cleared = ledger.prepare_step(step.id, batch, kept, members=members, undoes=undoes)
+        step.cleared = ledger.prepare_step(
+            step.id, batch, trash_items, members=members, undoes=undoes
+        )
     except BaseException:
         _running_steps.pop(step.id, None)
         raise
@@ -147,7 +149,7 @@ def resume_steps(
         InvalidInput: the ledger belongs to another home.
     """
     ledger.check_home(db)
-    done = []
+    finished = []
     for step in ledger.list_unsettled_steps():
         if _is_step_running(step) or not (
             kinds is None or ledger.get_batch(step.batch).what in kinds
@@ -160,10 +162,10 @@ def resume_steps(
         mark = _settle_mark(db, step.id)
         _record_mark(ledger, step.id, mark)
         if mark != _ABORTED_MARK:
-            done.append(ledger.get_step(step.id))
+            finished.append(ledger.get_step(step.id))
     clear_marks(db, ledger)
     delete_content(ledger)
-    return done
+    return finished
 
 
 def clear_marks(db: StateDatabase, ledger: Ledger) -> None:

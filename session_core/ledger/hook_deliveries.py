@@ -73,13 +73,13 @@ class PersistentMarks(DeliveryMarks):
     def change(self, session_id: str, change: MarkChange) -> bool:
         """Change the mark of a session; return whether it was changed."""
         unwritten = super().get(session_id)
-        seen: Mark = {}
+        stored_mark: Mark = {}
 
         def step(rows: Connection) -> bool:
-            nonlocal seen
+            nonlocal stored_mark
             stored = rows.fetch_value(SQL["get_mark"], self._build_key(session_id))
-            seen = _merge_marks(self._parse_mark(stored), unwritten)
-            mark = change(dict(seen))
+            stored_mark = _merge_marks(self._parse_mark(stored), unwritten)
+            mark = change(dict(stored_mark))
             if mark is not None:
                 values = {"noted": json.dumps(mark), "now": self._clock()}
                 rows.run_change(SQL["put_mark"], self._build_key(session_id) | values)
@@ -91,7 +91,7 @@ class PersistentMarks(DeliveryMarks):
                 super().forget(session_id)
             return changed
         # The write failed, so the change applies to the marks of this process.
-        return super().change(session_id, lambda mark: change(_merge_marks(seen, mark)))
+        return super().change(session_id, lambda mark: change(_merge_marks(stored_mark, mark)))
 
     def forget(self, session_id: str) -> None:
         """Delete the mark of a session that continues."""

@@ -42,7 +42,7 @@ class UndoLog(Batches):
         self,
         step_id: str,
         batch_id: str,
-        kept: Iterable[TrashItem],
+        trash_items: Iterable[TrashItem],
         *,
         members: Sequence[str] = (),
         undoes: str | None = None,
@@ -55,7 +55,7 @@ class UndoLog(Batches):
         Raises:
             Conflict: another process has one of the members, or undoes the same step.
         """
-        pieces = pack_trash(kept)
+        pieces = pack_trash(trash_items)
         # Trash of one piece, the usual case, is stored with its step in one transaction.
         ahead = [piece for piece in (next(pieces, None), next(pieces, None)) if piece]
         location = self._get_trash_location()
