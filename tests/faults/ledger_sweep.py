@@ -75,7 +75,7 @@ class LedgerSweep(FaultSweep):
 
 def _read_complete_trash(kind: str, folder: Path) -> dict[str, Any]:
     """Return the expected trash of each session, read before the change."""
-    ledger.template.build(folder / "whole", kind)
+    ledger.template.build_home(folder / "whole", kind)
     with ledger.open_home(folder / "whole") as db:
         return {name: list(ledger.list_kept_rows(db, name)) for name in MEMBER_IDS}
 
