@@ -162,7 +162,7 @@ def test_unique_constraint_violation_is_reported(chat: Chat, shape: Any) -> None
     chat.change(f"CREATE UNIQUE INDEX uids ON {table} (uid)")
     chat.change(f"UPDATE {table} SET uid = 'u' || id")  # noqa: S608 -- of this test
     before = chat.whole()
-    with pytest.raises(Unsupported, match=f"the same {table}.uid"):
+    with pytest.raises(Unsupported, match=f"unique index .* {table}.uid"):
         chat.compressor().compress(chat.session_id, summarize_short, shape=shape, keep_last=LAST)
     assert chat.whole() == before
 
