@@ -196,7 +196,7 @@ def test_destructive_restore_makes_plan(answer, home):
     with SessionDB(home / "state.db") as db:
         db.append_message(done["session_id"], "user", "said since")
     planned = answer("restore", done["batch"], "--plan-only")
-    assert "1 messages that were said since" in planned["warnings"][0]
+    assert "1 messages added since" in planned["warnings"][0]
     assert list_titles(home) == before
     assert answer("restore", "--plan", planned["plan"], "--yes")["outcome"] == "applied"
     assert len(list_live_ids(home, LONG_SESSION_ID)) == 120
@@ -333,7 +333,7 @@ def test_refused_compression_names_helpful_option(run):
     assert done.code == 0
     said = " ".join(done.out.split())
     assert "Nothing to do." in said
-    assert "keep less with --keep-last: without it the last 30,000 tokens stay, of" in said
+    assert "protect less with --keep-last: without it the last 30,000 tokens stay, of" in said
     assert "tokens stay" not in run("compress", FRESH_SESSION_ID, "--keep-last", "9").out
 
 
