@@ -217,7 +217,7 @@ def test_mirror_link_out_of_home_is_refused(
     assert target.read_text() == "{broken"
     assert stat.S_IMODE(target.stat().st_mode) == 0o644
     assert [path.name for path in outside.iterdir()] == ["real.json"]
-    assert any("leads out of" in problem for problem in store.problems)
+    assert any("is a link to a file outside of" in problem for problem in store.problems)
 
 
 def test_fifo_as_mirror_is_reported(make: Any, db: SessionDB, folder: Path) -> None:
