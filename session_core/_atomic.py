@@ -71,6 +71,7 @@ def open_regular(path: Path, *, is_link_followed: bool = True) -> Iterator[Binar
         | _get_open_flag("O_CLOEXEC")
         | _get_open_flag("O_BINARY")
     )
+    # Without O_NONBLOCK, opening a FIFO would wait for a writer.
     flags |= 0 if is_link_followed else _get_open_flag("O_NOFOLLOW")
     with os.fdopen(os.open(path, flags), "rb") as file:
         _check_regular(os.fstat(file.fileno()), path)
@@ -144,6 +145,7 @@ def write_atomic(
     with _write_temporary(target.parent, parts, prefix, mode) as temporary:
         _keep_owner(temporary, target)
         _replace_file(temporary, target)
+    # The rename is durable only after a sync of the folder.
     sync_folder(target.parent)
 
 

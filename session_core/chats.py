@@ -164,6 +164,7 @@ def build_session_key(
     holds: a gateway with a single profile has no profile in its keys. `canonical_id` maps a
     WhatsApp id to the id that stands for the same person.
     """
+    # The format is that of Hermes, which reads and writes the same keys.
     parts = ["agent", profile if profile and profile != "default" else "main"]
     parts += [str(source.platform), source.chat_type]
     user = source.user_id_alt or source.user_id

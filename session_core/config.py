@@ -360,6 +360,7 @@ class ConfigValues:
         document = self._read_mapping(path, _parse_yaml)
         section = document.get("gateway")
         nested = section if isinstance(section, Mapping) else {}
+        # Hermes accepts these keys at the top level and under `gateway`.
         for name in (*_YAML_FIELDS, "session_reset"):
             mapping = document if name in document else nested
             if name in mapping:

@@ -117,6 +117,7 @@ def build_child_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     A session id that another turn has left in `os.environ` is not passed on.
     """
     variables = _variables.get()
+    # os.environ must not change while it is copied.
     with _ProcessState.lock:
         env = dict(os.environ)
     if SESSION_ID not in variables and _is_stale_session(env.get(SESSION_ID)):

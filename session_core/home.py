@@ -74,6 +74,7 @@ def find_home(
     for name in ("MCP_SESSIONS_HOME", "HERMES_HOME"):
         if env.get(name):
             return Home(_make_absolute(env[name]), name)
+    # An installed Hermes is preferred to a new home of our own.
     default = _find_default_hermes_home(env)
     if _has_file(default / DATABASE_NAME) or is_hermes_home(default):
         return Home(default, "the home of Hermes")

@@ -106,6 +106,7 @@ def _has_process(pid: int) -> bool:
         return False
     except PermissionError:
         pass
+    # A zombie has a pid but holds no files and locks.
     return _read_stat_fields(pid)[:1] not in (["Z"], ["X"])
 
 

@@ -50,6 +50,7 @@ class ActiveRuns:
         with self._changed:
             self._refuse_if_stopping()
             runs = self._runs.setdefault(run.session_key, [])
+            # A message that arrived earlier may enter later, so the order is that of arrival.
             runs.append(run)
             runs.sort(key=lambda turn: turn.number)
             for earlier in runs[:-1]:
@@ -73,7 +74,7 @@ class ActiveRuns:
     def claim_end(self, run: AgentTurn) -> bool:
         """Return True for the first caller, which then reports the end of the turn."""
         with self._changed:
-            is_reported, run.told_end = run.told_end, True
+            is_reported, run.is_end_reported = run.is_end_reported, True
         return not is_reported
 
     def stop(self) -> None:

@@ -120,6 +120,7 @@ class AgentCleaner:
             self._retired.extend(slots)
             idle = [slot_entry for slot_entry in self._retired if not slot_entry[1].turns]
             self._retired = [slot_entry for slot_entry in self._retired if slot_entry[1].turns]
+        # `running` is code of the application, so it is not called under the lock.
         later = [slot_entry for slot_entry in idle if self.is_running(slot_entry[0])]
         with self._lock:
             self._retired.extend(later)
@@ -321,6 +322,7 @@ class AgentCache(TupleMapping, Generic[A]):
                     ):
                         return slot, decision.how
                     continue
+            # The baseline is read before the build: a write during the build is then noticed.
             pending = AgentSlot(PENDING, signature, session_id)
             pending.baseline = self._sessions.get_revision(session_id)
             if self._table.begin_build(key, slot, version, pending):

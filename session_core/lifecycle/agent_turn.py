@@ -92,11 +92,11 @@ class AgentTurn:
         self.session_key = entry.key
         self.superseded = False
         self.closed_as: str | None = None
-        self.told_end = False
+        self.is_end_reported = False
         self.turn: CachedTurn[Any] | None = None
         self.token: str | None = None
         self.number = 0
-        self.tell_start: Callable[[], object] = lambda: None
+        self.report_start: Callable[[], object] = lambda: None
         """Called after an append of this turn has created the session."""
         self._has_created = False
         self._store = store
@@ -244,7 +244,7 @@ class AgentTurn:
             row = self._db.get_session(self.session_id)
             self._has_created = row is None
             if row is not None and row["ended_at"] is None:
-                self.tell_start()
+                self.report_start()
 
     def make_current(self) -> None:
         """Make this the current session, for example after a step in another context."""
@@ -295,6 +295,7 @@ class AgentTurn:
     def _append_to_tip(self, append: Callable[[], A]) -> A:
         """Append inside a transaction in which the session is not compressed by another process."""
         while True:
+            # In one transaction: another process must not compress the session in between.
             with self._db.transaction():
                 is_tip = self._find_tip() == self.session_id
                 if is_tip:

@@ -131,7 +131,7 @@ class AgentTable:
         """
         with self._lock:
             if self._slots.get(key) is not slot or slot.version != version:
-                return False
+                return False  # changed since the caller has decided without the lock
             if alone and slot.turns:
                 return False
             is_first_known = slot.baseline is None and slot.session_id == session_id
@@ -168,6 +168,7 @@ class AgentTable:
             slot.turns -= 1
             slot.used_at = self._clock()
             if slot.is_pending:
+                # Waiting threads are woken in any case; the first of them begins a new build.
                 if self._slots.get(key) is slot:
                     del self._slots[key]
                 slot.settled.set()
@@ -266,6 +267,7 @@ class AgentSlot:
         while self.baseline in self.links:
             self.baseline = self.links.pop(self.baseline)
         seen = self.baseline.last_id
+        # Links that end before the known revision can no longer be reached.
         self.links = {old: new for old, new in self.links.items() if new.last_id > seen}
 
     def to_tuple(self) -> tuple[Any, ...]:

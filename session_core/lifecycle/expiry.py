@@ -190,6 +190,7 @@ class ExpiryWatcher:
         if self._pruned_at is not None and now - self._pruned_at < PRUNE_INTERVAL_S:
             return
         self._pruned_at = now
+        # On a Hermes home the gateway prunes its own routes.
         if self._runtime.db.kind == "own":
             self._store.prune_old_entries(self._store.config.session_store_max_age_days)
         else:

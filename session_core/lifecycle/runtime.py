@@ -148,6 +148,7 @@ class SessionRuntime(TurnRunner):
         _refuse_in_event_loop("await ashutdown()")
         self._at_work.stop()
         wait(list(self._closings), _CLOSING_TIMEOUT_S)  # let turns finish that are ending now
+        # Marked before the wait: a kill during the wait must not lose the interruption.
         marked = [key for key in self.running if self._mark_interrupted(key)]
         interrupted = self._at_work.drain(drain_s)
         for key, runs in interrupted.items():

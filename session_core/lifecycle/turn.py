@@ -195,6 +195,7 @@ class TurnFinisher:
             self._follow_agent(run, outcome.get("session_id"))
         if not run.superseded:
             run.catch_up()
+        # Moving the route may have shown that a later turn owns the chat.
         if run.superseded:
             return
         tokens, token = outcome.get("last_prompt_tokens"), run.token
@@ -295,6 +296,7 @@ class TurnRunner(TurnFinisher):
                 )
         except BaseException as error:
             closing = self._close_in_thread(ending.release)
+            # The turn must end even if its coroutine is cancelled, so a thread closes it.
             if isinstance(error, Exception):  # a cancelled caller does not wait
                 await wait_until_finished(closing)
             raise
@@ -360,6 +362,7 @@ class TurnRunner(TurnFinisher):
         From then on no watcher, of any process, ends the session during the turn.
         """
         number = self._at_work.register_message()
+        # The token is stored with the route, so that watchers of other processes see the turn.
         token = create_token()
         entry = self.store.get_or_create_session(source, turn=token)
         try:
@@ -378,7 +381,7 @@ class TurnRunner(TurnFinisher):
             # The agent may hold messages from before the reset that were never stored.
             self.cache.evict(run.session_key, unless=run.session_id)
         # Several processes may begin a turn in a session; only the append that creates it reports.
-        run.tell_start = partial(
+        run.report_start = partial(
             self.hooks.call_once,
             "on_session_start",
             session_id=run.session_id,

@@ -52,7 +52,9 @@ def main(home: str) -> None:
     with SessionDB(Path(home) / "state.db") as db, SessionStore(Path(home), db=db) as store:
         runtime = SessionRuntime(store, Memory)
         started: list[str] = []
-        runtime.hooks.add("on_session_start", lambda **given: started.append(given["session_id"]))
+        runtime.hooks.add(
+            "on_session_start", lambda **arguments: started.append(arguments["session_id"])
+        )
         print("up", flush=True)
         for line in sys.stdin:
             verb, _, number = line.strip().partition(" ")

@@ -56,7 +56,9 @@ class World:
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.hooks = Hooks(group=None, timeout_s=5, report=lambda what, _: self._report(what))
         for hook in HOOKS:
-            self.hooks.add(hook, lambda _hook=hook, **given: self.told.append((_hook, given)))
+            self.hooks.add(
+                hook, lambda _hook=hook, **arguments: self.told.append((_hook, arguments))
+            )
         self.store = SessionStore(
             self.folder, config=options.pop("config", None), db=self.db, now=self.clock
         )
@@ -82,8 +84,8 @@ class World:
     def names(self, *hooks: str) -> list[tuple[str, str]]:
         """Return the called hooks with their sessions, optionally of some hooks only."""
         return [
-            (hook.removeprefix("on_session_"), given["session_id"])
-            for hook, given in self.told
+            (hook.removeprefix("on_session_"), arguments["session_id"])
+            for hook, arguments in self.told
             if not hooks or hook.removeprefix("on_session_") in hooks
         ]
 

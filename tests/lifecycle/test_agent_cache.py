@@ -199,15 +199,15 @@ class FailingDatabase:
 def test_agent_cache_reuses_and_reports_database_failure(
     db: SessionDB, other: SessionDB, error: Exception
 ) -> None:
-    told = []
+    reported = []
     failing: Any = FailingDatabase(db)
-    cache: AgentCache[Agent] = AgentCache(failing, report=lambda _, error: told.append(error))
+    cache: AgentCache[Agent] = AgentCache(failing, report=lambda _, error: reported.append(error))
     how(cache, KEY, "sig", "s1")
     failing.error = error
     other.append_message("s1", "user", "from outside")
     assert how(cache, KEY, "sig", "s1") == "reused"
     assert how(cache, KEY, "sig", "s2") == "switched"
-    assert set(told) == {error}
+    assert set(reported) == {error}
 
 
 @pytest.fixture

@@ -86,16 +86,16 @@ def test_agent_cache_keeps_running_agents(kind: str) -> None:
 
 
 def test_agent_cache_failed_running_check_means_running() -> None:
-    told = []
+    reported = []
 
     def running(key: str) -> bool:
         raise LookupError(key)
 
     cache: AgentCache[Agent] = AgentCache(
-        max_entries=1, running=running, report=lambda what, _: told.append(what)
+        max_entries=1, running=running, report=lambda what, _: reported.append(what)
     )
     fill_cache(cache, "a", "b")
-    assert (sorted(cache), set(told)) == (
+    assert (sorted(cache), set(reported)) == (
         ["a", "b"],
         {"checking whether the agent of a is running failed"},
     )
@@ -245,7 +245,7 @@ def test_agent_cache_closes_replaced_running_agent_later() -> None:
 
 
 def test_agent_cache_reports_failing_clean_up() -> None:
-    told: list[tuple[str, BaseException | None]] = []
+    reported: list[tuple[str, BaseException | None]] = []
 
     def clean_up(key: str, agent: Any) -> None:
         if key == "a":
@@ -253,27 +253,27 @@ def test_agent_cache_reports_failing_clean_up() -> None:
         agent.close()
 
     cache: AgentCache[Agent] = AgentCache(
-        clean_up=clean_up, report=lambda what, error: told.append((what, error))
+        clean_up=clean_up, report=lambda what, error: reported.append((what, error))
     )
     _, second = fill_cache(cache, "a", "b")
     cache.clear()
     assert len(cache) == 0
     assert second.closed.is_set()
-    assert [(what, type(error)) for what, error in told] == [
+    assert [(what, type(error)) for what, error in reported] == [
         ("the clean-up of the agent of a failed", OSError)
     ]
 
 
 def test_agent_cache_reports_hanging_clean_up(gate: threading.Event) -> None:
-    told = []
+    reported = []
     cache: AgentCache[Agent] = AgentCache(
         clean_up=lambda *_: gate.wait(),
         clean_up_s=0.05,
-        report=lambda what, _: told.append(what),
+        report=lambda what, _: reported.append(what),
     )
     fill_cache(cache, "a")
     assert cache.evict("a")
-    assert told == ["the clean-up of an agent did not end in time"]
+    assert reported == ["the clean-up of an agent did not end in time"]
 
 
 def test_agent_cache_lookup_ignores_running_clean_up(gate: threading.Event) -> None:
@@ -308,8 +308,8 @@ def test_agent_cache_awaits_async_close() -> None:
 
 
 def test_agent_cache_accepts_agent_without_close() -> None:
-    told = []
-    cache: AgentCache[object] = AgentCache(report=lambda what, _: told.append(what))
+    reported = []
+    cache: AgentCache[object] = AgentCache(report=lambda what, _: reported.append(what))
     cache.get_or_build("a", "sig", None, object)
     assert cache.evict("a")
-    assert told == []
+    assert reported == []

@@ -94,11 +94,11 @@ def test_cache_pair_is_unguarded(db: SessionDB, other: SessionDB, cache: AgentCa
 
 
 def test_cache_pair_skips_database() -> None:
-    told: list[Any] = []
+    reported: list[Any] = []
     no_database: Any = object()
-    cache: AgentCache[Agent] = AgentCache(no_database, report=lambda *what: told.append(what))
+    cache: AgentCache[Agent] = AgentCache(no_database, report=lambda *what: reported.append(what))
     cache[KEY] = (A, "sig")
-    assert (how(cache, KEY, "sig", "s1"), told) == ("reused", [])
+    assert (how(cache, KEY, "sig", "s1"), reported) == ("reused", [])
 
 
 def test_cache_pair_is_rebuilt_for_other_signature(cache: AgentCache[Agent]) -> None:
@@ -232,11 +232,11 @@ def test_refresh_count_reports_database_failure() -> None:
         def get_session(self, session_id: str) -> None:
             raise Busy(session_id)
 
-    told: list[Any] = []
+    reported: list[Any] = []
     failing: Any = Failing()
-    cache: AgentCache[Agent] = AgentCache(failing, report=lambda *what: told.append(what))
+    cache: AgentCache[Agent] = AgentCache(failing, report=lambda *what: reported.append(what))
     assert refresh_entry(cache, (A, "sig", 0)) == (A, "sig", 0)
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 def test_refresh_count_without_entry_does_nothing(cache: AgentCache[Agent]) -> None:

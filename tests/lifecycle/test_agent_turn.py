@@ -304,17 +304,17 @@ async def test_shutdown_lets_cancelled_turns_end(world: World, gate: threading.E
         group.start_soon(world.runtime.ahandle, chat(), "hello")
         await began.wait()
         group.cancel_scope.cancel()
-    left: list[list[str]] = []
+    remaining: list[list[str]] = []
     await becomes(telling.is_set)
     async with anyio.create_task_group() as group:
 
         async def shut_down() -> None:
-            left.append(await world.runtime.ashutdown())
+            remaining.append(await world.runtime.ashutdown())
 
         group.start_soon(shut_down)
         await becomes(lambda: world.runtime._at_work._stopping)
         gate.set()
-    assert left == [[]]
+    assert remaining == [[]]
     assert world.names("finalize", "end") == [("end", world.agree())]
     entry = world.store.get(KEY)
     assert entry is not None

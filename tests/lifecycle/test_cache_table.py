@@ -47,9 +47,9 @@ def run_concurrently(work: Callable[[int], None], count: int = THREADS) -> None:
 def test_concurrent_threads_build_single_agent(db: SessionDB) -> None:
     cache: AgentCache[Agent] = AgentCache(db)
     factory = Factory()
-    found: list[Agent] = []
-    run_concurrently(lambda _: found.append(cache.get_or_build("k", "sig", "s1", factory)))
-    assert (len(factory.built), set(found)) == (1, {factory.built[0]})
+    agents: list[Agent] = []
+    run_concurrently(lambda _: agents.append(cache.get_or_build("k", "sig", "s1", factory)))
+    assert (len(factory.built), set(agents)) == (1, {factory.built[0]})
 
 
 def test_failed_build_lets_other_threads_retry(
@@ -93,14 +93,14 @@ def test_pending_tuple_build_is_awaited() -> None:
     cache: AgentCache[Agent] = AgentCache()
     agent = Agent()
     cache["k"] = (PENDING, "sig")
-    found: list[Agent] = []
+    agents: list[Agent] = []
     waiting = threading.Thread(
-        target=lambda: found.append(cache.get_or_build("k", "sig", None, Agent))
+        target=lambda: agents.append(cache.get_or_build("k", "sig", None, Agent))
     )
     waiting.start()
     cache["k"] = (agent, "sig")
     waiting.join(5)
-    assert found == [agent]
+    assert agents == [agent]
 
 
 def test_turn_without_build_caches_nothing() -> None:
@@ -272,9 +272,9 @@ class ThreadStorm:
 
     def look(self, key: str) -> None:
         """Check that an entry is complete or missing."""
-        found = self.cache.get(key)
-        if found is not None:
-            agent, signature, revision, session_id = found
+        agents = self.cache.get(key)
+        if agents is not None:
+            agent, signature, revision, session_id = agents
             assert (signature, session_id) == ("sig", self.sessions[key])
             assert agent is PENDING or agent.key == key
             assert isinstance(revision, Revision)
@@ -306,15 +306,15 @@ def test_sequential_turns_notice_every_foreign_write(db: SessionDB, other: Sessi
                 other.append_message("s1", "user", "from outside")
                 continue
             with one_turn, cache.claim("k", "sig", "s1") as turn:
-                known = turn.keep_agent(ids()) if turn.agent is None else turn.agent
-                assert turn.how != "reused" or max(known) >= cache["k"][2].last_id
+                agent = turn.keep_agent(ids()) if turn.agent is None else turn.agent
+                assert turn.how != "reused" or max(agent) >= cache["k"][2].last_id
                 ours = db.append_message("s1", "assistant", "ours")
-                known.add(int(ours))
+                agent.add(int(ours))
                 turn.note_appended("s1", ours)
 
     run_concurrently(work, 16)
-    known = cache.get_or_build("k", "sig", "s1", ids)
-    assert known == ids()
+    agent = cache.get_or_build("k", "sig", "s1", ids)
+    assert agent == ids()
 
 
 # -- while a loop goes on ----------------------------------------------------------------------

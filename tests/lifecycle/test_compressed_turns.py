@@ -196,7 +196,7 @@ def test_bare_compressor_uses_runtime_hooks(
 ) -> None:
     old = fill_long_chat(world)
     called: list[dict[str, Any]] = []
-    world.hooks.add("after_compression", lambda **given: called.append(given))
+    world.hooks.add("after_compression", lambda **arguments: called.append(arguments))
     with Ledger(StateFolder(world.db.path, root=tmp_path / "state")) as ledger:
         bare = Compressor(world.db, ledger)
 
@@ -208,16 +208,16 @@ def test_bare_compressor_uses_runtime_hooks(
         world.agent = acompress if kind == "async" else make_compressing_agent(bare, shape)
         reply = world.say("and now?")
         bare.close()
-    (given,) = called
+    (arguments,) = called
     names = ("session_id", "old_session_id", "in_place")
-    assert [given[name] for name in names] == [reply.session_id, old, shape == "in_place"]
+    assert [arguments[name] for name in names] == [reply.session_id, old, shape == "in_place"]
     assert world.agree() == reply.session_id
 
 
 def test_compressor_with_store_uses_store_hooks(world: World, tmp_path: Path) -> None:
     old = fill_long_chat(world)
     called: list[dict[str, Any]] = []
-    world.hooks.add("after_compression", lambda **given: called.append(given))
+    world.hooks.add("after_compression", lambda **arguments: called.append(arguments))
     with Ledger(StateFolder(world.db.path, root=tmp_path / "state")) as ledger:
         compressor = Compressor(world.db, ledger, store=world.store)
         compressor.compress(old, lambda _: "what was said", keep_last=2)

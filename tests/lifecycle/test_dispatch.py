@@ -18,7 +18,7 @@ def record_calls(hooks: Hooks) -> list[tuple[str, dict[str, Any]]]:
     """Return a list of the calls of a hook."""
     seen: list[tuple[str, dict[str, Any]]] = []
     for hook in ("on_session_start", FINALIZE, RESET):
-        hooks.add(hook, lambda _hook=hook, **given: seen.append((_hook, given)))
+        hooks.add(hook, lambda _hook=hook, **arguments: seen.append((_hook, arguments)))
     return seen
 
 
@@ -42,8 +42,8 @@ def test_new_session_finalizes_before_reset(hooks: Hooks) -> None:
 def test_expiry_finalizes_with_reason_only(hooks: Hooks) -> None:
     seen = record_calls(hooks)
     report = hooks.call_boundary("s", None, "telegram", "session_expired")
-    given = {"session_id": "s", "platform": "telegram", "reason": "session_expired"}
-    assert seen == [(FINALIZE, given)]
+    arguments = {"session_id": "s", "platform": "telegram", "reason": "session_expired"}
+    assert seen == [(FINALIZE, arguments)]
     assert report.reset is None
 
 
@@ -86,7 +86,7 @@ def test_boundary_fires_once(hooks: Hooks) -> None:
     seen = record_calls(hooks)
     hooks.call_boundary("old", None, "cli", "session_expired")
     report = hooks.call_boundary("old", "new", "cli", "new_session")
-    assert [(hook, given["reason"]) for hook, given in seen] == [
+    assert [(hook, arguments["reason"]) for hook, arguments in seen] == [
         (FINALIZE, "session_expired"),
         (RESET, "new_session"),
     ]
@@ -105,7 +105,9 @@ def test_reopened_session_is_finalized_again(hooks: Hooks, beginning: str) -> No
     else:
         hooks.mark_reopened("s")
     hooks.call_boundary("s", None, "cli")
-    finalized = [hook for hook, given in seen if given["session_id"] == "s" and hook == FINALIZE]
+    finalized = [
+        hook for hook, arguments in seen if arguments["session_id"] == "s" and hook == FINALIZE
+    ]
     assert finalized == [FINALIZE, FINALIZE]
 
 
@@ -113,7 +115,7 @@ def test_switching_back_and_forth_fires_every_boundary(hooks: Hooks) -> None:
     seen = record_calls(hooks)
     for old, new in (("a", "b"), ("b", "a"), ("a", "b")):
         hooks.call_boundary(old, new, "cli")
-    assert [(hook, given["session_id"]) for hook, given in seen] == [
+    assert [(hook, arguments["session_id"]) for hook, arguments in seen] == [
         (FINALIZE, "a"),
         (RESET, "b"),
         (FINALIZE, "b"),
@@ -202,7 +204,7 @@ def test_compression_hook_results_are_ignored(hooks: Hooks) -> None:
         return "another prompt"
 
     hooks.add("before_compression", before)
-    hooks.add("after_compression", lambda **given: seen.append(given))
+    hooks.add("after_compression", lambda **arguments: seen.append(arguments))
     first = hooks.call(
         "before_compression", session_id="s", platform="cli", in_place=True, message_count=40
     )

@@ -99,8 +99,8 @@ def test_close_beaten_by_other_process_calls_nothing(
     session_id = one.say().session_id
     look, others = one.db.get_session, iter([1])
 
-    def get_session(wanted: str) -> Any:
-        row = look(wanted)
+    def get_session(session_id: str) -> Any:
+        row = look(session_id)
         for _ in others:
             getattr(other.runtime, by)(KEY)
         return row
@@ -155,8 +155,8 @@ def test_eight_chats_sharing_session_have_separate_marks(start_hermes: Start) ->
         world.store.save(entry)
     for chat_id in (42, *chats):
         world.store.set_end_delivered(of(chat_id), session_id)
-    told = [world.store.is_end_delivered(entry) for entry in world.store.list_sessions()]
-    assert told == [True] * 8 + [False]  # the one that was used last first
+    delivered = [world.store.is_end_delivered(entry) for entry in world.store.list_sessions()]
+    assert delivered == [True] * 8 + [False]  # the one that was used last first
 
 
 # What goes wrong
@@ -292,13 +292,13 @@ def test_failure_after_change_does_not_stop_rest(
 
 def test_watcher_forgets_marks_without_chat(start_hermes: Start) -> None:
     world = start_hermes()
-    told = world.say().session_id
+    delivered = world.say().session_id
     world.runtime.reset(KEY)
     marks = kept(world)
     marks._clock = lambda: 1e12
-    assert marks.get(told) != {}
+    assert marks.get(delivered) != {}
     tick(world)
-    assert marks.get(told) == {}
+    assert marks.get(delivered) == {}
 
 
 @pytest.mark.requirement("runtime:told-once")

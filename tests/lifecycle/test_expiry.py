@@ -30,7 +30,7 @@ def test_expired_session_is_finalized_and_marked_once(expiring: World) -> None:
     watch = watcher(expiring)
     assert watch.tick() == [session_id]
     assert watch.tick() == []
-    finalized = [given for hook, given in expiring.told if hook == "on_session_finalize"]
+    finalized = [arguments for hook, arguments in expiring.told if hook == "on_session_finalize"]
     expected = {"session_id": session_id, "platform": "telegram", "reason": "session_expired"}
     assert finalized == [expected]
     entry, row = expiring.store.get(KEY), expiring.db.get_session(session_id)
@@ -379,13 +379,13 @@ def test_watcher_prunes_first_and_then_hourly(expiring: World, monotonic: Monoto
         expiring.clock.advance(days=91)
 
     watch = watcher(expiring, clock=monotonic)
-    left = []
+    remaining = []
     for name, at in (("a", 0.0), ("b", 3599.0), ("c", 3600.0)):
         grow_old(name)
         monotonic.now = at
         watch.tick()
-        left.append([key[-1] for key in expiring.store.load_entries()])
-    assert left == [[], ["b"], []]
+        remaining.append([key[-1] for key in expiring.store.load_entries()])
+    assert remaining == [[], ["b"], []]
 
 
 def test_failure_of_left_session_allows_prune(

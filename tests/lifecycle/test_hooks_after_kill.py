@@ -66,11 +66,11 @@ def session_id(request: pytest.FixtureRequest, home_path: Path) -> str:
     if request.param != "own":
         make_hermes_database(home_path / "state.db", 22 if request.param == "hermes" else 17)
     world = World(home_path, config=IDLE)
-    said = world.say().session_id
+    session_id = world.say().session_id
     world.db.create_session("target", "cli")
     world.db.set_session_title("target", "the target")
     world.close()
-    return said
+    return session_id
 
 
 @pytest.fixture
@@ -110,16 +110,17 @@ def open_bare_store(home_path: Path) -> Iterator[Callable[[], tuple[SessionStore
 
     def make() -> tuple[SessionStore, Told]:
         opened.append(SessionDB(home_path / "state.db"))
-        told: Told = []
+        hook_calls: Told = []
         hooks = Hooks(group=None, report=lambda *_: None)
         for hook in ("finalize", "reset"):
             hooks.add(
-                f"on_session_{hook}", lambda session_id, hook=hook: told.append((hook, session_id))
+                f"on_session_{hook}",
+                lambda session_id, hook=hook: hook_calls.append((hook, session_id)),
             )
         store = SessionStore(
             home_path / "sessions", config=IDLE, db=opened[-1], hooks=hooks, now=Clock()
         )
-        return store, told
+        return store, hook_calls
 
     yield make
     for db in opened:
@@ -163,8 +164,8 @@ def test_expiry_is_delivered_once_after_kill(
     for world in worlds:
         world.clock.advance(hours=2)
     assert [ExpiryWatcher(world.runtime).tick() for world in worlds] == [[session_id], []]
-    told = [before, *(world.boundaries for world in worlds)]
-    assert [event for events in told for event in events] == [("finalize", session_id)]
+    hook_calls = [before, *(world.boundaries for world in worlds)]
+    assert [event for events in hook_calls for event in events] == [("finalize", session_id)]
     assert bool(before) == (where == "finalize")
 
 
@@ -174,7 +175,7 @@ def test_first_process_delivers_pending_hooks_first(
     kill: Kill, open_bare_store: Any, session_id: str, home_path: Path, by: str
 ) -> None:
     kill("reset", "before")
-    store, told = open_bare_store()
+    store, hook_calls = open_bare_store()
     second = store.peek_session_id(KEY)
     ways: dict[str, Callable[[], Any]] = {
         "a tick": store.deliver_pending_hooks,
@@ -187,7 +188,7 @@ def test_first_process_delivers_pending_hooks_first(
     expected = [("finalize", session_id), ("reset", second)]
     if third != second:
         expected += [("finalize", second), ("reset", third)]
-    assert told == expected
+    assert hook_calls == expected
     assert list_pending(home_path) == []
 
 
@@ -206,8 +207,8 @@ def test_concurrent_starts_deliver_pending_hooks_once(
     with beside(*(lambda store=store: tell(store) for store, _ in stores)) as results:
         pass
     assert results == [None] * 4
-    told = [event for _, events in stores for event in events]
-    assert told == [("finalize", session_id), ("reset", stores[0][0].peek_session_id(KEY))]
+    hook_calls = [event for _, events in stores for event in events]
+    assert hook_calls == [("finalize", session_id), ("reset", stores[0][0].peek_session_id(KEY))]
 
 
 def test_pending_hooks_of_two_processes_keep_order(
@@ -233,9 +234,9 @@ def test_pending_hooks_of_living_process_are_left(
     inside: list[Told] = []
 
     def look() -> None:
-        store, told = open_bare_store()
+        store, hook_calls = open_bare_store()
         store.deliver_pending_hooks()
-        inside.append(told)
+        inside.append(hook_calls)
 
     world.hooks.add("on_session_finalize", look)
     world.runtime.reset(KEY)
@@ -323,8 +324,8 @@ def test_route_removed_before_reset_delivery_is_delivered(start: Any, session_id
 
     def begins(key: str, owed: Any, hook: str) -> bool:
         world.store.remove(world.store.load_entries())
-        told: bool = began(key, owed, hook)
-        return told
+        hook_calls: bool = began(key, owed, hook)
+        return hook_calls
 
     world.store._begin_delivery = begins
     world.runtime.reset(KEY)

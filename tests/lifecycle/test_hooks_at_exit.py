@@ -113,8 +113,8 @@ for number in range(2):
     hooks.call("on_session_finalize", session_id=str(number), platform="cli")
 opened.set()
 """
-    told = run_hook_process(code)
-    assert [line for line in told if line.startswith("later")] == ["later 0", "later 1"]
+    output = run_hook_process(code)
+    assert [line for line in output if line.startswith("later")] == ["later 0", "later 1"]
 
 
 def test_drain_waits_for_hook_calls_in_order(gate: threading.Event) -> None:
@@ -124,9 +124,9 @@ def test_drain_waits_for_hook_calls_in_order(gate: threading.Event) -> None:
     hooks.add(RESET, lambda session_id: gate.wait() and note(session_id))
     for number in range(3):
         hooks.call(RESET, session_id=str(number), platform="cli")
-    with beside(lambda: hooks.drain(60)) as left:
+    with beside(lambda: hooks.drain(60)) as remaining:
         gate.set()
-    assert left == [()]
+    assert remaining == [()]
     assert seen == ["0", "1", "2"]
 
 

@@ -49,9 +49,9 @@ def start(request: pytest.FixtureRequest, home_path: Path) -> Iterator[Start]:
 def session_id(start: Start, home_path: Path) -> str:
     """A session that was last used two hours ago."""
     world = World(home_path, config=IDLE)
-    said = world.say().session_id
+    session_id = world.say().session_id
     world.close()
-    return said
+    return session_id
 
 
 def list_finalized(*worlds: World) -> list[str]:
@@ -323,13 +323,13 @@ def test_prune_removes_marks_of_chatless_sessions(
     watch.tick()
     marks = hermes.store.marks
     assert isinstance(marks, PersistentMarks)
-    told = str(hermes.store.peek_session_id(KEY))
+    session_id = str(hermes.store.peek_session_id(KEY))
     marks._clock = lambda: 1e12
     hermes.store.forget_stale_marks()
-    assert marks.get(told)["told"]
+    assert marks.get(session_id)["told"]
     hermes.say()
     hermes.store.forget_stale_marks()
-    assert marks.get(told) == {}
+    assert marks.get(session_id) == {}
 
 
 @pytest.mark.requirement("hooks:marks")

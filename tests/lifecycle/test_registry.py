@@ -35,7 +35,7 @@ def test_hook_may_take_two_arguments(hooks: Hooks) -> None:
 
 def test_hook_with_kwargs_gets_every_argument(hooks: Hooks) -> None:
     seen: list[dict[str, Any]] = []
-    hooks.add(FINALIZE, lambda **given: seen.append(given))
+    hooks.add(FINALIZE, lambda **arguments: seen.append(arguments))
     hooks.call(FINALIZE, session_id="s", platform="cli", extra=1)
     assert seen == [{"session_id": "s", "platform": "cli", "extra": 1}]
 

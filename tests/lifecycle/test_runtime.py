@@ -71,15 +71,15 @@ def test_runtime_accepts_file_store_with_database(home_path: Path, tmp_path: Pat
 
 
 def test_runtime_cache_and_hooks_share_report(home_path: Path) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     with SessionDB(home_path / "state.db") as db, SessionStore(home_path, db=db) as store:
         runtime = SessionRuntime(
-            store, lambda _: UnclosableAgent(), report=lambda what, _: told.append(what)
+            store, lambda _: UnclosableAgent(), report=lambda what, _: reported.append(what)
         )
         runtime.hooks.add("on_session_end", lambda: 1 / 0, "broken")
         runtime.handle(chat(), "hello")
         runtime.cache.clear()
-    assert told == [
+    assert reported == [
         "hook on_session_end of broken raised: ZeroDivisionError",
         f"the clean-up of the agent of {KEY} failed",
     ]
@@ -252,7 +252,9 @@ def test_raising_agent_leaves_runtime_usable(world: World) -> None:
     with pytest.raises(RuntimeError, match="broken"):
         world.say()
     assert world.runtime.running == []
-    assert [given["completed"] for hook, given in world.told if hook == "on_session_end"] == [False]
+    assert [
+        arguments["completed"] for hook, arguments in world.told if hook == "on_session_end"
+    ] == [False]
     world.agent = echo
     assert world.say().text == "echo hello"
     assert len(world.built) == 1
@@ -311,7 +313,7 @@ def test_invalid_agent_result_is_refused(world: World, result: Any, how: str) ->
     assert after is not None
     assert (after.session_id, after.last_prompt_tokens) == (before.session_id, 0)
     assert not world.store.has_active_turn(after)
-    ends = [given["completed"] for hook, given in world.told if hook == "on_session_end"]
+    ends = [arguments["completed"] for hook, arguments in world.told if hook == "on_session_end"]
     assert ends == [True, False]
     world.agent = echo
     assert handled(world, how).text == "echo hello"

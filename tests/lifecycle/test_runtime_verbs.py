@@ -47,10 +47,10 @@ def test_turn_end_reports_outcome(
 ) -> None:
     world.agent = lambda *_: result
     reply = world.say()
-    given = {"completed": completed, "interrupted": interrupted}
+    expected = {"completed": completed, "interrupted": interrupted}
     assert world.told[-1] == (
         "on_session_end",
-        {"session_id": reply.session_id, "platform": "telegram", **given},
+        {"session_id": reply.session_id, "platform": "telegram", **expected},
     )
 
 
@@ -72,7 +72,7 @@ def test_reset_finalizes_old_id_before_new(world: World) -> None:
     new = world.agree()
     assert world.boundaries == [("finalize", old), ("reset", new)]
     both = {"reason": "new_session", "old_session_id": old, "new_session_id": new}
-    assert [given for hook, given in world.told[-2:]] == [
+    assert [expected for hook, expected in world.told[-2:]] == [
         {"session_id": old, "platform": "telegram", **both},
         {"session_id": new, "platform": "telegram", **both},
     ]
@@ -283,8 +283,8 @@ def test_finalize_ends_session_once(world: World) -> None:
     for _ in range(2):
         assert world.runtime.finalize(KEY, "closed") == session_id
     assert world.names("finalize") == [("finalize", session_id)]
-    given = {"session_id": session_id, "platform": "telegram", "reason": "closed"}
-    assert world.told[-1][1] == given
+    expected = {"session_id": session_id, "platform": "telegram", "reason": "closed"}
+    assert world.told[-1][1] == expected
     assert world.ended(session_id) == "closed"
     assert len(world.runtime.cache) == 0
 
@@ -360,10 +360,10 @@ def test_close_during_turn_ends_turn_then_session(world: World) -> None:
         world.runtime.finalize(KEY, "tui_close")
         gate.opened.set()
     session_id = replies[0].session_id
-    given = {"session_id": session_id, "platform": "telegram"}
+    expected = {"session_id": session_id, "platform": "telegram"}
     assert world.told == [
-        ("on_session_end", {**given, "completed": False, "interrupted": True}),
-        ("on_session_finalize", {**given, "reason": "tui_close"}),
+        ("on_session_end", {**expected, "completed": False, "interrupted": True}),
+        ("on_session_finalize", {**expected, "reason": "tui_close"}),
     ]
 
 

@@ -36,11 +36,11 @@ def start(request: pytest.FixtureRequest, home_path: Path) -> Iterator[Start]:
 def session_id(start: Start) -> str:
     """A session that two chats share."""
     world = start()
-    said = world.say().session_id
+    session_id = world.say().session_id
     world.clock.advance(seconds=1)
     world.say(chat_id=43)
-    world.runtime.switch(of(43), said)
-    return said
+    world.runtime.switch(of(43), session_id)
+    return session_id
 
 
 def count_ends(session_id: str, *worlds: World) -> int:

@@ -62,9 +62,9 @@ def test_message_racing_shutdown_is_refused_whole(
 
 def make_gates(world: World, *names: str) -> dict[str, Gate]:
     """Return a gate for each chat, at which its agent waits."""
-    found = {name: Gate() for name in names}
-    world.agent = lambda run, message: found[message](run, message)
-    return found
+    gates = {name: Gate() for name in names}
+    world.agent = lambda run, message: gates[message](run, message)
+    return gates
 
 
 def list_calls(world: World, *names: str) -> list[Callable[[], Any]]:
@@ -83,9 +83,9 @@ def test_shutdown_finalizes_and_marks_active_agents_once(world: World) -> None:
         world.runtime.shutdown()
         for gate in waiting.values():
             gate.opened.set()
-    given = [{"session_id": id_, "platform": "telegram", "reason": "shutdown"} for id_ in ids]
-    finalized = [told for hook, told in world.told if hook == "on_session_finalize"]
-    assert sorted(finalized, key=str) == sorted(given, key=str)
+    expected = [{"session_id": id_, "platform": "telegram", "reason": "shutdown"} for id_ in ids]
+    finalized = [hook_calls for hook, hook_calls in world.told if hook == "on_session_finalize"]
+    assert sorted(finalized, key=str) == sorted(expected, key=str)
     assert all(reply.superseded for reply in replies)
     for name in "ab":
         entry = world.store.get(of(name))
@@ -101,8 +101,8 @@ def test_interrupted_turn_ends_once_before_session(world: World) -> None:
         waiting["a"].opened.set()
     session_id = replies[0].session_id
     # Its agent stores its first message after that; the next process goes on with the session.
-    told = [("end", session_id), ("finalize", session_id), ("start", session_id)]
-    assert world.names() == told
+    hook_calls = [("end", session_id), ("finalize", session_id), ("start", session_id)]
+    assert world.names() == hook_calls
     assert (world.told[0][1]["completed"], world.told[0][1]["interrupted"]) == (False, True)
 
 
@@ -231,18 +231,18 @@ def test_shutdown_waits_for_async_agents(world: World) -> None:
             return "done"
 
         world.agent = agent
-        left: list[str] = []
+        remaining: list[str] = []
         async with anyio.create_task_group() as group:
             group.start_soon(world.runtime.ahandle, chat(), "hello")
             await entered.wait()
 
             async def stop() -> None:
-                left.extend(await world.runtime.ashutdown(drain_s=60))
+                remaining.extend(await world.runtime.ashutdown(drain_s=60))
 
             group.start_soon(stop)
             await becomes(lambda: world.store.get(KEY).resume_pending)
             opened.set()
-        return left
+        return remaining
 
     assert anyio.run(both) == []
 

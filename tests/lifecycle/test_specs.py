@@ -19,7 +19,7 @@ from tests.routing.chats import KEY
 
 def told(world: World, hook: str) -> list[dict[str, Any]]:
     """Return the arguments of each call of a hook."""
-    return [given for name, given in world.told if name == f"on_session_{hook}"]
+    return [expected for name, expected in world.told if name == f"on_session_{hook}"]
 
 
 @pytest.mark.requirement("hooks:moments")
@@ -92,9 +92,9 @@ def test_turn_end_includes_ids_and_model(world: World) -> None:
     named = {"task_id": "t1", "turn_id": "u1", "model": "opus"}
     results: list[Any] = ["fine", {"final_response": "fine", **named}]
     world.agent = lambda *_: results.pop(0)
-    given = {"session_id": world.say().session_id, "platform": "telegram"}
+    expected = {"session_id": world.say().session_id, "platform": "telegram"}
     world.say()
-    ended = {**given, "completed": True, "interrupted": False}
+    ended = {**expected, "completed": True, "interrupted": False}
     assert told(world, "end") == [ended, {**ended, **named}]
 
 
@@ -106,10 +106,10 @@ def test_close_during_turn_interrupts_then_finalizes(world: World) -> None:
         gate.entered.wait(30)
         world.runtime.finalize(KEY, "session_boundary")
         gate.opened.set()
-    given = {"session_id": replies[0].session_id, "platform": "telegram"}
+    expected = {"session_id": replies[0].session_id, "platform": "telegram"}
     assert world.told == [
-        ("on_session_end", {**given, "completed": False, "interrupted": True}),
-        ("on_session_finalize", {**given, "reason": "session_boundary"}),
+        ("on_session_end", {**expected, "completed": False, "interrupted": True}),
+        ("on_session_finalize", {**expected, "reason": "session_boundary"}),
     ]
 
 
@@ -156,7 +156,7 @@ def test_shutdown_finalizes_with_platform_of_chat(
         world.runtime.shutdown()
         for gate in gates.values():
             gate.opened.set()
-    finalized = {given["session_id"]: given for given in told(world, "finalize")}
+    finalized = {expected["session_id"]: expected for expected in told(world, "finalize")}
     assert finalized == {
         reply.session_id: {
             "session_id": reply.session_id,
@@ -172,8 +172,8 @@ def test_shutdown_finalizes_with_platform_of_chat(
 def test_cli_close_finalizes_with_given_reason(world: World, reason: str) -> None:
     world.db.create_session("s1", "cli")
     world.runtime.finalize("s1", reason)
-    given = {"session_id": "s1", "platform": "cli", "reason": reason}
-    assert told(world, "finalize") == [given]
+    expected = {"session_id": "s1", "platform": "cli", "reason": reason}
+    assert told(world, "finalize") == [expected]
 
 
 @pytest.mark.requirement("hooks:moments")

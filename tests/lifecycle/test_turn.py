@@ -268,7 +268,9 @@ def test_slow_hook_of_failed_turn_spares_loop(world: World, gate: threading.Even
 
     asyncio.run(both())
     assert world.reported == []
-    assert [given["completed"] for hook, given in world.told if hook == "on_session_end"] == [False]
+    assert [
+        arguments["completed"] for hook, arguments in world.told if hook == "on_session_end"
+    ] == [False]
 
 
 @pytest.mark.requirement("runtime:loop")

@@ -30,16 +30,16 @@ class Member:
 
     def tell(self, line: str) -> None:
         """Send a command."""
-        given: IO[str] | None = self.process.stdin
-        assert given is not None
-        given.write(line + "\n")
-        given.flush()
+        stdin: IO[str] | None = self.process.stdin
+        assert stdin is not None
+        stdin.write(line + "\n")
+        stdin.flush()
 
     def answer(self) -> str:
         """Return the reply of the process."""
-        said: IO[str] | None = self.process.stdout
-        assert said is not None
-        return said.readline().strip()
+        stdout: IO[str] | None = self.process.stdout
+        assert stdout is not None
+        return stdout.readline().strip()
 
     def ask(self, line: str) -> str:
         """Send a command and return the reply."""
@@ -60,8 +60,8 @@ def members(home_path: Path) -> Iterator[list[Member]]:
 @pytest.mark.requirement("runtime:processes")
 def test_agent_knows_messages_of_other_process(members: list[Member]) -> None:
     first, second = members
-    said = [member.ask("say") for member in (first, first, second, first, second, second)]
-    assert said == ["2", "4", "6", "8", "10", "12"]
+    replies = [member.ask("say") for member in (first, first, second, first, second, second)]
+    assert replies == ["2", "4", "6", "8", "10", "12"]
 
 
 @pytest.mark.requirement("runtime:processes")
