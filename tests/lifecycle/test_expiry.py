@@ -17,7 +17,7 @@ from session_core.config import GatewayConfig
 from session_core.lifecycle.agent_turn import AgentTurn
 from tests.homes import make_hermes_database
 from tests.lifecycle.agents import Monotonic
-from tests.lifecycle.runtimes import IDLE, Gate, World, as_async, beside, echo, of, until, watcher
+from tests.lifecycle.runtimes import IDLE, Gate, World, beside, echo, of, until, watcher
 from tests.routing.chats import KEY, chat
 
 # What has expired
@@ -133,11 +133,19 @@ def test_interrupted_turn_does_not_prevent_finalize(expiring: World, outcome: st
         with pytest.raises(ZeroDivisionError):
             expiring.say()
     else:
-        expiring.agent = as_async(lambda *_: anyio.sleep_forever())
+        began = anyio.Event()
+
+        async def hang(*_: Any) -> None:
+            began.set()
+            await anyio.sleep_forever()
+
+        expiring.agent = hang
 
         async def cut() -> None:
-            with anyio.move_on_after(0.05):
-                await expiring.runtime.ahandle(chat(), "hello")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(expiring.runtime.ahandle, chat(), "hello")
+                await began.wait()
+                tasks.cancel_scope.cancel()
 
         anyio.run(cut)
         until(lambda: not expiring.runtime.running)

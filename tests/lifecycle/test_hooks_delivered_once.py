@@ -298,7 +298,7 @@ def test_unwritable_state_folder_delivers_once_and_reports(
     assert watcher(world).tick() == []
     world.say()
     assert len(list_finalized(world)) == 1
-    assert any("to this process alone" in what for what in world.reported)
+    assert any("in this process only" in what for what in world.reported)
     world.close()
 
 
