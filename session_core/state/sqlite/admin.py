@@ -100,8 +100,8 @@ def _list_claims(handle: Connection) -> Iterator[Claim]:
             yield Claim("turn", str(session_id), str(holder), _to_time(at), _to_time(until))
     if handle.has_column("gateway_heartbeats", "host"):
         for backend, pid, host, at in handle.fetch_tuples(SQL["list_heartbeats"]):
-            known = pid if isinstance(pid, int) else None
-            yield Claim("gateway", None, str(backend), _to_time(at), None, known, str(host))
+            heartbeat_pid = pid if isinstance(pid, int) else None
+            yield Claim("gateway", None, str(backend), _to_time(at), None, heartbeat_pid, str(host))
 
 
 def _count_orphans(handle: Connection) -> Iterator[OrphanRows]:
@@ -141,12 +141,12 @@ def _count_weeks(handle: Connection, now: float) -> tuple[int, ...]:
     if first is None:
         return (0,) * WEEK_COUNT
     after = last + 1
-    found: list[int] = []
+    counts: list[int] = []
     for week in range(1, WEEK_COUNT + 1):
         begin = _find_first_id_since(handle, now - week * _WEEK_S, first, after)
-        found.append(after - begin)
+        counts.append(after - begin)
         after = begin
-    return tuple(found)
+    return tuple(counts)
 
 
 def _find_first_id_since(handle: Connection, since: float, low: int, high: int) -> int:
@@ -215,18 +215,18 @@ class SqliteUpkeep(SqliteStore):
 
     def delete_sessions(self, session_ids: Sequence[str]) -> int:
         """Delete several sessions as `delete_session` does; return how many were deleted."""
-        rest = self._read(partial(list_existing_sessions, session_ids=session_ids))
-        wanted, gone, pace = set(rest), set[str](), BatchSize()
+        remaining = self._read(partial(list_existing_sessions, session_ids=session_ids))
+        requested, deleted, pace = set(remaining), set[str](), BatchSize()
         unlinked = self._read(lineage.list_unlinked_delegates)
-        while rest:
+        while remaining:
             with self.transaction():
                 done, removed = self._write(
-                    partial(_delete_within_pace, ids=rest, unlinked=unlinked, pace=pace)
+                    partial(_delete_within_pace, ids=remaining, unlinked=unlinked, pace=pace)
                 )
             pace.end()
-            gone |= removed
-            rest = rest[done:]
-        return len(gone & wanted)
+            deleted |= removed
+            remaining = remaining[done:]
+        return len(deleted & requested)
 
     def recount_session(self, session_id: str) -> bool:
         """Recompute the counters of a session; return whether they had drifted.
@@ -318,16 +318,16 @@ def _count_live(handle: Connection, session_id: str) -> tuple[int, int]:
 
 
 def _finalize_orphans(handle: Connection, ids: Sequence[str], now: float, before: float) -> int:
-    chosen = {"ids": json.dumps(ids), "before": before}
-    orphans = [row[0] for row in handle.fetch_tuples(SQL["list_orphans"] + _AMONG_IDS, chosen)]
+    bounds = {"ids": json.dumps(ids), "before": before}
+    orphans = [row[0] for row in handle.fetch_tuples(SQL["list_orphans"] + _AMONG_IDS, bounds)]
     for orphan in orphans:
         handle.forget_session_counts(orphan)
     return handle.run_change(SQL["finalize"], {"ids": json.dumps(orphans), "now": now})
 
 
 def _prune_ghosts(handle: Connection, ids: Sequence[str], before: float) -> int:
-    chosen = {"ids": json.dumps(ids), "before": before}
-    ghosts = [row[0] for row in handle.fetch_tuples(SQL["list_ghosts"] + _AMONG_IDS, chosen)]
+    bounds = {"ids": json.dumps(ids), "before": before}
+    ghosts = [row[0] for row in handle.fetch_tuples(SQL["list_ghosts"] + _AMONG_IDS, bounds)]
     for ghost in ghosts:
         delete_session_row(handle, ghost)
     return len(ghosts)
@@ -344,13 +344,13 @@ def _recount_if_unchanged(
     handle: Connection, session_id: str, counted: tuple[int, int, int]
 ) -> bool | None:
     """Store the counters; return None if the rows have changed since they were counted."""
-    found = handle.fetch_tuples(SQL["get_counters"], (session_id,))
-    if not found:
+    rows = handle.fetch_tuples(SQL["get_counters"], (session_id,))
+    if not rows:
         raise sessions.make_not_found(handle, session_id)
     live, last_id, tool_calls = counted
     if _count_live(handle, session_id) != (live, last_id):
         return None
-    if found[0] == (live, tool_calls):
+    if rows[0] == (live, tool_calls):
         return False
     set_counters(handle, session_id, live, tool_calls)
     return True
@@ -426,12 +426,12 @@ def _link_marked_delegate(row: tuple[Any, ...], parents: dict[str, str | None]) 
     session_id, marks = row[0], row[-1]
     if parents[session_id] is not None or marks is None:
         return
-    delegator = above = lineage.get_delegator(marks)
+    delegator = ancestor = lineage.get_delegator(marks)
     seen = {session_id}
-    while above is not None and above not in seen:
-        seen.add(above)
-        above = parents.get(above)
-    if delegator in parents and above is None:
+    while ancestor is not None and ancestor not in seen:
+        seen.add(ancestor)
+        ancestor = parents.get(ancestor)
+    if delegator in parents and ancestor is None:
         parents[session_id] = delegator
 
 
@@ -440,24 +440,24 @@ def _read_session_rows(handle: Connection) -> list[tuple[Any, ...]]:
         name if handle.has_column("sessions", name) else f"NULL AS {name}"
         for name in _INVENTORY_COLUMNS
     ]
-    listed = ", ".join([*columns, _LINK_MARKS])
-    return handle.fetch_tuples(SQL["list_sessions"].replace("{columns}", listed))
+    column_list = ", ".join([*columns, _LINK_MARKS])
+    return handle.fetch_tuples(SQL["list_sessions"].replace("{columns}", column_list))
 
 
 def _count_messages(handle: Connection) -> dict[str, _MessageCounts]:
-    found: dict[str, _MessageCounts] = {}
+    counts_by_session: dict[str, _MessageCounts] = {}
     for session_id, active, count, last_id, compacted, last_at in handle.connection.execute(
         handle.expand_sql(SQL["count_messages"])
     ):
-        counted = found.get(session_id)
+        counted = counts_by_session.get(session_id)
         if counted is None:
-            counted = found[session_id] = _MessageCounts(last_at=last_at)
+            counted = counts_by_session[session_id] = _MessageCounts(last_at=last_at)
         counted.rows += count
         counted.last_id = max(counted.last_id, last_id)
         counted.compacted += compacted
         if active == 1 or active is None:
             counted.live += count
-    return found
+    return counts_by_session
 
 
 def _is_usable_id(handle: Connection, session_id: Any) -> bool:

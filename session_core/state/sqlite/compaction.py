@@ -70,16 +70,16 @@ class SqliteCompaction(SqliteStore):
             Unsupported: the messages of this home have no such flag.
         """
         encoded = messages.encode_messages(summary, self._clock())
-        carried = validation.parse_integers("carry", carry)
-        flagged = validation.parse_integers("message_ids", message_ids) + carried
+        carried_ids = validation.parse_integers("carry", carry)
+        flagged_ids = validation.parse_integers("message_ids", message_ids) + carried_ids
 
         def step(handle: Connection) -> AppendManyResult:
             _require_flag(handle)
             before = sessions.get_revision(handle, session_id)
-            if _flip_flags(handle, "compact_rows", session_id, flagged) < len(flagged):
+            if _flip_flags(handle, "compact_rows", session_id, flagged_ids) < len(flagged_ids):
                 raise Conflict(f"messages of session {session_id} were changed since; plan again")
             ids = messages.insert_messages(handle, session_id, encoded)
-            ids += _append_copies(handle, carried, session_id)
+            ids += _append_copies(handle, carried_ids, session_id)
             return _update_counters(handle, session_id, ids, before)
 
         return self._write(step)
@@ -93,14 +93,14 @@ class SqliteCompaction(SqliteStore):
             NotFound: one of the two sessions does not exist.
             Conflict: one of the messages is no longer in the session.
         """
-        chosen = validation.parse_integers("message_ids", message_ids)
+        source_ids = validation.parse_integers("message_ids", message_ids)
 
         def step(handle: Connection) -> AppendManyResult:
             sessions.require_session(handle, session_id)
             before = sessions.get_revision(handle, to_session_id)
-            if _count_rows(handle, session_id, chosen) < len(chosen):
+            if _count_rows(handle, session_id, source_ids) < len(source_ids):
                 raise Conflict(f"messages of session {session_id} were changed since; plan again")
-            ids = _append_copies(handle, chosen, to_session_id)
+            ids = _append_copies(handle, source_ids, to_session_id)
             return _update_counters(handle, to_session_id, ids, before)
 
         return self._write(step)
@@ -123,26 +123,28 @@ class SqliteCompaction(SqliteStore):
         Raises:
             Conflict: one of them is no longer compacted, or a row to drop is missing.
         """
-        chosen = validation.parse_integers("message_ids", message_ids)
-        dropped = validation.parse_integers("drop", drop)
-        carried = dict(copies or {})
-        unfit = {each: tuple(pair) for each, pair in (flags or {}).items()}
+        restored_ids = validation.parse_integers("message_ids", message_ids)
+        dropped_ids = validation.parse_integers("drop", drop)
+        copy_by_original = dict(copies or {})
+        flags_by_id = {message_id: tuple(pair) for message_id, pair in (flags or {}).items()}
 
         def step(handle: Connection) -> AppendManyResult:
             _require_flag(handle)
             before = sessions.get_revision(handle, session_id)
-            if _count_rows(handle, session_id, dropped) < len(dropped):
+            if _count_rows(handle, session_id, dropped_ids) < len(dropped_ids):
                 raise Conflict(f"messages of session {session_id} were deleted since")
-            plain = [each for each in chosen if each not in carried]
-            back = _restore_originals(handle, session_id, carried)
-            fts.remove_messages(handle, dropped)
-            fts.repair_entries(handle, dropped)
-            handle.run_change(SQL["delete_rows"], _make_bounds(session_id, dropped))
-            back += _flip_flags(handle, "revive_rows", session_id, plain)
-            if back < len(chosen):
+            flagged_only = [
+                message_id for message_id in restored_ids if message_id not in copy_by_original
+            ]
+            restored_count = _restore_originals(handle, session_id, copy_by_original)
+            fts.remove_messages(handle, dropped_ids)
+            fts.repair_entries(handle, dropped_ids)
+            handle.run_change(SQL["delete_rows"], _make_bounds(session_id, dropped_ids))
+            restored_count += _flip_flags(handle, "revive_rows", session_id, flagged_only)
+            if restored_count < len(restored_ids):
                 raise Conflict(f"messages of session {session_id} were changed since")
-            _write_flags(handle, session_id, unfit)
-            return _update_counters(handle, session_id, chosen, before)
+            _write_flags(handle, session_id, flags_by_id)
+            return _update_counters(handle, session_id, restored_ids, before)
 
         return self._write(step)
 
@@ -229,33 +231,36 @@ def _append_copies(handle: Connection, ids: Sequence[int], session_id: str) -> l
     values = ", ".join(flags.get(name, quote_name(name)) for name in columns)
     copy = f"INSERT INTO messages ({names}) SELECT {values} FROM messages WHERE id = ?"  # noqa: S608 -- columns that the table has
     with read.translate_copy_errors(), messages.translate_id_exhaustion(handle):
-        made = [
-            cast("int", handle.connection.execute(copy, (session_id, each)).lastrowid)
-            for each in ids
+        copy_ids = [
+            cast("int", handle.connection.execute(copy, (session_id, message_id)).lastrowid)
+            for message_id in ids
         ]
-    if made:
-        fts.note_appended(handle, made[-1])
-        fts.repair_entries(handle, made)
-    return made
+    if copy_ids:
+        fts.note_appended(handle, copy_ids[-1])
+        fts.repair_entries(handle, copy_ids)
+    return copy_ids
 
 
 def _restore_originals(handle: Connection, session_id: str, copies: Mapping[int, int]) -> int:
     """Copy the columns of copies to their originals; return the number of changed rows."""
     originals = list(copies)
     names = ", ".join(quote_name(name) for name in handle.list_columns("messages") if name != "id")
-    take = handle.expand_sql(SQL["take_back"]).replace("COLUMNS", names)
+    statement = handle.expand_sql(SQL["take_back"]).replace("COLUMNS", names)
     fts.repair_entries(handle, originals)
     before = fts.get_change_number(handle)
     fts.remove_messages(handle, originals)
-    taken = sum(handle.run_change(take, (copy, each, session_id)) for each, copy in copies.items())
+    changed = sum(
+        handle.run_change(statement, (copy, original, session_id))
+        for original, copy in copies.items()
+    )
     fts.restore_messages(handle, originals, before)
     fts.repair_entries(handle, originals)
-    return taken
+    return changed
 
 
 def _write_flags(handle: Connection, session_id: str, flags: Mapping[int, tuple[Any, ...]]) -> None:
     fts.repair_entries(handle, list(flags))
-    values = [(*pair, each, session_id) for each, pair in flags.items()]
+    values = [(*pair, message_id, session_id) for message_id, pair in flags.items()]
     handle.connection.executemany(SQL["set_flags"], values)
     fts.repair_entries(handle, list(flags))
 
@@ -291,43 +296,45 @@ def map_copies_to_originals(
     handle: Connection, message_id: int, session_id: str, at: Any
 ) -> dict[int, CompactedRow]:
     """Return the copies in the step that stored a message, each with its original."""
-    known: dict[int, dict[int, CompactedRow]] = handle.seen.setdefault(_CACHE_KEY, {})
-    if message_id not in known:
+    cache: dict[int, dict[int, CompactedRow]] = handle.seen.setdefault(_CACHE_KEY, {})
+    if message_id not in cache:
         bounds = {"session": session_id, "id": message_id, "at": at, "reach": _MAX_STEP_S}
         step = [row[0] for row in handle.fetch_tuples(SQL["list_step"], bounds)]
-        found = _match_step_copies(handle, step, session_id) if len(step) > 1 else {}
-        known.update(dict.fromkeys([message_id, *step], found))
-    return known[message_id]
+        originals = _match_step_copies(handle, step, session_id) if len(step) > 1 else {}
+        cache.update(dict.fromkeys([message_id, *step], originals))
+    return cache[message_id]
 
 
 def find_copies(
     handle: Connection, rows: Iterable[tuple[int, str, Any]]
 ) -> dict[int, CompactedRow]:
     """Return the copies among the rows of sessions, which come in the order of their ids."""
-    found: dict[int, CompactedRow] = {}
+    originals: dict[int, CompactedRow] = {}
     for message_id, session_id, at in _iter_steps(rows):
-        found |= map_copies_to_originals(handle, message_id, session_id, at)
-    return found
+        originals |= map_copies_to_originals(handle, message_id, session_id, at)
+    return originals
 
 
 def find_visible_copy(
     handle: Connection, message_id: int, session_id: str, at: float
 ) -> dict[str, Any] | None:
     """Return the row that represents a compacted one: its live copy, else the first original."""
-    first = _find_first_original(handle, CompactedRow(message_id, session_id, at, ()))
-    copies = _list_session_copies(handle, "list_first_live", session_id).items()
-    live = [copy for copy, original in copies if _find_first_original(handle, original) == first]
-    found = _find_last_visible(handle, live)
-    return found if found or first == message_id else _find_last_visible(handle, [first])
+    first_id = _find_first_original(handle, CompactedRow(message_id, session_id, at, ()))
+    originals = _list_session_copies(handle, "list_first_live", session_id).items()
+    live_copies = [
+        copy for copy, original in originals if _find_first_original(handle, original) == first_id
+    ]
+    row = _find_last_visible(handle, live_copies)
+    return row if row or first_id == message_id else _find_last_visible(handle, [first_id])
 
 
 def find_copy_in_child(
     handle: Connection, message_id: int, session_id: str
 ) -> dict[str, Any] | None:
     """Return the copy of a row at the beginning of a continuation of its session."""
-    copies = _list_copies_in_children(handle, session_id).items()
+    originals = _list_copies_in_children(handle, session_id).items()
     return _find_last_visible(
-        handle, [copy for copy, original in copies if original.id == message_id]
+        handle, [copy for copy, original in originals if original.id == message_id]
     )
 
 
@@ -348,10 +355,10 @@ def _find_first_original(handle: Connection, row: CompactedRow) -> int:
 
 
 def _list_copies_in_children(handle: Connection, session_id: str) -> dict[int, CompactedRow]:
-    found: dict[int, CompactedRow] = {}
+    originals: dict[int, CompactedRow] = {}
     for child in lineage.list_continuation_links(handle, session_id):
-        found |= _list_session_copies(handle, "list_first_of", child["id"])
-    return found
+        originals |= _list_session_copies(handle, "list_first_of", child["id"])
+    return originals
 
 
 def _list_session_copies(
@@ -361,8 +368,8 @@ def _list_session_copies(
     if key not in handle.seen:
         rows = handle.fetch_tuples(handle.expand_sql(SQL[block]), (session_id,))
         handle.seen[key] = find_copies(handle, ((row[0], session_id, row[1]) for row in rows))
-    found: dict[int, CompactedRow] = handle.seen[key]
-    return found
+    originals: dict[int, CompactedRow] = handle.seen[key]
+    return originals
 
 
 def _iter_steps(rows: Iterable[tuple[int, str, Any]]) -> Iterator[tuple[int, str, Any]]:
@@ -388,8 +395,8 @@ def _match_step_copies(
     handle: Connection, step: Sequence[int], session_id: str
 ) -> dict[int, CompactedRow]:
     """Return the copies in a step; return none if it was not a compaction."""
-    listed = handle.fetch_tuples(handle.expand_sql(SQL["list_contents"]), {"ids": json.dumps(step)})
-    stored = [_to_compacted_row(values) for values in listed]
+    tuples = handle.fetch_tuples(handle.expand_sql(SQL["list_contents"]), {"ids": json.dumps(step)})
+    stored = [_to_compacted_row(values) for values in tuples]
     bounds = {
         "session": session_id,
         "at": stored[0].at,
@@ -399,19 +406,23 @@ def _match_step_copies(
     source, before = _list_rows_before(handle, bounds)
     if not before:
         return {}
-    found = _match_from_end(stored, before)
-    mixed = step[-1] - step[0] >= len(step)
-    alone = bool(listed[0][-1]) and not handle.fetch_value(
+    originals = _match_from_end(stored, before)
+    has_foreign_ids = step[-1] - step[0] >= len(step)
+    is_only_live = bool(tuples[0][-1]) and not handle.fetch_value(
         handle.expand_sql(SQL["has_live_before"]), bounds
     )
-    if not _has_same_end(stored, before, found, 1 if mixed or alone else 2):
+    if not _has_same_end(stored, before, originals, 1 if has_foreign_ids or is_only_live else 2):
         return {}
-    first = handle.fetch_tuples(handle.expand_sql(SQL["list_first"]), {**bounds, "session": source})
-    for row, original in zip(stored, (_to_compacted_row(values) for values in first), strict=False):
-        if row.id in found or row.contents != original.contents:
+    first_tuples = handle.fetch_tuples(
+        handle.expand_sql(SQL["list_first"]), {**bounds, "session": source}
+    )
+    for row, original in zip(
+        stored, (_to_compacted_row(values) for values in first_tuples), strict=False
+    ):
+        if row.id in originals or row.contents != original.contents:
             break
-        found[row.id] = original
-    return found
+        originals[row.id] = original
+    return originals
 
 
 def _list_rows_before(handle: Connection, bounds: dict[str, Any]) -> tuple[str, list[CompactedRow]]:
@@ -433,31 +444,31 @@ def _match_from_end(
     stored: Sequence[CompactedRow], before: Sequence[CompactedRow]
 ) -> dict[int, CompactedRow]:
     """Match the rows of a step, except its first, with equal originals from the end."""
-    found: dict[int, CompactedRow] = {}
-    rest = len(before)
+    originals: dict[int, CompactedRow] = {}
+    end = len(before)
     for row in reversed(stored[1:]):
         place = next(
-            (at for at in range(rest - 1, -1, -1) if before[at].contents == row.contents), None
+            (at for at in range(end - 1, -1, -1) if before[at].contents == row.contents), None
         )
         if place is not None:
-            found[row.id], rest = before[place], place
-    return found
+            originals[row.id], end = before[place], place
+    return originals
 
 
 def _has_same_end(
     stored: Sequence[CompactedRow],
     before: Sequence[CompactedRow],
-    found: dict[int, CompactedRow],
-    least: int,
+    originals: dict[int, CompactedRow],
+    count: int,
 ) -> bool:
     """Whether the last `least` originals were carried one after another."""
-    copies = [place for place, row in enumerate(stored) if row.id in found][-least:]
-    wanted = [row.id for row in before[-least:]]
-    carried = [found[stored[place].id].id for place in copies]
-    return carried == wanted and copies[-1] - copies[0] == least - 1
+    copy_places = [place for place, row in enumerate(stored) if row.id in originals][-count:]
+    expected_ids = [row.id for row in before[-count:]]
+    carried_ids = [originals[stored[place].id].id for place in copy_places]
+    return carried_ids == expected_ids and copy_places[-1] - copy_places[0] == count - 1
 
 
 def _to_compacted_row(values: Sequence[Any]) -> CompactedRow:
     message_id, session_id, at, role, content, *rest = values[:7]
-    said = content.strip() if isinstance(content, str) else content
-    return CompactedRow(message_id, session_id, at, (role, said, *rest))
+    text = content.strip() if isinstance(content, str) else content
+    return CompactedRow(message_id, session_id, at, (role, text, *rest))

@@ -89,14 +89,14 @@ class Connection:
 
     def list_columns(self, table: str) -> tuple[str, ...]:
         """Return the columns of `table`; return no columns if the table does not exist."""
-        found = self._columns.get(table)
-        if found is None:
-            found = tuple(
+        columns = self._columns.get(table)
+        if columns is None:
+            columns = tuple(
                 row[0]
                 for row in self.fetch_tuples("SELECT name FROM pragma_table_info(?)", (table,))
             )
-            self._columns[table] = found
-        return found
+            self._columns[table] = columns
+        return columns
 
     def has_column(self, table: str, column: str | None = None) -> bool:
         """Whether the table exists, or has the column."""
@@ -105,8 +105,8 @@ class Connection:
 
     def list_computed_columns(self, table: str) -> set[str]:
         """Return the generated columns of `table`, which cannot be set."""
-        found = self.fetch_tuples("SELECT name FROM pragma_table_xinfo(?)", (table,))
-        return {row[0] for row in found}.difference(self.list_columns(table))
+        rows = self.fetch_tuples("SELECT name FROM pragma_table_xinfo(?)", (table,))
+        return {row[0] for row in rows}.difference(self.list_columns(table))
 
     def expand_sql(self, block: str) -> str:
         """Return a block with its placeholders replaced by conditions of this home.

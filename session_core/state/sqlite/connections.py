@@ -238,11 +238,11 @@ class SqliteStore:
         """Run `look` on one snapshot of the database."""
         self._check_open()
         writer = self._open.writer
-        inside = writer.current if writer else None
+        open_handle = writer.current if writer else None
         with self._translate_errors(), translate_bind_errors():
-            if inside is not None:
-                inside.seen.clear()
-                return look(inside)
+            if open_handle is not None:
+                open_handle.seen.clear()
+                return look(open_handle)
             handle = self._take_reader()
             try:
                 with handle.open_snapshot():
@@ -283,9 +283,9 @@ class SqliteStore:
 
     def _make_busy_error(self) -> SessionError:
         holders = [str(holder) for holder in self.list_holders()]
-        asked = ", ".join(holders) or "another connection, perhaps of this process"
+        names = ", ".join(holders) or "another connection, perhaps of this process"
         return Busy(
-            f"the database {self.path} is held by {asked}; let it finish, then try again",
+            f"the database {self.path} is held by {names}; let it finish, then try again",
             holders=holders,
         )
 
@@ -302,8 +302,12 @@ class SqliteStore:
 
     def _list_late_transactions(self) -> list[Transaction]:
         """Return the transactions of this task that have not begun yet, outermost first."""
-        late = [each() for each in list(self._late)]
-        return [each for each in late if each is not None and each.is_of_caller]
+        transactions = [transaction() for transaction in list(self._late)]
+        return [
+            transaction
+            for transaction in transactions
+            if transaction is not None and transaction.is_of_caller
+        ]
 
     def _guess_missing_kind(self) -> HomeKind:
         folder = self.path.parent
@@ -389,12 +393,12 @@ def _check_path(path: str | os.PathLike[str]) -> Path:
             f"the path of a database file must be a path, got an address ({scheme}://…): databases "
             "on a server are not supported; name a file"
         )
-    found = Path(os.path.abspath(path))  # noqa: PTH100 -- no symlink is resolved
-    if os.path.isdir(found):  # noqa: PTH112 -- a folder that may not be looked at raises none
-        raise InvalidInput(f"{found} is a directory; name the database file in it")
-    if os.path.exists(found) and not os.path.isfile(found):  # noqa: PTH110, PTH113 -- as above
-        raise InvalidInput(f"{found} is a device, a pipe or a socket; name a database file")
-    return found
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100 -- no symlink is resolved
+    if os.path.isdir(absolute):  # noqa: PTH112 -- a folder that may not be looked at raises none
+        raise InvalidInput(f"{absolute} is a directory; name the database file in it")
+    if os.path.exists(absolute) and not os.path.isfile(absolute):  # noqa: PTH110, PTH113 -- as above
+        raise InvalidInput(f"{absolute} is a device, a pipe or a socket; name a database file")
+    return absolute
 
 
 def _open_writer(path: Path, *, own: bool, loads: bool) -> Connection:

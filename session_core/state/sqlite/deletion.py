@@ -34,29 +34,29 @@ Messages are deleted separately, routes by the session store, and generations ar
 
 def list_existing_sessions(handle: Connection, session_ids: Sequence[str]) -> list[str]:
     """Return the existing ones of the sessions, without duplicates."""
-    given = dict.fromkeys(validation.parse_texts("session_ids", session_ids) or ())
-    return [each for each in given if sessions.has_session(handle, each)]
+    unique_ids = dict.fromkeys(validation.parse_texts("session_ids", session_ids) or ())
+    return [session_id for session_id in unique_ids if sessions.has_session(handle, session_id)]
 
 
 def delete_batch(
     handle: Connection, session_ids: Sequence[str], unlinked: UnlinkedDelegates, room: int
 ) -> tuple[int, set[str]]:
     """Delete up to `room` bytes; return how many sessions were processed and which were deleted."""
-    taken = _DeletionBatch(handle, room)
+    batch = _DeletionBatch(handle, room)
     done = 0
     for session_id in session_ids:
         if not all(
-            taken.add_session(each)
-            for each in reversed(list_with_delegates(handle, session_id, unlinked))
+            batch.add_session(member)
+            for member in reversed(list_with_delegates(handle, session_id, unlinked))
         ):
             break
         done += 1
-        if taken.room <= 0:
+        if batch.room <= 0:
             break
-    delete_messages(handle, taken.rows)
-    for each in taken.sessions:
-        delete_session_row(handle, each)
-    return done, set(taken.sessions)
+    delete_messages(handle, batch.rows)
+    for member in batch.sessions:
+        delete_session_row(handle, member)
+    return done, set(batch.sessions)
 
 
 class _DeletionBatch:
@@ -95,17 +95,17 @@ def list_with_delegates(
     if not sessions.has_session(handle, session_id):
         return []
     seen = lineage.list_all_ancestors(handle, session_id) | {session_id}
-    doomed = [session_id]
-    for each in doomed:
-        for child, config in handle.fetch_tuples(SQL["list_children"], (each,)):
+    members = [session_id]
+    for member in members:
+        for child, config in handle.fetch_tuples(SQL["list_children"], (member,)):
             if child not in seen and lineage.is_delegate(config):
                 seen.add(child)
-                doomed.append(child)
-        for child in unlinked.get(each, ()):
-            if child not in seen and lineage.is_unlinked_delegate(handle, child, each):
+                members.append(child)
+        for child in unlinked.get(member, ()):
+            if child not in seen and lineage.is_unlinked_delegate(handle, child, member):
                 seen.add(child)
-                doomed.append(child)
-    return doomed
+                members.append(child)
+    return members
 
 
 def delete_messages(handle: Connection, rows: Sequence[int]) -> int:
@@ -132,16 +132,16 @@ def delete_session_row(handle: Connection, session_id: str) -> None:
 
 def list_belonging_columns(handle: Connection) -> list[tuple[str, str]]:
     """Return the tables and columns that refer to sessions, from the schema."""
-    found: list[tuple[str, str]] | None = handle.schema.get("belonging")
-    if found is None:
-        found = [
+    pairs: list[tuple[str, str]] | None = handle.schema.get("belonging")
+    if pairs is None:
+        pairs = [
             (table, column)
             for table, column in handle.fetch_tuples(SQL["list_columns_of_sessions"])
             if table not in _KEPT_TABLES and (table, column) != ("sessions", "parent_session_id")
         ]
-        found += [pair for pair in _OTHER_ID_COLUMNS.items() if handle.has_column(*pair)]
-        handle.schema["belonging"] = found
-    return found
+        pairs += [pair for pair in _OTHER_ID_COLUMNS.items() if handle.has_column(*pair)]
+        handle.schema["belonging"] = pairs
+    return pairs
 
 
 def _to_delete_result(table: str, column: str) -> str:

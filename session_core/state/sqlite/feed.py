@@ -66,13 +66,13 @@ class SqliteFeed(SqliteStore):
         validation.check_text("session", session)
         if timeout_s and self.in_transaction:
             raise InvalidInput("a transaction of this thread is open; wait after it")
-        following = ChangePoller(cursor, timeout_s, stop)
+        poller = ChangePoller(cursor, timeout_s, stop)
         pause = time.sleep if stop is None else stop.wait
         while True:
-            found = following.poll_once(lambda cursor: self._read_changes(cursor, session, limit))
-            if found is not None:
-                return found
-            pause(following.pause_s)
+            page = poller.poll_once(lambda cursor: self._read_changes(cursor, session, limit))
+            if page is not None:
+                return page
+            pause(poller.pause_s)
 
     def close(self) -> None:
         """Close every connection; the last change that returned is durable."""
@@ -92,17 +92,17 @@ class SqliteFeed(SqliteStore):
             handle = self._take_reader()
             try:
                 with handle.open_snapshot():
-                    look = ChangeSnapshot(handle, self._clock(), self._scans, state)
-                    found = (
-                        look.list_changes(position, limit)
+                    snapshot = ChangeSnapshot(handle, self._clock(), self._scans, state)
+                    page = (
+                        snapshot.list_changes(position, limit)
                         if position
-                        else look.create_start_cursor(session)
+                        else snapshot.create_start_cursor(session)
                     )
             finally:
                 self._open.release_reader(handle)
-        if not found.events and not look.put_off:
-            self._watch.remember_state(found.cursor, state)
-        return found
+        if not page.events and not snapshot.put_off:
+            self._watch.remember_state(page.cursor, state)
+        return page
 
     @property
     def _watch(self) -> FileWatch:
@@ -190,7 +190,7 @@ class ChangeSnapshot:
         if after == self._high:
             ended, ends = self._list_ended(position, limit - len(events))
             events += ended
-        following = ChangePosition(
+        next_position = ChangePosition(
             session=position.session,
             at=self._now,
             mark=self._mark,
@@ -199,7 +199,7 @@ class ChangeSnapshot:
             sessions=anchors,
             ends=ends,
         )
-        return EventPage(events, following.encode(), gap=lost)
+        return EventPage(events, next_position.encode(), gap=lost)
 
     def _get_current_position(self, session: str | None) -> ChangePosition:
         ended = self._list_ended_rows(session, self._now - OVERLAP_S, at_once=True)
@@ -242,16 +242,16 @@ class ChangeSnapshot:
 
     def _find_session_position(self, position: ChangePosition) -> int | None:
         """Return the row id after which new sessions follow; return None if it is unknown."""
-        moved: list[tuple[int, int]] = []
-        for known in position.sessions:
-            row = self._handle.fetch_row(SQL["get_session_place"], (known.id,))
-            found = None if row is None else KnownSession.from_row(row)
-            if found == known:
-                return known.place
-            if found is not None and found.check == known.check:
-                moved.append((found.place, known.place))
-        if _is_renumbered(moved):
-            return moved[0][0]
+        moves: list[tuple[int, int]] = []
+        for reported in position.sessions:
+            row = self._handle.fetch_row(SQL["get_session_place"], (reported.id,))
+            current = None if row is None else KnownSession.from_row(row)
+            if current == reported:
+                return reported.place
+            if current is not None and current.check == reported.check:
+                moves.append((current.place, reported.place))
+        if _is_renumbered(moves):
+            return moves[0][0]
         return 0 if len(position.sessions) < ANCHOR_COUNT else None
 
     def _list_started(
@@ -260,9 +260,9 @@ class ChangeSnapshot:
         place = self._find_session_position(position)
         if place is None:
             return [], self._list_last_sessions(), True
-        wanted = {"place": place, "session": position.session, "limit": limit}
+        bounds = {"place": place, "session": position.session, "limit": limit}
         block = "list_started" if position.session is None else "list_started_of"
-        rows = self._handle.fetch_rows(SQL[block], wanted)
+        rows = self._handle.fetch_rows(SQL[block], bounds)
         events = [
             SessionEvent("session_started", row["started_at"], row["id"], title=row["title"])
             for row in rows
@@ -279,10 +279,10 @@ class ChangeSnapshot:
         events: list[SessionEvent] = []
         after = position.after
         while len(events) < limit:
-            wanted = limit - len(events)
-            rows = self._list_messages_after(after, position.session, wanted)
+            room = limit - len(events)
+            rows = self._list_messages_after(after, position.session, room)
             events += _to_message_events(row for row in rows if not self._is_copy(row))
-            if len(rows) < wanted:
+            if len(rows) < room:
                 return events, self._high
             after = rows[-1]["id"]
         return events, after
@@ -305,8 +305,8 @@ class ChangeSnapshot:
         if rows is None:
             self.put_off = True
             return [], position.ends
-        fresh, ends = position.ends.take_new_ends(rows, limit, self._now)
-        return [_to_end_event(row) for row in fresh], ends
+        new_rows, ends = position.ends.take_new_ends(rows, limit, self._now)
+        return [_to_end_event(row) for row in new_rows], ends
 
     def _list_ended_rows(
         self, session: str | None, after: float, *, at_once: bool = False
@@ -319,11 +319,11 @@ class ChangeSnapshot:
         return self._scans.list_ended(self._handle, after, self._state, at_once=at_once)
 
 
-def _is_renumbered(moved: list[tuple[int, int]]) -> bool:
+def _is_renumbered(moves: list[tuple[int, int]]) -> bool:
     """Whether rows were renumbered without gaps, as a VACUUM does."""
-    places = [now for now, _ in moved]
+    places = [now for now, _ in moves]
     closed_up = places == list(range(places[0], places[0] - len(places), -1)) if places else False
-    return len(moved) > 1 and closed_up and all(now < then for now, then in moved)
+    return len(moves) > 1 and closed_up and all(now < then for now, then in moves)
 
 
 def _to_mark(handle: Connection) -> str | None:

@@ -64,23 +64,25 @@ class ReportedEnds:
         self, rows: Sequence[FeedRow], limit: int, now: float
     ) -> tuple[list[FeedRow], ReportedEnds]:
         """Return at most `limit` unreported rows, and the state after they are reported."""
-        above = [row for row in rows if _get_end_key(row) > self.floor]
-        fresh = [row for row in above if _hash_row(row) not in self.reported]
-        chosen = fresh[:limit]
-        reported = self.reported | {_hash_row(row) for row in chosen}
+        candidates = [row for row in rows if _get_end_key(row) > self.floor]
+        new_rows = [row for row in candidates if _hash_row(row) not in self.reported]
+        returned = new_rows[:limit]
+        reported = self.reported | {_hash_row(row) for row in returned}
         floor = self.floor
-        if len(chosen) == len(fresh):
+        if len(returned) == len(new_rows):
             floor = max(floor, (now - OVERLAP_S, ""))
-        return chosen, _limit_reported([row for row in above if _hash_row(row) in reported], floor)
+        return returned, _limit_reported(
+            [row for row in candidates if _hash_row(row) in reported], floor
+        )
 
 
 def _limit_reported(rows: Sequence[FeedRow], floor: tuple[float, str]) -> ReportedEnds:
     """Keep the reported rows above the floor; raise the floor if there are too many."""
-    known = [row for row in rows if _get_end_key(row) > floor]
-    if len(known) > _MAX_REPORTED:
-        floor = _get_end_key(known[-_MAX_REPORTED - 1])
-        known = known[-_MAX_REPORTED:]
-    return ReportedEnds(floor, frozenset(map(_hash_row, known)))
+    kept = [row for row in rows if _get_end_key(row) > floor]
+    if len(kept) > _MAX_REPORTED:
+        floor = _get_end_key(kept[-_MAX_REPORTED - 1])
+        kept = kept[-_MAX_REPORTED:]
+    return ReportedEnds(floor, frozenset(map(_hash_row, kept)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +122,9 @@ class ChangePosition:
         Raises:
             InvalidInput: the cursor is malformed.
         """
-        found = cursors.decode_cursor(_CURSOR_KIND, None, cursor)
+        fields = cursors.decode_cursor(_CURSOR_KIND, None, cursor)
         try:
-            return cls._check_fields(**found)
+            return cls._check_fields(**fields)
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidInput(
                 "malformed cursor; take the cursor of the answer as it is"
@@ -240,8 +242,8 @@ class FileWatch:
     def has_seen(self, cursor: str, state: FileState) -> bool:
         """Whether the cursor is known to have no new changes in this state."""
         with self._lock:
-            known = state != BUSY_STATE and state == self._seen_at
-            return known and cursor in self._seen
+            is_same_state = state != BUSY_STATE and state == self._seen_at
+            return is_same_state and cursor in self._seen
 
     def close(self) -> None:
         """Close the connection; waiting readers get no further changes."""

@@ -58,11 +58,11 @@ def _list_default_indexes(handle: Connection) -> list[str]:
     if tables is None:
         tables = opening.list_usable_indexes(handle)
         handle.schema["index_tables"] = tables
-    asked = "SELECT 1 FROM {} WHERE k = 'automerge'"
+    statement = "SELECT 1 FROM {} WHERE k = 'automerge'"
     return [
-        each
-        for each in tables
-        if handle.fetch_value(asked.format(_quote_config_table(each))) is None
+        table
+        for table in tables
+        if handle.fetch_value(statement.format(_quote_config_table(table))) is None
     ]
 
 
@@ -111,8 +111,8 @@ def repair_entries(handle: Connection, ids: Sequence[int]) -> None:
 def repair_all_entries(handle: Connection) -> None:
     """Repair every entry, on a copy to be checked."""
     if _has_trigram_copy(handle):
-        odd = handle.fetch_tuples("SELECT id FROM messages WHERE instr(content, char(0)) > 0")
-        repair_entries(handle, [row[0] for row in odd])
+        rows = handle.fetch_tuples("SELECT id FROM messages WHERE instr(content, char(0)) > 0")
+        repair_entries(handle, [row[0] for row in rows])
 
 
 def _has_trigram_copy(handle: Connection) -> bool:
@@ -127,15 +127,17 @@ def has_nul(content: Any) -> bool:
 
 def _repair_entry(handle: Connection, row_id: int, stored: bytes) -> None:
     """Repair one entry; it may contain bytes that are not text."""
-    goes_on = _sqlite3.load_library().sqlite_version_info >= _LITERAL_NUL_SINCE
-    went_on = _is_indexed_past_nul(handle, row_id, _decode_text(stored), unknown=goes_on)
-    if went_on and not goes_on:
+    reads_past_nul = _sqlite3.load_library().sqlite_version_info >= _LITERAL_NUL_SINCE
+    was_read_past_nul = _is_indexed_past_nul(
+        handle, row_id, _decode_text(stored), unknown=reads_past_nul
+    )
+    if was_read_past_nul and not reads_past_nul:
         raise Unsupported(
             "the search index of this home was written by a newer sqlite than "
             f"{_sqlite3.load_library().sqlite_version}; choose the bundled one to change such "
             "messages"
         )
-    if goes_on and not went_on:
+    if reads_past_nul and not was_read_past_nul:
         # The entry removed by this version must equal the entry added by the other one.
         handle.run_change(
             "UPDATE messages_fts_trigram_content SET c0 = CAST(? AS TEXT) WHERE id = ?",
@@ -154,12 +156,12 @@ def _is_indexed_past_nul(handle: Connection, row_id: int, text: str, *, unknown:
     for start in range(len(tail) - 2):
         piece = tail[start : start + 3]
         if _REPLACEMENT_CHARACTER not in piece and piece.lower() not in head.lower():
-            found = handle.fetch_value(
+            row_found = handle.fetch_value(
                 "SELECT 1 FROM messages_fts_trigram WHERE messages_fts_trigram MATCH ?"
                 " AND rowid = ?",
                 (query.quote_fts_string(piece), row_id),
             )
-            return found is not None
+            return row_found is not None
     return unknown
 
 
@@ -339,7 +341,7 @@ def _write_each(handle: Connection, ids: Sequence[int], block: str) -> None:
     if not is_own_index(handle) or find_high_mark(handle) == EMPTY_MARK:
         return
     unknown = set(list_changed_messages(handle) or ())
-    for chunk in _iter_chunks([one for one in ids if one not in unknown]):
+    for chunk in _iter_chunks([message_id for message_id in ids if message_id not in unknown]):
         bounds = {"ids": json.dumps(chunk), "mark": _read_mark(handle)}
         _write_index_rows(handle, block, handle.fetch_tuples(SQL["list_rows"], bounds))
 
@@ -361,11 +363,11 @@ def _normalize_text(row: IndexedRow) -> str:
 
 def _limit_batch(rows: Iterable[IndexedRow]) -> Iterator[IndexedRow]:
     """Yield rows until the batch is full; always yield one row."""
-    taken = 0
+    characters = 0
     for row in rows:
         yield row
-        taken += _count_characters((row,))
-        if taken >= _BATCH_CHARACTERS:
+        characters += _count_characters((row,))
+        if characters >= _BATCH_CHARACTERS:
             return
 
 
@@ -503,11 +505,11 @@ def _iter_doclist(block: bytes, at: int, stop: int) -> Iterator[tuple[int, bool]
     while at < stop:
         _, after_row = _read_varint(block, at)
         size_and_flag, after_size = _read_varint(block, after_row)
-        following = after_size + (size_and_flag >> 1)
-        if following > stop:
+        entry_end = after_size + (size_and_flag >> 1)
+        if entry_end > stop:
             break
-        yield following - at, bool(size_and_flag & 1)
-        at = following
+        yield entry_end - at, bool(size_and_flag & 1)
+        at = entry_end
 
 
 def _read_varint(block: bytes, at: int) -> tuple[int, int]:

@@ -61,8 +61,8 @@ def check_file(
             damage = list(_find_damage(handle))
             if damage:
                 return damage
-            found = list(_find_orphans(handle))
-        return found + (_check_copy(handle, step, extension_of) if deep else [])
+            findings = list(_find_orphans(handle))
+        return findings + (_check_copy(handle, step, extension_of) if deep else [])
     finally:
         handle.connection.close()
 
@@ -90,8 +90,8 @@ def _is_version_difference(line: str) -> bool:
 
 
 def _format_problem(lines: list[str]) -> str:
-    shown = [line.replace("\n", " ") for line in lines[:_SHOWN_LINES]]
-    return "; ".join(shown) + (" and more" if len(lines) > _SHOWN_LINES else "")
+    first_lines = [line.replace("\n", " ") for line in lines[:_SHOWN_LINES]]
+    return "; ".join(first_lines) + (" and more" if len(lines) > _SHOWN_LINES else "")
 
 
 def _find_orphans(handle: Connection) -> Iterator[Finding]:
@@ -140,10 +140,10 @@ def _check_copy(
 
 def _delete_stale_copies(folder: Path, now: float) -> None:
     """Delete copies left by killed processes; copies of other users stay."""
-    for left in folder.glob(f"{_COPY_PREFIX}*"):
+    for copy in folder.glob(f"{_COPY_PREFIX}*"):
         with suppress(OSError):
-            if left.lstat().st_mtime < now - _STALE_COPY_S:
-                shutil.rmtree(left, ignore_errors=True)
+            if copy.lstat().st_mtime < now - _STALE_COPY_S:
+                shutil.rmtree(copy, ignore_errors=True)
 
 
 def _get_file_bytes(handle: Connection) -> int:

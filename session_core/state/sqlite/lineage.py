@@ -157,14 +157,14 @@ def find_link_kind(handle: Connection, session_id: str) -> LinkKind | None:
 
 def list_conversation_ancestors(handle: Connection, session_id: str) -> list[str]:
     """Return the earlier sessions of the conversation, nearest first."""
-    found: list[str] = []
+    ancestors: list[str] = []
     parent = find_continued_session(handle, session_id)
     seen = {session_id}
     while parent is not None and parent not in seen:
         seen.add(parent)
-        found.append(parent)
+        ancestors.append(parent)
         parent = find_continued_session(handle, parent)
-    return found
+    return ancestors
 
 
 def find_conversation_root(handle: Connection, session_id: str) -> str:
@@ -178,66 +178,66 @@ def find_root_cached(handle: Connection, session_id: str) -> str:
     For read-only callers: changes through this connection do not clear the cache.
     """
     roots: dict[str, str] = handle.seen.setdefault("roots", {})
-    walked = {session_id: None}
-    here = session_id
-    while here not in roots:
-        parent = find_continued_cached(handle, here)
-        if parent in walked:
-            _cache_cycle_roots(roots, list(walked), parent)
+    path = {session_id: None}
+    current = session_id
+    while current not in roots:
+        parent = find_continued_cached(handle, current)
+        if parent in path:
+            _cache_cycle_roots(roots, list(path), parent)
             break
         if parent is None:
-            roots[here] = here
+            roots[current] = current
         else:
-            walked[parent] = None
-            here = parent
+            path[parent] = None
+            current = parent
     else:
-        roots.update(dict.fromkeys(walked, roots[here]))
+        roots.update(dict.fromkeys(path, roots[current]))
     return roots[session_id]
 
 
-def _cache_cycle_roots(roots: dict[str, str], walked: list[str], first: str) -> None:
+def _cache_cycle_roots(roots: dict[str, str], path: list[str], entry: str) -> None:
     """Cache the roots of a walk from child to parent that returned to `first`.
 
     In a cycle, the root of each session is the session that continues it.
     """
-    at = walked.index(first)
-    cycle = walked[at:]
+    start = path.index(entry)
+    cycle = path[start:]
     roots.update(zip(cycle, (cycle[-1], *cycle), strict=False))
-    roots.update(dict.fromkeys(walked[:at], cycle[-1]))
+    roots.update(dict.fromkeys(path[:start], cycle[-1]))
 
 
 def find_tip_cached(handle: Connection, session_id: str) -> str:
     """Return the tip as `find_tip` does, cached for the whole chain, for read-only callers."""
     tips: dict[str, str] = handle.seen.setdefault("tips", {})
-    walked = {session_id: None}
-    here = session_id
-    while here not in tips:
-        following = list_continuation_links(handle, here)
-        if not following:
-            tips[here] = here
+    path = {session_id: None}
+    current = session_id
+    while current not in tips:
+        links = list_continuation_links(handle, current)
+        if not links:
+            tips[current] = current
             break
-        here = _choose_continuation(handle, following)
-        if here in walked:
+        current = _choose_continuation(handle, links)
+        if current in path:
             return find_tip(handle, session_id)  # in a cycle each session has a tip of its own
-        walked[here] = None
-    tips.update(dict.fromkeys(walked, tips[here]))
-    return tips[here]
+        path[current] = None
+    tips.update(dict.fromkeys(path, tips[current]))
+    return tips[current]
 
 
 def list_continuations(handle: Connection, session_id: str) -> list[str]:
     """Return the continuations of a session, up to the tip."""
-    found: list[str] = []
+    continuations: list[str] = []
     seen = {session_id}
-    here = session_id
+    current = session_id
     while True:
-        following = [
-            link for link in list_continuation_links(handle, here) if link["id"] not in seen
+        links = [
+            link for link in list_continuation_links(handle, current) if link["id"] not in seen
         ]
-        if not following:
-            return found
-        here = _choose_continuation(handle, following)
-        seen.add(here)
-        found.append(here)
+        if not links:
+            return continuations
+        current = _choose_continuation(handle, links)
+        seen.add(current)
+        continuations.append(current)
 
 
 def find_tip(handle: Connection, session_id: str) -> str:
@@ -255,13 +255,13 @@ def list_chain(handle: Connection, session_id: str) -> list[str]:
 def list_family(handle: Connection, session_id: str) -> list[str]:
     """Return all sessions of the conversation, including abandoned continuations."""
     root = find_conversation_root(handle, session_id)
-    found, seen = [root], {root}
-    for member in found:
+    members, seen = [root], {root}
+    for member in members:
         for link in list_continuation_links(handle, member):
             if link["id"] not in seen:
                 seen.add(link["id"])
-                found.append(link["id"])
-    return found
+                members.append(link["id"])
+    return members
 
 
 def list_continuation_links(handle: Connection, session_id: str) -> list[LinkRow]:
@@ -341,18 +341,18 @@ def find_origin(handle: Connection, row: Mapping[str, Any]) -> SessionOrigin:
 
 def _find_origin_cached(handle: Connection, session_id: str) -> SessionOrigin:
     origins: dict[str, SessionOrigin] = handle.seen.setdefault("origins", {})
-    walked: dict[str, SessionOrigin] = {}
-    here: str | None = session_id
-    while here is not None and here not in origins and here not in walked:
+    own_origins: dict[str, SessionOrigin] = {}
+    current: str | None = session_id
+    while current is not None and current not in origins and current not in own_origins:
         columns = [
             name if handle.has_column("sessions", name) else "NULL" for name in FOLDER_COLUMNS
         ]
         statement = SQL["get_origin"].format(*columns)
-        walked[here] = _to_origin(handle.fetch_row(statement, (here,)) or {"source": ""})
-        here = None if walked[here].is_whole else find_continued_cached(handle, here)
-    above = None if here is None else origins.get(here)
-    for member, own in reversed(walked.items()):
-        above = origins[member] = own if above is None else _inherit_origin(own, above)
+        own_origins[current] = _to_origin(handle.fetch_row(statement, (current,)) or {"source": ""})
+        current = None if own_origins[current].is_whole else find_continued_cached(handle, current)
+    inherited = None if current is None else origins.get(current)
+    for member, own in reversed(own_origins.items()):
+        inherited = origins[member] = own if inherited is None else _inherit_origin(own, inherited)
     return origins[session_id]
 
 
@@ -365,13 +365,13 @@ def list_heirs(
     """
     key = ("heirs", columns, matches, json.dumps(values))
     if key not in handle.seen:
-        here = [name for name in columns if handle.has_column("sessions", name)]
+        present_columns = [name for name in columns if handle.has_column("sessions", name)]
         statement = SQL["list_heirs"].format(
-            child_lacks=_build_missing_condition("child", here),
+            child_lacks=_build_missing_condition("child", present_columns),
             continues=SQL["continues"],
             matches=matches,
         )
-        heirs = handle.fetch_value(statement, dict(values)) if here else "[]"
+        heirs = handle.fetch_value(statement, dict(values)) if present_columns else "[]"
         handle.seen[key] = None if heirs == "[]" else heirs
     ids: str | None = handle.seen[key]
     return ids

@@ -98,8 +98,8 @@ def compose_condition(handle: Connection, where: SessionFilter) -> tuple[str, di
     conditions: list[str] = []
     values: dict[str, Any] = {}
     if where.status not in tuple(_STATUS_CONDITIONS):
-        known = "open, ended, archived, all"
-        raise InvalidInput(f"unknown status {where.status!r:.40}; known are {known}")
+        valid = "open, ended, archived, all"
+        raise InvalidInput(f"unknown status {where.status!r:.40}; known are {valid}")
     conditions.append(_STATUS_CONDITIONS[where.status])
     for name, condition in _CONDITIONS.items():
         value = getattr(where, name)
@@ -129,44 +129,44 @@ def _add_sets(
     handle: Connection, where: SessionFilter, conditions: list[str], values: dict[str, Any]
 ) -> None:
     for name, condition in _SET_CONDITIONS.items():
-        wanted = validation.parse_texts(name, getattr(where, name))
-        if wanted is not None:
-            values[name] = json.dumps(wanted)
+        texts = validation.parse_texts(name, getattr(where, name))
+        if texts is not None:
+            values[name] = json.dumps(texts)
             is_source = name == "source"
             conditions.append(
-                _build_source_condition(handle, condition, wanted, values)
+                _build_source_condition(handle, condition, texts, values)
                 if is_source
                 else condition
             )
 
 
 def _build_source_condition(
-    handle: Connection, own: str, wanted: Sequence[str], values: dict[str, Any]
+    handle: Connection, own: str, sources: Sequence[str], values: dict[str, Any]
 ) -> str:
     """Return the condition on the source; an unknown source is inherited from an ancestor."""
-    known = [source for source in wanted if source not in lineage.UNKNOWN_SOURCES]
-    if len(known) < len(wanted):
+    known_sources = [source for source in sources if source not in lineage.UNKNOWN_SOURCES]
+    if len(known_sources) < len(sources):
         heirs = lineage.list_heirs(handle, ("source",), _HAS_SOURCE, {})
         own = f"({own} AND NOT {_IS_ONE_OF.format('of_known_source')})"
         values["of_known_source"] = heirs or "[]"
-    if not known:
+    if not known_sources:
         return own
-    asked = {"known_sources": json.dumps(known)}
+    bounds = {"known_sources": json.dumps(known_sources)}
     matches = "s.source IN (SELECT value FROM json_each(:known_sources))"
-    return _build_inherited_condition(handle, ("source",), own, asked, values, matches=matches)
+    return _build_inherited_condition(handle, ("source",), own, bounds, values, matches=matches)
 
 
 def _build_inherited_condition(
     handle: Connection,
     columns: tuple[str, ...],
     condition: str,
-    asked: Mapping[str, Any],
+    bounds: Mapping[str, Any],
     values: dict[str, Any],
     *,
     matches: str | None = None,
 ) -> str:
     """Return the condition that a session matches, or its ancestor that it inherits from."""
-    heirs = lineage.list_heirs(handle, columns, matches or condition, asked)
+    heirs = lineage.list_heirs(handle, columns, matches or condition, bounds)
     if heirs is None:
         return condition
     name = f"heirs_{columns[-1]}_{len(values)}"
@@ -179,20 +179,24 @@ def _add_folders(
 ) -> None:
     """Match a folder and its subfolders, never a sibling with the same prefix."""
     if where.cwd_prefix is not None:
-        asked = _clean_folder("cwd_prefix", where.cwd_prefix)
-        values |= asked
-        below = _make_folder_prefix("cwd", "cwd_prefix")
+        bounds = _clean_folder("cwd_prefix", where.cwd_prefix)
+        values |= bounds
+        folder_condition = _make_folder_prefix("cwd", "cwd_prefix")
         conditions.append(
-            _build_inherited_condition(handle, lineage.FOLDER_COLUMNS, below, asked, values)
+            _build_inherited_condition(
+                handle, lineage.FOLDER_COLUMNS, folder_condition, bounds, values
+            )
         )
     if where.project is not None:
-        asked = _clean_folder("project", where.project)
-        values |= asked
+        bounds = _clean_folder("project", where.project)
+        values |= bounds
         columns = [name for name in ("cwd", "git_repo_root") if handle.has_column("sessions", name)]
         either = " OR ".join(_make_folder_prefix(column, "project") for column in columns)
-        below = f"({either or '0'})"
+        folder_condition = f"({either or '0'})"
         conditions.append(
-            _build_inherited_condition(handle, lineage.FOLDER_COLUMNS, below, asked, values)
+            _build_inherited_condition(
+                handle, lineage.FOLDER_COLUMNS, folder_condition, bounds, values
+            )
         )
 
 
@@ -255,9 +259,9 @@ class RecentSessions:
 
     def _read_all(self, handle: Connection) -> None:
         """Read every session by its id alone, since rows are long."""
-        found = handle.fetch_tuples(self._sql["list_newest"], {"rows": MAX_RECENT})
+        rows = handle.fetch_tuples(self._sql["list_newest"], {"rows": MAX_RECENT})
         active = [
-            (active_at, session_id) for session_id, active_at in found if active_at is not None
+            (active_at, session_id) for session_id, active_at in rows if active_at is not None
         ]
         oldest = active[-1][0] if len(active) == MAX_RECENT else float("-inf")
         empty = self._list_empty(handle, oldest)
@@ -285,7 +289,7 @@ class RecentSessions:
         if not self._whole:
             members |= {row[0] for row in self._list_empty(handle, oldest[0])}
         members = {member for member in members if isinstance(member, str)}
-        found = [
+        entries = [
             (active_at, member)
             for member in members
             if (active_at := handle.fetch_value(self._sql["get_activity"], {"id": member}))
@@ -293,9 +297,9 @@ class RecentSessions:
         ]
         # Below the oldest kept entry there may be sessions that were never read.
         self._newest = sorted(
-            (entry for entry in found if self._whole or entry >= oldest), reverse=True
+            (entry for entry in entries if self._whole or entry >= oldest), reverse=True
         )[:MAX_RECENT]
-        self._whole = self._whole and len(found) <= MAX_RECENT
+        self._whole = self._whole and len(entries) <= MAX_RECENT
         self._last_message = last
         self._last_session = self._find_latest_session(handle)
         return self._whole or len(self._newest) >= MAX_RECENT // 2
@@ -306,14 +310,14 @@ class RecentSessions:
         return handle.fetch_tuples(self._sql["list_newest_empty"], bounds)
 
     def _find_latest_session(self, handle: Connection) -> tuple[int, str]:
-        found = handle.fetch_tuples(self._sql["get_last_session"])
-        return found[0] if found else (0, "")
+        rows = handle.fetch_tuples(self._sql["get_last_session"])
+        return rows[0] if rows else (0, "")
 
 
 def _sort_newest_first(active: list[tuple[float, str]]) -> list[tuple[float, str]]:
     """Return the entries newest first, without ids that are not text."""
-    known = [entry for entry in active if isinstance(entry[1], str)]
-    return sorted(known, reverse=True)[:MAX_RECENT]
+    entries = [entry for entry in active if isinstance(entry[1], str)]
+    return sorted(entries, reverse=True)[:MAX_RECENT]
 
 
 SQL = sql_blocks.load_blocks("listing")
@@ -405,10 +409,10 @@ def _decode_position(position: Any) -> ListPosition:
 
 def summarize_session(handle: Connection, session_id: str) -> SessionSummary:
     """Return the list line of one session, cached for the snapshot."""
-    known: dict[str, SessionSummary] = handle.seen.setdefault("summaries", {})
-    if session_id not in known:
-        known[session_id] = _summarize_cached(handle, session_id)
-    return known[session_id]
+    summaries: dict[str, SessionSummary] = handle.seen.setdefault("summaries", {})
+    if session_id not in summaries:
+        summaries[session_id] = _summarize_cached(handle, session_id)
+    return summaries[session_id]
 
 
 def _summarize_cached(handle: Connection, session_id: str) -> SessionSummary:
@@ -445,8 +449,8 @@ def _summarize_conversation(handle: Connection, session_id: str) -> SessionSumma
     """Return the list line of a session that represents a conversation, None for any other."""
     lines: dict[str, SessionSummary | None] = handle.seen.setdefault("lines", {})
     if session_id not in lines:
-        shown = _has_usable_id(handle, session_id) and _is_conversation_tip(handle, session_id)
-        lines[session_id] = summarize_session(handle, session_id) if shown else None
+        is_listed = _has_usable_id(handle, session_id) and _is_conversation_tip(handle, session_id)
+        lines[session_id] = summarize_session(handle, session_id) if is_listed else None
     return lines[session_id]
 
 
@@ -488,27 +492,30 @@ def _iter_candidates(
     )
     rows = limit * 2
     while True:
-        given = {**values, "edge": edge[0], "edge_id": edge[1], "rows": rows}
-        found = handle.fetch_tuples(statement, given)
-        for session_id, position in found:
+        bounds = {**values, "edge": edge[0], "edge_id": edge[1], "rows": rows}
+        page = handle.fetch_tuples(statement, bounds)
+        for session_id, position in page:
             edge = (position, session_id)
             yield edge, session_id
-        if len(found) < rows:
+        if len(page) < rows:
             return
         rows *= 4
 
 
 def _compose_tip_condition(handle: Connection, where: SessionFilter) -> tuple[str, dict[str, Any]]:
     """Return the condition on tips; their start is that of the root, which is checked later."""
-    anywhen = replace(where, started_after=None, started_before=None)
-    condition, values = compose_condition(handle, anywhen)
-    if where == anywhen:
+    without_start = replace(where, started_after=None, started_before=None)
+    condition, values = compose_condition(handle, without_start)
+    if where == without_start:
         return condition, values
-    began = SessionFilter(
+    start_filter = SessionFilter(
         status="all", started_after=where.started_after, started_before=where.started_before
     )
-    within, bounds = compose_condition(handle, began)
-    return f"{condition} AND (s.parent_session_id IS NOT NULL OR {within})", values | bounds
+    start_condition, bounds = compose_condition(handle, start_filter)
+    return (
+        f"{condition} AND (s.parent_session_id IS NOT NULL OR {start_condition})",
+        values | bounds,
+    )
 
 
 def _is_started_within(handle: Connection, where: SessionFilter, session_id: str) -> bool:
@@ -527,18 +534,22 @@ def _iter_by_start(
     statement = SQL["filter_ids"].replace(_FILTER_PLACEHOLDER, condition[0])
     rows = limit * 2
     while True:
-        found = handle.fetch_tuples(
+        roots = handle.fetch_tuples(
             SQL["list_started"], {"edge": edge[0], "edge_id": edge[1], "rows": rows}
         )
-        begun = [((at, root), _find_tip_of_root(handle, root, *link)) for root, at, *link in found]
-        tips = json.dumps([tip for _, tip in begun if isinstance(tip, str)])
+        tips_by_root = [
+            ((at, root), _find_tip_of_root(handle, root, *link)) for root, at, *link in roots
+        ]
+        tips = json.dumps([tip for _, tip in tips_by_root if isinstance(tip, str)])
         matching = {
             row[0] for row in handle.fetch_tuples(statement, {**condition[1], "tips": tips})
         }
-        yield from ((place, tip) for place, tip in begun if tip is not None and tip in matching)
-        if len(found) < rows:
+        yield from (
+            (place, tip) for place, tip in tips_by_root if tip is not None and tip in matching
+        )
+        if len(roots) < rows:
             return
-        edge = (found[-1][1], found[-1][0])
+        edge = (roots[-1][1], roots[-1][0])
         rows *= 4
 
 

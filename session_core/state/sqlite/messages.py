@@ -130,11 +130,11 @@ class SqliteMessages(SqliteStore):
 
     def find_messages(self, message_ids: Sequence[int]) -> dict[int, MessageRow]:
         """Return messages of one snapshot by their ids; missing ones are left out."""
-        wanted = json.dumps(list(message_ids))
+        ids_json = json.dumps(list(message_ids))
         return self._read(
             lambda handle: {
                 row["id"]: decode_row(row)
-                for row in handle.fetch_rows(SQL["find_messages"], (wanted,))
+                for row in handle.fetch_rows(SQL["find_messages"], (ids_json,))
             }
         )
 
@@ -311,18 +311,21 @@ def insert_messages(
             ids.append(cast("int", cursor.lastrowid))
     if ids:
         fts.note_appended(handle, ids[-1])
-        odd = [fts.has_nul(values["content"]) for values in encoded]
-        fts.repair_entries(handle, list(compress(ids, odd)))
+        with_nul = [fts.has_nul(values["content"]) for values in encoded]
+        fts.repair_entries(handle, list(compress(ids, with_nul)))
     return ids
 
 
 def _insert_statement(handle: Connection, names: tuple[str, ...]) -> tuple[str, list[str]]:
     """Return the INSERT for these columns, and those of them that this home has."""
-    known = handle.cache.get(("insert", names))
-    if known is None:
-        here = [name for name in names if handle.has_column("messages", name)]
+    insert = handle.cache.get(("insert", names))
+    if insert is None:
+        present_names = [name for name in names if handle.has_column("messages", name)]
         unknown = (
-            set(names) - set(here) - set(_KNOWN_COLUMNS) - handle.list_computed_columns("messages")
+            set(names)
+            - set(present_names)
+            - set(_KNOWN_COLUMNS)
+            - handle.list_computed_columns("messages")
         )
         for name in sorted(name for name in unknown if not name.startswith(_PRIVATE_PREFIX)):
             valid = sorted(
@@ -332,12 +335,12 @@ def _insert_statement(handle: Connection, names: tuple[str, ...]) -> tuple[str, 
                 f"unknown column {name!r} of a message; valid are {', '.join(valid)}, and names "
                 f"that begin with {_PRIVATE_PREFIX}, which are ignored"
             )
-        columns = ", ".join(map(quote_name, ["session_id", *here]))
-        marks = ", ".join("?" * (len(here) + 1))
-        known = f"INSERT INTO messages ({columns}) VALUES ({marks})", here  # noqa: S608 -- columns that the table has
+        columns = ", ".join(map(quote_name, ["session_id", *present_names]))
+        marks = ", ".join("?" * (len(present_names) + 1))
+        insert = f"INSERT INTO messages ({columns}) VALUES ({marks})", present_names  # noqa: S608 -- columns that the table has
         if not unknown:  # markers differ from message to message
-            handle.cache["insert", names] = known
-    return cast("tuple[str, list[str]]", known)
+            handle.cache["insert", names] = insert
+    return cast("tuple[str, list[str]]", insert)
 
 
 def _update_counters(
@@ -406,14 +409,14 @@ def _find_tool_name(message: Mapping[str, Any]) -> str:
     return content.clean_text(name)
 
 
-def _encode_time(given: Any, now: float) -> float:
-    if given is None:
+def _encode_time(value: Any, now: float) -> float:
+    if value is None:
         return now
     with suppress(ValueError, OverflowError):
-        if isinstance(given, str):
-            given = datetime.fromisoformat(given)
-        if isinstance(given, datetime):
-            return given.timestamp()
-        if isinstance(given, (int, float)) and not isinstance(given, bool) and isfinite(given):
-            return float(given)
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value):
+            return float(value)
     raise InvalidInput("the time of a message is a number of seconds, a datetime or ISO 8601")

@@ -251,13 +251,18 @@ def get_file_identity(path: Path, *, immutable: bool = False) -> tuple[int, ...]
     If it is read as `immutable`, its size, its time and its log are part of the identity.
     """
     try:
-        found = os.stat(path)  # noqa: PTH116 -- asked before every use
+        status = os.stat(path)  # noqa: PTH116 -- asked before every use
     except OSError:
         return None
-    file = (found.st_dev, found.st_ino)
+    file = (status.st_dev, status.st_ino)
     if not immutable:
         return file
-    return (*file, found.st_size, found.st_mtime_ns, get_file_bytes(get_sidecar_path(path, "-wal")))
+    return (
+        *file,
+        status.st_size,
+        status.st_mtime_ns,
+        get_file_bytes(get_sidecar_path(path, "-wal")),
+    )
 
 
 def has_database(path: Path) -> bool:
@@ -268,7 +273,7 @@ def has_database(path: Path) -> bool:
         NotFound: it is a link to a missing file.
     """
     # The log is read before the file, since a new database fills them in the other order.
-    logs = [log for log, least in _list_log_files(path) if get_file_bytes(log) > least]
+    logs = [log for log, empty_bytes in _list_log_files(path) if get_file_bytes(log) > empty_bytes]
     if get_file_bytes(path):
         return True
     if logs:

@@ -111,27 +111,27 @@ class _WindowFinder:
 
     def read_before(self, edge: int, limit: int) -> MessageWindow:
         ids = self._take_ids("before", edge, limit + 1)
-        later = edge < fts.MAX_ID and self._has_messages("after", edge - 1)
-        return self._build_window(ids[:limit], more_before=len(ids) > limit, more_after=later)
+        has_later = edge < fts.MAX_ID and self._has_messages("after", edge - 1)
+        return self._build_window(ids[:limit], more_before=len(ids) > limit, more_after=has_later)
 
     def read_after(self, edge: int, limit: int) -> MessageWindow:
         ids = self._take_ids("after", edge, limit + 1)
-        earlier = self._has_messages("before", edge + 1)
-        return self._build_window(ids[:limit], more_before=earlier, more_after=len(ids) > limit)
+        has_earlier = self._has_messages("before", edge + 1)
+        return self._build_window(ids[:limit], more_before=has_earlier, more_after=len(ids) > limit)
 
     def read_around(self, center: int, limit: int) -> MessageWindow:
         row = self.handle.fetch_row(messages.SQL["get_message"], (center,))
         if row is None or row["session_id"] != self.session_id:
             raise NotFound(f"session {self.session_id} has no message {center}")
-        earlier = self._take_ids("before", center + 1, limit + 1)
-        later = self._take_ids("after", center, limit + 1)
-        wanted_later = min(len(later), limit // 2)
-        wanted_earlier = min(len(earlier), limit - wanted_later)
-        wanted_later = min(len(later), limit - wanted_earlier)
+        earlier_ids = self._take_ids("before", center + 1, limit + 1)
+        later_ids = self._take_ids("after", center, limit + 1)
+        later_count = min(len(later_ids), limit // 2)
+        earlier_count = min(len(earlier_ids), limit - later_count)
+        later_count = min(len(later_ids), limit - earlier_count)
         return self._build_window(
-            earlier[:wanted_earlier] + later[:wanted_later],
-            more_before=len(earlier) > wanted_earlier,
-            more_after=len(later) > wanted_later,
+            earlier_ids[:earlier_count] + later_ids[:later_count],
+            more_before=len(earlier_ids) > earlier_count,
+            more_after=len(later_ids) > later_count,
         )
 
     def _build_window(
@@ -144,13 +144,13 @@ class _WindowFinder:
         """Whether there are messages on that side; this needs no order."""
         if self.roles is not None:
             return bool(self._take_ids(side, edge, 1))
-        given = {"id": self.session_id, "edge": edge}
+        bounds = {"id": self.session_id, "edge": edge}
         # No index of Hermes has a session in the order of its ids, so a search without a result
         # would read the whole session.
         if self.handle.fetch_value(SQL[f"has_any_{side}"], (edge,)) is None:
             return False
         return any(
-            self.handle.fetch_value(self.handle.expand_sql(SQL[f"has_{state}_{side}"]), given)
+            self.handle.fetch_value(self.handle.expand_sql(SQL[f"has_{state}_{side}"]), bounds)
             for state in self.states
         )
 
@@ -161,27 +161,27 @@ class _WindowFinder:
         """Yield ids away from `edge` with the selected roles, in growing steps."""
         rows = limit
         while True:
-            found = self._read_ids(side, edge, rows)
-            yield from self._filter_roles(found)
-            if len(found) < rows:
+            page = self._read_ids(side, edge, rows)
+            yield from self._filter_roles(page)
+            if len(page) < rows:
                 return
-            edge = found[-1]
+            edge = page[-1]
             rows *= 4
 
     def _read_ids(self, side: str, edge: int, rows: int) -> list[int]:
         ids: list[int] = []
         for state in self.states:
             statement = self.handle.expand_sql(SQL[f"find_{state}_{side}"])
-            given = {"id": self.session_id, "edge": edge, "rows": rows}
-            ids += [row[0] for row in self.handle.fetch_tuples(statement, given)]
+            bounds = {"id": self.session_id, "edge": edge, "rows": rows}
+            ids += [row[0] for row in self.handle.fetch_tuples(statement, bounds)]
         return sorted(ids, reverse=side == "before")[:rows]
 
     def _filter_roles(self, ids: list[int]) -> list[int]:
         if self.roles is None:
             return ids
-        given = {"ids": json.dumps(ids), "roles": self.roles}
-        wanted = {row[0] for row in self.handle.fetch_tuples(SQL["filter_roles"], given)}
-        return [message_id for message_id in ids if message_id in wanted]
+        bounds = {"ids": json.dumps(ids), "roles": self.roles}
+        matching = {row[0] for row in self.handle.fetch_tuples(SQL["filter_roles"], bounds)}
+        return [message_id for message_id in ids if message_id in matching]
 
 
 def _to_chat_message(row: dict[str, Any]) -> dict[str, Any]:
@@ -217,9 +217,9 @@ def _remove_copies(handle: Connection, rows: list[dict[str, Any]]) -> list[dict[
     kept: list[dict[str, Any]] = []
     for row in rows:
         key = (row["role"], row["timestamp"], row["content"], row.get("tool_call_id"))
-        earlier = seen.setdefault(key, row)
-        elsewhere = earlier["session_id"] != row["session_id"] or earlier.get("compacted")
-        if row["id"] not in copies and (earlier is row or not elsewhere):
+        first_row = seen.setdefault(key, row)
+        is_other_place = first_row["session_id"] != row["session_id"] or first_row.get("compacted")
+        if row["id"] not in copies and (first_row is row or not is_other_place):
             kept.append(row)
     return kept
 

@@ -75,24 +75,22 @@ class SqliteRoutes(SqliteStore):
         cursor: str | None = None,
     ) -> Page[str]:
         """Return the entries of a scope as members of a JSON object, without broken ones."""
-        left_out = frozenset(validation.parse_texts("without", without) or ())
+        excluded = frozenset(validation.parse_texts("without", without) or ())
         after = 0 if cursor is None else cursors.decode_cursor(_CURSOR_KIND, scope, cursor)
-        wanted = {"scope": scope, "after": after, "limit": limit}
+        bounds = {"scope": scope, "after": after, "limit": limit}
 
         def look(handle: Connection) -> list[tuple[int, str, str]]:
             return (
-                handle.fetch_tuples(SQL["dump_routes"], wanted)
+                handle.fetch_tuples(SQL["dump_routes"], bounds)
                 if handle.has_column(ROUTING_TABLE)
                 else []
             )
 
-        found = self._read(look)
+        rows = self._read(look)
         more = (
-            cursors.encode_cursor(_CURSOR_KIND, scope, found[-1][0])
-            if len(found) == limit
-            else None
+            cursors.encode_cursor(_CURSOR_KIND, scope, rows[-1][0]) if len(rows) == limit else None
         )
-        return Page([member for _, key, member in found if key not in left_out], more)
+        return Page([member for _, key, member in rows if key not in excluded], more)
 
     def save_gateway_routing_entry(
         self, session_key: str, entry_json: str, *, scope: str = "", expect: str | None
@@ -122,10 +120,12 @@ class SqliteRoutes(SqliteStore):
 
         def step(handle: Connection) -> list[str]:
             _require_table(handle)
-            same = [key for key, text in entries.items() if _read_entry(handle, scope, key) == text]
-            for key in same:
+            unchanged = [
+                key for key, text in entries.items() if _read_entry(handle, scope, key) == text
+            ]
+            for key in unchanged:
                 delete_route(handle, scope, key)
-            return same
+            return unchanged
 
         return self._write(step)
 
@@ -149,7 +149,7 @@ class SqliteRoutes(SqliteStore):
         """
         reasons = validation.parse_texts("ended_as", ended_as)
         ended = None if reasons is None else json.dumps(reasons)
-        wanted = {"source": source, "ended_as": ended, "older_than": older_than}
+        bounds = {"source": source, "ended_as": ended, "older_than": older_than}
         peer = {
             "user_id": user_id or "",
             "chat_id": chat_id or "",
@@ -160,23 +160,25 @@ class SqliteRoutes(SqliteStore):
         def look(handle: Connection) -> SessionRow | None:
             if not handle.has_column("sessions", "session_key"):
                 return None
-            by_key = wanted | {"session_key": session_key}
-            found = handle.fetch_row(SQL["find_by_key"], by_key) if session_key else None
+            by_key = bounds | {"session_key": session_key}
+            row = handle.fetch_row(SQL["find_by_key"], by_key) if session_key else None
             # A row without a chat belongs to no chat; imported rows may have only a user.
-            if found is None and (chat_id or (user_id and chat_type)):
-                found = handle.fetch_row(SQL["find_by_peer"], wanted | peer)
-            return cast("SessionRow | None", found)
+            if row is None and (chat_id or (user_id and chat_type)):
+                row = handle.fetch_row(SQL["find_by_peer"], bounds | peer)
+            return cast("SessionRow | None", row)
 
         return self._read(look)
 
 
 def list_routed_sessions(handle: Connection) -> frozenset[Any]:
     """Return the sessions that routes lead to, cached until a route changes."""
-    found = handle.cache.get(_CACHE_KEY)
-    if found is None:
-        found = frozenset(session_id for (session_id,) in handle.fetch_tuples(SQL["list_led"]))
-        handle.cache[_CACHE_KEY] = found
-    return cast("frozenset[Any]", found)
+    session_ids = handle.cache.get(_CACHE_KEY)
+    if session_ids is None:
+        session_ids = frozenset(
+            session_id for (session_id,) in handle.fetch_tuples(SQL["list_led"])
+        )
+        handle.cache[_CACHE_KEY] = session_ids
+    return cast("frozenset[Any]", session_ids)
 
 
 def forget_routed_sessions(handle: Connection) -> None:

@@ -62,14 +62,14 @@ class SqliteSessions(SqliteStore):
             InvalidInput: a field is unknown, the id is empty, or the parent is a descendant.
             NotFound: the parent does not exist.
         """
-        given = {
+        columns = {
             **fields,
             "source": source,
             "model": model,
             "parent_session_id": parent_session_id,
             "started_at": self._clock() if started_at is None else started_at,
         }
-        values = encode_new_session(session_id, given)
+        values = encode_new_session(session_id, columns)
         self._write(lambda handle: insert_session(handle, values))
         return session_id
 
@@ -83,10 +83,10 @@ class SqliteSessions(SqliteStore):
         def look(handle: Connection) -> str | None:
             if find_session(handle, session) is not None:
                 return session
-            found = (
+            rows = (
                 handle.fetch_tuples(SQL["find_by_prefix"], {"prefix": session}) if session else []
             )
-            return found[0][0] if len(found) == 1 else None
+            return rows[0][0] if len(rows) == 1 else None
 
         return self._read(look)
 
@@ -104,10 +104,10 @@ class SqliteSessions(SqliteStore):
             for name in values:
                 if not handle.has_column("sessions", name):
                     raise Unsupported(f"the sessions of this home have no {name}")
-            there = has_session(handle, session_id)
-            if there and values.get("parent_session_id") is not None:
+            exists = has_session(handle, session_id)
+            if exists and values.get("parent_session_id") is not None:
                 require_session(handle, values["parent_session_id"])
-            return there and (not values or update_session(handle, session_id, values))
+            return exists and (not values or update_session(handle, session_id, values))
 
         return self._write(step)
 
@@ -181,17 +181,17 @@ class SqliteSessions(SqliteStore):
         """Store the chat of a session; the last two fields are kept if they are not given."""
         check_source(source)
         peer = (source, user_id, session_key, chat_id, chat_type, thread_id)
-        named = {"display_name": display_name, "origin_json": origin_json}
-        given = {name: value for name, value in named.items() if value is not None}
+        optional = {"display_name": display_name, "origin_json": origin_json}
+        present = {name: value for name, value in optional.items() if value is not None}
         values = encode_fields(
-            {**dict(zip(PEER_COLUMNS, peer, strict=True)), **given}, (*PEER_COLUMNS, *named)
+            {**dict(zip(PEER_COLUMNS, peer, strict=True)), **present}, (*PEER_COLUMNS, *optional)
         )
 
         def step(handle: Connection) -> bool:
-            here = {
+            stored = {
                 name: value for name, value in values.items() if handle.has_column("sessions", name)
             }
-            return update_session(handle, session_id, here)
+            return update_session(handle, session_id, stored)
 
         return self._write(step)
 
@@ -229,14 +229,14 @@ def require_session(handle: Connection, session_id: str) -> SessionRow:
 
 def make_not_found(handle: Connection, session_id: str) -> NotFound:
     """Return the error for an unknown id, with ids that have the longest common prefix."""
-    near: list[Any] = []
+    rows: list[Any] = []
     for length in range(min(len(str(session_id)), 20), 0, -1):
-        near = handle.fetch_tuples(SQL["find_by_prefix"], {"prefix": str(session_id)[:length]})
-        if near:
+        rows = handle.fetch_tuples(SQL["find_by_prefix"], {"prefix": str(session_id)[:length]})
+        if rows:
             break
     return NotFound(
         f"no session {session_id!r:.100}; list the sessions for their ids",
-        nearest=[row[0] for row in near],
+        nearest=[row[0] for row in rows],
     )
 
 
@@ -244,11 +244,11 @@ def check_fields(session_id: str, fields: Mapping[str, Any], now: float) -> dict
     """Return the values of a new session from the fields that `create_session` takes."""
     if not isinstance(fields, Mapping):
         raise InvalidInput("a new session is a mapping of the fields that create_session takes")
-    given = dict(fields)
-    given.setdefault("source", "unknown")
-    if given.get("started_at") is None:
-        given["started_at"] = now
-    return encode_new_session(session_id, given)
+    columns = dict(fields)
+    columns.setdefault("source", "unknown")
+    if columns.get("started_at") is None:
+        columns["started_at"] = now
+    return encode_new_session(session_id, columns)
 
 
 def _change_meta(handle: Connection, sql: str, values: tuple[str, ...]) -> bool:
@@ -263,8 +263,8 @@ def insert_session(handle: Connection, values: Mapping[str, Any]) -> None:
     if parent is not None and lineage.find_parent(handle, values["id"]) is None:
         lineage.check_parent(handle, values["id"], parent)
         require_session(handle, parent)
-    here = [name for name in values if handle.has_column("sessions", name)]
-    filled = [name for name in here if name in FILLED_COLUMNS]
+    names = [name for name in values if handle.has_column("sessions", name)]
+    filled = [name for name in names if name in FILLED_COLUMNS]
     resolution = (
         "UPDATE SET "
         + ", ".join(f"{name} = coalesce(sessions.{name}, excluded.{name})" for name in filled)
@@ -272,9 +272,9 @@ def insert_session(handle: Connection, values: Mapping[str, Any]) -> None:
         else "NOTHING"
     )
     handle.run_change(
-        f"INSERT INTO sessions ({', '.join(here)}) VALUES ({', '.join('?' * len(here))}) "  # noqa: S608 -- names from columns.py
+        f"INSERT INTO sessions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) "  # noqa: S608 -- fixed names
         f"ON CONFLICT(id) DO {resolution}",
-        [values[name] for name in here],
+        [values[name] for name in names],
     )
 
 
@@ -296,13 +296,13 @@ def update_session(handle: Connection, session_id: str, values: Mapping[str, Any
 
 def get_revision(handle: Connection, session_id: str) -> Revision:
     """Return the revision of a session, cached until another connection commits."""
-    known = handle.cache.get(("revision", session_id))
-    if known is None:
+    revision = handle.cache.get(("revision", session_id))
+    if revision is None:
         row = handle.fetch_tuples(handle.expand_sql(SQL["get_revision"]), {"id": session_id})
         if not row:
             raise make_not_found(handle, session_id)
-        known = handle.cache["revision", session_id] = Revision(*row[0])
-    return cast("Revision", known)
+        revision = handle.cache["revision", session_id] = Revision(*row[0])
+    return cast("Revision", revision)
 
 
 FIXED_COLUMNS = ("source", "user_id", "started_at")
@@ -462,9 +462,9 @@ class SqliteTitles(SqliteStore):
         validation.check_text("title", title, needed=True)
 
         def look(handle: Connection) -> str | None:
-            found = _list_similar_titles(handle, title)
-            numbered = (row for row in found if titles.is_numbered_title(row[0], title))
-            exact = (row for row in found if row[0] == title)
+            rows = _list_similar_titles(handle, title)
+            numbered = (row for row in rows if titles.is_numbered_title(row[0], title))
+            exact = (row for row in rows if row[0] == title)
             _, session_id = next(numbered, None) or next(exact, (None, None))
             return session_id
 
@@ -481,8 +481,8 @@ class SqliteTitles(SqliteStore):
             raise InvalidInput("a lineage needs a title to number")
 
         def look(handle: Connection) -> str:
-            found = _list_similar_titles(handle, titles.strip_number(base))
-            return titles.choose_next_title(base, [row[0] for row in found])
+            rows = _list_similar_titles(handle, titles.strip_number(base))
+            return titles.choose_next_title(base, [row[0] for row in rows])
 
         return self._read(look)
 

@@ -81,8 +81,8 @@ def estimate_sizes(handle: Connection, path: Path) -> Sizes:
         int(handle.fetch_value(f"PRAGMA {name}"))
         for name in ("page_size", "page_count", "freelist_count")
     )
-    found = read_layout(handle)
-    shadows = {f"{index}_data" for index in found.indexes}
+    layout = read_layout(handle)
+    shadows = {f"{index}_data" for index in layout.indexes}
     parts = {
         table: count_blocks(handle, table) * page
         if table in shadows
@@ -101,7 +101,7 @@ def estimate_sizes(handle: Connection, path: Path) -> Sizes:
     dead = page * sum(
         estimate_dead_blocks(handle, f"{name}_data") for name in list_usable_indexes(handle)
     )
-    return replace(found.fill_sizes(sizes, scaled, exact=False), index_dead=round(dead))
+    return replace(layout.fill_sizes(sizes, scaled, exact=False), index_dead=round(dead))
 
 
 def count_sizes(
@@ -115,12 +115,12 @@ def count_sizes(
 def _ask_child(path: Path, step: StepCallback | None) -> dict[str, int] | None:
     # The child imports this package first, whatever the import path of this process is.
     root = Path(_sqlite3.__file__).parent.parent
-    listening, held = os.pipe()
-    with open(held, "wb"):  # noqa: PTH123 -- a descriptor: the child ends when it is closed
+    read_end, write_end = os.pipe()
+    with open(write_end, "wb"):  # noqa: PTH123 -- a descriptor: the child ends when it is closed
         try:
             child = subprocess.Popen(  # noqa: S603 -- our own module, and a path that is an argument
                 [sys.executable, "-m", _CHILD_MODULE, str(path)],
-                stdin=listening,
+                stdin=read_end,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 cwd=root,
@@ -128,7 +128,7 @@ def _ask_child(path: Path, step: StepCallback | None) -> dict[str, int] | None:
         except OSError:
             return None
         finally:
-            os.close(listening)
+            os.close(read_end)
         with child:
             try:
                 counted = _parse_output(_read_output(child, step))
@@ -178,11 +178,11 @@ def _estimate_table_bytes(handle: Connection, table: str, page: int) -> float:
 def _estimate_row_bytes(sizes: Sequence[int], page: int) -> float:
     """Return the bytes of a row, including overflow pages."""
     payload = sum(max(size, 0) for size in sizes) + len(sizes) + _CELL_BYTES
-    most = page - 35
-    if payload <= most:
+    max_local = page - 35
+    if payload <= max_local:
         return payload
-    least = (page - 12) * 32 // 255 - 23
-    return least + -(-(payload - least) // (page - 4)) * page
+    min_local = (page - 12) * 32 // 255 - 23
+    return min_local + -(-(payload - min_local) // (page - 4)) * page
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,14 +214,14 @@ def _sample_table(handle: Connection, table: str) -> _TableSample:
             columns, [(1.0, row[1:]) for row in handle.fetch_tuples(run, (low, _SMALL_TABLE_ROWS))]
         )
     step = (high - low + 1) / _SAMPLE_POINTS
-    found: list[tuple[float, Sequence[int]]] = []
+    samples: list[tuple[float, Sequence[int]]] = []
     for point in range(_SAMPLE_POINTS):
         start = low + int(point * step)
         rows = handle.fetch_tuples(run, (start, _POINT_ROWS))
         if rows:
             span = rows[-1][0] - start + 1
-            found += [(step / max(span, len(rows)), row[1:]) for row in rows]
-    return _TableSample(columns, found)
+            samples += [(step / max(span, len(rows)), row[1:]) for row in rows]
+    return _TableSample(columns, samples)
 
 
 def _has_octet_length() -> bool:

@@ -78,8 +78,8 @@ class Transaction:
     def __enter__(self) -> None:
         self._thread, self._task = get_thread_token(), get_current_task()
         with self._errors():
-            late = self._is_late()
-        if late:
+            is_late = self._is_late()
+        if is_late:
             # A weak reference, so that a transaction that was interrupted at its end is dropped.
             self._late.append(weakref.ref(self, self._late.remove))
         else:
@@ -98,13 +98,13 @@ class Transaction:
         try:
             with self._errors():
                 writer = self._writer = self._open_writer()
-                inside = writer.current
-                if inside is None:
+                open_handle = writer.current
+                if open_handle is None:
                     self._job = writer.create_job(self, linked=self._linked)
                     writer.begin_transaction(self._job)
                 else:
-                    self._check_linked(inside)
-                    part = Savepoint(inside)
+                    self._check_linked(open_handle)
+                    part = Savepoint(open_handle)
                     part.__enter__()
                     self._part = part
         except BaseException as error:
@@ -112,8 +112,8 @@ class Transaction:
             self._writer = self._job = self._part = None
             raise
 
-    def _check_linked(self, inside: Connection) -> None:
-        if inside.linked and not self._linked:
+    def _check_linked(self, open_handle: Connection) -> None:
+        if open_handle.linked and not self._linked:
             raise InvalidInput("the transaction that is open sees to it that all is linked")
 
     def __exit__(

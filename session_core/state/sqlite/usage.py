@@ -43,19 +43,19 @@ class SqliteUsage(SqliteStore):
         Raises:
             InvalidInput: a count is unknown or not valid.
         """
-        given = _check_counts(counts)
+        usage = _check_counts(counts)
         now = self._clock()
 
         def step(handle: Connection) -> None:
-            new = {"source": "unknown", "model": given["model"]}
+            new = {"source": "unknown", "model": usage["model"]}
             sessions.insert_session(handle, sessions.check_fields(session_id, new, now))
-            if _is_accounted(given):
-                _store_route(handle, session_id, given)
-            _set_totals(handle, session_id, given, absolute=absolute)
-            if not absolute and _is_accounted(given):
+            if _is_accounted(usage):
+                _store_route(handle, session_id, usage)
+            _set_totals(handle, session_id, usage, absolute=absolute)
+            if not absolute and _is_accounted(usage):
                 row = sessions.require_session(handle, session_id)
-                route = {name: given[name] or row.get(name) for name in _ROUTE_COLUMNS}
-                _add_model_usage(handle, {**given, **route, "session_id": session_id}, now)
+                route = {name: usage[name] or row.get(name) for name in _ROUTE_COLUMNS}
+                _add_model_usage(handle, {**usage, **route, "session_id": session_id}, now)
 
         self._write(step)
 
@@ -68,13 +68,13 @@ class SqliteUsage(SqliteStore):
         """
         if not task or not isinstance(task, str):
             raise InvalidInput("a call beside the conversation needs a task, such as 'vision'")
-        given = _check_counts({"api_call_count": 1, **counts, "model": model})
+        usage = _check_counts({"api_call_count": 1, **counts, "model": model})
         now = self._clock()
 
         def step(handle: Connection) -> None:
             sessions.require_session(handle, session_id)
             if handle.has_column("session_model_usage", "task"):
-                _add_model_usage(handle, {**given, "session_id": session_id, "task": task}, now)
+                _add_model_usage(handle, {**usage, "session_id": session_id, "task": task}, now)
 
         self._write(step)
 
@@ -115,53 +115,53 @@ def _is_valid_count(name: str, value: Any) -> bool:
     return name in _COST_COLUMNS or value == int(value)
 
 
-def _is_accounted(given: UsageValues) -> bool:
-    return any(given[name] for name in (*_COUNT_COLUMNS, *_COST_COLUMNS))
+def _is_accounted(usage: UsageValues) -> bool:
+    return any(usage[name] for name in (*_COUNT_COLUMNS, *_COST_COLUMNS))
 
 
-def _store_route(handle: Connection, session_id: str, given: UsageValues) -> None:
+def _store_route(handle: Connection, session_id: str, usage: UsageValues) -> None:
     """Store the model that answered; the first accounted call overwrites, later ones fill gaps."""
     row = sessions.require_session(handle, session_id)
-    first = not row.get("api_call_count") and given["model"] and given["billing_provider"]
-    if first and any(row.get(name) != given[name] for name in ("model", "billing_provider")):
-        route = {name: given[name] for name in _ROUTE_COLUMNS}
+    is_first = not row.get("api_call_count") and usage["model"] and usage["billing_provider"]
+    if is_first and any(row.get(name) != usage[name] for name in ("model", "billing_provider")):
+        route = {name: usage[name] for name in _ROUTE_COLUMNS}
     else:
-        route = {name: given[name] for name in _ROUTE_COLUMNS if given[name] and not row.get(name)}
+        route = {name: usage[name] for name in _ROUTE_COLUMNS if usage[name] and not row.get(name)}
     if route:
         sessions.update_session(handle, session_id, route)
 
 
-def _set_totals(handle: Connection, session_id: str, given: UsageValues, *, absolute: bool) -> None:
+def _set_totals(handle: Connection, session_id: str, usage: UsageValues, *, absolute: bool) -> None:
     row: dict[str, Any] = {**sessions.require_session(handle, session_id)}
 
     def total(name: str) -> Any:
         before = 0 if absolute else row.get(name)
-        return (given[name] or 0) + (before if isinstance(before, (int, float)) else 0)
+        return (usage[name] or 0) + (before if isinstance(before, (int, float)) else 0)
 
     values = {name: total(name) for name in (*_COUNT_COLUMNS, "estimated_cost_usd")}
-    if given["actual_cost_usd"] is not None:
+    if usage["actual_cost_usd"] is not None:
         values["actual_cost_usd"] = total("actual_cost_usd")
-    values |= {name: given[name] for name in _PROVENANCE_COLUMNS if given[name] is not None}
+    values |= {name: usage[name] for name in _PROVENANCE_COLUMNS if usage[name] is not None}
     sessions.update_session(handle, session_id, values)
 
 
-def _add_model_usage(handle: Connection, given: UsageValues, now: float) -> None:
+def _add_model_usage(handle: Connection, usage: UsageValues, now: float) -> None:
     if not handle.has_column("session_model_usage"):
         return
-    values = {name: given.get(name) or "" for name in _KEY_COLUMNS}
+    values = {name: usage.get(name) or "" for name in _KEY_COLUMNS}
     values["model"] = values["model"] or "unknown"
-    values |= {name: given[name] or 0 for name in (*_COUNT_COLUMNS, *_COST_COLUMNS)}
-    values |= {name: given[name] for name in ("cost_status", "cost_source")}
+    values |= {name: usage[name] or 0 for name in (*_COUNT_COLUMNS, *_COST_COLUMNS)}
+    values |= {name: usage[name] for name in ("cost_status", "cost_source")}
     values |= {"first_seen": now, "last_seen": now}
-    here = [name for name in values if handle.has_column("session_model_usage", name)]
+    present_names = [name for name in values if handle.has_column("session_model_usage", name)]
     added = ", ".join(
         f"{name} = {name} + excluded.{name}" for name in (*_COUNT_COLUMNS, *_COST_COLUMNS)
     )
     handle.run_change(
-        f"INSERT INTO session_model_usage ({', '.join(here)}) "  # noqa: S608 -- fixed names
-        f"VALUES ({', '.join('?' * len(here))}) ON CONFLICT DO UPDATE SET {added}, "
+        f"INSERT INTO session_model_usage ({', '.join(present_names)}) "  # noqa: S608 -- fixed names
+        f"VALUES ({', '.join('?' * len(present_names))}) ON CONFLICT DO UPDATE SET {added}, "
         "cost_status = coalesce(excluded.cost_status, cost_status), "
         "cost_source = coalesce(excluded.cost_source, cost_source), "
         "last_seen = excluded.last_seen",
-        [values[name] for name in here],
+        [values[name] for name in present_names],
     )

@@ -168,17 +168,17 @@ def _find_free_memory() -> int | None:
         lines = _MEMINFO_PATH.read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):
         return None
-    found = next((line.split() for line in lines if line.startswith("MemAvailable:")), [])
-    return int(found[1]) * 1024 if len(found) > 1 and found[1].isdigit() else None
+    fields = next((line.split() for line in lines if line.startswith("MemAvailable:")), [])
+    return int(fields[1]) * 1024 if len(fields) > 1 and fields[1].isdigit() else None
 
 
 def _require_room(path: Path, needed: Iterable[tuple[Path, int]]) -> None:
-    wanted: dict[int, tuple[Path, int]] = {}
+    bytes_by_device: dict[int, tuple[Path, int]] = {}
     for folder, count in needed:
         device = folder.stat().st_dev
-        first, sum_so_far = wanted.get(device, (folder, 0))
-        wanted[device] = first, sum_so_far + count
-    for folder, count in wanted.values():
+        first_folder, sum_so_far = bytes_by_device.get(device, (folder, 0))
+        bytes_by_device[device] = first_folder, sum_so_far + count
+    for folder, count in bytes_by_device.values():
         free = shutil.disk_usage(folder).free
         if free < count:
             raise StorageFull(
@@ -191,9 +191,9 @@ def _find_temporary_folder() -> Path:
     """Return the folder in which SQLite creates temporary files."""
     if os.name == "nt":
         return Path(tempfile.gettempdir())
-    named = (os.environ.get(name) for name in ("SQLITE_TMPDIR", "TMPDIR"))
+    variables = (os.environ.get(name) for name in ("SQLITE_TMPDIR", "TMPDIR"))
     return next(
-        filter(_is_writable_folder, _list_temporary_folders([*named, *_TEMPORARY_FOLDERS])),
+        filter(_is_writable_folder, _list_temporary_folders([*variables, *_TEMPORARY_FOLDERS])),
         Path(tempfile.gettempdir()),
     )
 

@@ -36,24 +36,24 @@ def call_step_regularly(
     if step is None:
         yield
         return
-    raised: list[BaseException] = []
-    looks = _iter_step_calls(step, raised)
-    next(looks)
+    errors: list[BaseException] = []
+    calls = _iter_step_calls(step, errors)
+    next(calls)
     try:
-        connection.set_progress_handler(looks.__next__, _INSTRUCTIONS_PER_STEP)
+        connection.set_progress_handler(calls.__next__, _INSTRUCTIONS_PER_STEP)
         yield
     except _sqlite3.load_library().Error:
-        if not raised:
+        if not errors:
             raise
     finally:
         connection.set_progress_handler(None, 0)
     # Also after a statement that ended well: old versions of SQLite check pages without regard to
     # a progress handler that asks to end.
-    if raised:
-        raise raised[0]
+    if errors:
+        raise errors[0]
 
 
-def _iter_step_calls(step: StepCallback, raised: list[BaseException]) -> Iterator[bool]:
+def _iter_step_calls(step: StepCallback, errors: list[BaseException]) -> Iterator[bool]:
     """Yield whether to end the statement, once for each callback of SQLite.
 
     SQLite passes no exception on, so it is recorded. Python raises the exception of a signal
@@ -62,13 +62,13 @@ def _iter_step_calls(step: StepCallback, raised: list[BaseException]) -> Iterato
     """
     while True:
         try:
-            yield bool(raised)
-            if not raised:
+            yield bool(errors)
+            if not errors:
                 step()
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 -- raised after the statement
-            raised.append(error)
+            errors.append(error)
 
 
 _OK, _BUSY, _LOCKED = 0, 5, 6
@@ -99,7 +99,7 @@ def rewrite_database(
         # Open until the end, so that no other process takes it for a stale copy.
         source = open_reader(copy)
         with closing(source.connection):
-            seen, schema = _read_version(guard), guard.fetch_tuples(_SELECT_SCHEMA)
+            version, schema = _read_version(guard), guard.fetch_tuples(_SELECT_SCHEMA)
             with call_step_regularly(handle.connection, step):
                 handle.run_change("VACUUM INTO ?", (make_file_uri(copy, "mode=rw"),))
             if step is not None:
@@ -107,9 +107,9 @@ def rewrite_database(
             with source.open_snapshot(), suppress(_ConcurrentCommit):
                 # A copy without pages would be written back before the first check.
                 if source.fetch_tuples(_SELECT_SCHEMA) != schema:
-                    _check_unchanged(guard, seen)
+                    _check_unchanged(guard, version)
                     raise StorageError(f"{copy} was exchanged; find out by whom, then try again")
-                _write_back(source, handle, partial(_check_unchanged, guard, seen), step)
+                _write_back(source, handle, partial(_check_unchanged, guard, version), step)
                 return True
     return False
 
@@ -118,12 +118,12 @@ def delete_stale_copies(path: Path) -> None:
     """Delete the copies that killed processes have left next to a database, if possible."""
     for ending in _COPY_SUFFIXES:
         with suppress(OSError):
-            for left in get_sidecar_path(path).parent.glob(
+            for leftover in get_sidecar_path(path).parent.glob(
                 f"{glob.escape(_make_copy_prefix(path))}*{ending}"
             ):
-                copy = left.with_name(left.name.removesuffix(ending) + _COPY_SUFFIXES[0])
-                if copy not in _copies_in_use and _is_own_copy(left) and not list_holders(copy):
-                    left.unlink()
+                copy = leftover.with_name(leftover.name.removesuffix(ending) + _COPY_SUFFIXES[0])
+                if copy not in _copies_in_use and _is_own_copy(leftover) and not list_holders(copy):
+                    leftover.unlink()
 
 
 def _write_back(
@@ -149,8 +149,8 @@ def _write_back(
     source.connection.backup(handle.connection, pages=1, progress=look)
 
 
-def _check_unchanged(guard: Connection, seen: int) -> None:
-    if _read_version(guard) != seen:
+def _check_unchanged(guard: Connection, version: int) -> None:
+    if _read_version(guard) != version:
         raise _ConcurrentCommit
 
 
@@ -167,9 +167,9 @@ def _create_copy_file(path: Path) -> Iterator[Path]:
     try:
         yield copy
     finally:
-        for each in (get_sidecar_path(copy, "-journal"), copy):
+        for file in (get_sidecar_path(copy, "-journal"), copy):
             with suppress(OSError):
-                each.unlink()
+                file.unlink()
         _copies_in_use.discard(copy)
 
 
@@ -182,10 +182,10 @@ def _build_copy(path: Path) -> Path:
         # Closing the file drops no locks: no connection to a new file exists yet.
         os.close(descriptor)
     except OSError as error:
-        said = f"no copy can be made in {folder}: {error.strerror}"
+        problem = f"no copy can be made in {folder}: {error.strerror}"
         if error.errno == errno.ENOSPC:
-            raise StorageFull(f"{said}; free some space, then try again") from error
-        raise Denied(f"{said}; check its permissions") from error
+            raise StorageFull(f"{problem}; free some space, then try again") from error
+        raise Denied(f"{problem}; check its permissions") from error
     return Path(name)
 
 
@@ -193,8 +193,8 @@ def _make_copy_prefix(path: Path) -> str:
     return f".{get_sidecar_path(path).name}.vacuum-"
 
 
-def _is_own_copy(left: Path) -> bool:
+def _is_own_copy(copy: Path) -> bool:
     """Whether it is a regular file of this user with one name."""
-    found = left.lstat()
-    mine = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
-    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and mine
+    status = copy.lstat()
+    is_own = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and is_own

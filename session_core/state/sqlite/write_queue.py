@@ -128,11 +128,11 @@ class WriteQueue:
                 if job.done or self._try_to_lead(job, closely=closely):
                     return not job.done
                 wake = job.wake
-            left = until - time.monotonic()
-            if left <= 0 and self._withdraw_job(job):
+            remaining_s = until - time.monotonic()
+            if remaining_s <= 0 and self._withdraw_job(job):
                 raise self._make_timeout_error()
             # After the deadline the wait goes on only while the job runs, which is checked often.
-            wait_s = min(left, _RECHECK_S) if left > 0 else _RECHECK_S
+            wait_s = min(remaining_s, _RECHECK_S) if remaining_s > 0 else _RECHECK_S
             closely = wake is not None and not wake.acquire(timeout=wait_s)
 
     def take_jobs(self, job: WriteJob) -> list[WriteJob]:
@@ -210,8 +210,8 @@ class WriteQueue:
             raise StorageError("the change was interrupted, perhaps after it was made; read again")
         # An earlier job of the same thread resumes after this one, which interrupted it.
         # The queue is copied, since a signal handler that writes may extend it meanwhile.
-        before = itertools.takewhile(lambda one: one is not job, list(self.queue))
-        return all(one.over or one.thread == job.thread for one in before)
+        before = itertools.takewhile(lambda other: other is not job, list(self.queue))
+        return all(other.over or other.thread == job.thread for other in before)
 
     def _wake_first(self) -> None:
         while self.queue and self.queue[0].over:

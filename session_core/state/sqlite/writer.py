@@ -67,8 +67,8 @@ class Writer:
     def current(self) -> Connection | None:
         """Return the connection of the transaction that this task has open in this thread."""
         job = self._turns.leader
-        mine = job is not None and job.is_open and job.is_of_caller
-        return self._handle if mine else None
+        is_own = job is not None and job.is_open and job.is_of_caller
+        return self._handle if is_own else None
 
     @property
     def moment(self) -> object:
@@ -77,10 +77,10 @@ class Writer:
 
     def run_step(self, step: Callable[[Connection], T]) -> T:
         """Run `step` in a transaction and return its result after the commit is durable."""
-        inside = self.current
-        if inside is not None:
-            with Savepoint(inside):
-                return step(inside)
+        open_handle = self.current
+        if open_handle is not None:
+            with Savepoint(open_handle):
+                return step(open_handle)
         job = WriteJob(step, self._get_deadline())
         try:
             while self._turns.wait_for_lead(job, job.deadline):
@@ -222,21 +222,21 @@ class Writer:
         """Commit a batch of jobs, or return each job to its own thread if the commit fails."""
         try:
             self._run_transaction(
-                job, partial(_run_batch, batch), max(each.deadline for each in batch)
+                job, partial(_run_batch, batch), max(member.deadline for member in batch)
             )
         except Exception as error:  # noqa: BLE001 -- each job is retried in its own thread
             if not is_busy(error):
                 self._turns.put_back_jobs(batch)
                 return
             # The lock blocks every job of the batch, so none of them waits again.
-            for each in batch:
-                each.error = type(error)(*error.args)
+            for member in batch:
+                member.error = type(error)(*error.args)
         except BaseException:
             if not self._committing:
-                self._turns.put_back_jobs([each for each in batch if each is not job])
+                self._turns.put_back_jobs([member for member in batch if member is not job])
             raise
-        for each in batch:
-            each.done = True
+        for member in batch:
+            member.done = True
         self._turns.wake_jobs(batch)
 
     def _run_transaction(
