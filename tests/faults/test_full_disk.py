@@ -106,7 +106,7 @@ def _limit_growth(db, *, pages: int) -> None:
 def _wait_until_queued(db, count: int) -> None:
     pause = threading.Event()
     for _ in range(2000):
-        if len(db._open.writer._turns.queue) >= count:
+        if len(db._open.writer._queue.queue) >= count:
             return
         pause.wait(0.005)
     raise AssertionError("the threads do not queue up")

@@ -340,7 +340,7 @@ def _run_when_queued(db: SessionDB, count: int, then: Callable[[], object]) -> N
 def _wait_until_queued(db: SessionDB, count: int) -> None:
     pause = threading.Event()
     for _ in range(4000):
-        if len(db._open.writer._turns.queue) >= count:
+        if len(db._open.writer._queue.queue) >= count:
             return
         pause.wait(0.005)
     raise AssertionError("the threads do not queue up")

@@ -128,7 +128,7 @@ def _wait_until_refused(db: SessionDB) -> None:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         writer = db._open.writer
-        if writer is not None and writer._turns.leader and writer._handle is not None:
+        if writer is not None and writer._queue.leader and writer._handle is not None:
             return
         patient.wait(0.005)
     raise AssertionError("nobody waits for the lock")

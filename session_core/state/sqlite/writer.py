@@ -49,10 +49,10 @@ class Writer:
         self._afterwards = afterwards
         self._patience_s = patience_s
         self._wait_ms = int(min(patience_s, _MAX_WAIT_S) * 1000)
-        self._log = Checkpointer(own=own, wait_ms=self._wait_ms, overdue=overdue)
+        self._checkpointer = Checkpointer(own=own, wait_ms=self._wait_ms, overdue=overdue)
         self._check = check
         self._handle: Connection | None = None
-        self._turns = WriteQueue()
+        self._queue = WriteQueue()
         self._closed = False
         self._unfinished = False
         self._committing = False
@@ -66,7 +66,7 @@ class Writer:
     @property
     def current(self) -> Connection | None:
         """Return the connection of the transaction that this task has open in this thread."""
-        job = self._turns.leader
+        job = self._queue.leader
         is_own = job is not None and job.is_open and job.is_of_caller
         return self._handle if is_own else None
 
@@ -83,12 +83,12 @@ class Writer:
                 return step(open_handle)
         job = WriteJob(step, self._get_deadline())
         try:
-            while self._turns.wait_for_lead(job, job.deadline):
-                self._commit_jobs(job, self._turns.take_jobs(job))
-                self._log.checkpoint_if_due(self._handle)
+            while self._queue.wait_for_lead(job, job.deadline):
+                self._commit_jobs(job, self._queue.take_jobs(job))
+                self._checkpointer.checkpoint_if_due(self._handle)
         finally:
             job.over = True
-            self._turns.leave_queue(job)
+            self._queue.leave_queue(job)
         if job.error is not None:
             raise job.error
         self.run_due_leftovers()
@@ -111,14 +111,14 @@ class Writer:
         try:
             if commit:
                 self._commit_transaction(job)
-                self._log.checkpoint_if_due(self._handle)
+                self._checkpointer.checkpoint_if_due(self._handle)
         finally:
             # The connection stays with this job until `over` is set.
-            if self._unfinished and self._turns.leader is job and self._handle is not None:
+            if self._unfinished and self._queue.leader is job and self._handle is not None:
                 self._handle.connection.rollback()
                 self._roll_back(job)
             job.over, job.of = True, None
-            self._turns.leave_queue(job)
+            self._queue.leave_queue(job)
 
     def run_alone(self, work: Callable[[Connection], T]) -> T:
         """Run a function with exclusive use of the connection, outside of a transaction.
@@ -133,7 +133,7 @@ class Writer:
             return work(handle)
         finally:
             job.over = True
-            self._turns.leave_queue(job)
+            self._queue.leave_queue(job)
 
     def run_leftovers(self, for_s: float) -> None:
         """Run leftover work in short transactions, between which other callers take their turn."""
@@ -159,7 +159,7 @@ class Writer:
         Raises:
             Busy: another task of this thread has one.
         """
-        self._turns.check_task()
+        self._queue.check_task()
 
     def close(self, wait_s: float = math.inf) -> bool:
         """Close the connection after the change in progress; return False if the wait timed out.
@@ -177,7 +177,7 @@ class Writer:
             return False
         finally:
             job.over = True
-            self._turns.leave_queue(job)
+            self._queue.leave_queue(job)
         return True
 
     def _drop_transaction(self, job: WriteJob) -> None:
@@ -187,8 +187,8 @@ class Writer:
 
     def _acquire_connection(self, job: WriteJob) -> None:
         """Wait for exclusive use of the connection."""
-        self._turns.wait_for_lead(job, job.deadline)
-        self._turns.take_jobs(job)
+        self._queue.wait_for_lead(job, job.deadline)
+        self._queue.take_jobs(job)
 
     def _run_leftovers_once(self) -> bool:
         job = WriteJob(None, self._get_deadline())
@@ -197,18 +197,18 @@ class Writer:
             handle = self._open_connection()
             change = partial(self._run_transaction, job, self._afterwards, 0)
             more = run_without_waiting(handle, change, self._wait_ms)
-            self._log.checkpoint_if_due(handle)
+            self._checkpointer.checkpoint_if_due(handle)
             return more
         finally:
             job.over = True
-            self._turns.leave_queue(job)
+            self._queue.leave_queue(job)
 
     def _close_connection(self) -> None:
         self._closed = True
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.connection.rollback()
-            self._log.checkpoint_and_truncate(handle)
+            self._checkpointer.checkpoint_and_truncate(handle)
             handle.connection.close()
 
     def _commit_jobs(self, job: WriteJob, batch: list[WriteJob]) -> None:
@@ -226,18 +226,18 @@ class Writer:
             )
         except Exception as error:  # noqa: BLE001 -- each job is retried in its own thread
             if not is_busy(error):
-                self._turns.put_back_jobs(batch)
+                self._queue.put_back_jobs(batch)
                 return
             # The lock blocks every job of the batch, so none of them waits again.
             for member in batch:
                 member.error = type(error)(*error.args)
         except BaseException:
             if not self._committing:
-                self._turns.put_back_jobs([member for member in batch if member is not job])
+                self._queue.put_back_jobs([member for member in batch if member is not job])
             raise
         for member in batch:
             member.done = True
-        self._turns.wake_jobs(batch)
+        self._queue.wake_jobs(batch)
 
     def _run_transaction(
         self, job: WriteJob, step: Callable[[Connection], T], deadline: float
@@ -256,7 +256,7 @@ class Writer:
 
     def _begin_immediate(self, job: WriteJob, handle: Connection, deadline: float) -> None:
         self._committing = False
-        self._log.checkpoint_if_overdue(handle)
+        self._checkpointer.checkpoint_if_overdue(handle)
         if handle.linked != job.linked:  # SQLite ignores this pragma inside a transaction
             handle.connection.execute(f"PRAGMA foreign_keys={'ON' if job.linked else 'OFF'}")
             handle.linked = job.linked
@@ -268,7 +268,7 @@ class Writer:
         job.inside = True
 
     def _commit_transaction(self, job: WriteJob) -> None:
-        if self._turns.leader is not job:
+        if self._queue.leader is not job:
             raise StorageError("the transaction was undone as its thread ended; begin it anew")
         job.inside = False
         self._committing = True
