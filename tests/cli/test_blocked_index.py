@@ -34,7 +34,7 @@ def _home(tmp_path):
     ("words", "reason"),
     [
         (("prune", "--yes"), "Use --load-extension"),
-        (("prune", "--load-extension", "--yes"), "is not there"),
+        (("prune", "--load-extension", "--yes"), "does not exist"),
         (("compress", "fresh"), "Use --load-extension"),
     ],
 )

@@ -164,8 +164,8 @@ def test_append_ignores_private_keys(db: StateDatabase, session: str) -> None:
     ("wrong", "why"),
     [
         ({"nmae": "list_files"}, "unknown column 'nmae' of a message; valid are .*tool_name"),
-        ({"role": "user", "name": "alice"}, "name is the name of a tool, and the role is 'user'"),
-        ({"name": "list_files", "tool_name": "read"}, "name is 'list_files' and tool_name is not"),
+        ({"role": "user", "name": "alice"}, "role 'user'"),
+        ({"name": "list_files", "tool_name": "read"}, "name is 'list_files' and tool_name differs"),
         ({"name": 5}, "name must be the name of a tool, got 5"),
     ],
 )

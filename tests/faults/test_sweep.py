@@ -90,7 +90,7 @@ def test_next_writer_rolls_back_interrupted_change(tmp_path):
         assert lab.run_mutation(mutation, home, inject=kill, log=tmp_path / "log").is_killed
     with (
         SessionDB(home / "state.db", read_only=True) as db,
-        pytest.raises(StorageError, match="in the middle of a change"),
+        pytest.raises(StorageError, match="unfinished change"),
     ):
         db.get_messages("chat")
     with SessionDB(home / "state.db") as db:

@@ -185,7 +185,7 @@ def test_change_after_sqlite_rollback_is_refused(db):
     transaction.__enter__()
     db.set_meta("first", "yes")
     db._open.writer.current.connection.execute("ROLLBACK")  # as on a full disk
-    with pytest.raises(StorageError, match="begin anew"):
+    with pytest.raises(StorageError, match="rolled back"):
         db.set_meta("second", "yes")
     with pytest.raises(StorageError):
         transaction.__exit__(None, None, None)

@@ -104,7 +104,7 @@ def test_damaged_message_id_breaks_no_reads(home_path: Path, kind: str, message_
         cursor = db.read_changes().cursor
         assert db.read_changes(cursor).events == []
         if message_id == 2**63 - 1:
-            with pytest.raises(Corrupt, match="highest id"):
+            with pytest.raises(Corrupt, match="highest possible id"):
                 db.append_message("s", "user", "more")
         else:
             db.append_message("s", "user", "more")

@@ -229,7 +229,7 @@ def test_pipe_in_place_of_library_is_refused(library):
 
 
 def test_missing_library_is_not_found(tmp_path):
-    with pytest.raises(NotFound, match="is not there"):
+    with pytest.raises(NotFound, match="does not exist"):
         load_extension_of(tmp_path / opening.EXTENSION_PATH)
 
 

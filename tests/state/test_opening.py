@@ -103,7 +103,7 @@ def test_orphaned_log_is_kept_without_creating_home(
         path.touch()
     left = Path(f"{path}{log}")
     left.write_bytes(b"what was said" * 400)
-    with SessionDB(path) as db, pytest.raises(Corrupt, match="put back both"):
+    with SessionDB(path) as db, pytest.raises(Corrupt, match="restore both"):
         use(db)
     assert sorted(found.name for found in tmp_path.iterdir() if found.is_file()) == [
         name for name in ("state.db", left.name) if there or name == left.name

@@ -133,7 +133,7 @@ def test_exchanged_copy_is_not_written_back(db: SessionDB, path: Path) -> None:
             copy.touch()
 
     before = rows(path)
-    with pytest.raises(StorageError, match="exchanged"):
+    with pytest.raises(StorageError, match="replaced"):
         course(db, act)
     assert rows(path) == before
 
@@ -143,7 +143,7 @@ def test_folder_without_room_for_name_is_denied(home_path: Path) -> None:
     make_own_database(path)
     with SessionDB(path) as db:
         db.append_message("one", "user", "words", create={"source": "cli"})
-        with pytest.raises(Denied, match="no copy can be made"):
+        with pytest.raises(Denied, match="no copy can be created"):
             anew(db)
 
 

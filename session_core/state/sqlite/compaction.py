@@ -77,7 +77,7 @@ class SqliteCompaction(SqliteStore):
             _require_flag(handle)
             before = sessions.get_revision(handle, session_id)
             if _flip_flags(handle, "compact_rows", session_id, flagged_ids) < len(flagged_ids):
-                raise Conflict(f"messages of session {session_id} were changed since; plan again")
+                raise Conflict(f"messages of session {session_id} have changed; plan again")
             ids = messages.insert_messages(handle, session_id, encoded)
             ids += _append_copies(handle, carried_ids, session_id)
             return _update_counters(handle, session_id, ids, before)
@@ -99,7 +99,7 @@ class SqliteCompaction(SqliteStore):
             sessions.require_session(handle, session_id)
             before = sessions.get_revision(handle, to_session_id)
             if _count_rows(handle, session_id, source_ids) < len(source_ids):
-                raise Conflict(f"messages of session {session_id} were changed since; plan again")
+                raise Conflict(f"messages of session {session_id} have changed; plan again")
             ids = _append_copies(handle, source_ids, to_session_id)
             return _update_counters(handle, to_session_id, ids, before)
 
@@ -132,7 +132,7 @@ class SqliteCompaction(SqliteStore):
             _require_flag(handle)
             before = sessions.get_revision(handle, session_id)
             if _count_rows(handle, session_id, dropped_ids) < len(dropped_ids):
-                raise Conflict(f"messages of session {session_id} were deleted since")
+                raise Conflict(f"messages of session {session_id} were deleted meanwhile")
             flagged_only = [
                 message_id for message_id in restored_ids if message_id not in copy_by_original
             ]
@@ -142,7 +142,7 @@ class SqliteCompaction(SqliteStore):
             handle.run_change(SQL["delete_rows"], _make_bounds(session_id, dropped_ids))
             restored_count += _flip_flags(handle, "revive_rows", session_id, flagged_only)
             if restored_count < len(restored_ids):
-                raise Conflict(f"messages of session {session_id} were changed since")
+                raise Conflict(f"messages of session {session_id} have changed")
             _write_flags(handle, session_id, flags_by_id)
             return _update_counters(handle, session_id, restored_ids, before)
 
@@ -196,7 +196,7 @@ class SqliteCompaction(SqliteStore):
 
         def step(handle: Connection) -> bool:
             if not handle.has_column("compression_locks"):
-                raise Unsupported("this home is older than compression locks")
+                raise Unsupported("the schema of this home has no compression locks")
             return handle.run_change(SQL[block], bounds) > 0
 
         return self._write(step)
@@ -204,7 +204,7 @@ class SqliteCompaction(SqliteStore):
 
 def _require_flag(handle: Connection) -> None:
     if not handle.has_column("messages", "compacted"):
-        raise Unsupported("this home is older than compaction in place")
+        raise Unsupported("the schema of this home has no compaction in place")
 
 
 def _make_bounds(session_id: str, ids: Sequence[int]) -> dict[str, Any]:

@@ -223,7 +223,7 @@ def translate_error(error: Exception, path: Path) -> SessionError:
         if text.startswith(phrases):
             return cast("SessionError", make(path, get_error_name(error)))
     return StorageError(
-        f"the database {path} could not do that ({get_error_name(error)}); "
+        f"the database operation failed on {path} ({get_error_name(error)}); "
         "check the disk and the database, then try again"
     )
 
@@ -246,7 +246,7 @@ DISK_FULL_MESSAGE = "database or disk is full"
 
 def _to_corrupt_error(path: Path, name: str) -> Corrupt:
     return Corrupt(
-        f"{path} is damaged, encrypted or no database ({name}); restore it from a backup"
+        f"{path} is damaged, encrypted or not a database ({name}); restore it from a backup"
     )
 
 
@@ -283,13 +283,13 @@ _TRANSLATIONS: tuple[tuple[tuple[str, ...], Any], ...] = (
             "access permission denied",
         ),
         lambda path, _: Denied(
-            f"{path} may not be opened or written; check the permissions of the file, of those "
-            "beside it and of their folder"
+            f"{path} cannot be opened or written; check the permissions of the file, of the files "
+            "next to it and of their folder"
         ),
     ),
     (
         ("FOREIGN KEY constraint",),
-        lambda *_: NotFound("the session or its parent is not there; create it first"),
+        lambda *_: NotFound("the session or its parent does not exist; create it first"),
     ),
     (
         (
@@ -307,6 +307,6 @@ _TRANSLATIONS: tuple[tuple[tuple[str, ...], Any], ...] = (
     ),
     (
         ("UNIQUE constraint",),
-        lambda *_: Conflict("somebody else stored the same key first; read again"),
+        lambda *_: Conflict("another process stored the same key first; read again"),
     ),
 )

@@ -90,9 +90,7 @@ class ConnectionPool:
     def check_same_file(self, path: Path) -> None:
         """Refuse to write to a file that was moved or replaced."""
         if self.guard is not None and self.guard.file != get_file_identity(path):
-            raise StorageError(
-                f"another file was put in the place of {path}, or none; open it again"
-            )
+            raise StorageError(f"{path} was replaced or removed; open it again")
 
     def close(self, wait_s: float = math.inf) -> None:
         """Close all connections after the change in progress, unless the wait times out.
@@ -143,7 +141,7 @@ class SqliteStore:
     ) -> None:
         self.path = _check_path(home.find_home().db_path if db_path is None else db_path)
         if not patience_s >= 0:
-            raise InvalidInput(f"patience_s is {patience_s}; at least 0")
+            raise InvalidInput(f"patience_s must be >= 0, got {patience_s}")
         self._read_only = read_only
         # A default path may lead to a Hermes home; an explicit path was chosen by the caller.
         self._in_hermes_home = in_hermes_home or db_path is None
@@ -283,7 +281,7 @@ class SqliteStore:
 
     def _make_busy_error(self) -> SessionError:
         holders = [str(holder) for holder in self.list_holders()]
-        names = ", ".join(holders) or "another connection, perhaps of this process"
+        names = ", ".join(holders) or "another connection, possibly of this process"
         return Busy(
             f"the database {self.path} is held by {names}; let it finish, then try again",
             holders=holders,
@@ -293,7 +291,7 @@ class SqliteStore:
         if self._open.closed:
             raise InvalidInput("this session database is closed; open it again")
         if self._pid != os.getpid():
-            raise Unsupported("a database that was opened before a fork; open it in the child")
+            raise Unsupported("the database was opened before a fork; open it in the child process")
 
     def _is_file_missing(self) -> bool:
         """Whether the first change will create a home."""
@@ -365,13 +363,13 @@ class SqliteStore:
         if self.kind == "absent":
             raise Denied(
                 f"{self.path.parent} is a Hermes home without a state database; "
-                "start Hermes once, which makes it, then try again"
+                "start Hermes once to create it, then try again"
             )
         if self._kind is None:
             self._kind = create_database(self.path, self._patience_s)
             self._open.exists = True
         if self._immutable:
-            raise Denied(f"{self.path} is on a mount that cannot be written")
+            raise Denied(f"{self.path} is on a read-only mount")
         self._open.guard = open_reader(self.path)
         vacuum_file.delete_stale_copies(self.path)
 
@@ -379,7 +377,7 @@ class SqliteStore:
 def _check_path(path: str | os.PathLike[str]) -> Path:
     """Return the absolute path of a database file, or raise if it cannot be one."""
     if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
-        raise InvalidInput("the path of a database file is text")
+        raise InvalidInput("the path of a database file must be text")
     if not os.fspath(path) or "\0" in os.fspath(path):
         raise InvalidInput("the path of the database file is empty or has a NUL in it; name a file")
     if os.fspath(path).startswith((":memory:", "file:")):
@@ -425,4 +423,6 @@ def translate_bind_errors() -> Iterator[None]:
     try:
         yield
     except (OverflowError, UnicodeEncodeError) as error:
-        raise InvalidInput("a number beyond 64 bits, or text with half a character") from error
+        raise InvalidInput(
+            "a value is a number beyond 64 bits or text with a lone surrogate"
+        ) from error

@@ -65,7 +65,7 @@ class SqliteFeed(SqliteStore):
         validation.check_limit(limit)
         validation.check_text("session", session)
         if timeout_s and self.in_transaction:
-            raise InvalidInput("a transaction of this thread is open; wait after it")
+            raise InvalidInput("a transaction of this thread is open; wait for changes after it")
         poller = ChangePoller(cursor, timeout_s, stop)
         pause = time.sleep if stop is None else stop.wait
         while True:
@@ -84,7 +84,9 @@ class SqliteFeed(SqliteStore):
         self._check_open()
         position = None if cursor is None else ChangePosition.decode(cursor)
         if position is not None and session not in (None, position.session):
-            raise InvalidInput("a cursor of another session; pass it with the same or without")
+            raise InvalidInput(
+                "cursor belongs to another session; pass it with that session or without one"
+            )
         with self._translate_errors(), translate_bind_errors():
             state = self._watch.read_state()
             if cursor is not None and self._watch.has_seen(cursor, state):

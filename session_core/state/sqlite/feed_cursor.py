@@ -127,7 +127,7 @@ class ChangePosition:
             return cls._check_fields(**fields)
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidInput(
-                "malformed cursor; take the cursor of the answer as it is"
+                "malformed cursor; pass the cursor of the result unchanged"
             ) from error
 
     @classmethod

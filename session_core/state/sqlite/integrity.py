@@ -35,8 +35,8 @@ _STALE_COPY_S = 86_400.0
 """Older copies were left by killed processes; no check takes that long."""
 
 _ORPHAN_FINDINGS = {
-    "messages": ("orphaned_messages", "messages of sessions that are not there"),
-    "sessions": ("broken_parents", "sessions whose parent is not there"),
+    "messages": ("orphaned_messages", "messages of missing sessions"),
+    "sessions": ("broken_parents", "sessions whose parent is missing"),
 }
 
 
@@ -187,6 +187,4 @@ def _check_index(handle: Connection, table: str) -> Iterator[Finding]:
         block = SQL["count_unindexed"].replace("messages_fts_content", f"{table}_content")
         missing = handle.fetch_value(block)
         if missing:
-            yield Finding(
-                "search_index_incomplete", missing, f"messages that {table} does not have"
-            )
+            yield Finding("search_index_incomplete", missing, f"messages missing from {table}")

@@ -134,8 +134,8 @@ def check_parent(handle: Connection, session_id: str, parent: Any) -> None:
     )
     if is_above:
         raise InvalidInput(
-            f"{parent!r:.100} is the session {session_id!r:.100} itself or came from it; "
-            "give a parent that did not"
+            f"{parent!r:.100} is the session {session_id!r:.100} itself or a descendant of it; "
+            "give another parent"
         )
 
 

@@ -88,7 +88,7 @@ _STATUS_CONDITIONS: dict[SessionStatus | None, str] = {
 def check_filter(where: SessionFilter) -> SessionFilter:
     """Return the filter, or raise if it is not a SessionFilter."""
     if not isinstance(where, SessionFilter):
-        raise InvalidInput("sessions are chosen by a SessionFilter")
+        raise InvalidInput("the filter must be a SessionFilter")
     return where
 
 
@@ -99,7 +99,7 @@ def compose_condition(handle: Connection, where: SessionFilter) -> tuple[str, di
     values: dict[str, Any] = {}
     if where.status not in tuple(_STATUS_CONDITIONS):
         valid = "open, ended, archived, all"
-        raise InvalidInput(f"unknown status {where.status!r:.40}; known are {valid}")
+        raise InvalidInput(f"unknown status {where.status!r:.40}; valid are {valid}")
     conditions.append(_STATUS_CONDITIONS[where.status])
     for name, condition in _CONDITIONS.items():
         value = getattr(where, name)
@@ -356,7 +356,7 @@ class SqliteLists(SqliteStore):
         where = SessionFilter() if where is None else check_filter(where)
         if order not in tuple(_BLOCKS_BY_ORDER):
             raise InvalidInput(
-                f"unknown order {order!r:.40}; known are {', '.join(_BLOCKS_BY_ORDER)}"
+                f"unknown order {order!r:.40}; valid are {', '.join(_BLOCKS_BY_ORDER)}"
             )
         validation.check_limit(limit)
         scope = [order, repr(where)]
@@ -404,7 +404,7 @@ def _decode_position(position: Any) -> ListPosition:
     match position:
         case [float() | int() as at, str() as session_id]:
             return at, session_id
-    raise InvalidInput("malformed cursor; take next_cursor of the page before as it is")
+    raise InvalidInput("malformed cursor; pass next_cursor of the previous page unchanged")
 
 
 def summarize_session(handle: Connection, session_id: str) -> SessionSummary:

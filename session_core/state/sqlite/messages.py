@@ -108,7 +108,7 @@ class SqliteMessages(SqliteStore):
                 sessions.insert_session(handle, new)
             before = sessions.get_revision(handle, session_id)
             if expect is not None and before != expect:
-                raise Conflict(f"session {session_id} was changed since; read it again")
+                raise Conflict(f"session {session_id} has changed; read it again")
             ids = insert_messages(handle, session_id, encoded)
             _update_counters(handle, SQL["count_appended"], session_id, encoded)
             after = before
@@ -149,7 +149,7 @@ class SqliteMessages(SqliteStore):
         if limit is not None:
             validation.check_limit(limit)
         if not isinstance(offset, int) or offset < 0:
-            raise InvalidInput(f"offset is {offset!r:.40}; it is a whole number of at least 0")
+            raise InvalidInput(f"offset must be an integer >= 0, got {offset!r:.40}")
         block = SQL["list_all" if include_inactive else "list_live"]
         bounds = {"id": session_id, "limit": -1 if limit is None else limit, "offset": offset}
         return self._read(
@@ -182,7 +182,7 @@ class SqliteMessages(SqliteStore):
         def step(handle: Connection) -> RewindResult:
             target = _read_message(handle, session_id, target_message_id)
             if target["role"] != "user":
-                raise InvalidInput(f"message {target_message_id} is no message of the user")
+                raise InvalidInput(f"message {target_message_id} is not a user message")
             handle.forget_session_counts(session_id)
             since = {"id": session_id, "since": target_message_id}
             with flag_changes(handle, session_id, target_message_id):
@@ -291,7 +291,7 @@ def translate_id_exhaustion(handle: Connection) -> Iterator[None]:
         counted = str(error).startswith(DISK_FULL_MESSAGE) and handle.has_column("sqlite_sequence")
         if counted and handle.fetch_value(SQL["is_numbered_to_the_end"]):
             raise Corrupt(
-                "a damaged message has the highest id there is, behind which none can be stored; "
+                "a damaged message has the highest possible id, so no other can be stored; "
                 "restore the database from a backup"
             ) from error
         raise
@@ -357,7 +357,7 @@ def _update_counters(
 def encode_messages(messages: MessageMappings, now: float) -> list[dict[str, Any]]:
     """Return the stored columns of messages from a caller."""
     if not isinstance(messages, Iterable):
-        raise InvalidInput("messages are a list, each a mapping of columns")
+        raise InvalidInput("messages must be a list of mappings of columns")
     return [
         _encode_message(message, now + place * _TICK_S) for place, message in enumerate(messages)
     ]
@@ -366,7 +366,7 @@ def encode_messages(messages: MessageMappings, now: float) -> list[dict[str, Any
 def _encode_message(message: Mapping[str, Any], now: float) -> dict[str, Any]:
     """Return the stored columns of a message, from a caller or from `get_messages`."""
     if not isinstance(message, Mapping):
-        raise InvalidInput("a message is a mapping of columns")
+        raise InvalidInput("a message must be a mapping of columns")
     role = message.get("role")
     if not isinstance(role, str) or not role:
         raise InvalidInput("a message needs a role, such as 'user'")
@@ -401,11 +401,11 @@ def _find_tool_name(message: Mapping[str, Any]) -> str:
     """
     name, role = message["name"], message["role"]
     if role not in _TOOL_ROLES:
-        raise InvalidInput(f"name is the name of a tool, and the role is {role!r}; leave it out")
+        raise InvalidInput(f"name is only for messages of tools, got role {role!r}; leave it out")
     if not isinstance(name, str):
         raise InvalidInput(f"name must be the name of a tool, got {name!r}")
     if message.get("tool_name") not in {None, name}:
-        raise InvalidInput(f"name is {name!r} and tool_name is not; give one of them")
+        raise InvalidInput(f"name is {name!r} and tool_name differs; give one of them")
     return content.clean_text(name)
 
 
@@ -419,4 +419,4 @@ def _encode_time(value: Any, now: float) -> float:
             return value.timestamp()
         if isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value):
             return float(value)
-    raise InvalidInput("the time of a message is a number of seconds, a datetime or ISO 8601")
+    raise InvalidInput("the time of a message must be a number of seconds, a datetime or ISO 8601")

@@ -74,16 +74,15 @@ def _open_reader(path: Path) -> Connection:
     except _sqlite3.load_library().OperationalError as error:
         if _has_hot_journal(path, error):
             raise StorageError(
-                f"{path} was left in the middle of a change by a program that died; "
-                "start Hermes once, or change anything, which takes that back"
+                f"{path} has an unfinished change of a program that crashed; "
+                "start Hermes once, or make any change, to roll it back"
             ) from error
         if is_busy(error) or not _is_read_only_mount(path):
             raise
         if get_file_bytes(get_sidecar_path(path, "-wal")):
             raise Denied(
-                f"{path} has a log and is on a mount that cannot be written, where it cannot be "
-                "read without the program that writes it; close that one everywhere, or mount it "
-                "writable"
+                f"{path} has a log and is on a read-only mount, so it cannot be read while another "
+                "program writes it; close that program everywhere, or mount the folder writable"
             ) from error
         handle = _connect(make_file_uri(path, "mode=ro&immutable=1"))
         handle.immutable = True
@@ -134,9 +133,9 @@ def find_home_kind(handle: Connection, path: Path) -> HomeKind | None:
         return None
     for table, needed in _REQUIRED_COLUMNS.items():
         if not handle.has_column(table):
-            raise Corrupt(f"{path} is no session database: it has no table {table}")
+            raise Corrupt(f"{path} is not a session database: it has no table {table}")
         if handle.fetch_value(_SELECT_VIEW, (table,)):  # a view may be endless
-            raise Corrupt(f"{path} is no session database: its {table} is a view")
+            raise Corrupt(f"{path} is not a session database: its {table} is a view")
         missing = [column for column in needed if not handle.has_column(table, column)]
         if missing:
             raise Unsupported(
@@ -208,7 +207,7 @@ def _create_empty_file(path: Path) -> None:
             path.chmod(0o600)
     except OSError as error:
         raise Denied(
-            f"{path} may not be made, for its owner alone: {error.strerror}; check its folder"
+            f"{path} cannot be created with owner-only access: {error.strerror}; check its folder"
         ) from error
 
 
@@ -278,13 +277,13 @@ def has_database(path: Path) -> bool:
         return True
     if logs:
         raise Corrupt(
-            f"{path} is empty or gone while {logs[0]} beside it is not: put back both from one "
-            "copy, or move the log away, too, to begin anew"
+            f"{path} is empty or missing, but its log {logs[0]} is not: restore both from one "
+            "backup, or move the log away to start with an empty database"
         )
     if path.is_symlink() and not path.exists():
         raise NotFound(
-            f"{path} is a link to {path.readlink()}, which is not there; mount it, make an empty "
-            "file of that name, or remove the link"
+            f"{path} is a link to {path.readlink()}, which does not exist; mount it, create an "
+            "empty file of that name, or remove the link"
         )
     return False
 
@@ -304,7 +303,7 @@ def get_file_bytes(path: Path) -> int:
     except (FileNotFoundError, NotADirectoryError):
         return 0
     except OSError as error:
-        raise Denied(f"{path} may not be looked at: {error.strerror}") from error
+        raise Denied(f"{path} cannot be accessed: {error.strerror}") from error
 
 
 def _is_read_only_mount(path: Path) -> bool:
@@ -416,7 +415,7 @@ def _find_blocked_index(handle: Connection, name: str, sql: str) -> BlockedIndex
 def _describe_choices(folder: Path, *, requested: bool) -> str:
     otherwise = "or make the change in Hermes"
     if requested:
-        return f"The extension is not loaded: {_find_obstacle(folder)}; mend that, {otherwise}"
+        return f"The extension is not loaded: {_find_obstacle(folder)}; fix that, {otherwise}"
     return (
         f"Use {EXTENSION_OPTION} (in code: SessionDB(path, load_extension=True)), which loads "
         f"{folder / EXTENSION_PATH}, {otherwise}"
@@ -440,7 +439,7 @@ def _find_library(folder: Path) -> Path:
     try:
         checks = [_check_owner(path) for path in (library, *library.parents)]
     except FileNotFoundError as error:
-        raise NotFound(f"{library} is not there") from error
+        raise NotFound(f"{library} does not exist") from error
     except OSError as error:
         raise Denied(f"{library} cannot be checked: {error.strerror}") from error
     problems = [problem for problem in checks if problem is not None]

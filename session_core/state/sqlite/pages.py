@@ -61,7 +61,7 @@ class SqliteWindows(SqliteStore):
             validation.check_number(name, edge)
         validation.check_limit(limit)
         if view not in tuple(_STATES_BY_VIEW):
-            raise InvalidInput(f"unknown view {view!r:.40}; known are {', '.join(_STATES_BY_VIEW)}")
+            raise InvalidInput(f"unknown view {view!r:.40}; valid are {', '.join(_STATES_BY_VIEW)}")
         said_by = validation.parse_texts("roles", roles)
 
         def look(handle: Connection) -> MessageWindow:

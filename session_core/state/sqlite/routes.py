@@ -105,7 +105,7 @@ class SqliteRoutes(SqliteStore):
         def step(handle: Connection) -> None:
             _require_table(handle)
             if _read_entry(handle, scope, session_key) != expect:
-                raise Conflict(f"the route of {session_key} was changed since; read it again")
+                raise Conflict(f"the route of {session_key} has changed; read it again")
             values = {"scope": scope, "key": session_key, "entry": entry_json, "now": now}
             forget_routed_sessions(handle)
             handle.run_change(SQL["put_route"], values)
@@ -205,4 +205,4 @@ def _decode_text(stored: Any) -> str:
 
 def _require_table(handle: Connection) -> None:
     if not handle.has_column(ROUTING_TABLE):
-        raise Unsupported("this home keeps its routes in sessions.json alone")
+        raise Unsupported("this home keeps its routes only in sessions.json")

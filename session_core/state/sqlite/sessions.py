@@ -37,7 +37,7 @@ class SqliteSessions(SqliteStore):
     def set_meta(self, key: str, value: str) -> None:
         """Store a value in `state_meta`."""
         if not isinstance(key, str) or not isinstance(value, str):
-            raise InvalidInput("what is stored in state_meta is text, and so is its key")
+            raise InvalidInput("a key and a value of state_meta must be text")
         self._write(partial(_change_meta, sql=SQL["set_meta"], values=(key, value)))
 
     def delete_meta(self, key: str) -> bool:
@@ -243,7 +243,7 @@ def make_not_found(handle: Connection, session_id: str) -> NotFound:
 def check_fields(session_id: str, fields: Mapping[str, Any], now: float) -> dict[str, Any]:
     """Return the values of a new session from the fields that `create_session` takes."""
     if not isinstance(fields, Mapping):
-        raise InvalidInput("a new session is a mapping of the fields that create_session takes")
+        raise InvalidInput("a new session must be a mapping of the fields of create_session")
     columns = dict(fields)
     columns.setdefault("source", "unknown")
     if columns.get("started_at") is None:
@@ -360,14 +360,14 @@ def encode_fields(fields: Mapping[str, Any], known: tuple[str, ...]) -> dict[str
     """
     for name in fields:
         if name not in known:
-            raise InvalidInput(f"unknown field {name!r}; known are {', '.join(sorted(known))}")
+            raise InvalidInput(f"unknown field {name!r}; valid are {', '.join(sorted(known))}")
     return {name: _encode_value(name, value) for name, value in fields.items()}
 
 
 def encode_new_session(session_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stored values of a new session, without empty ones."""
     if not session_id or not isinstance(session_id, str) or clean_text(session_id) != session_id:
-        raise InvalidInput("a session needs an id, which is text")
+        raise InvalidInput("a session id must be non-empty text")
     check_source(fields.get("source"))
     values = encode_fields(fields, (*FIXED_COLUMNS, *FILLED_COLUMNS))
     return {"id": session_id, **{k: v for k, v in values.items() if v is not None}}
@@ -376,13 +376,13 @@ def encode_new_session(session_id: str, fields: Mapping[str, Any]) -> dict[str, 
 def check_source(source: Any) -> None:
     """Refuse a source that is not text, or is empty."""
     if not isinstance(source, str) or not source:
-        raise InvalidInput("a session needs a source, which is text, such as 'cli'")
+        raise InvalidInput("a session source must be non-empty text, such as 'cli'")
 
 
 def check_reason(end_reason: Any) -> None:
     """Refuse an end reason that is not text; None is valid."""
     if end_reason is not None and not isinstance(end_reason, str):
-        raise InvalidInput("the reason for which a session ended is text, such as 'cli_close'")
+        raise InvalidInput("end_reason must be text, such as 'cli_close'")
     check_line("end_reason", end_reason)
 
 
@@ -394,7 +394,7 @@ def _encode_value(name: str, value: Any) -> str | float | None:
     if value is None or isinstance(value, int):  # a number of a chat, say, reads as its digits
         return value
     if not isinstance(value, str):
-        raise InvalidInput(f"{name} is text")
+        raise InvalidInput(f"{name} must be text")
     return clean_text(value)
 
 
@@ -402,7 +402,7 @@ def _encode_number(name: str, value: Any) -> float | None:
     if value is None or isinstance(value, int):
         return value
     if not isinstance(value, float) or not isfinite(value):
-        raise InvalidInput(f"{name} is a number")
+        raise InvalidInput(f"{name} must be a finite number")
     return value
 
 
@@ -478,7 +478,7 @@ class SqliteTitles(SqliteStore):
         """
         base = titles.clean_title(base_title)
         if base is None:
-            raise InvalidInput("a lineage needs a title to number")
+            raise InvalidInput("the title of a lineage must not be empty")
 
         def look(handle: Connection) -> str:
             rows = _list_similar_titles(handle, titles.strip_number(base))

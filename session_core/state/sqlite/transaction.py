@@ -31,7 +31,9 @@ class Savepoint:
 
     def __enter__(self) -> None:
         if not self._handle.connection.in_transaction:
-            raise StorageError("the transaction was undone by an error; end it and begin anew")
+            raise StorageError(
+                "the transaction was rolled back by an error; end it and begin a new one"
+            )
         # Named by depth: an interrupted savepoint is undone with the one around it.
         self._handle.depth = self._depth + 1
         self._handle.connection.execute(f"SAVEPOINT part_{self._depth}")
@@ -114,7 +116,9 @@ class Transaction:
 
     def _check_linked(self, open_handle: Connection) -> None:
         if open_handle.linked and not self._linked:
-            raise InvalidInput("the transaction that is open sees to it that all is linked")
+            raise InvalidInput(
+                "the open transaction enforces foreign keys; use linked=False in one of its own"
+            )
 
     def __exit__(
         self,
@@ -133,7 +137,9 @@ class Transaction:
     def _end_transaction(self, kind: type[BaseException] | None) -> None:
         if self._writer is not None and self._writer.is_inherited:
             if kind is None:
-                raise Unsupported("the transaction is that of a parent process, which goes on")
+                raise Unsupported(
+                    "the transaction belongs to the parent process, which continues it"
+                )
         elif self._part is not None:
             self._part.__exit__(kind, None, None)
         elif self._job is not None and self._writer is not None:

@@ -67,7 +67,7 @@ class SqliteUsage(SqliteStore):
         The totals of the session do not change. A home without tasks in its table ignores the call.
         """
         if not task or not isinstance(task, str):
-            raise InvalidInput("a call beside the conversation needs a task, such as 'vision'")
+            raise InvalidInput("task must be non-empty text, such as 'vision'")
         usage = _check_counts({"api_call_count": 1, **counts, "model": model})
         now = self._clock()
 
@@ -95,12 +95,12 @@ class SqliteUsage(SqliteStore):
 def _check_counts(counts: UsageValues) -> UsageValues:
     for name in counts:
         if name not in _KNOWN_COLUMNS:
-            raise InvalidInput(f"unknown count {name!r}; known are {', '.join(_KNOWN_COLUMNS)}")
+            raise InvalidInput(f"unknown count {name!r}; valid are {', '.join(_KNOWN_COLUMNS)}")
     for name, value in counts.items():
         if value is not None and not _is_valid_count(name, value):
             raise InvalidInput(
-                f"{name} does not fit: a count is a whole number, a cost a number, "
-                "neither below 0, and the others are text"
+                f"{name} is not valid: a count must be an integer >= 0, a cost a number >= 0, and "
+                "the other fields text"
             )
     return {
         name: counts.get(name) or (0 if name in _COUNT_COLUMNS else None) for name in _KNOWN_COLUMNS

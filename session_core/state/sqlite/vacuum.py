@@ -108,7 +108,7 @@ class SqliteVacuum(SqliteStore):
         holders = [str(holder) for holder in self.list_holders()]
         if holders:
             raise Busy(
-                f"{self.path} is open in {', '.join(holders)}; stop that, then try again",
+                f"{self.path} is open in {', '.join(holders)}; stop that process, then try again",
                 holders=holders,
             )
 
@@ -157,8 +157,8 @@ def _require_memory(path: Path, needed: int) -> None:
     free = _find_free_memory()
     if free is not None and needed > free:
         raise StorageFull(
-            f"a vacuum of {path} with this SQLite takes {needed} bytes of memory, where {free} are "
-            "free; free some, or use the SQLite of Python"
+            f"a vacuum of {path} with this SQLite needs {needed} bytes of memory, {free} are free; "
+            "free some, or use the SQLite of Python"
         )
 
 
@@ -182,7 +182,7 @@ def _require_room(path: Path, needed: Iterable[tuple[Path, int]]) -> None:
         free = shutil.disk_usage(folder).free
         if free < count:
             raise StorageFull(
-                f"a vacuum of {path} needs {count} bytes in {folder}, where {free} are free; "
+                f"a vacuum of {path} needs {count} bytes in {folder}, {free} are free; "
                 "free some, then try again"
             )
 

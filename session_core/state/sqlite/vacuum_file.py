@@ -108,7 +108,9 @@ def rewrite_database(
                 # A copy without pages would be written back before the first check.
                 if source.fetch_tuples(_SELECT_SCHEMA) != schema:
                     _check_unchanged(guard, version)
-                    raise StorageError(f"{copy} was exchanged; find out by whom, then try again")
+                    raise StorageError(
+                        f"{copy} was replaced by another process; find that process, then try again"
+                    )
                 _write_back(source, handle, partial(_check_unchanged, guard, version), step)
                 return True
     return False
@@ -182,7 +184,7 @@ def _build_copy(path: Path) -> Path:
         # Closing the file drops no locks: no connection to a new file exists yet.
         os.close(descriptor)
     except OSError as error:
-        problem = f"no copy can be made in {folder}: {error.strerror}"
+        problem = f"no copy can be created in {folder}: {error.strerror}"
         if error.errno == errno.ENOSPC:
             raise StorageFull(f"{problem}; free some space, then try again") from error
         raise Denied(f"{problem}; check its permissions") from error

@@ -207,7 +207,7 @@ class WriteQueue:
         if self.queue and self.queue[0] is job:
             return True
         if job not in self.queue:
-            raise StorageError("the change was interrupted, perhaps after it was made; read again")
+            raise StorageError("the change was interrupted, possibly after its commit; read again")
         # An earlier job of the same thread resumes after this one, which interrupted it.
         # The queue is copied, since a signal handler that writes may extend it meanwhile.
         before = itertools.takewhile(lambda other: other is not job, list(self.queue))
@@ -230,7 +230,9 @@ class WriteQueue:
     def _make_timeout_error(self) -> Exception:
         leader = self.leader
         if leader is not None and leader.is_open:
-            return Busy("a transaction of this process has the database; end it, then try again")
+            return Busy(
+                "a transaction of this process has locked the database; end it, then try again"
+            )
         # The leader waits for another process, which the caller names if it is known.
         locked: Exception = _sqlite3.load_library().OperationalError("database is locked")
         return locked
@@ -238,9 +240,9 @@ class WriteQueue:
 
 def _make_deadlock_error(leader: WriteJob, job: WriteJob) -> Busy:
     if leader.task == job.task:
-        return Busy("a change of this very thread is under way; try again after it")
+        return Busy("a change of this thread is in progress; try again after it")
     return Busy(
-        "another task of this thread has a transaction open, and to wait for it would block both; "
+        "another task of this thread has a transaction open, and waiting for it would deadlock; "
         "run a transaction as one function: await AsyncSessionDB(db).run(step)"
     )
 

@@ -269,7 +269,9 @@ class Writer:
 
     def _commit_transaction(self, job: WriteJob) -> None:
         if self._queue.leader is not job:
-            raise StorageError("the transaction was undone as its thread ended; begin it anew")
+            raise StorageError(
+                "the transaction was rolled back when its thread ended; begin a new one"
+            )
         job.inside = False
         self._committing = True
         execute_with_retry(cast("Connection", self._handle), "COMMIT", self._get_deadline())
