@@ -1,4 +1,4 @@
-"""How a file is written anew by way of another one, with something done at each point of it."""
+"""Trace a vacuum through a copy, with an action at each of its points."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _LOOK = "PRAGMA data_version"
 
 
 def anew(db: SessionDB, step: Callable[[], object] | None = None) -> None:
-    """Write it anew in this way, whatever its library would do."""
+    """Rewrite the database through a copy, whatever its SQLite library would do."""
     with db._translate_errors():
         db._get_writer().run_alone(partial(db._vacuum_through_file, step=step))
 
 
 def course(db: SessionDB, act: Callable[[str], object]) -> list[str]:
-    """Write it anew while `act` is called at each point; return the points."""
+    """Rewrite the database and call `act` at each point; return the points."""
     ran = Course(db, act)
     anew(db, ran.stepped)
     return ran.points
 
 
 class Course:
-    """The points that come one after another, as SQLite and `step` tell of them."""
+    """Records the points of a vacuum, from SQL traces and `step` callbacks."""
 
     def __init__(self, db: SessionDB, act: Callable[[str], object]) -> None:
         self.points: list[str] = []
@@ -42,7 +42,7 @@ class Course:
         writer._handle.connection.set_trace_callback(self._copied)
 
     def stepped(self) -> None:
-        """Tell where it is: this is called as the `step` of a vacuum."""
+        """Record the present point; passed as the `step` of a vacuum."""
         between = self._phase == "copying" and is_whole(self._folder)
         self._at("between" if between else self._phase)
 
@@ -62,17 +62,17 @@ class Course:
 
 
 def copies(folder: Path, ending: str = "") -> list[Path]:
-    """Return the copies of the database in a folder, with what belongs to them."""
+    """Return the copies of the database in a folder, with their journals."""
     return list(folder.glob(f".state.db.vacuum-*{ending}"))
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether there is a copy that nothing is written to any more."""
+    """Whether a copy exists that is completely written."""
     return any(each.stat().st_size for each in copies(folder)) and not copies(folder, "-journal")
 
 
 def rows(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    """Return the rows of all tables with their numbers, and of those behind a search index."""
+    """Return the rows of all tables with their row ids, including shadow tables."""
     with connect(path, "ro") as connection:
         tables = connection.execute(
             "SELECT name, sql LIKE '%WITHOUT ROWID%' FROM sqlite_master"

@@ -1,4 +1,4 @@
-"""Upkeep on SQLite: what belongs to a session, short steps, checks that touch nothing, sizes."""
+"""Upkeep on SQLite: rows of a session, short transactions, read-only checks, sizes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 @pytest.fixture(params=["own", 16, 22, 30])
 def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
-    """A home of our own, or of Hermes with a schema."""
+    """A home of our own, or a Hermes home of each schema."""
     path = home_path / "state.db"
     if request.param == "own":
         make_own_database(path)
@@ -349,7 +349,7 @@ def _find_root_page(path: Path, table: str) -> tuple[int, int]:
 
 
 def _read_traces(path: Path) -> Any:
-    """What a check could leave: locks that are lost, a log that is another one, a changed file."""
+    """Return the traces that a check could leave: lost locks, a new log, a changed file."""
     inodes = [Path(f"{path}{suffix}").stat().st_ino for suffix in ("", "-wal", "-shm")]
     ours = {lock for lock in _iter_locks() if any(f":{inode} " in lock for inode in inodes)}
     assert len(ours) > 1
@@ -358,7 +358,7 @@ def _read_traces(path: Path) -> Any:
 
 
 def _iter_locks() -> Iterator[str]:
-    """Yield the locks of this process; those of others come and go while `/proc/locks` is read."""
+    """Yield the locks of this process from `/proc/locks`; other processes may change theirs."""
     for info in Path("/proc/self/fdinfo").iterdir():
         with suppress(FileNotFoundError):
             lines = info.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""`AsyncSessionDB`: every method of the contract, in worker threads, finished once it was begun."""
+"""`AsyncSessionDB`: every method of the protocol runs in worker threads until it is done."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 def list_methods() -> dict[str, object]:
-    """Return the methods of the contract, but for `transaction`, which belongs to one thread."""
+    """Return the methods of the protocol except `transaction`, which belongs to one thread."""
     return {
         name: value
         for name, value in inspect.getmembers(StateDatabase, inspect.isfunction)
@@ -133,7 +133,7 @@ async def test_async_step_runs_as_single_transaction(db: AsyncSessionDB) -> None
 
 
 async def test_async_change_within_own_transaction_is_refused(db: AsyncSessionDB) -> None:
-    """It would wait for its own caller until the patience is over."""
+    """The call would wait for its own caller until the timeout."""
     with db.db.transaction():
         db.db.create_session("s", "cli")
         with pytest.raises(InvalidInput, match=r"run\(step\)"):
@@ -189,7 +189,7 @@ async def test_lock_waiters_block_no_readers(
 
 @contextmanager
 def hold_lock(db: AsyncSessionDB) -> Iterator[threading.Event]:
-    """Let another thread hold a transaction open until the event is set, or the block ends."""
+    """Hold a transaction open in another thread until the event is set or the block ends."""
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -285,7 +285,7 @@ async def test_async_changes_waits_while_database_is_locked(home_path: Path) -> 
 
 
 class LockedDatabase(SessionDB):
-    """A database that a writer keeps to itself for some looks."""
+    """A database that is locked for the first reads."""
 
     busy = 0
 

@@ -1,4 +1,4 @@
-"""A search of a home of our own finds the texts that another program has changed by hand."""
+"""Search in a home of our own finds texts that another program has changed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROGRAMS = {
 
 @pytest.fixture(params=PROGRAMS)
 def change(request: pytest.FixtureRequest, home_path: Path) -> Change:
-    """Run SQL in another program, with a SQLite library of its own."""
+    """Run SQL in another program, with its own SQLite library."""
 
     def run(script: str) -> None:
         command = [*PROGRAMS[request.param], str(home_path / "state.db"), script]
@@ -58,7 +58,7 @@ def index_everything(db: SessionDB) -> None:
 
 
 def search_messages(db: SessionDB, query: str, mode: str = "words") -> list[int]:
-    """Return what all pages of a search hold."""
+    """Return the hits of all pages of a search."""
     ids: list[int] = []
     cursor = None
     while True:
@@ -70,7 +70,7 @@ def search_messages(db: SessionDB, query: str, mode: str = "words") -> list[int]
 
 
 def search_in_every_mode(db: SessionDB, word: str) -> list[list[int]]:
-    """Return what a word finds: alone, as a phrase, prefix, part of a word, and with others."""
+    """Return the hits of a word: alone, as a phrase, prefix or substring, and with other words."""
     queries = (
         word,
         f'"a {word}"',
@@ -198,7 +198,7 @@ def test_few_changes_leave_the_index_in_use(db: SessionDB, home_path: Path) -> N
 
 
 def test_home_of_earlier_version_is_reindexed(db: SessionDB, home_path: Path) -> None:
-    """Its index may have words that were changed before there was anything to note that."""
+    """Its index may have words that changed before there were triggers."""
     append_texts(db, f"a {OLD}", f"a {OLD} b")
     index_everything(db)
     with connect(home_path / "state.db") as other:

@@ -1,4 +1,4 @@
-"""Text that is no UTF-8 hides nothing, and no error tells what stands in a row."""
+"""Text that is not UTF-8 hides no rows, and no error contains stored values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first write makes a home of our own; what is refused or changes nothing makes none."""
+"""The first write creates a home of our own; refused and empty changes create none."""
 
 from __future__ import annotations
 

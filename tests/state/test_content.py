@@ -1,4 +1,4 @@
-"""How content and JSON columns are stored, and how they read."""
+"""Encoding and decoding of content and JSON columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cursors: opaque, of one list, and never a wrong page."""
+"""Cursors are opaque, belong to one list, and never lead to a wrong page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows with values that no careful writer leaves: one of them hides nothing of the others."""
+"""Rows with invalid values do not hide other rows."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def db(path):
 
 @pytest.fixture
 def library(tmp_path) -> Path:
-    """A file in the place of the extension, which only its user can write."""
+    """A file in place of the extension, writable only by its user."""
     library = tmp_path / "home" / opening.EXTENSION_PATH
     library.parent.mkdir(parents=True, mode=0o755)
     library.write_bytes(b"not a library")

@@ -1,4 +1,4 @@
-"""The feed on SQLite: other processes, journal modes, a VACUUM, a backup, a costly look."""
+"""The change feed on SQLite: other processes, journal modes, VACUUM, backups, slow scans."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def db(path: Path) -> Iterator[SessionDB]:
 
 @pytest.fixture
 def commit(path: Path, db: SessionDB) -> Iterator[Callable[[str], float]]:
-    """Another process, that commits a message and says when it had."""
+    """Commit a message in another process; return when it had committed."""
     child = subprocess.Popen(
         [sys.executable, "-c", _WRITER, f"{path.as_uri()}?mode=rw"],
         stdin=subprocess.PIPE,
@@ -208,7 +208,7 @@ def test_feed_defers_costly_end_scan(
         found = db.read_changes(cursor)
         seen += [event.session_id for event in found.events]
         cursor = found.cursor
-    if len(seen) < 2:  # an index of the ends is never costly, and leaves nothing to wait for
+    if len(seen) < 2:  # with an index on the end times, a scan is never postponed
         found = db.read_changes(cursor, timeout_s=20)
         seen += [event.session_id for event in found.events]
     assert seen == ["s", "t"]
@@ -311,7 +311,7 @@ def _wait_until(db: SessionDB, stop: threading.Event) -> None:
 
 
 def _renumber_sessions(path: Path) -> None:
-    """Give the rows of sessions new numbers, as a VACUUM is allowed to."""
+    """Give session rows new row ids, as a VACUUM may do."""
     execute_statements(path, "VACUUM", "UPDATE sessions SET rowid = -rowid")
     with connect(path) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")

@@ -1,4 +1,4 @@
-"""The index of a home of our own: it lags on disk, and no answer does."""
+"""The index of a home of our own lags on disk; search results never do."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read_index_mark(db: SessionDB) -> int:
 
 
 def list_hits(db: SessionDB, query: str, **options: Any) -> list[int]:
-    """Return what all pages of a search hold."""
+    """Return the hits of all pages of a search."""
     answer = db.search(query, per="message", **options)
     hits = [hit.message_id for hit in answer.hits]
     while answer.next_cursor is not None:

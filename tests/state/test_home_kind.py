@@ -1,4 +1,4 @@
-"""Whose home a path is without a database: signs of Hermes count only where it was found."""
+"""The kind of a home without a database: marks of Hermes count only in a detected folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIGNS = ("config.yaml", "gateway.json", "sessions/sessions.json")
 
 @pytest.fixture(params=SIGNS)
 def app(home_path: Path, request: pytest.FixtureRequest) -> Path:
-    """A folder without a database, with a file that a Hermes home has."""
+    """A folder without a database that contains a file of Hermes."""
     sign = home_path / request.param
     sign.parent.mkdir(exist_ok=True)
     sign.write_text("{}")
@@ -86,7 +86,7 @@ def test_mirror_pipe_never_blocks(home_path: Path) -> None:
 
 @pytest.mark.requirement("ledger:kind")
 def test_deleted_database_is_created_again(home_path: Path) -> None:
-    """An application whose database was deleted begins anew, with the files that it left."""
+    """An application whose database was deleted starts again, with its other files in place."""
     source = SessionSource(platform="telegram", chat_id="42")
     with SessionDB(home_path / "state.db") as db, SessionStore(home_path / "s", db=db) as store:
         former = store.get_or_create_session(source).session_id

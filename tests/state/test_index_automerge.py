@@ -1,4 +1,4 @@
-"""An index of Hermes merges seldom while very much goes, and is set as it was behind that."""
+"""Indexes of Hermes merge less often during a large delete, and keep their settings after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOUND = "SELECT count(*) FROM {0} WHERE {0} MATCH 'needle'"
 
 @pytest.fixture(params=[0, 1, 3])
 def db(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SessionDB]:
-    """A Hermes home with texts of which an index has much to keep."""
+    """A Hermes home with many indexed texts."""
     path = tmp_path / "state.db"
     make_hermes_database(path, 22 if request.param == 0 else 30, fts_layout=request.param)
     drawn = random.Random(7)
@@ -32,13 +32,13 @@ def db(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SessionDB]:
 
 
 def remove_messages_singly(db: SessionDB, count: int = 36) -> None:
-    """Remove messages, each in a transaction of its own."""
+    """Remove messages, each in its own transaction."""
     for row in db.get_messages("s")[:count]:
         db.remove_messages({"s": ([row["id"]], db.get_revision("s"))})
 
 
 def query_each_index(db: SessionDB, sql: str) -> list[tuple[Any, ...]]:
-    """Return what each index answers."""
+    """Return the results of each index."""
     with connect(db.path, "ro") as connection:
         return [row for table in TABLES for row in connection.execute(sql.format(table))]
 

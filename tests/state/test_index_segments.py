@@ -1,4 +1,4 @@
-"""The estimate of what a merge of the search index frees, beside what a merge really frees."""
+"""The estimate of the blocks freed by a merge, compared with a real merge."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE = 4096
 
 @pytest.fixture(params=KINDS, ids=str)
 def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
-    """A home with many segments: each conversation was appended in a transaction of its own."""
+    """A home with many segments: each conversation was appended in its own transaction."""
     path = home_path / "state.db"
     if request.param == "own":
         make_own_database(path)
@@ -36,7 +36,7 @@ def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
 
 
 def append_conversations(path: Path) -> None:
-    """Fill a home of our own by the library, which feeds its index."""
+    """Fill a home of our own through the library, which feeds its index."""
     chance = random.Random(0)
     with SessionDB(path) as db:
         for number in range(100):

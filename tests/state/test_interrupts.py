@@ -1,6 +1,7 @@
-"""An interrupt at any place of the engine: what it hits is over, and everything else goes on.
+"""An interrupt anywhere in the engine ends only the call that it hits.
 
-A signal handler is run where a function begins and where a call is over, so it is raised there.
+Python runs a signal handler when a function begins and when a call returns, so the test raises the
+interrupt there.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ CALLS: dict[str, Callable[[SessionDB], object]] = {
 
 @pytest.fixture(autouse=True)
 def _collected() -> Iterator[None]:
-    """Let what was left be collected here, not in a test that has nothing to do with it."""
+    """Collect garbage here, so that it does not affect another test."""
     yield
     gc.collect()
 
@@ -93,7 +94,7 @@ def test_interrupted_close_can_be_repeated(home_path: Path) -> None:
 
 
 def run_interrupted(db: SessionDB, call: Callable[[SessionDB], object], place: int) -> bool:
-    """Make a call that is interrupted at the nth place; say whether it has so many."""
+    """Make a call and interrupt it at the nth place; return whether it has so many."""
     try:
         with raise_interrupt_at(place):
             call(db)
@@ -104,7 +105,7 @@ def run_interrupted(db: SessionDB, call: Callable[[SessionDB], object], place: i
 
 @contextmanager
 def raise_interrupt_at(at: int) -> Iterator[None]:
-    """Raise what Ctrl-C raises at the nth place of the engine, once."""
+    """Raise KeyboardInterrupt once, at the nth place in the engine."""
     before = sys.getprofile()
     sys.setprofile(make_interrupting_profiler(at, (ENGINE,)))
     try:

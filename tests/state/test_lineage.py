@@ -1,4 +1,4 @@
-"""Chains of continuations: walked once for all their sessions, with the same answer for each."""
+"""Chains of continuations are walked once for all their sessions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONG = 150
 
 
 def add_chain(path: Path, parents: list[int | None]) -> list[str]:
-    """Make a session for each place, each the continuation of the place that it names."""
+    """Create a session for each place, which continues the session at the named place."""
     make_own_database(path)
     ids = [f"s{place:03}" for place in range(len(parents))]
     with connect(path) as connection:
@@ -61,7 +61,7 @@ def test_cached_root_and_tip_match_walk(
 
 
 def trace_link_statements(db: SessionDB) -> list[str]:
-    """Return a list of what a reader is asked from now on that goes from a session to another."""
+    """Return a list that collects the statements of a reader about links between sessions."""
     db.search("nothing")
     asked: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The line of a session is read once until anybody commits."""
+"""A list line is read once until the next commit."""
 
 from __future__ import annotations
 

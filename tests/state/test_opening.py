@@ -1,4 +1,4 @@
-"""Paths that are no database, files that are not whole, links, and what is left when it closes."""
+"""Invalid paths, incomplete files, links, and the files left after a close."""
 
 from __future__ import annotations
 

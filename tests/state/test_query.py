@@ -1,4 +1,4 @@
-"""What a typed query is understood as, and what it matches."""
+"""Parsing of typed queries, and their matches."""
 
 from __future__ import annotations
 
@@ -111,13 +111,13 @@ def test_query_matches_text(typed: str, text: str, matches: bool) -> None:
 
 
 class CountingText(str):
-    """A text that counts how often a word is looked for at one of its places."""
+    """A text that counts how often a word is compared at one of its places."""
 
     __slots__ = ("looks",)
     looks: int
 
     def startswith(self, *given: Any) -> bool:
-        """Count it."""
+        """Count the call."""
         self.looks += 1
         return super().startswith(*given)
 

@@ -1,4 +1,4 @@
-"""Images on SQLite: whatever a row holds comes back as the same bytes, also into another schema."""
+"""Row images on SQLite: every value is restored byte by byte, also into another schema."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ MARK = b"mcp_sessions_indexed_to"
 
 
 def dump_rows(path: Path) -> Dump:
-    """Return every row of every table but the search indexes and their mark, as types and bytes."""
+    """Return every row of every table except the search indexes, as types and bytes."""
     with connect(path, "ro") as connection:
         found = {}
         for name in list_tables(connection):
@@ -96,7 +96,7 @@ def list_tables(connection: Any) -> list[str]:
 
 
 def pass_through_trash(images: Sequence[RowImages]) -> list[RowImages]:
-    """Return images as the trash of a step gives them back."""
+    """Return images after a round trip through the trash of a step."""
     packed = pack_trash(TrashItem("", image.pack()) for image in images)
     return [RowImages.unpack(one.value) for one in unpack_trash(packed)]
 
@@ -112,7 +112,7 @@ def read_images(db: SessionDB, *session_ids: str) -> list[RowImages]:
 
 
 def remove_sessions(db: SessionDB, *session_ids: str) -> list[RowImages]:
-    """Remove sessions as a step does; return what the trash has of them."""
+    """Remove sessions as a step does; return the images in its trash."""
     images = pass_through_trash(read_images(db, *session_ids))
     ids = {each: db.read_message_images(each, 0, 10**9)[0] for each in session_ids}
     with db.transaction():
@@ -136,7 +136,7 @@ def list_columns(path: Path, table: str) -> list[str]:
 
 
 def store_odd_values(path: Path) -> None:
-    """Put every kind of value into every column that takes it."""
+    """Store every kind of value in every column that accepts it."""
     spared = {"id", "session_id", "parent_session_id", "rewind_count", "system_prompt_hash"}
     with connect(path) as connection:
         connection.execute("PRAGMA foreign_keys=OFF")
@@ -152,7 +152,7 @@ def store_odd_values(path: Path) -> None:
 
 
 def add_unknown_tables(path: Path) -> None:
-    """Give sessions rows in tables that nobody knows."""
+    """Give sessions rows in unknown tables."""
     execute_statements(path, *ODD)
     for number, value in enumerate(VALUES):
         session_id = f"fill_0_{number % 3:05}"

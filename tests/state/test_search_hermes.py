@@ -1,4 +1,4 @@
-"""Searching a Hermes home: what its indexes hide is found, and what they lack is read."""
+"""Search in a Hermes home finds rows that its indexes hide or lack."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def open_filled_home(path: Path, schema: int, **options: Any) -> Iterator[Any]:
 
 
 def list_hits(path: Path, query: str, **options: Any) -> list[int]:
-    """Return what all pages of a search hold."""
+    """Return the hits of all pages of a search."""
     ids: list[int] = []
     cursor = None
     with SessionDB(path, read_only=True) as db:

@@ -1,4 +1,4 @@
-"""One word in many spellings: found whether it is indexed already or not, in every script."""
+"""A word is found in all its spellings and scripts, indexed or not."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def index_everything(db: SessionDB) -> None:
 
 
 def list_hits(db: SessionDB, query: str, mode: str = "words") -> list[int]:
-    """Return what all pages of a search hold."""
+    """Return the hits of all pages of a search."""
     hits, cursor = [], None
     while True:
         answer = db.search(query, mode=mode, per="message", cursor=cursor)  # type: ignore[arg-type]

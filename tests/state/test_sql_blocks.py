@@ -1,4 +1,4 @@
-"""SQL in named blocks: each of them is used, and no two of them say the same."""
+"""Named SQL blocks: each of them is used, and no two have the same statement."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def load_block_names(path: Path) -> dict[str, str]:
 
 
 def has_block_name(module: str, name: str) -> bool:
-    """Whether a module has a name as a string, or puts it together in one."""
+    """Whether a module contains the name as a string, or composes it."""
     patterns = (re.sub(r"\\\{\w+\\\}", "[a-z]+", re.escape(one)) for one in _TEXT.findall(module))
     return any(re.fullmatch(pattern, name) for pattern in patterns)
 
 
 def list_block_users(path: Path, name: str) -> list[str]:
-    """Return the modules that use a block: that load its file, or load none that has the name."""
+    """Return the modules that load the file of a block, or use its name from elsewhere."""
     found = []
     for module in sorted(path.parent.rglob("*.py")):
         source = module.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Work that takes long: somebody looks in on it, and may end it without a trace."""
+"""Callbacks during long operations may end them without a trace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OLD = 1_600_000_000
 
 
 class StopWork(Exception):
-    """Raised by who looks in."""
+    """Raised by a callback to end the operation."""
 
 
 @pytest.fixture(params=["own", "hermes"])
@@ -88,7 +88,7 @@ def test_step_error_ends_work_without_trace(
 
     with pytest.raises(StopWork):
         work(db, step)
-    assert next(looked) == at + 1  # who has ended it is not asked again
+    assert next(looked) == at + 1  # the callback is not called again after it ended the work
     assert list(temporary.iterdir()) == []
     assert db.measure_sizes().free == free > 0
     assert db.check_integrity(deep=True) == []
@@ -118,7 +118,7 @@ def test_check_deletes_copy_of_killed_check(db: SessionDB, path: Path, temporary
     )
     (left,) = temporary.iterdir()
     db.check_integrity(deep=True)
-    assert list(temporary.iterdir()) == [left]  # whoever made it may be at work
+    assert list(temporary.iterdir()) == [left]  # its process may still be running
     os.utime(left, (OLD, OLD))
     assert db.check_integrity(deep=True) == []
     assert list(temporary.iterdir()) == []
@@ -146,7 +146,7 @@ def test_interrupt_between_steps_is_raised_unchanged(path: Path) -> None:
         "SELECT max(CASE i WHEN 9999 THEN interrupt() ELSE i END) FROM n"
     )
     with connect(path) as connection:
-        # It comes while SQLite is at work, so that Python is told of it at its next look.
+        # The interrupt comes during a statement, so Python handles it at the next callback.
         connection.create_function("interrupt", 0, interrupt_main)
         with (
             pytest.raises(KeyboardInterrupt),

@@ -1,4 +1,4 @@
-"""What a title may be, and the arithmetic of its lineage."""
+"""Valid titles and the numbering of their lineage."""
 
 from __future__ import annotations
 

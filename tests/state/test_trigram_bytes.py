@@ -1,4 +1,4 @@
-"""Bytes in the trigram index of a Hermes home, which holds them as they are."""
+"""Bytes that are not text in the trigram index of a Hermes home."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_session_with_bytes_is_changed_and_deleted(db: SessionDB, path: Path) ->
 
 def test_bytes_indexed_by_older_version_are_removed(db: SessionDB, path: Path) -> None:
     first = db.append_message("s", "user", b"\x89PNG stored")
-    with connect(path) as connection:  # what an older version leaves of a row with a NUL
+    with connect(path) as connection:  # the entry of a row with a NUL in an older version
         connection.execute("DROP TRIGGER messages_fts_trigram_update")
         connection.execute("UPDATE messages SET content = ?", (b"\x89PNG stored\0 no more",))
         connection.execute(

@@ -1,4 +1,4 @@
-"""Searching a Hermes home whose word index has only the beginning of what a tool said."""
+"""Search in a Hermes home whose word index has only the beginning of tool output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_filled_home(path: Path, schema: int) -> Iterator[Any]:
 
 
 def add_truncating_triggers(connection: Any) -> None:
-    """Have an upgraded home with the triggers of a newer release, which cut what goes in."""
+    """Create an upgraded home with the triggers of a newer release, which truncate texts."""
     for table in ("messages_fts", "messages_fts_trigram"):
         name = f"{table}_insert"
         (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (name,))

@@ -1,4 +1,4 @@
-"""Room won back on SQLite: who is there, what stays in the file, what room it takes meanwhile."""
+"""VACUUM on SQLite: other users of the file, kept settings, and the room that it needs."""
 
 from __future__ import annotations
 
@@ -148,14 +148,14 @@ def test_optimize_step_merges_segments_of_indexes(db: SessionDB, path: Path) -> 
 
 
 def is_copy_in_memory(path: Path) -> bool:
-    """Whether the SQLite of this run makes its copy in memory."""
+    """Whether SQLite in this run makes its copy in memory."""
     with connect(path, "ro") as connection:
         return ("TEMP_STORE=3",) in connection.execute("PRAGMA compile_options").fetchall()
 
 
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a machine says that has next to no memory."""
+    """The memory information of a machine with little memory."""
     memory = tmp_path / "meminfo"
     memory.write_text("MemTotal: 100 kB\nMemAvailable: 10 kB\n")
     monkeypatch.setattr(vacuum, "_MEMINFO_PATH", memory)

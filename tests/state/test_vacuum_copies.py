@@ -1,4 +1,4 @@
-"""The copy by way of which a file is written anew: how it is made, and that none is left."""
+"""The copy of a vacuum: how it is created, and that none is left."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_rewrite_keeps_file_settings(home_path: Path, made: str) -> None:
 
 
 def create_reserved_database(path: Path, count: int) -> None:
-    """Make an empty database that leaves bytes at the end of each page to an extension."""
+    """Create an empty database that reserves bytes at the end of each page."""
     with connect(path, "rwc") as connection:
         connection.execute("PRAGMA user_version=1")
     page = bytearray(path.read_bytes())
@@ -97,9 +97,9 @@ def read_file_settings(path: Path) -> tuple[object, ...]:
     with connect(path, "ro") as connection:
         pragmas = [connection.execute(f"PRAGMA {name}").fetchone() for name in KEPT]
         cache = connection.execute("PRAGMA default_cache_size").fetchone()
-        # An index of trigrams in UTF-16 is found damaged by some versions once rows are deleted.
+        # Some versions report a trigram index in UTF-16 as damaged after rows were deleted.
         found = connection.execute("PRAGMA quick_check").fetchall()
-    # By another process: who closes a database that he has open himself drops his locks on it.
+    # In another process, since closing a file drops all locks of the closing process on it.
     head = "import sys; print(open(sys.argv[1], 'rb').read(21)[16:])"
     done = subprocess.run([sys.executable, "-c", head, str(path)], capture_output=True, check=True)
     return (*pragmas, cache, found, done.stdout)
@@ -165,7 +165,7 @@ def test_stale_copy_is_deleted_at_next_write(path: Path) -> None:
     assert copies(path.parent, ".tmp") != []
     with SessionDB(path) as db:
         db.get_messages("fill_0_00039")
-        assert copies(path.parent) != []  # who reads changes nothing
+        assert copies(path.parent) != []  # a read deletes no copy
         db.set_meta("written", "1")
         assert copies(path.parent) == []
 

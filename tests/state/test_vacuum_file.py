@@ -1,4 +1,4 @@
-"""A file that is written anew by way of another one: what anybody commits meanwhile is kept."""
+"""VACUUM through a copy keeps concurrent commits."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def commit_in_process(path: Path, key: str) -> str:
-    """Let another process commit; return what kept it from that."""
+    """Commit in another process; return the error that prevented it."""
     done = subprocess.run(
         [sys.executable, "-c", OTHER, str(path), key], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""Transactions that were left behind: by a thread that has ended, or by a fork, in the child."""
+"""Transactions abandoned by a thread that ended, or by a fork, in the child."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def run_in_thread(step: Callable[[], None]) -> None:
 
 
 def abandon_transaction(db: SessionDB) -> tuple[Iterator[None], int]:
-    """Return what holds a transaction open whose thread has ended, and the number of that."""
+    """Return an open transaction whose thread has ended, and the number of that thread."""
     numbers: list[int] = []
     holding = hold_transaction_open(db)
 
@@ -79,7 +79,7 @@ def abandon_transaction(db: SessionDB) -> tuple[Iterator[None], int]:
 
 
 def read_stored_texts(db: SessionDB) -> list[str]:
-    """Return what others see."""
+    """Return the committed texts."""
     with SessionDB(db.path, read_only=True) as other:
         return [row["content"] for row in other.get_messages("s")]
 
