@@ -16,7 +16,7 @@ import pytest
 from session_core import Busy, Denied, SessionDB, StorageFull
 from session_core.state.sqlite import vacuum
 from tests.homes import connect, fill_database, make_hermes_database, make_own_database
-from tests.state.course import copies
+from tests.state.vacuum_trace import list_copies
 
 KEPT = (
     *("page_size", "auto_vacuum", "journal_mode", "user_version", "application_id", "encoding"),
@@ -165,10 +165,10 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.requirement("maintenance:vacuum-memory")
 def test_vacuum_of_wal_database_needs_no_memory(db: SessionDB, path: Path, memory: Path) -> None:
     made: list[bool] = []
-    assert db.vacuum(step=lambda: made.append(bool(copies(path.parent)))).after_bytes > 0
+    assert db.vacuum(step=lambda: made.append(bool(list_copies(path.parent)))).after_bytes > 0
     assert any(made) == is_copy_in_memory(path)
     assert db.measure_sizes().free == 0
-    assert copies(path.parent) == []
+    assert list_copies(path.parent) == []
 
 
 @pytest.mark.requirement("maintenance:vacuum-memory")

@@ -12,7 +12,7 @@ import pytest
 from session_core import Denied, SessionDB, StorageError
 from session_core.state.sqlite import vacuum_file
 from tests.homes import connect, fill_database, make_hermes_database, make_own_database
-from tests.state.course import anew, copies, course, rows
+from tests.state.vacuum_trace import dump_tables, list_copies, trace_vacuum, vacuum_through_copy
 
 
 @pytest.fixture(params=["own", 16, 22, 30])
@@ -42,8 +42,8 @@ def test_rewritten_rows_equal_plain_vacuum(db: SessionDB, path: Path, tmp_path: 
     with connect(path, "ro") as connection, connect(plain, "rwc") as other:
         connection.backup(other)
         other.execute("VACUUM")
-    anew(db)
-    assert rows(path) == rows(plain)
+    vacuum_through_copy(db)
+    assert dump_tables(path) == dump_tables(plain)
 
 
 KEPT = ("page_size", "auto_vacuum", "journal_mode", "user_version", "application_id", "encoding")
@@ -76,7 +76,7 @@ def test_rewrite_keeps_file_settings(home_path: Path, made: str) -> None:
     with SessionDB(path) as db:
         db.delete_sessions([f"fill_0_{n:05}" for n in range(20)])
         before = read_file_settings(path)
-        anew(db)
+        vacuum_through_copy(db)
         assert db.measure_sizes().free == 0
         db.append_message("fill_0_00039", "user", "after it")
     assert read_file_settings(path) == before
@@ -108,7 +108,9 @@ def read_file_settings(path: Path) -> tuple[object, ...]:
 @pytest.mark.requirement("maintenance:vacuum-copies")
 def test_vacuum_copy_is_private(db: SessionDB, path: Path) -> None:
     modes: set[int] = set()
-    course(db, lambda _: modes.update(each.stat().st_mode & 0o777 for each in copies(path.parent)))
+    trace_vacuum(
+        db, lambda _: modes.update(each.stat().st_mode & 0o777 for each in list_copies(path.parent))
+    )
     assert modes == {0o600}
 
 
@@ -119,7 +121,7 @@ def test_vacuum_copy_lies_beside_linked_database(home_path: Path, tmp_path: Path
     with SessionDB(linked) as db:
         db.append_message("one", "user", "words", create={"source": "cli"})
         seen: list[int] = []
-        anew(db, lambda: seen.append(len(copies(home_path, ".tmp"))))
+        vacuum_through_copy(db, lambda: seen.append(len(list_copies(home_path, ".tmp"))))
     assert set(seen) == {1}
     assert linked.is_symlink()
 
@@ -128,14 +130,14 @@ def test_vacuum_copy_lies_beside_linked_database(home_path: Path, tmp_path: Path
 def test_exchanged_copy_is_not_written_back(db: SessionDB, path: Path) -> None:
     def act(now: str) -> None:
         if now == "copy begins":
-            (copy,) = copies(path.parent)
+            (copy,) = list_copies(path.parent)
             copy.unlink()
             copy.touch()
 
-    before = rows(path)
+    before = dump_tables(path)
     with pytest.raises(StorageError, match="replaced"):
-        course(db, act)
-    assert rows(path) == before
+        trace_vacuum(db, act)
+    assert dump_tables(path) == before
 
 
 def test_folder_without_room_for_name_is_denied(home_path: Path) -> None:
@@ -144,7 +146,7 @@ def test_folder_without_room_for_name_is_denied(home_path: Path) -> None:
     with SessionDB(path) as db:
         db.append_message("one", "user", "words", create={"source": "cli"})
         with pytest.raises(Denied, match="no copy can be created"):
-            anew(db)
+            vacuum_through_copy(db)
 
 
 KILLED = (
@@ -162,12 +164,12 @@ KILLED = (
 @pytest.mark.requirement("maintenance:vacuum-copies")
 def test_stale_copy_is_deleted_at_next_write(path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
-    assert copies(path.parent, ".tmp") != []
+    assert list_copies(path.parent, ".tmp") != []
     with SessionDB(path) as db:
         db.get_messages("fill_0_00039")
-        assert copies(path.parent) != []  # a read deletes no copy
+        assert list_copies(path.parent) != []  # a read deletes no copy
         db.set_meta("written", "1")
-        assert copies(path.parent) == []
+        assert list_copies(path.parent) == []
 
 
 @pytest.mark.requirement("maintenance:vacuum-copies")
@@ -204,12 +206,12 @@ def test_copy_in_use_is_not_deleted(db: SessionDB, path: Path) -> None:
 
         def act(now: str) -> None:
             vacuum_file.delete_stale_copies(path)
-            seen.append(now == "first look" or len(copies(path.parent, ".tmp")) == 2)
+            seen.append(now == "first look" or len(list_copies(path.parent, ".tmp")) == 2)
 
-        course(db, act)
+        trace_vacuum(db, act)
         assert set(seen) == {True}
         vacuum_file.delete_stale_copies(path)
-        assert copies(path.parent) == [other]
+        assert list_copies(path.parent) == [other]
         holder.communicate(b"\n")
     vacuum_file.delete_stale_copies(path)
-    assert copies(path.parent) == []
+    assert list_copies(path.parent) == []

@@ -12,7 +12,7 @@ import pytest
 from session_core import Busy, SessionDB
 from session_core.state.sqlite import vacuum_file
 from tests.homes import connect, fill_database, make_hermes_database, make_own_database
-from tests.state.course import anew, copies, course, rows
+from tests.state.vacuum_trace import dump_tables, list_copies, trace_vacuum, vacuum_through_copy
 
 OTHER = (
     "import sqlite3, sys\n"
@@ -71,11 +71,11 @@ def commit_in_process(path: Path, key: str) -> str:
 def test_vacuum_frees_pages_and_leaves_no_copies(db: SessionDB, path: Path) -> None:
     before = db.list_sessions().items, db.get_messages("fill_0_00039")
     assert db.measure_sizes().free > 0
-    anew(db)
+    vacuum_through_copy(db)
     assert db.measure_sizes().free == 0
     assert (db.list_sessions().items, db.get_messages("fill_0_00039")) == before
     assert db.check_integrity(deep=True) == []
-    assert copies(path.parent) == []
+    assert list_copies(path.parent) == []
 
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
@@ -87,7 +87,7 @@ def test_commit_before_lock_restarts_vacuum(db: SessionDB, path: Path, point: st
         if now == point and not said:
             said.append(commit_in_process(path, point))
 
-    points = course(db, act)
+    points = trace_vacuum(db, act)
     assert said == [""]
     assert points.count("copy begins") == 2
     assert db.get_meta(point) == "1"
@@ -97,7 +97,9 @@ def test_commit_before_lock_restarts_vacuum(db: SessionDB, path: Path, point: st
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
 def test_commit_before_copy_is_included(db: SessionDB, path: Path) -> None:
-    points = course(db, lambda now: commit_in_process(path, now) if now == "first look" else None)
+    points = trace_vacuum(
+        db, lambda now: commit_in_process(path, now) if now == "first look" else None
+    )
     assert points.count("copy begins") == 1
     assert db.get_meta("first look") == "1"
 
@@ -105,7 +107,7 @@ def test_commit_before_copy_is_included(db: SessionDB, path: Path) -> None:
 @pytest.mark.requirement("maintenance:vacuum-commits")
 def test_vacuum_lock_blocks_other_commits(db: SessionDB, path: Path) -> None:
     said: list[str] = []
-    points = course(
+    points = trace_vacuum(
         db, lambda now: said.append(commit_in_process(path, now)) if now in LATE else None
     )
     assert len(said) > 3
@@ -125,11 +127,11 @@ def test_vacuum_gives_up_under_steady_writes(db: SessionDB, path: Path) -> None:
             said.append(commit_in_process(path, f"said {len(said)}"))
 
     with pytest.raises(Busy):
-        course(db, act)
+        trace_vacuum(db, act)
     assert said == [""] * 3
     assert [db.get_meta(f"said {number}") for number in range(3)] == ["1"] * 3
     assert db.measure_sizes().free == free
-    assert copies(path.parent) == []
+    assert list_copies(path.parent) == []
 
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
@@ -144,9 +146,9 @@ def test_vacuum_yields_to_open_write_transaction(db: SessionDB, path: Path) -> N
                     other.execute(sql)
 
         with pytest.raises(Busy):
-            course(hasty, act)
+            trace_vacuum(hasty, act)
         other.execute("COMMIT")
-        anew(hasty)
+        vacuum_through_copy(hasty)
     assert db.get_meta("other") == "1"
     assert db.measure_sizes().free == 0
 
@@ -168,7 +170,7 @@ def test_vacuum_lets_other_process_continue(db: SessionDB, path: Path) -> None:
             other.stdin.flush()
             seen.append(other.stdout.readline())
 
-        points = course(db, lambda _: ask())
+        points = trace_vacuum(db, lambda _: ask())
         ask()
         other.stdin.close()
         assert other.wait(20) == 0
@@ -186,7 +188,7 @@ def test_open_readers_keep_snapshot_during_vacuum(db: SessionDB, path: Path) -> 
         other.execute("BEGIN")
         before = other.execute(count).fetchone()
         pages = other.execute("PRAGMA page_count").fetchone()
-        anew(db)
+        vacuum_through_copy(db)
         assert other.execute(count).fetchone() == before
         assert other.execute("PRAGMA page_count").fetchone() == pages
         other.execute("COMMIT")
@@ -208,10 +210,10 @@ def test_vacuum_stopped_anywhere_changes_nothing(db: SessionDB, path: Path, poin
         if now == point:
             raise Enough
 
-    free, before = db.measure_sizes().free, rows(path)
+    free, before = db.measure_sizes().free, dump_tables(path)
     with pytest.raises(Enough):
-        course(db, act)
-    assert copies(path.parent) == []
+        trace_vacuum(db, act)
+    assert list_copies(path.parent) == []
     assert commit_in_process(path, "at once") == ""
     assert db.measure_sizes().free == free
-    assert rows(path) == {**before, "state_meta": rows(path)["state_meta"]}
+    assert dump_tables(path) == {**before, "state_meta": dump_tables(path)["state_meta"]}

@@ -13,20 +13,20 @@ _INTO = "VACUUM INTO"
 _LOOK = "PRAGMA data_version"
 
 
-def anew(db: SessionDB, step: Callable[[], object] | None = None) -> None:
+def vacuum_through_copy(db: SessionDB, step: Callable[[], object] | None = None) -> None:
     """Rewrite the database through a copy, whatever its SQLite library would do."""
     with db._translate_errors():
         db._get_writer().run_alone(partial(db._vacuum_through_file, step=step))
 
 
-def course(db: SessionDB, act: Callable[[str], object]) -> list[str]:
+def trace_vacuum(db: SessionDB, act: Callable[[str], object]) -> list[str]:
     """Rewrite the database and call `act` at each point; return the points."""
-    ran = Course(db, act)
-    anew(db, ran.stepped)
+    ran = VacuumTrace(db, act)
+    vacuum_through_copy(db, ran.record_step)
     return ran.points
 
 
-class Course:
+class VacuumTrace:
     """Records the points of a vacuum, from SQL traces and `step` callbacks."""
 
     def __init__(self, db: SessionDB, act: Callable[[str], object]) -> None:
@@ -38,49 +38,51 @@ class Course:
         assert guard is not None
         assert writer is not None
         assert writer._handle is not None
-        guard.connection.set_trace_callback(self._looked)
-        writer._handle.connection.set_trace_callback(self._copied)
+        guard.connection.set_trace_callback(self._on_guard_statement)
+        writer._handle.connection.set_trace_callback(self._on_writer_statement)
 
-    def stepped(self) -> None:
+    def record_step(self) -> None:
         """Record the present point; passed as the `step` of a vacuum."""
         between = self._phase == "copying" and is_whole(self._folder)
-        self._at("between" if between else self._phase)
+        self._record_point("between" if between else self._phase)
 
-    def _looked(self, sql: str) -> None:
+    def _on_guard_statement(self, sql: str) -> None:
         if sql == _LOOK:
-            self._at("look under the lock" if self._phase == "copying" else "first look")
+            self._record_point("look under the lock" if self._phase == "copying" else "first look")
             self._phase = "writing back" if self._phase == "copying" else "looking"
 
-    def _copied(self, sql: str) -> None:
+    def _on_writer_statement(self, sql: str) -> None:
         if sql.startswith(_INTO):
-            self._at("copy begins")
+            self._record_point("copy begins")
             self._phase = "copying"
 
-    def _at(self, point: str) -> None:
+    def _record_point(self, point: str) -> None:
         self.points.append(point)
         self._act(point)
 
 
-def copies(folder: Path, ending: str = "") -> list[Path]:
+def list_copies(folder: Path, ending: str = "") -> list[Path]:
     """Return the copies of the database in a folder, with their journals."""
     return list(folder.glob(f".state.db.vacuum-*{ending}"))
 
 
 def is_whole(folder: Path) -> bool:
     """Whether a copy exists that is completely written."""
-    return any(each.stat().st_size for each in copies(folder)) and not copies(folder, "-journal")
+    return any(each.stat().st_size for each in list_copies(folder)) and not list_copies(
+        folder, "-journal"
+    )
 
 
-def rows(path: Path) -> dict[str, list[tuple[object, ...]]]:
+def dump_tables(path: Path) -> dict[str, list[tuple[object, ...]]]:
     """Return the rows of all tables with their row ids, including shadow tables."""
     with connect(path, "ro") as connection:
         tables = connection.execute(
             "SELECT name, sql LIKE '%WITHOUT ROWID%' FROM sqlite_master"
             " WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
         ).fetchall()
-        found = {
+        cursors = {
             name: connection.execute(f'SELECT {"" if bare else "rowid, "}* FROM "{name}"')  # noqa: S608 -- names that were read
             for name, bare in tables
         }
         schema = connection.execute("SELECT type, name, sql FROM sqlite_master")
-        return {name: each.fetchall() for name, each in {**found, "": schema}.items()}
+        return {name: each.fetchall() for name, each in {**cursors, "": schema}.items()}
