@@ -57,8 +57,8 @@ def execute_statements(path: Path, *statements: str) -> None:
 
 def count_rows(path: Path, table: str) -> int:
     with connect(path, mode="ro") as connection:
-        found: int = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
-        return found
+        count: int = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
+        return count
 
 
 def test_delete_removes_rows_of_unknown_tables(db: SessionDB, path: Path) -> None:
@@ -120,16 +120,16 @@ def test_delete_keeps_routes_and_generations(home_path: Path) -> None:
 
 def test_delete_removes_session_row_last(db: SessionDB) -> None:
     append_words(db, messages=50)
-    left = []
+    remaining = []
     while True:
-        done, gone = db._write(lambda handle: deletion.delete_batch(handle, ["s"], {}, 4_000))
-        left.append(db.message_count("s"))
+        done, deleted = db._write(lambda handle: deletion.delete_batch(handle, ["s"], {}, 4_000))
+        remaining.append(db.message_count("s"))
         if done:
             break
-        assert (gone, db.get_session("s") is not None) == (set(), True)
-    assert left == sorted(left, reverse=True)
-    assert len(left) > 2
-    assert left[-1] == 0
+        assert (deleted, db.get_session("s") is not None) == (set(), True)
+    assert remaining == sorted(remaining, reverse=True)
+    assert len(remaining) > 2
+    assert remaining[-1] == 0
     assert db.get_session("s") is None
 
 
@@ -202,8 +202,8 @@ def test_integrity_check_finds_damaged_page(db: SessionDB, path: Path) -> None:
     with path.open("r+b") as file:
         file.seek((root - 1) * page + 2)
         file.write(b"\xff" * 200)
-    with SessionDB(path, read_only=True) as again:
-        assert [finding.code for finding in again.check_integrity()] == ["damaged"]
+    with SessionDB(path, read_only=True) as reopened:
+        assert [finding.code for finding in reopened.check_integrity()] == ["damaged"]
 
 
 def test_integrity_check_of_foreign_file_is_corrupt(tmp_path: Path) -> None:
@@ -223,10 +223,10 @@ def test_integrity_check_finds_damaged_search_index(db: SessionDB, path: Path) -
             if connection.execute(f"PRAGMA table_info({name})").fetchone()
         )
         connection.execute(f"UPDATE {table}_data SET block = zeroblob(50) WHERE id > 1000")  # noqa: S608
-    with SessionDB(path, read_only=True) as again:
-        found = again.check_integrity(deep=True)
-    assert [finding.code for finding in found] == ["search_index_damaged"]
-    assert table in found[0].what
+    with SessionDB(path, read_only=True) as reopened:
+        findings = reopened.check_integrity(deep=True)
+    assert [finding.code for finding in findings] == ["search_index_damaged"]
+    assert table in findings[0].what
 
 
 def test_integrity_check_counts_unindexed_messages(home_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_integrity_check_counts_unindexed_messages(home_path: Path) -> None:
         append_words(db, messages=5)
         execute_statements(path, "DROP TRIGGER messages_fts_insert")
         append_words(db, messages=3)
-        assert [(each.code, each.count) for each in db.check_integrity(deep=True)] == [
+        assert [(finding.code, finding.count) for finding in db.check_integrity(deep=True)] == [
             ("search_index_incomplete", 3)
         ]
 
@@ -278,8 +278,8 @@ def test_integrity_check_without_room_skips_index(
 def test_integrity_check_creates_no_database(home_path: Path) -> None:
     with SessionDB(home_path / "state.db") as db:
         assert db.check_integrity(deep=True) == []
-        found = db.measure_sizes()
-        assert (found.db, found.wal, found.index, found.tables) == (0, 0, 0, {})
+        sizes = db.measure_sizes()
+        assert (sizes.db, sizes.wal, sizes.index, sizes.tables) == (0, 0, 0, {})
     assert list(home_path.iterdir()) == []
 
 
@@ -315,10 +315,10 @@ def test_sizes_child_ends_with_parent(tmp_path: Path) -> None:
     until = time.monotonic() + 20
     while _is_running(counting.pid) and time.monotonic() < until:
         time.sleep(0.05)
-    left = _is_running(counting.pid)
+    is_running = _is_running(counting.pid)
     with suppress(ProcessLookupError):
         os.killpg(counting.pid, signal.SIGKILL)
-    assert not left
+    assert not is_running
 
 
 def _is_running(group: int) -> bool:

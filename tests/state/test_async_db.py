@@ -36,10 +36,10 @@ async def db(home_path: Path) -> AsyncIterator[AsyncSessionDB]:
 @pytest.mark.requirement("project:async")
 @pytest.mark.parametrize("name", list_methods())
 def test_async_methods_match_protocol_signatures(name: str) -> None:
-    theirs = inspect.signature(getattr(StateDatabase, name))
+    expected = inspect.signature(getattr(StateDatabase, name))
     wrapped = getattr(AsyncSessionDB, name)
     ours = inspect.signature(wrapped)
-    assert list(ours.parameters.values())[1:] == list(theirs.parameters.values())[1:]
+    assert list(ours.parameters.values())[1:] == list(expected.parameters.values())[1:]
     assert inspect.iscoroutinefunction(wrapped)
     assert wrapped.__doc__ == getattr(StateDatabase, name).__doc__
 
@@ -280,8 +280,8 @@ async def test_async_changes_waits_while_database_is_locked(home_path: Path) -> 
             await wrapped.read_changes(cursor)
         db.busy = 2
         with anyio.fail_after(20):
-            seen = await wrapped.read_changes(cursor, timeout_s=30)
-        assert [event.session_id for event in seen.events] == ["s"]
+            page = await wrapped.read_changes(cursor, timeout_s=30)
+        assert [event.session_id for event in page.events] == ["s"]
 
 
 class LockedDatabase(SessionDB):

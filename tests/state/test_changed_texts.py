@@ -79,9 +79,9 @@ def search_in_every_mode(db: SessionDB, word: str) -> list[list[int]]:
         f"a {word}",
         f"{word} AND a",
     )
-    found = [search_messages(db, query) for query in queries]
+    results = [search_messages(db, query) for query in queries]
     return [
-        *found,
+        *results,
         search_messages(db, word, "substring"),
         search_messages(db, word[1:], "substring"),
     ]
@@ -193,8 +193,8 @@ def test_few_changes_leave_the_index_in_use(db: SessionDB, home_path: Path) -> N
     with connect(home_path / "state.db") as other:
         other.execute("UPDATE messages SET content = 'a narwhal' WHERE id % 100 = 0")
     assert db._read(fts.find_high_mark) == ids[-1]
-    assert search_messages(db, NEW) == [one for one in ids if one % 100 == 0]
-    assert search_messages(db, OLD) == [one for one in ids if one % 100]
+    assert search_messages(db, NEW) == [message_id for message_id in ids if message_id % 100 == 0]
+    assert search_messages(db, OLD) == [message_id for message_id in ids if message_id % 100]
 
 
 def test_home_of_earlier_version_is_reindexed(db: SessionDB, home_path: Path) -> None:

@@ -35,8 +35,8 @@ def test_invalid_utf8_reads_as_replacement_characters(db: SessionDB) -> None:
 
 def test_invalid_utf8_hides_no_rows(db: SessionDB) -> None:
     assert len(db.list_sessions().items) == 3
-    found = {hit.session_id for hit in db.search("turn", limit=9).hits}
-    assert len(found) == 3
+    session_ids = {hit.session_id for hit in db.search("turn", limit=9).hits}
+    assert len(session_ids) == 3
     assert db.read_changes().events == []
 
 
@@ -65,9 +65,9 @@ SAID = "my password is database is locked"
 )
 def test_errors_hide_text_of_driver(text: str) -> None:
     error = _sqlite3.load_library().OperationalError(text)
-    said = translate_error(error, Path("state.db"))
-    assert isinstance(said, StorageError)
-    assert "password" not in str(said)
+    translated = translate_error(error, Path("state.db"))
+    assert isinstance(translated, StorageError)
+    assert "password" not in str(translated)
     assert not is_busy(error)
 
 

@@ -92,8 +92,8 @@ def test_late_transaction_survives_busy_database(tmp_path: Path) -> None:
                 db.create_session("s", "cli")
             other.execute("ROLLBACK")
         db.create_session("s", "cli")
-    with SessionDB(path) as again:
-        assert again.get_session("s") is None
+    with SessionDB(path) as reopened:
+        assert reopened.get_session("s") is None
 
 
 def test_late_transaction_belongs_to_thread(tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_first_change_is_stored_once(tmp_path: Path) -> None:
     with SessionDB(path) as db:
         first = db.append_message("s", "user", "hello", create={"source": "cli"})
         assert first.after == db.get_revision("s")
-    with SessionDB(path) as again:
-        assert [row["id"] for row in again.get_messages("s")] == [first]
-        assert again.kind == "own"
+    with SessionDB(path) as reopened:
+        assert [row["id"] for row in reopened.get_messages("s")] == [first]
+        assert reopened.kind == "own"
 
 
 def test_read_during_creation_finds_empty_home(
@@ -130,10 +130,10 @@ def test_read_during_creation_finds_empty_home(
     with SessionDB(tmp_path / "home" / "state.db") as db, ThreadPoolExecutor(1) as another:
 
         def look(path: Path) -> bool:
-            found = usual(path)
+            exists = usual(path)
             monkeypatch.setattr(connections, "has_database", usual)
             another.submit(db.create_session, "s", "cli").result(20)
-            return found
+            return exists
 
         monkeypatch.setattr(connections, "has_database", look)
         assert db.get_session("s") is None

@@ -62,20 +62,20 @@ def test_damaged_row_hides_no_other_rows(path: Path, damage: str) -> None:
         db.list_sessions()
         with connect(path) as connection:
             connection.execute(damage)
-        for again in (db, SessionDB(path)):
+        for opened in (db, SessionDB(path)):
             for look in LOOKS:
-                assert look(again) == set(list_session_ids(db))
-            line = again.summarize_session(BAD)
+                assert look(opened) == set(list_session_ids(db))
+            line = opened.summarize_session(BAD)
             assert not math.isnan(line.started_at + line.last_active_at + (line.ended_at or 0))
-            again.update_token_counts(BAD, input_tokens=1)
-            again.close()
+            opened.update_token_counts(BAD, input_tokens=1)
+            opened.close()
 
 
 @pytest.mark.requirement("lists:damage")
 def test_last_active_time_skips_invalid_times(path: Path) -> None:
     with connect(path) as connection:
-        asked = "SELECT min(id), max(timestamp) FROM messages WHERE session_id = ?"
-        first, last = connection.execute(asked, (BAD,)).fetchone()
+        sql = "SELECT min(id), max(timestamp) FROM messages WHERE session_id = ?"
+        first, last = connection.execute(sql, (BAD,)).fetchone()
         connection.execute("UPDATE messages SET timestamp = 'once' WHERE id = ?", (first,))
     with SessionDB(path, read_only=True) as db:
         assert db.summarize_session(BAD).last_active_at == last
@@ -97,8 +97,8 @@ def test_damaged_message_id_breaks_no_reads(home_path: Path, kind: str, message_
             (message_id,),
         )
     with SessionDB(path) as db:
-        for given in ("wombat", "what is wombat nowhere"):
-            db.search(given)
+        for query in ("wombat", "what is wombat nowhere"):
+            db.search(query)
         db.search("wom", mode="substring")
         db.list_sessions()
         cursor = db.read_changes().cursor

@@ -251,5 +251,5 @@ def read_contents(path: Path) -> list[tuple[object, ...]]:
 
 def read_schema(path: Path) -> list[tuple[object, ...]]:
     with connect(path, "ro") as connection:
-        listed = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
-        return sorted(listed, key=repr)
+        cursor = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
+        return sorted(cursor, key=repr)

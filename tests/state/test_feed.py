@@ -97,9 +97,9 @@ def test_feed_reports_commit_of_another_process(
             with ThreadPoolExecutor(1) as pool:
                 listening = pool.submit(reader.read_changes, cursor, timeout_s=20)
                 commit(f"message {number}")
-                found = listening.result()
-            assert [event.text for event in found.events] == [f"message {number}"]
-            cursor = found.cursor
+                page = listening.result()
+            assert [event.text for event in page.events] == [f"message {number}"]
+            cursor = page.cursor
 
 
 def test_idle_feed_returns_same_cursor(db: SessionDB) -> None:
@@ -151,9 +151,9 @@ def test_feed_survives_renumbering_by_vacuum(db: SessionDB, path: Path) -> None:
     cursor = db.read_changes().cursor
     db.close()
     _renumber_sessions(path)
-    with SessionDB(path) as again:
-        again.create_session("new", "cli")
-        assert [event.session_id for event in again.read_changes(cursor).events] == ["new"]
+    with SessionDB(path) as reopened:
+        reopened.create_session("new", "cli")
+        assert [event.session_id for event in reopened.read_changes(cursor).events] == ["new"]
 
 
 def test_feed_continues_after_restored_backup(db: SessionDB, path: Path, tmp_path: Path) -> None:
@@ -166,10 +166,10 @@ def test_feed_continues_after_restored_backup(db: SessionDB, path: Path, tmp_pat
         cursor = later.read_changes().cursor
     _restore_backup(tmp_path / "backup.db", path)
     with SessionDB(path) as restored:
-        found = restored.read_changes(cursor)
-        assert (found.events, found.gap) == ([], True)
+        page = restored.read_changes(cursor)
+        assert (page.events, page.gap) == ([], True)
         restored.append_message("s", "user", "after")
-        assert list_message_texts(restored, found.cursor) == ["after"]
+        assert list_message_texts(restored, page.cursor) == ["after"]
 
 
 def test_feed_reports_gap_after_written_backup(db: SessionDB, path: Path, tmp_path: Path) -> None:
@@ -205,14 +205,14 @@ def test_feed_defers_costly_end_scan(
     seen = []
     for name in ("s", "t"):
         db.end_session(name, "done")
-        found = db.read_changes(cursor)
-        seen += [event.session_id for event in found.events]
-        cursor = found.cursor
+        page = db.read_changes(cursor)
+        seen += [event.session_id for event in page.events]
+        cursor = page.cursor
     if len(seen) < 2:  # with an index on the end times, a scan is never postponed
-        found = db.read_changes(cursor, timeout_s=20)
-        seen += [event.session_id for event in found.events]
+        page = db.read_changes(cursor, timeout_s=20)
+        seen += [event.session_id for event in page.events]
     assert seen == ["s", "t"]
-    assert db.read_changes(found.cursor).events == []
+    assert db.read_changes(page.cursor).events == []
 
 
 def test_feed_keeps_ends_after_clock_change(path: Path) -> None:
@@ -223,15 +223,15 @@ def test_feed_keeps_ends_after_clock_change(path: Path) -> None:
         cursor = db.read_changes().cursor
         clock[0] -= 50.0
         db.end_session("a", "done")
-        found = db.read_changes(cursor)
-        assert ([event.session_id for event in found.events], found.gap) == (["a"], False)
+        page = db.read_changes(cursor)
+        assert ([event.session_id for event in page.events], page.gap) == (["a"], False)
         clock[0] -= 3600.0
         db.end_session("b", "done")
-        found = db.read_changes(found.cursor)
-        assert (found.events, found.gap) == ([], True)
+        page = db.read_changes(page.cursor)
+        assert (page.events, page.gap) == ([], True)
         db.end_session("c", "done")
-        found = db.read_changes(found.cursor)
-        assert ([event.session_id for event in found.events], found.gap) == (["c"], False)
+        page = db.read_changes(page.cursor)
+        assert ([event.session_id for event in page.events], page.gap) == (["c"], False)
 
 
 def test_feed_reports_gap_after_replaced_database(

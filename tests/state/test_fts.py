@@ -38,14 +38,14 @@ def index_everything(db: SessionDB) -> None:
 
 
 def append_texts_as_stranger(path: Path, *texts: str) -> None:
-    with connect(path) as stranger:
-        stranger.execute("BEGIN")
-        stranger.executemany(
+    with connect(path) as connection:
+        connection.execute("BEGIN")
+        connection.executemany(
             "INSERT INTO messages (session_id, role, content, timestamp)"
             " VALUES ('s', 'user', ?, 1.0)",
             [(text,) for text in texts],
         )
-        stranger.execute("COMMIT")
+        connection.execute("COMMIT")
 
 
 def read_index_mark(db: SessionDB) -> int:
@@ -129,10 +129,10 @@ def test_messages_of_killed_process_are_found(
         "SessionDB(sys.argv[1]).append_messages('s', rows)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    killed = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, str(home_path / "state.db")], check=False, timeout=60
     )
-    assert killed.returncode == -signal.SIGKILL
+    assert process.returncode == -signal.SIGKILL
     with SessionDB(home_path / "state.db", read_only=read_only) as fresh:
         assert list_hits(fresh, "ledger") == [1]
         assert read_index_mark(fresh) == (0 if read_only else 5001)
@@ -149,16 +149,16 @@ def test_search_indexes_foreign_bulk_appends(db: SessionDB, home_path: Path) -> 
 
 def test_search_waits_for_no_lock(db: SessionDB, home_path: Path) -> None:
     append_texts_as_stranger(home_path / "state.db", "ledger", *["plain"] * 3000)
-    with connect(home_path / "state.db") as stranger:
-        stranger.execute("BEGIN IMMEDIATE")
+    with connect(home_path / "state.db") as connection:
+        connection.execute("BEGIN IMMEDIATE")
         assert list_hits(db, "ledger") == [1]
         assert read_index_mark(db) == 0
-        stranger.execute("ROLLBACK")
+        connection.execute("ROLLBACK")
 
 
 def test_damaged_index_refuses_no_append(db: SessionDB, home_path: Path) -> None:
-    with connect(home_path / "state.db") as stranger:
-        stranger.execute("UPDATE ms_index_data SET block = x'FF' WHERE id = 10")
+    with connect(home_path / "state.db") as connection:
+        connection.execute("UPDATE ms_index_data SET block = x'FF' WHERE id = 10")
     ids = append_texts(db, *["ledger"] * (fts.MAX_LAG + 1))
     assert list_hits(db, "ledger") == ids
 
@@ -241,8 +241,8 @@ def test_rare_word_combination_is_found_far_back(
     for word in ("audit", "logs", "kept", "months"):
         append_texts(db, *[f"{word} of number {number}" for number in range(500)])
     index_everything(db)
-    found = db.search("how many months are audit logs kept?", per="message", limit=5)
-    assert found.hits[0].message_id == answer
+    page = db.search("how many months are audit logs kept?", per="message", limit=5)
+    assert page.hits[0].message_id == answer
 
 
 def test_delete_removes_words_from_index(db: SessionDB) -> None:
@@ -256,8 +256,8 @@ def test_delete_removes_words_from_index(db: SessionDB) -> None:
 def test_stale_index_words_find_nothing(db: SessionDB, home_path: Path) -> None:
     append_texts(db, "ledger", "ledger")
     index_everything(db)
-    with connect(home_path / "state.db") as stranger:
-        stranger.execute("DELETE FROM messages WHERE id = 1")
+    with connect(home_path / "state.db") as connection:
+        connection.execute("DELETE FROM messages WHERE id = 1")
     assert list_hits(db, "ledger") == [2]
 
 
@@ -281,10 +281,10 @@ def test_restored_messages_are_found(db: SessionDB, home_path: Path) -> None:
 def test_message_restored_above_mark_is_found(db: SessionDB, home_path: Path) -> None:
     append_texts(db, "ledger", "ledger")
     assert list_hits(db, "ledger") == [1, 2]
-    with connect(home_path / "state.db") as stranger:
-        stranger.execute("DELETE FROM messages WHERE id = 1")
+    with connect(home_path / "state.db") as connection:
+        connection.execute("DELETE FROM messages WHERE id = 1")
         assert list_hits(db, "ledger") == [2]
-        stranger.execute(
+        connection.execute(
             "INSERT INTO messages (id, session_id, role, content, timestamp)"
             " VALUES (1, 's', 'user', 'ledger', 1.0)"
         )
@@ -339,10 +339,10 @@ def test_older_index_finds_tool_call_ids(db: SessionDB, home_path: Path) -> None
     calls = [{"id": "call_Qx7", "type": "function", "function": {"name": "run"}}]
     db.append_messages("s", [{"role": "assistant", "content": "look", "tool_calls": calls}])
     index_everything(db)
-    with connect(home_path / "state.db") as stranger:
-        stranger.execute("UPDATE state_meta SET key = 'mcp_sessions_folded_to' WHERE value = '1'")
-        stranger.execute("INSERT INTO ms_index(ms_index) VALUES ('delete-all')")
-        stranger.execute("INSERT INTO ms_index(rowid, body) VALUES (1, 'look run')")
+    with connect(home_path / "state.db") as connection:
+        connection.execute("UPDATE state_meta SET key = 'mcp_sessions_folded_to' WHERE value = '1'")
+        connection.execute("INSERT INTO ms_index(ms_index) VALUES ('delete-all')")
+        connection.execute("INSERT INTO ms_index(rowid, body) VALUES (1, 'look run')")
     with SessionDB(home_path / "state.db") as fresh:
         assert list_hits(fresh, "call_Qx7") == [1]
         index_everything(fresh)
@@ -363,8 +363,8 @@ def test_index_is_smaller_than_text(db: SessionDB, home_path: Path) -> None:
 def test_damaged_own_index_is_compensated(db: SessionDB, home_path: Path) -> None:
     ids = append_texts(db, "ledger one")
     index_everything(db)
-    with connect(home_path / "state.db") as stranger:
-        stranger.execute("UPDATE ms_index_data SET block = x'FFFFFFFF' WHERE id > 10")
+    with connect(home_path / "state.db") as connection:
+        connection.execute("UPDATE ms_index_data SET block = x'FFFFFFFF' WHERE id > 10")
     with SessionDB(home_path / "state.db") as fresh:
         assert list_hits(fresh, "ledger") == ids
         assert list_hits(fresh, "edge", mode="substring") == ids

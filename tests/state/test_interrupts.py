@@ -19,7 +19,7 @@ from session_core.state import sqlite
 from tests.interrupts import make_interrupting_profiler, run_beside_thread
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
-"""An interrupt right behind a connection's opening leaves it to be collected."""
+"""An interrupt right after a connection's opening leaves it to be collected."""
 
 ENGINE = str(Path(sqlite.__file__).parent)
 
@@ -80,12 +80,12 @@ def test_interrupted_transaction_blocks_no_other_connection(db: SessionDB) -> No
 
 
 def test_interrupted_close_can_be_repeated(home_path: Path) -> None:
-    place, again = 0, True
-    while again:
+    place, is_interrupted = 0, True
+    while is_interrupted:
         db = SessionDB(home_path / "state.db")
         db.append_message("s", "user", "a", create={"source": "cli"})
         db.get_session("s")
-        again = run_interrupted(db, lambda db: db.close(), place)
+        is_interrupted = run_interrupted(db, lambda db: db.close(), place)
         place += 1
         db.close()
         opened = db._open

@@ -50,27 +50,33 @@ def test_cached_root_and_tip_match_walk(
     path = tmp_path_factory.mktemp("chain") / "state.db"
     ids = add_chain(path, parents)
     with SessionDB(path, read_only=True) as db:
-        walked = [(db.get_conversation_root(one), db.get_compression_tip(one)) for one in ids]
-        known = db._read(
+        walked = [
+            (db.get_conversation_root(session_id), db.get_compression_tip(session_id))
+            for session_id in ids
+        ]
+        cached = db._read(
             lambda handle: [
-                (lineage.find_root_cached(handle, one), lineage.find_tip_cached(handle, one))
-                for one in ids
+                (
+                    lineage.find_root_cached(handle, session_id),
+                    lineage.find_tip_cached(handle, session_id),
+                )
+                for session_id in ids
             ]
         )
-    assert known == walked
+    assert cached == walked
 
 
 def trace_link_statements(db: SessionDB) -> list[str]:
     """Return a list that collects the statements of a reader about links between sessions."""
     db.search("nothing")
-    asked: list[str] = []
+    statements: list[str] = []
 
     def note(statement: str) -> None:
         if "p.end_reason AS parent_reason" in statement:
-            asked.append(statement)
+            statements.append(statement)
 
     db._open.readers[0].connection.set_trace_callback(note)
-    return asked
+    return statements
 
 
 @pytest.mark.requirement("search:chains")
@@ -79,9 +85,9 @@ def test_list_walks_each_chain_once(home_path: Path, order: SessionOrder) -> Non
     path = home_path / "state.db"
     ids = add_chain(path, [None, *range(LONG - 1)])
     with SessionDB(path, read_only=True) as db:
-        asked = trace_link_statements(db)
+        statements = trace_link_statements(db)
         assert [line.id for line in db.list_sessions(order=order).items] == [ids[-1]]
-    assert len(asked) < 4 * LONG
+    assert len(statements) < 4 * LONG
 
 
 @pytest.mark.requirement("search:chains")
@@ -89,26 +95,28 @@ def test_lineage_cycle_roots_are_cached_once(home_path: Path) -> None:
     path = home_path / "state.db"
     ids = add_chain(path, [LONG - 1, *range(LONG - 1)])
     with SessionDB(path, read_only=True) as db:
-        asked = trace_link_statements(db)
-        roots = db._read(lambda handle: [lineage.find_root_cached(handle, one) for one in ids])
+        statements = trace_link_statements(db)
+        roots = db._read(
+            lambda handle: [lineage.find_root_cached(handle, session_id) for session_id in ids]
+        )
     assert sorted(roots) == ids
-    assert len(asked) == LONG
+    assert len(statements) == LONG
 
 
 def test_childless_session_gets_parent_without_walk(home_path: Path) -> None:
     ids = add_chain(home_path / "state.db", [None, *range(LONG - 1)])
     with SessionDB(home_path / "state.db") as db:
         db.set_meta("the writer", "is open")
-        asked: list[str] = []
+        statements: list[str] = []
         writer = db._open.writer
         assert writer is not None
         assert writer._handle is not None
-        writer._handle.connection.set_trace_callback(asked.append)
+        writer._handle.connection.set_trace_callback(statements.append)
         db.create_session("new", "cli", parent_session_id=ids[-1])
-        assert not [statement for statement in asked if "RECURSIVE" in statement]
+        assert not [statement for statement in statements if "RECURSIVE" in statement]
         with pytest.raises(InvalidInput):
             db.update_session(ids[0], parent_session_id="new")
-        assert len([statement for statement in asked if "RECURSIVE" in statement]) == 1
+        assert len([statement for statement in statements if "RECURSIVE" in statement]) == 1
 
 
 @pytest.mark.requirement("search:chains")
@@ -117,8 +125,8 @@ def test_search_walks_each_chain_once(home_path: Path, status: str | None) -> No
     path = home_path / "state.db"
     ids = add_chain(path, [None, *range(LONG - 1)])
     with SessionDB(path, read_only=True) as db:
-        asked = trace_link_statements(db)
+        statements = trace_link_statements(db)
         hits = db.search("wombat", status=status).hits
     assert {hit.session_id for hit in hits} <= set(ids)
     assert len(hits) == (status != "open")
-    assert len(asked) < 4 * LONG
+    assert len(statements) < 4 * LONG

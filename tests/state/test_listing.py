@@ -12,10 +12,10 @@ def test_summary_counts_messages_once_until_commit(home_path: Path) -> None:
     with SessionDB(path) as writer, SessionDB(path, read_only=True) as reader:
         writer.append_message("chat", "user", "first", create={"source": "cli"})
         assert reader.summarize_session("chat").messages == 1
-        asked: list[str] = []
-        reader._open.readers[0].connection.set_trace_callback(asked.append)
+        statements: list[str] = []
+        reader._open.readers[0].connection.set_trace_callback(statements.append)
         assert reader.summarize_session("chat").messages == 1
-        assert [statement for statement in asked if "count(*)" in statement] == []
+        assert [statement for statement in statements if "count(*)" in statement] == []
 
         writer.append_message("chat", "user", "second")
 

@@ -85,8 +85,8 @@ def test_link_to_empty_file_becomes_home(tmp_path: Path) -> None:
     (tmp_path / "state.db").symlink_to(tmp_path / "disk" / "state.db")
     with SessionDB(tmp_path / "state.db") as db:
         db.create_session("s", "cli")
-    with SessionDB(tmp_path / "disk" / "state.db", read_only=True) as again:
-        assert again.get_session("s")
+    with SessionDB(tmp_path / "disk" / "state.db", read_only=True) as reopened:
+        assert reopened.get_session("s")
 
 
 # -- a log without its database --------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_orphaned_log_is_kept_without_creating_home(
     left.write_bytes(b"what was said" * 400)
     with SessionDB(path) as db, pytest.raises(Corrupt, match="restore both"):
         use(db)
-    assert sorted(found.name for found in tmp_path.iterdir() if found.is_file()) == [
+    assert sorted(file.name for file in tmp_path.iterdir() if file.is_file()) == [
         name for name in ("state.db", left.name) if there or name == left.name
     ]
     assert left.read_bytes() == b"what was said" * 400
@@ -145,8 +145,8 @@ def test_closed_database_file_is_complete(tmp_path: Path, path: Path) -> None:
             db.append_message("s", "user", str(number), create={"source": "cli"})
     copy = tmp_path / "copy.db"
     shutil.copy(path, copy)
-    with SessionDB(copy, read_only=True) as again:
-        assert [row["content"] for row in again.get_messages("s")] == [str(n) for n in range(20)]
+    with SessionDB(copy, read_only=True) as reopened:
+        assert [row["content"] for row in reopened.get_messages("s")] == [str(n) for n in range(20)]
 
 
 def test_close_truncates_log_of_own_home(tmp_path: Path) -> None:
@@ -181,8 +181,8 @@ def test_close_waits_for_no_other_connection(path: Path) -> None:
         with ThreadPoolExecutor(1) as pool:
             pool.submit(db.close).result(WAIT_S)
         writer.execute("ROLLBACK")
-    with SessionDB(path, read_only=True) as again:
-        assert again.message_count("s") == 1
+    with SessionDB(path, read_only=True) as reopened:
+        assert reopened.message_count("s") == 1
 
 
 # -- readers ---------------------------------------------------------------------------------

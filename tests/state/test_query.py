@@ -71,14 +71,14 @@ def test_expression_quotes_user_text(typed: str) -> None:
 
 
 def test_expression_excludes_only_exact_words() -> None:
-    known = {"a1": '"a1"', "b1": '"b1"', "c1": None}
+    expressions = {"a1": '"a1"', "b1": '"b1"', "c1": None}
     node = And((A, Not(And((B, C)))))
-    assert query.build_match_expression(node, lambda leaf: known[leaf.text]) == '"a1"'
+    assert query.build_match_expression(node, lambda leaf: expressions[leaf.text]) == '"a1"'
     assert (
-        query.build_match_expression(And((A, Not(B))), lambda leaf: known[leaf.text])
+        query.build_match_expression(And((A, Not(B))), lambda leaf: expressions[leaf.text])
         == '("a1" NOT ("b1"))'
     )
-    assert query.build_match_expression(Or((A, C)), lambda leaf: known[leaf.text]) is None
+    assert query.build_match_expression(Or((A, C)), lambda leaf: expressions[leaf.text]) is None
 
 
 @pytest.mark.parametrize(
@@ -143,23 +143,23 @@ PIECES = st.lists(st.sampled_from(["a", "b", "ab", "大", "学", " ", "-", "é"]
 
 @given(PIECES, PIECES, st.booleans())
 def test_phrase_matches_consecutive_words(text: list[str], phrase: list[str], prefix: bool) -> None:
-    leaf, told = Leaf("".join(phrase), prefix), search_text.split_words("".join(text))
-    wanted = leaf.words
-    rows = [told[at : at + len(wanted)] for at in range(len(told) - len(wanted) + 1)]
-    there = any(
-        row == wanted or (prefix and row[:-1] == wanted[:-1] and row[-1].startswith(wanted[-1]))
+    leaf, text_words = Leaf("".join(phrase), prefix), search_text.split_words("".join(text))
+    words = leaf.words
+    rows = [text_words[at : at + len(words)] for at in range(len(text_words) - len(words) + 1)]
+    expected = any(
+        row == words or (prefix and row[:-1] == words[:-1] and row[-1].startswith(words[-1]))
         for row in rows
-        if wanted
+        if words
     )
     found = query.LeafMatcher(leaf).find(search_text.fold_text("".join(text)))
-    assert (found is not None) is there
+    assert (found is not None) is expected
 
 
 @given(st.text(max_size=60))
 def test_fold_is_idempotent(text: str) -> None:
     once = search_text.fold_text(text)
     assert search_text.fold_text(once) == once or any(
-        unicodedata.category(one) == "Lu" for one in once
+        unicodedata.category(character) == "Lu" for character in once
     )
 
 
@@ -205,5 +205,5 @@ def test_word_has_other_forms(word: str, form: str) -> None:
 
 
 def test_question_is_split_into_pieces() -> None:
-    found = list(query.split_pieces("what's in foo_bar.py 数据库", 2))
-    assert found == ["数据", "据库", "what", "in", "foo_bar.py", "foo", "bar", "py"]
+    pieces = list(query.split_pieces("what's in foo_bar.py 数据库", 2))
+    assert pieces == ["数据", "据库", "what", "in", "foo_bar.py", "foo", "bar", "py"]

@@ -87,28 +87,28 @@ def dump_rows(path: Path) -> Dump:
 
 
 def list_tables(connection: Any) -> list[str]:
-    listed = connection.execute(
+    rows = connection.execute(
         "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
     ).fetchall()
-    virtual = [name for name, sql in listed if sql.startswith("CREATE VIRTUAL")]
+    virtual = [name for name, sql in rows if sql.startswith("CREATE VIRTUAL")]
     shadows = tuple(f"{name}_" for name in virtual)
-    return [name for name, _ in listed if name not in virtual and not name.startswith(shadows)]
+    return [name for name, _ in rows if name not in virtual and not name.startswith(shadows)]
 
 
 def pass_through_trash(images: Sequence[RowImages]) -> list[RowImages]:
     """Return images after a round trip through the trash of a step."""
     packed = pack_trash(TrashItem("", image.pack()) for image in images)
-    return [RowImages.unpack(one.value) for one in unpack_trash(packed)]
+    return [RowImages.unpack(entry.value) for entry in unpack_trash(packed)]
 
 
 def read_images(db: SessionDB, *session_ids: str) -> list[RowImages]:
-    found = []
+    images = []
     for session_id in session_ids:
-        found += [
+        images += [
             *db.read_session_images(session_id),
             db.read_message_images(session_id, 0, 10**9)[0],
         ]
-    return found
+    return images
 
 
 def remove_sessions(db: SessionDB, *session_ids: str) -> list[RowImages]:
@@ -131,8 +131,8 @@ def remove_sessions(db: SessionDB, *session_ids: str) -> list[RowImages]:
 
 def list_columns(path: Path, table: str) -> list[str]:
     with connect(path, "ro") as connection:
-        listed = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
-        return [name for (name,) in listed]
+        cursor = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+        return [name for (name,) in cursor]
 
 
 def store_odd_values(path: Path) -> None:
@@ -175,14 +175,14 @@ def test_images_restore_rows_exactly(db: SessionDB, path: Path) -> None:
     execute_statements(path, "UPDATE linked SET up = NULL WHERE up NOT IN (SELECT id FROM linked)")
     before, others = dump_rows(path), ids[6:]
     images = remove_sessions(db, *ids[:6])
-    gone = dump_rows(path)
-    assert len(gone["sessions"]) == len(others)
+    remaining = dump_rows(path)
+    assert len(remaining["sessions"]) == len(others)
     assert (
-        gone["loose"]
-        == gone["shadowed"]
-        == gone["keyed"]
-        == gone["linked"]
-        == gone['odd "name']
+        remaining["loose"]
+        == remaining["shadowed"]
+        == remaining["keyed"]
+        == remaining["linked"]
+        == remaining['odd "name']
         == []
     )
     report = db.put_images(images)
@@ -215,10 +215,10 @@ def test_hermes_triggers_index_restored_rows(home_path: Path, schema: int) -> No
     ids = fill_database(path, 12, 40)
 
     def counted() -> list[int]:
-        asked = "SELECT count(*) FROM {0} WHERE {0} MATCH 'turn'"
+        sql = "SELECT count(*) FROM {0} WHERE {0} MATCH 'turn'"
         with connect(path, "ro") as connection:
             names = ("messages_fts", "messages_fts_trigram")
-            return [connection.execute(asked.format(name)).fetchone()[0] for name in names]
+            return [connection.execute(sql.format(name)).fetchone()[0] for name in names]
 
     before = counted()
     with SessionDB(path) as db:
@@ -300,7 +300,7 @@ PLACES = [
 
 
 def test_foreign_triggers_leave_restored_rows_unchanged(db: SessionDB, path: Path) -> None:
-    (one, *_) = fill_database(path, 2)
+    (session_id, *_) = fill_database(path, 2)
     execute_statements(
         path,
         "CREATE TABLE log (what)",
@@ -313,9 +313,12 @@ def test_foreign_triggers_leave_restored_rows_unchanged(db: SessionDB, path: Pat
         " cwd = 'marked' WHERE id = new.id; END",
     )
     before = dump_rows(path)
-    images = remove_sessions(db, one)
-    for again in ("sessions", "messages"):
-        assert db.put_images(one for one in images if one.table == again).refused == ()
+    images = remove_sessions(db, session_id)
+    for table in ("sessions", "messages"):
+        assert (
+            db.put_images(session_id for session_id in images if session_id.table == table).refused
+            == ()
+        )
     after = dump_rows(path)
     assert len(after.pop("log")) == 10
     before.pop("log")
@@ -325,7 +328,7 @@ def test_foreign_triggers_leave_restored_rows_unchanged(db: SessionDB, path: Pat
 
 def test_message_trigger_leaves_restored_rows_unchanged(home_path: Path) -> None:
     path = create_home(home_path / "state.db", "own")
-    (one, *_) = fill_database(path, 2)
+    (session_id, *_) = fill_database(path, 2)
     execute_statements(
         path,
         "CREATE TRIGGER numbers AFTER INSERT ON messages BEGIN UPDATE messages SET"
@@ -333,7 +336,7 @@ def test_message_trigger_leaves_restored_rows_unchanged(home_path: Path) -> None
     )
     before = dump_rows(path)
     with SessionDB(path) as db:
-        assert db.put_images(remove_sessions(db, one)).refused == ()
+        assert db.put_images(remove_sessions(db, session_id)).refused == ()
         assert dump_rows(path) == before
         assert db.search("made").hits == []
         assert db.check_integrity(deep=True) == []
@@ -341,11 +344,11 @@ def test_message_trigger_leaves_restored_rows_unchanged(home_path: Path) -> None
 
 def test_missing_display_order_stays_null(home_path: Path) -> None:
     path = create_home(home_path / "state.db", 30)
-    (one, *_) = fill_database(path, 2)
+    (session_id, *_) = fill_database(path, 2)
     execute_statements(path, "UPDATE messages SET display_order = NULL")
     before = dump_rows(path)
     with SessionDB(path) as db:
-        db.put_images(remove_sessions(db, one))
+        db.put_images(remove_sessions(db, session_id))
     assert dump_rows(path) == before
 
 
@@ -383,60 +386,60 @@ def test_older_schema_reports_omitted_values(home_path: Path) -> None:
         report = db.put_images(images)
         assert {"pinned", "hidden", "last_read_at"} <= set(report.dropped_columns["sessions"])
         assert "display_order" in report.dropped_columns["messages"]
-        assert [one.table for one in report.refused] == ["session_turn_leases"]
+        assert [row.table for row in report.refused] == ["session_turn_leases"]
         assert db.message_count() == 120
         assert db.check_integrity(deep=True) == []
 
 
 def test_extended_key_matches_stored_rows(home_path: Path) -> None:
     older = create_home(home_path / "old" / "state.db", 20)
-    (one, *_) = fill_database(older, 1)
+    (session_id, *_) = fill_database(older, 1)
     insert = "INSERT INTO session_model_usage (session_id, model"
-    execute_statements(older, f"{insert}) VALUES ('{one}', 'm')")
+    execute_statements(older, f"{insert}) VALUES ('{session_id}', 'm')")
     with SessionDB(older) as db:
-        images = pass_through_trash(db.read_session_images(one))
+        images = pass_through_trash(db.read_session_images(session_id))
     path = create_home(home_path / "new" / "state.db", 22)
     with SessionDB(path) as db:
-        assert db.put_images(each for each in images if each.table == "sessions").inserted == 1
+        assert db.put_images(image for image in images if image.table == "sessions").inserted == 1
         execute_statements(
-            path, f"{insert}, task, input_tokens) VALUES ('{one}', 'm', 'vision', 7)"
+            path, f"{insert}, task, input_tokens) VALUES ('{session_id}', 'm', 'vision', 7)"
         )
         assert db.put_images(images) == PutResult(inserted=1, present=1)
         assert db.put_images(images) == PutResult(present=2)
-        assert len(db.get_model_usage(one)) == 2
-        db.remove_rows(db.read_session_images(one))
-        usage = [each for each in images if each.table != "sessions"]
-        assert [misfit.key[0] for misfit in db.put_images(usage).refused] == [one]
-        assert db.get_model_usage(one) == []
+        assert len(db.get_model_usage(session_id)) == 2
+        db.remove_rows(db.read_session_images(session_id))
+        usage = [image for image in images if image.table != "sessions"]
+        assert [misfit.key[0] for misfit in db.put_images(usage).refused] == [session_id]
+        assert db.get_model_usage(session_id) == []
 
 
 def test_null_in_required_column_becomes_default(home_path: Path) -> None:
     path = home_path / "state.db"
     make_hermes_database(path, 16, null_flags=True)
-    (one, *_) = fill_database(path, 1)
+    (session_id, *_) = fill_database(path, 1)
     execute_statements(
         path, "UPDATE messages SET active = NULL", "UPDATE sessions SET archived = 1"
     )
     with SessionDB(path) as db:
-        images = pass_through_trash(read_images(db, one))
+        images = pass_through_trash(read_images(db, session_id))
     with SessionDB(create_home(home_path / "new" / "state.db", 22)) as db:
         report = db.put_images(images)
         assert {(lost.table, lost.column) for lost in report.emptied} == {("messages", "active")}
         assert (report.inserted, report.refused) == (11, ())
-        assert len(db.get_messages(one)) == 10
+        assert len(db.get_messages(session_id)) == 10
 
 
 def test_incomplete_row_is_refused_with_reason(db: SessionDB, path: Path) -> None:
     execute_statements(
         path, "CREATE TABLE needs (session_id TEXT, a)", "CREATE TABLE rules (session_id, a)"
     )
-    (one, *_) = fill_database(path, 1)
+    (session_id, *_) = fill_database(path, 1)
     execute_statements(
         path,
-        f"INSERT INTO needs VALUES ('{one}', NULL)",  # noqa: S608
-        f"INSERT INTO rules VALUES ('{one}', 3)",  # noqa: S608
+        f"INSERT INTO needs VALUES ('{session_id}', NULL)",  # noqa: S608
+        f"INSERT INTO rules VALUES ('{session_id}', 3)",  # noqa: S608
     )
-    images = remove_sessions(db, one)
+    images = remove_sessions(db, session_id)
     execute_statements(
         path,
         *("DROP TABLE needs", "DROP TABLE rules"),
@@ -445,11 +448,11 @@ def test_incomplete_row_is_refused_with_reason(db: SessionDB, path: Path) -> Non
     )
     report = db.put_images(images)
     assert report.emptied == ()
-    assert {one.table: one.why for one in report.refused} == {
+    assert {session_id.table: session_id.why for session_id in report.refused} == {
         "needs": "this home requires a value",
         "rules": "a rule of this home refuses it",
     }
-    assert db.message_count(one) == 10
+    assert db.message_count(session_id) == 10
 
 
 def test_keyless_rows_are_restored_beside_others(db: SessionDB, path: Path) -> None:
@@ -487,15 +490,15 @@ def test_shared_rows_are_kept_on_removal(home_path: Path) -> None:
 
 
 def test_text_with_nul_is_reindexed(db: SessionDB, path: Path) -> None:
-    (one, *_) = fill_database(path, 1)
+    (session_id, *_) = fill_database(path, 1)
     with connect(path) as connection:
         for content in (b"\x00\xff\x00", [{"type": "text", "text": "parts"}], "a\0b needle"):
-            add_message(connection, one, "user", content, tool_name="x\0y")
+            add_message(connection, session_id, "user", content, tool_name="x\0y")
     before = dump_rows(path)
     if db.kind == "own":
         db.append_messages("later", [{"role": "user", "content": "x"}] * 1200, create={})
         before = dump_rows(path)
-    images = remove_sessions(db, one)
+    images = remove_sessions(db, session_id)
     db.put_images(images)
     assert dump_rows(path) == before
     assert db.check_integrity(deep=True) == []

@@ -49,19 +49,19 @@ def list_hits(path: Path, query: str, **options: Any) -> list[int]:
 def test_tool_output_is_found(path: Path, schema: int, query: str) -> None:
     with open_filled_home(path, schema) as connection:
         text = "deploy 了数据库的架构设计"
-        one = add_message(connection, "s", "tool", text, tool_name="terminal")
+        message_id = add_message(connection, "s", "tool", text, tool_name="terminal")
         two = add_message(connection, "s", "user", "terminal " + text)
         add_message(connection, "s", "user", "else")
-    assert list_hits(path, query) == [one, two]
+    assert list_hits(path, query) == [message_id, two]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_cron_conversations_are_found(path: Path, schema: int) -> None:
     with open_filled_home(path, schema) as connection:
         add_session(connection, "job", source="cron")
-        one = add_message(connection, "job", "user", "每天检查数据库")
-    assert list_hits(path, "数据") == [one]
-    assert list_hits(path, "天检查数", mode="substring") == [one]
+        message_id = add_message(connection, "job", "user", "每天检查数据库")
+    assert list_hits(path, "数据") == [message_id]
+    assert list_hits(path, "天检查数", mode="substring") == [message_id]
 
 
 @pytest.mark.requirement("search:layouts")
@@ -70,9 +70,9 @@ def test_cron_conversations_are_found(path: Path, schema: int) -> None:
 def test_encoded_text_is_found(path: Path, schema: int, query: str) -> None:
     text = "first\nsecond\t大阪城 python开发 Größe Привет"
     with open_filled_home(path, schema) as connection:
-        one = add_message(connection, "s", "user", [{"type": "text", "text": text}])
+        message_id = add_message(connection, "s", "user", [{"type": "text", "text": text}])
         add_message(connection, "s", "user", [{"type": "text", "text": "else"}])
-    assert list_hits(path, query) == [one]
+    assert list_hits(path, query) == [message_id]
 
 
 @pytest.mark.requirement("search:layouts")
@@ -99,23 +99,27 @@ def test_word_between_han_characters_is_found(path: Path, schema: int, query: st
 def test_word_beside_unassigned_character_is_found(path: Path, sign: str, query: str) -> None:
     with open_filled_home(path, 22) as connection:
         text = f"{sign}:zero ({sign})zero"
-        one = add_message(connection, "s", "user", [{"type": "text", "text": text}])
+        message_id = add_message(connection, "s", "user", [{"type": "text", "text": text}])
         two = add_message(connection, "s", "user", text)
-    assert list_hits(path, f'"{query.format(sign)}"') == [one, two]
+    assert list_hits(path, f'"{query.format(sign)}"') == [message_id, two]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_words_after_escaped_character_are_found(path: Path, schema: int) -> None:
     with open_filled_home(path, schema) as connection:
-        one = add_message(connection, "s", "user", [{"type": "text", "text": "say “deploy” now"}])
+        message_id = add_message(
+            connection, "s", "user", [{"type": "text", "text": "say “deploy” now"}]
+        )
         with SessionDB(path, read_only=True) as db:
 
             def ids(query: str) -> list[int]:
                 return [hit.message_id for hit in db.search(query, per="message").hits]
 
-            assert ids("deploy") == ids('"deploy"') == ids("depl*") == ids("-deploy") == [one]
+            assert (
+                ids("deploy") == ids('"deploy"') == ids("depl*") == ids("-deploy") == [message_id]
+            )
             two = add_message(connection, "s", "user", [{"type": "text", "text": "• größe 用zsh"}])
-            assert ids("deploy") == [one]
+            assert ids("deploy") == [message_id]
             assert ids("zsh") == ids("größe") == [two]
 
 
@@ -129,15 +133,15 @@ def drop_indexes(connection: Any) -> None:
 def test_search_without_index_ignores_accents(path: Path) -> None:
     with open_filled_home(path, 22) as connection:
         drop_indexes(connection)
-        one = add_message(connection, "s", "user", "Café Noir")
+        message_id = add_message(connection, "s", "user", "Café Noir")
         calls = [{"id": "c", "function": {"name": "run", "arguments": '{"a": "caf\\u00e9 noir"}'}}]
         two = add_message(connection, "s", "assistant", None, tool_calls=calls)
         unescaped = json.dumps(calls).replace(r"\\u00e9", "é")
         three = add_message(connection, "s", "assistant", None, tool_calls=unescaped)
         four = add_message(connection, "s", "tool", "ok", tool_name="café noir")
         add_message(connection, "s", "user", "café")
-    assert list_hits(path, "cafe noir") == [one, two, three, four]
-    assert list_hits(path, "afe noi", mode="substring") == [one, two, three, four]
+    assert list_hits(path, "cafe noir") == [message_id, two, three, four]
+    assert list_hits(path, "afe noi", mode="substring") == [message_id, two, three, four]
 
 
 @pytest.mark.parametrize("indexed", [True, False])
@@ -170,9 +174,9 @@ def test_encoding_variants_hide_no_text(path: Path, indexed: bool, query: str, m
 def test_encoded_substrings_are_found(path: Path, schema: int, needle: str) -> None:
     text = 'first\nsecond\t大阪城 python say "x" Größe'
     with open_filled_home(path, schema) as connection:
-        one = add_message(connection, "s", "user", [{"type": "text", "text": text}])
+        message_id = add_message(connection, "s", "user", [{"type": "text", "text": text}])
         add_message(connection, "s", "user", [{"type": "text", "text": "else"}])
-    assert list_hits(path, needle, mode="substring") == [one]
+    assert list_hits(path, needle, mode="substring") == [message_id]
 
 
 def test_json_key_names_are_not_found(path: Path) -> None:
@@ -190,13 +194,13 @@ def test_rare_old_substring_is_found_immediately(
 ) -> None:
     monkeypatch.setattr(scan, "_DENSE_IDS", 5)
     with open_filled_home(path, 22) as connection:
-        one = add_message(connection, "s", "user", "项目叫麒麟")
+        message_id = add_message(connection, "s", "user", "项目叫麒麟")
         connection.execute("BEGIN")
         for _ in range(60):
             add_message(connection, "s", "user", "其他的文字")
         connection.execute("COMMIT")
     for query in ("麒麟", "麟", "麒"):
-        assert list_hits(path, query) == [one]
+        assert list_hits(path, query) == [message_id]
 
 
 @pytest.mark.parametrize("table", ["messages_fts", "messages_fts_trigram"])
@@ -205,21 +209,21 @@ def test_missing_index_is_compensated(path: Path, table: str) -> None:
         for what in ("insert", "update", "delete"):
             connection.execute(f"DROP TRIGGER {table}_{what}")
         connection.execute(f"DROP TABLE {table}")
-        one = add_message(connection, "s", "user", "deploy 数据库")
+        message_id = add_message(connection, "s", "user", "deploy 数据库")
     for query in ("deploy", "数据", "depl*"):
-        assert list_hits(path, query) == [one]
-    assert list_hits(path, "eplo", mode="substring") == [one]
+        assert list_hits(path, query) == [message_id]
+    assert list_hits(path, "eplo", mode="substring") == [message_id]
 
 
 def test_unindexed_messages_are_found(path: Path) -> None:
     with open_filled_home(path, 22) as connection:
-        one = add_message(connection, "s", "user", "deploy 数据库")
+        message_id = add_message(connection, "s", "user", "deploy 数据库")
         for table in ("messages_fts", "messages_fts_trigram"):
             connection.execute(f"DROP TRIGGER {table}_insert")
         two = add_message(connection, "s", "user", "deploy 数据库")
-    assert list_hits(path, "deploy") == [one, two]
-    assert list_hits(path, "数据") == [one, two]
-    assert list_hits(path, "据库", mode="substring") == [one, two]
+    assert list_hits(path, "deploy") == [message_id, two]
+    assert list_hits(path, "数据") == [message_id, two]
+    assert list_hits(path, "据库", mode="substring") == [message_id, two]
 
 
 @pytest.mark.parametrize(
@@ -229,19 +233,19 @@ def test_unindexed_messages_are_found(path: Path) -> None:
 def test_index_under_rebuild_is_not_trusted(path: Path, marks: dict[str, str]) -> None:
     with open_filled_home(path, 30) as connection:
         connection.executemany("INSERT INTO state_meta VALUES (?, ?)", marks.items())
-        one = add_message(connection, "s", "user", "deploy it")
+        message_id = add_message(connection, "s", "user", "deploy it")
         connection.execute("INSERT INTO messages_fts(messages_fts) VALUES ('delete-all')")
-    assert list_hits(path, "deploy") == [one]
+    assert list_hits(path, "deploy") == [message_id]
 
 
 def test_damaged_hermes_index_is_compensated(path: Path) -> None:
     with open_filled_home(path, 22) as connection:
-        one = add_message(connection, "s", "user", "deploy 数据库")
+        message_id = add_message(connection, "s", "user", "deploy 数据库")
         connection.execute("UPDATE messages_fts_data SET block = x'FFFFFFFF' WHERE id > 10")
         connection.execute("UPDATE messages_fts_trigram_data SET block = x'FFFFFFFF' WHERE id > 10")
-    assert list_hits(path, "deploy") == [one]
-    assert list_hits(path, "数据库") == [one]
-    assert list_hits(path, "eplo", mode="substring") == [one]
+    assert list_hits(path, "deploy") == [message_id]
+    assert list_hits(path, "数据库") == [message_id]
+    assert list_hits(path, "eplo", mode="substring") == [message_id]
 
 
 @pytest.mark.requirement("search:layouts")
@@ -262,8 +266,8 @@ def test_message_with_extreme_id_is_found(path: Path, schema: int, indexed: bool
 
 def test_null_flags_of_older_homes_are_live(path: Path) -> None:
     with open_filled_home(path, 16, null_flags=True) as connection:
-        one = add_message(connection, "s", "user", "deploy", active=None)
-    assert list_hits(path, "deploy") == [one]
+        message_id = add_message(connection, "s", "user", "deploy", active=None)
+    assert list_hits(path, "deploy") == [message_id]
 
 
 def test_search_leaves_schema_unchanged(path: Path) -> None:

@@ -87,7 +87,7 @@ def list_hits(db: SessionDB, query: str, mode: str = "words") -> list[int]:
 def test_word_is_found_in_every_spelling(db: SessionDB, text: str, asked: str) -> None:
     ids = [
         *db.append_messages(
-            "s", [{"role": "user", "content": each} for each in (text, "other")], create={}
+            "s", [{"role": "user", "content": content} for content in (text, "other")], create={}
         ).ids
     ]
     assert list_hits(db, asked) == ids[:1]
@@ -117,11 +117,11 @@ def test_indexing_changes_no_answers(texts: list[str], data: st.DataObject) -> N
             start = data.draw(st.integers(0, len(text) - 1))
             piece = data.draw(CHANGES)(text[start : start + data.draw(st.integers(1, 8))])
             queries += [piece, piece + "*", '"' + piece.replace('"', "") + '"']
-        asked = [(query, mode) for query in queries for mode in ("words", "substring")]
-        before = [list_hits(db, *each) for each in asked]
+        searches = [(query, mode) for query in queries for mode in ("words", "substring")]
+        before = [list_hits(db, *search) for search in searches]
         index_everything(db)
-        assert dict(zip(asked, before, strict=True)) == {
-            each: list_hits(db, *each) for each in asked
+        assert dict(zip(searches, before, strict=True)) == {
+            search: list_hits(db, *search) for search in searches
         }
 
 
@@ -147,7 +147,7 @@ def test_hermes_search_tries_stored_spellings(tmp_path: Path, text: str, asked: 
     make_hermes_database(tmp_path / "state.db", 22)
     with SessionDB(tmp_path / "state.db") as db:
         (first, _) = db.append_messages(
-            "s", [{"role": "user", "content": each} for each in (text, "other")], create={}
+            "s", [{"role": "user", "content": content} for content in (text, "other")], create={}
         ).ids
         assert list_hits(db, asked) == [first]
         assert list_hits(db, asked, "substring") == [first]

@@ -24,20 +24,20 @@ def load_block_names(path: Path) -> dict[str, str]:
 
 def has_block_name(module: str, name: str) -> bool:
     """Whether a module contains the name as a string, or composes it."""
-    patterns = (re.sub(r"\\\{\w+\\\}", "[a-z]+", re.escape(one)) for one in _TEXT.findall(module))
+    patterns = (re.sub(r"\\\{\w+\\\}", "[a-z]+", re.escape(text)) for text in _TEXT.findall(module))
     return any(re.fullmatch(pattern, name) for pattern in patterns)
 
 
 def list_block_users(path: Path, name: str) -> list[str]:
     """Return the modules that load the file of a block, or use its name from elsewhere."""
-    found = []
+    users = []
     for module in sorted(path.parent.rglob("*.py")):
         source = module.read_text("utf-8")
         files = [path.with_name(f"{stem}.sql") for stem in _LOADED.findall(source)]
         own = path in files or not any(name in load_block_names(file) for file in files)
         if own and has_block_name(source, name):
-            found.append(module.name)
-    return found
+            users.append(module.name)
+    return users
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -101,7 +101,7 @@ def test_step_error_ends_work_without_trace(
 
 @pytest.mark.requirement("maintenance:ended-looks")
 def test_check_deletes_copy_of_killed_check(db: SessionDB, path: Path, temporary: Path) -> None:
-    killed = (
+    script = (
         "import glob, os, sys\n"
         "from session_core import SessionDB\n"
         "from session_core.state.sqlite import vacuum_file as stepping\n"
@@ -112,14 +112,14 @@ def test_check_deletes_copy_of_killed_check(db: SessionDB, path: Path, temporary
         "SessionDB(sys.argv[1], read_only=True).check_integrity(deep=True, step=step)\n"
     )
     subprocess.run(
-        [sys.executable, "-c", killed, str(path)],
+        [sys.executable, "-c", script, str(path)],
         env={**os.environ, "TMPDIR": str(temporary)},
         check=False,
     )
-    (left,) = temporary.iterdir()
+    (leftover,) = temporary.iterdir()
     db.check_integrity(deep=True)
-    assert list(temporary.iterdir()) == [left]  # its process may still be running
-    os.utime(left, (OLD, OLD))
+    assert list(temporary.iterdir()) == [leftover]  # its process may still be running
+    os.utime(leftover, (OLD, OLD))
     assert db.check_integrity(deep=True) == []
     assert list(temporary.iterdir()) == []
 

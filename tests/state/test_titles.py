@@ -65,9 +65,9 @@ def test_title_length_is_checked_after_cleaning() -> None:
 @given(st.lists(st.integers(1, 60), max_size=20), st.text("ab #2", min_size=1, max_size=100))
 def test_following_title_is_free_in_lineage(numbers: list[int], title: str) -> None:
     base = titles.strip_number(titles.clean_title(title) or "a")
-    taken = {base if number == 1 else f"{base} #{number}" for number in numbers}
-    following = titles.choose_next_title(base, taken)
-    assert following not in taken
+    titles_in_use = {base if number == 1 else f"{base} #{number}" for number in numbers}
+    following = titles.choose_next_title(base, titles_in_use)
+    assert following not in titles_in_use
     assert len(following) <= titles.MAX_TITLE_LENGTH
     assert base.startswith(titles.strip_number(following))
 

@@ -81,9 +81,9 @@ def list_hits(path: Path, query: str, **options: Any) -> list[int]:
 def test_word_late_in_tool_output_is_found(path: Path, schema: int, query: str) -> None:
     with open_filled_home(path, schema) as connection:
         text = f"{LONG} striped zebrafish Größe 大阪"
-        one = add_message(connection, "s", "tool", text, tool_name="terminal")
+        message_id = add_message(connection, "s", "tool", text, tool_name="terminal")
         add_message(connection, "s", "user", "else")
-    assert list_hits(path, query) == [one]
+    assert list_hits(path, query) == [message_id]
 
 
 @pytest.mark.requirement("search:cut")
@@ -91,25 +91,25 @@ def test_word_late_in_tool_output_is_found(path: Path, schema: int, query: str) 
 @pytest.mark.parametrize("options", [{}, {"mode": "substring"}])
 def test_tool_output_in_parts_is_found(path: Path, schema: int, options: dict[str, Any]) -> None:
     with open_filled_home(path, schema) as connection:
-        one = add_message(connection, "s", "tool", PARTS, tool_name="terminal")
+        message_id = add_message(connection, "s", "tool", PARTS, tool_name="terminal")
         two = add_message(connection, "s", "user", PARTS)
-    assert list_hits(path, "giraffe", **options) == [one, two]
+    assert list_hits(path, "giraffe", **options) == [message_id, two]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_tool_output_after_nul_is_found(path: Path, schema: int) -> None:
     with open_filled_home(path, schema) as connection:
-        one = add_message(connection, "s", "tool", "binary \0 zebrafish")
-    assert list_hits(path, "zebrafish") == [one]
+        message_id = add_message(connection, "s", "tool", "binary \0 zebrafish")
+    assert list_hits(path, "zebrafish") == [message_id]
 
 
 @pytest.mark.parametrize("query", ["zebrafish", "striped zebra", "大阪"])
 def test_truncating_triggers_are_recognized(path: Path, query: str) -> None:
     with open_filled_home(path, 22) as connection:
         add_truncating_triggers(connection)
-        one = add_message(connection, "s", "tool", f"{LONG} striped zebrafish 大阪")
-    assert list_hits(path, query) == [one]
-    assert list_hits(path, query, mode="substring") == [one]
+        message_id = add_message(connection, "s", "tool", f"{LONG} striped zebrafish 大阪")
+    assert list_hits(path, query) == [message_id]
+    assert list_hits(path, query, mode="substring") == [message_id]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
@@ -131,8 +131,8 @@ def test_search_pages_repeat_no_hits(path: Path, schema: int, query: str) -> Non
             add_message(connection, f"other {number}", "user", "deploy")
             ids.append(add_message(connection, f"other {number}", "tool", f"{LONG} deploy"))
             ids.append(ids[-1] - 1)
-    asked = {"per": "message", "limit": 2}
-    assert list_hits(path, query, **asked) in (sorted(ids), [ids[3]])
+    arguments = {"per": "message", "limit": 2}
+    assert list_hits(path, query, **arguments) in (sorted(ids), [ids[3]])
     shown = [
         hit.session_id
         for page in iter_pages(path, query, per="conversation", limit=2)
@@ -145,33 +145,33 @@ def test_search_pages_repeat_no_hits(path: Path, schema: int, query: str) -> Non
 @pytest.mark.parametrize("query", ["terminal", "t*", "erm"])
 def test_silent_tool_is_found_by_name(path: Path, schema: int, query: str) -> None:
     with open_filled_home(path, schema) as connection:
-        one = add_message(connection, "s", "tool", None, tool_name="terminal")
+        message_id = add_message(connection, "s", "tool", None, tool_name="terminal")
     mode = "substring" if query == "erm" else "words"
-    assert list_hits(path, query, mode=mode) == [one]
+    assert list_hits(path, query, mode=mode) == [message_id]
 
 
 @pytest.mark.requirement("search:cut")
 def test_long_outputs_continue_on_next_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "MAX_CHARACTERS", 5000)
     with open_filled_home(path, 30) as connection:
-        one = add_message(connection, "s", "tool", f"{LONG} zebrafish", timestamp=1000.0)
+        message_id = add_message(connection, "s", "tool", f"{LONG} zebrafish", timestamp=1000.0)
         for number in range(9):
             add_message(connection, "s", "tool", LONG, timestamp=2000.0 + number)
     first = next(iter_pages(path, "zebrafish", per="message"))
     assert (first.hits, first.next_cursor is not None) == ([], True)
     assert (first.searched_back_to or 0) > 2000
-    assert list_hits(path, "zebrafish") == [one]
+    assert list_hits(path, "zebrafish") == [message_id]
 
 
 def test_tool_images_are_decoded_within_bounds(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "MAX_CHARACTERS", 5000)
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 50_000}}
     with open_filled_home(path, 30) as connection:
-        one = add_message(connection, "s", "tool", [*PARTS, image], timestamp=1000.0)
+        message_id = add_message(connection, "s", "tool", [*PARTS, image], timestamp=1000.0)
         for number in range(3):
             add_message(connection, "s", "tool", [image], timestamp=2000.0 + number)
     assert next(iter_pages(path, "giraffe")).searched_back_to == 2002.0
-    assert list_hits(path, "giraffe") == [one]
+    assert list_hits(path, "giraffe") == [message_id]
 
 
 @pytest.mark.requirement("search:cut")

@@ -53,10 +53,10 @@ def read_pragmas(path: Path) -> dict[str, Any]:
 def test_vacuum_keeps_file_settings(db: SessionDB, path: Path) -> None:
     before = read_pragmas(path)
     assert before["freelist_count"] > (0,)
-    won = db.vacuum()
-    assert won.after_bytes < won.before_bytes / 2
+    result = db.vacuum()
+    assert result.after_bytes < result.before_bytes / 2
     assert read_pragmas(path) == {**before, "freelist_count": (0,)}
-    assert path.stat().st_size + Path(f"{path}-wal").stat().st_size == won.after_bytes
+    assert path.stat().st_size + Path(f"{path}-wal").stat().st_size == result.after_bytes
 
 
 def test_vacuum_keeps_journal_mode(home_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_vacuum_keeps_journal_mode(home_path: Path) -> None:
     before = read_pragmas(path)
     with SessionDB(path) as db:
         assert db.list_sessions().items
-        won = db.vacuum()
-    assert won.after_bytes < won.before_bytes
+        result = db.vacuum()
+    assert result.after_bytes < result.before_bytes
     assert read_pragmas(path) == {**before, "freelist_count": (0,)}
 
 
@@ -104,11 +104,11 @@ def test_vacuum_runs_beside_own_readers(db: SessionDB, path: Path) -> None:
     reader.start()
     assert begun.wait(20)
     cursor = db.read_changes().cursor
-    won = db.vacuum()
+    result = db.vacuum()
     done.set()
     reader.join(20)
     assert set(seen) == {20}
-    assert won.after_bytes <= won.before_bytes
+    assert result.after_bytes <= result.before_bytes
     assert db.read_changes(cursor).events == []
     assert db.measure_sizes().free == 0
 
@@ -138,10 +138,10 @@ def test_optimize_step_merges_segments_of_indexes(db: SessionDB, path: Path) -> 
     while db.optimize_step():
         pass
     with connect(path, "ro") as connection:
-        listed = connection.execute(
+        cursor = connection.execute(
             "SELECT name FROM sqlite_master WHERE name LIKE '%\\_idx' ESCAPE '\\'"
         )
-        for (name,) in listed.fetchall():
+        for (name,) in cursor.fetchall():
             parts = connection.execute(f"SELECT count(DISTINCT segid) FROM {name}")  # noqa: S608
             assert parts.fetchone()[0] <= 1
     assert db.check_integrity(deep=True) == []
@@ -164,9 +164,9 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.requirement("maintenance:vacuum-memory")
 def test_vacuum_of_wal_database_needs_no_memory(db: SessionDB, path: Path, memory: Path) -> None:
-    made: list[bool] = []
-    assert db.vacuum(step=lambda: made.append(bool(list_copies(path.parent)))).after_bytes > 0
-    assert any(made) == is_copy_in_memory(path)
+    copy_seen: list[bool] = []
+    assert db.vacuum(step=lambda: copy_seen.append(bool(list_copies(path.parent)))).after_bytes > 0
+    assert any(copy_seen) == is_copy_in_memory(path)
     assert db.measure_sizes().free == 0
     assert list_copies(path.parent) == []
 

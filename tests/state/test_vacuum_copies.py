@@ -98,18 +98,18 @@ def read_file_settings(path: Path) -> tuple[object, ...]:
         pragmas = [connection.execute(f"PRAGMA {name}").fetchone() for name in KEPT]
         cache = connection.execute("PRAGMA default_cache_size").fetchone()
         # Some versions report a trigram index in UTF-16 as damaged after rows were deleted.
-        found = connection.execute("PRAGMA quick_check").fetchall()
+        problems = connection.execute("PRAGMA quick_check").fetchall()
     # In another process, since closing a file drops all locks of the closing process on it.
     head = "import sys; print(open(sys.argv[1], 'rb').read(21)[16:])"
     done = subprocess.run([sys.executable, "-c", head, str(path)], capture_output=True, check=True)
-    return (*pragmas, cache, found, done.stdout)
+    return (*pragmas, cache, problems, done.stdout)
 
 
 @pytest.mark.requirement("maintenance:vacuum-copies")
 def test_vacuum_copy_is_private(db: SessionDB, path: Path) -> None:
     modes: set[int] = set()
     trace_vacuum(
-        db, lambda _: modes.update(each.stat().st_mode & 0o777 for each in list_copies(path.parent))
+        db, lambda _: modes.update(copy.stat().st_mode & 0o777 for copy in list_copies(path.parent))
     )
     assert modes == {0o600}
 
@@ -185,10 +185,10 @@ def test_only_stale_copies_are_deleted(db: SessionDB, path: Path, tmp_path: Path
     (folder / f"{name}left0000.tmp.old").touch()
     (folder / f"{name}left0000.tmp").touch()
     (folder / f"{name}left0001.tmp-journal").touch()
-    before = {each.name for each in folder.iterdir()}
+    before = {file.name for file in folder.iterdir()}
     db.vacuum()
-    gone = before - {each.name for each in folder.iterdir()}
-    assert gone == {f"{name}left0000.tmp", f"{name}left0001.tmp-journal"}
+    deleted = before - {file.name for file in folder.iterdir()}
+    assert deleted == {f"{name}left0000.tmp", f"{name}left0001.tmp-journal"}
     assert precious.read_text() == "of somebody"
 
 

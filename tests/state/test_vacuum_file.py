@@ -34,7 +34,7 @@ STAYING = (
 )
 
 EARLY = ("copy begins", "copying", "between")
-"""Where others may still commit, which begins it anew."""
+"""Points at which other processes may commit, so that the vacuum starts again."""
 
 LATE = ("look under the lock", "writing back")
 
@@ -81,14 +81,14 @@ def test_vacuum_frees_pages_and_leaves_no_copies(db: SessionDB, path: Path) -> N
 @pytest.mark.requirement("maintenance:vacuum-commits")
 @pytest.mark.parametrize("point", EARLY)
 def test_commit_before_lock_restarts_vacuum(db: SessionDB, path: Path, point: str) -> None:
-    said: list[str] = []
+    errors: list[str] = []
 
     def act(now: str) -> None:
-        if now == point and not said:
-            said.append(commit_in_process(path, point))
+        if now == point and not errors:
+            errors.append(commit_in_process(path, point))
 
     points = trace_vacuum(db, act)
-    assert said == [""]
+    assert errors == [""]
     assert points.count("copy begins") == 2
     assert db.get_meta(point) == "1"
     assert db.measure_sizes().free == 0
@@ -106,12 +106,12 @@ def test_commit_before_copy_is_included(db: SessionDB, path: Path) -> None:
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
 def test_vacuum_lock_blocks_other_commits(db: SessionDB, path: Path) -> None:
-    said: list[str] = []
+    errors: list[str] = []
     points = trace_vacuum(
-        db, lambda now: said.append(commit_in_process(path, now)) if now in LATE else None
+        db, lambda now: errors.append(commit_in_process(path, now)) if now in LATE else None
     )
-    assert len(said) > 3
-    assert set(said) == {"sqlite3.OperationalError: database is locked"}
+    assert len(errors) > 3
+    assert set(errors) == {"sqlite3.OperationalError: database is locked"}
     assert points.count("copy begins") == 1
     assert commit_in_process(path, "later") == ""
     assert db.get_meta("later") == "1"
@@ -119,16 +119,16 @@ def test_vacuum_lock_blocks_other_commits(db: SessionDB, path: Path) -> None:
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
 def test_vacuum_gives_up_under_steady_writes(db: SessionDB, path: Path) -> None:
-    said: list[str] = []
+    errors: list[str] = []
     free = db.measure_sizes().free
 
     def act(now: str) -> None:
         if now == "between":
-            said.append(commit_in_process(path, f"said {len(said)}"))
+            errors.append(commit_in_process(path, f"said {len(errors)}"))
 
     with pytest.raises(Busy):
         trace_vacuum(db, act)
-    assert said == [""] * 3
+    assert errors == [""] * 3
     assert [db.get_meta(f"said {number}") for number in range(3)] == ["1"] * 3
     assert db.measure_sizes().free == free
     assert list_copies(path.parent) == []

@@ -114,20 +114,20 @@ def test_abandoned_transaction_commits_nothing_of_the_next(
     db: SessionDB,
 ) -> None:
     holding, _ = abandon_transaction(db)
-    told: list[Exception] = []
+    errors: list[Exception] = []
 
     def finish() -> None:
         try:
             next(holding)
         except StorageError as error:
-            told.append(error)
+            errors.append(error)
 
     with db.transaction():
         db.append_message("s", "user", "one")
         run_in_thread(finish)
         assert read_stored_texts(db) == []
         db.append_message("s", "user", "two")
-    assert len(told) == 1
+    assert len(errors) == 1
     assert read_stored_texts(db) == ["one", "two"]
 
 

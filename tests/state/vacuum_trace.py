@@ -68,7 +68,7 @@ def list_copies(folder: Path, ending: str = "") -> list[Path]:
 
 def is_whole(folder: Path) -> bool:
     """Whether a copy exists that is completely written."""
-    return any(each.stat().st_size for each in list_copies(folder)) and not list_copies(
+    return any(copy.stat().st_size for copy in list_copies(folder)) and not list_copies(
         folder, "-journal"
     )
 
@@ -85,4 +85,4 @@ def dump_tables(path: Path) -> dict[str, list[tuple[object, ...]]]:
             for name, bare in tables
         }
         schema = connection.execute("SELECT type, name, sql FROM sqlite_master")
-        return {name: each.fetchall() for name, each in {**cursors, "": schema}.items()}
+        return {name: cursor.fetchall() for name, cursor in {**cursors, "": schema}.items()}
