@@ -92,7 +92,7 @@ WHERE {column} IS NOT NULL
 GROUP BY {column} LIMIT :most
 
 -- name: list_orphan_rows
--- From one session to the next through the index, whatever the number of rows between them.
+-- Skips from one session to the next in the index, however many rows lie between them.
 WITH RECURSIVE owners(id) AS (
     SELECT min({column}) FROM {table}
     UNION ALL

@@ -60,7 +60,7 @@ WHERE session_id = :session AND timestamp <= :at AND id < :below AND {compacted}
 ORDER BY timestamp DESC, id DESC LIMIT :count
 
 -- name: list_compacted_before_by_id
--- A home of our own has its index of compacted rows in the order of the ids.
+-- A home of our own has an index of compacted rows in the order of ids.
 SELECT id, session_id, timestamp, role, content, tool_call_id, tool_calls FROM messages
 WHERE session_id = :session AND id < :below AND {compacted}
 ORDER BY id DESC LIMIT :count

@@ -1,11 +1,11 @@
--- The search index of a home of our own: words only, without a copy of the text. It is fed by
--- index.py, in batches, and never by triggers: a flag that is flipped costs it nothing. What it gets
--- is folded and cut into words already, so that it depends on no Unicode table of SQLite: to this
--- tokenizer all that is not ASCII is a letter.
+-- The search index of a home of our own, without a copy of the text. fts.py fills it in batches,
+-- without triggers, so a flipped flag costs nothing. Its text is already folded and split into words,
+-- so it depends on no Unicode table of SQLite: this tokenizer treats every character outside of ASCII
+-- as a letter.
 CREATE VIRTUAL TABLE IF NOT EXISTS ms_index
 USING fts5(body, content='', columnsize=0, tokenize=ascii);
--- The messages whose text changed after it was indexed, in the order of the changes. The triggers
--- also run on the connections of other programs, which is why they use plain SQL alone.
+-- Messages whose text changed after it was indexed, in the order of the changes. The triggers also
+-- run on connections of other programs, so they use only plain SQL.
 CREATE TABLE IF NOT EXISTS ms_changed (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     id INTEGER NOT NULL

@@ -33,8 +33,8 @@ WITH RECURSIVE above(id) AS (
 SELECT id FROM above WHERE id IS NOT NULL
 
 -- name: list_heirs
--- The sessions that continue one that matches and have nothing of their own in the same columns,
--- from parent to child. `lineage.kind` says the same of what continues a session.
+-- Continuations of matching sessions that have no values of their own in these columns, from parent
+-- to child. `lineage.classify_link` uses the same rule for continuations.
 WITH RECURSIVE heirs(id) AS (
     SELECT child.id FROM sessions AS child JOIN sessions AS s ON s.id = child.parent_session_id
     WHERE child.parent_session_id > '' -- a range, so that the index of parents is used

@@ -5,7 +5,7 @@ SELECT * FROM messages WHERE id = ?
 SELECT * FROM messages WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: list_live
--- The ids first: no index of Hermes is in their order, and whole rows would be sorted.
+-- Ids are selected first: no index of Hermes is in their order, so whole rows would be sorted.
 SELECT * FROM messages
 WHERE id IN (SELECT id FROM messages WHERE session_id = :id AND {live}
              ORDER BY id LIMIT :limit OFFSET :offset)
@@ -50,8 +50,8 @@ UPDATE messages SET active = 1
 WHERE session_id = :id AND id >= :since AND active = 0 AND NOT {compacted}
 
 -- name: count_restored
--- A rewind leaves the counters alone, so what is restored is in them, unless a compaction or a
--- replacement has set them since to what was live then.
+-- A rewind does not change the counters, so they still include the restored rows, unless a
+-- compaction or a replacement has since set them to the live rows.
 UPDATE sessions SET message_count = max(coalesce(message_count, 0), :messages),
     tool_call_count = max(coalesce(tool_call_count, 0), :tool_calls)
 WHERE id = :id

@@ -1,5 +1,5 @@
--- A home of our own: the tables and columns of a Hermes home (schema 22), so that Hermes opens it,
--- with fewer indexes, and a search index of our own (index.sql).
+-- A home of our own: the tables and columns of a Hermes home (schema 22), so that Hermes can open it,
+-- with fewer indexes and with our own search index (index.sql).
 CREATE TABLE schema_version (version INTEGER NOT NULL);
 INSERT INTO schema_version VALUES (22);
 CREATE TABLE sessions (
