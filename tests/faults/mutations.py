@@ -162,7 +162,7 @@ def _retry_append(db: SessionDB) -> None:
 def _wait_until_queued(db: SessionDB, count: int) -> None:
     pause = threading.Event()
     for _ in range(4000):
-        if db._open.writer is not None and len(db._open.writer._queue.queue) >= count:
+        if db._pool.writer is not None and len(db._pool.writer._queue.queue) >= count:
             return
         pause.wait(0.001)
     raise AssertionError("the threads do not queue up")

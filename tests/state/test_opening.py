@@ -196,7 +196,7 @@ def test_concurrent_reads_leave_few_connections(path: Path) -> None:
             pool.submit(db._read, lambda _: together.wait(WAIT_S)) for _ in range(crowd)
         ]:
             reading.result(WAIT_S)
-        assert 0 < len(db._open.readers) <= 8
+        assert 0 < len(db._pool.readers) <= 8
         assert len(db.get_messages("fill_0_00001")) == 3
 
 

@@ -34,7 +34,7 @@ class VacuumTrace:
         self._act = act
         self._phase = "looking"
         self._folder = db.path.parent
-        guard, writer = db._open.guard, db._open.writer
+        guard, writer = db._pool.guard, db._pool.writer
         assert guard is not None
         assert writer is not None
         assert writer._handle is not None

@@ -149,12 +149,12 @@ class SqliteStore:
         self._clock = clock
         self._loads = load_extension
         self._pid = os.getpid()
-        self._open = ConnectionPool()
+        self._pool = ConnectionPool()
         self._lock = threading.RLock()  # reentrant: a signal handler may write while it is held
         self._late: list[weakref.ref[Transaction]] = []
         self._kind: HomeKind | None = None
         self._immutable = False
-        self._closer = weakref.finalize(self, ConnectionPool.close, self._open, _EXIT_WAIT_S)
+        self._closer = weakref.finalize(self, ConnectionPool.close, self._pool, _EXIT_WAIT_S)
 
     @property
     def kind(self) -> HomeKind:
@@ -198,7 +198,7 @@ class SqliteStore:
     @property
     def in_transaction(self) -> bool:
         """Whether this task has a transaction open in this thread."""
-        writer = self._open.writer
+        writer = self._pool.writer
         return bool(self._list_late_transactions()) or (
             writer is not None and writer.current is not None
         )
@@ -209,7 +209,7 @@ class SqliteStore:
 
     def close(self) -> None:
         """Close every connection; the last change that returned is durable."""
-        writer = self._open.writer
+        writer = self._pool.writer
         if self.in_transaction:
             raise InvalidInput("this thread has a transaction open; close the database after it")
         if writer is not None:
@@ -218,7 +218,7 @@ class SqliteStore:
             writer.run_leftovers(_MAX_TIDY_S)
         # Detached last, so that an interrupted close can be repeated.
         if self._closer.alive:
-            self._open.close()
+            self._pool.close()
             self._closer.detach()
 
     def __enter__(self) -> Self:
@@ -235,7 +235,7 @@ class SqliteStore:
     def _read(self, look: Callable[[Connection], T]) -> T:
         """Run `look` on one snapshot of the database."""
         self._check_open()
-        writer = self._open.writer
+        writer = self._pool.writer
         open_handle = writer.current if writer else None
         with self._translate_errors(), translate_bind_errors():
             if open_handle is not None:
@@ -246,7 +246,7 @@ class SqliteStore:
                 with handle.open_snapshot():
                     return look(handle)
             finally:
-                self._open.release_reader(handle)
+                self._pool.release_reader(handle)
 
     def _write(self, step: Callable[[Connection], T]) -> T:
         """Run `step` in a transaction; it may run again, so it must have no other effect."""
@@ -288,7 +288,7 @@ class SqliteStore:
         )
 
     def _check_open(self) -> None:
-        if self._open.closed:
+        if self._pool.closed:
             raise InvalidInput("this session database is closed; open it again")
         if self._pid != os.getpid():
             raise Unsupported("the database was opened before a fork; open it in the child process")
@@ -296,7 +296,7 @@ class SqliteStore:
     def _is_file_missing(self) -> bool:
         """Whether the first change will create a home."""
         self._check_open()
-        return self._open.writer is None and not self.read_only and not has_database(self.path)
+        return self._pool.writer is None and not self.read_only and not has_database(self.path)
 
     def _list_late_transactions(self) -> list[Transaction]:
         """Return the transactions of this task that have not begun yet, outermost first."""
@@ -314,11 +314,11 @@ class SqliteStore:
         return "absent" if self._in_hermes_home or home.is_hermes_folder(folder) else "own"
 
     def _take_reader(self) -> Connection:
-        handle = self._open.take_idle_reader(self.path)
+        handle = self._pool.take_idle_reader(self.path)
         if handle is not None:
             return handle
         # Read before the file is checked: a file created between the two was never lost.
-        was_there = self._open.exists
+        was_there = self._pool.exists
         if not has_database(self.path):
             if was_there:
                 raise StorageError(f"{self.path} is gone; put it back, or open another")
@@ -329,7 +329,7 @@ class SqliteStore:
         if kind is None:
             handle.connection.close()
             return open_empty()
-        self._kind, self._open.exists = kind, True
+        self._kind, self._pool.exists = kind, True
         if self._loads and kind == "hermes":
             opening.load_extension_if_safe(handle, self.path.parent)
         return handle
@@ -338,24 +338,24 @@ class SqliteStore:
         self._check_open()
         if self.read_only:
             raise Denied("this session database was opened read-only")
-        writer = self._open.writer
+        writer = self._pool.writer
         if writer is not None:
             return writer
         with self._lock:
-            if self._open.writer is None:
+            if self._pool.writer is None:
                 self._prepare_writing()
                 own = self._kind == "own"
                 # Nothing here may refer to `self`: the finalizer closes a store that is dropped.
-                self._open.writer = Writer(
+                self._pool.writer = Writer(
                     partial(_open_writer, self.path, own=own, loads=self._loads),
                     own=own,
                     patience_s=self._patience_s,
-                    check=partial(self._open.check_same_file, self.path),
+                    check=partial(self._pool.check_same_file, self.path),
                     overdue=get_file_bytes(presence.get_sidecar_path(self.path, "-wal"))
                     > _LONG_WAL_BYTES,
-                    afterwards=fts.index_batch,
+                    leftovers=fts.index_batch,
                 )
-            return self._open.writer
+            return self._pool.writer
 
     def _prepare_writing(self) -> None:
         """Create our own database if the file is missing, and open the guard."""
@@ -367,10 +367,10 @@ class SqliteStore:
             )
         if self._kind is None:
             self._kind = create_database(self.path, self._patience_s)
-            self._open.exists = True
+            self._pool.exists = True
         if self._immutable:
             raise Denied(f"{self.path} is on a read-only mount")
-        self._open.guard = open_reader(self.path)
+        self._pool.guard = open_reader(self.path)
         vacuum_file.delete_stale_copies(self.path)
 
 

@@ -101,7 +101,7 @@ class SqliteFeed(SqliteStore):
                         else snapshot.create_start_cursor(session)
                     )
             finally:
-                self._open.release_reader(handle)
+                self._pool.release_reader(handle)
         if not page.events and not snapshot.put_off:
             self._watch.remember_state(page.cursor, state)
         return page

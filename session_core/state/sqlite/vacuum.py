@@ -97,7 +97,7 @@ class SqliteVacuum(SqliteStore):
 
     def _vacuum_through_file(self, handle: Connection, step: StepCallback | None) -> None:
         """Rewrite through a copy, and retry a few times after concurrent commits."""
-        guard = cast("Connection", self._open.guard)
+        guard = cast("Connection", self._pool.guard)
         for _ in range(_MAX_COPIES):
             if vacuum_file.rewrite_database(handle, guard, self.path, step):
                 return

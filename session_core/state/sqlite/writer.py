@@ -43,10 +43,10 @@ class Writer:
         patience_s: float,
         check: Callable[[], None] = lambda: None,
         overdue: bool = False,
-        afterwards: Callable[[Connection], bool] = lambda _: False,
+        leftovers: Callable[[Connection], bool] = lambda _: False,
     ) -> None:
         self._open_handle = open_handle
-        self._afterwards = afterwards
+        self._leftovers = leftovers
         self._patience_s = patience_s
         self._wait_ms = int(min(patience_s, _MAX_WAIT_S) * 1000)
         self._checkpointer = Checkpointer(own=own, wait_ms=self._wait_ms, overdue=overdue)
@@ -195,7 +195,7 @@ class Writer:
         try:
             self._acquire_connection(job)
             handle = self._open_connection()
-            change = partial(self._run_transaction, job, self._afterwards, 0)
+            change = partial(self._run_transaction, job, self._leftovers, 0)
             more = run_without_waiting(handle, change, self._wait_ms)
             self._checkpointer.checkpoint_if_due(handle)
             return more

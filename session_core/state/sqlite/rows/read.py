@@ -309,7 +309,7 @@ class RowReader(SqliteStore):
         validation.check_text("session_id", session_id, needed=True)
         validation.check_number("after", after)
         validation.check_number("room", room, needed=True)
-        writer = self._open.writer
+        writer = self._pool.writer
         at = None if writer is None else writer.moment  # taken before the rows are read
         begin = _MIN_ROWID if after is None else after
         image, more = self._read(lambda handle: read_next_messages(handle, session_id, begin, room))
