@@ -107,6 +107,7 @@ def _list_claims(handle: Connection) -> Iterator[Claim]:
 def _count_orphans(handle: Connection) -> Iterator[OrphanRows]:
     for table, column in handle.fetch_tuples(SQL["list_keyed_to_sessions"]):
         names = {"table": table, "column": column}
+        # Without an index on the column the whole table is scanned.
         block = (
             "list_orphan_rows" if handle.fetch_value(SQL["has_index"], names) else "scan_orphans"
         )
@@ -234,6 +235,8 @@ class SqliteUpkeep(SqliteStore):
         Raises:
             NotFound: the session does not exist.
         """
+        # Counting reads many rows, so it runs outside of the write transaction; only its result
+        # is checked there.
         for _ in range(_MAX_TRIES):
             counted = self._read(lambda handle: count_session(handle, session_id))
             drifted = self._write(
@@ -410,6 +413,7 @@ _NO_MESSAGES = _MessageCounts()
 
 def list_inventory(handle: Connection) -> list[InventoryItem]:
     """Return every session as of the open snapshot."""
+    # One scan of each table, instead of a query for each session.
     rows = {row[0]: row for row in _read_session_rows(handle) if _is_usable_id(handle, row[0])}
     counts = _count_messages(handle)
     parents = {session_id: _to_text(row[_PARENT]) for session_id, row in rows.items()}
@@ -455,7 +459,7 @@ def _count_messages(handle: Connection) -> dict[str, _MessageCounts]:
         counted.rows += count
         counted.last_id = max(counted.last_id, last_id)
         counted.compacted += compacted
-        if active == 1 or active is None:
+        if active == 1 or active is None:  # NULL means live in older homes
             counted.live += count
     return counts_by_session
 

@@ -76,6 +76,7 @@ class SqliteCompaction(SqliteStore):
         def step(handle: Connection) -> AppendManyResult:
             _require_flag(handle)
             before = sessions.get_revision(handle, session_id)
+            # A message that another process has changed meanwhile is not flipped.
             if _flip_flags(handle, "compact_rows", session_id, flagged_ids) < len(flagged_ids):
                 raise Conflict(f"messages of session {session_id} have changed; plan again")
             ids = messages.insert_messages(handle, session_id, encoded)
@@ -230,6 +231,7 @@ def _append_copies(handle: Connection, ids: Sequence[int], session_id: str) -> l
     names = ", ".join(map(quote_name, columns))
     values = ", ".join(flags.get(name, quote_name(name)) for name in columns)
     copy = f"INSERT INTO messages ({names}) SELECT {values} FROM messages WHERE id = ?"  # noqa: S608 -- columns that the table has
+    # One INSERT for each row, so that the copies get ids in the order of `ids`.
     with read.translate_copy_errors(), messages.translate_id_exhaustion(handle):
         copy_ids = [
             cast("int", handle.connection.execute(copy, (session_id, message_id)).lastrowid)
@@ -247,6 +249,7 @@ def _restore_originals(handle: Connection, session_id: str, copies: Mapping[int,
     names = ", ".join(quote_name(name) for name in handle.list_columns("messages") if name != "id")
     statement = handle.expand_sql(SQL["take_back"]).replace("COLUMNS", names)
     fts.repair_entries(handle, originals)
+    # The triggers record each of these updates as a change, which `restore_messages` clears again.
     before = fts.get_change_number(handle)
     fts.remove_messages(handle, originals)
     changed = sum(
@@ -407,6 +410,7 @@ def _match_step_copies(
     if not before:
         return {}
     originals = _match_from_end(stored, before)
+    # Gaps in the ids mean that rows with times of their own were stored in between.
     has_foreign_ids = step[-1] - step[0] >= len(step)
     is_only_live = bool(tuples[0][-1]) and not handle.fetch_value(
         handle.expand_sql(SQL["has_live_before"]), bounds
@@ -430,6 +434,7 @@ def _list_rows_before(handle: Connection, bounds: dict[str, Any]) -> tuple[str, 
     session_id = bounds["session"]
     block = "list_compacted_before_by_id" if fts.is_own_index(handle) else "list_compacted_before"
     rows = handle.fetch_tuples(handle.expand_sql(SQL[block]), bounds)
+    # A continuation begins with copies of rows of the session that it continues.
     parent = None if rows else lineage.find_continued_session(handle, session_id)
     if parent is not None:
         session_id = parent

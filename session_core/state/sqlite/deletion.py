@@ -75,6 +75,7 @@ class _DeletionBatch:
         if self.room <= 0:
             return False
         self._handle.forget_session_counts(session_id)
+        # If the room ends here, these messages are deleted, and the session row in a later batch.
         for row_id, size in self._handle.connection.execute(SQL["list_rows"], (session_id,)):
             if self.room <= 0:
                 return False

@@ -89,6 +89,7 @@ class SqliteFeed(SqliteStore):
             )
         with self._translate_errors(), translate_bind_errors():
             state = self._watch.read_state()
+            # Without a commit since the last poll, no snapshot is needed.
             if cursor is not None and self._watch.has_seen(cursor, state):
                 return EventPage([], cursor)
             handle = self._take_reader()
@@ -189,6 +190,7 @@ class ChangeSnapshot:
         messages, after = self._list_messages(position, limit - len(started))
         events = started + messages
         ends = position.ends
+        # Ends are reported only after all messages, so that no event of a session follows its end.
         if after == self._high:
             ended, ends = self._list_ended(position, limit - len(events))
             events += ended

@@ -69,6 +69,7 @@ class ReportedEnds:
         returned = new_rows[:limit]
         reported = self.reported | {_hash_row(row) for row in returned}
         floor = self.floor
+        # Commits later than the overlap are not expected, so older ends need no hashes.
         if len(returned) == len(new_rows):
             floor = max(floor, (now - OVERLAP_S, ""))
         return returned, _limit_reported(
@@ -226,6 +227,7 @@ class FileWatch:
                     self._reopen_file(file)
                 if self._handle is None:
                     return self._file
+                # The data version changes with each commit of any other connection.
                 return (*self._file, self._handle.fetch_value("PRAGMA data_version"))
             except _sqlite3.load_library().OperationalError as error:
                 if not is_busy(error):
@@ -235,6 +237,7 @@ class FileWatch:
     def remember_state(self, cursor: str, state: FileState) -> None:
         """Remember that a cursor has no new changes in this state."""
         with self._lock:
+            # Cursors are remembered for the latest state only.
             if state != self._seen_at or len(self._seen) >= _MAX_REMEMBERED:
                 self._seen_at, self._seen = state, set()
             self._seen.add(cursor)
@@ -274,5 +277,6 @@ class FileWatch:
         self._file = ()
         if file and not self._closed:
             self._handle = open_reader(self._path)
+            # A poll never waits for a lock; a locked file is reported as BUSY_STATE.
             self._handle.connection.execute("PRAGMA busy_timeout=0")
             self._file = self._read_identity()

@@ -75,6 +75,7 @@ def _find_damage(handle: Connection) -> Iterator[Finding]:
         if "malformed" not in str(error):
             raise
         lines = [str(error)]
+    # A trigram index that an older SQLite wrote looks damaged to a newer one; see fts.py.
     lines = [line for line in lines if line != "ok" and not _is_version_difference(line)]
     index = [line for line in lines if "fts5" in line.lower()]
     if index:
@@ -98,6 +99,7 @@ def _find_orphans(handle: Connection) -> Iterator[Finding]:
     counted: Counter[str] = Counter()
     rows = handle.connection.execute("PRAGMA foreign_key_check")
     try:
+        # Bounded, since a damaged home may have very many orphans.
         for table, *_ in islice(rows, _MAX_ORPHANS):
             counted[table] += 1
     except _sqlite3.load_library().OperationalError as error:
@@ -154,8 +156,10 @@ def _get_file_bytes(handle: Connection) -> int:
 def _copy_database(handle: Connection, copy: Connection, step: StepCallback | None) -> None:
     """Copy in steps, from one snapshot unless that would block writers."""
     wal = handle.fetch_value("PRAGMA journal_mode") == "wal"
+    # The copy is deleted after the check, so it needs no durability.
     for pragma in ("journal_mode=OFF", "synchronous=OFF", "trusted_schema=OFF"):
         copy.connection.execute(f"PRAGMA {pragma}")
+    # With a rollback journal a snapshot of this length would block writers.
     with handle.open_snapshot() if wal else nullcontext():
         handle.connection.backup(
             copy.connection,

@@ -79,6 +79,7 @@ def classify_link(link: LinkRow) -> LinkKind | None:
     if link["parent_reason"] == "compression":
         return "continuation"
     ended_at = link["parent_ended_at"]
+    # A branch without a mark: its parent ended as "branched" before it began.
     if link["parent_reason"] == "branched" and ended_at and ended_at <= link["started_at"]:
         return "branch"
     return "other"
@@ -116,6 +117,7 @@ def is_unlinked_delegate(handle: Connection, session_id: str, delegator: str) ->
 
 
 def _get_mark(model_config: Any, mark: str) -> Any:
+    # Decoding JSON is slow, and few configurations contain a mark.
     if isinstance(model_config, str) and mark not in model_config:
         return None
     config = decode_json(model_config)
@@ -129,6 +131,7 @@ def check_parent(handle: Connection, session_id: str, parent: Any) -> None:
         InvalidInput: the parent is the session itself or a descendant of it.
     """
     is_above = parent == session_id or (
+        # A session without children cannot be an ancestor, so most checks need no walk.
         handle.fetch_value(SQL["has_child"], (session_id,)) is not None
         and session_id in list_all_ancestors(handle, parent)
     )
@@ -363,6 +366,7 @@ def list_heirs(
 
     `matches` is a condition on `sessions s` that is false for a session without these columns.
     """
+    # Cached for the snapshot, since every page of a list asks for the same heirs.
     key = ("heirs", columns, matches, json.dumps(values))
     if key not in handle.seen:
         present_columns = [name for name in columns if handle.has_column("sessions", name)]

@@ -246,6 +246,7 @@ class RecentSessions:
 
     def list_newest(self, handle: Connection) -> list[tuple[float, str]]:
         """Return the newest sessions as of the open snapshot."""
+        # `seen` is cleared by commits of others, so the list is updated once for each of them.
         if handle.seen.get("recency") is not True:
             if not self._read_new(handle):
                 self._read_all(handle)

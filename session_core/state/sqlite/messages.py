@@ -112,6 +112,7 @@ class SqliteMessages(SqliteStore):
             ids = insert_messages(handle, session_id, encoded)
             _update_counters(handle, SQL["count_appended"], session_id, encoded)
             after = before
+            # The new revision follows from the old one, so it is not counted again.
             if ids:
                 after = before._replace(last_id=ids[-1], live=before.live + len(ids))
                 handle.cache["revision", session_id] = after
@@ -187,6 +188,7 @@ class SqliteMessages(SqliteStore):
             since = {"id": session_id, "since": target_message_id}
             with flag_changes(handle, session_id, target_message_id):
                 rewound = handle.run_change(handle.expand_sql(SQL["rewind_rows"]), since)
+            # The rewind count is part of the revision, so a rewind always changes it.
             handle.run_change(SQL["count_rewind"], (session_id,))
             last = handle.fetch_value(handle.expand_sql(SQL["get_last_live"]), (session_id,))
             return RewindResult(target, rewound, last)
@@ -274,6 +276,7 @@ def insert_summary(
 
 def _delete_messages(handle: Connection, session_id: str, which: str) -> int:
     handle.forget_session_counts(session_id)
+    # Our own index has no triggers, so its entries are removed before the rows.
     if fts.is_own_index(handle):
         block = SQL["list_live_ids" if which == "live" else "list_ids"]
         ids = [row[0] for row in handle.fetch_tuples(handle.expand_sql(block), (session_id,))]
@@ -349,6 +352,7 @@ def _update_counters(
     calls = sum(content.count_tool_calls(values.get("tool_calls")) for values in encoded)
     counts = {"id": session_id, "messages": len(encoded), "tool_calls": calls}
     handle.run_change(statement, counts)
+    # Newer schemas of Hermes keep the time of the last message in the session row.
     if encoded and handle.has_column("sessions", "last_activity_at"):
         at = max(values["timestamp"] for values in encoded)
         handle.run_change(SQL["set_last_activity"], {"id": session_id, "at": at})

@@ -230,6 +230,7 @@ def require_session(handle: Connection, session_id: str) -> SessionRow:
 def make_not_found(handle: Connection, session_id: str) -> NotFound:
     """Return the error for an unknown id, with ids that have the longest common prefix."""
     rows: list[Any] = []
+    # The longest prefix with any match gives the most similar ids.
     for length in range(min(len(str(session_id)), 20), 0, -1):
         rows = handle.fetch_tuples(SQL["find_by_prefix"], {"prefix": str(session_id)[:length]})
         if rows:
@@ -260,6 +261,7 @@ def _change_meta(handle: Connection, sql: str, values: tuple[str, ...]) -> bool:
 def insert_session(handle: Connection, values: Mapping[str, Any]) -> None:
     """Insert a session, or fill the empty columns of an existing one."""
     parent = values.get("parent_session_id")
+    # An existing parent is kept, so only a new one is checked.
     if parent is not None and lineage.find_parent(handle, values["id"]) is None:
         lineage.check_parent(handle, values["id"], parent)
         require_session(handle, parent)
@@ -391,7 +393,7 @@ def _encode_value(name: str, value: Any) -> str | float | None:
         return _encode_number(name, value)
     if name in _JSON_COLUMNS and isinstance(value, (Mapping, list)):
         return dump_json(value) if value else None
-    if value is None or isinstance(value, int):  # a number of a chat, say, reads as its digits
+    if value is None or isinstance(value, int):  # a numeric chat id is stored as its digits
         return value
     if not isinstance(value, str):
         raise InvalidInput(f"{name} must be text")

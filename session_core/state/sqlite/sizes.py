@@ -178,6 +178,7 @@ def _estimate_table_bytes(handle: Connection, table: str, page: int) -> float:
 def _estimate_row_bytes(sizes: Sequence[int], page: int) -> float:
     """Return the bytes of a row, including overflow pages."""
     payload = sum(max(size, 0) for size in sizes) + len(sizes) + _CELL_BYTES
+    # Limits of the SQLite file format for the part of a row in a table leaf page.
     max_local = page - 35
     if payload <= max_local:
         return payload

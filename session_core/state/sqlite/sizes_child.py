@@ -33,6 +33,7 @@ def count_table_bytes(path: Path) -> dict[str, int] | None:
 
 
 def _end_with_parent() -> None:
+    # Returns when the parent closes the pipe, also if it was killed.
     sys.stdin.buffer.read()
     os._exit(1)
 
