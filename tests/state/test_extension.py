@@ -236,7 +236,7 @@ def test_missing_library_is_not_found(tmp_path):
 def test_refusal_reports_why_extension_is_missing(path):
     with SessionDB(path, load_extension=True) as db:
         assert db.list_sessions(limit=1).items
-        with pytest.raises(Unsupported, match=r"not loaded: .*libfts5_cjk\.so is not there"):
+        with pytest.raises(Unsupported, match=r"not loaded: .*libfts5_cjk\.so does not exist"):
             db.append_message("ghost", "user", "hello")
 
 

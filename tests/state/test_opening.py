@@ -74,7 +74,7 @@ def test_dangling_link_is_not_an_empty_home(
 ) -> None:
     link = tmp_path / "state.db"
     link.symlink_to(tmp_path / "disk" / "state.db")
-    with SessionDB(link) as db, pytest.raises(NotFound, match="make an empty file"):
+    with SessionDB(link) as db, pytest.raises(NotFound, match="create an empty file"):
         use(db)
     assert not (tmp_path / "disk").exists()
 
