@@ -99,8 +99,8 @@ def _check_filled_home(home: Path, filler: ChildProcess) -> None:
 def _limit_growth(db, *, pages: int) -> None:
     """Let the database grow by so many pages; the limit is one of the connection."""
     handle = db._pool.writer._handle
-    now = handle.value("PRAGMA page_count")
-    handle.value(f"PRAGMA max_page_count={now + pages}")
+    now = handle.fetch_value("PRAGMA page_count")
+    handle.fetch_value(f"PRAGMA max_page_count={now + pages}")
 
 
 def _wait_until_queued(db, count: int) -> None:

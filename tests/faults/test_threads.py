@@ -200,7 +200,7 @@ def test_error_after_begin_leaves_no_transaction(db, monkeypatch):
         raise _sqlite3.load_library().OperationalError("disk I/O error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(handle, "look_again", broken)
+        patch.setattr(handle, "forget_if_changed", broken)
         with pytest.raises(StorageError):
             db.set_meta("refused", "yes")
     db.set_meta("next", "yes")
