@@ -19,8 +19,9 @@ import anyio
 
 from mcp_serve import render
 from mcp_serve.arguments import format_time
+from mcp_serve.plain_text import shorten_text
 from mcp_serve.progress import LOOKS, run_in_thread
-from mcp_serve.render import drop_empty, shorten_text
+from mcp_serve.render import drop_empty
 from session_core import (
     Busy,
     NotFound,

@@ -10,8 +10,8 @@ from typing import Any
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.prompts.base import Prompt, PromptArgument
 
+from mcp_serve.plain_text import shorten_text, to_plain_line
 from mcp_serve.redaction.redaction import redact
-from mcp_serve.render import shorten_text, to_plain_line
 
 
 @dataclass(frozen=True, slots=True)

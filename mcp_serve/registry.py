@@ -15,9 +15,9 @@ from mcp_serve.completions import Completions
 from mcp_serve.dispatch import ToolDispatcher
 from mcp_serve.errors import explain_error
 from mcp_serve.homes import CLIENT_NAME
+from mcp_serve.plain_text import shorten_text, to_plain_line
 from mcp_serve.profiles import ServedProfiles
 from mcp_serve.progress import CallContext
-from mcp_serve.render import shorten_text, to_plain_line
 from mcp_serve.resources import Resources
 from mcp_serve.sdk.disconnect import run_while_connected
 from mcp_serve.sdk.tools import make_strict_tool

@@ -34,8 +34,8 @@ from mcp_serve.cli.output import print_json
 from mcp_serve.cli.screen import GREEN, RED, YELLOW, Screen, measure_width
 from mcp_serve.homes import ServedHome
 from mcp_serve.http import auth
+from mcp_serve.plain_text import shorten_text, to_plain_line
 from mcp_serve.profiles import ServedProfiles, ServerOptions
-from mcp_serve.render import shorten_text, to_plain_line
 from session_core import (
     Corrupt,
     Denied,

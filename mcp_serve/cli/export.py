@@ -24,7 +24,7 @@ from mcp_serve.cli.terminal import Terminal
 from mcp_serve.cli.tool_calls import ToolCaller
 from mcp_serve.errors import explain_error
 from mcp_serve.homes import ServedHome
-from mcp_serve.render import to_plain_text
+from mcp_serve.plain_text import to_plain_text
 from session_core import Conflict, Denied, ExportResult, InvalidInput, SessionFilter, StorageError
 
 EXAMPLES = """\

@@ -13,7 +13,7 @@ import anyio
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from mcp_serve.render import to_plain_line
+from mcp_serve.plain_text import to_plain_line
 from session_core import SessionError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import Any, TextIO
 
-from mcp_serve.render import HIDDEN
+from mcp_serve.plain_text import HIDDEN
 
 
 def clean_text(text: str, passed: Sequence[str] = ()) -> str:

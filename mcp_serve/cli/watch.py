@@ -14,7 +14,7 @@ from mcp_serve.cli.output import print_json
 from mcp_serve.cli.terminal import Terminal, format_clock_time
 from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal
 from mcp_serve.dispatch import ToolDispatcher
-from mcp_serve.render import to_plain_line
+from mcp_serve.plain_text import to_plain_line
 from mcp_serve.tools import events
 from session_core import Busy, SessionError
 

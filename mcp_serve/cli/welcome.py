@@ -13,8 +13,8 @@ from mcp_serve import render
 from mcp_serve.cli import missing_home
 from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.screen import Screen, format_elapsed
+from mcp_serve.plain_text import to_plain_line
 from mcp_serve.profiles import ServedProfiles, ServerOptions
-from mcp_serve.render import to_plain_line
 from session_core import SessionDB, SessionError, SessionSummary, find_home
 
 _NEWEST_COUNT = 3

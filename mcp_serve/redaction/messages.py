@@ -12,8 +12,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from mcp_serve.plain_text import to_text
 from mcp_serve.redaction.redaction import find_spans
-from mcp_serve.render import to_text
 from session_core import MessageRow, extract_plain_text
 
 _MAX_DEPTH = 50

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
+from mcp_serve.plain_text import to_plain_line, to_plain_text
 from mcp_serve.redaction.redaction import MARK, find_spans, redact
-from mcp_serve.render import to_plain_line, to_plain_text
 
 # Characters between a secret and its name.
 _SEPARATORS = re.compile(r"[\s=:@\"'`\\/]+")

@@ -10,7 +10,8 @@ from pydantic import Field, NonNegativeInt, model_validator
 from mcp_serve import answer_size, arguments, render, resolve, schemas
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
-from mcp_serve.render import drop_empty, shorten_text
+from mcp_serve.plain_text import shorten_text
+from mcp_serve.render import drop_empty
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput, MessageRow, NotFound
 

@@ -10,9 +10,9 @@ from mcp_serve import answer_size, arguments, render, resolve, schemas
 from mcp_serve.arguments import format_time, parse_time_range, to_tuple
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
+from mcp_serve.plain_text import to_plain_line
 from mcp_serve.redaction import redaction
 from mcp_serve.redaction.messages import flatten_message
-from mcp_serve.render import to_plain_line
 from mcp_serve.tools.spec import ToolSpec
 from session_core import MessageRow, SearchHit
 

@@ -9,9 +9,9 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
+from mcp_serve.plain_text import to_plain_line
 from mcp_serve.profiles import ServedProfiles, ServerOptions
 from mcp_serve.registry import SPECS
-from mcp_serve.render import to_plain_line
 from tests.security.corpus import CANARY, INJECTIONS, QUOTED
 from tests.security.walk import iterate_strings, walk_home
 

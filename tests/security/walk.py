@@ -17,8 +17,8 @@ from mcp import Client, MCPError
 from mcp.types import ElicitResult, PromptReference, ResourceTemplateReference
 
 from mcp_serve import server
+from mcp_serve.plain_text import to_plain_line
 from mcp_serve.profiles import ServedProfiles, ServerOptions
-from mcp_serve.render import to_plain_line
 from session_core import SessionDB
 from tests.security.corpus import LONG, end_session, make_tool_call, plant_texts, shorten_to_title
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from mcp_serve import render, server
+from mcp_serve import plain_text, server
 from mcp_serve.profiles import ServedProfiles, ServerOptions
 from session_core import _sqlite3
 
@@ -61,5 +61,5 @@ async def test_failing_feed_leaves_calls_working(db, home_path, mode, monkeypatc
 
 @pytest.mark.requirement("faces:odd-values")
 def test_lone_surrogate_in_name_is_replaced():
-    shown = render.to_plain_line("Al \ud83d ex"), render.to_text("agent:\udcff")
+    shown = plain_text.to_plain_line("Al \ud83d ex"), plain_text.to_text("agent:\udcff")
     assert shown == ("Al \ufffd ex", "agent:\ufffd")

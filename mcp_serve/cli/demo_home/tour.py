@@ -13,7 +13,7 @@ from mcp_serve.cli import plan_output
 from mcp_serve.cli.demo_home import sample
 from mcp_serve.cli.screen import Screen, format_milliseconds
 from mcp_serve.cli.terminal import format_age
-from mcp_serve.render import to_plain_line
+from mcp_serve.plain_text import to_plain_line
 from session_core import SessionError
 
 Answer = dict[str, Any]

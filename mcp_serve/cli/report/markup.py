@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, tostring
 
-from mcp_serve.render import to_plain_text
+from mcp_serve.plain_text import to_plain_text
 
 Child = Element | str
 

@@ -13,7 +13,7 @@ from rich.filesize import decimal
 
 from mcp_serve.cli import plan_output
 from mcp_serve.cli.options import format_command
-from mcp_serve.render import to_plain_line
+from mcp_serve.plain_text import to_plain_line
 
 _CALL_PATTERN = re.compile(r"sessions_(\w+)\(what='(\w+)'\)")
 _MAX_BARS = 10
