@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from mcp_serve.arguments import parse_time
 from mcp_serve.cli.output import print_error
 from session_core import InvalidInput
 
@@ -51,6 +50,9 @@ def parse_time_option(text: str) -> str:
     """Return a time or an age with its unit: a bare number is days."""
     given = f"{text}d" if text.isdigit() else text
     try:
+        # Imported here, since it loads the SDK, which `--help` does not need.
+        from mcp_serve.arguments import parse_time  # noqa: PLC0415
+
         parse_time("it", given, time.time())
     except InvalidInput as error:
         said = str(error).removeprefix(f"it {given!r:.80} ")

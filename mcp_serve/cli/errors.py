@@ -34,6 +34,10 @@ _ARGUMENT_LABELS = {
 """What a person types for an argument that has no option of its name."""
 
 
+class QuestionInterrupted(KeyboardInterrupt):
+    """Ctrl-C at a question: nothing was changed yet."""
+
+
 def format_error(error: SessionError) -> str:
     """Return an error with the verbs of the command, where it names tools of the server."""
     text = translate_tool_text(str(error))

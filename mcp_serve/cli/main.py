@@ -15,10 +15,16 @@ from importlib import import_module, metadata
 from pathlib import Path
 
 from mcp_serve.cli.arguments import CommandParser
-from mcp_serve.cli.errors import DONE, FAILED, INTERRUPTED, format_error, get_exit_code
+from mcp_serve.cli.errors import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    QuestionInterrupted,
+    format_error,
+    get_exit_code,
+)
 from mcp_serve.cli.options import add_home_options, add_json_option, refuse_misplaced_options
 from mcp_serve.cli.output import log_to_stderr, print_error
-from mcp_serve.cli.plan_command import QuestionInterrupted
 from session_core import SessionError
 
 VERBS = {

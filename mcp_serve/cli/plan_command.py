@@ -26,6 +26,7 @@ from mcp_serve.cli.errors import (
     DONE,
     INTERRUPTED,
     PARTIAL,
+    QuestionInterrupted,
     format_error,
     translate_tool_text,
 )
@@ -47,10 +48,6 @@ def format_declined(nothing: str = "nothing was changed") -> str:
     """Return what is said where the answer was no, or nobody could give one."""
     why = "" if can_ask_user() else "nobody could be asked, and --yes was not given; "
     return f"Declined: {why}{nothing}."
-
-
-class QuestionInterrupted(KeyboardInterrupt):
-    """Ctrl-C at a question: nothing was changed yet."""
 
 
 def ask_confirmation(question: str, *, yes: bool) -> bool:

@@ -9,10 +9,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from session_core.compression.ranges import Shape
-from session_core.compression.rebuild import RebuiltMessages
-from session_core.compression.retention import RetentionReport
-from session_core.compression.routes import RoutedChats
 from session_core.errors import Conflict, SessionError
 from session_core.ledger.execute import resume_steps, suppress_note_errors
 from session_core.ledger.ledger import Ledger
@@ -24,7 +20,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from session_core.compression.ranges import Shape
+    from session_core.compression.rebuild import RebuiltMessages
     from session_core.compression.retention import RetentionReport
+    from session_core.compression.routes import RoutedChats
 
 
 COMPRESS = "compress"

@@ -73,9 +73,7 @@ def test_reading_loads_no_maintenance_modules(served_home):
     assert json.loads(done.stdout) == [
         "session_core.compression",
         "session_core.compression.types",
-        "session_core.compression.types",
         "session_core.maintenance",
-        "session_core.maintenance.types",
         "session_core.maintenance.types",
     ]
 
