@@ -120,7 +120,7 @@ def _build_filter(options: argparse.Namespace) -> SessionFilter | None:
                 explain_error(error) or "", filters.ListFilterArguments.model_fields
             )
         ) from error
-    where: SessionFilter = read.where(time.time())
+    where: SessionFilter = read.build_filter(time.time())
     return where
 
 

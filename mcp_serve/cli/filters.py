@@ -63,7 +63,7 @@ class _ExtraFilters(given_as.ProfileArguments):
 class ListFilterArguments(_ExtraFilters, ListArguments):  # type: ignore[misc]  # several sources
     """The arguments of `sessions_list`, and every other filter."""
 
-    def where(self, now: float) -> SessionFilter:
+    def build_filter(self, now: float) -> SessionFilter:
         """Return which conversations are asked for."""
         return self.add_extra_filters(super().build_filter(now))
 
@@ -74,7 +74,7 @@ class PruneFilterArguments(_ExtraFilters, PruneArguments):  # type: ignore[misc]
     status: given_as.Status | None = None
     since: given_as.Since | None = None
 
-    def where(self, now: float) -> SessionFilter:
+    def build_filter(self, now: float) -> SessionFilter:
         """Return which sessions are asked for."""
         active_after = parse_time("since", self.since, now)
         found = replace(super().build_filter(now), status=self.status, active_after=active_after)
