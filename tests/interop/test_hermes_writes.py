@@ -88,7 +88,8 @@ def test_archiving_covers_whole_conversation(twins):
     assert [row[0] for row in twins.theirs.sql(archived)] == whole[:3]
     for one in whole:
         twins.ours.set_session_archived(one, archived=True)
-        assert twins.ours._read(lambda handle: [row[0] for row in handle.values(archived)]) == whole
+        ids = twins.ours._read(lambda handle: [row[0] for row in handle.fetch_tuples(archived)])
+        assert ids == whole
         twins.ours.set_session_archived(one, archived=False)
 
 
@@ -191,7 +192,7 @@ def test_deleted_session_leaves_no_rows(twins):
     """A correction: Hermes keeps the lock of a deleted session and its rows in unknown tables."""
     lock = "INSERT INTO compression_locks VALUES ('cli_work', 'somebody', 1, 2)"
     twins.theirs.sql(lock)
-    twins.ours._write(lambda handle: handle.run(lock))
+    twins.ours._write(lambda handle: handle.run_change(lock))
     twins.both("delete_session", "cli_work")
     for table in ("compression_locks", "table_of_the_future"):
         left = f"FROM {table} WHERE session_id = 'cli_work'"
