@@ -26,10 +26,10 @@ def make_integer_parser(least: int = 0, most: int = MAX_INTEGER) -> Callable[[st
         try:
             found = int(text)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(f"{text!r:.80} is no whole number") from error
+            raise argparse.ArgumentTypeError(f"must be an integer, got {text!r:.80}") from error
         if not least <= found <= most:
-            bound = f"at least {least}" if found < least else f"at most {most}"
-            raise argparse.ArgumentTypeError(f"{text:.80} is out of range; {bound}")
+            bound = f">= {least}" if found < least else f"<= {most}"
+            raise argparse.ArgumentTypeError(f"must be an integer {bound}, got {text:.80}")
         return found
 
     return read
@@ -42,7 +42,7 @@ def parse_amount(text: str) -> float:
     except ValueError:
         found = math.nan
     if not 0 <= found < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r:.80} is no number of at least 0")
+        raise argparse.ArgumentTypeError(f"must be a number >= 0, got {text!r:.80}")
     return found
 
 
@@ -67,7 +67,7 @@ def parse_text(text: str) -> str:
     script whose variable is not set means neither.
     """
     if not text:
-        raise argparse.ArgumentTypeError("it is empty")
+        raise argparse.ArgumentTypeError("must not be empty")
     return text
 
 
@@ -75,7 +75,7 @@ def parse_folder(text: str) -> Path:
     """Return a folder that is there."""
     path = Path(parse_text(text)).expanduser()
     if not path.is_dir():
-        raise argparse.ArgumentTypeError(f"there is no folder {text}")
+        raise argparse.ArgumentTypeError(f"folder not found: {text}")
     return path
 
 
@@ -83,7 +83,7 @@ def parse_file(text: str) -> Path:
     """Return a file that is there."""
     path = Path(parse_text(text)).expanduser()
     if not path.is_file():
-        raise argparse.ArgumentTypeError(f"there is no file {text}")
+        raise argparse.ArgumentTypeError(f"file not found: {text}")
     return path
 
 
@@ -100,7 +100,7 @@ class StoreOnceAction(argparse.Action):
         """Take it."""
         given = vars(namespace).setdefault("given_once", set())
         if option_string is not None and self.dest in given:
-            parser.error(f"argument {option_string}: it takes one value, and was given twice")
+            parser.error(f"argument {option_string}: may be given only once")
         given.add(self.dest)
         setattr(namespace, self.dest, values)
 

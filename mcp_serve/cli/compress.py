@@ -20,11 +20,11 @@ from session_core import CompressionLimits, InvalidInput
 
 EXAMPLES = """\
 examples:
-  mcp-sessions compress 20261118_090909_ab12cd     show the summary, and ask
+  mcp-sessions compress 20261118_090909_ab12cd     show the summary and ask
   mcp-sessions compress 20261118_090909_ab12cd --keep-last 40 --yes
   mcp-sessions compress 20261118_090909_ab12cd --summary mine.md
 
-to have a model of yours write it:
+to let a model write the summary:
   mcp-sessions compress 20261118_090909_ab12cd --method summary --plan-only
   mcp-sessions compress --plan p-23456789 --summary - --yes < what-it-wrote.md
 """
@@ -35,25 +35,29 @@ _MAX_LINES = 12
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    parser.add_argument("session", nargs="?", metavar="ID", help="a full id, or a session key")
+    parser.add_argument("session", nargs="?", metavar="ID", help="full id or session key")
     parser.add_argument(
         "--summary",
         type=parse_text,
         metavar="FILE",
-        help="what stands in its place; - is standard input",
+        help="file with the summary; - reads standard input",
     )
     parser.add_argument(
         "--method",
         choices=("extractive", "summary"),
-        help="extractive: made of what was said (default); summary: you give it",
+        help="extractive: built from the messages (default); summary: passed by --summary",
     )
-    parser.add_argument("--shape", choices=("auto", "in_place", "continuation"))
+    parser.add_argument(
+        "--shape",
+        choices=("auto", "in_place", "continuation"),
+        help="how the result is stored (default: auto)",
+    )
     parser.add_argument(
         "--keep-last",
         type=make_integer_parser(0, 100_000),
         metavar="N",
         help=(
-            f"so many messages stay at the end (the last {CompressionLimits().tail_tokens:,} "
+            f"messages to keep at the end (default: the last {CompressionLimits().tail_tokens:,} "
             "tokens)"
         ),
     )
@@ -66,13 +70,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Plan, show the summary, ask, apply."""
     if options.session is None and options.plan is None:
-        raise InvalidInput("name the session to compress, or give the plan to apply")
+        raise InvalidInput("name the session to compress, or pass --plan HANDLE")
     beside = {} if options.summary is None else {"summary": _read_summary(options.summary)}
     method = options.method
     if method is None and options.plan is None:
         method = "summary" if beside else "extractive"
     if method == "summary" and not beside and not options.plan_only:
-        raise InvalidInput("--method summary needs --summary FILE, or --plan-only for its brief")
+        raise InvalidInput(
+            "--method summary needs --summary FILE, or --plan-only to print its brief"
+        )
     asked = {
         "session": options.session,
         "method": method,
@@ -101,7 +107,7 @@ def _read_summary(name: str) -> str:
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"no summary can be read from {name}: {error}") from error
+        raise InvalidInput(f"cannot read the summary from {name}: {error}") from error
 
 
 def _show_plan(out: Terminal, kind: str, found: Answer, *, summary: str | None) -> None:
@@ -113,13 +119,13 @@ def _show_plan(out: Terminal, kind: str, found: Answer, *, summary: str | None) 
         f"Compress {brief['messages']:,} messages, about {brief['tokens']:,} tokens", "bold"
     )
     out.write_line(
-        f"Those from {brief['from_id']} to {brief['to_id']}; what is before and behind them stays. "
-        f"What takes their place has at most {brief['target_chars']:,} characters."
+        f"Messages {brief['from_id']} to {brief['to_id']}; the messages before and after stay. "
+        f"The summary has at most {brief['target_chars']:,} characters."
     )
     facts = brief["must_survive"]
     if facts:
         out.write_line()
-        out.write_line("What work depends on, and is to survive:", "bold")
+        out.write_line("Facts that the summary must keep:", "bold")
         for fact in facts[:_MAX_FACTS]:
             out.write_shortened(fact)
         _show_more(out, len(facts) - _MAX_FACTS)
@@ -135,7 +141,7 @@ def _show_plan(out: Terminal, kind: str, found: Answer, *, summary: str | None) 
 
 def _show_more(out: Terminal, left: int) -> None:
     if left > 0:
-        out.write_line(f"  and {left:,} more; --plan-only --json has all", "dim")
+        out.write_line(f"  and {left:,} more; --plan-only --json shows all", "dim")
 
 
 _RETENTION_COLUMNS = (
@@ -147,12 +153,12 @@ _RETENTION_COLUMNS = (
 
 def _show_result(out: Terminal, kind: str, found: Answer) -> None:
     before, after = found["tokens_before"], found["tokens_after"]
-    less = f", {100 * (before - after) // before} % less" if before else ""
-    out.write_line(f"Done: {before:,} tokens are {after:,} now{less}.", "bold")
+    less = f" ({100 * (before - after) // before} % less)" if before else ""
+    out.write_line(f"Done: {before:,} tokens reduced to {after:,}{less}.", "bold")
     if found["shape"] == "continuation":
-        out.write_line(f"The conversation goes on in {found['session_id']}.")
+        out.write_line(f"The conversation continues in {found['session_id']}.")
     kept = found["retention"]
-    out.write_line(f"Of {kept['found']:,} facts {kept['kept']:,} are in the summary.")
+    out.write_line(f"The summary keeps {kept['kept']:,} of {kept['found']:,} facts.")
     if kept["by_kind"]:
         rows = [
             [name, f"{there:,}", f"{left:,}"] for name, (there, left) in kept["by_kind"].items()

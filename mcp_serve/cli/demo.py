@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  mcp-sessions demo           see what a client asks, and what it is answered
-  mcp-sessions demo --keep    and keep the sample home, to look around in it
-  mcp-sessions demo --serve   serve a sample home, to connect your client to it
+  mcp-sessions demo           see the calls of a client and the answers
+  mcp-sessions demo --keep    keep the sample home to explore it
+  mcp-sessions demo --serve   serve a sample home for your own client
 """
 
 _LISTENING_PREFIX = "listening on "
@@ -40,12 +40,12 @@ _STOP_TIMEOUT_S = 5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this verb."""
     parser.add_argument(
-        "--keep", action="store_true", help="leave the sample home there and print its path"
+        "--keep", action="store_true", help="keep the sample home and print its path"
     )
     parser.add_argument(
         "--serve",
         action="store_true",
-        help="serve it, over HTTP at a terminal, on standard input to a client that starts this",
+        help="serve the sample home: over HTTP at a terminal, else on standard input and output",
     )
 
 
@@ -60,9 +60,7 @@ def run(options: argparse.Namespace) -> int:
             _show_location(home, screen)
     if not options.serve:
         screen.write_line()
-        screen.write_block(
-            "", "Next, tell your client of it; this lists the clients that are here:"
-        )
+        screen.write_block("", "Next, register the server with a client; this lists your clients:")
         screen.write_line("  mcp-sessions install")
     return code
 
@@ -84,7 +82,7 @@ def _run_tour(home: SampleHome, screen: Screen) -> int:
 
     async def walk(client: Client) -> None:
         took = format_milliseconds(time.perf_counter() - began)
-        screen.write_heading("Its server, started as a client does it", took)
+        screen.write_heading("Its server, started as a client starts it", took)
         screen.write_block("", " ".join(["mcp-sessions", *home.serve_arguments]), style=DIM)
         tools = (await client.list_tools()).tools
         screen.write_line(f"MCP {client.protocol_version}, {len(tools)} tools.")
@@ -99,7 +97,7 @@ def _run_tour(home: SampleHome, screen: Screen) -> int:
 
 def _show_preface(screen: Screen) -> None:
     driver, real = choose_driver(), find_home()
-    fixed = "" if driver.fixed else "; older than 3.51.3, which mended a rare WAL race"
+    fixed = "" if driver.fixed else "; before 3.51.3, which fixed a rare WAL race"
     screen.write_block("SQLite      ", f"{driver.name} {driver.version}{fixed}")
     screen.write_block("Real home   ", f"{real.path} ({real.found_by}; the demo leaves it alone)")
 
@@ -144,14 +142,14 @@ def _show_connection(screen: Screen, address: str, token: str) -> None:
     )
     screen.write_uncut(f"  claude mcp add --transport http demo {address} \\")
     screen.write_secret(f'    --header "Authorization: Bearer {token}"')
-    screen.write_block("", "Or let a client start it, whatever it is:")
+    screen.write_block("", "Or let a client start it:")
     screen.write_line("  mcp-sessions demo --serve")
 
 
 def _show_location(home: SampleHome, screen: Screen) -> None:
     screen.write_line()
     screen.write_uncut(f"The sample home stays in {home.path}")
-    screen.write_line("To look around in it:")
+    screen.write_line("Explore it with:")
     setting = "set {}" if sys.platform == "win32" else "export {}"
     screen.write_uncut("  " + setting.format(f"MCP_SESSIONS_HOME={home.path}"))
     screen.write_line("  mcp-sessions list")

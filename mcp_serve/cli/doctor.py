@@ -54,10 +54,10 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  mcp-sessions doctor                  how the home is, and what each client gets
-  mcp-sessions doctor --all-profiles   every profile of it
+  mcp-sessions doctor                  check the home and every configured client
+  mcp-sessions doctor --all-profiles   check every profile
   mcp-sessions doctor --json | jq '.checks[] | select(.state != "ok")'
-  mcp-sessions doctor --token          the bearer token of serve --http alone
+  mcp-sessions doctor --token          print the bearer token of serve --http
 """
 
 _STATE_MARKS: dict[State, tuple[str, str]] = {
@@ -71,13 +71,13 @@ _COMMAND_PREFIXES = ("mcp-sessions ", "chmod ")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    parser.add_argument("--token", action="store_true", help="print the bearer token alone")
+    parser.add_argument("--token", action="store_true", help="print only the bearer token")
     parser.add_argument(
         "--timeout",
         type=parse_amount,
         default=30,
         metavar="S",
-        help="how long a server may take (30)",
+        help="seconds to wait for a server (default: 30)",
     )
     add_home_options(parser)
     add_json_option(parser)
@@ -165,8 +165,8 @@ def _shorten_home(text: str) -> str:
 
 def _summarize_counts(counts: Counter[State]) -> str:
     if counts.keys() == {"ok"}:
-        return "Nothing is wrong."
-    return f"{counts['failure']} failed, {counts['warning']} to look at."
+        return "No problems found."
+    return f"{counts['failure']} failed, {counts['warning']} warnings."
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,12 @@ def check_clients(folder: Path, told: list[ConfiguredClient]) -> Iterator[Check]
         if project is not None and project != own and is_present(project):
             yield from _check_project(client, project, projects)
     if not told and not projects:
-        yield Check("clients", "warning", "none knows of this server", "mcp-sessions install")
+        yield Check(
+            "clients",
+            "warning",
+            "the server is not registered with any client",
+            "mcp-sessions install",
+        )
 
 
 def _check_project(
@@ -203,7 +208,7 @@ def _check_project(
     """Yield what a file of a project says, where that is about us."""
     found = _check_file(client, path, f"{client.name} --project", projects, is_here=True)
     if "entries" in found.more:
-        yield replace(found, says=f"{found.says}, of this project; it is not started here")
+        yield replace(found, says=f"{found.says} (this project); not started by doctor")
     elif found.state != "ok":
         yield found
 
@@ -215,15 +220,17 @@ def _check_file(
     try:
         entries = files.find_our_entries(client, path)
     except SessionError as error:
-        again = f"mend the file; mcp-sessions install {by} --print shows what belongs into it"
+        again = f"fix the file; mcp-sessions install {by} --print shows the entry"
         return Check(client.name, "failure", str(error).partition(";")[0], again, more)
     if entries:
         told += [_parse_entry(by, client.label, entry) for entry in entries.values()]
-        return Check(client.name, "ok", f"told, in {path}", more=more | {"entries": list(entries)})
+        return Check(
+            client.name, "ok", f"registered in {path}", more=more | {"entries": list(entries)}
+        )
     if is_here:
-        said = f"here and not told, in {path}"
+        said = f"installed; not registered in {path}"
         return Check(client.name, "ok", said, f"mcp-sessions install {by}", more)
-    return Check(client.name, "ok", f"not here; it would be told in {path}", more=more)
+    return Check(client.name, "ok", f"not installed; its configuration would be {path}", more=more)
 
 
 def _parse_entry(by: str, label: str, entry: dict[str, Any]) -> ConfiguredClient:
@@ -268,14 +275,18 @@ async def _check_handshake(
         # Most clients still begin so; the newer way is tried by the demo.
         answer = await run_with_server(started, _query_server, mode="legacy", timeout_s=timeout_s)
     except ServerUnreachable as error:
-        again = f"mcp-sessions install {first.by}" if first.by else "mcp-sessions serve says more"
-        said = f"{labels}: {error}, when {' '.join(first.command)} was started"
+        again = (
+            f"mcp-sessions install {first.by}"
+            if first.by
+            else "run mcp-sessions serve to see the error"
+        )
+        said = f"{labels}: {error}; started as: {' '.join(first.command)}"
         return Check("handshake", "failure", said, again, more)
     took = time.perf_counter() - began
-    said = f"{labels}: {answer['tools']} tools in {took:.1f} s, of {answer['home']}"
+    said = f"{labels}: {answer['tools']} tools in {took:.1f} s from {answer['home']}"
     more |= {"seconds": round(took, 3), **answer}
     if "--home" not in first.command and Path(answer["home"]) not in homes:
-        said += f", which is not {homes[0]}: a client does not have the variables of this shell"
+        said += f", not {homes[0]}: clients do not inherit the variables of this shell"
         again = f"mcp-sessions install {first.by} --home {homes[0]}"
         return Check("handshake", "warning", said, again, more)
     return Check("handshake", "ok", said, more=more)
@@ -285,7 +296,7 @@ async def _query_server(client: Asking) -> dict[str, Any]:
     tools = (await client.list_tools()).tools
     answer = await client.call_tool("sessions_stats")
     if answer.is_error or answer.structured_content is None:
-        raise ServerUnreachable(f"sessions_stats has failed: {answer.content}")
+        raise ServerUnreachable(f"sessions_stats failed: {answer.content}")
     return {"tools": len(tools), "home": answer.structured_content["home"]}
 
 
@@ -308,15 +319,15 @@ class Check:
 
 _FINDING_FIXES = {
     "duplicate_titles": "mcp-sessions edit ID --title TITLE",
-    "broken_entries": "mend it by hand; the next change of a route sets a broken file aside",
-    "long_log": "end the programs that have the database open; the last to close it cuts the log",
+    "broken_entries": "fix it by hand; the next change of a route sets a broken file aside",
+    "long_log": "close the programs that have the database open; the last one truncates the log",
     "engine_fault": "install a newer SQLite",
     "blocked_index": "add --load-extension to serve, prune, compress, restore or import",
     "unreadable": "mcp-sessions stats --deep",
 }
 """What mends a finding that no plan does."""
 
-_STATE_ADVICE = "set MCP_SESSIONS_STATE to a folder of yours"
+_STATE_ADVICE = "set MCP_SESSIONS_STATE to a folder that you own"
 
 _HARMLESS_FINDINGS = ("never_ended", "drifted_counters")
 """Findings that are as they are: sessions may be open, and no counter is trusted."""
@@ -337,22 +348,22 @@ def check_sqlite() -> Check:
     driver = choose_driver()
     said = f"{driver.version} ({driver.name})"
     if driver.fixed:
-        return Check("sqlite", "ok", f"{said}, without the checkpoint race")
+        return Check("sqlite", "ok", f"{said}; not affected by the checkpoint race")
     return Check(
         "sqlite",
         "warning",
-        f"{said}: before 3.51.3 two checkpoints at once could, rarely, damage a database",
-        "pip install pysqlite3, where there is a wheel of it, or a Python with a newer SQLite",
+        f"{said}: before 3.51.3, concurrent checkpoints can in rare cases damage a database",
+        "pip install pysqlite3 (if a wheel exists), or use a Python with a newer SQLite",
     )
 
 
 def _check_location(served: ServedProfiles) -> Check:
     found = find_home(served.options.home)
     names = ", ".join(list_profiles(found.path))
-    hint = f"; its profiles are {names}" if names != "default" else ""
+    hint = f"; profiles: {names}" if names != "default" else ""
     active = shorten_text(to_plain_line(find_active_profile(found.path) or ""))
     if active not in ("", "default"):
-        hint += f"; Hermes starts in {active}, which is not followed (--profile serves it)"
+        hint += f"; the active profile of Hermes is {active}; serve it with --profile"
     said = f"{found.path} ({found.found_by}){hint}"
     more = {"path": str(found.path), "found_by": found.found_by}
     more |= {"active_profile": active} if active else {}
@@ -405,22 +416,22 @@ def _check_health(home: ServedHome, about: str, health: HealthReport) -> Iterato
 
 def _advise_on_error(home: ServedHome, error: Exception) -> str:
     if isinstance(error, Denied):
-        return f"make it yours to read: ls -la {home.path}"
+        return f"make it readable: ls -la {home.path}"
     if isinstance(error, Corrupt):
         return (
-            f"stop what writes to it, keep a copy of {home.path}, then put a backup in its place "
-            "or let `sqlite3 state.db .recover` save what is left"
+            f"stop the programs that write to it, copy {home.path}, then restore a backup "
+            "or run `sqlite3 state.db .recover`"
         )
-    return "try again; if it stays so, stop what else has the database open"
+    return "try again; if it still fails, close the other programs that use the database"
 
 
 def _check_gateway(home: ServedHome, label: str) -> Check:
     about, live = f"gateway{label}", find_gateway(home.db_path.parent)
     others = ", ".join(f"{each.name or '?'} ({each.pid})" for each in list_holders(home.db_path))
-    beside = f"; the database is open in {others}" if others else ""
+    beside = f"; database open in {others}" if others else ""
     if live is None:
-        return Check(about, "ok", f"none is live{beside}", more={"live": False})
-    said = f"live, as process {live.pid}; its routes are changed by itself alone{beside}"
+        return Check(about, "ok", f"not running{beside}", more={"live": False})
+    said = f"running as process {live.pid}; only it may change its routes{beside}"
     return Check(about, "ok", said, more={"live": True, "pid": live.pid})
 
 
@@ -435,8 +446,8 @@ def _check_state_folder(home: ServedHome, label: str) -> Iterator[Check]:
         yield Check(about, "failure", str(error), _STATE_ADVICE)
         return
     yield _check_folder_access(about, found, place, is_beside=is_beside)
-    said = "there is one; mcp-sessions doctor --token prints it" if given else "none yet"
-    yield Check(f"token{label}", "ok", f"{said}, serve --http makes one" if not given else said)
+    said = "set; mcp-sessions doctor --token prints it" if given else "none yet"
+    yield Check(f"token{label}", "ok", f"{said}; serve --http creates one" if not given else said)
 
 
 def _check_folder_access(about: str, found: Path | None, place: Path, *, is_beside: bool) -> Check:
@@ -444,15 +455,15 @@ def _check_folder_access(about: str, found: Path | None, place: Path, *, is_besi
     existing = _find_existing_folder(place)
     more = {"path": str(found)} if found else {}
     if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
-        said = f"{existing} may not be written, so nothing can be changed and undone"
-        mends = f"make it yours to write: ls -la {existing}" if is_beside else _STATE_ADVICE
+        said = f"{existing} is not writable, so changes and undo are not possible"
+        mends = f"make it writable: ls -la {existing}" if is_beside else _STATE_ADVICE
         return Check(about, "failure", said, mends, more)
     if found is None:
-        return Check(about, "ok", f"none yet; the first change makes one in {place.parent}")
+        return Check(about, "ok", f"none yet; the first change creates one in {place.parent}")
     if os.name == "posix" and stat.S_IMODE(found.stat().st_mode) & _OTHERS_MODE:
-        said = f"{found} is open to others, with what is in the trash"
+        said = f"other users can read {found}, including the trash"
         return Check(about, "warning", said, f"chmod 700 {found}", more)
-    return Check(about, "ok", f"{found}, yours alone", more=more)
+    return Check(about, "ok", f"{found}, private", more=more)
 
 
 def _find_existing_folder(folder: Path) -> Path:

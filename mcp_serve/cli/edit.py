@@ -19,26 +19,26 @@ from session_core import InvalidInput, PlanPreview
 EXAMPLES = """\
 examples:
   mcp-sessions edit 20261118_090909_ab12cd --title "The ledger"
-  mcp-sessions edit 20261118_090909_ab12cd --pin --unarchive   undone as one
+  mcp-sessions edit 20261118_090909_ab12cd --pin --unarchive   one undo
   mcp-sessions edit 20261118_090909_ab12cd --title Ledger --yes
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    parser.add_argument("session", metavar="ID", help="a full id, or a session key")
-    parser.add_argument("--title", help="an empty one is none")
+    parser.add_argument("session", metavar="ID", help="full id or session key")
+    parser.add_argument("--title", help="new title; an empty one removes it")
     for name, word, what in (
-        ("archived", "archive", "out of the list, with its whole conversation"),
-        ("pinned", "pin", "never pruned, with its whole conversation"),
+        ("archived", "archive", "hide the whole conversation from the list"),
+        ("pinned", "pin", "protect the whole conversation from pruning"),
     ):
         both = parser.add_mutually_exclusive_group()
         both.add_argument(f"--{word}", dest=name, action="store_true", default=None, help=what)
         both.add_argument(
-            f"--un{word}", dest=name, action="store_false", default=None, help="not so any more"
+            f"--un{word}", dest=name, action="store_false", default=None, help=f"undo --{word}"
         )
-    parser.add_argument("--reopen", action="store_true", help="forget that it has ended")
-    plan_command.add_plan_arguments(parser, "show what would change, stop", handles=False)
+    parser.add_argument("--reopen", action="store_true", help="clear the end of the session")
+    plan_command.add_plan_arguments(parser, "show the change and exit", handles=False)
     add_home_options(parser)
     add_json_option(parser)
 
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         "edit",
         {"session": options.session, **wanted},
         done=_show_result,
-        nothing="It is so already.",
+        nothing="The session already has these values.",
         look=partial(_preview_edit, options.session, wanted),
         typed=(options.session, *_list_given_options(options)),
     )

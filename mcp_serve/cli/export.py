@@ -28,12 +28,12 @@ from mcp_serve.plain_text import to_plain_text
 from session_core import Conflict, Denied, ExportResult, InvalidInput, SessionFilter, StorageError
 
 EXAMPLES = """\
-What is written is what is stored, secrets included, with all that was compressed
-or taken back; a file is its owner's alone, and nothing is overwritten. Without
-an ID or a filter it is everything, the archive too.
+Exports contain everything stored: secrets, compressed and rewound messages. Files
+are readable by their owner only, and existing files are not overwritten. Without
+an ID or a filter, everything is exported, archived conversations included.
 
 examples:
-  mcp-sessions export --out sessions.jsonl      everything, to keep or to import
+  mcp-sessions export --out sessions.jsonl      everything, as a backup
   mcp-sessions export 20261118_09 --format md   one conversation, to read
   mcp-sessions export --project ~/shop --since 30d --format md --out notes/
   mcp-sessions export --source cron | gzip > cron.jsonl.gz
@@ -45,15 +45,17 @@ _FORMATS = {"jsonl": "jsonl", "md": "markdown"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument(
-        "session", nargs="*", metavar="ID", help="an id, how one begins, a session key, a title"
+        "session", nargs="*", metavar="ID", help="id, prefix of an id, session key or title"
     )
-    parser.add_argument("--format", choices=tuple(_FORMATS), default="jsonl", help="(jsonl)")
+    parser.add_argument(
+        "--format", choices=tuple(_FORMATS), default="jsonl", help="file format (default: jsonl)"
+    )
     parser.add_argument(
         "--out",
         type=parse_text,
         metavar="FILE",
         default="-",
-        help="a new file, or a folder for a file each; - prints it (-)",
+        help="new file, or folder for one file each (default: -, standard output)",
     )
     filters.add_filter_options(parser)
     add_home_options(parser)
@@ -64,10 +66,10 @@ def run(options: argparse.Namespace) -> int:
     """Write them, and say how much it was."""
     to = None if options.out == "-" else _prepare_target(options.out)
     if to is None and options.json:
-        raise InvalidInput("--json says what was written where; name a file by --out")
+        raise InvalidInput("--json needs a file; name it with --out")
     with ToolCaller(options) as tools:
         if len(tools.served.names) > 1:
-            raise InvalidInput("an export is of one home; name it by one --profile")
+            raise InvalidInput("an export covers one home; name it with one --profile")
         missing = (
             None
             if options.session or options.json
@@ -135,7 +137,7 @@ def _prepare_target(given: str) -> Path:
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise StorageError(f"{path} cannot be made: {error.strerror}") from error
+            raise StorageError(f"cannot create {path}: {error.strerror}") from error
     return path
 
 
@@ -155,8 +157,8 @@ def _show_result(options: argparse.Namespace, done: ExportResult) -> None:
             f"Wrote {sessions} with {done.messages:,} messages, {size}, to {options.out}"
         )
     for name in done.there:
-        beside.write_line(f"{name} was there already, and stays as it is.")
+        beside.write_line(f"{name} exists and was not overwritten.")
     for name in done.gone:
-        beside.write_line(f"{name} was deleted meanwhile.")
+        beside.write_line(f"{name} was deleted during the export.")
     for name in done.changed:
-        beside.write_line(f"{name} was changed meanwhile; export it again.")
+        beside.write_line(f"{name} changed during the export; export it again.")

@@ -82,42 +82,45 @@ class PruneFilterArguments(_ExtraFilters, PruneArguments):  # type: ignore[misc]
 
 
 def add_filter_options(
-    parser: argparse.ArgumentParser, until: str = "not active since then"
+    parser: argparse.ArgumentParser, until: str = "last active before: 30d, a date"
 ) -> None:
     """Add them to a verb; `until` is what the end of the time means there."""
     group = parser.add_argument_group("which sessions")
     group.add_argument(
-        "--project", type=parse_text, metavar="FOLDER", help="worked on in it, or below it"
+        "--project",
+        type=parse_text,
+        metavar="FOLDER",
+        help="working folder is this one or below it",
     )
+    group.add_argument("--source", type=parse_text, action="append", help="such as cli; repeatable")
     group.add_argument(
-        "--source", type=parse_text, action="append", help="such as cli; may be repeated"
+        "--status", choices=("open", "ended", "archived", "all"), help="state of the session"
     )
-    group.add_argument("--status", choices=("open", "ended", "archived", "all"))
     group.add_argument(
         *("--since", "--newer-than", "--after"),
         type=parse_time_option,
         metavar="TIME",
-        help="active since: 7d, a date",
+        help="active at or after: 7d, a date",
     )
     group.add_argument(
         *("--until", "--older-than", "--before"), type=parse_time_option, metavar="TIME", help=until
     )
-    group.add_argument("--end-reason", type=parse_text, metavar="REASON")
+    group.add_argument("--end-reason", type=parse_text, metavar="REASON", help="such as cli_close")
     for name in ("--title", "--model", "--branch"):
-        group.add_argument(name, type=parse_text, metavar="PART", help="a part of it")
+        group.add_argument(name, type=parse_text, metavar="TEXT", help="contains this text")
     group.add_argument(
-        "--cwd", type=parse_text, metavar="FOLDER", help="a working folder that begins so"
+        "--cwd", type=parse_text, metavar="FOLDER", help="working folder begins with this path"
     )
     for name in ("--provider", "--user", "--chat-id", "--chat-type"):
-        group.add_argument(name, type=parse_text)
+        group.add_argument(name, type=parse_text, help="equals this value")
     for name, kind in (
         ("messages", make_integer_parser()),
         ("tokens", make_integer_parser()),
         ("cost", parse_amount),
         ("tool-calls", make_integer_parser()),
     ):
-        group.add_argument(f"--min-{name}", type=kind, metavar="N")
-        group.add_argument(f"--max-{name}", type=kind, metavar="N")
+        group.add_argument(f"--min-{name}", type=kind, metavar="N", help="at least N")
+        group.add_argument(f"--max-{name}", type=kind, metavar="N", help="at most N")
 
 
 def read_given_options(

@@ -14,16 +14,16 @@ from mcp_serve.tools import finalize
 _KINDS = ("sessions", "expired", "orphaned", "abandoned")
 
 EXAMPLES = """\
-what it is about:
-  sessions   those that are named by --session
-  expired    what the reset policy of their chats ends with the next message
-  orphaned   continuations after a compression that never ran, of 7 days
-  abandoned  what never ended, without activity for 30 days
+kinds:
+  sessions   the sessions named by --session
+  expired    sessions that the reset policy of their chat will end
+  orphaned   continuations that never ran, 7 days old
+  abandoned  sessions that never ended, inactive for 30 days
 
 examples:
-  mcp-sessions finalize abandoned                    show what would end, ask
+  mcp-sessions finalize abandoned                    show the plan and ask
   mcp-sessions finalize abandoned --older-than 90d --source cli
-  mcp-sessions finalize expired --start-new --yes    their chats begin afresh
+  mcp-sessions finalize expired --start-new --yes    their chats start new sessions
 """
 
 
@@ -39,21 +39,22 @@ _SPEC = replace(finalize.SPEC, arguments=FinalizeCommandArguments)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     plan_command.add_what_argument(parser, _KINDS)
-    parser.add_argument("--reason", type=parse_text, help="why it ended, as it is noted")
-    parser.add_argument("--start-new", action="store_true", help="their chats begin afresh")
+    parser.add_argument("--reason", type=parse_text, help="end reason to record")
+    parser.add_argument("--start-new", action="store_true", help="start a new session in the chats")
     plan_command.add_plan_arguments(parser, limit=True)
     group = parser.add_argument_group("which sessions")
     group.add_argument(
-        "--project", type=parse_text, metavar="FOLDER", help="worked on in it, or below it"
+        "--project",
+        type=parse_text,
+        metavar="FOLDER",
+        help="working folder is this one or below it",
     )
-    group.add_argument(
-        "--source", type=parse_text, action="append", help="such as cli; may be repeated"
-    )
+    group.add_argument("--source", type=parse_text, action="append", help="such as cli; repeatable")
     group.add_argument(
         "--older-than",
         type=parse_time_option,
         metavar="TIME",
-        help="not active since then: 30d, a date",
+        help="last active before: 30d, a date",
     )
     add_home_options(parser)
     add_json_option(parser)

@@ -25,12 +25,12 @@ from mcp_serve.cli.tool_calls import ToolCaller
 from session_core import Conflict, ImportPreview, ImportResult
 
 EXAMPLES = """\
-It reads JSON Lines of `mcp-sessions export` or of Hermes. What is there already
-stays as it is.
+Reads JSON Lines written by `mcp-sessions export` or by Hermes. Sessions that exist
+are not changed.
 
 examples:
-  mcp-sessions import sessions.jsonl               show it, ask, bring it in
-  mcp-sessions import sessions.jsonl --plan-only   show it, no more
+  mcp-sessions import sessions.jsonl               show the contents and ask
+  mcp-sessions import sessions.jsonl --plan-only   show the contents and exit
   mcp-sessions import sessions.jsonl --yes --json | jq -r '.ids[]'
 """
 
@@ -45,20 +45,18 @@ _LEFT_OUT_COLUMNS = (TableColumn("where"), TableColumn("why", wraps=True))
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
+    parser.add_argument("file", type=parse_file, metavar="FILE", help="export in JSON Lines")
     parser.add_argument(
-        "file", type=parse_file, metavar="FILE", help="what was exported, as JSON Lines"
-    )
-    parser.add_argument(
-        *("--plan-only", "--dry-run"), action="store_true", help="show what would come in, stop"
+        *("--plan-only", "--dry-run"), action="store_true", help="show the contents and exit"
     )
     parser.add_argument(
         "--limit",
         type=make_integer_parser(1),
         metavar="N",
         default=20,
-        help="how much of it is shown (20)",
+        help="number of items to show (default: 20)",
     )
-    parser.add_argument("--yes", action="store_true", help="bring it in without a question")
+    parser.add_argument("--yes", action="store_true", help="import without asking")
     add_extension_option(parser)
     add_home_options(parser)
     add_json_option(parser)
@@ -81,21 +79,21 @@ def run(options: argparse.Namespace) -> int:
         if not (options.json and (options.yes or options.plan_only)):
             _show_preview(out, found, options.limit)
         if found.sessions and (missing := missing_home.find_missing_reason(tools.home.path)):
-            out.write_line(f"A home begins with them in {tools.home.path}: {missing}.")
+            out.write_line(f"The import creates a home in {tools.home.path}: {missing}.")
         if options.plan_only or not found.sessions:
             if found.sessions and not options.json:
-                out.write_line("\nNothing was changed. Do it by")
+                out.write_line("\nNothing was changed. Import with")
                 out.write_unwrapped(f"  {format_command(options, 'import', str(options.file))}")
             _print_preview(options, "planned" if found.sessions else "nothing", found)
             return FAILED if found.broken and not found.sessions else DONE
         if not ask_confirmation(
-            f"\nBring in {_format_session_count(len(found.sessions))}?", yes=options.yes
+            f"\nImport {_format_session_count(len(found.sessions))}?", yes=options.yes
         ):
             Terminal(sys.stderr).write_line(format_declined())
             _print_preview(options, "declined", found)
             return DECLINED
         if _read_file_state(path) != seen:
-            raise Conflict(f"{path} has changed meanwhile; look at it again")
+            raise Conflict(f"{path} changed after it was read; run the import again")
         with TerminalProgress("Importing") as work:
             done = maintenance.import_sessions(
                 path, progress=work.report_progress, stop=work.is_cancelled
@@ -120,11 +118,11 @@ def _print_preview(options: argparse.Namespace, outcome: str, found: ImportPrevi
 
 def _show_preview(out: Terminal, found: ImportPreview, limit: int) -> None:
     if not found.sessions:
-        out.write_line("Nothing would come in.", "bold")
+        out.write_line("There is nothing to import.", "bold")
     else:
         messages = sum(each.messages for each in found.sessions)
         what = f"{_format_session_count(len(found.sessions))} with {messages:,} messages"
-        out.write_line(f"{what} would come in:", "bold")
+        out.write_line(f"Import {what}:", "bold")
         shown = found.sessions[:limit]
         out.write_table(
             _SESSION_COLUMNS,
@@ -135,16 +133,16 @@ def _show_preview(out: Terminal, found: ImportPreview, limit: int) -> None:
 
 
 def _show_result(options: argparse.Namespace, out: Terminal, done: ImportResult) -> None:
-    end = "Brought in" if done.outcome == "applied" else "Stopped; brought in so far"
+    end = "Imported" if done.outcome == "applied" else "Stopped; imported so far"
     out.write_line(
         f"{end}: {_format_session_count(done.sessions)} with {done.messages:,} messages.", "bold"
     )
     _show_left_out(out, done, options.limit)
     if done.outcome == "partial":
-        out.write_line("Go on with it by")
+        out.write_line("Continue with")
         out.write_unwrapped(f"  {format_command(options, 'import', str(options.file))}")
     if done.batch is not None:
-        out.write_line("Undo it by")
+        out.write_line("Undo with")
         out.write_unwrapped(f"  {format_command(options, 'restore', done.batch)}")
 
 
@@ -164,15 +162,15 @@ def _show_left_out(out: Terminal, found: ImportPreview | ImportResult, limit: in
     if found.more_broken:
         out.write_line(f"and {found.more_broken:,} more lines that cannot be imported", "dim")
     for table, names in found.dropped_columns.items():
-        out.write_line(f"This home has no {', '.join(names)} of {table}; left out.")
+        out.write_line(f"This home has no column {', '.join(names)} in {table}; left out.")
     if found.chat_state:
         state = ", ".join(f"{name} ({count:,})" for name, count in found.chat_state.items())
-        out.write_line(f"An import brings no routes, chats or hand-offs; left out: {state}.")
+        out.write_line(f"Routes, chats and hand-offs are not imported; left out: {state}.")
 
 
 def _show_more(out: Terminal, count: int) -> None:
     if count > 0:
-        out.write_line(f"and {count:,} more; --limit shows them", "dim")
+        out.write_line(f"and {count:,} more; raise --limit to show them", "dim")
 
 
 def _format_session_count(count: int) -> str:

@@ -24,9 +24,9 @@ from session_core import InvalidInput, SessionError
 
 EXAMPLES = """\
 examples:
-  mcp-sessions install                          which clients are here
-  mcp-sessions install claude-code              show the change, ask, make it
-  mcp-sessions install cursor --project         for the project in this folder alone
+  mcp-sessions install                          list the clients on this machine
+  mcp-sessions install claude-code              show the change and ask
+  mcp-sessions install cursor --project         only for the project in this folder
   mcp-sessions install codex --read-only --yes  without the tools that change data
   mcp-sessions install --json                   the list for a script
 """
@@ -36,12 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     add_client_arguments(parser)
     add_home_options(parser)
-    parser.add_argument("--read-only", action="store_true", help="without what changes data")
-    parser.add_argument("--print", action="store_true", help="print what it would add, no more")
+    parser.add_argument(
+        "--read-only", action="store_true", help="leave out the tools that change data"
+    )
+    parser.add_argument("--print", action="store_true", help="print the entry and exit")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Add the server, or say which clients are here."""
+    """Add the server, or say list the clients on this machine."""
     screen = Screen(sys.stdout)
     if options.client is None and (options.yes or options.print or options.plan_only):
         raise InvalidInput("name the client; `mcp-sessions install` lists them")
@@ -69,11 +71,11 @@ def run(options: argparse.Namespace) -> int:
     if wanted.is_unneeded:
         print_outcome(options, path, "nothing")
         if not options.json:
-            screen.write_uncut(f"{client.label} has it already, in {path}")
+            screen.write_uncut(f"{client.label} is already configured in {path}")
         return DONE
     code = apply_change(options, wanted)
     if code == DONE and not (options.json or options.plan_only):
-        screen.write_uncut(f"Start {client.label} anew, and ask it what you worked on last week.")
+        screen.write_uncut(f"Restart {client.label}, then ask it what you worked on last week.")
     return code
 
 
@@ -120,7 +122,7 @@ def _list_clients(screen: Screen, options: argparse.Namespace) -> None:
             f"{client.name:<15} {_find_client_state(client, machine, name):<14} {client.label}"
         )
     screen.write_line()
-    screen.write_block("", "mcp-sessions install NAME tells one of them of this server.")
+    screen.write_block("", "Register the server with one of them: mcp-sessions install NAME")
 
 
 def _find_client_state(client: ClientProgram, machine: UserEnvironment, name: str) -> str:

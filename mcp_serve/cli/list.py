@@ -22,17 +22,19 @@ _COLUMNS = (
 EXAMPLES = """\
 examples:
   mcp-sessions list                            the newest conversations
-  mcp-sessions list ledger --project ~/shop    with this word in the title, in this project
+  mcp-sessions list ledger --project ~/shop    with this word in the title, in this folder
   mcp-sessions list --older-than 90d --min-cost 1
-  mcp-sessions list --limit 1000 --json        all of it, for a script
+  mcp-sessions list --limit 1000 --json        everything, for a script
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    parser.add_argument("query", nargs="*", metavar="WORD", help="words in title and name")
+    parser.add_argument("query", nargs="*", metavar="WORD", help="words in the title or name")
     filters.add_filter_options(parser)
-    parser.add_argument("--order", choices=("recent", "started", "size"), help="(recent)")
+    parser.add_argument(
+        "--order", choices=("recent", "started", "size"), help="sort order (default: recent)"
+    )
     add_page_options(parser, 20)
     add_home_options(parser)
     add_json_option(parser)
@@ -57,11 +59,11 @@ def run(options: argparse.Namespace) -> int:
 def _show_sessions(found: Answer) -> None:
     out = get_terminal()
     if not found["sessions"]:
-        out.write_line("No such conversations.")
+        out.write_line("No matching conversations.")
         return
     show_list(_COLUMNS, found["sessions"], _format_row)
     if found["next_cursor"] is not None:
-        out.write_hint("There are more: --limit shows them, words and filters find them.")
+        out.write_hint("There are more; raise --limit or narrow the filters.")
 
 
 def _format_row(each: Answer) -> list[str]:

@@ -71,7 +71,7 @@ def _list_entries(home: ServedHome, given: LogArguments, asked: PagedQuery) -> A
 _SPEC = ToolSpec(
     name="log",
     title="Log",
-    description="Who has changed what.",
+    description="The recorded changes.",
     arguments=LogArguments,
     answers=None,
     run=_list_entries,
@@ -81,11 +81,11 @@ _SPEC = ToolSpec(
 def _show_entries(found: Answer) -> None:
     out = get_terminal()
     if not found["lines"]:
-        out.write_line("Nothing was changed by us in this home.")
+        out.write_line("No changes are recorded for this home.")
         return
     show_list(_COLUMNS, found["lines"], _format_row)
     if found["next_cursor"] is not None:
-        out.write_hint("There are more: --limit shows them.")
+        out.write_hint("There are more; raise --limit to show them.")
 
 
 def _format_row(each: Answer) -> list[str]:

@@ -29,35 +29,41 @@ from session_core import SessionError
 
 VERBS = {
     "list": ("mcp_serve.cli.list", "list the newest conversations"),
-    "show": ("mcp_serve.cli.show", "show what was said in one"),
-    "search": ("mcp_serve.cli.search", "find what was said"),
-    "routes": ("mcp_serve.cli.routes", "list which chat is in which session"),
-    "stats": ("mcp_serve.cli.stats", "say what there is, what is wrong, what mends it"),
-    "watch": ("mcp_serve.cli.watch", "follow what happens"),
-    "prune": ("mcp_serve.cli.prune", "remove what is old or of no use, into the trash"),
+    "show": ("mcp_serve.cli.show", "show the messages of a conversation"),
+    "search": ("mcp_serve.cli.search", "search the text of all messages"),
+    "routes": ("mcp_serve.cli.routes", "list chats and their current sessions"),
+    "stats": (
+        "mcp_serve.cli.stats",
+        "show growth and sizes; list problems with the command that fixes each",
+    ),
+    "watch": ("mcp_serve.cli.watch", "print new messages and session changes as they happen"),
+    "prune": ("mcp_serve.cli.prune", "move old and unused data to the trash"),
     "finalize": ("mcp_serve.cli.finalize", "end sessions"),
-    "compress": ("mcp_serve.cli.compress", "put a summary in the place of a long middle"),
-    "edit": ("mcp_serve.cli.edit", "change a title, archive, pin, reopen"),
-    "restore": ("mcp_serve.cli.restore", "list what can be undone, or undo it"),
-    "trash": ("mcp_serve.cli.trash", "list what is in the trash, or empty it"),
-    "log": ("mcp_serve.cli.log", "list who has changed what"),
-    "export": ("mcp_serve.cli.export", "write conversations into files, whole"),
-    "import": ("mcp_serve.cli.importing", "bring in what was exported"),
-    "serve": ("mcp_serve.cli.serve", "serve the sessions to an MCP client"),
-    "install": ("mcp_serve.cli.install", "tell a client of the server"),
-    "uninstall": ("mcp_serve.cli.uninstall", "take it out of a client"),
-    "doctor": ("mcp_serve.cli.doctor", "say how the home is, and what each client gets"),
-    "demo": ("mcp_serve.cli.demo", "build a sample home, and ask its server what a client would"),
-    "completion": ("mcp_serve.cli.options", "print what completes the command in a shell"),
+    "compress": (
+        "mcp_serve.cli.compress",
+        "replace the middle of a long conversation with a summary",
+    ),
+    "edit": ("mcp_serve.cli.edit", "change the title; archive, pin or reopen"),
+    "restore": ("mcp_serve.cli.restore", "list changes that can be undone, or undo one"),
+    "trash": ("mcp_serve.cli.trash", "list the trash, or empty it"),
+    "log": ("mcp_serve.cli.log", "list the changes made by this program and its clients"),
+    "export": ("mcp_serve.cli.export", "write whole conversations to files"),
+    "import": ("mcp_serve.cli.importing", "import conversations from an export"),
+    "serve": ("mcp_serve.cli.serve", "run the MCP server"),
+    "install": ("mcp_serve.cli.install", "register the server with a client"),
+    "uninstall": ("mcp_serve.cli.uninstall", "unregister the server from a client"),
+    "doctor": ("mcp_serve.cli.doctor", "check the home and every configured client"),
+    "demo": ("mcp_serve.cli.demo", "build a sample home and query its server as a client does"),
+    "completion": ("mcp_serve.cli.options", "print a shell completion script"),
 }
-"""Each verb with its module, and what it does."""
+"""The module and the one-line help of each verb."""
 
 _WELCOME_MODULE = "mcp_serve.cli.welcome"
 
 _EXAMPLES = """\
 example:
-  mcp-sessions demo          see what it does, on made-up conversations
-  mcp-sessions demo --keep   and keep them, to look around yourself
+  mcp-sessions demo          see what it does, with made-up conversations
+  mcp-sessions demo --keep   keep the sample home to explore it
 """
 
 

@@ -143,16 +143,16 @@ def _build_error(error: BaseException, heard: _ServerOutput, timeout_s: float) -
     if isinstance(error, SessionError):
         return error
     if isinstance(error, OSError) and not isinstance(error, TimeoutError):
-        return ServerUnreachable(f"it cannot be started: {error.strerror or error}")
+        return ServerUnreachable(f"cannot be started: {error.strerror or error}")
     words = heard.read_last_line()
-    behind = f"; its last words: {words}" if words else ""
+    behind = f"; last line of its output: {words}" if words else ""
     if isinstance(error, UnicodeDecodeError):
-        return ServerUnreachable(f"it says what is no MCP, and no text{behind}")
+        return ServerUnreachable(f"its output is not MCP and not text{behind}")
     if heard.noise is not None:
-        return ServerUnreachable(f"it says what is no MCP: {heard.noise}{behind}")
+        return ServerUnreachable(f"its output is not MCP: {heard.noise}{behind}")
     if isinstance(error, TimeoutError):
-        return ServerUnreachable(f"it did not answer within {timeout_s:g} s{behind}")
+        return ServerUnreachable(f"no answer within {timeout_s:g} s{behind}")
     said = to_plain_line(error)[:_MAX_SHOWN_CHARS]
     return ServerUnreachable(
-        f"{'it ended without an answer' if said == _CLOSED_MESSAGE else said}{behind}"
+        f"{'it exited without an answer' if said == _CLOSED_MESSAGE else said}{behind}"
     )

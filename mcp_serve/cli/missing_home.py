@@ -14,8 +14,7 @@ _NAMING_SOURCES = ("--home", "MCP_SESSIONS_HOME", "HERMES_HOME")
 """By what a home is named, which is not there then by mistake."""
 
 _BEGIN_ADVICE = (
-    "start the agent once, bring in what was exported by `mcp-sessions import FILE`, "
-    "or name another --home"
+    "start the agent once, import an export with `mcp-sessions import FILE`, or name another --home"
 )
 """What begins a home; one of our own begins with whatever is written first."""
 
@@ -62,14 +61,14 @@ def find_missing_reason(path: Path) -> str | None:
     """Return why a folder is no home, None where it is one."""
     database = find_home(path).db_path
     if _is_file(path) and path != database:
-        return f"it is a file, and a home is a folder with a {_DATABASE_NAME}"
+        return f"it is a file; a home is a folder with a {_DATABASE_NAME}"
     if has_empty_database(path):
-        return f"its {database.name} has no bytes, and is no database"
+        return f"its {database.name} is empty"
     if _is_present(database) or _is_hermes_home(database):
         return None
     if path == database:
-        return "there is no such file"
-    return f"no {_DATABASE_NAME} is in it" if path.is_dir() else "there is no such folder"
+        return "the file does not exist"
+    return f"it has no {_DATABASE_NAME}" if path.is_dir() else "the folder does not exist"
 
 
 def _is_hermes_home(database: Path) -> bool:
@@ -80,9 +79,9 @@ def _is_hermes_home(database: Path) -> bool:
 def suggest_remedy(path: Path) -> str:
     """Return what can be done about it."""
     if _is_file(path) and path != find_home(path).db_path:
-        return "name a folder by --home"
+        return "name a folder with --home"
     if has_empty_database(path):
-        return "put a backup in its place, or remove it to begin anew"
+        return "restore a backup, or remove the file to start anew"
     return _BEGIN_ADVICE
 
 

@@ -30,19 +30,19 @@ def add_home_options(parser: argparse.ArgumentParser, *, before: bool = False) -
         "--home",
         type=parse_text,
         default=None if before else nothing,
-        help="the folder of the home, or its database file, which ends in .db",
+        help="folder of the home, or its database file (ending in .db)",
     )
     parser.add_argument(
         "--profile",
         action="append",
         default=[] if before else nothing,
-        help="a profile of it; may be repeated",
+        help="a profile of the home; repeatable",
     )
     parser.add_argument(
         "--all-profiles",
         action="store_true",
         default=False if before else nothing,
-        help="the home and all its profiles",
+        help="the home and all of its profiles",
     )
 
 
@@ -53,7 +53,7 @@ def add_json_option(parser: argparse.ArgumentParser, *, before: bool = False) ->
         "--json",
         action="store_true",
         default=False if before else argparse.SUPPRESS,
-        help="JSON for a script, with the keys of the tool",
+        help="print JSON with the keys of the MCP tool",
     )
 
 
@@ -62,7 +62,7 @@ def add_extension_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--load-extension",
         action="store_true",
-        help="load lib/libfts5_cjk.so of the home, which its CJK search index needs",
+        help="load lib/libfts5_cjk.so from the home, required by its CJK search index",
     )
 
 
@@ -76,7 +76,7 @@ def refuse_misplaced_options(parser: argparse.ArgumentParser, options: argparse.
     ):
         if getattr(options, name) and not getattr(options, takes):
             word = f"--{name.replace('_', '-')}"
-            parser.error(f"{options.verb or 'the command alone'} takes no {word}")
+            parser.error(f"{options.verb or 'the command without a verb'} does not take {word}")
 
 
 def add_page_options(parser: argparse.ArgumentParser, limit: int, what: str = "lines") -> None:
@@ -86,14 +86,12 @@ def add_page_options(parser: argparse.ArgumentParser, limit: int, what: str = "l
         type=make_integer_parser(1),
         metavar="N",
         default=limit,
-        help=f"how many {what} ({limit})",
+        help=f"number of {what} to show (default: {limit})",
     )
     parser.add_argument(
-        "--cursor", metavar="NEXT", help="go on behind a page: its next_cursor of --json"
+        "--cursor", metavar="NEXT", help="continue after a page: its next_cursor from --json"
     )
-    parser.add_argument(
-        "--no-pager", action="store_true", help="never show it in $PAGER, however long it is"
-    )
+    parser.add_argument("--no-pager", action="store_true", help="print directly, without $PAGER")
 
 
 def format_command(options: argparse.Namespace, *words: str) -> str:
@@ -114,13 +112,13 @@ def choose_driver() -> Driver:
 
 
 EXAMPLES = """\
-Verbs, options, their values, files and folders are completed. Ids and sources are
-not, in any of these shells: nothing of ours is started when the key is pressed.
+Completes verbs, options, their values, files and folders. Ids and sources are
+not completed: the script never starts mcp-sessions.
 
 examples:
-  eval "$(mcp-sessions completion bash)"                 in this shell alone
-  mcp-sessions completion bash >> ~/.bashrc              in each that starts
-  mcp-sessions completion zsh > ~/.zfunc/_mcp-sessions   a folder of your fpath
+  eval "$(mcp-sessions completion bash)"                 in this shell only
+  mcp-sessions completion bash >> ~/.bashrc              in every new shell
+  mcp-sessions completion zsh > ~/.zfunc/_mcp-sessions   a folder in your fpath
   mcp-sessions completion fish > ~/.config/fish/completions/mcp-sessions.fish
 """
 
@@ -130,7 +128,7 @@ _FOLDER_METAVARS = ("FOLDER", "DIR")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="shell to complete in")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -46,7 +46,7 @@ def can_ask_user() -> bool:
 
 def format_declined(nothing: str = "nothing was changed") -> str:
     """Return what is said where the answer was no, or nobody could give one."""
-    why = "" if can_ask_user() else "nobody could be asked, and --yes was not given; "
+    why = "" if can_ask_user() else "there is no terminal to ask at; pass --yes to confirm; "
     return f"Declined: {why}{nothing}."
 
 
@@ -122,13 +122,16 @@ def add_what_argument(parser: argparse.ArgumentParser, kinds: Sequence[str]) -> 
         help=f"{kinds[0]} (default), {', '.join(kinds[1:])}",
     )
     parser.add_argument(
-        "--session", action="append", metavar="ID", help="this one, however old; may be repeated"
+        "--session",
+        action="append",
+        metavar="ID",
+        help="this session, regardless of its age; repeatable",
     )
 
 
 def add_plan_arguments(
     parser: argparse.ArgumentParser,
-    only: str = "show it, print its handle, stop",
+    only: str = "show the plan, print its handle and exit",
     *,
     handles: bool = True,
     limit: bool = False,
@@ -140,14 +143,17 @@ def add_plan_arguments(
     group = parser.add_argument_group("the plan")
     group.add_argument("--plan-only", "--dry-run", action="store_true", help=only)
     if handles:
-        group.add_argument("--plan", metavar="HANDLE", help="apply this one, which was made before")
+        group.add_argument("--plan", metavar="HANDLE", help="apply this plan")
     else:
         parser.set_defaults(plan=None)
     if limit:
         group.add_argument(
-            "--limit", type=make_integer_parser(1), metavar="N", help="how much of it is shown (20)"
+            "--limit",
+            type=make_integer_parser(1),
+            metavar="N",
+            help="number of items to show (default: 20)",
         )
-    group.add_argument("--yes", action="store_true", help="do it without a question")
+    group.add_argument("--yes", action="store_true", help="apply without asking")
 
 
 def run_change(options: argparse.Namespace, change: ChangeRequest) -> int:
@@ -231,7 +237,7 @@ class _ChangeRunner:
             self._err.write_line("Stopped; nothing was changed.")
             return INTERRUPTED
         untouched = self._find_plan_state()[0] == "planned" and not self._at_work
-        changed = "nothing was changed" if untouched else "the store is whole"
+        changed = "nothing was changed" if untouched else "the home is consistent"
         self._show_continue_command(f"Stopped; {changed}. ")
         return INTERRUPTED
 
@@ -308,11 +314,11 @@ class _ChangeRunner:
 
     def _report_failure(self, error: SessionError) -> int:
         self._err.write_unwrapped(f"mcp-sessions: {format_error(error)}")
-        self._show_continue_command("A part of it was done, and the store is whole. ")
+        self._show_continue_command("Applied in part; the home is consistent. ")
         return PARTIAL
 
     def _show_continue_command(self, before: str) -> None:
-        self._err.write_line(f"{before}Go on with it by")
+        self._err.write_line(f"{before}Continue with")
         self._err.write_unwrapped(f"  {self._format_continue_command()}")
 
     def _show_nothing_changed(self) -> None:
@@ -331,7 +337,7 @@ class _ChangeRunner:
         if self._options.json:
             return
         until = format_local_time(self.answer["expires_at"])
-        how = f"Plan {self._handle} can be applied until {until} by" if self._handle else "Do it by"
+        how = f"Apply plan {self._handle} until {until} with" if self._handle else "Apply it with"
         self._out.write_line()
         self._out.write_line(f"Nothing was changed. {how}")
         self._out.write_unwrapped(f"  {self._format_continue_command()}")
@@ -341,12 +347,12 @@ class _ChangeRunner:
             return
         self._change.done(self._out, self._find_plan_state()[1], self.answer)
         if "next" in self.answer:
-            self._out.write_line("The file becomes smaller by")
+            self._out.write_line("Shrink the file with")
             self._out.write_unwrapped(f"  {format_command(self._options, 'prune', 'index')}")
         batch = self.answer.get("batch")
         if batch and (self._change.verb != "restore" or self._handle is not None):
-            part = "" if self._outcome == "applied" else " what was done"
-            self._out.write_line(f"Undo{part or ' it'} by")
+            part = "" if self._outcome == "applied" else " this part"
+            self._out.write_line(f"Undo{part} with")
             self._out.write_unwrapped(f"  {format_command(self._options, 'restore', batch)}")
 
     def _format_continue_command(self) -> str:
@@ -359,6 +365,6 @@ _PROGRESS_LABELS = {
     "prune": "Removing",
     "finalize": "Ending",
     "compress": "Compressing",
-    "restore": "Bringing back",
+    "restore": "Restoring",
     "edit": "Editing",
 }

@@ -17,17 +17,17 @@ PLAN_KINDS = {
     "prune routes": ("Remove", "route"),
     "prune orphans": ("Remove", "leftover"),
     "prune index": ("Merge", "search index"),
-    "prune trash": ("Empty for good", "batch"),
-    "prune all": ("Remove", "thing"),
+    "prune trash": ("Permanently delete", "batch"),
+    "prune all": ("Remove", "item"),
     "finalize sessions": ("End", "session"),
     "finalize expired": ("End", "expired session"),
     "finalize orphaned": ("End", "orphaned continuation"),
     "finalize abandoned": ("End", "abandoned session"),
     "compress": ("Compress", "message"),
-    "restore": ("Bring back", "thing"),
+    "restore": ("Restore", "item"),
     "edit": ("Change", "session"),
-    "undo an import": ("Take an import back, and with it remove", "conversation"),
-    "undo": ("Take a compression back, and with it drop", "session"),
+    "undo an import": ("Undo an import by removing", "conversation"),
+    "undo": ("Undo a compression by dropping", "session"),
 }
 """Each kind of plan: what it does, to how many of what."""
 
@@ -87,7 +87,7 @@ def show_protected(out: Terminal, found: Answer) -> None:
     """Show what stays although it was asked for, and why."""
     if found["protected"]:
         out.write_line()
-        out.write_line("Kept:", "bold")
+        out.write_line("Protected:", "bold")
         out.write_table(
             _COUNT_COLUMNS,
             [[f"{each['count']:,}", each["why"]] for each in found["protected"]],
@@ -99,19 +99,19 @@ def show_space(out: Terminal, kind: str, size: Answer) -> None:
     """Show what it takes of the disk and gives back, and for how long it can be undone."""
     out.write_line()
     if size["returned_to_disk"]:
-        out.write_line(f"It gives about {decimal(size['returned_to_disk'])} back to the disk.")
+        out.write_line(f"Returns about {decimal(size['returned_to_disk'])} to the disk.")
     if size["free_in_file"]:
         out.write_line(
-            f"About {decimal(size['free_in_file'])} become free in the database file for new "
+            f"Frees about {decimal(size['free_in_file'])} inside the database file for new "
             "messages; the file keeps its size."
         )
     elif kind in _DELETING_KINDS and not size["returned_to_disk"]:
         out.write_line("The database file keeps its size.")
     if kind in _REWRITING_KINDS and size["needed_now"]:
-        out.write_line(f"It needs about {decimal(size['needed_now'])} of the disk while it works.")
+        out.write_line(f"Needs about {decimal(size['needed_now'])} of disk space while it runs.")
     if not kind.startswith(KINDS_WITHOUT_UNDO):
         trash = f"; the trash takes about {decimal(size['trash'])}" if size["trash"] else ""
-        out.write_line(f"It can be undone for 30 days{trash}.")
+        out.write_line(f"Can be undone for 30 days{trash}.")
 
 
 def show_space_change(out: Terminal, size: Answer) -> None:
@@ -119,9 +119,9 @@ def show_space_change(out: Terminal, size: Answer) -> None:
     freed, returned, trash = (size[name] for name in ("free_in_file", "returned_to_disk", "trash"))
     grown = size["needed_now"]
     parts = [
-        *([f"the database and its log take about {decimal(grown)} more"] if grown else []),
-        *([f"{decimal(returned)} went back to the disk"] if returned else []),
-        *([f"{decimal(freed)} more of the file are free for new messages"] if freed else []),
+        *([f"the database and its log grew by about {decimal(grown)}"] if grown else []),
+        *([f"{decimal(returned)} returned to the disk"] if returned else []),
+        *([f"{decimal(freed)} freed inside the file"] if freed else []),
         *([f"the trash takes {decimal(trash)}"] if trash else []),
     ]
     if parts:
@@ -133,11 +133,11 @@ def show_skipped(out: Terminal, found: Answer) -> None:
     left = found.get("skipped")
     if left:
         out.write_line()
-        out.write_line(f"{len(left):,} left as they are:" if len(left) > 1 else "1 left as it is:")
+        out.write_line(f"{len(left):,} skipped:")
         out.write_table(_SKIPPED_COLUMNS, [[each["id"], each["why"]] for each in left])
 
 
-_RESULT_LABELS = (("removed", "removed"), ("finalized", "ended"), ("restored", "brought back"))
+_RESULT_LABELS = (("removed", "removed"), ("finalized", "ended"), ("restored", "restored"))
 
 
 def show_result(out: Terminal, kind: str, found: Answer) -> None:
@@ -146,10 +146,10 @@ def show_result(out: Terminal, kind: str, found: Answer) -> None:
     if kind == "prune index":
         counted = ["the search index is merged"]
     elif kind == "prune trash":
-        counted = [f"{found['removed']:,} emptied"]
+        counted = [f"{found['removed']:,} deleted"]
     elif kind == "undo an import":
         counted = [f"{found['restored']:,} removed"]
-    rest = f"; {found['remaining']:,} to go" if found["remaining"] else ""
+    rest = f"; {found['remaining']:,} remaining" if found["remaining"] else ""
     end = "Done" if found["outcome"] == "applied" else "Stopped"
     out.write_line(f"{end}: {', '.join(counted)}{rest}.", "bold")
     show_skipped(out, found)
@@ -171,13 +171,13 @@ _SINGULAR_FINDINGS = {
     "expired": "session of a chat that its policy has ended",
     "ghosts": "empty session",
     "never_ended": "session that never ended",
-    "broken_parents": "session whose parent is not there",
-    "duplicate_titles": "title of several sessions",
-    "dangling_routes": "route to a session that is not there",
-    "foreign_routes": "route of a folder that is gone",
+    "broken_parents": "session whose parent is missing",
+    "duplicate_titles": "title used by several sessions",
+    "dangling_routes": "route to a missing session",
+    "foreign_routes": "route of a deleted folder",
     "stale_routes": "route to a session that has ended",
-    "dead_locks": "lock of a compression that ran out",
-    "orphaned_files": "file of a session that is not there",
+    "dead_locks": "expired lock of a compression",
+    "orphaned_files": "file of a missing session",
 }
 """What there is one of; what is told behind a semicolon stays as it is."""
 

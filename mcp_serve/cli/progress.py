@@ -102,7 +102,7 @@ class ProgressBar:
             self._progress.start()
 
 
-_ENDING_LABEL = "Ending behind this step"
+_ENDING_LABEL = "Stopping after this step"
 
 
 class TerminalProgress:

@@ -12,23 +12,26 @@ from mcp_serve.tools import prune
 
 _KINDS = ("sessions", "ghosts", "routes", "orphans", "index", "trash", "all")
 
-_AGE_HELP = "Only what has ended and was not active for 90 days goes; --older-than says otherwise."
+_AGE_HELP = (
+    "Only conversations that ended and were inactive for 90 days are removed; "
+    "change the age with --older-than."
+)
 
 EXAMPLES = """\
-what it is about:
-  sessions   ended conversations without activity for 90 days (or --older-than)
+kinds:
+  sessions   ended conversations, inactive for 90 days (change with --older-than)
   ghosts     sessions that were opened and left empty
-  routes     chats that lead to no session any more
-  orphans    rows and files of sessions that are gone
-  index      the search index is merged, and free room given back to the disk
-  trash      batches in the trash that have expired: this has no undo
-  all        everything but the trash
+  routes     chats whose session is gone or has ended
+  orphans    rows and files of missing sessions
+  index      merge the search index and return free space to the disk
+  trash      expired batches in the trash; cannot be undone
+  all        all of these except the trash
 
 examples:
-  mcp-sessions prune                          show what would go, and ask
-  mcp-sessions prune ghosts --yes             ask nothing
+  mcp-sessions prune                          show the plan and ask
+  mcp-sessions prune ghosts --yes             apply without asking
   mcp-sessions prune --older-than 30d --source cron
-  mcp-sessions prune all --plan-only          show it, and stop there
+  mcp-sessions prune all --plan-only          show the plan and exit
 """
 
 
@@ -36,10 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     plan_command.add_what_argument(parser, _KINDS)
     parser.add_argument(
-        "--trash", type=parse_folder, metavar="DIR", help="keep what goes in this folder"
+        "--trash", type=parse_folder, metavar="DIR", help="folder for the removed data"
     )
     plan_command.add_plan_arguments(parser, limit=True)
-    filters.add_filter_options(parser, until="not active since then (90d)")
+    filters.add_filter_options(parser, until="last active before: 30d, a date (default: 90d)")
     add_extension_option(parser)
     add_home_options(parser)
     add_json_option(parser)

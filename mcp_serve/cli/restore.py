@@ -26,24 +26,24 @@ from session_core import InvalidInput, PlanPreview, UndoPlan
 _COLUMNS = (
     TableColumn("when"),
     TableColumn("what", wraps=True),
-    TableColumn("things", right=True),
+    TableColumn("items", right=True),
     TableColumn("until"),
     TableColumn("batch", copied=True),
 )
 
 EXAMPLES = """\
 examples:
-  mcp-sessions restore              what can be undone, newest first
-  mcp-sessions restore b-23456789   what would come back; asks
+  mcp-sessions restore              list changes that can be undone, newest first
+  mcp-sessions restore b-23456789   show the items and ask
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    parser.add_argument("batch", nargs="?", metavar="BATCH", help="undo this one")
+    parser.add_argument("batch", nargs="?", metavar="BATCH", help="batch to undo")
     add_page_options(parser, 20)
     plan_command.add_plan_arguments(
-        parser, "show it, stop; prints a handle where it would drop something"
+        parser, "show the items and exit; prints a handle if the undo drops data"
     )
     add_extension_option(parser)
     add_home_options(parser)
@@ -53,9 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """List them, or undo one."""
     if options.cursor is not None and (options.plan or options.batch):
-        raise InvalidInput("--cursor is for the list alone")
+        raise InvalidInput("--cursor applies only to the list")
     if options.yes and options.plan is None and options.batch is None:
-        raise InvalidInput("--yes is for one BATCH; name it")
+        raise InvalidInput("--yes needs a BATCH")
     if options.plan is None and options.batch is None:
         return show_answer(
             options,
@@ -99,8 +99,7 @@ def _show_plan(out: Terminal, kind: str, found: Answer) -> None:
         return
     out.write_line(plan_output.describe_plan(kind, found["count"]), "bold")
     out.write_line(
-        f"It takes back `{found['tool']}` of {format_local_time(found['at'])}, and has no "
-        "undo itself."
+        f"Undoes `{found['tool']}` of {format_local_time(found['at'])}. This undo cannot be undone."
     )
     if found["items"]:
         out.write_line()
@@ -121,13 +120,13 @@ _LIST_SPEC = replace(restore.SPEC, run=_list_batches)
 def _show_batches(found: Answer) -> None:
     out = get_terminal()
     if not found["batches"]:
-        out.write_line("Nothing was changed that can be undone.")
+        out.write_line("There is nothing to undo.")
         return
     show_list(_COLUMNS, found["batches"], _format_row)
     if found["next_cursor"] is not None:
-        out.write_hint("There are more: --limit shows them.")
+        out.write_hint("There are more; raise --limit to show them.")
     else:
-        out.write_hint("mcp-sessions restore BATCH undoes one of them.")
+        out.write_hint("Undo one with: mcp-sessions restore BATCH")
 
 
 def _format_row(each: Answer) -> list[str]:

@@ -20,18 +20,19 @@ _COLUMNS = (
 
 EXAMPLES = """\
 examples:
-  mcp-sessions routes                        the chats that were used last
+  mcp-sessions routes                        the most recently used chats
   mcp-sessions routes --platform telegram --state suspended
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    parser.add_argument("query", nargs="*", metavar="WORD", help="words in its key and name")
+    parser.add_argument("query", nargs="*", metavar="WORD", help="words in the key or name")
     parser.add_argument("--platform", type=parse_text, help="such as telegram")
     parser.add_argument(
         "--state",
         choices=("active", "suspended", "resume_pending", "expired", "stale", "dangling"),
+        help="state of the route",
     )
     add_page_options(parser, 50)
     add_home_options(parser)
@@ -57,11 +58,11 @@ def run(options: argparse.Namespace) -> int:
 def _show_routes(found: Answer) -> None:
     out = get_terminal()
     if not found["routes"]:
-        out.write_line("No chat is in a session here.")
+        out.write_line("No matching routes.")
         return
     out.write_table(_COLUMNS, [_format_row(each) for each in found["routes"]])
     if found["next_cursor"] is not None:
-        out.write_hint("There are more: --limit shows them, words and --state find them.")
+        out.write_hint("There are more; raise --limit or filter by words or --state.")
 
 
 def _format_row(each: Answer) -> list[str]:

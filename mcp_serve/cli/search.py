@@ -41,21 +41,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WORD",
         help='words, "a phrase", prefix*, OR, NOT',
     )
-    parser.add_argument("--session", metavar="ID", help="in this one alone")
+    parser.add_argument("--session", metavar="ID", help="only this session")
     parser.add_argument(
-        "--project", type=parse_text, metavar="FOLDER", help="worked on in it, or below it"
+        "--project",
+        type=parse_text,
+        metavar="FOLDER",
+        help="working folder is this one or below it",
     )
     parser.add_argument(
-        "--source", type=parse_text, action="append", help="such as cli; may be repeated"
+        "--source", type=parse_text, action="append", help="such as cli; repeatable"
     )
-    parser.add_argument("--status", choices=("open", "ended", "archived", "all"))
     parser.add_argument(
-        "--since", type=parse_time_option, metavar="TIME", help="said since; 7d, 12h, a date"
+        "--status", choices=("open", "ended", "archived", "all"), help="state of the session"
     )
-    parser.add_argument("--until", type=parse_time_option, metavar="TIME", help="said before")
-    parser.add_argument("--role", action="append", help="said by user, assistant, tool")
-    parser.add_argument("--substring", action="store_true", help="the very signs, no words")
-    parser.add_argument("--every", action="store_true", help="every message, not the best of each")
+    parser.add_argument(
+        "--since",
+        type=parse_time_option,
+        metavar="TIME",
+        help="messages at or after: 7d, 12h, a date",
+    )
+    parser.add_argument(
+        "--until", type=parse_time_option, metavar="TIME", help="messages before: 7d, 12h, a date"
+    )
+    parser.add_argument(
+        "--role", action="append", help="only this role: user, assistant or tool; repeatable"
+    )
+    parser.add_argument(
+        "--substring", action="store_true", help="match the exact characters instead of words"
+    )
+    parser.add_argument(
+        "--every",
+        action="store_true",
+        help="every matching message, not the best of each conversation",
+    )
     add_page_options(parser, 10, "hits")
     add_home_options(parser)
     add_json_option(parser)
@@ -64,14 +82,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _parse_word(text: str) -> str:
     """Return what is looked for, as an argument."""
     if not text.strip():
-        raise argparse.ArgumentTypeError("there is nothing in it to look for; type a word")
+        raise argparse.ArgumentTypeError("must contain a word")
     return text
 
 
 def run(options: argparse.Namespace) -> int:
     """Search them."""
     if not options.query and options.cursor is None:
-        raise InvalidInput("name a WORD to search for, or the --cursor of a page to go on behind")
+        raise InvalidInput("name a WORD to search for, or continue a page with --cursor")
     asked = {name: getattr(options, name) for name in _PASSED_OPTIONS}
     asked |= {
         "query": " ".join(options.query) if options.query else None,
@@ -89,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
 def _show_hits(found: Answer) -> None:
     out = get_terminal()
     if not found["hits"]:
-        out.write_line("Nothing found: try fewer words, or the beginning of one with * behind it.")
+        out.write_line("Nothing found; try fewer words, or a prefix such as sched*.")
     for hit in found["hits"]:
         profile = f" · {hit['profile']}" if "profile" in hit else ""
         out.write_line(hit["title"] or "(no title)", "bold")
@@ -101,10 +119,10 @@ def _show_hits(found: Answer) -> None:
         out.write_text(hit["snippet"])
     if found["matched"] in ("prefix", "any"):
         out.write_hint(
-            f"No message has all these words: found by {_MATCH_LABELS[found['matched']]}."
+            f"Matched {_MATCH_LABELS[found['matched']]}; no message has all of the words."
         )
     if found["searched_back_to"] is not None:
-        out.write_hint(f"Searched back to {found['searched_back_to']}; --since narrows it.")
+        out.write_hint(f"Searched back to {found['searched_back_to']}; narrow it with --since.")
 
 
-_MATCH_LABELS = {"prefix": "how they begin", "any": "any of them"}
+_MATCH_LABELS = {"prefix": "prefixes", "any": "any of the words"}

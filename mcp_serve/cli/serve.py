@@ -18,35 +18,41 @@ _HOST, _PORT = "127.0.0.1", 8765
 
 EXAMPLES = """\
 examples:
-  mcp-sessions serve --read-only         what a client starts, without the tools that change data
-  mcp-sessions serve --all-profiles      the home and its profiles
-  mcp-sessions serve --http --port 0     for clients that call an address, on a free port
+  mcp-sessions serve --read-only         without the tools that change data
+  mcp-sessions serve --all-profiles      the home and all of its profiles
+  mcp-sessions serve --http --port 0     over HTTP, on a free port
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     add_home_options(parser)
-    parser.add_argument("--read-only", action="store_true", help="leave out what changes data")
+    parser.add_argument(
+        "--read-only", action="store_true", help="leave out the tools that change data"
+    )
     parser.add_argument(
         "--confirm",
         choices=("ask", "never"),
         default="ask",
-        help="whether the human is asked before a plan is applied, where the client can ask",
+        help="ask the user before a plan is applied, if the client can ask (default: ask)",
     )
-    parser.add_argument("--no-redact", action="store_true", help="let secrets through")
+    parser.add_argument("--no-redact", action="store_true", help="do not redact secrets")
     add_extension_option(parser)
     http = parser.add_argument_group("HTTP")
-    http.add_argument("--http", action="store_true", help="serve /mcp and /sse instead")
-    http.add_argument("--host", help=f"the address ({_HOST})")
+    http.add_argument("--http", action="store_true", help="serve /mcp and /sse over HTTP")
+    http.add_argument("--host", help=f"address to listen on (default: {_HOST})")
     http.add_argument(
         "--port",
         type=make_integer_parser(0, 65_535),
-        help=f"the port ({_PORT}); 0 takes a free one",
+        help=f"port to listen on (default: {_PORT}); 0 takes a free one",
     )
-    http.add_argument("--allow-host", action="append", default=[], help="a name it is called by")
-    http.add_argument("--allow-origin", action="append", default=[], help="a page that may call")
-    http.add_argument("--no-token", action="store_true", help="want no token; on loopback alone")
+    http.add_argument(
+        "--allow-host", action="append", default=[], help="accepted Host header; repeatable"
+    )
+    http.add_argument(
+        "--allow-origin", action="append", default=[], help="accepted Origin header; repeatable"
+    )
+    http.add_argument("--no-token", action="store_true", help="require no token; only on loopback")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -92,7 +98,7 @@ def _refuse_http_options(options: argparse.Namespace) -> None:
     if given is not None:
         from session_core import InvalidInput  # noqa: PLC0415 -- behind the first answer
 
-        raise InvalidInput(f"--{given.replace('_', '-')} is for a server over HTTP; add --http")
+        raise InvalidInput(f"--{given.replace('_', '-')} applies only to HTTP; add --http")
 
 
 def _exit_on_interrupt() -> None:

@@ -13,30 +13,32 @@ from session_core import InvalidInput
 
 EXAMPLES = """\
 examples:
-  mcp-sessions show 20261118_09                 its latest messages, by the start of its id
-  mcp-sessions show "The ledger" --limit 500    more of them, by its title
-  mcp-sessions show 20261118_09 --around 4711   what was said around a hit of search
+  mcp-sessions show 20261118_09                 the newest messages, by a prefix of the id
+  mcp-sessions show "The ledger" --limit 500    more messages, by title
+  mcp-sessions show 20261118_09 --around 4711   messages around a search hit
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument(
-        "session", nargs="?", metavar="ID", help="an id, how one begins, a session key, a title"
+        "session", nargs="?", metavar="ID", help="id, prefix of an id, session key or title"
     )
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
-        "--before", type=make_integer_parser(), metavar="MESSAGE", help="what was said before it"
+        "--before", type=make_integer_parser(), metavar="MESSAGE", help="messages before this one"
     )
     place.add_argument(
-        "--after", type=make_integer_parser(), metavar="MESSAGE", help="what was said after it"
+        "--after", type=make_integer_parser(), metavar="MESSAGE", help="messages after this one"
     )
     place.add_argument(
-        "--around", type=make_integer_parser(), metavar="MESSAGE", help="what was said around it"
+        "--around", type=make_integer_parser(), metavar="MESSAGE", help="messages around this one"
     )
-    parser.add_argument("--role", action="append", help="only of user, assistant, tool")
-    parser.add_argument("--full", action="store_true", help="what was compressed too")
-    parser.add_argument("--tools", action="store_true", help="what tools said, whole")
+    parser.add_argument(
+        "--role", action="append", help="only this role: user, assistant or tool; repeatable"
+    )
+    parser.add_argument("--full", action="store_true", help="include compressed messages")
+    parser.add_argument("--tools", action="store_true", help="show tool output in full")
     add_page_options(parser, 50, "messages")
     add_home_options(parser)
     add_json_option(parser)
@@ -45,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show them in the order in which they were said."""
     if options.session is None and options.cursor is None:
-        raise InvalidInput("name the ID of a session, or the --cursor of a page to go on behind")
+        raise InvalidInput("name the ID of a session, or continue a page with --cursor")
     asked = {
         "session": options.session,
         "before": options.before,
@@ -71,14 +73,14 @@ def _show_session(found: Answer) -> None:
     out.write_line(session["title"] or session["preview"] or session["id"], "bold")
     out.write_line(
         f"{session['id']} · {session['source']} · {session['status']} · "
-        f"{session['messages']:,} messages · begun {format_local_time(session['started_at'])}",
+        f"{session['messages']:,} messages · started {format_local_time(session['started_at'])}",
         "dim",
     )
     for message in found["messages"]:
         _show_message(out, message)
     if found["next_cursor"] is not None:
         first = found["messages"][0]["id"] if found["messages"] else 0
-        out.write_hint(f"There is more: --before {first}, or a higher --limit.")
+        out.write_hint(f"There are more; use --before {first} or raise --limit.")
 
 
 def _show_message(out: Terminal, message: Answer) -> None:

@@ -31,9 +31,9 @@ from session_core import InvalidInput
 
 EXAMPLES = """\
 examples:
-  mcp-sessions stats                      what there is, and what is wrong
-  mcp-sessions stats --html report.html   the same as a page with charts
-  mcp-sessions stats --deep               every page counted and checked; slow
+  mcp-sessions stats                      growth, sizes and problems
+  mcp-sessions stats --html report.html   the same as an HTML page
+  mcp-sessions stats --deep               exact sizes and an integrity check; slow
   mcp-sessions stats --json | jq .findings
 """
 
@@ -44,14 +44,18 @@ _ESTIMATED_NOTE = "estimated"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    parser.add_argument("--deep", action="store_true", help="exact sizes, every page checked; slow")
+    parser.add_argument(
+        "--deep", action="store_true", help="measure exact sizes and check integrity; slow"
+    )
     parser.add_argument(
         "--html",
         type=parse_text,
         metavar="FILE",
-        help="write it as one page with charts; - prints the page",
+        help="write an HTML page with charts; - prints it",
     )
-    parser.add_argument("--yes", action="store_true", help="replace a page that is there")
+    parser.add_argument(
+        "--yes", action="store_true", help="replace an existing page without asking"
+    )
     add_home_options(parser)
     add_json_option(parser)
 
@@ -62,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         show = partial(_show_reports, options)
         return show_answer(options, partial(_collect_stats, options), show)
     if options.html == "-" and options.json:
-        raise InvalidInput("--html - prints the page; --json says where one was written")
+        raise InvalidInput("--html - cannot be combined with --json")
     place = PageTarget.from_argument(options.html)
     if not place.can_be_written(yes=options.yes):
         Terminal(sys.stderr).write_line(format_declined("nothing was written"))
@@ -153,9 +157,9 @@ def _show_bars(out: Terminal, head: str, note: str, points: Sequence[ChartPoint]
 
 
 def _show_fixes(out: Terminal, mends: Sequence[SuggestedFix]) -> None:
-    _show_heading(out, "What is wrong, or takes room")
+    _show_heading(out, "Problems and reclaimable space")
     if not mends:
-        out.write_line("Nothing.")
+        out.write_line("None.")
     for each in mends:
         won = f"; {each.won}" if each.won else ""
         out.write_line(f"{each.what}{won}")

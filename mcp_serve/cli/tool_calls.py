@@ -47,7 +47,7 @@ class ToolCaller:
         self, options: argparse.Namespace, *, changes: bool = False, new: bool = False
     ) -> None:
         if changes and (options.all_profiles or len(set(options.profile)) > 1):
-            raise InvalidInput("a change is of one home; name it by one --profile")
+            raise InvalidInput("a change covers one home; name it with one --profile")
         choose_driver()
         self._served = ServedProfiles(
             ServerOptions(

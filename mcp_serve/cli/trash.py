@@ -25,17 +25,17 @@ _COLUMNS = (
     TableColumn("age", right=True),
     TableColumn("size", right=True),
     TableColumn("what", wraps=True),
-    TableColumn("things", right=True),
+    TableColumn("items", right=True),
     TableColumn("expires", right=True),
     TableColumn("batch", copied=True),
 )
 
 EXAMPLES = """\
 examples:
-  mcp-sessions trash list                    what is in it, and for how long
-  mcp-sessions trash empty                   ask, then empty what has expired
-  mcp-sessions trash empty --older-than 7d   what is so old, expired or not
-  mcp-sessions trash empty b-23456789        this one; others keep their undo
+  mcp-sessions trash list                    list the batches and when they expire
+  mcp-sessions trash empty                   delete expired batches, after asking
+  mcp-sessions trash empty --older-than 7d   batches older than 7 days, expired or not
+  mcp-sessions trash empty b-23456789        only this batch
 """
 
 
@@ -48,7 +48,10 @@ class TrashArguments(given_as.PageArguments):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|empty")
-    for name, does in (("list", "what is in it"), ("empty", "delete it for good: has no undo")):
+    for name, does in (
+        ("list", "list the batches in the trash"),
+        ("empty", "permanently delete batches; cannot be undone"),
+    ):
         action = actions.add_parser(
             name,
             help=does,
@@ -63,9 +66,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 "--older-than",
                 type=parse_time_option,
                 metavar="TIME",
-                help="so old, expired or not: 7d, a date; 0 is all",
+                help="older than this, expired or not: 7d, a date; 0 is all",
             )
-            action.add_argument("batch", nargs="*", metavar="BATCH", help="only these, however old")
+            action.add_argument(
+                "batch", nargs="*", metavar="BATCH", help="only these batches, regardless of age"
+            )
             plan_command.add_plan_arguments(action, limit=True)
         add_home_options(action)
         add_json_option(action)
@@ -119,7 +124,7 @@ _EMPTY_SPEC = replace(prune.SPEC, asks="prune trash")
 _SPEC = ToolSpec(
     name="trash",
     title="Trash",
-    description="What is kept to undo changes.",
+    description="Removed data that is kept for undo.",
     arguments=TrashArguments,
     answers=None,
     run=_list_batches,
@@ -129,13 +134,13 @@ _SPEC = ToolSpec(
 def _show_batches(found: Answer) -> None:
     out = get_terminal()
     if not found["batches"]:
-        out.write_line("There is nothing in the trash.")
+        out.write_line("The trash is empty.")
         return
     show_list(_COLUMNS, found["batches"], _format_row)
-    out.write_line(f"{decimal(sum(each['bytes'] for each in found['batches']))} in all.", "dim")
+    out.write_line(f"{decimal(sum(each['bytes'] for each in found['batches']))} in total.", "dim")
     if found["next_cursor"] is not None:
-        out.write_hint("There are more: --limit shows them.")
-    out.write_hint("mcp-sessions restore BATCH brings one back, mcp-sessions trash empty deletes.")
+        out.write_hint("There are more; raise --limit to show them.")
+    out.write_hint("Restore one with: mcp-sessions restore BATCH")
 
 
 def _format_row(each: Answer) -> list[str]:

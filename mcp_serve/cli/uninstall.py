@@ -18,7 +18,7 @@ from session_core import InvalidInput
 
 EXAMPLES = """\
 examples:
-  mcp-sessions uninstall claude-code        show the change, ask, make it
+  mcp-sessions uninstall claude-code        show the change and ask
   mcp-sessions uninstall cursor --project   from the project in this folder
 """
 
@@ -37,6 +37,6 @@ def run(options: argparse.Namespace) -> int:
     if wanted is None:
         print_outcome(options, path, "nothing")
         if not options.json:
-            Screen(sys.stdout).write_uncut(f"{client.label} does not have it, in {path}")
+            Screen(sys.stdout).write_uncut(f"{client.label} has no entry for this server in {path}")
         return DONE
     return apply_change(options, wanted)

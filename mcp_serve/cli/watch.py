@@ -20,8 +20,8 @@ from session_core import Busy, SessionError
 
 EXAMPLES = """\
 examples:
-  mcp-sessions watch                         whatever happens
-  mcp-sessions watch --session 20261118_09   in one conversation
+  mcp-sessions watch                         every event
+  mcp-sessions watch --session 20261118_09   of one conversation
   mcp-sessions watch --json | jq -r .session_id
 """
 
@@ -33,8 +33,8 @@ _BUSY_DELAY_S = 1
 _EVENT_LABELS = {
     "session_started": "began",
     "session_ended": "ended:",
-    "title_changed": "is now called",
-    "route_changed": "is now where this chat is:",
+    "title_changed": "renamed:",
+    "route_changed": "now serves the chat",
     "compressed": "was compressed",
 }
 
@@ -51,7 +51,7 @@ _EVENT_FIELDS: dict[str, tuple[str, ...]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    parser.add_argument("--session", metavar="ID", help="in this one alone")
+    parser.add_argument("--session", metavar="ID", help="only this session")
     add_home_options(parser)
     add_json_option(parser)
 
@@ -88,7 +88,7 @@ class _Watcher:
             answered = await self._poll_events(begun | {"profile": name, "timeout_s": 0})
             cursors[name] = answered["cursor"]
         where = ", ".join(str(self._tools.served.get_path(name)) for name in cursors)
-        Terminal(sys.stderr).write_hint(f"Following {where}; Ctrl-C ends it.")
+        Terminal(sys.stderr).write_hint(f"Watching {where}; stop with Ctrl-C.")
         async with anyio.create_task_group() as tasks:
             for name, cursor in cursors.items():
                 tasks.start_soon(self._follow_profile, name, cursor, tasks.cancel_scope)

@@ -22,8 +22,8 @@ _COMMAND_WIDTH = 22
 """A command that is shorter has what it does beside it."""
 
 _NEXT_COMMANDS = (
-    ("mcp-sessions install", "tell your client of it; lists the clients that are here"),
-    ("mcp-sessions demo", "see what it does, on made-up conversations"),
+    ("mcp-sessions install", "register the server with a client; lists your clients"),
+    ("mcp-sessions demo", "see what it does, with made-up conversations"),
     ("mcp-sessions --help", "everything else"),
 )
 
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
             ]
     except SessionError as error:
         newest = []
-        screen.write_uncut(f"  they cannot be read: {error}")
+        screen.write_uncut(f"  cannot be read: {error}")
     else:
         if not newest:
             screen.write_block("  ", _describe_empty_home(path))

@@ -31,7 +31,7 @@ def test_compress_shows_extractive_summary(person, home):
     before = list_live_ids(home, LONG_SESSION_ID)
     with person("compress", LONG_SESSION_ID, "--keep-last", "9") as seen:
         seen.until("Compress 108 messages? [y/N]")
-        assert "What work depends on, and is to survive:" in seen.screen
+        assert "Facts that the summary must keep:" in seen.screen
         assert "The summary, made without a model:" in seen.screen
         assert list_live_ids(home, LONG_SESSION_ID) == before
         seen.type("y\n")
@@ -96,7 +96,7 @@ def test_edit_shows_before_and_after(person, home):
         seen.type("y\n")
         assert seen.end() == 0
     assert list_titles(home)[FRESH_SESSION_ID] == "Cooking"
-    assert "Undo it by" in seen.screen
+    assert "Undo with" in seen.screen
 
 
 @pytest.mark.requirement("verbs:undo")
@@ -148,7 +148,7 @@ def test_restore_lists_and_undoes_batches(answer, run, home):
     listed = answer("restore")
     assert set(listed) == {"batches", "next_cursor"}
     assert [each["batch"] for each in listed["batches"]] == [done["batch"]]
-    assert "Done: 25 brought back." in run("restore", done["batch"], "--yes").out
+    assert "Done: 25 restored." in run("restore", done["batch"], "--yes").out
     assert list_titles(home) == before
     again = run("restore", done["batch"])
     assert (again.code, "was undone already" in again.err) == (4, True)
@@ -159,9 +159,9 @@ def test_restore_shows_items_and_asks(person, answer, home):
     before = list_titles(home)
     done = answer("prune", "ghosts", "--yes")
     with person("restore", done["batch"]) as seen:
-        seen.until("Bring back 25 things? [y/N]")
+        seen.until("Restore 25 items? [y/N]")
         said = " ".join(seen.screen.split())
-        assert "It takes back `prune ghosts` of 20" in said
+        assert "Undoes `prune ghosts` of 20" in said
         assert "20261109_120000_905700" in said
         assert "and 5 more" in said
         assert list_titles(home) != before
@@ -228,7 +228,7 @@ def test_partial_restore_can_be_repeated(answer, run, home):
     taken = answer("edit", FRESH_SESSION_ID, "--title", "The ledger, part 1", "--yes")
     partly = run("restore", done["batch"], "--yes")
     assert partly.code == 6
-    assert "1 left as it is:" in partly.out
+    assert "1 skipped:" in partly.out
     answer("restore", taken["batch"], "--yes")
     assert run("restore", done["batch"], "--yes").code == 0
     assert "The ledger, part 1" in list_titles(home).values()
@@ -245,7 +245,7 @@ def test_trash_empty_deletes_batches(person, answer, run):
     assert batch["bytes"] > 0
     assert "Nothing to do." in run("trash", "empty").out
     with person("trash", "empty", "--older-than", "0") as seen:
-        seen.until("Empty for good 1 batch? [y/N]")
+        seen.until("Permanently delete 1 batch? [y/N]")
         assert "this has no undo" in " ".join(seen.screen.split())
         seen.type("y\n")
         assert seen.end() == 0
@@ -257,7 +257,7 @@ def test_trash_empty_takes_single_batch(answer, run):
     kept = answer("prune", "ghosts", "--yes")["batch"]
     emptied = answer("prune", "--yes")["batch"]
     shown = run("trash", "empty", emptied, "--yes").out
-    assert "Empty for good 1 batch" in shown
+    assert "Permanently delete 1 batch" in shown
     assert "has no undo" in " ".join(shown.split())
     assert [each["batch"] for each in answer("trash", "list")["batches"]] == [kept]
     assert run("restore", kept, "--yes").code == 0
@@ -339,7 +339,7 @@ def test_refused_compression_names_helpful_option(run):
 
 def test_compress_help_states_default_tail(run):
     said = " ".join(run("compress", "--help").out.split())
-    assert "so many messages stay at the end (the last 30,000 tokens)" in said
+    assert "messages to keep at the end (default: the last 30,000 tokens)" in said
 
 
 def test_demo_session_is_worth_compressing(script, tmp_path):

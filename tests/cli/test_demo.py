@@ -124,7 +124,7 @@ def test_demo_ends_with_next_command(shown):
 def test_demo_numbers_add_up(shown):
     said = " ".join(shown[0].split())
     planned, removed = (
-        int(re.search(words, said)[1]) for words in (r"A plan of (\d+) things", r"(\d+) removed")
+        int(re.search(words, said)[1]) for words in (r"A plan of (\d+) items", r"(\d+) removed")
     )
     assert planned == removed
     assert re.search(r"^ active  from +msgs  title$", shown[0], re.MULTILINE)

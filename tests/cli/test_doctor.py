@@ -186,9 +186,9 @@ def test_handshake_failures_are_distinguished(look, sick, user):
     assert shaken["cursor"]["state"] == "ok"
     assert shaken["cursor"]["home"] == str(sick)
     for name, says in {
-        "gemini": "did not answer within 10 s",
-        "qwen": "no MCP: welcome to my shell",
-        "copilot": "it ended without an answer; its last words: no such module",
+        "gemini": "no answer within 10 s",
+        "qwen": "not MCP: welcome to my shell",
+        "copilot": "it exited without an answer; last line of its output: no such module",
         "claude-code": "cannot be started: No such file",
     }.items():
         assert says in shaken[name]["says"]
@@ -206,7 +206,7 @@ def test_hanging_server_is_killed(look, user):
     )
     code, found = look("--timeout", "1")
     assert code == 1
-    assert "did not answer within 1 s" in found["handshake"][0]["says"]
+    assert "no answer within 1 s" in found["handshake"][0]["says"]
     assert find_processes(str(user)) == []
 
 
@@ -214,11 +214,11 @@ def test_hanging_server_is_killed(look, user):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("yes", "it says what is no MCP: y"),
-        ("yes >&2", "its last words: y"),
-        ("printf '\\377\\376\\n'; cat", "it says what is no MCP, and no text"),
+        ("yes", "its output is not MCP: y"),
+        ("yes >&2", "last line of its output: y"),
+        ("printf '\\377\\376\\n'; cat", "its output is not MCP and not text"),
         ('read x; echo \'{"jsonrpc":"2.0","id":1,"result":{}}\'; cat', "Field required"),
-        ("exec >&-; cat", "it ended without an answer"),
+        ("exec >&-; cat", "it exited without an answer"),
     ],
 )
 def test_wrong_program_is_reported_in_a_line(look, user, text, says):
@@ -262,7 +262,7 @@ def test_project_configuration_is_reported_but_never_started(look_in, user):
     entry = {"command": program, "args": [name]}
     (user / ".mcp.json").write_text(json.dumps({"mcpServers": {"sessions": entry}}))
     found = look_in()
-    assert "of this project; it is not started" in found["claude-code"][1]["says"]
+    assert "(this project); not started by doctor" in found["claude-code"][1]["says"]
     assert [each["clients"] for each in found["handshake"]] == [["cursor"]]
     assert not (user / "began").exists()
 
@@ -272,8 +272,8 @@ def test_missing_named_home_is_failure(look_in, user):
     (user / "filled").mkdir()
     (user / "filled" / "state.db").touch()
     for name, says, to_do in (
-        ("none", "there is no such folder", "mcp-sessions import FILE"),
-        ("filled", "has no bytes, and is no database", "put a backup in its place"),
+        ("none", "the folder does not exist", "mcp-sessions import FILE"),
+        ("filled", "state.db is empty", "restore a backup"),
     ):
         (found,) = look_in("--home", str(user / name))["sessions"]
         assert found["state"] == "failure"
@@ -341,7 +341,7 @@ def test_active_hermes_profile_is_reported(look_in, tmp_path, active, told):
         (root / "active_profile").write_text(f"{active}\n")
     found = look_in("--home", str(root))
     assert found["home"][0].get("active_profile") == active
-    assert ("Hermes starts in work, which is not followed" in found["home"][0]["says"]) == told
+    assert ("the active profile of Hermes is work" in found["home"][0]["says"]) == told
     assert found["sessions"][0]["total"] == 2
 
 
@@ -416,7 +416,7 @@ def test_doctor_lines_fit_terminal(screen, sick, user, width):
     assert re.search(
         r"^! warning +sessions .*\n( .*\n)* +-> mcp-sessions prune ghosts", said, re.MULTILINE
     )
-    assert said.rstrip().endswith("to look at.")
+    assert said.rstrip().endswith("warnings.")
 
 
 def test_doctor_has_no_style_in_pipe(run):

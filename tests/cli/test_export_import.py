@@ -81,7 +81,7 @@ def test_folder_export_writes_file_per_conversation(person):
     folder = person.folder / "new" / "notes"
     assert {each.name for each in folder.iterdir()} == {"root.md", "kept.md"}
     again = person.run("export", "--source", "cron", "--format", "md", "--out", "new/notes")
-    assert (again.code, again.err.count("was there already")) == (6, 2)
+    assert (again.code, again.err.count("was not overwritten")) == (6, 2)
 
 
 def test_export_keeps_existing_file(person):
@@ -118,12 +118,12 @@ def test_printed_export_strips_terminal_escapes(person):
         (("export", "--since", "soon"), 2, "such as '7d'"),
         (("export", "--title", "x" * 3000), 2, "--title must have at most"),
         (("export", "--json"), 2, "--out"),
-        (("export", "--out", ""), 2, "it is empty"),
+        (("export", "--out", ""), 2, "must not be empty"),
         (("export", "--format", "pdf"), 2, "--format"),
         (("export", "--out", "nowhere/file"), 1, "nowhere"),
-        (("import", "nothing.jsonl"), 2, "there is no file nothing.jsonl"),
+        (("import", "nothing.jsonl"), 2, "file not found: nothing.jsonl"),
         (("import",), 2, "FILE"),
-        (("import", "x", "--all-profiles"), 2, "there is no file x"),
+        (("import", "x", "--all-profiles"), 2, "file not found: x"),
     ],
 )
 def test_error_is_reported_by_line_and_code(person, arguments, code, says):
@@ -196,8 +196,8 @@ def test_import_is_undone_by_the_printed_command(there, file):
         shown = " ".join(strip_style(terminal.until("[y/N]")).split())
         terminal.type("y\n")
         code, seen = terminal.end(), terminal.seen
-    assert "Take an import back, and with it remove 3 conversations" in shown
-    assert "It can be undone for 30 days" in shown
+    assert "Undo an import by removing 3 conversations" in shown
+    assert "Can be undone for 30 days" in shown
     assert (code, list_sessions(there.home)) == (0, {"kept", "tip"})
     assert "Done: 3 removed." in strip_style(seen)
     done = there.run(*_parse_restore_command(seen), "--yes")
@@ -224,7 +224,7 @@ def test_import_names_the_chat_state_it_drops(there):
     chat = {"session_key": "agent:main:telegram:dm:7", "handoff_state": "pending"}
     said = {"id": "a", "source": "telegram", "started_at": 1.0, **chat}
     (there.folder / "chat.jsonl").write_text(json.dumps(said))
-    words = "An import brings no routes, chats or hand-offs; left out: "
+    words = "Routes, chats and hand-offs are not imported; left out: "
     names = "session_key (1), handoff_state (1)."
     look = " ".join(there.run("import", "chat.jsonl", "--plan-only").out.split())
     assert words + names in look
@@ -243,7 +243,7 @@ def _parse_restore_command(seen):
 def test_import_without_terminal_needs_yes(there, file):
     done = there.run("import", file.name)
     assert (done.code, list_sessions(there.home)) == (5, {"kept", "tip"})
-    assert "nobody could be asked, and --yes was not given; nothing was changed" in done.err
+    assert "there is no terminal to ask at; pass --yes to confirm; nothing was changed" in done.err
     done = there.run("import", file.name, "--yes", "--json")
     answer = json.loads(done.out)
     assert (done.code, answer["outcome"], answer["messages"]) == (6, "applied", 2)
@@ -268,7 +268,7 @@ def test_import_plan_only_changes_no_data(there, file):
 def test_import_limit_sets_preview_length(there, file):
     shown = there.run("import", file.name, "--dry-run", "--limit", "1").out
     assert "one" in shown
-    assert "and 2 more; --limit shows them" in shown
+    assert "and 2 more; raise --limit to show them" in shown
     assert list_sessions(there.home) == {"kept", "tip"}
 
 
@@ -280,7 +280,7 @@ def test_import_refuses_file_changed_since_preview(there, file):
         terminal.type("y\n")
         code, seen = terminal.end(), terminal.seen
     assert (code, list_sessions(there.home)) == (4, {"kept", "tip"})
-    assert "has changed meanwhile" in " ".join(seen.split())
+    assert "changed after it was read" in " ".join(seen.split())
 
 
 @pytest.mark.requirement("reports:carrying")

@@ -204,7 +204,7 @@ def test_install_is_idempotent(run, user):
     once = path.read_bytes()
     done = run("install", "cursor")
     assert done.returncode == 0
-    assert "has it already" in done.stdout
+    assert "is already configured" in done.stdout
     assert path.read_bytes() == once
 
 
@@ -331,7 +331,9 @@ def test_install_without_terminal_needs_yes(run, user):
     done = run("install", "cursor")
     assert done.returncode == 5
     assert "+" in done.stdout
-    assert "nobody could be asked, and --yes was not given; nothing was changed" in done.stderr
+    assert (
+        "there is no terminal to ask at; pass --yes to confirm; nothing was changed" in done.stderr
+    )
     assert not find_client_file("cursor", user).exists()
 
 
@@ -388,7 +390,7 @@ def test_project_install_writes_project_file(run, user):
 def test_client_without_project_file_is_refused(run):
     done = run("install", "claude-desktop", "--project", "--yes")
     assert done.returncode == 1
-    assert "reads no file of a project" in done.stderr
+    assert "has no project configuration" in done.stderr
 
 
 def test_install_writes_requested_home(run, user):
@@ -513,7 +515,7 @@ def test_install_shows_change_and_asks(screen, user, answer, code):
 @pytest.mark.requirement("terminal:install")
 def test_ctrl_c_at_question_reports_no_change(screen, user):
     with screen("install", "cursor") as seen:
-        seen.until("Change it?")
+        seen.until("Apply this change?")
         seen.type(CTRL_C)
         assert seen.end() == 130
     assert "Stopped; nothing was changed." in seen.screen
@@ -524,11 +526,11 @@ def test_ctrl_c_at_question_reports_no_change(screen, user):
 def test_concurrent_client_write_is_kept(screen, user):
     path = write_file(find_client_file("claude-code", user), FORMS["plain"])
     with screen("install", "claude-code") as seen:
-        seen.until("Change it?")
+        seen.until("Apply this change?")
         path.write_bytes(FORMS["one line"])
         seen.type("y\n")
         assert seen.end() == 4
-    assert "was changed meanwhile; try again" in seen.screen
+    assert "was changed by another program; try again" in seen.screen
     assert path.read_bytes() == FORMS["one line"]
 
 

@@ -35,7 +35,7 @@ def test_every_verb_reports_named_missing_home(at, tmp_path, verb):
     for more in ((), ("--json",)):
         done = at(tmp_path / "none", *verb, *(more if verb[0] != "export" else ()))
         assert (done.code, done.out) == (3, "")
-        assert f"there is no home in {tmp_path / 'none'} (--home): there is no such" in done.err
+        assert f"there is no home in {tmp_path / 'none'} (--home): the f" in done.err
         assert "name another --home" in done.err
     assert list_files(tmp_path) == before
 
@@ -62,8 +62,8 @@ def make_profiles_only(path):
     ("made", "says"),
     [
         (make_empty_folder, "no state.db is in it; start the agent once"),
-        (make_file, "it is a file, and a home is a folder with a state.db; name a folder"),
-        (make_empty_database, "its state.db has no bytes, and is no database; put a backup in its"),
+        (make_file, "it is a file; a home is a folder with a state.db; name a folder"),
+        (make_empty_database, "its state.db is empty; restore a backup"),
         (make_profiles_only, "no state.db is in it"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -134,8 +134,8 @@ def test_import_creates_named_home(at, run, home, tmp_path):
     assert run("export", "--out", str(out)).code == 0
     new = tmp_path / "new"
     looked = at(new, "import", str(out), "--plan-only")
-    assert f"A home begins with them in {new}: there is no such folder." in looked.out
-    assert "Nothing was changed. Do it by" in looked.out
+    assert f"The import creates a home in {new}: the folder does not exist." in looked.out
+    assert "Nothing was changed. Import with" in looked.out
     assert not new.exists()
     assert at(new, "import", str(out), "--yes").code == 0
     assert at(new, "list").out == run("list").out
@@ -145,7 +145,7 @@ def test_import_creates_named_home(at, run, home, tmp_path):
 def test_bare_command_reports_missing_home(forks, tmp_path):
     with CommandUser(forks, tmp_path, tmp_path / "none").at(80, "--home", "none") as seen:
         assert seen.end() == 0
-    assert "none yet: there is no such folder; start the agent once" in " ".join(
+    assert "none yet: the folder does not exist; start the agent once" in " ".join(
         seen.screen.split()
     )
 
@@ -178,5 +178,5 @@ def test_database_file_names_its_home(at, home, tmp_path):
 def test_missing_database_file_is_reported(at, tmp_path):
     done = at(tmp_path / "agent.db", "list")
     assert (done.code, done.out) == (3, "")
-    assert f"no home in {tmp_path / 'agent.db'} (--home): there is no such file" in done.err
+    assert f"no home in {tmp_path / 'agent.db'} (--home): the file does not exist" in done.err
     assert not list(tmp_path.glob("agent.db*"))

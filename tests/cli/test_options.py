@@ -74,7 +74,7 @@ def test_misplaced_options_are_refused(person):
     for words in (("--json",), ("--home", "x", "completion", "bash"), ("--profile", "x", "demo")):
         assert person.run(*words).code == 2
     code, seen = person.sees(80, "--json")
-    assert (code, "takes no --json" in seen) == (2, True)
+    assert (code, "does not take --json" in seen) == (2, True)
 
 
 @pytest.mark.requirement("verbs:json-everywhere")

@@ -27,7 +27,7 @@ def test_plan_is_applied_after_yes(person, home):
         seen.until("Remove 25 empty sessions? [y/N]")
         assert "20261109_120000_905700" in seen.screen
         assert "and 5 more" in seen.screen
-        assert "It can be undone for 30 days" in seen.screen
+        assert "Can be undone for 30 days" in seen.screen
         assert len(list_session_ids(home)) == 31
         seen.type("y\n")
         assert seen.end() == 0
@@ -66,7 +66,7 @@ def test_plan_is_declined_without_terminal(run, home):
     ):
         done = run(*verb)
         assert done.code == 5
-        assert "nobody could be asked, and --yes was not given" in done.err
+        assert "there is no terminal to ask at" in done.err
     assert list_session_ids(home) == before
 
 
@@ -76,7 +76,7 @@ def test_ctrl_c_at_question_keeps_plan_open(person, answer):
         seen.until("[y/N]")
         seen.type(CTRL_C)
         assert seen.end() == 130
-    assert "nothing was changed. Go on with it by" in seen.screen
+    assert "nothing was changed. Continue with" in seen.screen
     plan = seen.screen.split("--plan ")[-1].split()[0]
     assert answer("prune", "--plan", plan, "--yes")["removed"] == 3
 
@@ -160,41 +160,51 @@ def test_empty_plan_exits_with_success(run, answer):
     ("arguments", "code", "says"),
     [
         (("prune", "everything"), 2, "invalid choice"),
-        (("prune", "--trash", "/nowhere"), 2, "there is no folder /nowhere"),
+        (("prune", "--trash", "/nowhere"), 2, "folder not found: /nowhere"),
         (("prune", "--plan", "p-nope", "--plan-only"), 3, "there is no plan"),
         (("prune", "--plan", "p-nope"), 3, "there is no plan"),
         (("prune", "--session", "nobody"), 3, "nobody"),
         (("prune", "trash", "--source", "cli"), 2, "trash takes no filter"),
         (("prune", "--older-than", "soon"), 2, "--older-than/--before: 'soon' is not a valid time"),
-        (("prune", "--min-messages", "-1"), 2, "at least 0"),
-        (("prune", "--max-cost", "nan"), 2, "no number of at least 0"),
-        (("prune", "--limit", "0"), 2, "at least 1"),
+        (("prune", "--min-messages", "-1"), 2, ">= 0"),
+        (("prune", "--max-cost", "nan"), 2, "must be a number >= 0"),
+        (("prune", "--limit", "0"), 2, ">= 1"),
         (("prune", "--title", "x" * 3000), 2, "--title must have at most 2,000 characters"),
-        (("prune", "--title", "a", "--title", "b"), 2, "was given twice"),
+        (("prune", "--title", "a", "--title", "b"), 2, "may be given only once"),
         (("prune", "--source", "x" * 300), 2, "--source must have at most 200 characters"),
-        (("prune", "--trash", ""), 2, "it is empty"),
+        (("prune", "--trash", ""), 2, "must not be empty"),
         *(
-            (("prune", f"--{name}", ""), 2, f"argument --{name}: it is empty")
+            (("prune", f"--{name}", ""), 2, f"argument --{name}: must not be empty")
             for name in ("project", "source", "title", "cwd", "model", "user", "end-reason")
         ),
+<<<<<<< HEAD
         (("finalize", "abandoned", "--project", ""), 2, "--project: it is empty"),
         (("finalize", "abandoned", "--source", ""), 2, "--source: it is empty"),
         (("finalize",), 2, "to finalize with --session, or expired, orphaned or abandoned"),
+=======
+        (("finalize", "abandoned", "--project", ""), 2, "--project: must not be empty"),
+        (("finalize", "abandoned", "--source", ""), 2, "--source: must not be empty"),
+        (("finalize",), 2, "to finalize with --session, or give expired, orphaned or abandoned"),
+>>>>>>> afd0783 (Document verbs, options and errors in plain words)
         (("finalize", "--reason", "x" * 200), 2, "--reason must have at most 100 characters"),
         (("compress",), 2, "name the session"),
-        (("compress", LONG_SESSION_ID, "--keep-last", "-1"), 2, "--keep-last: -1 is out of range"),
+        (
+            ("compress", LONG_SESSION_ID, "--keep-last", "-1"),
+            2,
+            "--keep-last: must be an integer >= 0, got -1",
+        ),
         (("compress", LONG_SESSION_ID, "--method", "summary"), 2, "--plan-only"),
-        (("compress", LONG_SESSION_ID, "--summary", "/nowhere"), 2, "no summary can be read"),
+        (("compress", LONG_SESSION_ID, "--summary", "/nowhere"), 2, "cannot read the summary"),
         (
             ("edit", FRESH_SESSION_ID, "--title", "x" * 600),
             2,
             "--title must have at most 500 characters",
         ),
         (("edit", FRESH_SESSION_ID, "--title", "The ports", "--yes"), 1, "is already in use"),
-        (("log", "--limit", "-3"), 2, "at least 1"),
+        (("log", "--limit", "-3"), 2, ">= 1"),
         (("trash", "empty", "--older-than", "-1"), 2, "is not a valid time"),
         (("restore", "b-nope"), 3, "there is no batch"),
-        (("restore", "--yes"), 2, "--yes is for one BATCH; name it"),
+        (("restore", "--yes"), 2, "--yes needs a BATCH"),
         (("restore", "b-nope", "--plan-only"), 3, "there is no batch"),
         (("edit", "nobody", "--pin"), 3, "nobody"),
         (("edit", FRESH_SESSION_ID), 2, "nothing to edit; give --title"),
@@ -239,7 +249,7 @@ def test_apply_skips_sessions_changed_since_plan(run, answer, home):
     done = run("prune", "--plan", plan["plan"], "--yes")
     assert done.code == 0
     assert "Done: 2 removed." in done.out
-    assert "1 left as it is:" in done.out
+    assert "1 skipped:" in done.out
 
 
 @pytest.mark.requirement("verbs:codes")
@@ -338,18 +348,18 @@ def test_ctrl_c_stops_between_resumable_steps(run, person, answer, plan_of, home
             connection.execute("BEGIN IMMEDIATE")
             seen.until("Removing")
             seen.type(CTRL_C)
-            seen.until("Ending behind this step")
+            seen.until("Stopping after this step")
             connection.rollback()
         assert seen.end() == 130
-    assert "Stopped: 0 removed; 1 to go." in seen.screen
+    assert "Stopped: 0 removed; 1 remaining." in seen.screen
     assert f"--plan {plan}" in seen.screen
-    assert "Undo what was done by" in seen.screen
+    assert "Undo this part with" in seen.screen
     assert list_session_ids(home) == before
     within = home / "within"
     within.mkdir()
     stuck = run("prune", "--plan", plan, "--trash", str(within))
     assert (stuck.code, "name a folder elsewhere for the trash" in stuck.err) == (6, True)
-    assert "A part of it was done, and the store is whole." in stuck.err
+    assert "Applied in part; the home is consistent." in stuck.err
     done = answer("prune", "--plan", plan)
     assert (done["outcome"], done["removed"]) == ("applied", 1)
     assert answer("restore", done["batch"], "--yes")["outcome"] == "applied"

@@ -73,4 +73,4 @@ def test_unknown_profile_exits_as_unknown_id(run, tmp_path):
 def test_http_options_need_http(run, given):
     done = run("serve", *given)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{given[0]} is for a server over HTTP; add --http" in done.stderr
+    assert f"{given[0]} applies only to HTTP; add --http" in done.stderr

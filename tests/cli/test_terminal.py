@@ -116,14 +116,14 @@ def test_doctor_fix_command_is_whole(screen, home, columns):
 def test_welcome_advice_is_whole(screen, home, columns):
     seen = " ".join(screen(columns).split())
     install = f"mcp-sessions install --home {home}"
-    assert f"{install} tell your client of it; lists the clients that are here" in seen
-    assert "mcp-sessions demo see what it does, on made-up conversations" in seen
+    assert f"{install} register the server with a client; lists your clients" in seen
+    assert "mcp-sessions demo see what it does, with made-up conversations" in seen
 
 
 @WIDTHS
 def test_client_list_advice_is_whole(screen, columns):
     seen = " ".join(screen(columns, "install").split())
-    assert "mcp-sessions install NAME tells one of them of this server." in seen
+    assert "Register the server with one of them: mcp-sessions install NAME" in seen
 
 
 @pytest.mark.requirement("terminal:widths")

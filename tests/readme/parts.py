@@ -22,28 +22,28 @@ README = ROOT / "README.md"
 _PART_PATTERN = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- /made -->)", re.DOTALL)
 
 _EXIT_MEANINGS = {
-    "failed": "refused or failed; the message says why",
+    "failed": "refused or failed; the message gives the reason",
     "usage": "the command line is wrong",
-    "unknown_id": "there is no such session, batch, plan, profile or home",
-    "busy": "somebody else is at work, or was first; try again",
-    "declined": "nobody said yes, and nothing was changed",
-    "partial": "not all of it yet; the same call goes on",
-    "interrupted": "Ctrl-C; what was done is whole",
+    "unknown_id": "unknown session, batch, plan, profile or home",
+    "busy": "busy, or changed by another process; try again",
+    "declined": "not confirmed; nothing was changed",
+    "partial": "done in part; the same command continues",
+    "interrupted": "interrupted by Ctrl-C; completed steps are kept",
 }
-"""What an exit code means, where its name does not say it."""
+"""Descriptions of the exit codes."""
 
 _USAGE_PATTERN = 2
 """The exit code of argparse."""
 
 
 def render_page(page: str, makers: Mapping[str, Callable[[], str]] | None = None) -> str:
-    """Return a page, by default the README, with its parts as they are made now."""
+    """Return a page with its generated parts replaced; the README by default."""
     by_name = makers or PART_MAKERS
     return _PART_PATTERN.sub(lambda found: f"{found[1]}{by_name[found[2]]()}\n{found[3]}", page)
 
 
 def list_part_names(readme: str) -> set[str]:
-    """Return which parts it has."""
+    """Return the names of the generated parts of a page."""
     return {found[2] for found in _PART_PATTERN.finditer(readme)}
 
 

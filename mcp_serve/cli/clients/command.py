@@ -25,13 +25,13 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
     names = [client.name for client in CLIENTS]
     parser.add_argument("client", nargs="?", choices=names, metavar="CLIENT", help=", ".join(names))
     parser.add_argument(
-        "--project", action="store_true", help="in the file of the project in this folder"
+        "--project", action="store_true", help="use the file of the project in this folder"
     )
-    parser.add_argument("--name", default="sessions", help="the name of the server (sessions)")
+    parser.add_argument("--name", default="sessions", help="name of the server (default: sessions)")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--yes", action="store_true", help="make the change without a question")
+    how.add_argument("--yes", action="store_true", help="apply without asking")
     how.add_argument(
-        "--plan-only", "--dry-run", action="store_true", help="show the change and stop"
+        "--plan-only", "--dry-run", action="store_true", help="show the change and exit"
     )
     add_json_option(parser)
 
@@ -44,13 +44,11 @@ def find_client_file(options: argparse.Namespace) -> tuple[ClientProgram, Path]:
         Unsupported: it reads none in a project.
     """
     if not _NAME_PATTERN.fullmatch(options.name):
-        raise InvalidInput(
-            f"a server is named by letters, digits, - and _, not {options.name!r:.80}"
-        )
+        raise InvalidInput(f"--name must be letters, digits, - and _, got {options.name!r:.80}")
     client = next(each for each in CLIENTS if each.name == options.client)
     path = client.find_file(UserEnvironment(), Path.cwd() if options.project else None)
     if path is None:
-        raise Unsupported(f"{client.label} reads no file of a project; leave out --project")
+        raise Unsupported(f"{client.label} has no project configuration; leave out --project")
     return client, path
 
 
@@ -68,12 +66,12 @@ def apply_change(options: argparse.Namespace, wanted: ConfigurationChange) -> in
             screen.write_uncut("Nothing was changed.")
         print_outcome(options, file.path, "planned", difference)
         return DONE
-    if not ask_confirmation("Change it?", yes=options.yes):
+    if not ask_confirmation("Apply this change?", yes=options.yes):
         Screen(sys.stderr).write_uncut(format_declined())
         print_outcome(options, file.path, "declined", difference)
         return DECLINED
     wanted.apply()
-    kept = f"; {file.copy_path.name} has it as it was before" if file.copy_path.exists() else ""
+    kept = f"; the original is kept in {file.copy_path.name}" if file.copy_path.exists() else ""
     if not options.json:
         screen.write_uncut(f"Done{kept}.")
     print_outcome(options, file.path, "applied", difference, str(file.copy_path) if kept else None)

@@ -52,7 +52,7 @@ class ConfigurationFile:
         except FileNotFoundError:
             return cls(path, None)
         except OSError as error:
-            raise Denied(f"{path} cannot be read: {error.strerror}") from error
+            raise Denied(f"cannot read {path}: {error.strerror}") from error
 
     @property
     def has_bom(self) -> bool:
@@ -69,7 +69,7 @@ class ConfigurationFile:
         try:
             return (self.data or b"").removeprefix(codecs.BOM_UTF8).decode()
         except UnicodeDecodeError as error:
-            raise Denied(f"{self.path} is no text in UTF-8; save it as such") from error
+            raise Denied(f"{self.path} is not valid UTF-8; save it as UTF-8") from error
 
     @property
     def copy_path(self) -> Path:
@@ -99,12 +99,12 @@ class ConfigurationFile:
             if keep and self.data is not None and not os.path.lexists(self.copy_path):
                 _write_file(self.copy_path, self.data, mode)
             if ConfigurationFile.read(self.path).data != self.data:
-                raise Conflict(f"{self.path} was changed meanwhile; try again")
+                raise Conflict(f"{self.path} was changed by another program; try again")
             _write_file(place, data, mode)
         except UnicodeEncodeError as error:
-            raise Denied("what is to be started has a path that is no text") from error
+            raise Denied("the path of the command is not valid UTF-8") from error
         except OSError as error:
-            raise Denied(f"{self.path} cannot be written: {error.strerror}") from error
+            raise Denied(f"cannot write {self.path}: {error.strerror}") from error
 
     def remove_copy(self) -> None:
         """Keep no longer what it was: it is so again.
@@ -115,7 +115,7 @@ class ConfigurationFile:
         try:
             self.copy_path.unlink(missing_ok=True)
         except OSError as error:
-            raise Denied(f"{self.copy_path} cannot be removed: {error.strerror}") from error
+            raise Denied(f"cannot remove {self.copy_path}: {error.strerror}") from error
 
     def remove(self) -> None:
         """Remove it: nothing is left in it, and it was not there before; a link to it was.
@@ -128,7 +128,7 @@ class ConfigurationFile:
             _choose_mode(place)
             place.unlink(missing_ok=True)
         except OSError as error:
-            raise Denied(f"{self.path} cannot be removed: {error.strerror}") from error
+            raise Denied(f"cannot remove {self.path}: {error.strerror}") from error
 
 
 def _write_file(path: Path, data: bytes, mode: int) -> None:
@@ -188,7 +188,7 @@ def build_addition(
     """
     file, found = _read_entry(client, path, name)
     if found is not None and not is_our_entry(found):
-        raise Denied(f"{path} has another server named {name}; choose a name by --name")
+        raise Denied(f"{path} has another server named {name}; choose another --name")
     form = formats.choose_format(path)
     with_it = _report_malformed(
         file, lambda: formats.add_server(form, file.text, client.table, name, entry)
@@ -204,7 +204,7 @@ def build_removal(client: ClientProgram, path: Path, name: str) -> Configuration
     if found is None:
         return None
     if not is_our_entry(found):
-        raise Denied(f"{path} has another server named {name}; choose a name by --name")
+        raise Denied(f"{path} has another server named {name}; choose another --name")
     form = formats.choose_format(path)
     before = _find_original_text(client, file, name, found)
     if before is not None:
@@ -273,7 +273,7 @@ def _report_malformed(file: ConfigurationFile, look: Any) -> Any:
         return look()
     except MalformedConfiguration as error:
         raise Denied(
-            f"{file.path} cannot be changed: {error}; mend it, or add by hand what --print shows"
+            f"cannot change {file.path}: {error}; fix it, or add the output of --print by hand"
         ) from error
 
 

@@ -67,13 +67,13 @@ def _check_change(
     """Return what a change makes, if it says what is wanted: it is somebody's own file."""
     text = change()
     if form.parse_text(text) not in wanted:
-        raise MalformedConfiguration("it has a form that cannot be changed in place")
+        raise MalformedConfiguration("its layout cannot be edited in place")
     return text
 
 
 def _require_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise MalformedConfiguration("it has something else where its servers stand")
+        raise MalformedConfiguration("its table of servers is not an object")
     return value
 
 
@@ -151,7 +151,7 @@ def _translate_toml_errors() -> Iterator[None]:
         raise MalformedConfiguration(str(error)) from error
     except (ValueError, AttributeError) as error:
         # Of tables that stand in pieces it knows some forms and fails at others.
-        raise MalformedConfiguration("it has a form that cannot be changed in place") from error
+        raise MalformedConfiguration("its layout cannot be edited in place") from error
 
 
 def _import_tomlkit() -> Any:

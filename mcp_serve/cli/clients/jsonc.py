@@ -67,7 +67,7 @@ def set_value(text: str, path: Sequence[str], new: Any) -> str:
     while rest:
         if node.members is None:
             raise MalformedConfiguration(
-                f"{'.'.join(path[: -len(rest)]) or 'the whole'} is no object"
+                f"{'.'.join(path[: -len(rest)]) or 'the whole'} is not an object"
             )
         found = node.find_member(rest[0])
         if found is None:
@@ -206,7 +206,7 @@ class _Scanner:
         node = self._scan_value()
         self._skip_blank()
         if self.at != len(self.text):
-            raise self._make_error("something behind the end")
+            raise self._make_error("unexpected text after the end")
         return node
 
     def _scan_value(self) -> JsonNode:
@@ -244,11 +244,11 @@ class _Scanner:
     def _scan_word(self, form: re.Pattern[str]) -> Any:
         found = form.match(self.text, self.at)
         if found is None:
-            raise self._make_error("no value")
+            raise self._make_error("expected a value")
         try:
             read = json.loads(found[0])
         except ValueError as error:
-            raise self._make_error("no value") from error
+            raise self._make_error("expected a value") from error
         self.at = found.end()
         return read
 
@@ -263,11 +263,11 @@ class _Scanner:
         if self.text[self.at : self.at + 1] == ",":
             self._advance()
         elif self.text[self.at : self.at + 1] != close:
-            raise self._make_error(f"no comma and no {close}")
+            raise self._make_error(f"expected a comma or {close}")
 
     def _expect_sign(self, sign: str) -> None:
         if self.text[self.at : self.at + 1] != sign:
-            raise self._make_error(f"no {sign}")
+            raise self._make_error(f"expected {sign}")
         self.at += 1
 
     def _advance(self) -> None:

@@ -81,7 +81,7 @@ class Tour:
             self._screen.write_block("   ", f"({kind}) {to_plain_line(best)}", lines=_MAX_LINES)
 
     async def _show_stats(self) -> None:
-        self._screen.write_heading("Is anything wrong in there?")
+        self._screen.write_heading("Is anything wrong?")
         answer = await self._call_tool("sessions_stats")
         self._screen.write_block(
             "", f"{_format_counts(answer)}, {answer['size']['db'] / 1e6:.1f} MB"
@@ -95,20 +95,18 @@ class Tour:
 
     async def _prune_home(self) -> str:
         """Plan and apply; return what takes it back."""
-        self._screen.write_heading(
-            "What would go, if all of it were tidied? Nothing is changed yet."
-        )
+        self._screen.write_heading("What would a cleanup remove? Nothing is changed yet.")
         planned = await self._call_tool("sessions_prune", what="all")
         size = planned["bytes"]
         freed = (size["free_in_file"] + size["returned_to_disk"]) / 1e3
-        said = f"A plan of {planned['count']} things, which frees {freed:,.0f} kB. Of each kind:"
+        said = f"A plan of {planned['count']} items that frees {freed:,.0f} kB. By kind:"
         self._screen.write_block("", said)
         kinds = groupby(planned["items"], key=lambda each: each["why"].split()[0])
         for first, *others in (list(kind) for _, kind in kinds):
             title = to_plain_line(first["title"] or first["id"])
             shown = f"{title}: {to_plain_line(first['why'])}"
             self._screen.write_block(f"{1 + len(others):>5}  ", shown, lines=_MAX_LINES)
-        self._screen.write_heading("Then exactly that; all of it goes into the trash first.")
+        self._screen.write_heading("Apply exactly this plan; everything goes to the trash first.")
         applied = await self._call_tool("sessions_prune", plan=planned["plan"])
         skipped = f", {len(applied['skipped'])} skipped" if applied["skipped"] else ""
         said = f"{applied['outcome']}: {applied['removed']} removed{skipped}"
@@ -116,7 +114,7 @@ class Tour:
         return str(applied["batch"])
 
     async def _restore_batch(self, batch: str) -> None:
-        self._screen.write_heading("And back again.")
+        self._screen.write_heading("Undo it.")
         answer = await self._call_tool("sessions_restore", batch=batch)
         self._screen.write_block("", f"{answer['outcome']}: {answer['restored']} restored")
 
@@ -132,7 +130,7 @@ class Tour:
         call = f"{tool} {json.dumps(arguments, ensure_ascii=False)}"
         self._screen.write_both_sides(call, format_milliseconds(took))
         if answer.is_error or answer.structured_content is None:
-            raise SessionError(f"{tool} has failed: {answer.content}")
+            raise SessionError(f"{tool} failed: {answer.content}")
         return dict(answer.structured_content)
 
 

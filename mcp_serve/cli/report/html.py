@@ -42,10 +42,8 @@ def render_page(reports: Sequence[HomeReport], now: float) -> str:
         make_element("title", f"Sessions in {reports[0].home}"),
         make_element("style", style),
     )
-    made = f"Made by mcp-sessions {version} on {at:%Y-%m-%d at %H:%M %Z}. Figures marked about, "
-    note = make_element(
-        "footer", made + "and sizes of tables that are estimated, come from samples."
-    )
+    made = f"Made by mcp-sessions {version} on {at:%Y-%m-%d at %H:%M %Z}. Figures marked about "
+    note = make_element("footer", made + "and estimated table sizes come from samples.")
     main = make_element("main", *map(_render_article, reports), note)
     return markup.render_document(make_element("html", head, make_element("body", main), lang="en"))
 
@@ -109,13 +107,13 @@ def _render_growth(weeks: Sequence[ChartPoint]) -> Element:
 
 def _render_fixes(mends: Sequence[SuggestedFix]) -> Element:
     if not mends:
-        return _render_section("What is wrong, or takes room", "", make_element("p", "Nothing."))
+        return _render_section("Problems and reclaimable space", "", make_element("p", "None."))
     items = []
     for each in mends:
         won = [make_element("span", f" {each.won}", class_="dim")] if each.won else []
         command = [] if each.command is None else [make_element("code", each.command)]
         items.append(make_element("li", each.what, *won, *command))
-    return _render_section("What is wrong, or takes room", "", make_element("ol", *items))
+    return _render_section("Problems and reclaimable space", "", make_element("ol", *items))
 
 
 def _convert_points(points: Sequence[ChartPoint]) -> list[tuple[str, int, str]]:
@@ -145,14 +143,14 @@ class PageTarget:
         if given == "-":
             return cls(None)
         if not given.lower().endswith(_FILE_SUFFIXES):
-            raise InvalidInput(f"{given} is no name of a page; it ends in .html")
+            raise InvalidInput(f"--html needs a name ending in .html, got {given}")
         return cls(Path(given).expanduser())
 
     def can_be_written(self, *, yes: bool) -> bool:
         """Ask where something is there already."""
         if self.path is None or not self.path.exists():
             return True
-        return ask_confirmation(f"{self.path} is there. Replace it?", yes=yes)
+        return ask_confirmation(f"{self.path} exists. Replace it?", yes=yes)
 
     def write(self, text: str) -> None:
         """Write it whole, or not at all.
@@ -167,4 +165,4 @@ class PageTarget:
             parts = [text.encode("utf-8", "replace")]
             write_atomic(self.path, parts, prefix=f".{self.path.name}_", mode=_FILE_MODE)
         except OSError as error:
-            raise Denied(f"{self.path} cannot be written: {error.strerror}") from error
+            raise Denied(f"cannot write {self.path}: {error.strerror}") from error

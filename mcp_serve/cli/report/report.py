@@ -77,8 +77,8 @@ def build_report(
 def _list_headline_figures(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "sessions", f"{found['sessions']['total']:,}"
     yield "messages", f"{found['messages']:,}"
-    yield "on the disk", decimal(found["size"]["db"] + found["size"]["wal"])
-    yield "a week, about", decimal(found["growth_per_week"])
+    yield "on disk", decimal(found["size"]["db"] + found["size"]["wal"])
+    yield "per week, about", decimal(found["growth_per_week"])
 
 
 def _list_figures(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -89,18 +89,18 @@ def _list_figures(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     parts = (f"{decimal(size[name])} {said}" for name, said in _SIZE_LABELS.items() if size[name])
     yield "database", _append_parts(decimal(size["db"]), parts)
     yield "trash", decimal(size["trash"])
-    yield "growth", f"about {decimal(found['growth_per_week'])} a week"
+    yield "growth", f"about {decimal(found['growth_per_week'])} per week"
     tokens = (
         f"{format_count(count)} {name.replace('_', ' ')}"
         for name, count in _find_used_tokens(found)
     )
-    yield "tokens", ", ".join(tokens) or "none noted"
-    yield "cost", f"${found['cost']:,.2f}" if found["cost"] else "none noted"
-    live = "a gateway is live" if found["gateway_live"] else "no gateway is live"
+    yield "tokens", ", ".join(tokens) or "none recorded"
+    yield "cost", f"${found['cost']:,.2f}" if found["cost"] else "none recorded"
+    live = "gateway running" if found["gateway_live"] else "no gateway running"
     yield "engine", f"{found['sqlite']}, {live}"
 
 
-_SIZE_LABELS = {"index": "of it search index", "free": "of it free", "wal": "log beside it"}
+_SIZE_LABELS = {"index": "search index", "free": "free", "wal": "write-ahead log"}
 
 
 def _find_used_tokens(found: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
