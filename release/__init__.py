@@ -1,5 +1,4 @@
-"""What is released, all of it made of `pyproject.toml`: `python -m release`.
+"""Release artifacts built from `pyproject.toml`: wheel, sdist, bundle and registry entry.
 
-Wheel and sdist, a bundle for hosts that install servers with a click, and the entry of the
-registry of MCP servers. Nothing of it is published here.
+`python -m release` builds them; nothing is published.
 """

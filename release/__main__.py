@@ -1,4 +1,4 @@
-"""Build all that is released: `python -m release [--to FOLDER]`."""
+"""Build the release artifacts: `python -m release [--to FOLDER]`."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from release.project import ROOT, project
 
 
 def main() -> int:
-    """Build it, and say where it is."""
+    """Build the artifacts and print their paths."""
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
-    parser.add_argument("--to", type=Path, default=ROOT / "dist", help="the folder (dist)")
+    parser.add_argument(
+        "--to", type=Path, default=ROOT / "dist", help="output folder (default: dist)"
+    )
     folder = parser.parse_args().to.absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    said = project()
-    subprocess.run([sys.executable, "-m", "build", "--outdir", folder, ROOT], check=True)  # noqa: S603 -- ours
-    stem = f"{said.name.replace('-', '_')}-{said.version}"
+    metadata = project()
+    subprocess.run([sys.executable, "-m", "build", "--outdir", folder, ROOT], check=True)  # noqa: S603 -- our own build
+    stem = f"{metadata.name.replace('-', '_')}-{metadata.version}"
     sdist = folder / f"{stem}.tar.gz"
-    made = [
+    paths = [
         *(folder.glob(f"{stem}-*.whl")),
         sdist,
-        bundle.write(said, sdist, folder),
-        registry.write(said, folder),
+        bundle.write(metadata, sdist, folder),
+        registry.write(metadata, folder),
     ]
-    print("\n".join(map(str, made)))  # noqa: T201 -- the output of a command
+    print("\n".join(map(str, paths)))  # noqa: T201 -- the output of a command
     return 0
 
 

@@ -1,6 +1,6 @@
-"""The bundle (`.mcpb`) that a host such as Claude Desktop installs with a click.
+"""The bundle (`.mcpb`) for hosts such as Claude Desktop.
 
-It holds the source and no dependency: the host's own uv resolves those, for its platform.
+The bundle holds the source without dependencies; the uv of the host resolves them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from mcp_serve.registry import SPECS
 from release.project import Project
 
-_HOLDS = ("session_core", "mcp_serve", "pyproject.toml", "README.md", "LICENSE")
+_INCLUDED_NAMES = ("session_core", "mcp_serve", "pyproject.toml", "README.md", "LICENSE")
 
 
 def manifest(project: Project) -> dict[str, Any]:
-    """Return what the host reads of it."""
+    """Return the manifest of the bundle."""
     return {
         "manifest_version": "0.4",
         "name": project.name,
@@ -37,7 +37,7 @@ def manifest(project: Project) -> dict[str, Any]:
                 "env": {"MCP_SESSIONS_HOME": "${user_config.home}"},
             },
         },
-        "tools": [{"name": each.name, "description": each.description} for each in SPECS],
+        "tools": [{"name": spec.name, "description": spec.description} for spec in SPECS],
         "compatibility": {
             "platforms": ["linux", "darwin", "win32"],
             "runtimes": {"python": project.python},
@@ -55,20 +55,20 @@ def manifest(project: Project) -> dict[str, Any]:
 
 
 def write(project: Project, sdist: Path, folder: Path) -> Path:
-    """Make it of what an sdist holds; return the file."""
+    """Write the bundle from an sdist; return its path."""
     path = folder / f"{project.name}-{project.version}.mcpb"
     with tarfile.open(sdist) as source, ZipFile(path, "w", ZIP_DEFLATED) as bundle:
         _add(bundle, "manifest.json", json.dumps(manifest(project), indent=2).encode())
-        for member in sorted(source.getmembers(), key=lambda each: each.name):
+        for member in sorted(source.getmembers(), key=lambda member: member.name):
             _, *parts = PurePosixPath(member.name).parts
             file = source.extractfile(member)
-            if parts and parts[0] in _HOLDS and file is not None:
+            if parts and parts[0] in _INCLUDED_NAMES and file is not None:
                 _add(bundle, "/".join(parts), file.read())
     return path
 
 
 def _add(bundle: ZipFile, name: str, data: bytes) -> None:
-    """Add a file without a time, so that the same source makes the same bundle."""
+    """Add a file without a timestamp, so that bundles are reproducible."""
     entry = ZipInfo(name)
     entry.compress_type = ZIP_DEFLATED
     entry.external_attr = 0o644 << 16

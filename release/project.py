@@ -1,4 +1,4 @@
-"""What `pyproject.toml` says of the project: the one place of its version."""
+"""Project metadata from `pyproject.toml`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What every form of a release says of itself."""
+    """Metadata that all release artifacts share."""
 
     name: str
     version: str
@@ -26,16 +26,16 @@ class Project:
 
 
 def project(root: Path = ROOT) -> Project:
-    """Return what the file says."""
-    whole: Any = tomlkit.parse((root / "pyproject.toml").read_text(encoding="utf-8")).unwrap()
-    said = whole["project"]
+    """Return the metadata of the project."""
+    document: Any = tomlkit.parse((root / "pyproject.toml").read_text(encoding="utf-8")).unwrap()
+    fields = document["project"]
     return Project(
-        name=said["name"],
-        version=said["version"],
-        description=said["description"],
-        author=said["authors"][0]["name"],
-        license=said["license"],
-        keywords=tuple(said["keywords"]),
-        python=said["requires-python"],
-        registry_name=whole["tool"]["release"]["registry-name"],
+        name=fields["name"],
+        version=fields["version"],
+        description=fields["description"],
+        author=fields["authors"][0]["name"],
+        license=fields["license"],
+        keywords=tuple(fields["keywords"]),
+        python=fields["requires-python"],
+        registry_name=document["tool"]["release"]["registry-name"],
     )

@@ -12,7 +12,7 @@ _SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.sche
 
 
 def entry(project: Project) -> dict[str, Any]:
-    """Return what the registry is told."""
+    """Return the registry entry."""
     return {
         "$schema": _SCHEMA,
         "name": project.registry_name,
@@ -41,7 +41,7 @@ def entry(project: Project) -> dict[str, Any]:
 
 
 def write(project: Project, folder: Path) -> Path:
-    """Write it into a folder; return the file."""
+    """Write the entry to a folder; return its path."""
     path = folder / "server.json"
     path.write_text(json.dumps(entry(project), indent=2) + "\n", encoding="utf-8")
     return path

@@ -23,7 +23,7 @@ ROOT = HERE.parents[1]
 
 
 class Released(NamedTuple):
-    """The files of a release."""
+    """Release artifacts."""
 
     wheel: Path
     sdist: Path
@@ -32,7 +32,7 @@ class Released(NamedTuple):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what installs; to build and to install take their time."""
+    """Mark the tests that build and install as slow."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.release)
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", name="released")
 def _released(tmp_path_factory) -> Released:
-    """Build it by the one command."""
+    """Build the artifacts with `python -m release`."""
     folder: Path = tmp_path_factory.mktemp("dist")
     done = subprocess.run(
         [sys.executable, "-m", "release", "--to", str(folder)],
@@ -68,7 +68,7 @@ def _pipx() -> list[str]:
 
 @pytest.fixture(name="person")
 def _person(tmp_path) -> dict[str, str]:
-    """The environment of somebody with an empty home folder, in which nothing is activated."""
+    """An environment with an empty home directory and no active virtual environment."""
     home = tmp_path / "somebody"
     home.mkdir()
     # How an index is reached is the machine's business: certificates, proxies, its configuration.
@@ -79,7 +79,7 @@ def _person(tmp_path) -> dict[str, str]:
 
 @pytest.fixture(name="shell")
 def _shell(person, tmp_path):
-    """Run a command as this person does, in an empty folder."""
+    """Run a command with this environment in an empty folder."""
     folder = tmp_path / "here"
     folder.mkdir()
 
@@ -101,7 +101,7 @@ def _shell(person, tmp_path):
 
 @pytest.fixture(name="lists_all")
 def _lists_all(person):
-    """Whether a client of a command lists the conversations that are in the home of Hermes."""
+    """Return True if a client of a command lists the conversations of the Hermes home."""
     path = Path(person["HOME"], ".hermes", "state.db")
     make_hermes_database(path)
     there = fill_database(path, 3, 4)

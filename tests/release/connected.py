@@ -1,4 +1,4 @@
-"""A client connects to an installed command, as the SDK does it, and lists the sessions."""
+"""An SDK client that connects to an installed command and lists the sessions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mcp.client.stdio import stdio_client
 
 
 def list_session_ids(command: Sequence[object], env: Mapping[str, str]) -> list[str]:
-    """Return the ids that `sessions_list` answers, oldest first."""
+    """Return the ids from `sessions_list`, oldest first."""
     first, *rest = map(str, command)
     server = StdioServerParameters(command=first, args=rest, env=dict(env))
 

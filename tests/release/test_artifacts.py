@@ -1,4 +1,4 @@
-"""What the files of a release hold and say, and what the checkers of others make of them."""
+"""Contents and metadata of the release artifacts, checked with external tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each way in which people install it, from nothing to a client that lists the sessions."""
+"""Every way to install, from an empty machine to a client that lists the sessions."""
 
 from __future__ import annotations
 

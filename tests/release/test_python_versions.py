@@ -1,4 +1,4 @@
-"""Every Python that is declared: those that are here run it, all others find what it needs."""
+"""Every declared Python version: installed ones run it, others resolve its dependencies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMOKE = (
     "tests/contract/test_messages.py",
     "tests/serve/test_list.py",
 )
-"""What an sdist runs of its own tests: the library on a database, the server."""
+"""Tests that run from the sdist: the library on a database, the server."""
 
 
 @pytest.fixture(scope="session", name="others")
