@@ -1,4 +1,4 @@
-"""Chromium without a screen: a picture of a page, and what a page says of itself."""
+"""Headless Chromium: screenshots of a page and scripts that run in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BROWSER_OPTIONS = (
 _DARK_OPTION = "--blink-settings=preferredColorScheme=0"
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHANNEL_COUNTS = {2: 3, 6: 4}
-"""How many bytes a pixel has, by the colour type of the picture."""
+"""Bytes per pixel by the color type of the picture."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class PagePicture:
 
     @classmethod
     def read_png(cls, path: Path) -> PagePicture:
-        """Read a picture of eight bits a colour, which is what a browser writes."""
+        """Read a PNG with eight bits per color, as a browser writes it."""
         data = path.read_bytes()
         assert data.startswith(_PNG_SIGNATURE)
         packed, at = b"", len(_PNG_SIGNATURE)
@@ -61,7 +61,7 @@ class PagePicture:
         return red, green, blue
 
     def list_colors(self) -> set[tuple[int, int, int]]:
-        """Return every colour of it."""
+        """Return all colors of the picture."""
         step = self.channels
         return {
             (line[at], line[at + 1], line[at + 2])
@@ -71,7 +71,7 @@ class PagePicture:
 
 
 def take_picture(page: Path, folder: Path, *, width: int, height: int, dark: bool) -> PagePicture:
-    """Return how a page looks."""
+    """Return a screenshot of a page."""
     target = folder / f"{width}-{dark}.png"
     _run_browser(
         page, folder, f"--window-size={width},{height}", f"--screenshot={target}", dark=dark
@@ -80,7 +80,7 @@ def take_picture(page: Path, folder: Path, *, width: int, height: int, dark: boo
 
 
 def read_contents(page: Path, folder: Path, *more: str) -> str:
-    """Return what a page has become in the browser."""
+    """Return the DOM of a page after it was rendered."""
     return _run_browser(page, folder, "--dump-dom", *more)
 
 
@@ -99,7 +99,7 @@ def _run_browser(page: Path, folder: Path, *more: str, dark: bool = False) -> st
 
 
 def _undo_filters(data: bytes, length: int, step: int) -> list[bytes]:
-    """Undo what each line of a picture is told by: what is left of it, above, or both."""
+    """Undo the PNG line filters: left, above, average or Paeth."""
     lines: list[bytes] = []
     above = bytes(length)
     for start in range(0, len(data), length + 1):

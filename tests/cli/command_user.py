@@ -1,4 +1,4 @@
-"""A person at a real terminal, and a script at the end of a pipe."""
+"""Running the command in a pseudo-terminal or with pipes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WIDTHS = (60, 80, 140)
 
 
 class PseudoTerminal:
-    """A real terminal of so many columns, in which a verb runs; that is over at the end."""
+    """A pseudo-terminal in which a verb runs; the process is ended at exit."""
 
     def __init__(
         self,
@@ -57,27 +57,27 @@ class PseudoTerminal:
 
     @property
     def seen(self) -> str:
-        """What was on the screen so far, with its style."""
+        """The output so far, with styles."""
         return self._seen.decode(errors="replace").replace("\r\n", "\n")
 
     @property
     def screen(self) -> str:
-        """The same without style."""
+        """The output so far, without styles."""
         return strip_style(self.seen)
 
     def until(self, words: str) -> str:
-        """Read until these words are there; return all so far."""
+        """Read until these words appear; return the output so far."""
         while words not in self.screen:
             more = self._read_more()
             assert more, f"{words!r} did not come: {self.seen}"
         return self.seen
 
     def type(self, keys: str) -> None:
-        """Press keys, of which CTRL_C is one."""
+        """Send keys, such as CTRL_C."""
         os.write(self._person, keys.encode())
 
     def tell(self, told: signal.Signals) -> None:
-        """Send a signal to what runs."""
+        """Send a signal to the process."""
         self._verb.tell(told)
 
     def end(self) -> int:
@@ -96,7 +96,7 @@ class PseudoTerminal:
 
 @dataclass(frozen=True)
 class CommandUser:
-    """Somebody with a home of their own; `home` is the one of sessions."""
+    """A user with a home directory; `home` is the sessions home."""
 
     forks: ForkServer
     folder: Path
@@ -104,37 +104,37 @@ class CommandUser:
 
     @property
     def env(self) -> dict[str, str]:
-        """With what the command is started."""
+        """The environment of the command."""
         return build_environment(self.folder) | {"MCP_SESSIONS_HOME": str(self.home)}
 
     def run(self, *arguments: str, **env: str) -> CommandResult:
-        """Run the command as a script does."""
+        """Run the command with pipes."""
         return self.forks.run(arguments, self.env | env, self.folder)
 
     def at(self, columns: int, *arguments: str, **env: str) -> PseudoTerminal:
-        """Start the command in a terminal of so many columns."""
+        """Start the command in a pseudo-terminal."""
         return PseudoTerminal(
             self.forks, *arguments, env=self.env | env, folder=self.folder, columns=columns
         )
 
     def sees(self, columns: int, *arguments: str, **env: str) -> tuple[int, str]:
-        """Return the code with which the command ends, and what is on the screen then."""
+        """Return the exit code and the screen of the command."""
         with self.at(columns, *arguments, **env) as terminal:
             return terminal.end(), terminal.seen
 
 
 def strip_style(seen: str) -> str:
-    """Return what is seen, without its style."""
+    """Return terminal output without styles."""
     return STYLE.sub("", seen)
 
 
 def find_wide_lines(text: str, columns: int) -> list[str]:
-    """Return the lines that do not fit."""
+    """Return the lines that are wider than the terminal."""
     return [line for line in strip_style(text).splitlines() if cell_len(line.rstrip()) > columns]
 
 
 def find_processes(mark: str) -> list[str]:
-    """Return the command lines of the processes that name something."""
+    """Return the command lines of processes that contain a text."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Verbs on a home of their own, run by a person or by a script."""
+"""Fixtures that run verbs on a home, in a terminal or with pipes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _forks():
 
 @pytest.fixture(name="script")
 def _script(forks):
-    """Run a verb as a script does, which nobody can answer."""
+    """Run a verb with pipes, without a terminal to ask at."""
 
     def script(*arguments, given=""):
         user = os.environ["HOME"]
@@ -48,13 +48,13 @@ def _person(forks, home):
 
 @pytest.fixture(name="run")
 def _run(script, home):
-    """Run a verb on the home as a script does."""
+    """Run a verb on the home with pipes."""
     return lambda *arguments, given="": script("--home", str(home), *arguments, given=given)
 
 
 @pytest.fixture(name="answer")
 def _answer(run):
-    """Return the JSON of a verb, which is all of its standard output."""
+    """Return the JSON document that a verb prints."""
 
     def answer(*arguments, code=0, given=""):
         done = run(*arguments, "--json", given=given)

@@ -1,7 +1,7 @@
-"""Verbs as processes of their own, without the second that each takes to import what it needs.
+"""A fork server that runs verbs in separate processes without importing the package each time.
 
-A process imports all of it and opens nothing. For each verb it forks, gives that the streams, the
-environment and the folder that it is to have, and lets it end as any process does.
+The server imports all modules and opens no files. For each verb it forks and sets the streams, the
+environment and the folder of the child.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _STREAMS = (
     ("w", -1, "surrogateescape"),
     ("w", 1, "backslashreplace"),
 )
-"""As Python opens its own."""
+"""The modes with which Python opens its standard streams."""
 
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How a verb went."""
+    """The result of a verb."""
 
     code: int
     out: str
@@ -48,13 +48,13 @@ class CommandResult:
 
 
 def build_environment(folder: Path | str) -> dict[str, str]:
-    """Return the environment of somebody whose home folder this is."""
+    """Return an environment with this home directory."""
     named = {"LANG": "C.UTF-8", "TERM": "xterm", "PAGER": "cat"}
     return {"HOME": str(folder), "PATH": os.environ["PATH"], **named}
 
 
 class VerbProcess:
-    """A verb that was started."""
+    """A running verb."""
 
     def __init__(self, says: int) -> None:
         self._says = os.fdopen(says)
@@ -62,18 +62,18 @@ class VerbProcess:
         self._code: int | None = None
 
     def tell(self, told: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send a signal to the verb."""
         os.kill(self._pid, told)
 
     def wait(self) -> int:
-        """Wait for its end; return its exit code."""
+        """Wait for the verb; return its exit code."""
         if self._code is None:
             with self._says:
                 self._code = int(self._says.readline())
         return self._code
 
     def end(self) -> None:
-        """See to it that it is over."""
+        """End the verb if it still runs."""
         if self._code is None:
             with suppress(ProcessLookupError):
                 self.tell(signal.SIGKILL)
@@ -81,7 +81,7 @@ class VerbProcess:
 
 
 class ForkServer:
-    """The process that forks, from the side of a test."""
+    """The client side of the fork server."""
 
     def __init__(self) -> None:
         self._jobs, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
@@ -109,7 +109,7 @@ class ForkServer:
         *,
         terminal: bool = False,
     ) -> VerbProcess:
-        """Begin a verb; the streams may be a terminal, which controls it then."""
+        """Start a verb; a terminal among its streams becomes its controlling terminal."""
         job = {"arguments": [*arguments], "env": {**env}, "folder": str(folder)}
         job["terminal"] = terminal
         hears, says = os.pipe()
@@ -122,7 +122,7 @@ class ForkServer:
     def run(
         self, arguments: Sequence[str], env: Mapping[str, str], folder: Path | str, given: str = ""
     ) -> CommandResult:
-        """Run a verb as a script does, which nobody can answer."""
+        """Run a verb with pipes, without a terminal to ask at."""
         with (
             tempfile.TemporaryFile() as stdin,
             tempfile.TemporaryFile() as out,
@@ -150,7 +150,7 @@ def _import_verbs() -> None:
 
 
 def _serve_jobs(jobs: socket.socket) -> dict[str, Any]:
-    """Fork for each job; return it in the child, and None never."""
+    """Fork for each job; return the job in the child."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody here waits for who waits for a verb
     while True:
         data, fds, _, _ = socket.recv_fds(jobs, _MAX_BYTES, 4)
@@ -167,7 +167,7 @@ def _serve_jobs(jobs: socket.socket) -> dict[str, Any]:
 
 
 def _fork_and_report(fds: list[int]) -> None:
-    """Return in the child; say here who that is, and how it ends."""
+    """Return in the child; in the server, report its pid and exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     says = fds.pop()
     pid = os.fork()
@@ -183,7 +183,7 @@ def _fork_and_report(fds: list[int]) -> None:
 
 
 def _receive_streams(job: Mapping[str, Any], fds: Sequence[int]) -> None:
-    """Take the streams, the environment and the folder."""
+    """Set the streams, the environment and the folder."""
     os.setsid()
     if job["terminal"]:
         ioctl(fds[0], termios.TIOCSCTTY, 0)
@@ -216,7 +216,7 @@ def _run_server() -> NoReturn:
 
 
 def _exit_process(code: int) -> NoReturn:
-    """End as a process does, but for taking a hundred modules apart, which takes its time."""
+    """Exit without the slow teardown of modules."""
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()

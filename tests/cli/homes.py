@@ -1,4 +1,4 @@
-"""A home full of what a person would tidy up, each thing as old as it has to be by now."""
+"""A home with data that every kind of plan removes, with times relative to now."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from session_core import SessionDB, SessionSource, SessionStore
 
 DAY_S = 86_400.0
 LONG_SESSION_ID = "20261118_090909_ab12cd"
-"""The one that the examples of the help name."""
+"""The session that the examples of `--help` name."""
 FRESH_SESSION_ID = "20261118_100000_d4e5f6"
 
 
 class PastClock:
-    """A time so many days ago."""
+    """A clock set to a number of days ago."""
 
     def __init__(self) -> None:
         self.days = 0.0
 
     def __call__(self) -> float:
-        """Return it."""
+        """Return the time."""
         return time.time() - self.days * DAY_S
 
 
 def build_home(home: Path, *, old: int = 3, ghosts: int = 25) -> Path:
-    """Make it: old ones, ghosts, one that never ended, a long one, a lost route, a fresh one."""
+    """Create the home with old, empty, abandoned, long and recent sessions and a stale route."""
     clock = PastClock()
     home.mkdir(parents=True, exist_ok=True)
     with SessionDB(home / "state.db", clock=clock) as db:

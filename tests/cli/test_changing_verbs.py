@@ -1,4 +1,4 @@
-"""Compress, edit, restore, trash and log, as a person has them."""
+"""The verbs compress, edit, restore, trash and log."""
 
 from __future__ import annotations
 

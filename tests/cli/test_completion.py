@@ -1,4 +1,4 @@
-"""The scripts that shells complete the command with, run in these shells."""
+"""Completion scripts, run in their shells."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_script(person, shell):
 
 
 def complete_words(person, *words):
-    """Return what bash proposes for the last of these words."""
+    """Return the completions of bash for the last word."""
     given = [
         "bash",
         "-c",

@@ -1,4 +1,4 @@
-"""The command and its demo, as a person starts them."""
+"""The verb `demo`, in a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _mine(tmp_path):
 
 
 def build_environment(folder):
-    """Return an environment in which home and temporary folder are this one."""
+    """Return an environment with this home directory and temporary folder."""
     given = {"HOME": str(folder), "TMPDIR": str(folder), "PYTHONIOENCODING": "utf-8"}
     return given | {"PATH": os.environ["PATH"]}
 
@@ -50,7 +50,7 @@ def _env(mine):
 
 @pytest.fixture(name="shown", scope="module")
 def _shown(tmp_path_factory):
-    """What the demo says in a pipe, and in which folder, which some tests share."""
+    """The output of the demo in a pipe and its folder, shared by several tests."""
     folder = tmp_path_factory.mktemp("person")
     done = subprocess.run(
         [*COMMAND, "demo"],
@@ -191,7 +191,7 @@ def test_demo_serves_http_until_ctrl_c(screen, mine):
 
 
 def request_status(address, headers):
-    """Return with which status a request is answered."""
+    """Return the status of the response to a request."""
     try:
         with urlopen(Request(address, headers=headers)) as answer:  # noqa: S310 -- our own server
             return answer.status

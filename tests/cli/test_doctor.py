@@ -1,4 +1,4 @@
-"""The doctor: what it says of homes and clients in every state, and that it changes nothing."""
+"""The verb `doctor`: homes and clients in every state; it changes nothing."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def _screen(forks, env, user):
 
 @pytest.fixture(name="look_in")
 def _look_in(look, user):
-    """Look where nothing can be started, which takes its time; return the checks of each thing."""
+    """Run the checks without starting servers; return them by subject."""
     write_client_configuration(user, "cursor", "/nowhere/mcp-sessions", "serve")
     return lambda *arguments, **more: look(*arguments, **more)[1]
 
 
 @pytest.fixture(name="look")
 def _look(run):
-    """Run it for a script; return its exit code and the checks of each thing."""
+    """Run it with `--json`; return its exit code and the checks by subject."""
 
     def look(*arguments, **more):
         done = run(*arguments, "--json", **more)
@@ -104,7 +104,7 @@ def _look(run):
 
 
 def write_client_configuration(user, name, *command):
-    """Write into the configuration of a client what it is to start."""
+    """Write a command into the configuration of a client."""
     path = user / CLIENT_FILES[name]
     path.parent.mkdir(parents=True, exist_ok=True)
     entry = {"command": command[0], "args": [*command[1:]]}
@@ -112,7 +112,7 @@ def write_client_configuration(user, name, *command):
 
 
 def write_program(user, name, text):
-    """Make a program of this name, which says in its arguments that it is us."""
+    """Create a program whose arguments look like our command."""
     path = user / name
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -120,7 +120,7 @@ def write_program(user, name, text):
 
 
 def read_tree(folder):
-    """Return every file with what is in it, but those of SQLite beside a database."""
+    """Return the contents of every file except those of SQLite next to a database."""
     return {
         str(path.relative_to(folder)): path.is_file() and hashlib.sha256(path.read_bytes()).digest()
         for path in folder.rglob("*")

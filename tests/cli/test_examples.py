@@ -1,4 +1,4 @@
-"""Every example of `--help` and of the README is typed in a shell, beside a made-up home.
+"""Every example of `--help` and of the README runs in a shell with a sample home.
 
 An example stands in the help of its verb, indented, with what it does behind two spaces. What it
 names is in the home of `tests/readme/home.py`, or is made just before it is typed.
@@ -28,7 +28,7 @@ from tests.readme import home
 from tests.readme.parts import README
 
 CONTINUOUS_COMMANDS = ("serve --http", "watch")
-"""What goes on until somebody ends it; all else ends by itself where nobody types."""
+"""Examples that run until they are ended; all others exit by themselves without a terminal."""
 
 PLANNED = {"compress": f"{home.LEDGER} --method summary"}
 """What a verb is asked to plan where an example has the handle of a plan: else nothing more."""
@@ -37,11 +37,11 @@ FILES = {
     "mine.md": "The schema of the ledger changes in two steps: currency nullable, then NOT NULL.",
     "what-it-wrote.md": "The ledger gets a currency in two steps, nullable first.",
 }
-"""What a person has written, which an example reads."""
+"""Files that examples read."""
 
 
 def _find_examples(text):
-    """Return the examples in a text, without what they say of themselves."""
+    """Return the commands of the examples in a text, without their descriptions."""
     lines = re.findall(r"^  (\S.*)$", text or "", re.MULTILINE)
     commands = (re.split(r"\s{2,}", line)[0] for line in lines)
     return [command for command in commands if re.search(r"\bmcp-sessions ", command)]
@@ -73,7 +73,7 @@ EXAMPLES = sorted(
 
 @pytest.fixture(name="person")
 def _person(tmp_path):
-    """Somebody with a home of Hermes, a project, and the command on the path."""
+    """A user with a Hermes home, a project and the command on the path."""
     user = tmp_path / "person"
     home.build_home(user / ".hermes")
     (user / "shop").mkdir()
@@ -100,7 +100,7 @@ def _shell(person):
 
 @pytest.fixture(name="answer")
 def _answer(forks, person):
-    """Return what a command answers to a script."""
+    """Return the JSON answer of a command."""
 
     def answer(line):
         _, *words = shlex.split(line)
@@ -112,7 +112,7 @@ def _answer(forks, person):
 
 
 def _prepare_example(line, person, answer):
-    """Make what an example names, and return it with the handles that there are."""
+    """Create the plans and batches that an example names; return it with their handles."""
     folder = Path(person["HOME"])
     for name, text in FILES.items():
         if name in line:
@@ -132,7 +132,7 @@ def _prepare_example(line, person, answer):
 
 
 def _remove_missing_tools(line):
-    """Leave out a pipe into a program that this machine has not."""
+    """Drop a pipe into a program that is not installed."""
     first, _, rest = line.partition(" | ")
     return line if rest and shutil.which(rest.split()[0]) else first
 

@@ -1,4 +1,4 @@
-"""What is exported at a terminal, and comes in somewhere else: equal, asked for, taken back."""
+"""The verbs `export` and `import`: equality, confirmation and undo."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_error_is_reported_by_line_and_code(person, arguments, code, says):
 
 @pytest.fixture(name="file")
 def _file(person):
-    """A file of five lines: three sessions, one of them with a strange parent, and two others."""
+    """A file of five lines: three sessions, one with an unknown parent, and two invalid lines."""
     said = [{"id": at, "role": "user", "content": f"said {at}", "timestamp": 5.0} for at in (1, 2)]
     lines = [
         {"id": "one", "source": "cli", "started_at": 1.0, "title": "The plan", "messages": said},
@@ -153,7 +153,7 @@ def _file(person):
 
 @pytest.fixture(name="there")
 def _there(person):
-    """Somebody with a home of two sessions, into which a file comes."""
+    """A user with a home of two sessions and a file to import."""
     there = CommandUser(person.forks, person.folder, person.folder / "there")
     with SessionDB(there.home / "state.db") as db:
         for name in ("kept", "tip"):
@@ -234,7 +234,7 @@ def test_import_names_the_chat_state_it_drops(there):
 
 
 def _parse_restore_command(seen):
-    """Return the arguments of the command that undoes what was done."""
+    """Return the arguments of the printed undo command."""
     (line,) = (line for line in strip_style(seen).splitlines() if " restore b-" in line)
     return shlex.split(line)[1:]
 

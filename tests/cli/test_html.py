@@ -1,4 +1,4 @@
-"""The page of `stats` in a browser: light and dark, on a telephone too, and alone in the world."""
+"""The page of `stats` in a browser: light, dark, narrow and without network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG = "x" * 300
 
 @pytest.fixture(name="page", scope="module")
 def _page(forks, tmp_path_factory):
-    """The page of a home with sessions of half a year, one from a source with a bad name."""
+    """The page of a home with sessions of half a year, one with an unsafe source name."""
     folder = tmp_path_factory.mktemp("person")
     person = CommandUser(forks, folder, folder / "h")
     now = time.time()
@@ -49,14 +49,14 @@ def compute_contrast(one, other):
 
 
 def read_colors(page):
-    """Return the colours by name, those of the light first."""
+    """Return the colors by name, light theme first."""
     style = page.read_text("utf-8")
     found = [dict(re.findall(r"--([\w-]+): #(\w{6})", part)) for part in style.split("@media")[:2]]
     return [{name: tuple(bytes.fromhex(value)) for name, value in each.items()} for each in found]
 
 
 def measure_page(page, width):
-    """Return how wide the page is in a window of so many pixels, and what it has asked for."""
+    """Return the width of the page in a window and the resources that it requested."""
     asked = """
       const d = document.querySelector('iframe').contentDocument, w = d.documentElement;
       const out = [...d.querySelectorAll('body *')].filter(

@@ -1,4 +1,4 @@
-"""Clients are told of the server: their own files, of every form, changed and put back."""
+"""The verbs `install` and `uninstall` on configuration files of every form."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ JSON = (
     b'{"a": 1}\n\n\n',
     b'{"\\u006dcpServers":{"x":{}}, "big": 12345678901234567890, "exact": 1.10}',
 )
-"""Files as they are found; what is in there twice counts as it stands last."""
+"""Existing files; of duplicate keys the last one counts."""
 
 TOMLS = (
     b"# only a comment",
@@ -68,14 +68,14 @@ COMMENT = re.compile(rb"//.*|/\*.*?\*/|#.*")
 
 @pytest.fixture(name="here")
 def _here(monkeypatch, user):
-    """This very process has an empty user folder."""
+    """Give this process an empty home directory."""
     for variable in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(user))
 
 
 def install_and_uninstall(name, user, data):
-    """Return what is in a file behind install, install and uninstall."""
+    """Return the contents after install, a second install and uninstall."""
     path = write_file(find_client_file(name, user), data)
     assert main(["install", name, "--yes"]) == 0
     once = path.read_bytes()
@@ -87,7 +87,7 @@ def install_and_uninstall(name, user, data):
 
 
 def read_configuration(name, data):
-    """Return what the file of a client says, without the tables in which nothing is."""
+    """Return the parsed file of a client without empty tables."""
     form = formats.TomlFormat() if name == "codex" else formats.JsoncFormat()
     says = form.parse_text(data.removeprefix(b"\xef\xbb\xbf").decode())
     servers = {key: value for key, value in (says.get("mcpServers") or {}).items() if value}

@@ -1,4 +1,4 @@
-"""Configuration with comments, changed in place."""
+"""JSON with comments, edited in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever starts a verb has closed a stream, or reads no more of it."""
+"""Closed standard streams and closed pipes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _person(forks, tmp_path):
 
 @pytest.fixture(name="unread")
 def _unread(person):
-    """Run a verb whose output nobody reads."""
+    """Run a verb whose output pipe is closed."""
 
     def run(*verb):
         reader, writer = os.pipe()

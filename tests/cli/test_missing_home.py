@@ -1,4 +1,4 @@
-"""A home that is not there is told from an empty one, by every verb, and none is made by asking."""
+"""Every verb distinguishes a missing home from an empty one and creates neither."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALL_VERBS = [*READING_VERBS, *CHANGING_VERBS]
 
 @pytest.fixture(name="at")
 def _at(script):
-    """Run a verb on a home as a script does."""
+    """Run a verb on a home with pipes."""
     return lambda home, *arguments: script("--home", str(home), *arguments)
 
 

@@ -1,4 +1,4 @@
-"""`--json` stands before or behind every verb: it is answered, or refused in both places."""
+"""`--json` before or after every verb is accepted or refused alike."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cli.command_user import CommandUser
 from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, build_home
 
 VERBS_WITHOUT_ANSWER = {"demo": (), "completion": ("bash",), "serve": ()}
-"""What a script has no answer of."""
+"""Verbs without a JSON answer."""
 
 ANSWERING_VERBS = {
     "list": (),

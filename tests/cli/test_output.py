@@ -1,4 +1,4 @@
-"""A list goes on behind its cursor, and what is longer than the terminal is shown in pages."""
+"""Cursors of lists, and the pager for long output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIST_VERBS = (
 
 @pytest.fixture(name="changed")
 def _changed(answer):
-    """Something was changed more than once."""
+    """Make several changes."""
     for number in range(3):
         answer("edit", FRESH_SESSION_ID, "--title", f"Meal {number}", "--yes")
 
@@ -63,7 +63,7 @@ def test_foreign_cursor_is_refused(answer, run):
 
 @pytest.fixture(name="reader")
 def _reader(forks, tmp_path):
-    """Somebody with a pager that marks what goes through it."""
+    """A user with a pager that marks its input."""
     person = CommandUser(forks, tmp_path, build_home(tmp_path / "shelf", old=40))
     return lambda *verb, **env: strip_style(person.sees(80, *verb, **env)[1])
 

@@ -1,4 +1,4 @@
-"""What a person types to change something: the plan, the question, what is said, and Ctrl-C."""
+"""Changing verbs: plan, question, result, errors and Ctrl-C."""
 
 from __future__ import annotations
 

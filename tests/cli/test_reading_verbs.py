@@ -1,4 +1,4 @@
-"""What a person types to list, show, search and see routes, and what is on the screen then."""
+"""The verbs list, show, search and routes, and their screens."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _run(person):
 
 @pytest.fixture(name="screen")
 def _screen(person):
-    """Run a verb in a terminal of so many columns; return what is on it, with its style."""
+    """Run a verb in a pseudo-terminal; return its styled output."""
 
     def screen(columns, *arguments):
         code, seen = person.sees(columns, *arguments)

@@ -1,4 +1,4 @@
-"""`serve` and `doctor` as a person starts them."""
+"""Starting `serve` and `doctor`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(name="run")
 def _run(tmp_path):
-    """Start the command in a process of its own, with an empty user folder and no input."""
+    """Start the command in a new process with an empty home directory and no input."""
     ours = ("MCP_SESSIONS_HOME", "MCP_SESSIONS_STATE", "HERMES_HOME", "MCP_SESSIONS_TOKEN")
     env = {name: value for name, value in os.environ.items() if name not in ours}
 

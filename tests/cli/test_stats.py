@@ -1,4 +1,4 @@
-"""What `stats` says and draws: figures, charts that fit, and the command line that mends."""
+"""The verb `stats`: figures, charts that fit and commands that fix problems."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*3\d")
 
 @pytest.fixture(name="person", scope="module")
 def _person(forks, tmp_path_factory):
-    """Somebody with sessions of three weeks, ghosts, and a profile."""
+    """A user with sessions of three weeks, ghosts and a profile."""
     folder = tmp_path_factory.mktemp("person")
     home = folder / "h"
     now = time.time()

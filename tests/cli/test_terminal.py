@@ -1,4 +1,4 @@
-"""What somebody types again is on the screen whole, however narrow the terminal is."""
+"""Text to copy is shown uncut on every terminal width."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, build_home
 WIDTHS = pytest.mark.parametrize("columns", [60, 80, 140])
 
 CHATS = ("-1001234567890", "-1001234567891")
-"""Two groups whose keys differ in their last sign."""
+"""Two groups whose keys differ in the last character."""
 
 NAME = "Ops at night, with everybody"
 
 
 @pytest.fixture(name="keys")
 def _keys(home):
-    """The keys of two chats in the home, which have a name."""
+    """The keys of two named chats in the home."""
     keys = []
     with SessionDB(home / "state.db") as db, SessionStore(home / "sessions", db=db) as store:
         for chat in CHATS:
@@ -34,7 +34,7 @@ def _keys(home):
 
 @pytest.fixture(name="screen")
 def _screen(person):
-    """Run a verb to its end in a terminal of so many columns, and return its screen."""
+    """Run a verb in a pseudo-terminal and return its screen."""
 
     def screen(columns, *arguments, code=0):
         with person(*arguments, columns=columns) as seen:

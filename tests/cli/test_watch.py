@@ -1,4 +1,4 @@
-"""Who watches a home hears what another process commits, until he has heard enough."""
+"""The verb `watch` on commits of other processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ with SessionDB(sys.argv[1] + "/state.db") as db:
 
 
 def commit_message(person, session, *texts):
-    """Have another process say something in a session."""
+    """Append a message from another process."""
     database = str(person.home / "state.db")
     subprocess.run([sys.executable, "-c", COMMIT_SCRIPT, database, session, *texts], check=True)
 

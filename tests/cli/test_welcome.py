@@ -1,4 +1,4 @@
-"""The bare command: a server for a client, a word of welcome for a person."""
+"""The command without a verb: a server in a pipe, a welcome in a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _env(tmp_path):
 
 @pytest.fixture(name="screen_of")
 def _screen_of(forks, tmp_path):
-    """Return what a person sees, who types the command alone."""
+    """Return the screen of the command without a verb."""
 
     def screen_of(home):
         code, seen = CommandUser(forks, tmp_path, tmp_path / "none").sees(80, "--home", str(home))

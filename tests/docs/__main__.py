@@ -1,4 +1,4 @@
-"""Write the generated parts of `docs/` again."""
+"""Write the generated parts of `docs/`."""
 
 from __future__ import annotations
 

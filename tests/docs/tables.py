@@ -23,10 +23,10 @@ from tests.readme.parts import PART_MAKERS, extract_first_sentence, format_table
 
 _NULL_SCHEMA = {"type": "null"}
 _UNBOUNDED_VALUE = 2**31
-"""A larger bound is technical: it says which numbers JSON and SQLite can store."""
+"""Larger bounds are limits of JSON and SQLite and are not shown."""
 
 _COMMON_OPTIONS = {"help", "home", "profile", "all_profiles", "json"}
-"""Options that most verbs take; the page lists them once."""
+"""Options that most verbs have; the page lists them once."""
 
 
 def format_tools() -> str:

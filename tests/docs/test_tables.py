@@ -1,4 +1,4 @@
-"""The generated parts of `docs/` are those of the code."""
+"""The generated parts of `docs/` match the code."""
 
 from __future__ import annotations
 

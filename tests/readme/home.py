@@ -1,6 +1,6 @@
-"""The made-up home of the README and of the examples of `--help`: somebody's last months.
+"""A sample home for the README and for the examples of `--help`.
 
-What the examples name is there: an id, a title, a message, a project, a chat.
+It has the id, title, message, project and chat that the examples name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DAY_S = 86_400.0
 
 LEDGER = "20261118_090909_ab12cd"
 HIT = 4711
-"""A message of the ledger, as a hit of a search."""
+"""The id of a message in the ledger session that a search finds."""
 
 _DECIDED = (
     "Decided: the schema of the ledger changes in two steps. First add entries.currency as "
@@ -51,7 +51,7 @@ _PAST = (
 
 
 def build_home(home: Path) -> None:
-    """Make it, with the times of today."""
+    """Create the home with times relative to now."""
     make_hermes_database(home / "state.db")
     now = time.time()
     with connect(home / "state.db") as connection:
@@ -66,7 +66,7 @@ def build_home(home: Path) -> None:
 
 
 def _add_ledger_session(connection: Any, project: Path, at: float) -> None:
-    """A long session, in which it was decided."""
+    """Add a long session that ends with the decision."""
     row = {"source": "cli", "title": "The ledger", "cwd": str(project), "started_at": at}
     add_session(connection, LEDGER, **row)
     talk = [("user", "What shall the schema of the ledger be?")]
@@ -83,7 +83,7 @@ def _add_ledger_session(connection: Any, project: Path, at: float) -> None:
 
 
 def _add_chat_session(home: Path, now: float) -> None:
-    """A chat on Telegram, in its session."""
+    """Add a route from a Telegram chat to its session."""
     key = "agent:main:telegram:dm:42"
     entry = {
         "session_key": key,

@@ -1,4 +1,4 @@
-"""The picture of the README: what a command prints in a real terminal, as SVG."""
+"""The picture of the README: the output of a command in a pseudo-terminal, as SVG."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _CSS = (
 
 
 def draw_picture() -> str:
-    """Run the command on the made-up home; return the picture of what it prints."""
+    """Run the command on the sample home; return its output as SVG."""
     with tempfile.TemporaryDirectory() as folder:
         home.build_home(Path(folder) / ".hermes")
         return _render_svg(_capture_lines(Path(folder)))
 
 
 def _capture_lines(user: Path) -> list[str]:
-    """Return the lines that a person with this home folder sees, with their style."""
+    """Return the styled lines that the terminal shows."""
     words = shlex.split(COMMAND)[1:]
     given = {"env": build_environment(user), "folder": ROOT, "columns": _COLUMNS}
     with ForkServer() as forks, PseudoTerminal(forks, *words, **given) as terminal:
@@ -62,7 +62,7 @@ def _render_line(line: str) -> str:
     """Return a line of a terminal as SVG."""
     shown, style = "", ""
     for number, part in enumerate(_SGR_PATTERN.split(line)):
-        if number % 2:  # what stands between two texts is a style
+        if number % 2:  # odd parts are styles
             style = _STYLE_CLASSES.get(part, "")
         elif part:
             text = html.escape(part)

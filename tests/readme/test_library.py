@@ -1,4 +1,4 @@
-"""What the README and the page of the library show is run as it stands."""
+"""The examples of the README and of the library page run as printed."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ PRINTS = {
         "back 1 where is the ferry?",
     ],
 }
-"""What the example below each heading prints, in this order."""
+"""The expected output of the example below each heading, in order."""
 
 
 def _find_blocks(language):
-    """Return the blocks of a language by the heading that they stand below."""
+    """Return the code blocks of a language by heading."""
     sections = re.split(r"^## (.+)$", SAID, flags=re.MULTILINE)[1:]
     fence = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     return {

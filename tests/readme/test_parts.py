@@ -1,4 +1,4 @@
-"""What the README says of the code is what the code says, and what it points to is there."""
+"""The README matches the code, and its links lead to existing files."""
 
 from __future__ import annotations
 
