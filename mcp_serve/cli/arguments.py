@@ -1,7 +1,4 @@
-"""What an option takes; a value of another kind is a wrong use of the command, said at once.
-
-How the command line is read: an option that has one value is given once.
-"""
+"""Parsers of option values, and the argument parser of the command."""
 
 from __future__ import annotations
 
@@ -20,59 +17,57 @@ MAX_INTEGER = 2**53
 
 
 def make_integer_parser(least: int = 0, most: int = MAX_INTEGER) -> Callable[[str], int]:
-    """Return what takes a whole number."""
+    """Return an argparse type for integers in a range."""
 
     def read(text: str) -> int:
         try:
-            found = int(text)
+            value = int(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(f"must be an integer, got {text!r:.80}") from error
-        if not least <= found <= most:
-            bound = f">= {least}" if found < least else f"<= {most}"
+        if not least <= value <= most:
+            bound = f">= {least}" if value < least else f"<= {most}"
             raise argparse.ArgumentTypeError(f"must be an integer {bound}, got {text:.80}")
-        return found
+        return value
 
     return read
 
 
 def parse_amount(text: str) -> float:
-    """Return a number that is none below nothing."""
+    """Return a finite number >= 0."""
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        found = math.nan
-    if not 0 <= found < math.inf:
+        value = math.nan
+    if not 0 <= value < math.inf:
         raise argparse.ArgumentTypeError(f"must be a number >= 0, got {text!r:.80}")
-    return found
+    return value
 
 
 def parse_time_option(text: str) -> str:
-    """Return a time or an age with its unit: a bare number is days."""
-    given = f"{text}d" if text.isdigit() else text
+    """Return a time or an age; a bare number is an age in days."""
+    value = f"{text}d" if text.isdigit() else text
     try:
         # Imported here, since it loads the SDK, which `--help` does not need.
         from mcp_serve.arguments import parse_time  # noqa: PLC0415
 
-        parse_time("it", given, time.time())
+        parse_time("it", value, time.time())
     except InvalidInput as error:
-        said = str(error).removeprefix(f"it {given!r:.80} ")
-        raise argparse.ArgumentTypeError(f"{text!r:.80} {said}") from error
-    return given
+        reason = str(error).removeprefix(f"it {value!r:.80} ")
+        raise argparse.ArgumentTypeError(f"{text!r:.80} {reason}") from error
+    return value
 
 
 def parse_text(text: str) -> str:
-    """Return a text that says something.
-
-    An empty name of a file is that of this folder, and an empty filter chooses everything: a
-    script whose variable is not set means neither.
-    """
+    """Return a text that is not empty."""
+    # A script whose variable is unset passes "". As a path that is the current folder, and as a
+    # filter it selects everything; the script meant neither.
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return text
 
 
 def parse_folder(text: str) -> Path:
-    """Return a folder that is there."""
+    """Return the path of an existing folder."""
     path = Path(parse_text(text)).expanduser()
     if not path.is_dir():
         raise argparse.ArgumentTypeError(f"folder not found: {text}")
@@ -80,7 +75,7 @@ def parse_folder(text: str) -> Path:
 
 
 def parse_file(text: str) -> Path:
-    """Return a file that is there."""
+    """Return the path of an existing file."""
     path = Path(parse_text(text)).expanduser()
     if not path.is_file():
         raise argparse.ArgumentTypeError(f"file not found: {text}")
@@ -88,7 +83,7 @@ def parse_file(text: str) -> Path:
 
 
 class StoreOnceAction(argparse.Action):
-    """Takes an option that has one value: the second one would silently be the only one."""
+    """An action that refuses an option given twice, which argparse would let override itself."""
 
     def __call__(
         self,
@@ -97,16 +92,16 @@ class StoreOnceAction(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
-        """Take it."""
-        given = vars(namespace).setdefault("given_once", set())
-        if option_string is not None and self.dest in given:
+        """Store the value, or exit with a usage error if the option was given before."""
+        names = vars(namespace).setdefault("given_once", set())
+        if option_string is not None and self.dest in names:
             parser.error(f"argument {option_string}: may be given only once")
-        given.add(self.dest)
+        names.add(self.dest)
         setattr(namespace, self.dest, values)
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Reads a command line in which nothing is given twice but what takes several."""
+    """An argument parser that refuses repeated options unless they collect values."""
 
     def __init__(self, *args: object, **more: object) -> None:
         super().__init__(*args, **more)  # type: ignore[arg-type]
@@ -114,7 +109,7 @@ class CommandParser(argparse.ArgumentParser):
             self.register("action", name, StoreOnceAction)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """End with a message, in which what was typed may stand."""
+        """Exit after printing a message with secrets redacted; it may quote the command line."""
         if message:
             print_error(message, end="")
         sys.exit(status)

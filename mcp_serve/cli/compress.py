@@ -1,6 +1,6 @@
-"""`mcp-sessions compress`: a summary takes the place of the middle of a long conversation.
+"""`mcp-sessions compress`: replace the middle of a long conversation with a summary.
 
-A person has no model at hand, so that the summary is made without one unless one is given.
+The summary is extractive unless one is passed, since the command has no model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_LINES = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     parser.add_argument("session", nargs="?", metavar="ID", help="full id or session key")
     parser.add_argument(
         "--summary",
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plan, show the summary, ask, apply."""
+    """Plan, show the summary, ask and apply."""
     if options.session is None and options.plan is None:
         raise InvalidInput("name the session to compress, or pass --plan HANDLE")
     beside = {} if options.summary is None else {"summary": _read_summary(options.summary)}
@@ -99,10 +99,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _read_summary(name: str) -> str:
-    """Return the summary that is in a file.
+    """Return the summary from a file or from standard input.
 
     Raises:
-        InvalidInput: there is none.
+        InvalidInput: It cannot be read.
     """
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
@@ -139,9 +139,9 @@ def _show_plan(out: Terminal, kind: str, found: Answer, *, summary: str | None) 
     plan_output.show_space(out, kind, found["bytes"])
 
 
-def _show_more(out: Terminal, left: int) -> None:
-    if left > 0:
-        out.write_line(f"  and {left:,} more; --plan-only --json shows all", "dim")
+def _show_more(out: Terminal, count: int) -> None:
+    if count > 0:
+        out.write_line(f"  and {count:,} more; --plan-only --json shows all", "dim")
 
 
 _RETENTION_COLUMNS = (
@@ -161,7 +161,8 @@ def _show_result(out: Terminal, kind: str, found: Answer) -> None:
     out.write_line(f"The summary keeps {kept['kept']:,} of {kept['found']:,} facts.")
     if kept["by_kind"]:
         rows = [
-            [name, f"{there:,}", f"{left:,}"] for name, (there, left) in kept["by_kind"].items()
+            [name, f"{total:,}", f"{kept_count:,}"]
+            for name, (total, kept_count) in kept["by_kind"].items()
         ]
         out.write_table(_RETENTION_COLUMNS, rows)
     plan_output.show_skipped(out, found)

@@ -1,6 +1,6 @@
-"""`mcp-sessions demo`: builds a sample home, and asks a server of it what a client would ask.
+"""`mcp-sessions demo`: build a sample home and query its server as a client does.
 
-All of it is in a temporary folder, what is kept about the home too; no real home is touched.
+The home and its state are in a temporary folder; no real home is touched.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show it all, or serve it; return the exit code."""
-    # On standard output a client is talked to.
+    """Run the tour or serve the sample home; return the exit code."""
+    # With --serve, standard output carries the protocol.
     screen = Screen(sys.stderr if options.serve else sys.stdout)
     choose_driver()
     with create_sample_home(keep=options.keep) as home:
@@ -66,8 +66,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_tour(home: SampleHome, screen: Screen) -> int:
-    """Build it, then start its server as a client does, and walk through it."""
-    import anyio  # noqa: PLC0415 -- the SDK and what it needs; serving does without
+    """Build the home, start its server as a client does, and run the tour."""
+    import anyio  # noqa: PLC0415 -- the SDK is not needed for --serve
     from mcp import StdioServerParameters  # noqa: PLC0415
 
     from mcp_serve.cli.demo_home.tour import Tour  # noqa: PLC0415
@@ -89,7 +89,7 @@ def _run_tour(home: SampleHome, screen: Screen) -> int:
         await Tour(client, screen).walk()
 
     program, *rest = home.command
-    # In a folder of its own no file of the person's can be taken for a module.
+    # In a separate folder, no file of the user can be imported as a module.
     started = StdioServerParameters(command=program, args=rest, cwd=home.folder)
     anyio.run(partial(run_with_server, started, walk))
     return DONE
@@ -103,7 +103,7 @@ def _show_preface(screen: Screen) -> None:
 
 
 def _serve_home(home: SampleHome, screen: Screen) -> int:
-    """Serve it until the client that has started this, or the person, has enough."""
+    """Serve the home until the client closes standard input or the user presses Ctrl-C."""
     home.fill()
     person, token = sys.stdin.isatty(), secrets.token_urlsafe(24)
     process = subprocess.Popen(  # noqa: S603 -- ourselves

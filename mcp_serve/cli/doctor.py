@@ -1,9 +1,4 @@
-"""`mcp-sessions doctor`: how the home is, and whether the clients get to it; it changes nothing.
-
-What `doctor` says of the clients: which know of the server, and what they get from it.
-
-What `doctor` looks at in a home and around it; nothing is written, nothing is made.
-"""
+"""`mcp-sessions doctor`: check the home and every configured client, without changing anything."""
 
 from __future__ import annotations
 
@@ -70,7 +65,7 @@ _COMMAND_PREFIXES = ("mcp-sessions ", "chmod ")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     parser.add_argument("--token", action="store_true", help="print only the bearer token")
     parser.add_argument(
         "--timeout",
@@ -84,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look at everything; return whether something has failed."""
+    """Run all checks; return 1 if one of them failed."""
     served = ServedProfiles(
         ServerOptions(
             home=options.home,
@@ -120,38 +115,38 @@ def _run_checks(served: ServedProfiles, options: argparse.Namespace) -> Iterator
 
     yield from check_homes(served)
     yield check_sqlite()
-    knowing: list[ConfiguredClient] = []
-    yield from check_clients(Path.cwd(), knowing)
+    configured: list[ConfiguredClient] = []
+    yield from check_clients(Path.cwd(), configured)
     homes = [served.get_path(name) for name in served.names]
-    yield from check_handshakes(knowing, homes, options.timeout)
+    yield from check_handshakes(configured, homes, options.timeout)
 
 
 def _print_checks(checks: Iterator[Check]) -> list[Check]:
-    found = list(checks)
-    plain = [asdict(each) for each in found]
-    plain = [each | each.pop("more") for each in plain]
+    results = list(checks)
+    plain = [asdict(check) for check in results]
+    plain = [fields | fields.pop("more") for fields in plain]
     print_json({"checks": plain})
-    return found
+    return results
 
 
 def _show_checks(checks: Iterator[Check]) -> list[Check]:
-    """Show each as soon as it is known."""
-    screen, found = Screen(sys.stdout), []
-    for each in checks:
-        mark, colour = _STATE_MARKS[each.state]
-        head = f"{mark} {each.state:<8}{each.about:<{_LABEL_WIDTH}} "
-        screen.write_block(head, _shorten_home(each.says), style=colour)
-        if each.next:
-            _show_advice(screen, " " * len(head) + "-> ", _shorten_home(each.next))
+    """Show each check as soon as it is done."""
+    screen, results = Screen(sys.stdout), []
+    for check in checks:
+        mark, colour = _STATE_MARKS[check.state]
+        head = f"{mark} {check.state:<8}{check.about:<{_LABEL_WIDTH}} "
+        screen.write_block(head, _shorten_home(check.says), style=colour)
+        if check.next:
+            _show_advice(screen, " " * len(head) + "-> ", _shorten_home(check.next))
         sys.stdout.flush()
-        found.append(each)
+        results.append(check)
     screen.write_line()
-    screen.write_line(_summarize_counts(Counter(each.state for each in found)))
-    return found
+    screen.write_line(_summarize_counts(Counter(check.state for check in results)))
+    return results
 
 
 def _show_advice(screen: Screen, head: str, text: str) -> None:
-    """Say what to do next; a command that does not fit beside its head stands whole below."""
+    """Show advice; a command that does not fit on the line gets a line of its own, uncut."""
     if text.startswith(_COMMAND_PREFIXES) and measure_width(head + text) > screen.width:
         screen.write_uncut(f"  -> {text}")
     else:
@@ -159,7 +154,7 @@ def _show_advice(screen: Screen, head: str, text: str) -> None:
 
 
 def _shorten_home(text: str) -> str:
-    """Return a text with the folder of the user as people write it."""
+    """Return a text with the home directory written as `~`."""
     return text.replace(f"{Path.home()}/", "~/")
 
 
@@ -171,29 +166,29 @@ def _summarize_counts(counts: Counter[State]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredClient:
-    """A client that has the server in its configuration, and what it starts."""
+    """A client with the server in its configuration, and the command that it starts."""
 
     by: str
-    """What installs it anew."""
+    """The argument of `install` that writes this entry again."""
     label: str
     command: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
 
 
-def check_clients(folder: Path, told: list[ConfiguredClient]) -> Iterator[Check]:
-    """Yield how each client is, and note what those start that know of us.
+def check_clients(folder: Path, configured: list[ConfiguredClient]) -> Iterator[Check]:
+    """Yield the state of each client; append the configured ones to `configured`.
 
-    What a project says is told and never started: it may be anybody's, who named us in there.
+    Entries of a project are reported and never started, since the project may be untrusted.
     """
     machine, projects = UserEnvironment(), list[ConfiguredClient]()
     for client in CLIENTS:
         own, project = client.user(machine), client.find_file(machine, folder)
         is_here = client.is_installed(machine)
-        yield _check_file(client, own, client.name, told, is_here=is_here)
-        # In the folder of the user some files of a project are those of the user.
+        yield _check_file(client, own, client.name, configured, is_here=is_here)
+        # In the home directory, some project files are also the files of the user.
         if project is not None and project != own and is_present(project):
             yield from _check_project(client, project, projects)
-    if not told and not projects:
+    if not configured and not projects:
         yield Check(
             "clients",
             "warning",
@@ -205,25 +200,30 @@ def check_clients(folder: Path, told: list[ConfiguredClient]) -> Iterator[Check]
 def _check_project(
     client: ClientProgram, path: Path, projects: list[ConfiguredClient]
 ) -> Iterator[Check]:
-    """Yield what a file of a project says, where that is about us."""
-    found = _check_file(client, path, f"{client.name} --project", projects, is_here=True)
-    if "entries" in found.more:
-        yield replace(found, says=f"{found.says} (this project); not started by doctor")
-    elif found.state != "ok":
-        yield found
+    """Yield the state of a project file that names the server or cannot be read."""
+    check = _check_file(client, path, f"{client.name} --project", projects, is_here=True)
+    if "entries" in check.more:
+        yield replace(check, says=f"{check.says} (this project); not started by doctor")
+    elif check.state != "ok":
+        yield check
 
 
 def _check_file(
-    client: ClientProgram, path: Path, by: str, told: list[ConfiguredClient], *, is_here: bool
+    client: ClientProgram,
+    path: Path,
+    by: str,
+    configured: list[ConfiguredClient],
+    *,
+    is_here: bool,
 ) -> Check:
     more: dict[str, Any] = {"path": str(path)}
     try:
         entries = files.find_our_entries(client, path)
     except SessionError as error:
-        again = f"fix the file; mcp-sessions install {by} --print shows the entry"
-        return Check(client.name, "failure", str(error).partition(";")[0], again, more)
+        advice = f"fix the file; mcp-sessions install {by} --print shows the entry"
+        return Check(client.name, "failure", str(error).partition(";")[0], advice, more)
     if entries:
-        told += [_parse_entry(by, client.label, entry) for entry in entries.values()]
+        configured += [_parse_entry(by, client.label, entry) for entry in entries.values()]
         return Check(
             client.name, "ok", f"registered in {path}", more=more | {"entries": list(entries)}
         )
@@ -236,60 +236,63 @@ def _check_file(
 def _parse_entry(by: str, label: str, entry: dict[str, Any]) -> ConfiguredClient:
     env = entry.get("env", entry.get("environment"))
     pairs = env.items() if isinstance(env, dict) else ()
-    given = tuple((str(name), str(value)) for name, value in pairs)
-    return ConfiguredClient(by, label, tuple(files.get_command_line(entry)), given)
+    variables = tuple((str(name), str(value)) for name, value in pairs)
+    return ConfiguredClient(by, label, tuple(files.get_command_line(entry)), variables)
 
 
 def check_handshakes(
-    told: list[ConfiguredClient], homes: list[Path], timeout_s: float
+    configured: list[ConfiguredClient], homes: list[Path], timeout_s: float
 ) -> list[Check]:
-    """Start what each client starts, each once and all at once; return how they answered."""
+    """Start each distinct configured command concurrently; return the checks of their answers."""
     starts: dict[tuple[Any, Any], list[ConfiguredClient]] = {}
     ours = (*files.find_command(shared=False), "serve", "--home", str(homes[0]))
-    for each in told or [ConfiguredClient("", "this command", ours)]:
-        starts.setdefault((each.command, each.env), []).append(each)
-    found: dict[int, Check] = {}
+    for client in configured or [ConfiguredClient("", "this command", ours)]:
+        starts.setdefault((client.command, client.env), []).append(client)
+    checks: dict[int, Check] = {}
 
-    async def shake(at: int, those: list[ConfiguredClient]) -> None:
-        found[at] = await _check_handshake(those, homes, timeout_s)
+    async def shake(at: int, clients: list[ConfiguredClient]) -> None:
+        checks[at] = await _check_handshake(clients, homes, timeout_s)
 
     async def shake_all() -> None:
         async with anyio.create_task_group() as tasks:
-            for at, those in enumerate(starts.values()):
-                tasks.start_soon(shake, at, those)
+            for at, clients in enumerate(starts.values()):
+                tasks.start_soon(shake, at, clients)
 
     anyio.run(shake_all)
-    return [found[at] for at in sorted(found)]
+    return [checks[at] for at in sorted(checks)]
 
 
 async def _check_handshake(
-    those: list[ConfiguredClient], homes: list[Path], timeout_s: float
+    clients: list[ConfiguredClient], homes: list[Path], timeout_s: float
 ) -> Check:
-    first = those[0]
-    labels = ", ".join(each.label for each in those)
-    more: dict[str, Any] = {"clients": [each.by for each in those], "command": list(first.command)}
+    first = clients[0]
+    labels = ", ".join(client.label for client in clients)
+    more: dict[str, Any] = {
+        "clients": [client.by for client in clients],
+        "command": list(first.command),
+    }
     program, *rest = first.command or ("",)
     started = StdioServerParameters(command=program, args=rest, env=dict(first.env))
     began = time.perf_counter()
     try:
-        # Most clients still begin so; the newer way is tried by the demo.
+        # Most clients still use the legacy handshake; the demo uses the newer one.
         answer = await run_with_server(started, _query_server, mode="legacy", timeout_s=timeout_s)
     except ServerUnreachable as error:
-        again = (
+        advice = (
             f"mcp-sessions install {first.by}"
             if first.by
             else "run mcp-sessions serve to see the error"
         )
-        said = f"{labels}: {error}; started as: {' '.join(first.command)}"
-        return Check("handshake", "failure", said, again, more)
+        text = f"{labels}: {error}; started as: {' '.join(first.command)}"
+        return Check("handshake", "failure", text, advice, more)
     took = time.perf_counter() - began
-    said = f"{labels}: {answer['tools']} tools in {took:.1f} s from {answer['home']}"
+    text = f"{labels}: {answer['tools']} tools in {took:.1f} s from {answer['home']}"
     more |= {"seconds": round(took, 3), **answer}
     if "--home" not in first.command and Path(answer["home"]) not in homes:
-        said += f", not {homes[0]}: clients do not inherit the variables of this shell"
-        again = f"mcp-sessions install {first.by} --home {homes[0]}"
-        return Check("handshake", "warning", said, again, more)
-    return Check("handshake", "ok", said, more=more)
+        text += f", not {homes[0]}: clients do not inherit the variables of this shell"
+        advice = f"mcp-sessions install {first.by} --home {homes[0]}"
+        return Check("handshake", "warning", text, advice, more)
+    return Check("handshake", "ok", text, more=more)
 
 
 async def _query_server(client: Asking) -> dict[str, Any]:
@@ -307,14 +310,14 @@ _OTHERS_MODE = 0o077
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at: how it is, and what to do where it is not as it should be."""
+    """The result of one check, with advice if the state is not ok."""
 
     about: str
     state: State
     says: str
     next: str | None = None
     more: dict[str, Any] = field(default_factory=dict)
-    """What a script would else have to read out of the words."""
+    """Further JSON keys, so that a script need not parse the text."""
 
 
 _FINDING_FIXES = {
@@ -325,16 +328,16 @@ _FINDING_FIXES = {
     "blocked_index": "add --load-extension to serve, prune, compress, restore or import",
     "unreadable": "mcp-sessions stats --deep",
 }
-"""What mends a finding that no plan does."""
+"""Advice for findings that no plan fixes."""
 
 _STATE_ADVICE = "set MCP_SESSIONS_STATE to a folder that you own"
 
 _HARMLESS_FINDINGS = ("never_ended", "drifted_counters")
-"""Findings that are as they are: sessions may be open, and no counter is trusted."""
+"""Findings that need no action: sessions may be open, and counters are not relied on."""
 
 
 def check_homes(served: ServedProfiles) -> Iterator[Check]:
-    """Yield how every home is that was asked for."""
+    """Yield the checks of every chosen home."""
     choose_driver()
     yield _check_location(served)
     is_wrong = missing_home.explain_wrong_name(served) is not None
@@ -344,7 +347,7 @@ def check_homes(served: ServedProfiles) -> Iterator[Check]:
 
 
 def check_sqlite() -> Check:
-    """Return on which SQLite this runs."""
+    """Return the check of the SQLite version."""
     driver = choose_driver()
     said = f"{driver.version} ({driver.name})"
     if driver.fixed:
@@ -451,7 +454,7 @@ def _check_state_folder(home: ServedHome, label: str) -> Iterator[Check]:
 
 
 def _check_folder_access(about: str, found: Path | None, place: Path, *, is_beside: bool) -> Check:
-    """Return whether what is kept is kept, and from others."""
+    """Return whether the state folder is writable and private."""
     existing = _find_existing_folder(place)
     more = {"path": str(found)} if found else {}
     if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
@@ -467,5 +470,5 @@ def _check_folder_access(about: str, found: Path | None, place: Path, *, is_besi
 
 
 def _find_existing_folder(folder: Path) -> Path:
-    """Return the folder, or the first one above it that is there."""
+    """Return the folder, or its closest existing parent."""
     return next(path for path in (folder, *folder.parents) if os.path.lexists(path))

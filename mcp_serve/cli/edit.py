@@ -1,4 +1,4 @@
-"""`mcp-sessions edit`: a title, the archive, a pin, or that a session has ended."""
+"""`mcp-sessions edit`: change the title; archive, pin or reopen a session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     parser.add_argument("session", metavar="ID", help="full id or session key")
     parser.add_argument("--title", help="new title; an empty one removes it")
     for name, word, what in (
@@ -44,18 +44,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what would change, ask, edit it."""
-    wanted = {name: getattr(options, name) for name in ("title", "archived", "pinned")}
-    if not options.reopen and set(wanted.values()) == {None}:
+    """Show the change, ask and apply it."""
+    values = {name: getattr(options, name) for name in ("title", "archived", "pinned")}
+    if not options.reopen and set(values.values()) == {None}:
         raise InvalidInput("nothing to edit; give --title, --archive, --pin or --reopen")
-    wanted["reopen"] = options.reopen
+    values["reopen"] = options.reopen
     change = plan_command.ChangeRequest(
         edit.SPEC,
         "edit",
-        {"session": options.session, **wanted},
+        {"session": options.session, **values},
         done=_show_result,
         nothing="The session already has these values.",
-        look=partial(_preview_edit, options.session, wanted),
+        look=partial(_preview_edit, options.session, values),
         typed=(options.session, *_list_given_options(options)),
     )
     return plan_command.run_change(options, change)
@@ -65,24 +65,24 @@ def _list_given_options(options: argparse.Namespace) -> Iterator[str]:
     """Yield the options that were given."""
     if options.title is not None:
         yield f"--title={options.title}"
-    for given, yes, no in (
+    for value, yes, no in (
         (options.archived, "--archive", "--unarchive"),
         (options.pinned, "--pin", "--unpin"),
     ):
-        if given is not None:
-            yield yes if given else no
+        if value is not None:
+            yield yes if value else no
     if options.reopen:
         yield "--reopen"
 
 
-def _preview_edit(session: str, wanted: Answer, tools: ToolCaller) -> Answer:
-    """Return what would change, as a plan says it."""
-    tools.validate_arguments(edit.SPEC, {"session": session, **wanted})
+def _preview_edit(session: str, values: Answer, tools: ToolCaller) -> Answer:
+    """Return the changes in the form of a plan."""
+    tools.validate_arguments(edit.SPEC, {"session": session, **values})
     home = tools.home
     exact = resolve.find_exact_session(home, session)
     altered: dict[str, dict[str, tuple[Any, Any]]] = {}
-    for each in home.maintenance.preview_edit(exact, **wanted):
-        altered.setdefault(each.session_id, {})[each.what] = each.before, each.after
+    for change in home.maintenance.preview_edit(exact, **values):
+        altered.setdefault(change.session_id, {})[change.what] = change.before, change.after
     count = len(altered)
     planned = PlanPreview("planned" if count else "nothing", None, None, count, ())
     shown = render.render_session(home, home.db.summarize_session(exact), home.list_own_pins())
@@ -98,13 +98,13 @@ def _preview_edit(session: str, wanted: Answer, tools: ToolCaller) -> Answer:
 
 
 def _describe_changes(home: ServedHome, columns: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
-    """Yield what is, and what would be."""
+    """Yield each column with its value before and after."""
     if "title" in columns:
-        was, becomes = (render.render_line(home, each) or "none" for each in columns["title"])
+        was, becomes = (render.render_line(home, title) or "none" for title in columns["title"])
         yield f"title: {was} -> {becomes}"
     for name in ("archived", "pinned"):
         if name in columns:
-            was, becomes = ("yes" if each else "no" for each in columns[name])
+            was, becomes = ("yes" if value else "no" for value in columns[name])
             yield f"{name}: {was} -> {becomes}"
     if columns.keys() & {"ended_at", "end_reason"}:
         reason = render.render_line(home, columns.get("end_reason", (None,))[0])

@@ -1,7 +1,4 @@
-"""What is said of an error on standard error, and with which code the command ends then.
-
-What the exit code of the command says; of a wrong use it is the one that argparse has.
-"""
+"""Exit codes, and errors of the tools translated to verbs and options of the command."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ _ARGUMENT_LABELS = {
     "roles": "--role",
     "batch": "BATCH",
 }
-"""What a person types for an argument that has no option of its name."""
+"""Command-line names of arguments whose option has another name."""
 
 
 class QuestionInterrupted(KeyboardInterrupt):
@@ -39,7 +36,7 @@ class QuestionInterrupted(KeyboardInterrupt):
 
 
 def format_error(error: SessionError) -> str:
-    """Return an error with the verbs of the command, where it names tools of the server."""
+    """Return the message of an error with tool names replaced by verbs."""
     text = translate_tool_text(str(error))
     nearest = error.nearest if isinstance(error, NotFound) else ()
     if not nearest or "did you mean" in text:
@@ -48,7 +45,7 @@ def format_error(error: SessionError) -> str:
 
 
 def translate_tool_text(text: str) -> str:
-    """Return what a tool says with the verbs and the options of the command."""
+    """Return a text of a tool with tool and argument names replaced by verbs and options."""
     text = _TOOL_PATTERN.sub(r"`mcp-sessions \1`", text)
     for name, word in _REPLACEMENTS.items():
         text = text.replace(name, word)
@@ -56,7 +53,7 @@ def translate_tool_text(text: str) -> str:
 
 
 def translate_arguments(text: str, arguments: Iterable[str]) -> str:
-    """Return what is said of the arguments of a tool as it is said of what a person types."""
+    """Return a text with names of tool arguments replaced by options."""
     names = "|".join(sorted(arguments, key=len, reverse=True))
     pattern = re.compile(rf"(^|\. )({names})(?:\.\d+)?(?= (?:is|must|cannot) )")
     text = pattern.sub(lambda match: match[1] + _format_argument(match[2]), text)
@@ -68,13 +65,13 @@ def _format_argument(argument: str) -> str:
 
 
 def get_exit_code(error: SessionError) -> int:
-    """Return the exit code that an error has."""
+    """Return the exit code for an error."""
     if isinstance(error, NotFound):
         return UNKNOWN_ID
     if isinstance(error, InvalidInput):
         return USAGE
     if isinstance(error, TitleTaken):
-        return FAILED  # whoever tries again is told the same
+        return FAILED  # a retry fails in the same way
     return BUSY if isinstance(error, (Busy, Conflict)) else FAILED
 
 

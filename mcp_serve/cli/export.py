@@ -1,4 +1,4 @@
-"""`mcp-sessions export`: whole conversations as files, to keep, to read or to carry elsewhere."""
+"""`mcp-sessions export`: write whole conversations to files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FORMATS = {"jsonl": "jsonl", "md": "markdown"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     parser.add_argument(
         "session", nargs="*", metavar="ID", help="id, prefix of an id, session key or title"
     )
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write them, and say how much it was."""
+    """Export the conversations and report their number and size."""
     to = None if options.out == "-" else _prepare_target(options.out)
     if to is None and options.json:
         raise InvalidInput("--json needs a file; name it with --out")
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
             return DONE
         try:
             done = _export_sessions(options, tools.home, to or _choose_printer())
-        except Conflict as error:  # of a file that is there, which is so the next time as well
+        except Conflict as error:  # the file exists; a retry fails too
             raise Denied(str(error)) from error
     if options.json:
         print_json(asdict(done))
@@ -105,35 +105,35 @@ def _export_sessions(
 
 
 def _build_filter(options: argparse.Namespace) -> SessionFilter | None:
-    """Return the filters that were given; an export leaves out the archive only when told so.
+    """Return the filter from the options; archived conversations are included by default.
 
     Raises:
-        InvalidInput: one of them makes no sense.
+        InvalidInput: An option is not valid.
     """
-    given = filters.read_given_options(options)
-    given.pop("profile", None)
-    if not given:
+    values = filters.read_given_options(options)
+    values.pop("profile", None)
+    if not values:
         return None
     try:
-        read = filters.ListFilterArguments.read({"status": "all"} | given)
+        arguments = filters.ListFilterArguments.read({"status": "all"} | values)
     except ValidationError as error:
         raise InvalidInput(
             translate_arguments(
                 explain_error(error) or "", filters.ListFilterArguments.model_fields
             )
         ) from error
-    where: SessionFilter = read.build_filter(time.time())
+    where: SessionFilter = arguments.build_filter(time.time())
     return where
 
 
-def _prepare_target(given: str) -> Path:
-    """Return a file, or a folder, which is made where it is named as one.
+def _prepare_target(name: str) -> Path:
+    """Return the target path; create a folder if the name ends with a slash.
 
     Raises:
-        StorageError: it cannot be made.
+        StorageError: The folder cannot be created.
     """
-    path = Path(given).expanduser()
-    if given.endswith(("/", os.sep)):
+    path = Path(name).expanduser()
+    if name.endswith(("/", os.sep)):
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -142,14 +142,14 @@ def _prepare_target(given: str) -> Path:
 
 
 def _choose_printer() -> Callable[[bytes], object]:
-    """Return what prints it: as it is, but nothing that a terminal would obey."""
+    """Return a function that prints the export, cleaned if standard output is a terminal."""
     if sys.stdout.isatty():
         return lambda part: sys.stdout.write(to_plain_text(part.decode()))
     return sys.stdout.buffer.write
 
 
 def _show_result(options: argparse.Namespace, done: ExportResult) -> None:
-    beside = Terminal(sys.stderr)
+    errors = Terminal(sys.stderr)
     if options.out != "-":
         sessions = f"{done.sessions:,} session" + "s" * (done.sessions != 1)
         size = decimal(done.bytes)
@@ -157,8 +157,8 @@ def _show_result(options: argparse.Namespace, done: ExportResult) -> None:
             f"Wrote {sessions} with {done.messages:,} messages, {size}, to {options.out}"
         )
     for name in done.there:
-        beside.write_line(f"{name} exists and was not overwritten.")
+        errors.write_line(f"{name} exists and was not overwritten.")
     for name in done.gone:
-        beside.write_line(f"{name} was deleted during the export.")
+        errors.write_line(f"{name} was deleted during the export.")
     for name in done.changed:
-        beside.write_line(f"{name} changed during the export; export it again.")
+        errors.write_line(f"{name} changed during the export; export it again.")

@@ -1,4 +1,4 @@
-"""Which sessions a verb is about: every filter that the library has."""
+"""Options that select sessions: every filter of the library."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _RANGE_FIELDS = ("tokens", "cost", "tool_calls")
 
 
 _OTHER_ARGUMENTS = ("profile", "plan")
-"""Arguments of the tools that are no filters."""
+"""Arguments of the tools that are not filters."""
 
 _DAY_S = 86_400.0
 
 
 class _ExtraFilters(given_as.ProfileArguments):
-    """The filters that a model is not troubled with."""
+    """Filters of the command that the tools do not offer to a model."""
 
     source: given_as.Sources | None = None
     title: given_as.Text | None = None
@@ -53,7 +53,7 @@ class _ExtraFilters(given_as.ProfileArguments):
     max_tool_calls: given_as.Count | None = None
 
     def add_extra_filters(self, where: SessionFilter) -> SessionFilter:
-        """Return a filter with these as well."""
+        """Return a copy of a filter with these conditions added."""
         patterns = {field: getattr(self, name) for name, field in _PATTERN_FIELDS.items()}
         bounds = [f"{side}_{what}" for what in _RANGE_FIELDS for side in ("min", "max")]
         ranges = {name: getattr(self, name) for name in bounds}
@@ -61,30 +61,30 @@ class _ExtraFilters(given_as.ProfileArguments):
 
 
 class ListFilterArguments(_ExtraFilters, ListArguments):  # type: ignore[misc]  # several sources
-    """The arguments of `sessions_list`, and every other filter."""
+    """The arguments of `sessions_list` plus the extra filters."""
 
     def build_filter(self, now: float) -> SessionFilter:
-        """Return which conversations are asked for."""
+        """Return the filter of conversations."""
         return self.add_extra_filters(super().build_filter(now))
 
 
 class PruneFilterArguments(_ExtraFilters, PruneArguments):  # type: ignore[misc]  # as above
-    """The arguments of `sessions_prune`, and every other filter; `until` is an age, in days."""
+    """The arguments of `sessions_prune` plus the extra filters; `until` becomes an age in days."""
 
     status: given_as.Status | None = None
     since: given_as.Since | None = None
 
     def build_filter(self, now: float) -> SessionFilter:
-        """Return which sessions are asked for."""
+        """Return the filter of sessions."""
         active_after = parse_time("since", self.since, now)
-        found = replace(super().build_filter(now), status=self.status, active_after=active_after)
-        return self.add_extra_filters(found)
+        where = replace(super().build_filter(now), status=self.status, active_after=active_after)
+        return self.add_extra_filters(where)
 
 
 def add_filter_options(
     parser: argparse.ArgumentParser, until: str = "last active before: 30d, a date"
 ) -> None:
-    """Add them to a verb; `until` is what the end of the time means there."""
+    """Add the filters to a verb; `until` is the help of `--until`."""
     group = parser.add_argument_group("which sessions")
     group.add_argument(
         "--project",
@@ -126,17 +126,17 @@ def add_filter_options(
 def read_given_options(
     options: argparse.Namespace, of: type[_ExtraFilters] = ListFilterArguments
 ) -> dict[str, Any]:
-    """Return those of these arguments that were given."""
-    named = {
+    """Return the arguments of a tool that were given as options."""
+    values = {
         name: getattr(options, name, None)
         for name in of.model_fields
         if name not in _OTHER_ARGUMENTS
     }
-    return {name: value for name, value in named.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def parse_age_days(text: str | None) -> float | None:
-    """Return how many days ago a time was; one that is to come is none."""
+    """Return the age of a time in days, 0 for a time in the future."""
     now = time.time()
     at = parse_time("older-than", text, now)
     return None if at is None else max((now - at) / _DAY_S, 0.0)

@@ -1,4 +1,4 @@
-"""`mcp-sessions finalize`: sessions end, and what was said in them stays."""
+"""`mcp-sessions finalize`: end sessions and keep their messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ examples:
 
 
 class FinalizeCommandArguments(finalize.FinalizeArguments):
-    """The arguments of the tool, of several sources."""
+    """The arguments of the tool, with several sources."""
 
     source: given_as.Sources | None = None  # type: ignore[assignment]
 
@@ -37,7 +37,7 @@ _SPEC = replace(finalize.SPEC, arguments=FinalizeCommandArguments)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     plan_command.add_what_argument(parser, _KINDS)
     parser.add_argument("--reason", type=parse_text, help="end reason to record")
     parser.add_argument("--start-new", action="store_true", help="start a new session in the chats")
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plan, ask, apply."""
+    """Plan, ask and apply."""
     asked = {
         "what": options.what,
         "sessions": options.session,

@@ -1,4 +1,4 @@
-"""`mcp-sessions import`: conversations that were exported come in, after a look at the file."""
+"""`mcp-sessions import`: import conversations from an export, after a preview."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LEFT_OUT_COLUMNS = (TableColumn("where"), TableColumn("why", wraps=True))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     parser.add_argument("file", type=parse_file, metavar="FILE", help="export in JSON Lines")
     parser.add_argument(
         *("--plan-only", "--dry-run"), action="store_true", help="show the contents and exit"
@@ -63,12 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show it, ask, bring it in, say how to take it back."""
+    """Show a preview, ask, import, and print the command that undoes it."""
     path: Path = options.file
     out = Terminal(sys.stderr if options.json else sys.stdout)
     with ToolCaller(options, changes=True, new=True) as tools:
         maintenance = tools.home.make_maintenance(TerminalProgress.client)
-        seen = _read_file_state(path)
+        state = _read_file_state(path)
         with ProgressBar("Reading, in MB") as bar:
             found = maintenance.preview_import(
                 path,
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
             Terminal(sys.stderr).write_line(format_declined())
             _print_preview(options, "declined", found)
             return DECLINED
-        if _read_file_state(path) != seen:
+        if _read_file_state(path) != state:
             raise Conflict(f"{path} changed after it was read; run the import again")
         with TerminalProgress("Importing") as work:
             done = maintenance.import_sessions(
@@ -108,12 +108,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print_preview(options: argparse.Namespace, outcome: str, found: ImportPreview) -> None:
-    """Print what would come in, beside the keys of what has: nothing."""
+    """Print the preview as JSON with zeros for the keys of the result."""
     if options.json:
-        said = asdict(found)
-        items = said.pop("sessions")
-        nothing = {"sessions": 0, "messages": 0, "ids": ()}
-        print_json({"outcome": outcome, **nothing, **said, "items": items})
+        fields = asdict(found)
+        items = fields.pop("sessions")
+        zeros = {"sessions": 0, "messages": 0, "ids": ()}
+        print_json({"outcome": outcome, **zeros, **fields, "items": items})
 
 
 def _show_preview(out: Terminal, found: ImportPreview, limit: int) -> None:
@@ -152,7 +152,7 @@ def _list_reasons(found: ImportPreview | ImportResult) -> Iterator[tuple[str, st
 
 
 def _show_left_out(out: Terminal, found: ImportPreview | ImportResult, limit: int) -> None:
-    """Show what does not come in: lines and values, columns, and the chat state."""
+    """Show the lines, values, columns and chat state that are left out."""
     rows: Sequence[tuple[str, str]] = list(_list_reasons(found))
     if rows:
         out.write_line()
@@ -178,9 +178,9 @@ def _format_session_count(count: int) -> str:
 
 
 def _read_file_state(path: Path) -> tuple[int, ...] | None:
-    """Return what changes with a file, None where there is none."""
+    """Return values that change with a file, None if it does not exist."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

@@ -1,4 +1,4 @@
-"""`mcp-sessions install`: a client is told of the server, after a look at the change."""
+"""`mcp-sessions install`: register the server with a client, after a preview."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     add_client_arguments(parser)
     add_home_options(parser)
     parser.add_argument(
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Add the server, or say list the clients on this machine."""
+    """Register the server, or list the clients on this machine."""
     screen = Screen(sys.stdout)
     if options.client is None and (options.yes or options.print or options.plan_only):
         raise InvalidInput("name the client; `mcp-sessions install` lists them")
@@ -67,20 +67,20 @@ def run(options: argparse.Namespace) -> int:
         print_error(f"# {path}")
         screen.write_uncut(_render_snippet(client, options.name, entry))
         return DONE
-    wanted = files.build_addition(client, path, options.name, entry)
-    if wanted.is_unneeded:
+    change = files.build_addition(client, path, options.name, entry)
+    if change.is_unneeded:
         print_outcome(options, path, "nothing")
         if not options.json:
             screen.write_uncut(f"{client.label} is already configured in {path}")
         return DONE
-    code = apply_change(options, wanted)
+    code = apply_change(options, change)
     if code == DONE and not (options.json or options.plan_only):
         screen.write_uncut(f"Restart {client.label}, then ask it what you worked on last week.")
     return code
 
 
 def _warn_missing_home(served: ServedProfiles) -> None:
-    """Say it where a home was named that has to be begun yet; it is told all the same."""
+    """Warn if the named home does not exist yet; the client is configured all the same."""
     missing, path = missing_home.explain_wrong_name(served), served.get_path()
     if missing is not None:
         note = (
@@ -90,17 +90,17 @@ def _warn_missing_home(served: ServedProfiles) -> None:
 
 
 def _render_snippet(client: ClientProgram, name: str, entry: dict[str, Any]) -> str:
-    """Return what an empty file would be."""
+    """Return the configuration that an empty file would get."""
     form = formats.choose_format(client.user(UserEnvironment()))
     return form.set_server("", client.table, name, entry).rstrip()
 
 
 _JSON_STATES = {"-": "absent", "cannot be read": "unreadable"}
-"""States of a client as a script has them, where those are no words of a person."""
+"""JSON values of states whose text is not a word."""
 
 
 def _list_clients(screen: Screen, options: argparse.Namespace) -> None:
-    """Say of each client whether it is here and knows us."""
+    """List each client with its state."""
     machine, name = UserEnvironment(), options.name
     if options.json:
         states = {client: _find_client_state(client, machine, name) for client in CLIENTS}
@@ -108,11 +108,11 @@ def _list_clients(screen: Screen, options: argparse.Namespace) -> None:
             {
                 "clients": [
                     {
-                        "client": each.name,
-                        "label": each.label,
+                        "client": client.name,
+                        "label": client.label,
                         "state": _JSON_STATES.get(state, state),
                     }
-                    for each, state in states.items()
+                    for client, state in states.items()
                 ]
             }
         )

@@ -1,4 +1,4 @@
-"""`mcp-sessions list`: the newest conversations, one line each."""
+"""`mcp-sessions list`: list the newest conversations, one line each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     parser.add_argument("query", nargs="*", metavar="WORD", help="words in the title or name")
     filters.add_filter_options(parser)
     parser.add_argument(
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """List them."""
+    """List the conversations."""
     asked = filters.read_given_options(options) | {"order": options.order}
     asked.pop("limit", None)
     if options.query:

@@ -1,4 +1,4 @@
-"""`mcp-sessions log`: who has changed what, as it was noted."""
+"""`mcp-sessions log`: list the changes in the audit log."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class LogArguments(given_as.PageArguments):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     add_page_options(parser, 20)
     add_home_options(parser)
     add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """List them."""
+    """List the entries."""
     return show_answer(
         options,
         lambda tools: tools.collect_pages(_SPEC, {}, "lines", options.limit, options.cursor),
@@ -56,14 +56,14 @@ def _list_entries(home: ServedHome, given: LogArguments, asked: PagedQuery) -> A
     page = home.maintenance.log(given.limit, asked.place)
     lines = [
         {
-            "at": format_time(each.at),
-            "who": render.render_line(home, each.client),
-            "what": render.render_line(home, each.what),
-            "plan": each.plan,
-            "counts": each.counts,
+            "at": format_time(entry.at),
+            "who": render.render_line(home, entry.client),
+            "what": render.render_line(home, entry.what),
+            "plan": entry.plan,
+            "counts": entry.counts,
             **({"profile": home.profile} if home.profile else {}),
         }
-        for each in page.items
+        for entry in page.items
     ]
     return {"lines": lines, "next_cursor": asked.make_cursor(page.next_cursor)}
 
@@ -99,17 +99,17 @@ def _format_row(each: Answer) -> list[str]:
 
 
 def _format_counts(counts: Any) -> str:
-    """Return what was counted, without what came to none."""
+    """Return the counts as text, without zeros."""
     if not isinstance(counts, dict):
         return str(counts)
-    there = ((name, value) for name, value in counts.items() if value not in (0, False, None))
+    nonzero = ((name, value) for name, value in counts.items() if value not in (0, False, None))
     return ", ".join(
-        name if value is True else f"{name} {_format_value(value)}" for name, value in there
+        name if value is True else f"{name} {_format_value(value)}" for name, value in nonzero
     )
 
 
 def _format_value(value: Any) -> str:
-    """Return what was counted; two of it are before and after."""
+    """Return a count as text; a list holds the values before and after."""
     if isinstance(value, list):
         return " to ".join(map(_format_value, value))
     return f"{value:,}" if isinstance(value, int) else str(value)

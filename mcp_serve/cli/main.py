@@ -69,14 +69,14 @@ example:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     _open_closed_streams()
     _replace_unencodable_text()
-    parser = build_parser(given)
-    options = parser.parse_args(given)
+    parser = build_parser(words)
+    options = parser.parse_args(words)
     if options.verb is None and not sys.stdin.isatty():
-        # A client starts the bare command, and talks to it on the other end of a pipe.
-        options = build_parser(["serve"]).parse_args([*given, "serve"])
+        # A client starts the bare command with a pipe as standard input.
+        options = build_parser(["serve"]).parse_args([*words, "serve"])
     elif options.verb is None:
         options.of_homes = True
     refuse_misplaced_options(parser, options)
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run_verb(module, options)
     finally:
         if arguments is None:
-            # The interpreter ends now: Ctrl-C would print a trace behind the last line.
+            # The interpreter exits next; Ctrl-C would print a traceback after the last line.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -101,8 +101,8 @@ def _run_verb(module: str, options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _discard_output()  # whoever read the output has enough
-        # What was agreed to beforehand may not have been begun.
+        _discard_output()  # the reader closed the pipe
+        # With --yes the change may not have been started yet.
         return FAILED if getattr(options, "yes", False) else DONE
     except OSError as error:
         _discard_output()
@@ -115,12 +115,12 @@ def _run_verb(module: str, options: argparse.Namespace) -> int:
 
 
 def _discard_output() -> None:
-    """Let nothing be flushed at exit into what takes no more."""
+    """Redirect standard output to the null device, so that flushing at exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def build_parser(given: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser of the command, with what those verbs take that are given."""
+def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of the command; only verbs among `words` are imported for arguments."""
     parser = CommandParser(
         prog="mcp-sessions",
         description="An agent's sessions: list, read, search and maintain them.",
@@ -139,7 +139,7 @@ def build_parser(given: Sequence[str]) -> argparse.ArgumentParser:
             description=f"{does[:1].upper()}{does[1:]}.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        if name in given:
+        if name in words:
             verb_module = import_module(module)
             verb.epilog = getattr(verb_module, "EXAMPLES", None)
             verb_module.add_arguments(verb)
@@ -147,15 +147,15 @@ def build_parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _open_closed_streams() -> None:
-    """Let a stream that whoever started this has closed be an empty one."""
+    """Open the null device for each standard stream that the parent process closed."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            nothing = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 -- to the end
-            setattr(sys, name, nothing)
+            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 -- until exit
+            setattr(sys, name, stream)
 
 
 def _replace_unencodable_text() -> None:
-    """Show what a terminal cannot write as a question mark, instead of failing at it."""
+    """Write characters that the encoding lacks as question marks instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

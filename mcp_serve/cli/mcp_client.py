@@ -1,4 +1,4 @@
-"""A server started as a client starts it, and asked through the SDK; it is ended in any case."""
+"""A client of a server process that is started and ended here, through the MCP SDK."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _GRACE_S = 2.0
-"""How long a server that has said something else may yet say what it should."""
+"""Time for a valid message after the first line that is not MCP."""
 _MAX_SHOWN_CHARS = 200
 _CHUNK_BYTES = 1 << 16
 _CLOSED_MESSAGE = "Connection closed"
-"""How the SDK says it."""
+"""The message of the SDK for a closed connection."""
 
 
 _EXPECTED_ERRORS = (
@@ -38,22 +38,22 @@ _EXPECTED_ERRORS = (
     anyio.BrokenResourceError,
     anyio.ClosedResourceError,
 )
-"""How the SDK and the system say that a server is none; everything else is a fault of ours."""
+"""Errors of the SDK and the system caused by the server; any other error is a bug of ours."""
 
 
 class ServerUnreachable(SessionError):
-    """What was started cannot be talked to; the message says why."""
+    """The server cannot be started or does not answer with MCP."""
 
 
 class _ServerOutput:
-    """What came beside the answers: the first that is no MCP, the last that it said of itself."""
+    """Output of a server besides its answers: the first line that is not MCP, the end of stderr."""
 
     def __init__(self) -> None:
         self.noise: str | None = None
         reading, writing = os.pipe()
         self.errors = os.fdopen(writing, "w", encoding="utf-8")
         self._end = b""
-        # It may say more than a disk holds, so that the end alone is kept.
+        # The output may be larger than the disk; only its end is kept.
         self._reader = threading.Thread(target=self._read_stderr, args=(reading,), daemon=True)
         self._reader.start()
 
@@ -64,7 +64,7 @@ class _ServerOutput:
         self.errors.close()
 
     def read_last_line(self) -> str:
-        """Return the last line that it has said of itself, once it has ended."""
+        """Return the last line of standard error; call it after the server has ended."""
         self.errors.close()
         self._reader.join(_GRACE_S)
         lines = [
@@ -87,12 +87,12 @@ async def run_with_server(
     mode: Any = "auto",
     timeout_s: float = math.inf,
 ) -> T:
-    """Start a server, and let somebody use it.
+    """Start a server, call `use` with a connected client, and end the server.
 
     Raises:
-        NoServer: it cannot be started, says nothing in time, or something else than MCP.
+        ServerUnreachable: It cannot be started, does not answer in time, or its output is not MCP.
     """
-    # What the SDK logs of a server is said by the error that is raised here.
+    # The error raised here repeats what the SDK logs about a server.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     with _ServerOutput() as heard:
         try:
@@ -126,15 +126,15 @@ async def _connect_client(
 
 
 def _extract_noise(error: ValueError) -> str:
-    """Return the line that is no message of the protocol."""
-    from pydantic import ValidationError  # noqa: PLC0415 -- where something goes wrong
+    """Return the line that is not a message of the protocol."""
+    from pydantic import ValidationError  # noqa: PLC0415 -- only after an error
 
     given = error.errors()[0].get("input") if isinstance(error, ValidationError) else ""
     return to_plain_line(given)[:_MAX_SHOWN_CHARS]
 
 
 def _unwrap_group(error: BaseException) -> BaseException:
-    """Return what went wrong, without the groups of tasks in which it did."""
+    """Return the first error inside nested exception groups."""
     inner = getattr(error, "exceptions", None)
     return _unwrap_group(inner[0]) if inner else error
 
@@ -145,14 +145,14 @@ def _build_error(error: BaseException, heard: _ServerOutput, timeout_s: float) -
     if isinstance(error, OSError) and not isinstance(error, TimeoutError):
         return ServerUnreachable(f"cannot be started: {error.strerror or error}")
     words = heard.read_last_line()
-    behind = f"; last line of its output: {words}" if words else ""
+    suffix = f"; last line of its output: {words}" if words else ""
     if isinstance(error, UnicodeDecodeError):
-        return ServerUnreachable(f"its output is not MCP and not text{behind}")
+        return ServerUnreachable(f"its output is not MCP and not text{suffix}")
     if heard.noise is not None:
-        return ServerUnreachable(f"its output is not MCP: {heard.noise}{behind}")
+        return ServerUnreachable(f"its output is not MCP: {heard.noise}{suffix}")
     if isinstance(error, TimeoutError):
-        return ServerUnreachable(f"no answer within {timeout_s:g} s{behind}")
-    said = to_plain_line(error)[:_MAX_SHOWN_CHARS]
+        return ServerUnreachable(f"no answer within {timeout_s:g} s{suffix}")
+    message = to_plain_line(error)[:_MAX_SHOWN_CHARS]
     return ServerUnreachable(
-        f"{'it exited without an answer' if said == _CLOSED_MESSAGE else said}{behind}"
+        f"{'it exited without an answer' if message == _CLOSED_MESSAGE else message}{suffix}"
     )

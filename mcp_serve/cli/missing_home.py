@@ -1,4 +1,4 @@
-"""What is said where a home is asked for and none is there; nothing is made by looking."""
+"""Messages about a missing home; checking never creates one."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from session_core import NotFound, SessionDB, find_home
 
 _DATABASE_NAME = "state.db"
 _NAMING_SOURCES = ("--home", "MCP_SESSIONS_HOME", "HERMES_HOME")
-"""By what a home is named, which is not there then by mistake."""
+"""Sources that name a home explicitly; if it is missing, that is an error."""
 
 _BEGIN_ADVICE = (
     "start the agent once, import an export with `mcp-sessions import FILE`, or name another --home"
 )
-"""What begins a home; one of our own begins with whatever is written first."""
+"""Ways to create a home; a home of our own begins with the first write."""
 
 
 def require_home(served: ServedProfiles) -> None:
-    """Refuse where a home or a profile was named, and there is none.
+    """Refuse a named home or profile that does not exist.
 
     Raises:
-        NotFound: so it is; `nearest` has the homes that are close to it.
+        NotFound: The home does not exist; `nearest` lists similar homes.
     """
     why = explain_wrong_name(served)
     if why is not None:
@@ -36,9 +36,9 @@ def require_home(served: ServedProfiles) -> None:
 
 
 def explain_wrong_name(served: ServedProfiles) -> str | None:
-    """Return why what was named is no home, None where there is one or none was named.
+    """Return why the named path is not a home, None if it is one or if no path was named.
 
-    An empty file was a database, or is to be one; where it is does not matter.
+    An empty database file is an error even at the default path.
     """
     is_named = find_home(served.options.home).found_by in _NAMING_SOURCES or served.options.profiles
     paths = [served.get_path(name) for name in served.names]
@@ -47,7 +47,7 @@ def explain_wrong_name(served: ServedProfiles) -> str | None:
 
 
 def format_missing_note(served: ServedProfiles) -> str | None:
-    """Return the sentence that there is no home yet, None where there is one, or several are."""
+    """Return a note that the home does not exist yet, None if it does or for several profiles."""
     path = served.get_path()
     missing = find_missing_reason(path) if len(served.names) == 1 else None
     return (
@@ -58,7 +58,7 @@ def format_missing_note(served: ServedProfiles) -> str | None:
 
 
 def find_missing_reason(path: Path) -> str | None:
-    """Return why a folder is no home, None where it is one."""
+    """Return why a path is not a home, None if it is one."""
     database = find_home(path).db_path
     if _is_file(path) and path != database:
         return f"it is a file; a home is a folder with a {_DATABASE_NAME}"
@@ -77,7 +77,7 @@ def _is_hermes_home(database: Path) -> bool:
 
 
 def suggest_remedy(path: Path) -> str:
-    """Return what can be done about it."""
+    """Return advice for a path that is not a home."""
     if _is_file(path) and path != find_home(path).db_path:
         return "name a folder with --home"
     if has_empty_database(path):
@@ -86,22 +86,22 @@ def suggest_remedy(path: Path) -> str:
 
 
 def has_empty_database(path: Path) -> bool:
-    """Whether there is a database in a home with nothing in it, not even that it is one."""
+    """Return True if the database file of a home exists with zero bytes."""
     database = find_home(path).db_path
     try:
         return database.is_file() and not database.stat().st_size
-    except OSError:  # where nobody may look, opening it says so
+    except OSError:  # not permitted; opening the database reports it
         return False
 
 
 def find_naming_source(served: ServedProfiles) -> str:
-    """Return by what the home, or the first of its profiles, was chosen."""
+    """Return the option, variable or default that chose the home or its first profile."""
     name = served.names[0]
     return find_home(served.options.home).found_by if name == "default" else f"--profile {name}"
 
 
 def _find_similar_homes(path: Path) -> Iterator[Path]:
-    """Yield the homes above, in and beside a folder, whose name may have been meant."""
+    """Yield homes above, inside and next to a folder that may have been meant."""
     siblings = {each.name: each for each in _list_folders(path.parent)}
     close = difflib.get_close_matches(path.name, siblings)
     meant = (path.parent, *_list_folders(path), *(siblings[name] for name in close))
@@ -127,7 +127,7 @@ def _list_folders(path: Path) -> list[Path]:
 
 
 def _is_present(path: Path) -> bool:
-    """Whether something is there; where nobody may look there may be, which opening it says."""
+    """Return True if a path exists or cannot be checked; opening it reports the error."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,12 +1,4 @@
-"""What a verb is about, and how it answers: options that stand before or after it.
-
-Which SQLite library the command runs on.
-
-`mcp-sessions completion`: a script with which a shell completes the command.
-
-It is made of the parsers of all verbs, so that it knows what they know, and runs nothing of ours
-when somebody presses the key.
-"""
+"""Options that several verbs share, the SQLite driver, and the verb `completion`."""
 
 from __future__ import annotations
 
@@ -19,35 +11,35 @@ from mcp_serve.cli.errors import DONE
 from session_core import Driver, Unsupported, choose_sqlite
 
 _EXTENSION_VERBS = ("prune", "compress", "restore", "import")
-"""The verbs that take --load-extension, but serve."""
+"""The verbs that take --load-extension, except `serve`."""
 
 
 def add_home_options(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
-    """Add which home is meant to a verb, or `before` all verbs: there they have their defaults."""
-    nothing = argparse.SUPPRESS
+    """Add the options that choose a home; `before` adds them with defaults to the main parser."""
+    unset = argparse.SUPPRESS
     parser.set_defaults(of_homes=not before)
     parser.add_argument(
         "--home",
         type=parse_text,
-        default=None if before else nothing,
+        default=None if before else unset,
         help="folder of the home, or its database file (ending in .db)",
     )
     parser.add_argument(
         "--profile",
         action="append",
-        default=[] if before else nothing,
+        default=[] if before else unset,
         help="a profile of the home; repeatable",
     )
     parser.add_argument(
         "--all-profiles",
         action="store_true",
-        default=False if before else nothing,
+        default=False if before else unset,
         help="the home and all of its profiles",
     )
 
 
 def add_json_option(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
-    """Add for whom the answer is."""
+    """Add `--json`; `before` adds it with its default to the main parser."""
     parser.set_defaults(of_answers=not before)
     parser.add_argument(
         "--json",
@@ -58,7 +50,7 @@ def add_json_option(parser: argparse.ArgumentParser, *, before: bool = False) ->
 
 
 def add_extension_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option that loads the extension of a home."""
+    """Add `--load-extension`."""
     parser.add_argument(
         "--load-extension",
         action="store_true",
@@ -67,20 +59,20 @@ def add_extension_option(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_misplaced_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End where an option stands before a verb that does not take it, as it does behind it."""
-    for name, takes in (
+    """Exit with a usage error if an option before the verb is not one of the verb's."""
+    for name, flag in (
         ("home", "of_homes"),
         ("profile", "of_homes"),
         ("all_profiles", "of_homes"),
         ("json", "of_answers"),
     ):
-        if getattr(options, name) and not getattr(options, takes):
+        if getattr(options, name) and not getattr(options, flag):
             word = f"--{name.replace('_', '-')}"
             parser.error(f"{options.verb or 'the command without a verb'} does not take {word}")
 
 
 def add_page_options(parser: argparse.ArgumentParser, limit: int, what: str = "lines") -> None:
-    """Add how much of a list is shown, and where that goes on."""
+    """Add the options that page through a list."""
     parser.add_argument(
         "--limit",
         type=make_integer_parser(1),
@@ -95,7 +87,7 @@ def add_page_options(parser: argparse.ArgumentParser, limit: int, what: str = "l
 
 
 def format_command(options: argparse.Namespace, *words: str) -> str:
-    """Return what to type next about the same home."""
+    """Return a command line for the same home, quoted for a shell."""
     home = ["--home", options.home] if options.home else []
     profiles = [word for name in options.profile for word in ("--profile", name)]
     loads = getattr(options, "load_extension", False) and words[0] in _EXTENSION_VERBS
@@ -104,7 +96,7 @@ def format_command(options: argparse.Namespace, *words: str) -> str:
 
 
 def choose_driver() -> Driver:
-    """Take the bundled SQLite where it is installed, else the standard one."""
+    """Choose the bundled SQLite library if it is installed, else the standard one."""
     try:
         return choose_sqlite("bundled")
     except Unsupported:
@@ -127,33 +119,33 @@ _FOLDER_METAVARS = ("FOLDER", "DIR")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="shell to complete in")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print it."""
+    """Print the completion script."""
     import shtab  # noqa: PLC0415 -- no other verb needs it
 
     from mcp_serve.cli.main import VERBS, build_parser  # noqa: PLC0415 -- it imports this module
 
     parser = build_parser(list(VERBS))
     for action in _list_actions(parser):
-        named = (action.metavar or "").upper() if isinstance(action.metavar, str) else ""
-        if action.dest == "home" or named in _FOLDER_METAVARS:
+        metavar = (action.metavar or "").upper() if isinstance(action.metavar, str) else ""
+        if action.dest == "home" or metavar in _FOLDER_METAVARS:
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-        elif named in _FILE_METAVARS:
+        elif metavar in _FILE_METAVARS:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
     sys.stdout.write(shtab.complete(parser, options.shell))
     return DONE
 
 
 def _list_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Return what a parser and the parsers of its verbs take."""
-    found = []
-    for action in parser._actions:  # noqa: SLF001 -- argparse has no other way to ask
-        found.append(action)
+    """Return the actions of a parser and of its subparsers."""
+    actions = []
+    for action in parser._actions:  # noqa: SLF001 -- argparse has no public list
+        actions.append(action)
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 -- as above
             for verb in action.choices.values():
-                found += _list_actions(verb)
-    return found
+                actions += _list_actions(verb)
+    return actions

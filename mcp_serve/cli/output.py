@@ -1,10 +1,7 @@
-"""What the command prints: every line passes `clean`, which takes out escapes and secrets.
+"""Output of the command: cleaned text, JSON, log records and the pager.
 
-JSON for scripts is escaped by itself, and redacted by the tools; an export is what is stored.
-
-What a script is answered: one JSON document, which is all of standard output.
-
-Pages for a person: what is longer than the terminal is shown by their pager, as git does it.
+Text passes `clean_text`, which removes terminal escapes and secrets. JSON is escaped here and
+redacted by the tools; an export is written as stored.
 """
 
 from __future__ import annotations
@@ -27,27 +24,27 @@ from mcp_serve.plain_text import HIDDEN
 
 
 def clean_text(text: str, passed: Sequence[str] = ()) -> str:
-    """Return a text without terminal escapes and secrets, also those that were `passed`."""
-    from mcp_serve.redaction import outgoing  # noqa: PLC0415 -- behind the first answer of a server
+    """Return a text without terminal escapes and secrets; `passed` are command-line words."""
+    from mcp_serve.redaction import outgoing  # noqa: PLC0415 -- loaded after the first answer of a server
 
     return outgoing.clean_text(text, passed)
 
 
 def print_error(text: str, *, end: str = "\n") -> None:
-    """Print a line on standard error, if that is still read."""
+    """Print a line on standard error; ignore a closed stream."""
     with suppress(OSError, ValueError):  # a pipe without a reader, or a closed stream
         print(clean_text(text, sys.argv[1:]), end=end, file=sys.stderr, flush=True)  # noqa: T201 -- the one place
 
 
 class _StderrHandler(logging.Handler):
-    """Prints records on standard error, as it is at that moment."""
+    """A handler that writes to the current `sys.stderr`."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print_error(self.format(record))
 
 
 class _BriefFormatter(logging.Formatter):
-    """A record in one line: an error without its trace."""
+    """A formatter for one line per record, without tracebacks."""
 
     def format(self, record: logging.LogRecord) -> str:
         error = record.exc_info[1] if record.exc_info else None
@@ -55,7 +52,7 @@ class _BriefFormatter(logging.Formatter):
 
 
 def log_to_stderr(*, traces: bool) -> None:
-    """Print warnings on standard error: with `traces` of all programs here, else ours in a line."""
+    """Log warnings to standard error: all loggers with `traces`, else ours in one line each."""
     handler = _StderrHandler(logging.WARNING)
     handler.setFormatter(
         logging.Formatter("%(name)s: %(message)s") if traces else _BriefFormatter()
@@ -67,11 +64,11 @@ def log_to_stderr(*, traces: bool) -> None:
 
 
 _UNSAFE_PATTERN = re.compile(f"[\x7f-\x9f]|{HIDDEN.pattern}")
-"""What JSON leaves as it is, and a terminal obeys."""
+"""Characters that JSON does not escape and a terminal interprets."""
 
 
 def print_json(found: Mapping[str, Any], *, indent: int | None = 2) -> None:
-    """Write an answer for a script, in a way that harms no terminal either."""
+    """Write a JSON document without characters that a terminal interprets."""
     text = json.dumps(found, ensure_ascii=False, indent=indent)
     sys.stdout.write(_UNSAFE_PATTERN.sub(lambda raw: json.dumps(raw[0])[1:-1], text) + "\n")
 
@@ -79,11 +76,11 @@ def print_json(found: Mapping[str, Any], *, indent: int | None = 2) -> None:
 _DEFAULT_PAGER = "less"
 
 _LESS_OPTIONS = "FRX"
-"""It ends by itself where all fits, shows style, and leaves what was read on the screen."""
+"""Quit if the text fits, show styles, keep the text on the screen."""
 
 
 class _OutputBuffer(io.StringIO):
-    """What is written to a terminal, kept until it is known how much that is."""
+    """A buffer for terminal output until its length is known."""
 
     def __init__(self, terminal: TextIO) -> None:
         super().__init__()
@@ -102,7 +99,7 @@ class _OutputBuffer(io.StringIO):
 
 @contextmanager
 def page_output(*, off: bool = False) -> Iterator[None]:
-    """Show what is written to standard output in pages, where that is a terminal and too small."""
+    """Page standard output written in this block if it is longer than the terminal."""
     terminal = sys.stdout
     pager = None if off or not (terminal.isatty() and sys.stdin.isatty()) else _find_pager()
     if pager is None:
@@ -118,23 +115,23 @@ def page_output(*, off: bool = False) -> Iterator[None]:
 
 
 def _find_pager() -> list[str] | None:
-    """Return the pager of this person; `cat` is none, as with git."""
+    """Return the command of the pager, None for `cat` as in git."""
     try:
         words = shlex.split(os.environ.get("PAGER", _DEFAULT_PAGER))
     except ValueError:  # a quote in it is not closed
         return None
-    there = words and words != ["cat"] and shutil.which(words[0])
-    return words if there else None
+    is_usable = words and words != ["cat"] and shutil.which(words[0])
+    return words if is_usable else None
 
 
 def _run_pager(pager: list[str], text: str, terminal: TextIO) -> None:
-    """Let a pager show a text to its end, or as far as the person reads; Ctrl-C is for it."""
+    """Write a text to the pager and wait for it; the pager handles Ctrl-C."""
     environment = {"LESS": _LESS_OPTIONS, **os.environ}
     before = signal.getsignal(signal.SIGINT)
-    with subprocess.Popen(pager, stdin=subprocess.PIPE, env=environment) as process:  # noqa: S603 -- theirs
+    with subprocess.Popen(pager, stdin=subprocess.PIPE, env=environment) as process:  # noqa: S603 -- the pager of the user
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            with suppress(BrokenPipeError):  # they have read enough
+            with suppress(BrokenPipeError):  # the pager was closed early
                 process.communicate(text.encode(terminal.encoding, "replace"))
         finally:
             signal.signal(signal.SIGINT, before)

@@ -1,10 +1,7 @@
-"""Asking the person at the terminal before something is changed.
+"""Verbs that change data: plan, show, confirm, apply, report the result and its undo.
 
-How a verb changes something: plan, show it, ask, apply, say what was done and how to undo it.
-
-What a tool does at once, without a plan, is looked at and asked about in the same way. One call of
-a tool works for some seconds; a person wants it done, so it is called again until it is. What stops
-before that leaves the store whole, and says how to go on.
+Tools without plans are previewed and confirmed in the same way. A tool call works for at most some
+seconds; the command repeats it until nothing remains.
 """
 
 from __future__ import annotations
@@ -40,21 +37,21 @@ from session_core import SessionError
 
 
 def can_ask_user() -> bool:
-    """Whether a question would be seen, and could be answered."""
+    """Return True if a question can be shown and answered at a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def format_declined(nothing: str = "nothing was changed") -> str:
-    """Return what is said where the answer was no, or nobody could give one."""
+def format_declined(effect: str = "nothing was changed") -> str:
+    """Return the message for a change that was not confirmed."""
     why = "" if can_ask_user() else "there is no terminal to ask at; pass --yes to confirm; "
-    return f"Declined: {why}{nothing}."
+    return f"Declined: {why}{effect}."
 
 
 def ask_confirmation(question: str, *, yes: bool) -> bool:
-    """Ask a question; where nobody can answer it, the answer is no.
+    """Ask a question and return True for yes; without a terminal, return False.
 
     Raises:
-        Stopped: the person has pressed Ctrl-C instead.
+        QuestionInterrupted: Ctrl-C was pressed.
     """
     if yes:
         return True
@@ -69,11 +66,8 @@ def ask_confirmation(question: str, *, yes: bool) -> bool:
 
 
 def _read_line() -> str:
-    """Read a line from the terminal.
-
-    A plain read misses a Ctrl-C that arrives just before it blocks, so this waits for the line and
-    for the signal at once.
-    """
+    """Read a line from the terminal."""
+    # A plain read misses a Ctrl-C that arrives just before it blocks; wait for both at once.
     signalled, wakeup = socket.socketpair()
     with signalled, wakeup:
         os.set_blocking(wakeup.fileno(), False)
@@ -86,33 +80,33 @@ def _read_line() -> str:
 
 
 AnswerPrinter = Callable[[Terminal, str, Answer], None]
-"""Shows the answer of a kind of plan."""
+"""A function that shows the answer for a kind of plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeRequest:
-    """What a verb changes."""
+    """The change that a verb makes and how it is shown."""
 
     spec: ToolSpec
     verb: str
     asked: Answer
-    """What is planned, where no plan is given."""
+    """Arguments of the plan, unless a handle is given."""
     beside: Answer = field(default_factory=dict)
-    """What is given with the plan."""
+    """Arguments passed together with the handle."""
     again: tuple[str, ...] = ()
-    """What else has to be typed to go on with a plan."""
+    """Further words of the command that continues the plan."""
     plan: AnswerPrinter = plan_output.show_plan
     done: AnswerPrinter = plan_output.show_result
     nothing: str = ""
-    """What is said where there is nothing to do."""
+    """A hint shown if there is nothing to do."""
     look: Callable[[ToolCaller], Answer] | None = None
-    """Says what would be done as a plan does, where the tool makes none."""
+    """Previews the change of a tool that makes no plan."""
     typed: tuple[str, ...] = ()
-    """What has to be typed then."""
+    """Words of the command that applies it without a plan."""
 
 
 def add_what_argument(parser: argparse.ArgumentParser, kinds: Sequence[str]) -> None:
-    """Add what is changed: one of these kinds, the first where none is said, or named sessions."""
+    """Add the kind of change, the first one by default, and `--session`."""
     parser.add_argument(
         "what",
         nargs="?",
@@ -136,10 +130,7 @@ def add_plan_arguments(
     handles: bool = True,
     limit: bool = False,
 ) -> None:
-    """Add what every verb takes that shows first what it would do, and most do by a handle.
-
-    With a `limit` somebody says how much of it is shown.
-    """
+    """Add the options for planning and confirming; `limit` adds `--limit` for shown items."""
     group = parser.add_argument_group("the plan")
     group.add_argument("--plan-only", "--dry-run", action="store_true", help=only)
     if handles:
@@ -157,20 +148,20 @@ def add_plan_arguments(
 
 
 def run_change(options: argparse.Namespace, change: ChangeRequest) -> int:
-    """Make a change; return how that went."""
+    """Make a change; return the exit code."""
     with ToolCaller(options, changes=True) as tools:
-        making = _ChangeRunner(options, change, tools)
+        runner = _ChangeRunner(options, change, tools)
         try:
-            return making.run()
+            return runner.run()
         except KeyboardInterrupt:
-            return making.report_interruption()
+            return runner.report_interruption()
         finally:
-            if options.json and making.answer:
-                print_json(making.answer)
+            if options.json and runner.answer:
+                print_json(runner.answer)
 
 
 class _ChangeRunner:
-    """One change as it is made; `answer` is that of the last step."""
+    """One change in progress; `answer` is the answer of the last call."""
 
     def __init__(
         self, options: argparse.Namespace, change: ChangeRequest, tools: ToolCaller
@@ -185,7 +176,7 @@ class _ChangeRunner:
         self.answer: Answer = {}
 
     def run(self) -> int:
-        """Make it."""
+        """Plan, confirm and apply; return the exit code."""
         change = self._change
         if self._handle is not None:
             self.answer = self._load_plan(self._handle)
@@ -205,24 +196,24 @@ class _ChangeRunner:
 
     def _confirm_and_apply(self) -> int:
         state, kind = self._find_plan_state()
-        if state not in ("planned", "applying"):  # it answers what it came to, or that it is closed
+        if state not in ("planned", "applying"):  # finished or closed
             return self._apply_change()
         if not self._options.json or not (self._options.yes or self._options.plan_only):
             self._change.plan(self._out, kind, self.answer)
         if self._options.plan_only:
             self._show_plan_command()
             return DONE
-        # What was begun was agreed to, as `mcp_serve.consent` has it.
+        # A plan that was started has been confirmed before, as in `mcp_serve.consent`.
         if state == "planned" and not self._ask_confirmation(kind):
             self._decline_plan()
             return DECLINED
         return self._apply_change()
 
     def _extend_items(self, handle: str, limit: int) -> None:
-        """Let the answer name so many of the things that the plan is about."""
+        """Replace the items of the answer by the first `limit` items of the plan."""
         home = self._tools.home
-        found = home.maintenance.get_plan(handle, limit)
-        self.answer["items"] = [plans.render_item(home, each) for each in found.items]
+        preview = home.maintenance.get_plan(handle, limit)
+        self.answer["items"] = [plans.render_item(home, item) for item in preview.items]
 
     def _decline_plan(self) -> None:
         if self._handle is None:
@@ -231,7 +222,7 @@ class _ChangeRunner:
             self.answer = plans.render_unapplied(self._tools.home, self._handle, "declined")
 
     def report_interruption(self) -> int:
-        """Say that nothing more is done, and how to go on."""
+        """Report an interruption and the command that continues; return the exit code."""
         self._err.write_line()
         if self._handle is None and not self._at_work:
             self._err.write_line("Stopped; nothing was changed.")
@@ -242,7 +233,7 @@ class _ChangeRunner:
         return INTERRUPTED
 
     def _load_plan(self, handle: str) -> Answer:
-        """Return what a plan said when it was made; one that cannot be applied is refused."""
+        """Return the preview of a stored plan; refuse one that this verb cannot apply."""
         home, change = self._tools.home, self._change
         self._tools.validate_arguments(change.spec, {**change.asked, "plan": handle})
         plans.check_plan_kind(home, handle, change.spec.asks)
@@ -251,14 +242,14 @@ class _ChangeRunner:
         return plans.render_preview(home, home.maintenance.get_plan(handle))
 
     def _find_plan_state(self) -> tuple[str, str]:
-        """Return how far the plan is and of which kind; what has none is of its verb's."""
+        """Return state and kind of the plan; without a plan the kind is the verb."""
         if self._handle is None:
             return "planned", self._change.verb
-        found = self._tools.home.ledger.get_plan(self._handle)
-        return found.state, found.kind
+        plan = self._tools.home.ledger.get_plan(self._handle)
+        return plan.state, plan.kind
 
     def _ask_confirmation(self, kind: str) -> bool:
-        """Ask; say why nothing is changed where the answer is no."""
+        """Ask for confirmation; report a refusal."""
         if self._options.yes:
             return True
         self._out.write_line()
@@ -273,7 +264,7 @@ class _ChangeRunner:
         return self._tools.call_tool(self._change.spec, given, work)
 
     def _apply_change(self) -> int:
-        """Call the tool until nothing remains, or Ctrl-C; say what was done."""
+        """Call the tool until nothing remains or Ctrl-C; show the result."""
         change = self._change
         given = change.asked if self._handle is None else {"plan": self._handle, **change.beside}
         work = TerminalProgress(_PROGRESS_LABELS[change.verb])
@@ -295,16 +286,16 @@ class _ChangeRunner:
             return INTERRUPTED
         if self._outcome == "applied":
             self._show_result()
-        left = self.answer.get("skipped") if change.look is not None else None
-        return PARTIAL if left else DONE
+        skipped = self.answer.get("skipped") if change.look is not None else None
+        return PARTIAL if skipped else DONE
 
     @property
     def _outcome(self) -> str:
-        """What the tool came to; one that only ever does it all does not say so."""
+        """The outcome; a tool that always completes does not return one."""
         return str(self.answer.get("outcome", "applied"))
 
     def _has_begun(self) -> bool:
-        """Whether a step of it was done, and it can be gone on with."""
+        """Return True if a step was applied and the plan can be continued."""
         if self._handle is None:
             return self._outcome == "partial"
         plan = self._tools.home.ledger.get_plan(self._handle)
@@ -337,9 +328,11 @@ class _ChangeRunner:
         if self._options.json:
             return
         until = format_local_time(self.answer["expires_at"])
-        how = f"Apply plan {self._handle} until {until} with" if self._handle else "Apply it with"
+        sentence = (
+            f"Apply plan {self._handle} until {until} with" if self._handle else "Apply it with"
+        )
         self._out.write_line()
-        self._out.write_line(f"Nothing was changed. {how}")
+        self._out.write_line(f"Nothing was changed. {sentence}")
         self._out.write_unwrapped(f"  {self._format_continue_command()}")
 
     def _show_result(self) -> None:

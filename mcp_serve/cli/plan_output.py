@@ -1,7 +1,4 @@
-"""What a change would do and what it has done, as a person reads it.
-
-A finding in a sentence: how many of what, in the singular where it is one.
-"""
+"""Plans, results and findings as text for a terminal."""
 
 from __future__ import annotations
 
@@ -29,10 +26,10 @@ PLAN_KINDS = {
     "undo an import": ("Undo an import by removing", "conversation"),
     "undo": ("Undo a compression by dropping", "session"),
 }
-"""Each kind of plan: what it does, to how many of what."""
+"""The verb and the noun that describe each kind of plan."""
 
 KINDS_WITHOUT_UNDO = ("prune index", "prune trash", "undo a compression")
-"""What is not undone; its plan says why."""
+"""Kinds of plans that cannot be undone; the plan has the reason."""
 
 _DELETING_KINDS = ("prune sessions", "prune ghosts", "prune all", "undo an import")
 _REWRITING_KINDS = ("prune index", "prune all")
@@ -48,17 +45,17 @@ _COUNT_COLUMNS = (TableColumn("", right=True), TableColumn("", wraps=True))
 
 
 def describe_plan(kind: str, count: int) -> str:
-    """Return what a plan of a kind does, such as `Remove 3 routes`."""
-    known = (name for name in PLAN_KINDS if kind.startswith(name))
-    does, thing = PLAN_KINDS[next(known, "prune all")]
+    """Return a description of a plan, such as `Remove 3 routes`."""
+    kinds = (name for name in PLAN_KINDS if kind.startswith(name))
+    action, noun = PLAN_KINDS[next(kinds, "prune all")]
     if kind == "prune index":
-        return f"{does} the {thing}"
-    several = "batches" if thing == "batch" else f"{thing}s"
-    return f"{does} {count:,} {thing if count == 1 else several}"
+        return f"{action} the {noun}"
+    plural = "batches" if noun == "batch" else f"{noun}s"
+    return f"{action} {count:,} {noun if count == 1 else plural}"
 
 
 def show_plan(out: Terminal, kind: str, found: Answer) -> None:
-    """Show what a plan would do."""
+    """Show the items, protection, space and warnings of a plan."""
     out.write_line(describe_plan(kind, found["count"]), "bold")
     if found["items"]:
         out.write_line()
@@ -70,7 +67,7 @@ def show_plan(out: Terminal, kind: str, found: Answer) -> None:
 
 
 def show_items(out: Terminal, found: Answer) -> None:
-    """Show the first things that a plan is about, and how many more there are."""
+    """Show the first items of a plan and the number of further items."""
     titled = any(each["title"] for each in found["items"])
     rows = [
         [*([each["title"] or "(no title)"] if titled else []), each["why"], each["id"]]
@@ -84,7 +81,7 @@ def show_items(out: Terminal, found: Answer) -> None:
 
 
 def show_protected(out: Terminal, found: Answer) -> None:
-    """Show what stays although it was asked for, and why."""
+    """Show how many items are protected, by reason."""
     if found["protected"]:
         out.write_line()
         out.write_line("Protected:", "bold")
@@ -96,7 +93,7 @@ def show_protected(out: Terminal, found: Answer) -> None:
 
 
 def show_space(out: Terminal, kind: str, size: Answer) -> None:
-    """Show what it takes of the disk and gives back, and for how long it can be undone."""
+    """Show the disk space that a plan needs and frees, and whether it can be undone."""
     out.write_line()
     if size["returned_to_disk"]:
         out.write_line(f"Returns about {decimal(size['returned_to_disk'])} to the disk.")
@@ -115,7 +112,7 @@ def show_space(out: Terminal, kind: str, size: Answer) -> None:
 
 
 def show_space_change(out: Terminal, size: Answer) -> None:
-    """Show what was measured on the disk after a change."""
+    """Show the measured change of disk space."""
     freed, returned, trash = (size[name] for name in ("free_in_file", "returned_to_disk", "trash"))
     grown = size["needed_now"]
     parts = [
@@ -129,19 +126,19 @@ def show_space_change(out: Terminal, size: Answer) -> None:
 
 
 def show_skipped(out: Terminal, found: Answer) -> None:
-    """Show what was left as it is."""
-    left = found.get("skipped")
-    if left:
+    """Show the skipped items with their reasons."""
+    skipped = found.get("skipped")
+    if skipped:
         out.write_line()
-        out.write_line(f"{len(left):,} skipped:")
-        out.write_table(_SKIPPED_COLUMNS, [[each["id"], each["why"]] for each in left])
+        out.write_line(f"{len(skipped):,} skipped:")
+        out.write_table(_SKIPPED_COLUMNS, [[each["id"], each["why"]] for each in skipped])
 
 
 _RESULT_LABELS = (("removed", "removed"), ("finalized", "ended"), ("restored", "restored"))
 
 
 def show_result(out: Terminal, kind: str, found: Answer) -> None:
-    """Show what was done."""
+    """Show the result of an applied plan."""
     counted = [f"{found[name]:,} {said}" for name, said in _RESULT_LABELS if name in found]
     if kind == "prune index":
         counted = ["the search index is merged"]
@@ -162,7 +159,7 @@ _UNCOUNTED_FINDINGS = (
     *("engine_fault", "damaged", "search_index_damaged", "search_index_incomplete"),
     "blocked_index",
 )
-"""Findings that are about one thing, which nobody counts."""
+"""Findings about a single object, shown without a count."""
 
 _SINGULAR_FINDINGS = {
     "abandoned": "conversation that never ended and was not active for 30 days",
@@ -179,11 +176,11 @@ _SINGULAR_FINDINGS = {
     "dead_locks": "expired lock of a compression",
     "orphaned_files": "file of a missing session",
 }
-"""What there is one of; what is told behind a semicolon stays as it is."""
+"""Singular forms; the part of a finding after a semicolon stays."""
 
 
 def describe_finding(code: str, count: int, what: str) -> str:
-    """Return a finding as a sentence begins."""
+    """Return a finding as a sentence without a period."""
     if code in _UNCOUNTED_FINDINGS:
         return what
     if count == 1 and code in _SINGULAR_FINDINGS:

@@ -1,11 +1,7 @@
-"""How far something is, for a person who waits: a bar with the time left, from a second on.
+"""A progress bar on standard error, and cancellation by Ctrl-C.
 
-It goes to standard error, only where that is a terminal, and is gone when the work is done.
-
-The work of a verb that changes something, as a tool has it of a client: `mcp_serve.progress`.
-
-The first Ctrl-C ends it between two steps, where the store is whole and the same plan goes on; the
-next one interrupts the step, which whoever comes next takes up.
+The first Ctrl-C stops after the current step, where the home is consistent and the plan can be
+continued. The second one interrupts the step; the next run completes or undoes it.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ _DELAY_S = 1.0
 
 
 class ProgressBar:
-    """Shown for as long as this is entered, once that was long."""
+    """A progress bar that appears after a delay, only on a terminal."""
 
     def __init__(self, words: str, *, after_s: float = _DELAY_S) -> None:
         self.words = words
@@ -57,7 +53,7 @@ class ProgressBar:
                 self._progress.stop()
 
     def report_progress(self, done: int, total: int) -> None:
-        """Say how far it is."""
+        """Report progress."""
         with self._lock:
             self._at = done, total
             self._update_task()
@@ -65,11 +61,11 @@ class ProgressBar:
     def _update_task(self) -> None:
         if self._progress is not None and self._task is not None and self._at is not None:
             done, total = self._at
-            # Of one thing nobody knows how far it is before it is done.
+            # The progress of a single item is not known before it is done.
             self._progress.update(self._task, completed=done, total=total if total > 1 else None)
 
     def _start_display(self) -> None:
-        from rich.progress import (  # noqa: PLC0415 -- most work is over before it is shown
+        from rich.progress import (  # noqa: PLC0415 -- most work ends before the bar is shown
             BarColumn,
             Progress,
             ProgressColumn,
@@ -77,14 +73,14 @@ class ProgressBar:
         )
 
         class Words(ProgressColumn):
-            """What is done just now: it is asked anew each time."""
+            """The current label, read at each refresh."""
 
-            def render(_, task: Task) -> Text:  # noqa: N805 -- the bar is the one around it
+            def render(_, task: Task) -> Text:  # noqa: N805 -- `self` is the enclosing bar
                 del task
                 return Text(clean_text(self.words))
 
         class Count(ProgressColumn):
-            """How much is done, where that is known."""
+            """Completed and total count, if known."""
 
             def render(self, task: Task) -> Text:
                 return Text(
@@ -106,10 +102,10 @@ _ENDING_LABEL = "Stopping after this step"
 
 
 class TerminalProgress:
-    """Entered for as long as something is changed; `words` say what, beside the bar."""
+    """Progress and cancellation of a changing tool, labelled with `words`."""
 
     client = f"{CLIENT_NAME} (terminal)"
-    """How the log names who has changed something: no client of the server is named so."""
+    """The client name in the audit log; no client of the server has it."""
 
     def __init__(self, words: str) -> None:
         self._bar = ProgressBar(words)
@@ -126,11 +122,11 @@ class TerminalProgress:
         signal.signal(signal.SIGINT, self._before)
 
     def report_progress(self, done: int, total: int) -> None:
-        """Say how far it is."""
+        """Report progress."""
         self._bar.report_progress(done, total)
 
     def is_cancelled(self) -> bool:
-        """Whether it is to end."""
+        """Return True after the first Ctrl-C."""
         return self._cancelled.is_set()
 
     def _cancel(self, _number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""`mcp-sessions prune`: what is old or of no use goes into the trash, once a person has agreed."""
+"""`mcp-sessions prune`: move old and unused data to the trash, after confirmation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     plan_command.add_what_argument(parser, _KINDS)
     parser.add_argument(
         "--trash", type=parse_folder, metavar="DIR", help="folder for the removed data"
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plan, ask, apply."""
+    """Plan, ask and apply."""
     asked = filters.read_given_options(options, filters.PruneFilterArguments)
     asked |= {
         "sessions": options.session,

@@ -1,4 +1,4 @@
-"""`mcp-sessions restore`: what can be undone, and the undo."""
+"""`mcp-sessions restore`: list changes that can be undone, and undo them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     parser.add_argument("batch", nargs="?", metavar="BATCH", help="batch to undo")
     add_page_options(parser, 20)
     plan_command.add_plan_arguments(
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """List them, or undo one."""
+    """List the batches, or undo one."""
     if options.cursor is not None and (options.plan or options.batch):
         raise InvalidInput("--cursor applies only to the list")
     if options.yes and options.plan is None and options.batch is None:
@@ -76,15 +76,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _preview_restore(batch: str, tools: ToolCaller) -> Answer:
-    """Return what would come back; where that drops something, the plan that says so."""
+    """Return the preview of an undo; an undo that drops data has a plan."""
     home = tools.home
-    found = home.maintenance.preview_restore(batch)
-    if isinstance(found, UndoPlan):
-        found = home.maintenance.get_plan(found.plan)
-    if isinstance(found, PlanPreview):
-        return plans.render_preview(home, found)
-    done = found.batch
-    planned = PlanPreview("planned", None, done.expires_at, found.count, found.items)
+    preview = home.maintenance.preview_restore(batch)
+    if isinstance(preview, UndoPlan):
+        preview = home.maintenance.get_plan(preview.plan)
+    if isinstance(preview, PlanPreview):
+        return plans.render_preview(home, preview)
+    done = preview.batch
+    planned = PlanPreview("planned", None, done.expires_at, preview.count, preview.items)
     what = render.render_line(home, done.what) or ""
     return plans.render_preview(home, planned) | {
         "batch": done.id,
@@ -107,14 +107,14 @@ def _show_plan(out: Terminal, kind: str, found: Answer) -> None:
 
 
 def _list_batches(home: ServedHome, given: restore.RestoreArguments, asked: PagedQuery) -> Answer:
-    found: Answer = restore.SPEC.run(home, given, asked, TerminalProgress("Looking"))
+    answer: Answer = restore.SPEC.run(home, given, asked, TerminalProgress("Looking"))
     if home.profile:
-        found["batches"] = [each | {"profile": home.profile} for each in found["batches"]]
-    return found
+        answer["batches"] = [batch | {"profile": home.profile} for batch in answer["batches"]]
+    return answer
 
 
 _LIST_SPEC = replace(restore.SPEC, run=_list_batches)
-"""The tool where it changes nothing."""
+"""The tool, used only to list batches."""
 
 
 def _show_batches(found: Answer) -> None:

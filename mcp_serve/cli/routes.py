@@ -1,4 +1,4 @@
-"""`mcp-sessions routes`: which chat is in which session."""
+"""`mcp-sessions routes`: list chats and their current sessions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     parser.add_argument("query", nargs="*", metavar="WORD", help="words in the key or name")
     parser.add_argument("--platform", type=parse_text, help="such as telegram")
     parser.add_argument(
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """List them."""
+    """List the routes."""
     asked = {
         "query": " ".join(options.query) or None,
         "platform": options.platform,

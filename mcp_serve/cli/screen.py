@@ -1,4 +1,4 @@
-"""Plain text that fits a terminal, in any script; bold, dim and colours only where it is one."""
+"""Plain text fitted to a terminal; styles only if the stream is a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TextIO
 from mcp_serve.cli.output import clean_text
 
 DEFAULT_WIDTH = 80
-"""How wide a page is that goes into a file or a pipe."""
+"""The width for a file or a pipe."""
 
 BOLD, DIM, RED, GREEN, YELLOW = "1", "2", "31", "32", "33"
 _MIN_WIDTH = 8
@@ -17,7 +17,7 @@ _TIME_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
 class Screen:
-    """Writes lines that fit."""
+    """A writer of lines that fit the stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -25,28 +25,28 @@ class Screen:
         self.width = _find_stream_width(stream)
 
     def write_line(self, text: str = "") -> None:
-        """Write one line, cut where it would not fit."""
+        """Write one line, cut to the width."""
         self._write_raw(truncate_text(clean_text(text), self.width).rstrip())
 
     def write_uncut(self, text: str) -> None:
-        """Write one line, however long: a path must not be cut."""
+        """Write one line without cutting it, for paths and commands."""
         self._write_raw(clean_text(text))
 
     def write_secret(self, text: str) -> None:
-        """Write one line with a secret that is handed out here, which is left in it."""
+        """Write one line without redaction, for a token that the user needs."""
         self._write_raw(text)
 
     def write_dim(self, text: str) -> None:
-        """Write one line of less weight."""
+        """Write one dim line, cut to the width."""
         self._write_raw(self._style_text(DIM, truncate_text(clean_text(text), self.width)))
 
     def write_heading(self, text: str, right: str = "") -> None:
-        """Begin a part: an empty line, a bold title, something at the right margin."""
+        """Write an empty line and a bold title, with a text at the right margin."""
         self.write_line()
         self.write_both_sides(text, right, style=BOLD)
 
     def write_both_sides(self, left: str, right: str, *, style: str = "") -> None:
-        """Write a text at the left, in as many lines as it takes, and one at the right margin."""
+        """Write a wrapped text at the left and a short one at the right margin."""
         left, right = clean_text(left), clean_text(right)
         first = _take_whole_words(left, max(self.width - len(right) - 2, _MIN_WIDTH))
         gap = " " * (self.width - measure_width(first) - len(right))
@@ -60,7 +60,7 @@ class Screen:
     def write_block(
         self, head: str, text: str, *, lines: int | None = None, style: str = ""
     ) -> None:
-        """Write a text beside its head, in as many lines as it takes, or in at most so many."""
+        """Write a wrapped text next to its head, in at most `lines` lines."""
         head, rest = clean_text(head), clean_text(" ".join(text.split()))
         room = max(self.width - measure_width(head), _MIN_WIDTH)
         before = self._style_text(style, head)
@@ -82,26 +82,26 @@ class Screen:
 
 def _find_stream_width(stream: TextIO) -> int:
     try:
-        asked = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+        columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
     except (OSError, ValueError):
-        asked = 0
-    return asked or DEFAULT_WIDTH
+        columns = 0
+    return columns or DEFAULT_WIDTH
 
 
 def measure_width(text: str) -> int:
-    """Return how many columns a text takes in a terminal."""
+    """Return the width of a text in terminal columns."""
     return sum(_measure_char(char) for char in text)
 
 
 def truncate_text(text: str, room: int) -> str:
-    """Return the text, or as much of it as fits, with three dots."""
+    """Return the text, cut to the width with three dots."""
     if measure_width(text) <= room:
         return text
     return _take_columns(text, room - 3).rstrip() + "..."
 
 
 def format_elapsed(seconds: float) -> str:
-    """Return a short word for how long ago something was."""
+    """Return an age as text, such as `3 d`."""
     for size, unit in _TIME_UNITS:
         if seconds >= size:
             return f"{seconds // size:.0f} {unit}"
@@ -109,18 +109,18 @@ def format_elapsed(seconds: float) -> str:
 
 
 def format_remaining(seconds: float) -> str:
-    """Return a short word for in how long something is: to the nearest unit, as 30 days are."""
+    """Return a remaining time as text, rounded to the nearest unit."""
     unit = next((size for size, _ in _TIME_UNITS if seconds >= size), 0)
     return format_elapsed(seconds + unit / 2)
 
 
 def format_milliseconds(seconds: float) -> str:
-    """Return how long something took, as it stands at the right margin."""
+    """Return a duration in milliseconds as text."""
     return f"{seconds * 1000:,.1f} ms"
 
 
 def _take_whole_words(text: str, room: int) -> str:
-    """Return what fits, up to the last space where the word behind that fits into a line."""
+    """Return the part that fits; break at a space if the next word fits on a line."""
     head = _take_columns(text, room)
     before, space, _ = head.rpartition(" ")
     word = text[len(before) + 1 :].partition(" ")[0]
@@ -128,10 +128,10 @@ def _take_whole_words(text: str, room: int) -> str:
 
 
 def _take_columns(text: str, room: int) -> str:
-    taken = 0
+    width = 0
     for at, char in enumerate(text):
-        taken += _measure_char(char)
-        if taken > room:
+        width += _measure_char(char)
+        if width > room:
             return text[:at]
     return text
 

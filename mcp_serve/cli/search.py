@@ -1,4 +1,4 @@
-"""`mcp-sessions search`: what was said, and where."""
+"""`mcp-sessions search`: search the text of all messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PASSED_OPTIONS = ("session", "project", "source", "status", "since", "until")
 
 
 class SearchCommandArguments(search.SearchArguments):
-    """The arguments of the search, of several sources."""
+    """The arguments of the search, with several sources."""
 
     source: given_as.Sources | None = None  # type: ignore[assignment]
 
@@ -33,7 +33,7 @@ _SPEC = replace(search.SPEC, arguments=SearchCommandArguments)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     parser.add_argument(
         "query",
         nargs="*",
@@ -80,14 +80,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _parse_word(text: str) -> str:
-    """Return what is looked for, as an argument."""
+    """Return a word of the query."""
     if not text.strip():
         raise argparse.ArgumentTypeError("must contain a word")
     return text
 
 
 def run(options: argparse.Namespace) -> int:
-    """Search them."""
+    """Search and show the hits."""
     if not options.query and options.cursor is None:
         raise InvalidInput("name a WORD to search for, or continue a page with --cursor")
     asked = {name: getattr(options, name) for name in _PASSED_OPTIONS}

@@ -1,4 +1,4 @@
-"""`mcp-sessions serve`: the MCP server, on standard input and output or over HTTP."""
+"""`mcp-sessions serve`: run the MCP server on standard input and output, or over HTTP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     add_home_options(parser)
     parser.add_argument(
         "--read-only", action="store_true", help="leave out the tools that change data"
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until the input ends, or the process is told to."""
+    """Serve until the input ends or the process is terminated."""
     if not options.http:
         _refuse_http_options(options)
     served = ServedProfiles(
@@ -86,26 +86,24 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _refuse_http_options(options: argparse.Namespace) -> None:
-    """Refuse what says how to listen where nobody listens.
+    """Refuse HTTP options without `--http`.
 
     Raises:
-        InvalidInput: something does.
+        InvalidInput: An HTTP option was given.
     """
     names = ("host", "port", "allow_host", "allow_origin", "no_token")
-    unsaid: tuple[object, ...] = (None, [])
+    unset: tuple[object, ...] = (None, [])
     values = ((name, getattr(options, name)) for name in names)
-    given = next((name for name, it in values if it is not False and it not in unsaid), None)
+    given = next((name for name, it in values if it is not False and it not in unset), None)
     if given is not None:
-        from session_core import InvalidInput  # noqa: PLC0415 -- behind the first answer
+        from session_core import InvalidInput  # noqa: PLC0415 -- loaded after the first answer
 
         raise InvalidInput(f"--{given.replace('_', '-')} applies only to HTTP; add --http")
 
 
 def _exit_on_interrupt() -> None:
-    """Let Ctrl-C end it at once, as SIGTERM does; what is under way can be gone on with.
-
-    A thread reads the input, and nothing ends that before the next line.
-    """
+    """Exit at once on Ctrl-C, as on SIGTERM; interrupted work can be continued."""
+    # A thread reads standard input and cannot be stopped before the next line.
     import os  # noqa: PLC0415 -- the SDK brings both
     import signal  # noqa: PLC0415
 
@@ -117,7 +115,7 @@ def _exit_on_interrupt() -> None:
 
 
 def _choose_driver() -> None:
-    from mcp_serve.cli.options import choose_driver  # noqa: PLC0415 -- behind the first answer
+    from mcp_serve.cli.options import choose_driver  # noqa: PLC0415 -- loaded after the first answer
 
     choose_driver()
 
@@ -137,9 +135,9 @@ def _serve_http(served: ServedProfiles, options: argparse.Namespace) -> None:
 
 
 def _create_server(served: ServedProfiles) -> MCPServer[Any]:
-    # What is imported here lives as long as the process; a collection would walk all of it.
+    # The modules imported here live until exit; a garbage collection would traverse all of them.
     gc.disable()
-    from mcp_serve import server  # noqa: PLC0415 -- the SDK; what is wrong is said before it
+    from mcp_serve import server  # noqa: PLC0415 -- the SDK; errors are reported before it loads
 
     made = server.create_server(served)
     gc.freeze()

@@ -1,4 +1,4 @@
-"""`mcp-sessions show`: what was said in one conversation."""
+"""`mcp-sessions show`: show the messages of a conversation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     parser.add_argument(
         "session", nargs="?", metavar="ID", help="id, prefix of an id, session key or title"
     )
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show them in the order in which they were said."""
+    """Show the messages in order."""
     if options.session is None and options.cursor is None:
         raise InvalidInput("name the ID of a session, or continue a page with --cursor")
     asked = {

@@ -1,4 +1,4 @@
-"""`mcp-sessions stats`: what is in a home, what is wrong with it, and what mends that."""
+"""`mcp-sessions stats`: show growth, sizes and problems of a home."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ESTIMATED_NOTE = "estimated"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     parser.add_argument(
         "--deep", action="store_true", help="measure exact sizes and check integrity; slow"
     )
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Say it at the terminal, or write the page."""
+    """Show the report at the terminal, or write it as a page."""
     if options.html is None:
         show = partial(_show_reports, options)
         return show_answer(options, partial(_collect_stats, options), show)
@@ -87,7 +87,7 @@ def _report_written_page(options: argparse.Namespace) -> None:
 
 
 def _collect_stats(options: argparse.Namespace, tools: ToolCaller) -> Answer:
-    """Ask every profile; several are answered by their names."""
+    """Return the statistics of the home, or those of each profile by name."""
     spec = (
         stats.SPEC
         if options.json and options.html is None
@@ -107,21 +107,21 @@ def _collect_stats(options: argparse.Namespace, tools: ToolCaller) -> Answer:
 def _load_chart_data(
     home: ServedHome, given: stats.StatsArguments, asked: PagedQuery, work: CallContext
 ) -> dict[str, Any]:
-    """Return the report on a home with what is drawn of it."""
+    """Return the answer of the tool together with the data of the charts."""
     del asked
-    answered, health = stats.examine_home(home, given, work)
+    answer, health = stats.examine_home(home, given, work)
     sizes = None if health is None else health.sizes
-    return answered | {
+    return answer | {
         "weeks": [] if health is None else [asdict(week) for week in health.weeks],
         "tables": {} if sizes is None else dict(sizes.tables),
     }
 
 
 def _build_reports(options: argparse.Namespace, found: Answer) -> Iterator[HomeReport]:
-    several: Mapping[str, Answer] = found.get("profiles", {})
-    for name, each in several.items():
-        yield build_report(options, each, name)
-    if not several:
+    profiles: Mapping[str, Answer] = found.get("profiles", {})
+    for name, answer in profiles.items():
+        yield build_report(options, answer, name)
+    if not profiles:
         yield build_report(options, found, None)
 
 
@@ -150,9 +150,9 @@ def _show_report(out: Terminal, report: HomeReport) -> None:
 def _show_bars(out: Terminal, head: str, note: str, points: Sequence[ChartPoint]) -> None:
     if points:
         _show_heading(out, head, note)
-        given = [charts.ChartBar(each.label, each.value, each.said) for each in points]
+        bars = [charts.ChartBar(point.label, point.value, point.said) for point in points]
         out.write_lines(
-            charts.draw_bars(given, out.width, blocks=out.can_write(charts.BLOCK_CHARACTERS))
+            charts.draw_bars(bars, out.width, blocks=out.can_write(charts.BLOCK_CHARACTERS))
         )
 
 
@@ -160,11 +160,11 @@ def _show_fixes(out: Terminal, mends: Sequence[SuggestedFix]) -> None:
     _show_heading(out, "Problems and reclaimable space")
     if not mends:
         out.write_line("None.")
-    for each in mends:
-        won = f"; {each.won}" if each.won else ""
-        out.write_line(f"{each.what}{won}")
-        if each.command is not None:
-            out.write_unwrapped(f"  {each.command}")
+    for fix in mends:
+        won = f"; {fix.won}" if fix.won else ""
+        out.write_line(f"{fix.what}{won}")
+        if fix.command is not None:
+            out.write_unwrapped(f"  {fix.command}")
 
 
 def _show_heading(out: Terminal, text: str, note: str = "") -> None:

@@ -1,4 +1,4 @@
-"""What a person reads: tables and texts that fit a terminal, styled only where it is one."""
+"""Tables and texts fitted to a terminal; styles only if the stream is a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mcp_serve.cli.output import clean_text
 from mcp_serve.cli.screen import format_elapsed, format_remaining, truncate_text
 
 _FILE_WIDTH = 240
-"""How wide a table is that goes into a file or a pipe: nothing in it is cut."""
+"""The width for a file or a pipe, wide enough that nothing is cut."""
 
 _NARROW_WIDTH = 72
 _GAP_WIDTH = 2
@@ -27,30 +27,30 @@ _LEAST, _LONG = 12, 24
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of a table; those that yield are as wide as there is room."""
+    """A column of a table and its behaviour if the table is too wide."""
 
     head: str
     yields: bool = False
-    """Whether it is cut where there is no room."""
+    """Cut the cells."""
     wraps: bool = False
-    """Whether it goes on in the next line there."""
+    """Wrap the cells."""
     right: bool = False
     wide_only: bool = False
-    """Whether it is left out of a narrow terminal."""
+    """Omit the column on a narrow terminal."""
     copied: bool = False
-    """Whether somebody types it again: where there is no room it has a line of its own, whole."""
+    """Show the cell uncut, on a line of its own if needed, since the user copies it."""
 
 
 class RaisingConsole(RichConsole):
-    """Leaves it to the command to say how that ends whose output nobody reads any more."""
+    """A console that raises an error for a closed pipe, which the command handles."""
 
     def on_broken_pipe(self) -> NoReturn:
-        """End no process from in here."""
+        """Raise the error instead of exiting."""
         raise BrokenPipeError
 
 
 class Terminal:
-    """Writes to a stream."""
+    """A writer of tables and text to a stream."""
 
     def __init__(self, stream: TextIO) -> None:
         width = None if stream.isatty() else _FILE_WIDTH
@@ -61,7 +61,7 @@ class Terminal:
     def write_table(
         self, columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], *, bare: bool = False
     ) -> None:
-        """Write a table, `bare` of heads; those give way that yield or wrap, then those copied."""
+        """Write a table, without heads if `bare`; copied columns get their own lines last."""
         rows = [[clean_text(cell) for cell in row] for row in rows]
         narrow = self._console.width < _NARROW_WIDTH
         kept = [at for at, each in enumerate(columns) if not (narrow and each.wide_only)]
@@ -85,44 +85,44 @@ class Terminal:
                     self._print_text(text, soft_wrap=True)
 
     def _write_rows(self, table: Table) -> None:
-        """Write the lines of a table, none of which ends in blanks."""
+        """Write the lines of a table without trailing blanks."""
         for line in self._console.render_lines(table, pad=False):
             text = Text.assemble(*((part.text, part.style or "") for part in line))
             text.rstrip()
             self._print_text(text, soft_wrap=True)
 
     def _print_text(self, text: Text, *, margin: int = 0, **options: Any) -> None:
-        """Print a text once it is clean; what is not clean yet loses its style."""
+        """Print a text after cleaning; a text that cleaning changes loses its style."""
         plain = clean_text(text.plain)
         kept = text if plain == text.plain else Text(plain, no_wrap=text.no_wrap)
         shown = Padding(kept, (0, 0, 0, margin), expand=False) if margin else kept
         self._console.print(shown, **options)
 
     def write_line(self, text: str = "", style: str = "") -> None:
-        """Write a line, or as many as it takes."""
+        """Write a wrapped line."""
         self._print_text(Text(clean_text(text), style=style))
 
     def write_shortened(self, text: str) -> None:
-        """Write as much of a text as fits a line, moved in a little."""
+        """Write one indented line, cut to the width."""
         cut = Text(clean_text(" ".join(text.split())), no_wrap=True, overflow="ellipsis")
         self._print_text(cut, margin=2)
 
     def write_unwrapped(self, text: str) -> None:
-        """Write a line that is to be copied: the terminal breaks it, where it has to be."""
+        """Write a line that the user copies; only the terminal wraps it."""
         self._print_text(Text(clean_text(text)), soft_wrap=True)
 
     def write_hint(self, text: str) -> None:
-        """Say to a person what could be done next; a script is not told."""
+        """Write a dim hint, only if the stream is a terminal."""
         if self._console.is_terminal:
             self.write_line(text, "dim")
 
     @property
     def width(self) -> int:
-        """How many columns there are."""
+        """The width in columns."""
         return self._console.width
 
     def can_write(self, text: str) -> bool:
-        """Whether its encoding has all of these characters."""
+        """Return True if the encoding has all of these characters."""
         try:
             text.encode(self._console.encoding)
         except (UnicodeEncodeError, LookupError):
@@ -130,19 +130,19 @@ class Terminal:
         return True
 
     def write_lines(self, lines: Iterable[Text]) -> None:
-        """Write lines that were made to fit."""
+        """Write lines that already fit."""
         for line in lines:
             self._print_text(line, no_wrap=True, overflow="ellipsis")
 
     def write_truncated(self, text: str) -> None:
-        """Write a line as far as it fits; a file or a pipe has all of it."""
+        """Write a line, cut to the width on a terminal only."""
         text = clean_text(text)
         if self._console.is_terminal:
             text = truncate_text(text, self._console.width)
         self._print_text(Text(text), soft_wrap=True)
 
     def write_text(self, text: str, style: str = "") -> None:
-        """Write a text, moved in a little."""
+        """Write an indented text."""
         self._print_text(Text(clean_text(text), style=style), margin=2)
 
 
@@ -153,7 +153,7 @@ def _build_table(
     *,
     bare: bool,
 ) -> Table:
-    """Return those columns that have a width."""
+    """Return a table of the columns that have a width."""
     table = Table(
         box=None,
         pad_edge=False,
@@ -177,14 +177,14 @@ def _build_table(
 
 
 def _measure_table(widths: Mapping[int, int]) -> int:
-    """Return how wide a table of these columns is."""
+    """Return the width of a table of these columns."""
     return sum(widths.values()) + _GAP_WIDTH * (len(widths) - 1)
 
 
 def _measure_columns(
     columns: Sequence[TableColumn], kept: Sequence[int], rows: Sequence[Sequence[str]], room: int
 ) -> dict[int, int]:
-    """Return how wide each column is; of those that give way the widest does so first."""
+    """Return the width of each column; the widest flexible column shrinks first."""
     widths = {at: _measure_column(columns[at].head, rows, at) for at in kept}
     giving = [at for at in kept if columns[at].yields or columns[at].wraps]
     least = {at: _LEAST if columns[at].yields else _measure_longest_word(rows, at) for at in giving}
@@ -193,16 +193,16 @@ def _measure_columns(
 
 
 def _narrow_columns(widths: dict[int, int], least: Mapping[int, int], room: int) -> None:
-    """Take from the widest column, as long as it is not as narrow as it may be."""
+    """Shrink the widest columns down to their minimum until the table fits."""
     for _ in range(_measure_table(widths) - room):
-        still = [at for at in least if widths[at] > least[at]]
-        if not still:
+        shrinkable = [at for at in least if widths[at] > least[at]]
+        if not shrinkable:
             break
-        widths[max(still, key=lambda at: widths[at])] -= 1
+        widths[max(shrinkable, key=lambda at: widths[at])] -= 1
 
 
 def _measure_longest_word(rows: Sequence[Sequence[str]], at: int) -> int:
-    """Return how narrow a column may be that wraps: an id in it stays in one line, mostly."""
+    """Return the least width of a wrapping column; an id usually stays on one line."""
     longest = max((cell_len(word) for row in rows for word in row[at].split()), default=0)
     return min(max(longest, _LEAST), _LONG)
 
@@ -212,16 +212,16 @@ def _measure_column(head: str, rows: Sequence[Sequence[str]], at: int) -> int:
 
 
 def format_age(moment: str | None) -> str:
-    """Return how long ago a time of an answer was."""
+    """Return the age of a timestamp."""
     return "?" if moment is None else format_elapsed(time.time() - _parse_timestamp(moment))
 
 
 def format_time_left(moment: str | None) -> str:
-    """Return in how long a time of an answer is."""
+    """Return the time left until a timestamp."""
     if moment is None:
         return "?"
-    left = _parse_timestamp(moment) - time.time()
-    return f"in {format_remaining(left)}" if left > 0 else "expired"
+    seconds = _parse_timestamp(moment) - time.time()
+    return f"in {format_remaining(seconds)}" if seconds > 0 else "expired"
 
 
 def _parse_timestamp(moment: str) -> float:
@@ -229,7 +229,7 @@ def _parse_timestamp(moment: str) -> float:
 
 
 def format_local_time(moment: str | None) -> str:
-    """Return a time of an answer as the clock on the wall shows it."""
+    """Return a timestamp in local time, to the minute."""
     if moment is None:
         return "?"
     at = datetime.fromisoformat(moment.replace("Z", "+00:00")).astimezone()
@@ -237,7 +237,7 @@ def format_local_time(moment: str | None) -> str:
 
 
 def format_clock_time(moment: str | None) -> str:
-    """Return the time of day of an answer as the clock on the wall shows it."""
+    """Return the local time of day of a timestamp."""
     if moment is None:
         return "?"
     at = datetime.fromisoformat(moment.replace("Z", "+00:00")).astimezone()

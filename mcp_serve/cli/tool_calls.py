@@ -1,4 +1,4 @@
-"""The tools of the server, asked by a person: the same arguments, answers and errors."""
+"""Calls of the server's tools from the command line: same arguments, answers and errors."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _PAGE_SIZE = 100
-"""What every list answers at once."""
+"""Entries that a list tool returns in one call."""
 
 Answer = dict[str, Any]
 
 
 class ToolCaller:
-    """What is served, to be asked, and where it `changes` to be changed.
+    """The served homes and calls of tools on them; read-only unless `changes`.
 
-    It may be `new`, and not there yet, where something comes in or is waited for.
+    With `new` the home may be missing, for an import or for `watch`.
 
     Raises:
-        InvalidInput: a change of several homes at once; a plan is of one.
-        NotFound: a home was named, and there is none.
+        InvalidInput: A change names several homes; a plan covers one.
+        NotFound: The named home does not exist.
     """
 
     def __init__(
@@ -70,19 +70,19 @@ class ToolCaller:
 
     @property
     def served(self) -> ServedProfiles:
-        """What is asked."""
+        """The served homes."""
         return self._served
 
     @property
     def home(self) -> ServedHome:
-        """The home, or that of the first profile."""
+        """The home, or the home of the first profile."""
         return self._served.get_home()
 
     def call_tool(self, spec: ToolSpec, given: Answer, *work: TerminalProgress) -> Answer:
-        """Ask a tool of the home, or of the first profile; one that changes something has work.
+        """Call a tool on its home; a changing tool also receives the progress.
 
         Raises:
-            InvalidInput: it takes no such arguments.
+            InvalidInput: The arguments are not valid.
         """
         read = self.validate_arguments(spec, given)
         chosen = {name: getattr(read, name) for name in read.model_fields_set}
@@ -95,7 +95,7 @@ class ToolCaller:
         """Validate the arguments of a tool.
 
         Raises:
-            InvalidInput: it takes no such arguments, or not beside a plan.
+            InvalidInput: The arguments are not valid, or not valid together with a plan.
         """
         with _translate_argument_errors(spec):
             read = spec.arguments.read(given)
@@ -105,36 +105,38 @@ class ToolCaller:
     def collect_pages(
         self, spec: ToolSpec, given: Answer, key: str, limit: int, cursor: str | None = None
     ) -> Answer:
-        """Ask a list of every profile, page by page, for so many entries of each at most.
+        """Return up to `limit` entries of every profile, fetched page by page.
 
-        A cursor is of one of them, and goes on there.
+        A cursor belongs to one profile and continues there.
         """
         if cursor is not None:
             return self._collect_profile_pages(spec, given | {"cursor": cursor}, key, limit)
-        found: Answer = {}
+        merged: Answer = {}
         for profile in self._served.names:
-            some = self._collect_profile_pages(spec, given | {"profile": profile}, key, limit)
-            found = some | {key: found.get(key, []) + some[key]}
-        several = len(self._served.names) > 1  # a cursor is of one of them
-        return found | ({"next_cursor": None} if several else {})
+            answer = self._collect_profile_pages(spec, given | {"profile": profile}, key, limit)
+            merged = answer | {key: merged.get(key, []) + answer[key]}
+        several = len(self._served.names) > 1  # a cursor belongs to one profile
+        return merged | ({"next_cursor": None} if several else {})
 
     def _collect_profile_pages(self, spec: ToolSpec, given: Answer, key: str, limit: int) -> Answer:
-        found = self.call_tool(spec, given | {"limit": min(limit, _PAGE_SIZE)})
-        while len(found[key]) < limit and found["next_cursor"] is not None:
-            rest = min(limit - len(found[key]), _PAGE_SIZE)
-            more = self.call_tool(spec, {"cursor": found["next_cursor"], "limit": rest})
-            found = more | {key: found[key] + more[key]}
-        return found
+        answer = self.call_tool(spec, given | {"limit": min(limit, _PAGE_SIZE)})
+        while len(answer[key]) < limit and answer["next_cursor"] is not None:
+            rest = min(limit - len(answer[key]), _PAGE_SIZE)
+            page = self.call_tool(spec, {"cursor": answer["next_cursor"], "limit": rest})
+            answer = page | {key: answer[key] + page[key]}
+        return answer
 
 
 @contextmanager
 def _translate_argument_errors(spec: ToolSpec) -> Iterator[None]:
-    """Let what is wrong with the arguments of a tool be said of what was typed for them."""
+    """Raise errors about tool arguments with the names of the options."""
     try:
         yield
     except (ValidationError, InvalidInput) as error:
-        wrong = explain_error(error) if isinstance(error, ValidationError) else str(error)
-        raise InvalidInput(translate_arguments(wrong or "", spec.arguments.model_fields)) from error
+        reason = explain_error(error) if isinstance(error, ValidationError) else str(error)
+        raise InvalidInput(
+            translate_arguments(reason or "", spec.arguments.model_fields)
+        ) from error
 
 
 def show_answer(
@@ -142,31 +144,31 @@ def show_answer(
     ask: Callable[[ToolCaller], Answer],
     show: Callable[[Answer], None],
 ) -> int:
-    """Ask, and show what is answered to whom it is for."""
+    """Fetch an answer; print it as JSON or show it to a person."""
     with ToolCaller(options) as tools:
-        found = ask(tools)
+        answer = ask(tools)
         missing = missing_home.format_missing_note(tools.served)
     if options.json:
-        print_json(found)
+        print_json(answer)
     elif missing is not None:
         get_terminal().write_line(missing)
     else:
         with page_output(off=getattr(options, "no_pager", True)):
-            show(found)
+            show(answer)
     return DONE
 
 
 def show_list(
     columns: Sequence[TableColumn], entries: Sequence[Answer], row: Callable[[Answer], list[str]]
 ) -> None:
-    """Show what a list has found, with the profiles where there are several."""
-    several = any("profile" in each for each in entries)
-    rows = [[each["profile"], *row(each)] if several else row(each) for each in entries]
+    """Write entries as a table, with a profile column if there are several profiles."""
+    several = any("profile" in entry for entry in entries)
+    rows = [[entry["profile"], *row(entry)] if several else row(entry) for entry in entries]
     get_terminal().write_table(
         [TableColumn("profile", copied=True), *columns] if several else columns, rows
     )
 
 
 def get_terminal() -> Terminal:
-    """Return where a person reads."""
+    """Return a terminal on standard output."""
     return Terminal(sys.stdout)

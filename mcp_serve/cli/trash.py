@@ -1,4 +1,4 @@
-"""`mcp-sessions trash`: what is kept to undo changes, and emptying it for good."""
+"""`mcp-sessions trash`: list removed data that is kept for undo, and delete it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TrashArguments(given_as.PageArguments):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|empty")
     for name, does in (
         ("list", "list the batches in the trash"),
@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """List it, or empty it."""
+    """List the trash, or empty it."""
     if options.action == "list":
         return show_answer(
             options,
@@ -93,15 +93,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list_batches(home: ServedHome, given: TrashArguments, asked: PagedQuery) -> Answer:
-    """Return what can be restored, and behind it what has expired and is still there."""
+    """Return the batches that can be restored, then expired batches that still exist."""
     page = home.maintenance.batches(given.limit, asked.place)
-    found = list(page.items)
+    batches = list(page.items)
     if page.next_cursor is None:
-        there = {each.id for each in found}
-        found += [
-            each for each in reversed(home.ledger.list_expired_batches()) if each.id not in there
+        listed_ids = {batch.id for batch in batches}
+        batches += [
+            batch
+            for batch in reversed(home.ledger.list_expired_batches())
+            if batch.id not in listed_ids
         ]
-    listed = [_build_batch(home, each) for each in found if each.emptied_at is None]
+    listed = [_build_batch(home, batch) for batch in batches if batch.emptied_at is None]
     return {"batches": listed, "next_cursor": asked.make_cursor(page.next_cursor)}
 
 
@@ -119,7 +121,7 @@ def _build_batch(home: ServedHome, each: Batch) -> Answer:
 
 
 _EMPTY_SPEC = replace(prune.SPEC, asks="prune trash")
-"""The tool with plans to empty the trash alone: others remove what this verb does not name."""
+"""The tool limited to plans that empty the trash, so that no other plan is applied."""
 
 _SPEC = ToolSpec(
     name="trash",

@@ -1,4 +1,4 @@
-"""`mcp-sessions uninstall`: a client is told of the server no more."""
+"""`mcp-sessions uninstall`: unregister the server from a client."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     add_client_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Take the server out."""
+    """Unregister the server."""
     if options.client is None:
         raise InvalidInput("name the client; `mcp-sessions install` lists them")
     client, path = find_client_file(options)
-    wanted = files.build_removal(client, path, options.name)
-    if wanted is None:
+    change = files.build_removal(client, path, options.name)
+    if change is None:
         print_outcome(options, path, "nothing")
         if not options.json:
             Screen(sys.stdout).write_uncut(f"{client.label} has no entry for this server in {path}")
         return DONE
-    return apply_change(options, wanted)
+    return apply_change(options, change)

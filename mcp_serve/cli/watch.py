@@ -1,4 +1,4 @@
-"""`mcp-sessions watch`: what happens in a home, a line for each event, until Ctrl-C."""
+"""`mcp-sessions watch`: print the events of a home, one line each, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ examples:
 """
 
 _TIMEOUT_S = 5
-"""How long a home that was replaced by another one is followed at most."""
+"""The longest time for which a replaced home is still followed."""
 
 _BUSY_DELAY_S = 1
 
@@ -46,54 +46,54 @@ _EVENT_FIELDS: dict[str, tuple[str, ...]] = {
     "route_changed": ("session_key",),
     "compressed": (),
 }
-"""What is said of each kind besides."""
+"""Fields shown for each type of event."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments of this verb."""
     parser.add_argument("--session", metavar="ID", help="only this session")
     add_home_options(parser)
     add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Follow until somebody ends it."""
+    """Print events until Ctrl-C."""
     with ToolCaller(options, new=True) as tools:
         anyio.run(_Watcher(options, tools).follow_profiles)
     return DONE
 
 
 class _Watcher:
-    """All profiles as they are followed."""
+    """A watcher of all served profiles."""
 
     def __init__(self, options: argparse.Namespace, tools: ToolCaller) -> None:
         self._options = options
         self._tools = tools
         self._caller = ToolDispatcher(tools.served)
         self._out = get_terminal()
-        self._wrong: SessionError | BrokenPipeError | None = None
+        self._error: SessionError | BrokenPipeError | None = None
 
     async def follow_profiles(self) -> None:
-        """Follow each; what goes wrong in one of them ends all.
+        """Follow every profile; an error in one of them ends all.
 
         Raises:
-            SessionError: it cannot be followed any more.
-            BrokenPipeError: nobody reads what is written.
+            SessionError: A home cannot be followed.
+            BrokenPipeError: The reader closed standard output.
         """
         names = self._tools.served.names
         session = self._options.session
-        begun = {"timeout_s": _TIMEOUT_S, "session": session}
+        arguments = {"timeout_s": _TIMEOUT_S, "session": session}
         cursors = {}
         for name in names[:1] if session else names:
-            answered = await self._poll_events(begun | {"profile": name, "timeout_s": 0})
+            answered = await self._poll_events(arguments | {"profile": name, "timeout_s": 0})
             cursors[name] = answered["cursor"]
         where = ", ".join(str(self._tools.served.get_path(name)) for name in cursors)
         Terminal(sys.stderr).write_hint(f"Watching {where}; stop with Ctrl-C.")
         async with anyio.create_task_group() as tasks:
             for name, cursor in cursors.items():
                 tasks.start_soon(self._follow_profile, name, cursor, tasks.cancel_scope)
-        if self._wrong is not None:
-            raise self._wrong
+        if self._error is not None:
+            raise self._error
 
     async def _follow_profile(self, _profile: str, cursor: str, scope: anyio.CancelScope) -> None:
         try:
@@ -102,11 +102,11 @@ class _Watcher:
                 cursor = answered["cursor"]
                 self._write_events(answered)
         except (SessionError, BrokenPipeError) as error:
-            self._wrong = error
+            self._error = error
             scope.cancel()
 
     async def _poll_events(self, given: Answer) -> Answer:
-        """Ask until somebody who keeps the home to himself has let it go."""
+        """Wait for events; retry while another process holds the home exclusively."""
         read = events.SPEC.arguments.read({k: v for k, v in given.items() if v is not None})
         chosen = {name: getattr(read, name) for name in read.model_fields_set}
         while True:
@@ -123,7 +123,7 @@ class _Watcher:
                 self._out.write_line,
             )
         for event in answered["events"]:
-            # What was said may be long; what else is told ends in what somebody types again.
+            # Messages may be long and are cut. Other events end in an id or a key to copy.
             write = self._out.write_truncated if "role" in event else self._out.write_line
             self._write_event(event, _format_event(event), write)
         sys.stdout.flush()
@@ -137,8 +137,8 @@ class _Watcher:
 
 def _format_event(event: Answer) -> str:
     profile = f"{event['profile']}  " if "profile" in event else ""
-    said = f"{event['role']}: {event.get('text', '')}" if "role" in event else ""
-    what = said or _EVENT_LABELS.get(event["type"], event["type"])
+    message = f"{event['role']}: {event.get('text', '')}" if "role" in event else ""
+    what = message or _EVENT_LABELS.get(event["type"], event["type"])
     more = ", ".join(str(event[name]) for name in _EVENT_FIELDS[event["type"]] if name in event)
     return (
         f"{format_clock_time(event['at'])}  {profile}{event['session_id']}  "

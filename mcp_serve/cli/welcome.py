@@ -1,4 +1,4 @@
-"""The bare command, typed by a person: what it found here, and what to type next."""
+"""The command without a verb: show the newest sessions and the next commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from session_core import SessionDB, SessionError, SessionSummary, find_home
 
 _NEWEST_COUNT = 3
 _COMMAND_WIDTH = 22
-"""A command that is shorter has what it does beside it."""
+"""Shorter commands have their description on the same line."""
 
 _NEXT_COMMANDS = (
     ("mcp-sessions install", "register the server with a client; lists your clients"),
@@ -29,7 +29,7 @@ _NEXT_COMMANDS = (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Say which home it is and what is newest in it."""
+    """Show the home, its newest sessions and the next commands."""
     choose_driver()
     served = ServedProfiles(
         ServerOptions(
@@ -41,7 +41,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         with SessionDB(find_home(path).db_path, read_only=True) as db:
             newest = [
-                _format_session(db, found) for found in db.list_sessions(limit=_NEWEST_COUNT).items
+                _format_session(db, summary)
+                for summary in db.list_sessions(limit=_NEWEST_COUNT).items
             ]
     except SessionError as error:
         newest = []
@@ -64,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list_next_commands(home: str | None) -> Iterator[tuple[str, str]]:
-    """Yield what may be typed next; a client is told of the home that was named."""
+    """Yield commands with descriptions; `install` repeats the named home."""
     where = "" if home is None else f" --home {shlex.quote(home)}"
     for command, does in _NEXT_COMMANDS:
         yield command + (where if command.endswith("install") else ""), does

@@ -177,15 +177,9 @@ def test_empty_plan_exits_with_success(run, answer):
             (("prune", f"--{name}", ""), 2, f"argument --{name}: must not be empty")
             for name in ("project", "source", "title", "cwd", "model", "user", "end-reason")
         ),
-<<<<<<< HEAD
-        (("finalize", "abandoned", "--project", ""), 2, "--project: it is empty"),
-        (("finalize", "abandoned", "--source", ""), 2, "--source: it is empty"),
-        (("finalize",), 2, "to finalize with --session, or expired, orphaned or abandoned"),
-=======
         (("finalize", "abandoned", "--project", ""), 2, "--project: must not be empty"),
         (("finalize", "abandoned", "--source", ""), 2, "--source: must not be empty"),
         (("finalize",), 2, "to finalize with --session, or give expired, orphaned or abandoned"),
->>>>>>> afd0783 (Document verbs, options and errors in plain words)
         (("finalize", "--reason", "x" * 200), 2, "--reason must have at most 100 characters"),
         (("compress",), 2, "name the session"),
         (

@@ -1,1 +1,1 @@
-"""The clients that `install` knows: where their configuration lies, and how it is changed."""
+"""The clients that `install` supports: their configuration files and how these are edited."""

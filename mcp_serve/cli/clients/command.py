@@ -1,4 +1,4 @@
-"""What `install` and `uninstall` share: what they take, and the question before a change."""
+"""Arguments of `install` and `uninstall`, and the confirmation of a change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
 def add_client_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which client is meant, and where in it."""
+    """Add the arguments that choose a client and its file."""
     names = [client.name for client in CLIENTS]
     parser.add_argument("client", nargs="?", choices=names, metavar="CLIENT", help=", ".join(names))
     parser.add_argument(
@@ -37,25 +37,25 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def find_client_file(options: argparse.Namespace) -> tuple[ClientProgram, Path]:
-    """Return the client that is meant, and its file.
+    """Return the chosen client and its file.
 
     Raises:
-        InvalidInput: no client takes a server of this name.
-        Unsupported: it reads none in a project.
+        InvalidInput: The name of the server is not valid.
+        Unsupported: The client has no project configuration.
     """
     if not _NAME_PATTERN.fullmatch(options.name):
         raise InvalidInput(f"--name must be letters, digits, - and _, got {options.name!r:.80}")
-    client = next(each for each in CLIENTS if each.name == options.client)
+    client = next(known for known in CLIENTS if known.name == options.client)
     path = client.find_file(UserEnvironment(), Path.cwd() if options.project else None)
     if path is None:
         raise Unsupported(f"{client.label} has no project configuration; leave out --project")
     return client, path
 
 
-def apply_change(options: argparse.Namespace, wanted: ConfigurationChange) -> int:
-    """Show a change, ask for it, make it."""
-    screen, file = Screen(sys.stderr if options.json else sys.stdout), wanted.file
-    difference = list(file.list_differences(wanted.text))
+def apply_change(options: argparse.Namespace, change: ConfigurationChange) -> int:
+    """Show a change, ask, and apply it; return the exit code."""
+    screen, file = Screen(sys.stderr if options.json else sys.stdout), change.file
+    difference = list(file.list_differences(change.text))
     if not (options.json and (options.yes or options.plan_only)):
         screen.write_uncut(f"{file.path}")
         for line in difference:
@@ -70,7 +70,7 @@ def apply_change(options: argparse.Namespace, wanted: ConfigurationChange) -> in
         Screen(sys.stderr).write_uncut(format_declined())
         print_outcome(options, file.path, "declined", difference)
         return DECLINED
-    wanted.apply()
+    change.apply()
     kept = f"; the original is kept in {file.copy_path.name}" if file.copy_path.exists() else ""
     if not options.json:
         screen.write_uncut(f"Done{kept}.")
@@ -85,7 +85,7 @@ def print_outcome(
     difference: Sequence[str] = (),
     copy: str | None = None,
 ) -> None:
-    """Answer a script what has become of a change; `copy` is where the file is as it was."""
+    """Print the outcome as JSON; `copy` is the path of the original."""
     if options.json:
-        found = {"outcome": outcome, "client": options.client, "path": str(path)}
-        print_json(found | {"difference": list(difference), "copy": copy})
+        answer = {"outcome": outcome, "client": options.client, "path": str(path)}
+        print_json(answer | {"difference": list(difference), "copy": copy})

@@ -1,9 +1,4 @@
-"""A configuration file of another program: read, and replaced whole, with a copy of what it was.
-
-One change of one client's configuration, looked at before it is made.
-
-What a client is to start: this very command, by a path that does not depend on its own.
-"""
+"""Configuration files of clients: reading, atomic replacement, and the entry of the server."""
 
 from __future__ import annotations
 
@@ -27,25 +22,25 @@ from session_core import Conflict, Denied, SessionError, find_home
 
 _COPY_SUFFIX = ".before-mcp-sessions"
 _NEW_FILE_MODE = 0o600
-"""Such a file may hold keys of other servers."""
+"""Private, since the file may hold keys of other servers."""
 
 _MAX_BYTES = 1 << 26
-"""More than any client keeps; some keep a history in this file."""
+"""A bound on the size; some clients keep a history in this file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationFile:
-    """A file as it was read; one that is not there is empty."""
+    """A file with the bytes that were read, None for a missing file."""
 
     path: Path
     data: bytes | None
 
     @classmethod
     def read(cls, path: Path) -> ConfigurationFile:
-        """Read it.
+        """Read a file.
 
         Raises:
-            Denied: it may not be read.
+            Denied: It cannot be read.
         """
         try:
             return cls(path, read_file(path, _MAX_BYTES))
@@ -56,15 +51,15 @@ class ConfigurationFile:
 
     @property
     def has_bom(self) -> bool:
-        """Whether it begins with the mark that some editors put before a text."""
+        """Whether the file begins with a byte order mark."""
         return (self.data or b"").startswith(codecs.BOM_UTF8)
 
     @property
     def text(self) -> str:
-        """What is in it, without the mark.
+        """The text without the byte order mark.
 
         Raises:
-            Denied: it is no UTF-8.
+            Denied: The file is not valid UTF-8.
         """
         try:
             return (self.data or b"").removeprefix(codecs.BOM_UTF8).decode()
@@ -73,23 +68,23 @@ class ConfigurationFile:
 
     @property
     def copy_path(self) -> Path:
-        """Where it is kept as it was before the first change."""
+        """The path of the copy that is made before the first change."""
         return self.path.with_name(self.path.name + _COPY_SUFFIX)
 
     def list_differences(self, text: str) -> list[str]:
-        """Return what would be changed, as lines."""
+        """Return the lines of a unified diff to another text."""
         before, after = self.text.splitlines(), text.splitlines()
         return list(difflib.unified_diff(before, after, "before", "after", lineterm="", n=2))[2:]
 
     def replace(self, text: str, *, keep: bool) -> None:
-        """Put another text in its place; `keep` what it was, unless something is kept already.
+        """Replace the file atomically; with `keep`, copy the original first unless a copy exists.
 
         Raises:
-            Conflict: somebody else has changed it meanwhile.
-            Denied: it may not be written, or a path in the text is none in UTF-8.
+            Conflict: Another program changed the file after it was read.
+            Denied: It cannot be written, or a path in the text is not valid UTF-8.
         """
-        # Dotfile managers link such a file out of its folder: the link stays, wherever it leads,
-        # and its target is replaced. No other file that we write is replaced through such a link.
+        # Dotfile managers replace such a file by a link. The link stays and its target is
+        # replaced; no other file is written through a link.
         place = Path(os.path.realpath(self.path))
         mark = codecs.BOM_UTF8 if self.has_bom else b""
         try:
@@ -107,10 +102,10 @@ class ConfigurationFile:
             raise Denied(f"cannot write {self.path}: {error.strerror}") from error
 
     def remove_copy(self) -> None:
-        """Keep no longer what it was: it is so again.
+        """Remove the copy, after the original text was restored.
 
         Raises:
-            Denied: it may not be removed.
+            Denied: It cannot be removed.
         """
         try:
             self.copy_path.unlink(missing_ok=True)
@@ -118,10 +113,10 @@ class ConfigurationFile:
             raise Denied(f"cannot remove {self.copy_path}: {error.strerror}") from error
 
     def remove(self) -> None:
-        """Remove it: nothing is left in it, and it was not there before; a link to it was.
+        """Remove a file that this program created; a link to it stays.
 
         Raises:
-            Denied: it may not be removed.
+            Denied: It cannot be removed.
         """
         place = Path(os.path.realpath(self.path))
         try:
@@ -136,7 +131,7 @@ def _write_file(path: Path, data: bytes, mode: int) -> None:
 
 
 def _choose_mode(place: Path) -> int:
-    """Return the mode that it has, or is to have."""
+    """Return the mode of an existing file, or the mode for a new one."""
     try:
         mode = stat.S_IMODE(place.stat().st_mode)
     except FileNotFoundError:
@@ -148,28 +143,28 @@ def _choose_mode(place: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChange:
-    """What a file says, and what it is to say."""
+    """A configuration file and its new text."""
 
     client: ClientProgram
     file: ConfigurationFile
     text: str
     is_ours: bool = False
-    """Whether nothing but our own entry is in it, so that there is nothing to keep."""
+    """Whether the file holds only our entry, so that no copy is needed."""
     is_as_it_was: bool = False
-    """Whether it is to be what was kept, to the byte."""
+    """Whether the new text is the copy, byte for byte."""
 
     @property
     def is_unneeded(self) -> bool:
-        """Whether it says that already."""
+        """Whether the file has this text already."""
         return self.text == self.file.text
 
     @property
     def is_removal(self) -> bool:
-        """Whether nothing is left of a file that was not there before."""
+        """Whether the change leaves an empty file that this program created."""
         return not self.file.copy_path.exists() and _is_blank(self.text)
 
     def apply(self) -> None:
-        """Make it."""
+        """Write or remove the file, and remove the copy after a restoration."""
         if self.is_removal:
             self.file.remove()
         else:
@@ -181,32 +176,32 @@ class ConfigurationChange:
 def build_addition(
     client: ClientProgram, path: Path, name: str, entry: dict[str, Any]
 ) -> ConfigurationChange:
-    """Return the change that puts a server into a configuration.
+    """Return the change that adds a server to a configuration.
 
     Raises:
-        Denied: another program stands there by this name, or the file is not what it should be.
+        Denied: Another server has this name, or the file is malformed.
     """
-    file, found = _read_entry(client, path, name)
-    if found is not None and not is_our_entry(found):
+    file, existing = _read_entry(client, path, name)
+    if existing is not None and not is_our_entry(existing):
         raise Denied(f"{path} has another server named {name}; choose another --name")
     form = formats.choose_format(path)
-    with_it = _report_malformed(
+    text = _report_malformed(
         file, lambda: formats.add_server(form, file.text, client.table, name, entry)
     )
     return ConfigurationChange(
-        client, file, with_it, is_ours=_has_only_our_entry(client, file, name, found)
+        client, file, text, is_ours=_has_only_our_entry(client, file, name, existing)
     )
 
 
 def build_removal(client: ClientProgram, path: Path, name: str) -> ConfigurationChange | None:
-    """Return the change that takes it out; None where it is not in there."""
-    file, found = _read_entry(client, path, name)
-    if found is None:
+    """Return the change that removes a server, None if it is not in the configuration."""
+    file, existing = _read_entry(client, path, name)
+    if existing is None:
         return None
-    if not is_our_entry(found):
+    if not is_our_entry(existing):
         raise Denied(f"{path} has another server named {name}; choose another --name")
     form = formats.choose_format(path)
-    before = _find_original_text(client, file, name, found)
+    before = _find_original_text(client, file, name, existing)
     if before is not None:
         return ConfigurationChange(client, file, before, is_as_it_was=True)
     without = _report_malformed(
@@ -216,28 +211,28 @@ def build_removal(client: ClientProgram, path: Path, name: str) -> Configuration
 
 
 def _find_original_text(
-    client: ClientProgram, file: ConfigurationFile, name: str, found: dict[str, Any]
+    client: ClientProgram, file: ConfigurationFile, name: str, entry: dict[str, Any]
 ) -> str | None:
-    """Return the text that was kept, where nothing but this entry has come to it since.
+    """Return the text of the copy if only this entry was added since, else None.
 
-    An empty file, an empty table and a comma at the end are so as they were, to the byte.
+    Restoring the copy brings back empty tables and trailing commas byte for byte.
     """
     form = formats.choose_format(file.path)
     with suppress(SessionError, MalformedConfiguration):
         kept = ConfigurationFile.read(file.copy_path)
         is_older = formats.find_server(form, kept.text, client.table, name) is None
         if is_older and kept.data is not None and kept.has_bom == file.has_bom:
-            again = formats.add_server(form, kept.text, client.table, name, found)
+            again = formats.add_server(form, kept.text, client.table, name, entry)
             return kept.text if again == file.text else None
     return None
 
 
 def _has_only_our_entry(
-    client: ClientProgram, file: ConfigurationFile, name: str, found: Any
+    client: ClientProgram, file: ConfigurationFile, name: str, entry: Any
 ) -> bool:
-    """Whether a file has nothing in it but the entry that we have made."""
+    """Return True if a file holds nothing but our entry."""
     form = formats.choose_format(file.path)
-    return found is not None and _is_blank(
+    return entry is not None and _is_blank(
         _report_malformed(file, lambda: formats.remove_server(form, file.text, client.table, name))
     )
 
@@ -247,30 +242,30 @@ def _is_blank(text: str) -> bool:
 
 
 def find_entry(client: ClientProgram, path: Path, name: str) -> Any:
-    """Return what stands there by a name."""
+    """Return the entry of a server name, None if there is none."""
     return _read_entry(client, path, name)[1]
 
 
 def find_our_entries(client: ClientProgram, path: Path) -> dict[str, Any]:
-    """Return the entries of a configuration that start this program, by their names."""
+    """Return the entries of a configuration that start this program, by name."""
     file = ConfigurationFile.read(path)
     form = formats.choose_format(path)
-    there = _report_malformed(file, lambda: formats.list_servers(form, file.text, client.table))
-    return {name: entry for name, entry in there.items() if is_our_entry(entry)}
+    servers = _report_malformed(file, lambda: formats.list_servers(form, file.text, client.table))
+    return {name: entry for name, entry in servers.items() if is_our_entry(entry)}
 
 
 def _read_entry(client: ClientProgram, path: Path, name: str) -> tuple[ConfigurationFile, Any]:
     file = ConfigurationFile.read(path)
     form = formats.choose_format(path)
-    found = _report_malformed(
+    entry = _report_malformed(
         file, lambda: formats.find_server(form, file.text, client.table, name)
     )
-    return file, found
+    return file, entry
 
 
-def _report_malformed(file: ConfigurationFile, look: Any) -> Any:
+def _report_malformed(file: ConfigurationFile, read: Any) -> Any:
     try:
-        return look()
+        return read()
     except MalformedConfiguration as error:
         raise Denied(
             f"cannot change {file.path}: {error}; fix it, or add the output of --print by hand"
@@ -279,51 +274,49 @@ def _report_malformed(file: ConfigurationFile, look: Any) -> Any:
 
 PROGRAM_NAME = "mcp-sessions"
 HOME_VARIABLES = ("MCP_SESSIONS_HOME", "HERMES_HOME")
-"""What names a home in the environment."""
+"""Environment variables that name a home."""
 
 
 def find_command(*, shared: bool) -> list[str]:
-    """Return how we are started; a `shared` configuration names no folder of this machine."""
-    found = shutil.which(PROGRAM_NAME)
-    if shared and found:
+    """Return the command that starts this program; without local paths if `shared`."""
+    installed = shutil.which(PROGRAM_NAME)
+    if shared and installed:
         return [PROGRAM_NAME]
     if _is_temporary_environment():
         return ["uvx" if shared else shutil.which("uvx") or "uvx", PROGRAM_NAME]
     started = Path(sys.argv[0])
     if started.stem == PROGRAM_NAME and started.is_file():
         return [str(started.absolute())]
-    return [found] if found else [sys.executable, "-m", "mcp_serve.cli.main"]
+    return [installed] if installed else [sys.executable, "-m", "mcp_serve.cli.main"]
 
 
 def build_arguments(options: argparse.Namespace) -> list[str]:
-    """Return what follows: the home and the limits that were asked for.
-
-    A client does not have the variables of this shell, so that the home that one of them names is
-    said too; not in a configuration that is shared, whose other readers have another one.
-    """
-    given = ["serve"]
+    """Return the arguments of the command: the verb, the home and the given limits."""
+    # Clients do not inherit the variables of this shell, so a home that a variable names becomes an
+    # argument. Other users of a project configuration have other homes.
+    arguments = ["serve"]
     home = find_home(options.home)
     if options.home or (home.found_by in HOME_VARIABLES and not options.project):
-        given += ["--home", str(home.path)]
+        arguments += ["--home", str(home.path)]
     for profile in options.profile:
-        given += ["--profile", profile]
+        arguments += ["--profile", profile]
     if options.all_profiles:
-        given.append("--all-profiles")
+        arguments.append("--all-profiles")
     if options.read_only:
-        given.append("--read-only")
-    return given
+        arguments.append("--read-only")
+    return arguments
 
 
 def is_our_entry(entry: Any) -> bool:
-    """Whether it is this program that an entry starts."""
+    """Return True if an entry starts this program."""
     return isinstance(entry, dict) and any(map(_is_our_program, get_command_line(entry)))
 
 
 def get_command_line(entry: dict[str, Any]) -> list[str]:
-    """Return the command line of an entry, whether it stands in one list or in two."""
-    started = entry.get("command")
-    found = [*(started if isinstance(started, list) else [started]), *_to_list(entry.get("args"))]
-    return [word for word in found if isinstance(word, str)]
+    """Return the command line of an entry, stored as one list or as command and arguments."""
+    command = entry.get("command")
+    words = [*(command if isinstance(command, list) else [command]), *_to_list(entry.get("args"))]
+    return [word for word in words if isinstance(word, str)]
 
 
 def _is_our_program(word: str) -> bool:
@@ -338,5 +331,5 @@ def _to_list(value: Any) -> list[Any]:
 
 
 def _is_temporary_environment() -> bool:
-    """Whether this environment is one that `uvx` made, which may be gone tomorrow."""
+    """Return True in a temporary environment of `uvx`."""
     return any(part.startswith("archive-v") for part in Path(sys.prefix).parts)

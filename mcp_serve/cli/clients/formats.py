@@ -1,4 +1,4 @@
-"""A server in the text of a configuration: read, put there, taken away; the rest stays as it is."""
+"""Reading and editing the servers in a configuration text; the rest of the text is kept."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from mcp_serve.cli.clients.jsonc import MalformedConfiguration
 
 
 class ConfigurationFormat(Protocol):
-    """How servers stand in a text, by table and name."""
+    """A text format that stores servers by table and name."""
 
     def parse_text(self, text: str) -> Any:
-        """Return all that it says."""
+        """Return the parsed document."""
 
     def set_server(self, text: str, table: str, name: str, entry: dict[str, Any]) -> str:
-        """Return it with a server, whose own other keys stay."""
+        """Return the text with a server added or updated; other keys of its entry are kept."""
 
     def delete_server(self, text: str, table: str, name: str) -> str:
-        """Return it without a server, and without a table in which nothing is left, no comment."""
+        """Return the text without a server, and without its table if that becomes blank."""
 
 
 def choose_format(path: Path) -> ConfigurationFormat:
@@ -32,12 +32,12 @@ def choose_format(path: Path) -> ConfigurationFormat:
 
 
 def find_server(form: ConfigurationFormat, text: str, table: str, name: str) -> Any:
-    """Return what stands there for a server; None where nothing does."""
+    """Return the entry of a server, None if there is none."""
     return list_servers(form, text, table).get(name)
 
 
 def list_servers(form: ConfigurationFormat, text: str, table: str) -> dict[str, Any]:
-    """Return all servers by their names."""
+    """Return all servers by name."""
     servers = _require_object(form.parse_text(text)).get(table)
     return {} if servers is None else _require_object(servers)
 
@@ -45,28 +45,28 @@ def list_servers(form: ConfigurationFormat, text: str, table: str) -> dict[str, 
 def add_server(
     form: ConfigurationFormat, text: str, table: str, name: str, entry: dict[str, Any]
 ) -> str:
-    """Return the text with a server, and nothing else changed."""
-    wanted = deepcopy(_require_object(form.parse_text(text)))
-    servers = wanted[table] = _require_object(wanted.get(table) or {})
+    """Return the text with a server added and nothing else changed."""
+    expected = deepcopy(_require_object(form.parse_text(text)))
+    servers = expected[table] = _require_object(expected.get(table) or {})
     servers[name] = {**_require_object(servers.get(name) or {}), **entry}
-    return _check_change(form, [wanted], lambda: form.set_server(text, table, name, entry))
+    return _check_change(form, [expected], lambda: form.set_server(text, table, name, entry))
 
 
 def remove_server(form: ConfigurationFormat, text: str, table: str, name: str) -> str:
-    """Return the text without a server, and nothing else changed."""
-    wanted = deepcopy(_require_object(form.parse_text(text)))
-    servers = _require_object(wanted.get(table, {}))
+    """Return the text with a server removed and nothing else changed."""
+    expected = deepcopy(_require_object(form.parse_text(text)))
+    servers = _require_object(expected.get(table, {}))
     servers.pop(name, None)
-    bare = {key: value for key, value in wanted.items() if key != table or servers}
-    return _check_change(form, (wanted, bare), lambda: form.delete_server(text, table, name))
+    bare = {key: value for key, value in expected.items() if key != table or servers}
+    return _check_change(form, (expected, bare), lambda: form.delete_server(text, table, name))
 
 
 def _check_change(
-    form: ConfigurationFormat, wanted: Sequence[Any], change: Callable[[], str]
+    form: ConfigurationFormat, expected: Sequence[Any], change: Callable[[], str]
 ) -> str:
-    """Return what a change makes, if it says what is wanted: it is somebody's own file."""
+    """Return the edited text after checking that it parses to an expected document."""
     text = change()
-    if form.parse_text(text) not in wanted:
+    if form.parse_text(text) not in expected:
         raise MalformedConfiguration("its layout cannot be edited in place")
     return text
 
@@ -81,11 +81,11 @@ class JsoncFormat:
     """JSON, with or without comments."""
 
     def parse_text(self, text: str) -> Any:
-        """Return all that it says."""
+        """Return the parsed document."""
         return jsonc.parse_text(text)
 
     def set_server(self, text: str, table: str, name: str, entry: dict[str, Any]) -> str:
-        """Return it with a server."""
+        """Return the text with a server added or updated."""
         if jsonc.parse_text(text).get(table, {}) is None:
             return jsonc.set_value(text, (table,), {name: entry})
         if find_server(self, text, table, name) is None:
@@ -96,7 +96,7 @@ class JsoncFormat:
         return text
 
     def delete_server(self, text: str, table: str, name: str) -> str:
-        """Return it without a server."""
+        """Return the text without a server."""
         text = jsonc.delete_value(text, (table, name))
         return jsonc.delete_value(text, (table,)) if jsonc.is_blank(text, table) else text
 
@@ -105,35 +105,35 @@ class TomlFormat:
     """TOML, by a library that keeps comments and order."""
 
     def parse_text(self, text: str) -> Any:
-        """Return all that it says."""
+        """Return the parsed document."""
         with _translate_toml_errors():
             return _import_tomlkit().parse(text).unwrap()
 
     def set_server(self, text: str, table: str, name: str, entry: dict[str, Any]) -> str:
-        """Return it with a server."""
+        """Return the text with a server added or updated."""
         toml = _import_tomlkit()
         with _translate_toml_errors():
-            whole = toml.parse(text)
-            servers = whole.setdefault(table, toml.table(is_super_table=True))
+            document = toml.parse(text)
+            servers = document.setdefault(table, toml.table(is_super_table=True))
             if name not in servers:
                 inline = isinstance(servers, toml.items.InlineTable)
                 servers[name] = toml.inline_table() if inline else toml.table()
             servers[name].update(entry)
-            return _match_line_endings(text, toml.dumps(whole))
+            return _match_line_endings(text, toml.dumps(document))
 
     def delete_server(self, text: str, table: str, name: str) -> str:
-        """Return it without a server."""
+        """Return the text without a server."""
         toml = _import_tomlkit()
         with _translate_toml_errors():
-            whole = toml.parse(text)
-            del whole[table][name]
-            if not whole[table] and "#" not in whole[table].as_string():
-                whole.remove(table)
-            return _match_line_endings(text, toml.dumps(whole))
+            document = toml.parse(text)
+            del document[table][name]
+            if not document[table] and "#" not in document[table].as_string():
+                document.remove(table)
+            return _match_line_endings(text, toml.dumps(document))
 
 
 def _match_line_endings(before: str, text: str) -> str:
-    """Return a text whose lines end as those before did, where these ended alike."""
+    """Return a text with CRLF line endings if the original used only those."""
     windows = "\r\n" in before and _LONE_NEWLINE.search(before) is None
     return _LONE_NEWLINE.sub("\r\n", text) if windows else text
 
@@ -143,14 +143,14 @@ _LONE_NEWLINE = re.compile(r"(?<!\r)\n")
 
 @contextmanager
 def _translate_toml_errors() -> Iterator[None]:
-    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415 -- for one client of ten
+    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415 -- only one client uses TOML
 
     try:
         yield
     except TOMLKitError as error:
         raise MalformedConfiguration(str(error)) from error
     except (ValueError, AttributeError) as error:
-        # Of tables that stand in pieces it knows some forms and fails at others.
+        # tomlkit fails on some layouts of dotted and split tables.
         raise MalformedConfiguration("its layout cannot be edited in place") from error
 
 

@@ -1,7 +1,6 @@
-"""JSON as people write it, with comments and commas at the end, edited in place.
+"""JSON with comments and trailing commas, edited in place.
 
-A text is scanned for where things stand, never parsed and written anew: what is not touched stays
-as it was, byte for byte.
+The text is scanned for positions and never rendered anew, so the rest is kept byte for byte.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ _DEFAULT_INDENT = "  "
 
 
 class MalformedConfiguration(ValueError):
-    """It is no JSON, or not of the form that is wanted."""
+    """The text is not valid JSON, or does not have the expected layout."""
 
 
 @dataclass(slots=True)
 class JsonNode:
-    """A value and where it stands; an object has members."""
+    """A value with its position; an object has members."""
 
     start: int
     end: int
@@ -34,14 +33,14 @@ class JsonNode:
     members: list[JsonMember] | None = None
 
     def find_member(self, key: str) -> JsonMember | None:
-        """Return the member that counts: the last one of that name."""
-        named = [each for each in self.members or () if each.key == key]
-        return named[-1] if named else None
+        """Return the last member with a key, which is the one that counts."""
+        matches = [member for member in self.members or () if member.key == key]
+        return matches[-1] if matches else None
 
 
 @dataclass(slots=True)
 class JsonMember:
-    """A name in an object, and its value."""
+    """A member of an object."""
 
     key: str
     start: int
@@ -49,18 +48,18 @@ class JsonMember:
 
 
 def parse_text(text: str) -> Any:
-    """Return what a text says; one without anything is an empty object.
+    """Return the parsed value; a blank text is an empty object.
 
     Raises:
-        Malformed: it says nothing whole.
+        MalformedConfiguration: The text is not valid.
     """
     return _scan_text(text).value
 
 
 def set_value(text: str, path: Sequence[str], new: Any) -> str:
-    """Return the text with a value at a path; objects on the way are made."""
+    """Return the text with a value set at a path; create missing objects."""
     if not _BLANK_PATTERN.sub("", text, count=1):
-        # Behind a comment that ends with its line it would be one more word of it.
+        # After a line comment, the braces need a new line.
         text += ("" if text.endswith("\n") or not text.strip() else _detect_newline(text)) + "{}"
         text += _detect_newline(text)
     node, rest = _scan_text(text), list(path)
@@ -69,10 +68,10 @@ def set_value(text: str, path: Sequence[str], new: Any) -> str:
             raise MalformedConfiguration(
                 f"{'.'.join(path[: -len(rest)]) or 'the whole'} is not an object"
             )
-        found = node.find_member(rest[0])
-        if found is None:
+        member = node.find_member(rest[0])
+        if member is None:
             break
-        node = found.node
+        node = member.node
         del rest[0]
     if not rest:
         indent = _find_indent(text, _find_line_start(text, node.start))
@@ -83,54 +82,54 @@ def set_value(text: str, path: Sequence[str], new: Any) -> str:
 
 
 def is_blank(text: str, key: str) -> bool:
-    """Whether an object at the root has nothing in it, not even a comment."""
-    found = _scan_text(text).find_member(key)
-    return found is not None and not text[found.node.start + 1 : found.node.end - 1].strip()
+    """Return True if an object at the root is blank, without comments."""
+    member = _scan_text(text).find_member(key)
+    return member is not None and not text[member.node.start + 1 : member.node.end - 1].strip()
 
 
 def delete_value(text: str, path: Sequence[str]) -> str:
-    """Return the text without what is at a path; where nothing is, the text."""
+    """Return the text without the value at a path; unchanged if there is none."""
     node = _scan_text(text)
     for key in path[:-1]:
-        found = node.find_member(key)
-        if found is None:
+        member = node.find_member(key)
+        if member is None:
             return text
-        node = found.node
-    gone = node.find_member(path[-1])
-    return text if gone is None else _remove_member(text, node, gone)
+        node = member.node
+    last = node.find_member(path[-1])
+    return text if last is None else _remove_member(text, node, last)
 
 
 def _insert_member(text: str, node: JsonNode, key: str, new: Any) -> str:
-    """Return the text with one more member, at the end of an object."""
+    """Return the text with a member appended to an object."""
     close = node.end - 1
     inner = text[node.start + 1 : close]
-    named = json.dumps(key, ensure_ascii=False) + ": "
+    label = json.dumps(key, ensure_ascii=False) + ": "
     last = node.members[-1] if node.members else None
     if last is not None and "\n" not in inner:
         comma = "" if _find_comma(text, last.node.end) is not None else ", "
-        return text[:close].rstrip() + comma + named + json.dumps(new) + text[close:]
+        return text[:close].rstrip() + comma + label + json.dumps(new) + text[close:]
     newline = _detect_newline(text)
     indent = (
         _find_indent(text, last.start)
         if last
         else _find_object_indent(text, node) + _detect_indent(text)
     )
-    made = newline + indent + named + _render_value(text, new, indent)
-    behind = len(text[:close].rstrip()) if inner.strip() else node.start + 1
+    line = newline + indent + label + _render_value(text, new, indent)
+    end = len(text[:close].rstrip()) if inner.strip() else node.start + 1
     if last is None:
-        return text[:behind] + made + newline + _find_object_indent(text, node) + text[close:]
+        return text[:end] + line + newline + _find_object_indent(text, node) + text[close:]
     if _find_comma(text, last.node.end) is not None:
-        return text[:behind] + made + "," + text[behind:]
-    return text[: last.node.end] + "," + text[last.node.end : behind] + made + text[behind:]
+        return text[:end] + line + "," + text[end:]
+    return text[: last.node.end] + "," + text[last.node.end : end] + line + text[end:]
 
 
-def _remove_member(text: str, node: JsonNode, gone: JsonMember) -> str:
-    """Return the text without a member, and without the comma that goes with it."""
+def _remove_member(text: str, node: JsonNode, member: JsonMember) -> str:
+    """Return the text without a member and its comma."""
     members = node.members or []
-    at = members.index(gone)
-    lead = len(text[: gone.start].rstrip())
-    comma = _find_comma(text, gone.node.end)
-    end = gone.node.end if comma is None else comma + 1
+    at = members.index(member)
+    lead = len(text[: member.start].rstrip())
+    comma = _find_comma(text, member.node.end)
+    end = member.node.end if comma is None else comma + 1
     if comma is None and at > 0:
         before = _find_comma(text, members[at - 1].node.end)
         if before is not None:
@@ -142,14 +141,14 @@ def _remove_member(text: str, node: JsonNode, gone: JsonMember) -> str:
 
 
 def _find_comma(text: str, at: int) -> int | None:
-    """Return where the comma behind a value is."""
+    """Return the position of the comma after a value, None if there is none."""
     at = _skip_blank(text, at)
     return at if text[at : at + 1] == "," else None
 
 
 def _skip_blank(text: str, at: int) -> int:
-    found = _BLANK_PATTERN.match(text, at)
-    return found.end() if found else at
+    match = _BLANK_PATTERN.match(text, at)
+    return match.end() if match else at
 
 
 def _render_value(text: str, new: Any, indent: str) -> str:
@@ -162,7 +161,7 @@ def _detect_newline(text: str) -> str:
 
 
 def _detect_indent(text: str) -> str:
-    """Return by what one level is moved in, as the first member shows it."""
+    """Return the indentation of one level, taken from the first member."""
     members = _scan_text(text).members
     return (_find_indent(text, members[0].start) if members else "") or _DEFAULT_INDENT
 
@@ -173,15 +172,15 @@ def _find_object_indent(text: str, node: JsonNode) -> str:
 
 
 def _find_line_start(text: str, at: int) -> int:
-    """Return where the first sign of a line is that is not blank."""
+    """Return the position of the first character of a line that is not blank."""
     start = text.rfind("\n", 0, at) + 1
     return start + len(text[start:at]) - len(text[start:at].lstrip(" \t"))
 
 
 def _find_indent(text: str, at: int) -> str:
-    """Return what stands before a place on its line, where that is blank."""
-    found = _INDENT_PATTERN.search(text[:at])
-    return found[1] if found else ""
+    """Return the blank text before a position on its line, else an empty string."""
+    match = _INDENT_PATTERN.search(text[:at])
+    return match[1] if match else ""
 
 
 def _scan_text(text: str) -> JsonNode:
@@ -194,7 +193,7 @@ def _scan_text(text: str) -> JsonNode:
 
 @dataclass(slots=True)
 class _Scanner:
-    """A place in a text that moves on."""
+    """A scanner with a current position."""
 
     text: str
     at: int = field(default=0)
@@ -216,8 +215,8 @@ class _Scanner:
             return self._scan_object(start)
         if sign == "[":
             return self._scan_array(start)
-        read = self._scan_word(_STRING_PATTERN if sign == '"' else _WORD_PATTERN)
-        return JsonNode(start, self.at, read)
+        value = self._scan_word(_STRING_PATTERN if sign == '"' else _WORD_PATTERN)
+        return JsonNode(start, self.at, value)
 
     def _scan_object(self, start: int) -> JsonNode:
         members: list[JsonMember] = []
@@ -230,27 +229,27 @@ class _Scanner:
             self._skip_blank()
             members.append(JsonMember(key, at, self._scan_value()))
             self._take_separator("}")
-        read = {member.key: member.node.value for member in members}
-        return JsonNode(start, self.at, read, members)
+        value = {member.key: member.node.value for member in members}
+        return JsonNode(start, self.at, value, members)
 
     def _scan_array(self, start: int) -> JsonNode:
-        read = []
+        values = []
         self._advance()
         while not self._take_close("]"):
-            read.append(self._scan_value().value)
+            values.append(self._scan_value().value)
             self._take_separator("]")
-        return JsonNode(start, self.at, read)
+        return JsonNode(start, self.at, values)
 
     def _scan_word(self, form: re.Pattern[str]) -> Any:
-        found = form.match(self.text, self.at)
-        if found is None:
+        match = form.match(self.text, self.at)
+        if match is None:
             raise self._make_error("expected a value")
         try:
-            read = json.loads(found[0])
+            value = json.loads(match[0])
         except ValueError as error:
             raise self._make_error("expected a value") from error
-        self.at = found.end()
-        return read
+        self.at = match.end()
+        return value
 
     def _take_close(self, close: str) -> bool:
         if self.text[self.at : self.at + 1] != close:

@@ -1,4 +1,4 @@
-"""Which clients there are, where each keeps its servers, and in which form."""
+"""The supported clients, their configuration files and the form of an entry."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def _detect_system() -> System:
 
 @dataclass(frozen=True, slots=True)
 class UserEnvironment:
-    """Whose configuration it is, and on which system."""
+    """The home directory, system and environment variables of the user."""
 
     user: Path = field(default_factory=Path.home)
     system: System = field(default_factory=_detect_system)
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     def find_applications_folder(self) -> Path:
-        """Return where programs with windows keep what is the user's."""
+        """Return the folder for data of graphical applications."""
         if self.system == "windows":
             return Path(self.env.get("APPDATA") or self.user / "AppData" / "Roaming")
         if self.system == "darwin":
@@ -37,44 +37,44 @@ class UserEnvironment:
         return self.find_config_folder()
 
     def find_config_folder(self) -> Path:
-        """Return where programs of the command line do so."""
+        """Return the folder for configuration of command-line programs."""
         return Path(self.env.get("XDG_CONFIG_HOME") or self.user / ".config")
 
     def find_own_folder(self, variable: str, name: str) -> Path:
-        """Return a folder in the home of the user, unless a variable names another."""
+        """Return the folder that a variable names, else a folder in the home directory."""
         return Path(self.env.get(variable) or self.user / name)
 
 
 def is_present(path: Path) -> bool:
-    """Whether there is something; not where nobody may look, at which `Path.exists` fails."""
-    return os.path.exists(path)  # noqa: PTH110 -- as said
+    """Return True if a path exists; False if access is denied, where `Path.exists` raises."""
+    return os.path.exists(path)  # noqa: PTH110 -- see above
 
 
 @dataclass(frozen=True, slots=True)
 class ClientProgram:
-    """One client: its files, and what stands in them for a server."""
+    """One client: its files and the entry of a server in them."""
 
     name: str
     label: str
     program: str
-    """What is on the path where it is installed."""
+    """The executable of the client."""
     user: Callable[[UserEnvironment], Path]
     table: str = "mcpServers"
     project: str | None = None
-    """Its file in a folder that is worked on."""
+    """The path of its project file, relative to the project."""
     entry: Callable[[str, list[str]], Entry] = lambda command, args: {
         "command": command,
         "args": args,
     }
 
     def find_file(self, machine: UserEnvironment, project: Path | None) -> Path | None:
-        """Return the file of the user, or that of a project; None where it reads none there."""
+        """Return the file of the user or of a project; None if it has no project file."""
         if project is None:
             return self.user(machine)
         return None if self.project is None else project / self.project
 
     def is_installed(self, machine: UserEnvironment) -> bool:
-        """Whether it seems to be installed."""
+        """Return True if the client seems to be installed."""
         file = self.user(machine)
         folder = file.parent
         own = folder not in (machine.user, machine.find_config_folder()) and is_present(folder)
@@ -191,4 +191,4 @@ CLIENTS = (
         project=".qwen/settings.json",
     ),
 )
-"""All of them, by the names that `install` takes."""
+"""All supported clients."""

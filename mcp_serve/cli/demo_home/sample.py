@@ -1,7 +1,4 @@
-"""A sample home: made-up conversations of all the kinds that occur in a real one.
-
-The folder of a sample home: made for the demo, and gone when that is told to end.
-"""
+"""A sample home with conversations of every kind, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -33,13 +30,13 @@ LONG_SESSION_ID = "20261104_091500_5e1f0a"
 """The long session in which an agent works with tools."""
 
 _TIP_SESSION_ID = "20261103_120000_7c31"
-"""The session that goes on from two that were compressed."""
+"""The continuation of two compressed sessions."""
 
 _CHATS = (
     ("Sam", "5550123", _TIP_SESSION_ID),
     ("Sam, the old phone", "5550099", "20260801_181500_0b0e"),
 )
-"""Who is in which session; the second is damaged, since there is no such session."""
+"""Chats with their sessions; the second route is broken, since its session does not exist."""
 
 _DECISION = (
     "Decided: the schema of the orders table changes in two steps. First add order_items.sku as "
@@ -72,7 +69,7 @@ class SampleClock:
 
 
 def build_home(db: SessionDB, clock: SampleClock) -> None:
-    """Fill an empty home whose clock this is, up to now."""
+    """Fill an empty home that uses this clock."""
     now = clock()
     _add_everyday_sessions(db, clock, now)
     _add_long_session(db, now - 5 * _HOUR_S)
@@ -85,7 +82,7 @@ def build_home(db: SessionDB, clock: SampleClock) -> None:
 
 
 def add_routes(home: Path, db: SessionDB, clock: SampleClock) -> None:
-    """Put chats into sessions of a home that was built."""
+    """Add routes from chats to sessions."""
     at = datetime.fromtimestamp(clock() - 50 * _HOUR_S)  # noqa: DTZ006 -- as entries have it
     with SessionStore.open(home, db) as store:
         for name, chat, session in _CHATS:
@@ -114,9 +111,9 @@ def _store_session(
 
 
 def _add_everyday_sessions(db: SessionDB, clock: SampleClock, now: float) -> None:
-    """Everyday conversations, half of them ended."""
+    """Add everyday conversations, half of them ended."""
     with db.transaction():
-        for number in reversed(range(_EVERYDAY_COUNT)):  # the oldest first, as life has it
+        for number in reversed(range(_EVERYDAY_COUNT)):  # oldest first
             topic, problem, way_out = _TOPICS[number % len(_TOPICS)]
             key, at = (
                 f"20260{number % 9 + 1}01_08{number:04d}_ab",
@@ -137,7 +134,7 @@ def _add_everyday_sessions(db: SessionDB, clock: SampleClock, now: float) -> Non
 
 
 def _add_long_session(db: SessionDB, at: float) -> None:
-    """An agent that works through files with a tool."""
+    """Add a session in which an agent reads files with a tool."""
     row = {"source": "cli", "model": "large-2", "cwd": "/home/sam/shop", "started_at": at}
     opening = {"role": "user", "content": "Plan the schema change for orders, step by step."}
     messages: list[dict[str, Any]] = [opening]
@@ -174,7 +171,7 @@ def _build_tool_turn(step: int, path: str) -> list[dict[str, Any]]:
 
 
 def _build_source(step: int) -> str:
-    """Return a file as the tool reads it: long enough for the session to be worth compressing."""
+    """Return a source file, long enough that the session can be compressed."""
     lines = [f"class Table{step:02d}(Model):", f'    """What the shop knows of item {step}."""', ""]
     for number in range(1, _FIELD_COUNT + 1):
         size = 20 + (step * number) % 80
@@ -183,7 +180,7 @@ def _build_source(step: int) -> str:
 
 
 def _add_compressed_lineage(db: SessionDB, clock: SampleClock, at: float) -> None:
-    """One conversation in three sessions, each the continuation of the one before."""
+    """Add a conversation of three sessions, each the continuation of the previous one."""
     parts = [
         ("Can you find a quiet place in Lisbon for May?", "Alfama is loud; Graca is quiet."),
         ("And how do we get there from the airport?", "The red line, then tram 28 from Martim."),
@@ -201,7 +198,7 @@ def _add_compressed_lineage(db: SessionDB, clock: SampleClock, at: float) -> Non
 
 
 def _add_compacted_session(db: SessionDB, at: float) -> None:
-    """A session whose beginning was summarised away; it is still found."""
+    """Add a session whose beginning was replaced by a summary; search still finds it."""
     turns = [
         ("user", "The pager went off at 3 am, what happened?"),
         ("assistant", "The certificate of api.example.org had expired; I renewed it by hand."),
@@ -236,7 +233,7 @@ def _add_picture_session(db: SessionDB, at: float) -> None:
 
 
 def _add_ghosts(db: SessionDB, clock: SampleClock, at: float) -> None:
-    """Sessions that were opened and left, with nothing in them."""
+    """Add empty sessions."""
     for number in range(3):
         key = f"20261101_0700{number}_9057"
         db.create_session(key, "tui", started_at=at + number)
@@ -245,27 +242,27 @@ def _add_ghosts(db: SessionDB, clock: SampleClock, at: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SampleHome:
-    """A home in a folder of its own."""
+    """A sample home and its folder."""
 
     folder: Path
 
     @property
     def path(self) -> Path:
-        """The home itself."""
+        """The path of the home."""
         return self.folder / "home"
 
     @property
     def serve_arguments(self) -> list[str]:
-        """What follows the name of the command to serve it; nobody is there to be asked."""
+        """The arguments that serve the home without confirmation, since no user is present."""
         return ["serve", "--home", str(self.path), "--confirm=never"]
 
     @property
     def command(self) -> list[str]:
-        """What starts a server of it, in whatever environment this is."""
+        """The command that starts a server of the home in this environment."""
         return [sys.executable, "-m", "mcp_serve.cli.main", *self.serve_arguments]
 
     def fill(self) -> str:
-        """Fill it; return what is in it."""
+        """Fill the home; return its number of messages and its size."""
         clock = SampleClock()
         self.path.mkdir()
         with SessionDB(self.path / "state.db", clock=clock) as db:
@@ -276,7 +273,7 @@ class SampleHome:
 
 @contextmanager
 def create_sample_home(*, keep: bool) -> Iterator[SampleHome]:
-    """Have a folder for one; it is removed also where the process is told to end."""
+    """Create a sample home; remove it at the end, also after SIGTERM, unless `keep`."""
     before = {each: signal.signal(each, _raise_interrupt) for each in _list_end_signals()}
     folder = Path(tempfile.mkdtemp(prefix="mcp-sessions-demo-"))
     try:

@@ -1,4 +1,4 @@
-"""The walk of `demo` through a home: what a client asks, what it is answered, how long it took."""
+"""The tour of `demo`: tool calls, their answers and their times."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _QUERIES = (
 
 
 class Tour:
-    """The walk, with a client that is connected."""
+    """The tour with a connected client."""
 
     def __init__(self, client: Client, screen: Screen) -> None:
         self._client = client
         self._screen = screen
 
     async def walk(self) -> None:
-        """List, read, search, look what is wrong, tidy that, and take it back."""
+        """List, read, search, check, prune and restore."""
         await self._list_sessions()
         await self._read_session()
         await self._search_sessions()
@@ -88,13 +88,13 @@ class Tour:
         )
         for each in answer["findings"]:
             mended = f" -> {each['tool']}" if each["tool"] else ""
-            said = plan_output.describe_finding(
+            text = plan_output.describe_finding(
                 each["code"], each["count"], to_plain_line(each["what"])
             )
-            self._screen.write_block("   ", said + mended)
+            self._screen.write_block("   ", text + mended)
 
     async def _prune_home(self) -> str:
-        """Plan and apply; return what takes it back."""
+        """Plan and apply; return the batch that undoes it."""
         self._screen.write_heading("What would a cleanup remove? Nothing is changed yet.")
         planned = await self._call_tool("sessions_prune", what="all")
         size = planned["bytes"]
@@ -123,7 +123,7 @@ class Tour:
         self._screen.write_block("", _format_counts(answer))
 
     async def _call_tool(self, tool: str, **arguments: Any) -> Answer:
-        """Call a tool, and show the call as a client writes it."""
+        """Call a tool and show the call with its time."""
         began = time.perf_counter()
         answer = await self._client.call_tool(tool, arguments)
         took = time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Small charts of plain lines: bars and columns, in blocks where there are any, else in signs."""
+"""Bar and column charts as text, in block characters or ASCII."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 BLOCK_CHARACTERS = "▏▎▍▌▋▊▉█▁▂▃▄▅▆▇│└─"
-"""What a stream has to be able to write for the better ones."""
+"""The characters that an encoding must have for block charts."""
 
 _BAR_BLOCKS = "▏▎▍▌▋▊▉█"
 _COLUMN_BLOCKS = "▁▂▃▄▅▆▇█"
@@ -25,59 +25,61 @@ _GAP_WIDTH = 2
 
 @dataclass(frozen=True, slots=True)
 class ChartBar:
-    """One bar, its label and its value as it is said."""
+    """One bar with its label and its value as text."""
 
     label: str
     value: int
     said: str
 
 
-def draw_bars(given: Sequence[ChartBar], width: int, *, blocks: bool) -> list[Text]:
-    """Return a line for each bar, all on one scale."""
-    most = max((each.value for each in given), default=0)
-    said = max((cell_len(each.said) for each in given), default=0)
-    label = min(max((cell_len(each.label) for each in given), default=0), width // 3)
+def draw_bars(bars: Sequence[ChartBar], width: int, *, blocks: bool) -> list[Text]:
+    """Return a line for each bar, on a common scale."""
+    most = max((bar.value for bar in bars), default=0)
+    said = max((cell_len(bar.said) for bar in bars), default=0)
+    label = min(max((cell_len(bar.label) for bar in bars), default=0), width // 3)
     room = min(width - label - said - 2 * _GAP_WIDTH, _MAX_BAR_WIDTH)
     signs = _BAR_BLOCKS if blocks else _PLAIN_BLOCK
     return [
         Text.assemble(
-            set_cell_size(each.label, label),
+            set_cell_size(bar.label, label),
             " " * _GAP_WIDTH,
-            (_fill_bar(each.value, most, room, signs).ljust(room), _BAR_STYLE),
+            (_fill_bar(bar.value, most, room, signs).ljust(room), _BAR_STYLE),
             " " * _GAP_WIDTH,
-            each.said.rjust(said),
+            bar.said.rjust(said),
         )
-        for each in given
+        for bar in bars
     ]
 
 
 def draw_columns(
     values: Sequence[int], ends: tuple[str, str], width: int, *, blocks: bool
 ) -> list[Text]:
-    """Return the lines of columns from left to right, with a scale and what the ends stand for."""
+    """Return the lines of a column chart with a scale and labels at both ends."""
     most = max(values, default=0)
     margin = max(len(f"{most:,}"), 1)
-    each = min((width - margin - _GAP_WIDTH) // max(len(values), 1), _MAX_COLUMN_WIDTH)
+    column_width = min((width - margin - _GAP_WIDTH) // max(len(values), 1), _MAX_COLUMN_WIDTH)
     signs = _COLUMN_BLOCKS if blocks else _PLAIN_BLOCK
     filled = [_fill_bar(value, most, _CHART_HEIGHT, signs).ljust(_CHART_HEIGHT) for value in values]
     side, corner, line = ("│", "└", "─") if blocks else ("|", "+", "-")
     lines = []
     for row in reversed(range(_CHART_HEIGHT)):
         scale = f"{most:,}" if row == _CHART_HEIGHT - 1 else ""
-        body = "".join((one[row] * max(each - 1, 1)).ljust(each) for one in filled)
+        body = "".join(
+            (cells[row] * max(column_width - 1, 1)).ljust(column_width) for cells in filled
+        )
         lines.append(
             Text.assemble((f"{scale:>{margin}} {side}", _SCALE_STYLE), (body.rstrip(), _BAR_STYLE))
         )
-    across = each * len(values)
+    across = column_width * len(values)
     lines.append(Text(f"{0:>{margin}} {corner}{line * across}", _SCALE_STYLE))
     first, last = ends
-    said = first + last.rjust(across - len(first))
-    lines.append(Text(" " * (margin + _GAP_WIDTH) + said, _SCALE_STYLE))
+    labels = first + last.rjust(across - len(first))
+    lines.append(Text(" " * (margin + _GAP_WIDTH) + labels, _SCALE_STYLE))
     return lines
 
 
 def _fill_bar(value: int, most: int, room: int, signs: str) -> str:
-    """Return as much as a value is of the most; whatever is there is seen."""
+    """Return a bar proportional to a value; a positive value has at least one block."""
     if value <= 0 or most <= 0:
         return ""
     parts = max(round(value / most * room * len(signs)), 1)

@@ -1,9 +1,4 @@
-"""The report as one page that needs nothing else: no script, no network, readable in the dark.
-
-The page forbids itself whatever it does not have, so that even a mistake here could load nothing.
-
-Where a page goes: a file that is replaced whole and only by a page, or standard output.
-"""
+"""The report as a self-contained HTML page without scripts, and the file it is written to."""
 
 from __future__ import annotations
 
@@ -22,14 +17,15 @@ from mcp_serve.cli.report.report import ChartPoint, HomeReport, SuggestedFix
 from mcp_serve.files import write_atomic
 from session_core import Denied, InvalidInput
 
+# A content security policy that loads nothing, in case a mistake lets markup through.
 _SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 _HEADLINE_FIGURES = ("messages", "growth")
-"""Figures of which the large ones say all."""
+"""Figures that are shown only as headlines."""
 
 
 def render_page(reports: Sequence[HomeReport], now: float) -> str:
-    """Return the page of these reports."""
+    """Return a page with these reports."""
     style = resources.files("mcp_serve.cli").joinpath("page.css").read_text("utf-8")
     at = datetime.fromtimestamp(now).astimezone()
     version = metadata.version("mcp-sessions")
@@ -73,7 +69,7 @@ def _render_pairs(pairs: Sequence[tuple[str, str]], kind: str) -> Element:
         make_element("div", make_element("dt", name), make_element("dd", said))
         for name, said in pairs
     ]
-    if kind == "rest":  # a grid of two columns, without boxes around the pairs
+    if kind == "rest":  # a grid of two columns
         made = [child for pair in made for child in pair]
     return make_element("dl", *made, class_=kind)
 
@@ -121,42 +117,42 @@ def _convert_points(points: Sequence[ChartPoint]) -> list[tuple[str, int, str]]:
 
 
 _FILE_MODE = 0o600
-"""Titles are in it, and what a home is called."""
+"""Private, since the page has titles and paths."""
 
 _FILE_SUFFIXES = (".html", ".htm")
 
 
 @dataclass(frozen=True, slots=True)
 class PageTarget:
-    """A file, or standard output where it is None."""
+    """A file, or standard output for None."""
 
     path: Path | None
 
     @classmethod
-    def from_argument(cls, given: str) -> PageTarget:
-        """Return the place that is meant.
+    def from_argument(cls, name: str) -> PageTarget:
+        """Return the target for a file name or `-`.
 
         Raises:
-            InvalidInput: a page has another name. What is no page is never replaced, and a database
-                is not even opened to see what it is.
+            InvalidInput: The name does not end in .html.
         """
-        if given == "-":
+        # The name decides, so that a database is neither opened nor replaced by mistake.
+        if name == "-":
             return cls(None)
-        if not given.lower().endswith(_FILE_SUFFIXES):
-            raise InvalidInput(f"--html needs a name ending in .html, got {given}")
-        return cls(Path(given).expanduser())
+        if not name.lower().endswith(_FILE_SUFFIXES):
+            raise InvalidInput(f"--html needs a name ending in .html, got {name}")
+        return cls(Path(name).expanduser())
 
     def can_be_written(self, *, yes: bool) -> bool:
-        """Ask where something is there already."""
+        """Return True if the file is new or the user agrees to replace it."""
         if self.path is None or not self.path.exists():
             return True
         return ask_confirmation(f"{self.path} exists. Replace it?", yes=yes)
 
     def write(self, text: str) -> None:
-        """Write it whole, or not at all.
+        """Write the page atomically.
 
         Raises:
-            Denied: it cannot be written there, or a link leads to a file in another folder.
+            Denied: It cannot be written, or a link leads to a file in another folder.
         """
         if self.path is None:
             sys.stdout.write(text)

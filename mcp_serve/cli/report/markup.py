@@ -1,4 +1,4 @@
-"""HTML and SVG made of elements, so that whatever somebody wrote is text and never markup."""
+"""HTML and SVG built from elements, so that stored text is always escaped."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from mcp_serve.plain_text import to_plain_text
 Child = Element | str
 
 _DIGIT_WIDTH = 8
-"""How wide a sign of a scale is, at most."""
+"""The greatest width of a digit of the scale, in pixels."""
 
 _SCALE_STEPS = (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10)
 
 
 def make_element(tag: str, /, *children: Child, **attributes: str | float) -> Element:
-    """Return an element; an underscore at the end or within a name stands for a hyphen."""
-    given = {
+    """Return an element; a trailing underscore of a name is dropped, others become hyphens."""
+    escaped = {
         key.rstrip("_").replace("_", "-"): _format_attribute(value)
         for key, value in attributes.items()
     }
-    made = Element(tag, given)
+    made = Element(tag, escaped)
     for child in children:
         if isinstance(child, str):
             _append_text(made, to_plain_text(child))
@@ -31,17 +31,15 @@ def make_element(tag: str, /, *children: Child, **attributes: str | float) -> El
 
 
 def render_document(root: Element) -> str:
-    """Return the text of a page."""
+    """Return the HTML of a document."""
     return "<!doctype html>\n" + tostring(root, encoding="unicode", method="html") + "\n"
 
 
 def draw_columns(
     points: Sequence[tuple[str, int, str]], label: str, *, height: int = 180, every: int = 4
 ) -> Element:
-    """Return a chart of columns over time: a scale, lines across, and a name for some of them.
-
-    All that lies across is in percent and all text in its own size, so that it fits any width.
-    """
+    """Return a column chart over time with a scale, rules and a label every few columns."""
+    # Horizontal lengths are percentages and text has its own size, so the chart fits any width.
     most = round_up_scale(max((value for _, value, _ in points), default=0))
     ticks = [most, most / 2, 0] if most % 2 == 0 else [most, 0]
     share = 100 / max(len(points), 1)
@@ -69,7 +67,7 @@ def draw_columns(
                 ),
             )
         )
-        if number % every == 0 and number < len(points) - 2:  # a name needs some room
+        if number % every == 0 and number < len(points) - 2:  # a label needs room
             plot.append(
                 make_element("text", name, x=_format_percent(x + share * 0.12), y=height + 20)
             )
@@ -82,7 +80,7 @@ def draw_columns(
 
 
 def draw_bars(points: Sequence[tuple[str, int, str]], label: str) -> Element:
-    """Return a chart of bars, one below the other, each with its name and value as text."""
+    """Return a bar chart as a table with names and values as text."""
     most = max((value for _, value, _ in points), default=0) or 1
     rows = [
         make_element(
@@ -109,12 +107,12 @@ def draw_bars(points: Sequence[tuple[str, int, str]], label: str) -> Element:
 
 
 def round_up_scale(value: float) -> float:
-    """Return a round number that is not less, for the top of a scale."""
+    """Return the smallest round number >= value, for the top of a scale."""
     power = 1.0
     while power * 10 < value:
         power *= 10
     rounds = (step * power for step in _SCALE_STEPS)
-    return next(each for each in rounds if each >= value and each.is_integer())
+    return next(number for number in rounds if number >= value and number.is_integer())
 
 
 def _scale_y(value: float, most: float, height: int) -> float:

@@ -1,4 +1,4 @@
-"""What `stats` says of a home, for a terminal and for a page: figures, series, and what to mend."""
+"""The content of a `stats` report: figures, series and suggested fixes."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _COUNT_UNITS = ((1e9, "billion"), (1e6, "million"))
 
 @dataclass(frozen=True, slots=True)
 class SuggestedFix:
-    """What is not as it should be, and the command line that mends it."""
+    """A problem and the command that fixes it."""
 
     what: str
-    """With how many there are."""
+    """The problem with its count."""
     won: str
     command: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ChartPoint:
-    """One value of a series, and how it is said."""
+    """One value of a series and its text."""
 
     label: str
     value: int
@@ -42,15 +42,15 @@ class ChartPoint:
 
 @dataclass(frozen=True, slots=True)
 class HomeReport:
-    """The report on one home."""
+    """The report about one home."""
 
     home: str
     large: tuple[tuple[str, str], ...]
-    """What somebody asks first, each with what it is of."""
+    """Headline figures with their labels."""
     figures: tuple[tuple[str, str], ...]
-    """All of it, in some words."""
+    """All figures with their labels."""
     weeks: tuple[ChartPoint, ...]
-    """What came in each week, the oldest first."""
+    """Messages per week, oldest first."""
     sources: tuple[ChartPoint, ...]
     tables: tuple[ChartPoint, ...]
     mends: tuple[SuggestedFix, ...]
@@ -60,7 +60,7 @@ class HomeReport:
 def build_report(
     options: argparse.Namespace, found: Mapping[str, Any], profile: str | None
 ) -> HomeReport:
-    """Return what an answer of `sessions_stats` says; `profile` is named where several are."""
+    """Return the report for an answer of `sessions_stats`; `profile` labels one of several."""
     sessions = found["sessions"]
     return HomeReport(
         home=to_plain_line(found["home"]) + (f" ({to_plain_line(profile)})" if profile else ""),
@@ -108,12 +108,12 @@ def _find_used_tokens(found: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def _append_parts(whole: str, parts: Iterator[str]) -> str:
-    said = ", ".join(parts)
-    return f"{whole} ({said})" if said else whole
+    details = ", ".join(parts)
+    return f"{whole} ({details})" if details else whole
 
 
 def format_count(count: int) -> str:
-    """Return a number of tokens: to three places where it is large."""
+    """Return a number of tokens, large ones rounded to three digits."""
     for size, name in _COUNT_UNITS:
         if count >= size:
             return f"{count / size:.3g} {name}"
@@ -129,7 +129,7 @@ def _build_weeks(weeks: list[Mapping[str, Any]]) -> Iterator[ChartPoint]:
 
 
 def _build_series(found: Mapping[str, int], said: Any) -> tuple[ChartPoint, ...]:
-    """Return the largest, the others together."""
+    """Return the largest values, and the sum of the others."""
     ranked = sorted(((value, name) for name, value in found.items() if value), reverse=True)
     shown = [
         ChartPoint(to_plain_line(name) or "(none)", value, said(value)) for value, name in ranked
@@ -146,8 +146,8 @@ def _build_fix(
 ) -> SuggestedFix:
     call = _CALL_PATTERN.fullmatch(found["tool"] or "")
     profiles = options.profile[:1] if profile is None else [profile]
-    there = argparse.Namespace(home=options.home, profile=profiles)
-    typed = None if call is None else format_command(there, *call.groups())
+    target = argparse.Namespace(home=options.home, profile=profiles)
+    command = None if call is None else format_command(target, *call.groups())
     won = f"about {decimal(found['bytes'])}" if found["bytes"] else ""
     what = plan_output.describe_finding(found["code"], found["count"], to_plain_line(found["what"]))
-    return SuggestedFix(what, won, typed)
+    return SuggestedFix(what, won, command)
