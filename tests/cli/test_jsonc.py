@@ -103,5 +103,5 @@ def test_deep_nesting_is_refused():
 
 
 def test_set_refuses_non_object_parent():
-    with pytest.raises(jsonc.MalformedConfiguration, match="mcpServers is no object"):
+    with pytest.raises(jsonc.MalformedConfiguration, match="mcpServers is not an object"):
         jsonc.set_value('{"mcpServers": []}', PATH, ENTRY)

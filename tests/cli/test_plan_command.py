@@ -179,7 +179,7 @@ def test_empty_plan_exits_with_success(run, answer):
         ),
         (("finalize", "abandoned", "--project", ""), 2, "--project: must not be empty"),
         (("finalize", "abandoned", "--source", ""), 2, "--source: must not be empty"),
-        (("finalize",), 2, "to finalize with --session, or give expired, orphaned or abandoned"),
+        (("finalize",), 2, "to finalize with --session, or expired, orphaned or abandoned"),
         (("finalize", "--reason", "x" * 200), 2, "--reason must have at most 100 characters"),
         (("compress",), 2, "name the session"),
         (

@@ -169,7 +169,7 @@ def test_show_around_continues_search_hit(run):
         (("routes", "--platform", ""), 2, "--platform: must not be empty"),
         (("list", "--min-messages", "many"), 2, "--min-messages"),
         (("search",), 2, "name a WORD"),
-        (("search", ""), 2, "type a word"),
+        (("search", ""), 2, "must contain a word"),
         (("show",), 2, "name the ID"),
         (("list", "--profile", "nobody"), 3, "existing: default, work"),
     ],
