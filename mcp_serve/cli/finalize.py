@@ -23,7 +23,7 @@ kinds:
 examples:
   mcp-sessions finalize abandoned                    show the plan and ask
   mcp-sessions finalize abandoned --older-than 90d --source cli
-  mcp-sessions finalize expired --start-new --yes    their chats start new sessions
+  mcp-sessions finalize expired --start-new --yes    chats get new sessions
 """
 
 

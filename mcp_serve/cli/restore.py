@@ -33,7 +33,7 @@ _COLUMNS = (
 
 EXAMPLES = """\
 examples:
-  mcp-sessions restore              list changes that can be undone, newest first
+  mcp-sessions restore              list changes that can be undone
   mcp-sessions restore b-23456789   show the items and ask
 """
 

@@ -32,9 +32,9 @@ _COLUMNS = (
 
 EXAMPLES = """\
 examples:
-  mcp-sessions trash list                    list the batches and when they expire
-  mcp-sessions trash empty                   delete expired batches, after asking
-  mcp-sessions trash empty --older-than 7d   batches older than 7 days, expired or not
+  mcp-sessions trash list                    list batches and expiry
+  mcp-sessions trash empty                   delete expired batches
+  mcp-sessions trash empty --older-than 7d   batches older than 7 days
   mcp-sessions trash empty b-23456789        only this batch
 """
 

@@ -61,10 +61,10 @@ def make_profiles_only(path):
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        (make_empty_folder, "no state.db is in it; start the agent once"),
+        (make_empty_folder, "it has no state.db; start the agent once"),
         (make_file, "it is a file; a home is a folder with a state.db; name a folder"),
         (make_empty_database, "its state.db is empty; restore a backup"),
-        (make_profiles_only, "no state.db is in it"),
+        (make_profiles_only, "it has no state.db"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -171,7 +171,7 @@ def test_database_file_names_its_home(at, home, tmp_path):
     done = at(own / "agent.db", "list", "--json")
     assert (done.code, done.err) == (0, "")
     assert json.loads(done.out)["sessions"]
-    assert "no state.db is in it" in at(own, "list", "--json").err
+    assert "it has no state.db" in at(own, "list", "--json").err
     assert json.loads(at(own / "agent.db", "stats", "--json").out)["home"] == str(own / "agent.db")
 
 

@@ -352,7 +352,7 @@ def test_ctrl_c_stops_between_resumable_steps(run, person, answer, plan_of, home
     within = home / "within"
     within.mkdir()
     stuck = run("prune", "--plan", plan, "--trash", str(within))
-    assert (stuck.code, "name a folder elsewhere for the trash" in stuck.err) == (6, True)
+    assert (stuck.code, "choose a trash folder elsewhere" in stuck.err) == (6, True)
     assert "Applied in part; the home is consistent." in stuck.err
     done = answer("prune", "--plan", plan)
     assert (done["outcome"], done["removed"]) == ("applied", 1)

@@ -191,4 +191,4 @@ def test_reading_verbs_have_help_examples(run, verb):
 
 
 def test_help_begins_with_verb_description(run):
-    assert "Serve the sessions to an MCP client." in run("serve", "--help").out
+    assert "Run the MCP server." in run("serve", "--help").out
