@@ -112,7 +112,10 @@ class PlanRun:
             self._retry_step(queue, draft, error)
         except Conflict:
             if not self._is_decided_elsewhere(draft.members):
-                raise
+                # The other process may have given up what it had claimed, so this one tries again.
+                self._tries += 1
+                if self._tries >= _MAX_TRIES:
+                    raise
         else:
             self._tries = 0
             self._alone = max(self._alone - len(draft.members), 0)
