@@ -107,7 +107,7 @@ def test_demo_restores_pruned_sessions(shown):
 def test_demo_finds_damage_and_plans_fixes(shown):
     said = " ".join(shown[0].split())
     assert "empty sessions -> sessions_prune(what='ghosts')" in said
-    assert "1 route to a session that is not there -> sessions_prune(what='routes')" in said
+    assert "1 route to a missing session -> sessions_prune(what='routes')" in said
     assert "which does not exist" in said.partition("A plan of")[2]
 
 

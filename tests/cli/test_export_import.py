@@ -209,7 +209,7 @@ def test_undo_of_import_reports_what_stays(there, file):
     with SessionDB(there.home / "state.db") as db:
         db.append_message("one", "user", "and then")
     shown = " ".join(there.run("restore", batch, "--plan-only").out.split())
-    assert "remove 2 conversations" in shown
+    assert "removing 2 conversations" in shown
     assert "1 it was used since the import" in shown
     done = there.run("restore", batch, "--yes", "--json")
     answer = json.loads(done.out)

@@ -21,8 +21,9 @@ _plain = server.create_server
 
 def _create(served: ServedProfiles) -> MCPServer[Any]:
     created = _plain(served)
-    for part in (content_tools, elicitation_tools, context_tools):
-        part.register(created)
+    content_tools.register_contents(created)
+    elicitation_tools.register_elicitation(created)
+    context_tools.register_context_tools(created)
     return created
 
 

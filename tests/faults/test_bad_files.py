@@ -75,7 +75,7 @@ def _write_valid_database(path: Path) -> None:
 
 BAD_FILES = {
     "noise, as encrypted files are": BadFileKind(_write_noise, Corrupt, "encrypted"),
-    "text": BadFileKind(_write_text, Corrupt, "no database"),
+    "text": BadFileKind(_write_text, Corrupt, "SQLITE_NOTADB"),
     "another database": BadFileKind(_write_foreign_database, Corrupt, "no table sessions"),
     "a schema too old": BadFileKind(_write_old_database, Unsupported, "too old"),
     "cut to a third": BadFileKind(_write_truncated, Corrupt, "damaged"),

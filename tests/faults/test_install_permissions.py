@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import pytest
 
@@ -47,8 +48,9 @@ def test_configuration_of_another_user_is_unchanged(came_to, file, folder, mode)
     file.parent.chmod(folder)
     for code, said in came_to(*CHANGING):
         assert code == 1
-        assert f"{file} cannot be" in said
-        assert "Permission denied" in said
+        assert re.search(
+            rf"cannot (read|write|remove) {re.escape(str(file))}: Permission denied", said
+        )
     assert list(file.parent.iterdir()) == [file]
     assert file.read_bytes() == OURS
 

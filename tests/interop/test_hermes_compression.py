@@ -342,7 +342,7 @@ def test_hermes_messages_during_compression_are_kept(case):
     assert places[-1] == len(said) - 1
     _count_call_pairs(told)
     for batch in reversed(batches):
-        if trip.ledger.batch(batch).undone_at is None:
+        if trip.ledger.get_batch(batch).undone_at is None:
             trip.compressor.undo(batch)
     assert trip.texts(session_id) == [*before, *said]
     row = trip.theirs.call("get_session", session_id)

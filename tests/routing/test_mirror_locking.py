@@ -107,16 +107,16 @@ def test_concurrent_resets_share_mirror_timeout(
     for number in range(6):
         store.get_or_create_session(chat(number))
     copies, tries = store._copies, []
-    alone, queue = copies._mirror.alone, Queue(copies._mirroring)
+    lock_file, queue = copies._mirror.lock_file, Queue(copies._mirroring)
 
-    def try_alone(patience_s: float | None = None) -> Any:
+    def try_lock(patience_s: float | None = None) -> Any:
         tries.append(patience_s)
         wait_until(lambda: queue.waiting == 5)
-        return alone(patience_s)
+        return lock_file(patience_s)
 
     monkeypatch.setattr(copies, "_mirroring", queue)
     with monkeypatch.context() as patch, hold_file_lock(folder / LOCK_NAME):
-        patch.setattr(copies._mirror, "alone", try_alone)
+        patch.setattr(copies._mirror, "lock_file", try_lock)
         resets = [partial(store.reset_session, f"agent:main:telegram:dm:{n}") for n in range(6)]
         with beside(*resets) as entries:
             pass

@@ -181,7 +181,7 @@ def test_vacuum_without_free_memory_is_refused(home_path: Path, memory: Path) ->
     with SessionDB(path) as db:
         db.delete_sessions([f"fill_0_{n:05}" for n in range(18)])
         if is_copy_in_memory(path):
-            with pytest.raises(StorageFull, match="bytes of memory, where 10240 are free"):
+            with pytest.raises(StorageFull, match="bytes of memory, 10240 are free"):
                 db.vacuum()
             memory.write_text("nobody tells")
         db.vacuum()

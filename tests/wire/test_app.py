@@ -193,7 +193,7 @@ def test_doctor_prints_existing_token(tmp_path):
             2,
             "--no-token is allowed on loopback",
         ),
-        (["--port", "99999"], 2, "at most 65535"),
+        (["--port", "99999"], 2, "must be an integer <= 65535"),
         (["--host", "256.0.0.1", "--allow-host", "x"], 1, "cannot listen"),
     ],
 )
