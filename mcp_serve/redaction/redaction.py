@@ -180,15 +180,19 @@ def redact_cut(text: str) -> str:
     return redacted if start is None else f"{redacted[:start]}{MARK}]{redacted[end:]}"
 
 
+# Previews of a list come again with each call, and most of them are cut.
+@lru_cache(maxsize=1024)
 def _find_open_end(text: str) -> int | None:
     """Return the position where the beginning of a secret ends a text, or None."""
     begin = max(0, len(text) - _TAIL_CHARS)
     view = NormalizedText(text[begin:])
     view.join_lines()
-    opened = [_OPEN_PATTERN.search(text, begin), _OPEN_PATTERN.search(view.text)]
+    opened = [_OPEN_PATTERN.search(text, begin)]
+    if view.text != text:
+        opened.append(_OPEN_PATTERN.search(view.text))
     starts = [
-        begin + view.locate(match.start(), match.end())[0] if match is opened[1] else match.start()
-        for match in opened
+        match.start() if number == 0 else begin + view.locate(match.start(), match.end())[0]
+        for number, match in enumerate(opened)
         if match
     ]
     return min(starts, default=None)
