@@ -23,6 +23,7 @@ from session_core.errors import Unsupported
 from tests.bench import (
     build,
     formats,
+    loop_lag,
     maintenance_rows,
     peer_jobs,
     retention,
@@ -35,7 +36,7 @@ from tests.bench.text import TextWriter
 
 ROW_NAMES = (
     *("list", "cold", "read", "search", "tokens", "questions"),
-    *("append", "size", "routes", "retention", "maintenance", "wire"),
+    *("append", "size", "routes", "loop", "retention", "maintenance", "wire"),
 )
 ROUTE_COUNTS = {
     False: {
@@ -47,6 +48,8 @@ ROUTE_COUNTS = {
 }
 """How many updates among how many routes."""
 _READ_ROWS = ("list", "read", "search", "tokens", "questions")
+_HOMELESS_ROWS = {"append", "routes", "loop", "retention", "maintenance", "wire"}
+"""Rows that make homes of their own, or build them when they begin."""
 _NEEDED_BYTES = {False: 5_000_000_000, True: 300_000_000}
 _MAINTENANCE_BYTES = {False: 24_000_000_000, True: 200_000_000}
 """A home of each kind, and a copy of the larger one with its log and its trash."""
@@ -133,13 +136,15 @@ class BenchRun:
         print(f"{missed} targets missed; took {time.perf_counter() - self._began:.0f} s")
 
     def _measure_rows(self) -> Iterator[rows.BenchRow]:
-        if set(self.names) - {"append", "routes", "retention", "maintenance", "wire"}:
+        if set(self.names) - _HOMELESS_ROWS:
             for shape in shapes.HOME_SHAPES[self.quick]:
                 yield from self._measure_shape(shape)
         if "append" in self.names:
             yield from self._measure_appends()
         if "routes" in self.names:
             yield from self._measure_routes()
+        if "loop" in self.names:
+            yield loop_lag.measure_loop_lag(self.folder, quick=self.quick)
         if "retention" in self.names:
             yield from self._measure_retention()
         if "maintenance" in self.names:

@@ -58,6 +58,7 @@ def test_quick_bench_prints_every_row(tmp_path):
         "plain questions, hit@5",
         "append, single",
         "append, 8 writers",
+        "lag of the loop, lock held",
         "database size by content",
         "change a route of 1,000",
         "change a route, 1,000 by 100",
