@@ -103,10 +103,10 @@ def _list_open_holders(db: StateDatabase) -> tuple[Holder, ...]:
 
     A process that another thread is starting shares all open files of this process for a moment.
     """
-    holders = db.list_holders()
+    holders = db.admin.list_holders()
     if holders:
         time.sleep(_START_TOLERANCE_S)
-        pids = {holder.pid for holder in db.list_holders()}
+        pids = {holder.pid for holder in db.admin.list_holders()}
         holders = [holder for holder in holders if holder.pid in pids]
     return tuple(holders)
 
@@ -146,7 +146,7 @@ def is_live_claim(claim: Claim, now: float) -> bool:
 
 
 def _list_live_claims(db: StateDatabase, now: float) -> list[Claim]:
-    return [claim for claim in db.list_claims() if is_live_claim(claim, now)]
+    return [claim for claim in db.admin.list_claims() if is_live_claim(claim, now)]
 
 
 def _map_claim_holders(claims: Collection[Claim], kind: str) -> dict[str, str]:
@@ -174,10 +174,10 @@ def _iter_used_routes(
     if store is not None:
         for key, entry in store.load_entries().items():
             yield key, entry.session_id, entry.suspended
-    for scope in db.list_gateway_routing_scopes() if db.has_routing else ():
+    for scope in db.routes.list_scopes() if db.routes.is_available else ():
         if recovery.is_gone(scope):
             continue
-        for key, text in db.load_gateway_routing_entries(scope=scope).items():
+        for key, text in db.routes.load_entries(scope=scope).items():
             fields = _parse_entry(text)
             session_id = fields.get("session_id")
             if isinstance(session_id, str) and key[:1] != "_":

@@ -250,13 +250,17 @@ if hasattr(os, "register_at_fork"):  # a forked child has no such threads
 
 
 class AsyncWrapper(Generic[W]):
-    """A wrapper of an object with blocking methods, which run in worker threads of that object."""
+    """A wrapper of an object with blocking methods, which run in worker threads of that object.
 
-    def __init__(self, wrapped: W) -> None:
+    With `owner` they run in the threads of another object, which bounds their number together.
+    """
+
+    def __init__(self, wrapped: W, owner: object | None = None) -> None:
         self._wrapped = wrapped
+        self._owner = wrapped if owner is None else owner
 
     async def _run_in_thread(self, function: Callable[[], T], kind: ThreadKind) -> T:
-        return await get_worker_threads(self._wrapped, kind).run(function)
+        return await get_worker_threads(self._owner, kind).run(function)
 
 
 def make_async(

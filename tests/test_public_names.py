@@ -13,6 +13,7 @@ import pytest
 
 import session_core
 from session_core import SessionDB, StateDatabase
+from tests.database_names import find_member, list_public_names
 
 HEAVY = (
     "asyncio",
@@ -115,18 +116,25 @@ def test_import_opens_only_code_files(import_report: dict[str, Any]) -> None:
 
 
 def list_contract_methods() -> list[str]:
-    return [
-        name for name, _ in inspect.getmembers(StateDatabase, inspect.isfunction) if name[0] != "_"
-    ]
+    return sorted(
+        name
+        for name in list_public_names(StateDatabase)
+        if inspect.isfunction(find_member(StateDatabase, name))
+    )
 
 
 @pytest.mark.parametrize("name", list_contract_methods())
 def test_database_has_every_protocol_method(name: str) -> None:
-    promised = list(inspect.signature(getattr(StateDatabase, name)).parameters.values())[1:]
-    given = list(inspect.signature(getattr(SessionDB, name)).parameters.values())[1:]
+    promised = list(inspect.signature(find_member(StateDatabase, name)).parameters.values())[1:]
+    given = list(inspect.signature(find_member(SessionDB, name)).parameters.values())[1:]
     assert [describe_parameter(parameter) for parameter in given] == [
         describe_parameter(parameter) for parameter in promised
     ]
+
+
+@pytest.mark.requirement("project:names")
+def test_database_has_few_public_names() -> None:
+    assert len([name for name in dir(SessionDB) if not name.startswith("_")]) <= 65
 
 
 def describe_parameter(parameter: inspect.Parameter) -> tuple[Any, ...]:

@@ -64,7 +64,9 @@ def commit_in_place(db: StateDatabase, ready: PreparedCompression) -> CommittedC
     replaced, carried = ready.list_ids(planned.start, planned.end), [row["id"] for row in tail]
     # Messages are ordered by id, so those after the range are copied to follow the summary.
     row_before = db.get_session(planned.session_id) or {}
-    compaction = db.compact_messages(planned.session_id, replaced, ready.summary, carry=carried)
+    compaction = db.rows.compact_messages(
+        planned.session_id, replaced, ready.summary, carry=carried
+    )
     row_after = db.get_session(planned.session_id) or {}
     return CommittedChange(
         session_id=planned.session_id,
@@ -90,9 +92,9 @@ def commit_continuation(
     db.end_session(old, "compression")
     _make_child(db, parent, child)
     added_ids = [
-        *db.copy_messages(old, ready.list_ids(0, ready.planned.start), child).ids,
+        *db.rows.copy_messages(old, ready.list_ids(0, ready.planned.start), child).ids,
         *db.append_messages(child, ready.summary).ids,
-        *db.copy_messages(old, tail, child).ids,
+        *db.rows.copy_messages(old, tail, child).ids,
     ]
     goal = _move_goal(db, old, child)
     routes.redirect_table(ready.chats, child)
@@ -161,7 +163,7 @@ def _list_odd_flags(rows: list[MessageRow]) -> list[tuple[int, int | None, int |
 
 def _make_child(db: StateDatabase, parent: SessionRow, child: str) -> None:
     settings = _strip_markers(parent.get("model_config"))
-    db.copy_session(
+    db.rows.copy_session(
         parent["id"],
         child,
         without=_OWN_COLUMNS,
@@ -169,7 +171,7 @@ def _make_child(db: StateDatabase, parent: SessionRow, child: str) -> None:
         model_config=settings,
     )
     if parent.get("handoff_state") is not None:
-        db.put_session_fields(
+        db.rows.put_session_fields(
             parent["id"], {"handoff_state": None}
         )  # only the child is handed over
     if parent["title"]:

@@ -94,7 +94,7 @@ class CompressionPlanner:
     ) -> tuple[CompressionPlan, list[MessageRow]]:
         """Store a plan; return it with the messages of its range."""
         session = self.read_session(session_id)
-        self._db.check_rows_writable(WATCHED_TABLES)
+        self._db.rows.check_rows_writable(WATCHED_TABLES)
         if not force:
             self._require_effect(session.row["id"])
         limits = self._limits if keep_last is None else replace(self._limits, keep_last=keep_last)

@@ -47,7 +47,7 @@ class ChatRoutes:
 
     def list_rows(self, session_id: str) -> list[dict[str, Any]]:
         """Return the routing rows of a session as they are stored."""
-        return self._db.list_routing_rows(session_id)
+        return self._db.rows.list_routing_rows(session_id)
 
     def open_transaction(self, chats: RoutedChats) -> AbstractContextManager[object]:
         """Run the block as one transaction over sessions and the routes of these chats."""
@@ -65,7 +65,7 @@ class ChatRoutes:
         """
         # A file is not part of the transaction: before the commit it would name a session that
         # may never exist.
-        if self._db.has_routing:
+        if self._db.routes.is_available:
             self.redirect_chats(chats, to_session_id)
         elif self._store is not None:
             for key in (key for keys in chats.keys.values() for key in keys):
@@ -79,7 +79,7 @@ class ChatRoutes:
 
         After an interruption, the next message of a chat moves it.
         """
-        if not self._db.has_routing:
+        if not self._db.routes.is_available:
             for session_id, keys in chats.keys.items():
                 tip = self._db.get_compression_tip(session_id)
                 with suppress(Conflict, NotFound):  # the chat has moved on

@@ -95,7 +95,7 @@ class SummaryAttempt:
         row = self._read_row(session_id)
         columns = {name: value for name, value in state.to_columns().items() if name in row}
         if any(row[name] != value for name, value in columns.items()):
-            self._db.put_session_fields(session_id, columns)
+            self._db.rows.put_session_fields(session_id, columns)
 
 
 def build_request(brief: SummaryBrief, messages: Sequence[MessageRow]) -> SummaryRequest:

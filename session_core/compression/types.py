@@ -163,7 +163,7 @@ def fingerprint_session(db: StateDatabase, session_id: str) -> dict[str, str]:
     parts["messages"] = [digest_rows(messages), *db.get_revision(session_id)[:4]]
     parts["children"] = [child["id"] for child in db.list_children(session_id)]
     parts["goal"] = db.get_meta(build_goal_key(session_id))
-    parts |= db.read_belongings(session_id)
+    parts |= db.rows.read_belongings(session_id)
     return {
         name: hashlib.sha256(marshal.dumps(value, 0)).hexdigest()[:16]
         for name, value in parts.items()

@@ -120,7 +120,7 @@ def collect_in_place_trash(past: PastCompression, db: StateDatabase) -> Iterator
 
 def collect_related_rows(db: StateDatabase, images: Iterable[RowImages]) -> Iterator[TrashItem]:
     """Yield the rows of other tables that are deleted or emptied together with these."""
-    for image in db.read_referring_images(
+    for image in db.rows.read_referring_images(
         table_image for table_image in images if not table_image.shared
     ):
         yield TrashItem("beside", image.pack())
@@ -141,7 +141,7 @@ def revive_messages(past: PastCompression, db: StateDatabase) -> dict[str, Any]:
             flags.pop(original, None)
     if not has_live_summary:
         flags |= {message_id: [0, 0] for message_id in past.change.replaced}
-    db.restore_compacted(
+    db.rows.restore_compacted(
         past.old_session_id,
         [*past.change.replaced, *past.change.carried],
         copies=past.copies,
@@ -152,7 +152,7 @@ def revive_messages(past: PastCompression, db: StateDatabase) -> dict[str, Any]:
         name: _restore_counter(before, after, row.get(name))
         for name, (before, after) in past.change.counted.items()
     }
-    db.put_session_fields(past.old_session_id, counters)
+    db.rows.put_session_fields(past.old_session_id, counters)
     restored = len(past.change.replaced) + len(past.change.carried)
     return asdict(UndoResult(past.old_session_id, restored, len(past.change.made)))
 
@@ -234,17 +234,17 @@ def collect_dropped_rows(
         yield TrashItem("session", db.get_session(session_id))
         for message in db.get_messages(session_id, include_inactive=True):
             yield TrashItem("message", message)
-        for table, rows in db.read_belongings(session_id).items():
+        for table, rows in db.rows.read_belongings(session_id).items():
             for row in rows:
                 yield TrashItem(table, row)
         yield from collect_related_rows(
             db,
             [
-                *db.read_session_images(session_id),
-                db.read_message_images(session_id, None, _MAX_ROWS)[0],
+                *db.rows.read_session_images(session_id),
+                db.rows.read_message_images(session_id, None, _MAX_ROWS)[0],
             ],
         )
-        for row in db.list_routing_rows(session_id):
+        for row in db.rows.list_routing_rows(session_id):
             yield TrashItem("gateway_routing", row)
         goal = db.get_meta(build_goal_key(session_id))
         if goal is not None:
@@ -276,7 +276,7 @@ def drop_continuation(
     routes.redirect_chats(chats, past.old_session_id)
     for route in past.change.routes:
         if texts.get(_get_row_key(route["row"])) == route["left"]:
-            db.put_routing_row(route["row"])
+            db.rows.put_routing_row(route["row"])
     dropped = sum(db.message_count(session_id) for session_id in planned_drop.sessions)
     for session_id in planned_drop.sessions:
         db.delete_meta(build_goal_key(session_id))
@@ -317,7 +317,9 @@ def _restore_session(db: StateDatabase, past: PastCompression, row: dict[str, An
         if holder is not None and holder["id"] != past.old_session_id:
             lost_title, row["title"] = row["title"], None
     now: dict[str, Any] = {**(db.get_session(past.old_session_id) or {})}
-    db.put_session_fields(past.old_session_id, {k: v for k, v in row.items() if now.get(k) != v})
+    db.rows.put_session_fields(
+        past.old_session_id, {k: v for k, v in row.items() if now.get(k) != v}
+    )
     return lost_title
 
 
@@ -370,7 +372,7 @@ class CompressionUndo:
         # The previous holder of the lock may have undone it, or died while doing so.
         resume_steps(self._db, self._ledger, KINDS)
         past = PastCompression.from_batch(self._ledger, batch)
-        self._db.check_rows_writable(WATCHED_TABLES)
+        self._db.rows.check_rows_writable(WATCHED_TABLES)
         if past.result.shape == "in_place":
             return self._run_undo_step(
                 past, partial(collect_in_place_trash, past), partial(revive_messages, past)
@@ -383,7 +385,7 @@ class CompressionUndo:
     def _plan_if_lossy(self, batch: str) -> UndoPlan | None:
         resume_steps(self._db, self._ledger, KINDS)
         past = PastCompression.from_batch(self._ledger, batch)
-        self._db.check_rows_writable(WATCHED_TABLES)
+        self._db.rows.check_rows_writable(WATCHED_TABLES)
         if past.result.shape == "in_place":
             return None
         dropped = find_dropped_sessions(self._db, past)
@@ -405,7 +407,7 @@ class CompressionUndo:
 
     def _apply_plan(self, plan: StoredPlan) -> UndoResult:
         past = PastCompression.from_batch(self._ledger, plan.about["batch"])
-        self._db.check_rows_writable(WATCHED_TABLES)
+        self._db.rows.check_rows_writable(WATCHED_TABLES)
         dropped = find_dropped_sessions(self._db, past)
         planned = {member.id: member.revision for member in plan.members}
         if dropped != DroppedSessions(planned, tuple(plan.about["detached"])):

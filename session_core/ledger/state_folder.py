@@ -85,7 +85,7 @@ class StateFolder:
     def load_home_name(self, db: StateDatabase) -> None:
         """Read the home id from an open database, so that the file need not be opened again."""
         # A Hermes home has no id, and needs none: its session ids are unique.
-        self.set_home_name(db.get_home_id() if db.kind == "own" else HERMES_OWNER)
+        self.set_home_name(db.admin.get_home_id() if db.kind == "own" else HERMES_OWNER)
 
     def set_home_name(self, home: str | None) -> None:
         """Set the home id; another database may have the same path and inode."""

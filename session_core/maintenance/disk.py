@@ -55,7 +55,7 @@ def measure_files(db: StateDatabase) -> dict[str, int]:
     """Return the bytes of the database with its log, and how many of them are free."""
     # The figures are for information: a failure must not stop the change.
     with suppress(SessionError):
-        sizes = db.measure_sizes()
+        sizes = db.admin.measure_sizes()
         return {"taken": sizes.db + sizes.wal, "free": sizes.free}
     return {}
 

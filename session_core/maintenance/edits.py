@@ -199,7 +199,7 @@ class SessionEditor:
 
     @property
     def _has_pins(self) -> bool:
-        return "pinned" in self._db.read_row_images(_SESSIONS_TABLE, {"id": ""}).columns
+        return "pinned" in self._db.rows.read_row_images(_SESSIONS_TABLE, {"id": ""}).columns
 
     def _read_summary(self, session_id: str) -> SessionSummary:
         (summary,) = self._pins.show_pins([self._db.summarize_session(session_id)])
@@ -235,7 +235,7 @@ def _list_conversation_sessions(db: StateDatabase, session_id: str) -> list[str]
 
 def _build_change(db: StateDatabase, session_id: str, after: Mapping[str, Any]) -> RowChange | None:
     """Return the change of a row; None if it has these values already."""
-    image = db.read_row_images(_SESSIONS_TABLE, {"id": session_id})
+    image = db.rows.read_row_images(_SESSIONS_TABLE, {"id": session_id})
     if not image.rows:
         raise NotFound(f"session {session_id} does not exist; list the sessions for their ids")
     stored = dict(zip(image.columns, image.rows[0], strict=True))

@@ -209,7 +209,7 @@ def check_engine(data: HealthData) -> Iterator[HealthFinding]:
 
 def check_blocked_indexes(data: HealthData) -> Iterator[HealthFinding]:
     """Yield the search indexes that this process cannot write."""
-    for index in data.snapshot.db.list_blocked_indexes():
+    for index in data.snapshot.db.admin.list_blocked_indexes():
         if index.tables:  # otherwise no trigger writes it, and no change fails
             rows = " and ".join(index.tables)
             text = f"the search index {index.name} needs {index.needs}, which is not loaded: rows"
@@ -226,7 +226,7 @@ def drop_refused_plans(db: StateDatabase, findings: Iterable[HealthFinding]) -> 
         finding.code.removeprefix("orphaned_") for finding in listed if finding.plan == "orphans"
     }
     tables = {"sessions": {"sessions", "messages"}, "ghosts": {"sessions"}, "orphans": orphaned}
-    for index in db.list_blocked_indexes():
+    for index in db.admin.list_blocked_indexes():
         refused = {plan for plan, rows in tables.items() if not rows.isdisjoint(index.tables)}
         reason = f"no plan while the search index {index.name} cannot be written"
         listed = [
@@ -246,7 +246,7 @@ def check_integrity(db: StateDatabase, step: StepCallback) -> list[HealthFinding
             problem.count,
             f"{problem.what}; {_DAMAGE_TEXTS.get(problem.code, _NO_PLAN_TEXT)}",
         )
-        for problem in db.check_integrity(deep=True, step=step)
+        for problem in db.admin.check_integrity(deep=True, step=step)
         if problem.code not in _DEEP_CHECK_CODES
     ]
 
@@ -376,13 +376,13 @@ def _read_home(
     pinned: Collection[str],
     findings: list[HealthFinding],
 ) -> HealthData:
-    items: list[InventoryItem] = _try_read("the sessions", db.list_inventory, [], findings)
+    items: list[InventoryItem] = _try_read("the sessions", db.admin.list_inventory, [], findings)
     gather = partial(activity.gather_activity, db, store, now, pinned)
     empty = ActivitySnapshot(HomeActivity(at=now))
     activity_snapshot = _try_read("who is alive", gather, empty, findings)
-    sizes: Sizes | None = _try_read("the sizes", db.measure_sizes, None, findings)
+    sizes: Sizes | None = _try_read("the sizes", db.admin.measure_sizes, None, findings)
     facts = _try_read(
-        "what is known beside the sessions", db.read_health_facts, _EMPTY_FACTS, findings
+        "what is known beside the sessions", db.admin.read_health_facts, _EMPTY_FACTS, findings
     )
     return HealthData(
         MaintenanceSnapshot(db, ConversationIndex(items), activity_snapshot, store), facts, sizes
@@ -401,7 +401,7 @@ def _read_deeply(
 
     step = ProgressThrottle(report, stop)
     try:
-        exact = partial(db.measure_sizes, exact=True, step=step)
+        exact = partial(db.admin.measure_sizes, exact=True, step=step)
         data = replace(data, sizes=_try_read("the exact sizes", exact, data.sizes, findings))
         done_parts = 1
         check = partial(check_integrity, db, step)

@@ -200,7 +200,7 @@ class RowChange:
         Raises:
             Changed: the row is gone, or has other values than before the change.
         """
-        db.change_row(self.table, self.key, self.before, self.after)
+        db.rows.change_row(self.table, self.key, self.before, self.after)
 
     def reverse(self) -> RowChange:
         """Return the reverse change."""

@@ -85,7 +85,7 @@ class PlanDraft:
 
     def estimate_bytes(self) -> Bytes:
         """Return an estimate of the disk space that the plan needs and frees."""
-        snapshot, sizes = self.snapshot, self.snapshot.db.measure_sizes()
+        snapshot, sizes = self.snapshot, self.snapshot.db.admin.measure_sizes()
         rows = snapshot.estimate_bytes(self._rows, sizes)
         trash = int(rows * _TRASH_SHARE) + self._file_bytes
         if any(members.get_part(member_id) == "index" for member_id in self.members.values()):
@@ -144,7 +144,7 @@ class PlanDraft:
         self.protected.update(selected.protected)
 
     def _choose_orphans(self, request: PlanRequest) -> None:
-        facts = self.snapshot.db.read_health_facts()
+        facts = self.snapshot.db.admin.read_health_facts()
         self._choose_rows("rows", orphans.select_orphaned_rows(self.snapshot, facts, request))
         self._choose_locks(facts, request)
         self._choose_links(request)
@@ -189,7 +189,7 @@ class PlanDraft:
         self.protected.update(selected.protected)
 
     def _choose_index(self) -> None:
-        sizes = self.snapshot.db.measure_sizes()
+        sizes = self.snapshot.db.admin.measure_sizes()
         freed = disk.estimate_freeable(sizes, shrinks=self._can_shrink())
         freed += self.snapshot.estimate_bytes(self._rows, sizes)
         if disk.is_worth_freeing(freed, sizes):
@@ -260,13 +260,13 @@ class Planner:
             return PlanPreview("nothing", None, None, 0, (), protected, Bytes(), warnings)
         # Rows are only deleted by a prune: check the indexes before a plan is made.
         if wanted.verb == "prune":
-            self._db.check_rows_writable(draft.list_changed_tables())
+            self._db.rows.check_rows_writable(draft.list_changed_tables())
         size = draft.estimate_bytes() if wanted.verb == "prune" else Bytes()
         about |= {
             "wanted": {"verb": wanted.verb, "what": wanted.what, "start_new": wanted.start_new},
             **to_recorded(items, protected, size, warnings),
             MEASUREMENT_NAME: measure_message_bytes(
-                self._ledger, snapshot, self._db.measure_sizes()
+                self._ledger, snapshot, self._db.admin.measure_sizes()
             ),
         }
         return PlanPreview.from_plan(
@@ -279,7 +279,10 @@ class Planner:
             self._db, self._store, self._clock(), self._pinned()
         )
         return MaintenanceSnapshot(
-            self._db, ConversationIndex(self._db.list_inventory()), activity_snapshot, self._store
+            self._db,
+            ConversationIndex(self._db.admin.list_inventory()),
+            activity_snapshot,
+            self._store,
         )
 
 

@@ -67,12 +67,12 @@ def reclaim_space(
     step = ProgressThrottle(report, stop)
     try:
         # Each step is a short transaction, so that writers are not blocked.
-        while db.optimize_step():
+        while db.admin.optimize_step():
             if time.monotonic() >= deadline:
                 return None
             step()
         step()
-        sizes = db.measure_sizes()
+        sizes = db.admin.measure_sizes()
         is_worth_it = disk.is_worth_freeing(sizes.free, sizes)
         return ReclaimResult(_rewrite_file(db, now, step) if is_worth_it else None)
     except StopRequested:
@@ -110,7 +110,7 @@ class SpaceReclaimer:
 
     def make_plan(self) -> PlanPreview:
         """Plan to merge the search index and rewrite the file, if that frees enough."""
-        sizes = self._db.measure_sizes()
+        sizes = self._db.admin.measure_sizes()
         obstacle = find_obstacle(activity.load_home_activity(self._db, self._clock()))
         size = estimate_rewrite_bytes(sizes, can_shrink=obstacle is None)
         if not disk.is_worth_freeing(size.free_in_file + size.returned_to_disk, sizes):
@@ -159,7 +159,9 @@ class SpaceReclaimer:
 
     def _finish_plan(self, plan: StoredPlan, outcome: ReclaimResult) -> ApplyResult:
         warnings = () if outcome.in_the_way is None else (outcome.in_the_way,)
-        size = disk.measure_change(plan.about.get(disk.BEFORE_KEY, {}), self._db.measure_sizes())
+        size = disk.measure_change(
+            plan.about.get(disk.BEFORE_KEY, {}), self._db.admin.measure_sizes()
+        )
         result = ApplyResult("applied", plan.handle, None, 0, 0, (), 0, warnings, size)
         self._ledger.finish_plan(plan.handle, result.to_json())
         counts = {"free_in_file": size.free_in_file, "returned_to_disk": size.returned_to_disk}
@@ -192,7 +194,7 @@ def _rewrite_file(db: StateDatabase, now: float, step: StepCallback) -> str | No
     obstacle = find_obstacle(activity.load_home_activity(db, now))
     if obstacle is None:
         try:
-            db.vacuum(step=step)
+            db.admin.vacuum(step=step)
         # The merge is done; the result names the obstacle to the rewrite.
         except (Busy, Denied, StorageFull) as error:
             return str(error)

@@ -160,7 +160,7 @@ class SessionStoreBase:
         self._thread_state = DecisionState()
         self._nonce = uuid.uuid4().hex[:8]
         self.marks = marks or DeliveryMarks()
-        if db is not None and db.has_routing:
+        if db is not None and db.routes.is_available:
             self._copies: SqlBackend | JsonBackend = SqlBackend(
                 db, self._folder, mirrored=config.write_sessions_json
             )

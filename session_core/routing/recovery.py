@@ -158,7 +158,7 @@ def _find_latest(
     ended_as: Collection[str] | None = None,
     older_than: str | None = None,
 ) -> SessionRow | None:
-    return db.find_latest_session_for_peer(
+    return db.routes.find_latest_session(
         source=str(source.platform),
         session_key=session_key,
         user_id=source.user_id,

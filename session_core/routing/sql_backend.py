@@ -75,7 +75,7 @@ class SqlBackend:
         if key.startswith("_"):
             return None
         strays = self._get_strays()
-        row = self._db.get_gateway_routing_entry(key, scope=self._scope)
+        row = self._db.routes.get_entry(key, scope=self._scope)
         # A readable entry of the file stands for a broken row.
         if row is None or row == strays.broken.get(key):
             text = strays.entries.get(key)
@@ -88,7 +88,7 @@ class SqlBackend:
     def list_entries(self, having: str = "") -> Entries:
         """Return all entries, or those whose text contains `having`."""
         strays = self._get_strays()
-        rows = self._db.load_gateway_routing_entries(scope=self._scope)
+        rows = self._db.routes.load_entries(scope=self._scope)
         texts = strays.entries | {k: row for k, row in rows.items() if row != strays.broken.get(k)}
         selected = {k: text for k, text in texts.items() if k[:1] != "_" and having in text}
         parsed = ((key, self._parse_entry(key, text)) for key, text in selected.items())
@@ -133,7 +133,7 @@ class SqlBackend:
                 with self._mirror.lock_file():
                     # The mirror first: after a crash in between, no removed entry comes back.
                     self._write_mirror(without=entries)
-                    removed = self._db.delete_gateway_routing_entries(texts, scope=self._scope)
+                    removed = self._db.routes.delete_entries(texts, scope=self._scope)
             except BaseException:
                 self._restore_mirror()
                 raise
@@ -170,7 +170,7 @@ class SqlBackend:
             # Kept in a file of its own before the row is overwritten.
             self._mirror.set_aside({key: broken})
             expected = broken
-        self._db.save_gateway_routing_entry(key, text, scope=self._scope, expect=expected)
+        self._db.routes.save_entry(key, text, scope=self._scope, expect=expected)
         entry.stored, entry.stored_as = text, key
         return True
 
@@ -188,7 +188,7 @@ class SqlBackend:
         try:
             contents = self._mirror.read()
             # A file of another home in this folder belongs to that home.
-            if contents.owner in (None, self._db.get_home_id()):
+            if contents.owner in (None, self._db.admin.get_home_id()):
                 entries = contents.entries
         except SessionError as error:
             self._problems[f"the mirror could not be read: {error}"] = None
@@ -196,7 +196,7 @@ class SqlBackend:
         self._mirror.forget_entries()
 
     def _build_readme(self) -> str:
-        return build_own_readme(self._db.get_home_id()) if self._db.kind == "own" else README
+        return build_own_readme(self._db.admin.get_home_id()) if self._db.kind == "own" else README
 
     def _parse_entry(self, key: str, text: str) -> SessionEntry | None:
         try:
@@ -261,9 +261,7 @@ class SqlBackend:
         """
         cursor: str | None = None
         while True:
-            page = self._db.dump_gateway_routing_entries(
-                scope=self._scope, without=without, cursor=cursor
-            )
+            page = self._db.routes.dump_entries(scope=self._scope, without=without, cursor=cursor)
             yield from page.items
             cursor = page.next_cursor
             if cursor is None:
@@ -280,5 +278,5 @@ class SqlBackend:
 
     def _has_row(self, key: str) -> bool:
         return stray_entries.can_be_stored(key) and (
-            self._db.get_gateway_routing_entry(key, scope=self._scope) is not None
+            self._db.routes.get_entry(key, scope=self._scope) is not None
         )

@@ -45,11 +45,11 @@ def find_strays(
 ) -> StrayEntries:
     """Return entries that the table lacks: those of the former folder, then those of the file."""
     strays = StrayEntries()
-    rows = db.load_gateway_routing_entries(scope=scope)
+    rows = db.routes.load_entries(scope=scope)
     if not rows:
         strays.scope = _find_former_scope(db, scope)
         if strays.scope:
-            strays.former = db.load_gateway_routing_entries(scope=strays.scope)
+            strays.former = db.routes.load_entries(scope=strays.scope)
             strays.entries |= strays.former
     for key, value in stored.items():
         text, row = json.dumps(value), rows.get(key)
@@ -74,11 +74,11 @@ def adopt_strays(db: StateDatabase, scope: str, strays: StrayEntries) -> None:
         for key, text in strays.entries.items():
             try:
                 row = strays.broken.get(key)
-                db.save_gateway_routing_entry(key, text, scope=scope, expect=row)
+                db.routes.save_entry(key, text, scope=scope, expect=row)
             except Conflict:
                 continue  # another process has stored it meanwhile
         if has_moved:
-            db.delete_gateway_routing_entries(strays.former, scope=strays.scope)
+            db.routes.delete_entries(strays.former, scope=strays.scope)
 
 
 def can_be_stored(key: str) -> bool:
@@ -96,7 +96,7 @@ def _find_former_scope(db: StateDatabase, scope: str) -> str:
     If a folder that exists was written later, this home is a copy of that one, and adopts no
     entries of the folders that the original left before.
     """
-    for other in db.list_gateway_routing_scopes():
+    for other in db.routes.list_scopes():
         if other != scope and is_gone(other):
             return other
         if other != scope and _is_original(db, scope, other):
@@ -127,4 +127,4 @@ def _has_moved(db: StateDatabase, scope: str, former: str) -> bool:
     home_parts, former_folder = _get_home_parts(db, scope), PurePath(former)
     if not home_parts or db.folder is None or former_folder.is_relative_to(db.folder.resolve()):
         return False
-    return former_folder.parts[-len(home_parts) :] == home_parts and not db.list_holders()
+    return former_folder.parts[-len(home_parts) :] == home_parts and not db.admin.list_holders()

@@ -15,7 +15,13 @@ from anyio import CancelScope, sleep
 from session_core.aio import AsyncWrapper, ThreadKind, make_async
 from session_core.errors import InvalidInput
 from session_core.state.polling import ChangePoller
-from session_core.state.protocol import StateDatabase, StopSignal
+from session_core.state.protocol import (
+    RouteStorage,
+    RowStorage,
+    StateAdmin,
+    StateDatabase,
+    StopSignal,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -26,17 +32,18 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+W = TypeVar("W")
 
 
 def _wrap_read(
     method: Callable[Concatenate[Any, P], R],
-) -> Callable[Concatenate[AsyncSessionDB, P], Awaitable[R]]:
+) -> Callable[Concatenate[Any, P], Awaitable[R]]:
     return make_async(method, "looks")
 
 
 def _wrap_change(
     method: Callable[Concatenate[Any, P], R],
-) -> Callable[Concatenate[AsyncSessionDB, P], Awaitable[R]]:
+) -> Callable[Concatenate[Any, P], Awaitable[R]]:
     return make_async(method, "changes")
 
 
@@ -53,7 +60,76 @@ def check_no_transaction(db: StateDatabase) -> None:
         )
 
 
-class AsyncSessionDB(AsyncWrapper[StateDatabase]):
+class _AsyncDatabasePart(AsyncWrapper[W]):
+    """Wraps a database or a part of it; all share the worker threads of the database."""
+
+    def __init__(self, wrapped: W, db: StateDatabase) -> None:
+        super().__init__(wrapped, db)
+        self.db = db
+
+    async def _run_in_thread(self, function: Callable[[], R], kind: ThreadKind) -> R:
+        if kind == "changes":
+            check_no_transaction(self.db)
+        return await super()._run_in_thread(function, kind)
+
+
+class AsyncRowStorage(_AsyncDatabasePart[RowStorage]):
+    """Wraps `db.rows`; `RowStorage` documents the methods."""
+
+    check_rows_writable = _wrap_read(RowStorage.check_rows_writable)
+    read_session_images = _wrap_read(RowStorage.read_session_images)
+    read_message_images = _wrap_read(RowStorage.read_message_images)
+    read_referring_images = _wrap_read(RowStorage.read_referring_images)
+    read_row_images = _wrap_read(RowStorage.read_row_images)
+    read_belongings = _wrap_read(RowStorage.read_belongings)
+    remove_messages = _wrap_change(RowStorage.remove_messages)
+    remove_rows = _wrap_change(RowStorage.remove_rows)
+    change_row = _wrap_change(RowStorage.change_row)
+    put_images = _wrap_change(RowStorage.put_images)
+    put_session_fields = _wrap_change(RowStorage.put_session_fields)
+    list_routing_rows = _wrap_read(RowStorage.list_routing_rows)
+    put_routing_row = _wrap_change(RowStorage.put_routing_row)
+    copy_session = _wrap_change(RowStorage.copy_session)
+    copy_messages = _wrap_change(RowStorage.copy_messages)
+    compact_messages = _wrap_change(RowStorage.compact_messages)
+    restore_compacted = _wrap_change(RowStorage.restore_compacted)
+
+
+class AsyncRouteStorage(_AsyncDatabasePart[RouteStorage]):
+    """Wraps `db.routes`; `RouteStorage` documents the methods."""
+
+    async def is_available(self) -> bool:
+        """Return True if the database stores routes."""
+        return await self._run_in_thread(lambda: self._wrapped.is_available, "looks")
+
+    get_entry = _wrap_read(RouteStorage.get_entry)
+    load_entries = _wrap_read(RouteStorage.load_entries)
+    list_scopes = _wrap_read(RouteStorage.list_scopes)
+    dump_entries = _wrap_read(RouteStorage.dump_entries)
+    save_entry = _wrap_change(RouteStorage.save_entry)
+    delete_entries = _wrap_change(RouteStorage.delete_entries)
+    find_latest_session = _wrap_read(RouteStorage.find_latest_session)
+
+
+class AsyncStateAdmin(_AsyncDatabasePart[StateAdmin]):
+    """Wraps `db.admin`; `StateAdmin` documents the methods."""
+
+    check_integrity = _wrap_read(StateAdmin.check_integrity)
+    find_drifted_sessions = _wrap_read(StateAdmin.find_drifted_sessions)
+    get_home_id = _wrap_read(StateAdmin.get_home_id)
+    get_model_usage = _wrap_read(StateAdmin.get_model_usage)
+    list_blocked_indexes = _wrap_read(StateAdmin.list_blocked_indexes)
+    list_claims = _wrap_read(StateAdmin.list_claims)
+    list_holders = _wrap_read(StateAdmin.list_holders)
+    list_inventory = _wrap_read(StateAdmin.list_inventory)
+    measure_sizes = _wrap_read(StateAdmin.measure_sizes)
+    optimize_step = _wrap_change(StateAdmin.optimize_step)
+    read_health_facts = _wrap_read(StateAdmin.read_health_facts)
+    recount_session = _wrap_change(StateAdmin.recount_session)
+    vacuum = _wrap_change(StateAdmin.vacuum)
+
+
+class AsyncSessionDB(_AsyncDatabasePart[StateDatabase]):
     """Wraps a database; `SessionDB` documents the methods.
 
     A transaction of several calls belongs in one function, run in one worker thread:
@@ -61,8 +137,10 @@ class AsyncSessionDB(AsyncWrapper[StateDatabase]):
     """
 
     def __init__(self, db: StateDatabase) -> None:
-        super().__init__(db)
-        self.db = db
+        super().__init__(db, db)
+        self.rows = AsyncRowStorage(db.rows, db)
+        self.routes = AsyncRouteStorage(db.routes, db)
+        self.admin = AsyncStateAdmin(db.admin, db)
 
     async def __aenter__(self) -> Self:
         return self
@@ -80,11 +158,6 @@ class AsyncSessionDB(AsyncWrapper[StateDatabase]):
     async def run(self, step: Callable[[StateDatabase], R]) -> R:
         """Run a function of the database in one worker thread."""
         return await self._run_in_thread(partial(step, self.db), "changes")
-
-    async def _run_in_thread(self, function: Callable[[], R], kind: ThreadKind) -> R:
-        if kind == "changes":
-            check_no_transaction(self.db)
-        return await super()._run_in_thread(function, kind)
 
     async def read_changes(
         self,
@@ -112,13 +185,7 @@ class AsyncSessionDB(AsyncWrapper[StateDatabase]):
         """Return the kind of the home."""
         return await self._run_in_thread(lambda: self.db.kind, "looks")
 
-    async def has_routing(self) -> bool:
-        """Return True if the database stores routes."""
-        return await self._run_in_thread(lambda: self.db.has_routing, "looks")
-
-    list_holders = _wrap_read(StateDatabase.list_holders)
     close = _wrap_read(StateDatabase.close)
-    get_home_id = _wrap_read(StateDatabase.get_home_id)
     get_meta = _wrap_read(StateDatabase.get_meta)
     set_meta = _wrap_change(StateDatabase.set_meta)
     delete_meta = _wrap_change(StateDatabase.delete_meta)
@@ -134,7 +201,6 @@ class AsyncSessionDB(AsyncWrapper[StateDatabase]):
     record_gateway_session_peer = _wrap_change(StateDatabase.record_gateway_session_peer)
     update_token_counts = _wrap_change(StateDatabase.update_token_counts)
     record_auxiliary_usage = _wrap_change(StateDatabase.record_auxiliary_usage)
-    get_model_usage = _wrap_read(StateDatabase.get_model_usage)
     get_revision = _wrap_read(StateDatabase.get_revision)
     set_session_title = _wrap_change(StateDatabase.set_session_title)
     set_auto_title_if_empty = _wrap_change(StateDatabase.set_auto_title_if_empty)
@@ -156,22 +222,6 @@ class AsyncSessionDB(AsyncWrapper[StateDatabase]):
     replace_messages = _wrap_change(StateDatabase.replace_messages)
     clear_messages = _wrap_change(StateDatabase.clear_messages)
     archive_and_compact = _wrap_change(StateDatabase.archive_and_compact)
-    compact_messages = _wrap_change(StateDatabase.compact_messages)
-    copy_messages = _wrap_change(StateDatabase.copy_messages)
-    restore_compacted = _wrap_change(StateDatabase.restore_compacted)
-    copy_session = _wrap_change(StateDatabase.copy_session)
-    put_session_fields = _wrap_change(StateDatabase.put_session_fields)
-    read_belongings = _wrap_read(StateDatabase.read_belongings)
-    list_routing_rows = _wrap_read(StateDatabase.list_routing_rows)
-    put_routing_row = _wrap_change(StateDatabase.put_routing_row)
-    read_session_images = _wrap_read(StateDatabase.read_session_images)
-    read_message_images = _wrap_read(StateDatabase.read_message_images)
-    read_referring_images = _wrap_read(StateDatabase.read_referring_images)
-    read_row_images = _wrap_read(StateDatabase.read_row_images)
-    remove_messages = _wrap_change(StateDatabase.remove_messages)
-    remove_rows = _wrap_change(StateDatabase.remove_rows)
-    change_row = _wrap_change(StateDatabase.change_row)
-    put_images = _wrap_change(StateDatabase.put_images)
     try_acquire_compression_lock = _wrap_change(StateDatabase.try_acquire_compression_lock)
     refresh_compression_lock = _wrap_change(StateDatabase.refresh_compression_lock)
     release_compression_lock = _wrap_change(StateDatabase.release_compression_lock)
@@ -181,13 +231,6 @@ class AsyncSessionDB(AsyncWrapper[StateDatabase]):
     get_conversation_root = _wrap_read(StateDatabase.get_conversation_root)
     get_compression_lineage = _wrap_read(StateDatabase.get_compression_lineage)
     list_children = _wrap_read(StateDatabase.list_children)
-    get_gateway_routing_entry = _wrap_read(StateDatabase.get_gateway_routing_entry)
-    load_gateway_routing_entries = _wrap_read(StateDatabase.load_gateway_routing_entries)
-    list_gateway_routing_scopes = _wrap_read(StateDatabase.list_gateway_routing_scopes)
-    dump_gateway_routing_entries = _wrap_read(StateDatabase.dump_gateway_routing_entries)
-    save_gateway_routing_entry = _wrap_change(StateDatabase.save_gateway_routing_entry)
-    delete_gateway_routing_entries = _wrap_change(StateDatabase.delete_gateway_routing_entries)
-    find_latest_session_for_peer = _wrap_read(StateDatabase.find_latest_session_for_peer)
     list_sessions = _wrap_read(StateDatabase.list_sessions)
     summarize_session = _wrap_read(StateDatabase.summarize_session)
     find_sessions = _wrap_read(StateDatabase.find_sessions)
@@ -198,14 +241,3 @@ class AsyncSessionDB(AsyncWrapper[StateDatabase]):
     prune_empty_ghost_sessions = _wrap_change(StateDatabase.prune_empty_ghost_sessions)
     delete_session = _wrap_change(StateDatabase.delete_session)
     delete_sessions = _wrap_change(StateDatabase.delete_sessions)
-    recount_session = _wrap_change(StateDatabase.recount_session)
-    find_drifted_sessions = _wrap_read(StateDatabase.find_drifted_sessions)
-    check_integrity = _wrap_read(StateDatabase.check_integrity)
-    measure_sizes = _wrap_read(StateDatabase.measure_sizes)
-    list_blocked_indexes = _wrap_read(StateDatabase.list_blocked_indexes)
-    check_rows_writable = _wrap_read(StateDatabase.check_rows_writable)
-    optimize_step = _wrap_change(StateDatabase.optimize_step)
-    vacuum = _wrap_change(StateDatabase.vacuum)
-    list_inventory = _wrap_read(StateDatabase.list_inventory)
-    read_health_facts = _wrap_read(StateDatabase.read_health_facts)
-    list_claims = _wrap_read(StateDatabase.list_claims)

@@ -59,7 +59,14 @@ from session_core.types import (
     VacuumResult,
 )
 
-__all__ = ["StateDatabase", "StepCallback", "StopSignal"]
+__all__ = [
+    "RouteStorage",
+    "RowStorage",
+    "StateAdmin",
+    "StateDatabase",
+    "StepCallback",
+    "StopSignal",
+]
 
 Row = Mapping[str, Any]
 Ids = Sequence[int]
@@ -76,7 +83,17 @@ class StopSignal(Protocol):
 
 
 class StateDatabase(Protocol):
-    """Sessions, messages, lineage, lists, search, upkeep and the change feed of one home."""
+    """Sessions, messages, lineage, lists, search and the change feed of one home.
+
+    `rows`, `routes` and `admin` use the same connections and transactions.
+    """
+
+    @property
+    def rows(self) -> RowStorage: ...
+    @property
+    def routes(self) -> RouteStorage: ...
+    @property
+    def admin(self) -> StateAdmin: ...
 
     # The database itself, and its key-value pairs.
 
@@ -92,7 +109,6 @@ class StateDatabase(Protocol):
     def in_transaction(self) -> bool:
         """Return True if this task has a transaction open in this thread."""
 
-    def get_home_id(self) -> str | None: ...
     def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
         """Run the block as one transaction, which is rolled back if the block raises.
 
@@ -102,7 +118,6 @@ class StateDatabase(Protocol):
         `linked=False` rows may refer to missing rows, as restored orphans do.
         """
 
-    def list_holders(self) -> list[Holder]: ...
     def close(self) -> None: ...
     def get_meta(self, key: str) -> str | None: ...
     def set_meta(self, key: str, value: str) -> None: ...
@@ -215,30 +230,11 @@ class StateDatabase(Protocol):
     def message_count(self, session_id: str | None = None) -> int: ...
     def has_platform_message_id(self, session_id: str, platform_message_id: str) -> bool: ...
 
-    # Compaction, and its lock.
+    # Compaction of a whole session, and its lock.
 
     def archive_and_compact(
         self, session_id: str, compacted_messages: Iterable[Row]
     ) -> AppendManyResult: ...
-    def compact_messages(
-        self, session_id: str, message_ids: Ids, summary: Iterable[Row], *, carry: Ids = ()
-    ) -> AppendManyResult:
-        """Flag messages, append a summary, then copies of the messages in `carry`."""
-
-    def copy_messages(
-        self, session_id: str, message_ids: Ids, to_session_id: str
-    ) -> AppendManyResult: ...
-    def restore_compacted(
-        self,
-        session_id: str,
-        message_ids: Ids,
-        *,
-        copies: Mapping[int, int] | None = None,
-        flags: Mapping[int, Sequence[int | None]] | None = None,
-        drop: Ids = (),
-    ) -> AppendManyResult:
-        """Bring compacted messages back, as their copies are now, and delete their replacements."""
-
     def try_acquire_compression_lock(
         self, session_id: str, holder: str, ttl_seconds: float = 300.0
     ) -> bool: ...
@@ -261,7 +257,7 @@ class StateDatabase(Protocol):
     def resolve_session_by_title(self, title: str) -> str | None: ...
     def get_next_title_in_lineage(self, base_title: str) -> str: ...
 
-    # Tokens and costs, by session and by model.
+    # Tokens and costs.
 
     def update_token_counts(
         self, /, session_id: str, *, absolute: bool = False, **counts: Any
@@ -269,7 +265,6 @@ class StateDatabase(Protocol):
     def record_auxiliary_usage(
         self, /, session_id: str, task: str, *, model: str | None = None, **counts: Any
     ) -> None: ...
-    def get_model_usage(self, session_id: str) -> list[dict[str, Any]]: ...
 
     # Lineage.
 
@@ -314,44 +309,54 @@ class StateDatabase(Protocol):
         cursor: str | None = None,
     ) -> SearchResult: ...
 
-    # Routes: the session of each chat.
+    # Deletion and cleanup, at once.
 
-    @property
-    def has_routing(self) -> bool: ...
-    def get_gateway_routing_entry(self, session_key: str, *, scope: str = "") -> str | None: ...
-    def load_gateway_routing_entries(self, *, scope: str = "") -> dict[str, str]: ...
-    def list_gateway_routing_scopes(self) -> dict[str, int]: ...
-    def dump_gateway_routing_entries(
+    def finalize_orphaned_compression_sessions(self) -> int: ...
+    def prune_empty_ghost_sessions(self) -> int: ...
+    def delete_session(self, session_id: str) -> bool: ...
+    def delete_sessions(self, session_ids: Sequence[str]) -> int: ...
+
+    # The change feed.
+
+    def read_changes(
         self,
-        *,
-        scope: str = "",
-        without: Collection[str] = (),
-        limit: int = 1000,
         cursor: str | None = None,
-    ) -> Page[str]: ...
-    def save_gateway_routing_entry(
-        self, session_key: str, entry_json: str, *, scope: str = "", expect: str | None
-    ) -> None:
-        """Store one entry; raise `Conflict` unless the stored one is `expect` (None: absent)."""
-
-    def delete_gateway_routing_entries(
-        self, entries: Mapping[str, str], *, scope: str = ""
-    ) -> list[str]: ...
-    def find_latest_session_for_peer(
-        self,
         *,
-        source: str,
-        session_key: str | None = None,
-        user_id: str | None = None,
-        chat_id: str | None = None,
-        chat_type: str | None = None,
-        thread_id: str | None = None,
-        ended_as: Collection[str] | None = None,
-        older_than: str | None = None,
-    ) -> SessionRow | None:
-        """Return the newest session of a chat that has messages and that the chat has not left."""
+        session: str | None = None,
+        limit: int = 100,
+        timeout_s: float = 0.0,
+        stop: StopSignal | None = None,
+    ) -> EventPage:
+        """Return the events committed after `cursor`, or from now on without one.
 
-    # Rows as they are stored, for copies, undo, the trash and imports.
+        If there are none yet, wait until `stop` is set or the time is over.
+        """
+
+
+class RowStorage(Protocol):
+    """Rows as they are stored, for compression, copies, undo, the trash and imports."""
+
+    def check_rows_writable(self, tables: Collection[str]) -> None:
+        """Raise `Unsupported` if a blocked index is fed by one of these tables."""
+
+    def compact_messages(
+        self, session_id: str, message_ids: Ids, summary: Iterable[Row], *, carry: Ids = ()
+    ) -> AppendManyResult:
+        """Flag messages, append a summary, then copies of the messages in `carry`."""
+
+    def copy_messages(
+        self, session_id: str, message_ids: Ids, to_session_id: str
+    ) -> AppendManyResult: ...
+    def restore_compacted(
+        self,
+        session_id: str,
+        message_ids: Ids,
+        *,
+        copies: Mapping[int, int] | None = None,
+        flags: Mapping[int, Sequence[int | None]] | None = None,
+        drop: Ids = (),
+    ) -> AppendManyResult:
+        """Bring compacted messages back, as their copies are now, and delete their replacements."""
 
     def copy_session(
         self,
@@ -400,21 +405,56 @@ class StateDatabase(Protocol):
         imports use that.
         """
 
-    # Upkeep.
 
-    def finalize_orphaned_compression_sessions(self) -> int: ...
-    def prune_empty_ghost_sessions(self) -> int: ...
-    def delete_session(self, session_id: str) -> bool: ...
-    def delete_sessions(self, session_ids: Sequence[str]) -> int: ...
+class RouteStorage(Protocol):
+    """The routing entries, which lead from chats to sessions."""
+
+    @property
+    def is_available(self) -> bool: ...
+    def get_entry(self, session_key: str, *, scope: str = "") -> str | None: ...
+    def load_entries(self, *, scope: str = "") -> dict[str, str]: ...
+    def list_scopes(self) -> dict[str, int]: ...
+    def dump_entries(
+        self,
+        *,
+        scope: str = "",
+        without: Collection[str] = (),
+        limit: int = 1000,
+        cursor: str | None = None,
+    ) -> Page[str]: ...
+    def save_entry(
+        self, session_key: str, entry_json: str, *, scope: str = "", expect: str | None
+    ) -> None:
+        """Store one entry; raise `Conflict` unless the stored one is `expect` (None: absent)."""
+
+    def delete_entries(self, entries: Mapping[str, str], *, scope: str = "") -> list[str]: ...
+    def find_latest_session(
+        self,
+        *,
+        source: str,
+        session_key: str | None = None,
+        user_id: str | None = None,
+        chat_id: str | None = None,
+        chat_type: str | None = None,
+        thread_id: str | None = None,
+        ended_as: Collection[str] | None = None,
+        older_than: str | None = None,
+    ) -> SessionRow | None:
+        """Return the newest session of a chat that has messages and that the chat has not left."""
+
+
+class StateAdmin(Protocol):
+    """Upkeep and reports of one home."""
+
+    def get_home_id(self) -> str | None: ...
+    def list_holders(self) -> list[Holder]: ...
+    def get_model_usage(self, session_id: str) -> list[dict[str, Any]]: ...
     def recount_session(self, session_id: str) -> bool: ...
     def find_drifted_sessions(self, limit: int = 1000) -> list[str]: ...
     def check_integrity(
         self, *, deep: bool = False, step: StepCallback | None = None
     ) -> list[Finding]: ...
     def list_blocked_indexes(self) -> list[BlockedIndex]: ...
-    def check_rows_writable(self, tables: Collection[str]) -> None:
-        """Raise `Unsupported` if a blocked index is fed by one of these tables."""
-
     def measure_sizes(self, *, exact: bool = False, step: StepCallback | None = None) -> Sizes: ...
     def list_inventory(self) -> list[InventoryItem]: ...
     def read_health_facts(self) -> HomeFacts: ...
@@ -426,19 +466,3 @@ class StateDatabase(Protocol):
 
     def vacuum(self, *, step: StepCallback | None = None) -> VacuumResult:
         """Rewrite the file without its free pages; writes of other processes are kept."""
-
-    # The change feed.
-
-    def read_changes(
-        self,
-        cursor: str | None = None,
-        *,
-        session: str | None = None,
-        limit: int = 100,
-        timeout_s: float = 0.0,
-        stop: StopSignal | None = None,
-    ) -> EventPage:
-        """Return the events committed after `cursor`, or from now on without one.
-
-        If there are none yet, wait until `stop` is set or the time is over.
-        """

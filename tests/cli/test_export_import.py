@@ -163,7 +163,7 @@ def _there(person):
 
 def list_sessions(home):
     with SessionDB(home / "state.db", read_only=True) as db:
-        return {each.id for each in db.list_inventory()}
+        return {each.id for each in db.admin.list_inventory()}
 
 
 @pytest.mark.requirement("reports:carrying")

@@ -108,7 +108,7 @@ class Chat:
         return {
             **read_tables(self.db.path),
             "found": [(hit.message_id, hit.compacted) for hit in hits],
-            "damage": self.db.check_integrity(deep=True),
+            "damage": self.db.admin.check_integrity(deep=True),
         }
 
     def change(self, sql: str, *values: Any) -> None:

@@ -90,7 +90,7 @@ def test_continuation_copies_shared_columns(chat: Chat) -> None:
         "system_prompt": "be kind",
     }
     own = {"input_tokens": 5, "api_call_count": 7, "rewind_count": 2, "estimated_cost_usd": 1.5}
-    chat.db.put_session_fields(old, {**given, **own})
+    chat.db.rows.put_session_fields(old, {**given, **own})
     result = chat.compressor().compress(old, shape="continuation", keep_last=LAST)
     child = read_row(chat, result.session_id)
     assert {name: child[name] for name in given} == given
@@ -112,7 +112,7 @@ def test_goal_follows_continuation_and_undo(chat: Chat) -> None:
 
 
 def test_tool_session_gets_no_continuation(chat: Chat) -> None:
-    chat.db.put_session_fields(chat.session_id, {"source": "tool"})
+    chat.db.rows.put_session_fields(chat.session_id, {"source": "tool"})
     with pytest.raises(NotCompressed, match="use in_place") as refused:
         compress_to_continuation(chat)
     assert refused.value.code == "tool"

@@ -145,7 +145,7 @@ def test_gateway_chat_counts_as_active(chat: Chat) -> None:
 
 
 def test_inactive_session_allows_both_shapes(chat: Chat) -> None:
-    assert os.getpid() not in {holder.pid for holder in chat.db.list_holders()}
+    assert os.getpid() not in {holder.pid for holder in chat.db.admin.list_holders()}
     for shape in ("in_place", "continuation"):
         assert get_shape(chat, shape=shape) == shape
 
@@ -154,7 +154,7 @@ def test_exited_process_is_not_active(
     chat: Chat, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A child that is just starting has all files of its parent open."""
-    look = chat.db.list_holders
+    look = chat.db.admin.list_holders
 
     def once() -> list[Holder]:
         found = look()
@@ -164,7 +164,7 @@ def test_exited_process_is_not_active(
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(chat.db, "list_holders", once)
+        patch.setattr(chat.db.admin, "list_holders", once)
         assert get_shape(chat, shape="continuation") == "continuation"
 
 

@@ -116,8 +116,8 @@ def test_result_matches_database(chat: Chat, shape: Any) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_compression_keeps_counters_titles_and_search(chat: Chat, shape: Any) -> None:
     chat.compressor().compress(chat.session_id, summarize_short, shape=shape, keep_last=LAST)
-    assert chat.db.find_drifted_sessions() == []
-    assert chat.db.check_integrity(deep=True) == []
+    assert chat.db.admin.find_drifted_sessions() == []
+    assert chat.db.admin.check_integrity(deep=True) == []
     lines = chat.db.list_sessions().items
     assert [line.id for line in lines] == [chat.session_id]
     hits = chat.db.search("ABC-3", per="message").hits

@@ -82,7 +82,7 @@ def test_concurrent_messages_survive_many_compressions(chat: Chat) -> None:
     assert rows[: len(before)] == before
     assert [[row["id"], row["content"]] for row in rows[len(before) :]] == appended
     assert_counters_match(chat)
-    assert chat.db.check_integrity(deep=True) == []
+    assert chat.db.admin.check_integrity(deep=True) == []
 
 
 def compress_or_undo(chat: Chat, compressor: Compressor, number: int) -> list[str]:

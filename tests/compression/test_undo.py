@@ -51,7 +51,7 @@ def test_undo_restores_drifted_or_missing_counters(
     chat: Chat, shape: Any, counters: tuple[Any, Any]
 ) -> None:
     names = ("message_count", "tool_call_count")
-    chat.db.put_session_fields(chat.session_id, dict(zip(names, counters, strict=True)))
+    chat.db.rows.put_session_fields(chat.session_id, dict(zip(names, counters, strict=True)))
     before = chat.whole()
     result = chat.compressor().compress(
         chat.session_id, summarize_short, shape=shape, keep_last=LAST
@@ -102,7 +102,7 @@ def test_undo_moves_edits_to_originals(chat: Chat) -> None:
     chat.compressor().undo(result.batch)
     changed = {"api_content": "as sent", "observed": 1}
     assert chat.db.get_messages(chat.session_id) == [*originals[:-1], {**originals[-1], **changed}]
-    assert chat.db.check_integrity(deep=True) == []
+    assert chat.db.admin.check_integrity(deep=True) == []
 
 
 def test_edited_copy_is_searchable_after_undo(chat: Chat) -> None:

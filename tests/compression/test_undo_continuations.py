@@ -275,7 +275,7 @@ def test_undo_without_parent_is_refused(chat: Chat) -> None:
 def test_undo_reports_taken_title(chat: Chat) -> None:
     old = chat.session_id
     result = chat.compressor().compress(old, summarize_short, shape="continuation", keep_last=LAST)
-    chat.db.put_session_fields(old, {"title": None})
+    chat.db.rows.put_session_fields(old, {"title": None})
     chat.db.create_session("third", "cli")
     chat.db.set_session_title("third", "Trip")
     undone = chat.compressor().undo(result.batch)

@@ -59,15 +59,17 @@ _VERBS: dict[str, Any] = {
     "anew": _replace_rows,
     "replace": lambda db, s, rows, live: db.replace_messages(s, rows, active_only=live),
     "compact": lambda db, s, rows: db.archive_and_compact(s, rows),
-    "summarise": lambda db, s, ids, rows, carry: db.compact_messages(s, ids, rows, carry=carry),
-    "revive": lambda db, s, ids, drop: db.restore_compacted(s, ids, drop=drop),
-    "copy": lambda db, s, source, ids: db.copy_messages(source, ids, s),
+    "summarise": lambda db, s, ids, rows, carry: db.rows.compact_messages(
+        s, ids, rows, carry=carry
+    ),
+    "revive": lambda db, s, ids, drop: db.rows.restore_compacted(s, ids, drop=drop),
+    "copy": lambda db, s, source, ids: db.rows.copy_messages(source, ids, s),
     "rewind": lambda db, s, message_id: db.rewind_to_message(s, message_id),
     "restore": lambda db, s, message_id: db.restore_rewound(s, message_id),
     "clear": lambda db, s: db.clear_messages(s),
     "end": lambda db, s, reason: db.end_session(s, reason),
     "reopen": lambda db, s: db.reopen_session(s),
-    "put": lambda db, s, reason: db.put_session_fields(
+    "put": lambda db, s, reason: db.rows.put_session_fields(
         s, {"ended_at": None if reason is None else 5.0, "end_reason": reason}
     ),
     "finalize": lambda db, _: db.finalize_orphaned_compression_sessions(),

@@ -41,7 +41,7 @@ def drop_ids(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def compact_session(db: StateDatabase) -> tuple[list[int], tuple[int, ...]]:
     ids = fill_session(db)
-    return ids, db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:]).ids
+    return ids, db.rows.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:]).ids
 
 
 @pytest.mark.requirement("compaction:in-place")
@@ -57,7 +57,7 @@ def test_compaction_copies_carried_messages_except_id(db: StateDatabase) -> None
     with require_column(db, "compacted"):
         ids = fill_session(db)
         before = list_rows(db)
-        made = db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:]).ids
+        made = db.rows.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:]).ids
         after = {row["id"]: row for row in list_rows(db)}
         copies = [after[each] for each in made[1:]]
         assert drop_ids(copies) == drop_ids(before[4:])
@@ -68,7 +68,7 @@ def test_compaction_changes_only_flags_of_originals(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
         ids = fill_session(db)
         before = list_rows(db)
-        db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
+        db.rows.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
         expected = [{**row, "active": 0, "compacted": 1} for row in before[1:]]
         assert list_rows(db)[:6] == [before[0], *expected]
 
@@ -77,10 +77,10 @@ def test_compaction_changes_only_flags_of_originals(db: StateDatabase) -> None:
 def test_compaction_updates_counters_and_revision(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
         ids = fill_session(db)
-        compacted = db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
+        compacted = db.rows.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
         row = db.get_session("s") or {}
         assert (row["message_count"], row["tool_call_count"]) == (4, 1)
-        assert db.find_drifted_sessions() == []
+        assert db.admin.find_drifted_sessions() == []
         assert (compacted.before.live, compacted.after.live, compacted.after.compacted) == (6, 4, 5)
         assert compacted.after == db.get_revision("s")
 
@@ -98,7 +98,7 @@ def test_carried_messages_are_not_reported(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
         ids = fill_session(db)
         cursor = db.read_changes().cursor
-        db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
+        db.rows.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
         assert [event.text for event in db.read_changes(cursor).events] == ["what was said"]
 
 
@@ -119,7 +119,7 @@ def test_compaction_of_inactive_message_conflicts(db: StateDatabase, change: str
             ids[4] = 10**6
         before = list_rows(db)
         with pytest.raises(Conflict):
-            db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
+            db.rows.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
         assert list_rows(db) == before
 
 
@@ -128,12 +128,12 @@ def test_restore_compacted_brings_messages_back(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
         ids = fill_session(db)
         before, row = list_rows(db), db.get_session("s")
-        made = db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:]).ids
-        restored = db.restore_compacted("s", ids[1:], drop=made)
+        made = db.rows.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:]).ids
+        restored = db.rows.restore_compacted("s", ids[1:], drop=made)
         assert (list_rows(db), db.get_session("s")) == (before, row)
         assert restored.after == db.get_revision("s")
         assert db.search("what was said", per="message").hits == []
-        assert db.check_integrity(deep=True) == []
+        assert db.admin.check_integrity(deep=True) == []
 
 
 @pytest.mark.requirement("compaction:undo")
@@ -141,7 +141,7 @@ def test_restore_compacted_keeps_later_messages(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
         ids, made = compact_session(db)
         db.append_message("s", "user", "since")
-        db.restore_compacted("s", ids[1:], drop=made)
+        db.rows.restore_compacted("s", ids[1:], drop=made)
         live = [row["content"] for row in db.get_messages("s")]
         assert live == ["head", "", "found", PARTS, "tail", "last", "since"]
 
@@ -151,19 +151,19 @@ def test_restore_compacted_applies_changes_of_copy(db: StateDatabase) -> None:
         ids, made = compact_session(db)
         db.rewind_to_message("s", made[1])
         copies = dict(zip(ids[4:], made[1:], strict=True))
-        db.restore_compacted("s", ids[1:], copies=copies, drop=made)
+        db.rows.restore_compacted("s", ids[1:], copies=copies, drop=made)
         assert [row["content"] for row in db.get_messages("s")] == ["head", "", "found", PARTS]
         flags = [(row["id"], row["active"], row["compacted"]) for row in list_rows(db)[4:]]
         assert flags == [(ids[4], 0, 0), (ids[5], 0, 0)]
         assert db.restore_rewound("s", ids[4]) == 2
         assert [hit.message_id for hit in db.search("tail", per="message").hits] == [ids[4]]
-        assert db.check_integrity(deep=True) == []
+        assert db.admin.check_integrity(deep=True) == []
 
 
 def test_restore_compacted_restores_odd_flags(db: StateDatabase) -> None:
     with require_column(db, "compacted"):
         ids, made = compact_session(db)
-        db.restore_compacted("s", ids[1:], flags={ids[2]: (1, 1), ids[3]: (0, 0)}, drop=made)
+        db.rows.restore_compacted("s", ids[1:], flags={ids[2]: (1, 1), ids[3]: (0, 0)}, drop=made)
         flags = [(row["active"], row["compacted"]) for row in list_rows(db)]
         assert flags == [(1, 0), (1, 0), (1, 1), (0, 0), (1, 0), (1, 0)]
 
@@ -177,7 +177,7 @@ def test_restore_compacted_conflicts_after_change(db: StateDatabase, gone: str) 
             ids[1] = made[0]
         before = list_rows(db)
         with pytest.raises(Conflict):
-            db.restore_compacted(
+            db.rows.restore_compacted(
                 "s", ids[1:], drop=[*made[1:], 10**6] if gone != "original" else []
             )
         assert list_rows(db) == before
@@ -188,7 +188,7 @@ def test_copy_messages_appends_to_target_session(db: StateDatabase) -> None:
     ids = fill_session(db)
     db.create_session("child", "cli", parent_session_id="s")
     db.append_message("child", "user", "first")
-    copied = db.copy_messages("s", ids[3:], "child")
+    copied = db.rows.copy_messages("s", ids[3:], "child")
     assert drop_ids(list_rows(db, "child"))[1:] == drop_ids(list_rows(db))[3:]
     row = db.get_session("child") or {}
     assert (row["message_count"], row["tool_call_count"]) == (4, 1)
@@ -200,9 +200,9 @@ def test_copy_messages_appends_to_target_session(db: StateDatabase) -> None:
 def test_copy_messages_rejects_unknown_target(db: StateDatabase) -> None:
     ids = fill_session(db)
     with pytest.raises(NotFound):
-        db.copy_messages("s", ids, "nowhere")
+        db.rows.copy_messages("s", ids, "nowhere")
     with pytest.raises(Conflict):
-        db.copy_messages("s", [*ids, 10**6], "s")
+        db.rows.copy_messages("s", [*ids, 10**6], "s")
     assert len(list_rows(db)) == 6
 
 
@@ -247,10 +247,10 @@ def test_search_finds_restored_message_by_changed_text(
     db.create_session("s", "cli")
     ids = [db.append_message("s", "user", f"said{number}") for number in range(4)]
     with require_column(db, "compacted"):
-        made = db.compact_messages("s", ids[:3], [], carry=ids[3:]).ids
+        made = db.rows.compact_messages("s", ids[:3], [], carry=ids[3:]).ids
         reopened = reopen()
         strange("UPDATE messages SET content = 'wombat' WHERE id = ?", made[0])
-        reopened.restore_compacted("s", ids, copies={ids[3]: made[0]}, drop=made)
+        reopened.rows.restore_compacted("s", ids, copies={ids[3]: made[0]}, drop=made)
         found = reopened.search("wombat", per="message").hits
         assert [hit.message_id for hit in found] == [ids[3]]
 
@@ -261,4 +261,4 @@ def test_compression_lock_requires_holder_name(db: StateDatabase, names: tuple[s
     for take in (db.try_acquire_compression_lock, db.refresh_compression_lock):
         with pytest.raises(InvalidInput, match="must not be empty"):
             take(*names)
-    assert db.list_claims() == []
+    assert db.admin.list_claims() == []

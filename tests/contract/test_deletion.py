@@ -280,7 +280,7 @@ def test_delete_session_removes_usage(db: StateDatabase) -> None:
     db.update_token_counts("s", input_tokens=5, model="m")
     db.delete_session("s")
     db.create_session("s", "cli")
-    assert db.get_model_usage("s") == []
+    assert db.admin.get_model_usage("s") == []
 
 
 @pytest.mark.requirement("upkeep:recount")
@@ -291,14 +291,14 @@ def test_recount_matches_message_rows(db: StateDatabase, strange: Strange) -> No
     db.append_message("s", "assistant", None, tool_calls=[call, call])
     db.append_message("s", "tool", "done", tool_call_id="1")
     strange("UPDATE sessions SET message_count = 0, tool_call_count = 9")
-    assert db.find_drifted_sessions() == ["s"]
-    assert db.recount_session("s") is True
+    assert db.admin.find_drifted_sessions() == ["s"]
+    assert db.admin.recount_session("s") is True
     assert (read_column(db, "s", "message_count"), read_column(db, "s", "tool_call_count")) == (
         3,
         2,
     )
-    assert db.recount_session("s") is False
-    assert db.find_drifted_sessions() == []
+    assert db.admin.recount_session("s") is False
+    assert db.admin.find_drifted_sessions() == []
 
 
 def test_recount_ignores_inactive_rows(db: StateDatabase, strange: Strange) -> None:
@@ -309,7 +309,7 @@ def test_recount_ignores_inactive_rows(db: StateDatabase, strange: Strange) -> N
     db.append_message("s", "assistant", "d")
     strange("UPDATE messages SET active = 0 WHERE content = 'a'")
     strange("UPDATE messages SET tool_calls = '[{' WHERE content = 'b'")
-    assert db.recount_session("s")
+    assert db.admin.recount_session("s")
     assert (read_column(db, "s", "message_count"), read_column(db, "s", "tool_call_count")) == (
         3,
         1,
@@ -318,23 +318,23 @@ def test_recount_ignores_inactive_rows(db: StateDatabase, strange: Strange) -> N
 
 def test_recount_of_unknown_session_raises_not_found(db: StateDatabase) -> None:
     with pytest.raises(NotFound):
-        db.recount_session("nobody")
+        db.admin.recount_session("nobody")
 
 
 def test_drifted_sessions_respects_limit(db: StateDatabase, strange: Strange) -> None:
     for number in range(5):
         db.create_session(f"s{number}", "cli")
     strange("UPDATE sessions SET message_count = 7")
-    assert len(db.find_drifted_sessions(limit=3)) == 3
+    assert len(db.admin.find_drifted_sessions(limit=3)) == 3
 
 
 @pytest.mark.requirement("upkeep:checks")
 def test_integrity_check_of_sound_database_is_empty(db: StateDatabase) -> None:
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
     db.create_session("s", "cli")
     db.append_message("s", "user", "hello")
-    assert db.check_integrity() == []
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity() == []
+    assert db.admin.check_integrity(deep=True) == []
 
 
 def test_integrity_check_finds_messages_without_session(
@@ -344,7 +344,7 @@ def test_integrity_check_finds_messages_without_session(
     db.append_messages("s", [{"role": "user", "content": "x"}] * 3)
     db.create_session("child", "cli", parent_session_id="s")
     strange("DELETE FROM sessions WHERE id = 's'")
-    found = {finding.code: finding.count for finding in db.check_integrity()}
+    found = {finding.code: finding.count for finding in db.admin.check_integrity()}
     assert found == {"orphaned_messages": 3, "broken_parents": 1}
 
 
@@ -352,7 +352,7 @@ def test_integrity_check_finds_messages_without_session(
 def test_sizes_are_estimated_or_counted(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.append_messages("s", [{"role": "user", "content": f"some words {n}"} for n in range(2000)])
-    estimated, exact = db.measure_sizes(), db.measure_sizes(exact=True)
+    estimated, exact = db.admin.measure_sizes(), db.admin.measure_sizes(exact=True)
     assert (estimated.exact, exact.exact) == (False, True)
     assert estimated.db == exact.db > 100_000
     assert sum(exact.tables.values()) + exact.free == exact.db

@@ -20,12 +20,12 @@ BRANCH = {"_branched_from": "somebody"}
 
 
 def index_by_id(found: StateDatabase) -> dict[str, Any]:
-    return {each.id: each for each in found.list_inventory()}
+    return {each.id: each for each in found.admin.list_inventory()}
 
 
 def test_inventory_of_empty_home_is_empty(db: StateDatabase) -> None:
-    assert db.list_inventory() == []
-    facts = db.read_health_facts()
+    assert db.admin.list_inventory() == []
+    facts = db.admin.read_health_facts()
     assert (facts.orphans, facts.claims, set(facts.weeks), facts.cost) == ((), (), {0}, 0.0)
     assert set(facts.tokens.values()) == {0}
 
@@ -80,7 +80,7 @@ def fill_home(db: StateDatabase) -> list[str]:
     for name in names:
         ids = [db.append_message(name, "user", f"{name} {n}") for n in range(6)]
         if has_column(db, "compacted") and name != "tool":
-            db.compact_messages(name, ids[:2], [{"role": "user", "content": "short"}])
+            db.rows.compact_messages(name, ids[:2], [{"role": "user", "content": "short"}])
         db.rewind_to_message(name, ids[4])
     db.end_session("root", "compression")
     return names
@@ -116,7 +116,7 @@ def test_health_facts_count_rows_without_session(db: StateDatabase, strange: Str
     strange("CREATE TABLE notes (note TEXT, about TEXT REFERENCES sessions(id), session_id TEXT)")
     for about in ("gone", "there", None):
         strange("INSERT INTO notes VALUES ('x', ?, 'somewhere else')", about)
-    assert db.read_health_facts().orphans == (
+    assert db.admin.read_health_facts().orphans == (
         OrphanRows("messages", "session_id", "gone", 3, 102.0),
         OrphanRows("notes", "about", "gone", 1),
     )
@@ -126,5 +126,5 @@ def test_inventory_sums_tokens_and_cost(db: StateDatabase) -> None:
     for name in ("a", "b"):
         db.create_session(name, "cli")
         db.update_token_counts(name, input_tokens=5, output_tokens=2, estimated_cost_usd=0.5)
-    facts = db.read_health_facts()
+    facts = db.admin.read_health_facts()
     assert (facts.tokens["input"], facts.tokens["output"], facts.cost) == (10, 4, 1.0)

@@ -200,7 +200,7 @@ def test_append_counts_tool_calls_of_any_shape(
 ) -> None:
     db.append_message(session, "assistant", "x", tool_calls=given)
     assert read_counters(db) == (1, count)
-    assert db.recount_session(session) is False
+    assert db.admin.recount_session(session) is False
 
 
 @pytest.mark.requirement("messages:counters")
@@ -208,7 +208,7 @@ def test_append_counts_tool_calls_of_any_shape(
 def test_append_counts_tool_calls_of_any_role(db: StateDatabase, session: str, role: str) -> None:
     db.append_message(session, role, "x", tool_calls=CALLS)
     assert read_counters(db) == (1, len(CALLS))
-    assert db.recount_session(session) is False
+    assert db.admin.recount_session(session) is False
 
 
 @pytest.mark.requirement("messages:columns")

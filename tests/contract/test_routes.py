@@ -15,28 +15,28 @@ SCOPE = "somewhere"
 
 
 def put(db: StateDatabase, key: str, text: str = "{}", expect: str | None = None, **scope: str):
-    db.save_gateway_routing_entry(key, text, expect=expect, **({"scope": SCOPE} | scope))
+    db.routes.save_entry(key, text, expect=expect, **({"scope": SCOPE} | scope))
 
 
 def get(db: StateDatabase, key: str) -> str | None:
-    return db.get_gateway_routing_entry(key, scope=SCOPE)
+    return db.routes.get_entry(key, scope=SCOPE)
 
 
 def test_database_has_routing(db: StateDatabase) -> None:
-    assert db.has_routing
+    assert db.routes.is_available
 
 
 def test_route_is_returned_as_stored(db: StateDatabase) -> None:
     text = '{"ü": "旅行", "b" : 1}'
     put(db, "k", text)
     assert get(db, "k") == text
-    assert db.load_gateway_routing_entries(scope=SCOPE) == {"k": text}
+    assert db.routes.load_entries(scope=SCOPE) == {"k": text}
 
 
 def test_unknown_route_returns_none(db: StateDatabase) -> None:
     assert get(db, "k") is None
-    assert db.load_gateway_routing_entries(scope=SCOPE) == {}
-    assert db.list_gateway_routing_scopes() == {}
+    assert db.routes.load_entries(scope=SCOPE) == {}
+    assert db.routes.list_scopes() == {}
 
 
 @pytest.mark.requirement("routes:rows")
@@ -78,9 +78,9 @@ def test_route_scopes_are_isolated(db: StateDatabase) -> None:
     put(db, "k", "2", scope="elsewhere")
     put(db, "k", "3", scope="")
     assert get(db, "k") == "1"
-    assert db.get_gateway_routing_entry("k") == "3"
-    db.delete_gateway_routing_entries({"k": "1"}, scope=SCOPE)
-    assert db.get_gateway_routing_entry("k", scope="elsewhere") == "2"
+    assert db.routes.get_entry("k") == "3"
+    db.routes.delete_entries({"k": "1"}, scope=SCOPE)
+    assert db.routes.get_entry("k", scope="elsewhere") == "2"
 
 
 @pytest.mark.requirement("routes:scopes")
@@ -91,7 +91,7 @@ def test_route_scopes_list_newest_first_with_counts(
         for key in keys:
             put(db, key, scope=scope)
         strange("UPDATE gateway_routing SET updated_at = ? WHERE scope = ?", at, scope)
-    assert list(db.list_gateway_routing_scopes().items()) == [("new", 1), ("middle", 3), ("old", 2)]
+    assert list(db.routes.list_scopes().items()) == [("new", 1), ("middle", 3), ("old", 2)]
 
 
 @pytest.mark.requirement("routes:rows")
@@ -99,16 +99,16 @@ def test_route_delete_requires_unchanged_entry(db: StateDatabase) -> None:
     for key in "abc":
         put(db, key, "1")
     put(db, "b", "2", expect="1")
-    removed = db.delete_gateway_routing_entries({"a": "1", "b": "1", "gone": "1"}, scope=SCOPE)
+    removed = db.routes.delete_entries({"a": "1", "b": "1", "gone": "1"}, scope=SCOPE)
     assert removed == ["a"]
-    assert db.load_gateway_routing_entries(scope=SCOPE) == {"b": "2", "c": "1"}
+    assert db.routes.load_entries(scope=SCOPE) == {"b": "2", "c": "1"}
 
 
 def test_route_update_keeps_position(db: StateDatabase) -> None:
     for key in "cab":
         put(db, key, "1")
     put(db, "c", "2", expect="1")
-    assert list(db.load_gateway_routing_entries(scope=SCOPE)) == ["c", "a", "b"]
+    assert list(db.routes.load_entries(scope=SCOPE)) == ["c", "a", "b"]
 
 
 @pytest.mark.requirement("routes:rows")
@@ -150,7 +150,7 @@ def test_route_dump_returns_json_object_members(db: StateDatabase) -> None:
     put(db, "broken", "{")
     put(db, "_note", "{}")
     put(db, "elsewhere", "{}", scope="elsewhere")
-    page = db.dump_gateway_routing_entries(scope=SCOPE)
+    page = db.routes.dump_entries(scope=SCOPE)
     loaded: dict[str, Any] = json.loads("{" + ",".join(page.items) + "}")
     assert page.next_cursor is None
     assert loaded == {key: {"number": number} for number, key in enumerate(KEYS)}
@@ -161,7 +161,7 @@ def test_route_dump_returns_json_object_members(db: StateDatabase) -> None:
 def test_route_dump_omits_excluded_keys(db: StateDatabase) -> None:
     for key in KEYS:
         put(db, key)
-    page = db.dump_gateway_routing_entries(scope=SCOPE, without=[*KEYS[::2], "unknown"])
+    page = db.routes.dump_entries(scope=SCOPE, without=[*KEYS[::2], "unknown"])
     assert list(json.loads("{" + ",".join(page.items) + "}")) == list(KEYS[1::2])
 
 
@@ -173,9 +173,7 @@ def test_route_dump_returns_pages(db: StateDatabase, limit: int) -> None:
     members: list[str] = []
     cursor = None
     while True:
-        page = db.dump_gateway_routing_entries(
-            scope=SCOPE, without=["k2", "k3"], limit=limit, cursor=cursor
-        )
+        page = db.routes.dump_entries(scope=SCOPE, without=["k2", "k3"], limit=limit, cursor=cursor)
         members += page.items
         cursor = page.next_cursor
         if cursor is None:
@@ -185,9 +183,9 @@ def test_route_dump_returns_pages(db: StateDatabase, limit: int) -> None:
 
 def test_route_dump_rejects_cursor_of_different_scope(db: StateDatabase) -> None:
     put(db, "k")
-    cursor = db.dump_gateway_routing_entries(scope=SCOPE, limit=1).next_cursor
+    cursor = db.routes.dump_entries(scope=SCOPE, limit=1).next_cursor
     with pytest.raises(InvalidInput):
-        db.dump_gateway_routing_entries(scope="elsewhere", limit=1, cursor=cursor)
+        db.routes.dump_entries(scope="elsewhere", limit=1, cursor=cursor)
 
 
 # The newest session of a chat
@@ -204,7 +202,7 @@ def add(db: StateDatabase, session_id: str, at: float, ended: str | None = None,
 
 
 def find(db: StateDatabase, **peer: Any) -> str | None:
-    row = db.find_latest_session_for_peer(**({"source": "telegram", "session_key": "k"} | peer))
+    row = db.routes.find_latest_session(**({"source": "telegram", "session_key": "k"} | peer))
     return None if row is None else row["id"]
 
 

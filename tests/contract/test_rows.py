@@ -28,7 +28,7 @@ def test_copy_session_copies_columns_except_excluded(
     fill_session(db)
     strange("ALTER TABLE sessions ADD COLUMN strange")
     strange("UPDATE sessions SET strange = x'00ff'")
-    db.copy_session("s", "copy", without=("title", "message_count"), parent_session_id="s")
+    db.rows.copy_session("s", "copy", without=("title", "message_count"), parent_session_id="s")
     row: dict[str, Any] = {**(db.get_session("s") or {})}
     expected = {"id": "copy", "title": None, "message_count": 0, "parent_session_id": "s"}
     copy: dict[str, Any] = {**(db.get_session("copy") or {})}
@@ -43,11 +43,11 @@ def test_copy_session_rejects_existing_target(db: StateDatabase) -> None:
     db.create_session("there", "cli")
     before = db.get_session("there")
     with pytest.raises(Conflict):
-        db.copy_session("s", "there", without=("title",))
+        db.rows.copy_session("s", "there", without=("title",))
     with pytest.raises(NotFound):
-        db.copy_session("nowhere", "copy")
+        db.rows.copy_session("nowhere", "copy")
     with pytest.raises(InvalidInput):
-        db.copy_session("s", "copy", no_such_column=1)
+        db.rows.copy_session("s", "copy", no_such_column=1)
     assert db.get_session("there") == before
     assert db.get_session("copy") is None
 
@@ -55,51 +55,51 @@ def test_copy_session_rejects_existing_target(db: StateDatabase) -> None:
 @pytest.mark.requirement("compaction:rows")
 def test_belongings_match_rows_deleted_with_session(db: StateDatabase) -> None:
     fill_session(db)
-    assert db.read_belongings("s") == {}
+    assert db.rows.read_belongings("s") == {}
     db.update_token_counts("s", model="m", input_tokens=5)
-    usage = db.get_model_usage("s")
-    assert db.read_belongings("s") == ({"session_model_usage": usage} if usage else {})
+    usage = db.admin.get_model_usage("s")
+    assert db.rows.read_belongings("s") == ({"session_model_usage": usage} if usage else {})
     db.delete_session("s")
-    assert db.read_belongings("s") == {}
+    assert db.rows.read_belongings("s") == {}
 
 
 @pytest.mark.requirement("compaction:rows")
 def test_routing_rows_are_restored_unchanged(db: StateDatabase) -> None:
-    if not db.has_routing:
-        assert db.list_routing_rows("s") == []
+    if not db.routes.is_available:
+        assert db.rows.list_routing_rows("s") == []
         return
     for scope in ("", "elsewhere"):
-        db.save_gateway_routing_entry("k", ENTRY, scope=scope, expect=None)
-    db.save_gateway_routing_entry("broken", "no JSON", expect=None)
-    rows = db.list_routing_rows("s")
+        db.routes.save_entry("k", ENTRY, scope=scope, expect=None)
+    db.routes.save_entry("broken", "no JSON", expect=None)
+    rows = db.rows.list_routing_rows("s")
     assert [(row["scope"], row["session_key"]) for row in rows] == [("", "k"), ("elsewhere", "k")]
-    db.save_gateway_routing_entry("k", ENTRY.replace('"s"', '"t"'), expect=ENTRY)
-    assert len(db.list_routing_rows("s")) == len(db.list_routing_rows("t")) == 1
-    db.put_routing_row(rows[0])
-    assert db.list_routing_rows("s") == rows
+    db.routes.save_entry("k", ENTRY.replace('"s"', '"t"'), expect=ENTRY)
+    assert len(db.rows.list_routing_rows("s")) == len(db.rows.list_routing_rows("t")) == 1
+    db.rows.put_routing_row(rows[0])
+    assert db.rows.list_routing_rows("s") == rows
     with pytest.raises(InvalidInput):
-        db.put_routing_row({**rows[0], "no_such_column": 1})
+        db.rows.put_routing_row({**rows[0], "no_such_column": 1})
 
 
 def test_routing_rows_show_changes_inside_transaction(db: StateDatabase) -> None:
-    if not db.has_routing:
+    if not db.routes.is_available:
         return
     elsewhere = ENTRY.replace('"s"', '"t"')
     with suppress(ZeroDivisionError), db.transaction():
-        assert db.list_routing_rows("s") == []
-        db.save_gateway_routing_entry("k", ENTRY, expect=None)
-        assert len(db.list_routing_rows("s", "t")) == 1
+        assert db.rows.list_routing_rows("s") == []
+        db.routes.save_entry("k", ENTRY, expect=None)
+        assert len(db.rows.list_routing_rows("s", "t")) == 1
         raise ZeroDivisionError
     with db.transaction():
-        assert db.list_routing_rows("s") == []
-        db.save_gateway_routing_entry("k", ENTRY, expect=None)
-        (row,) = db.list_routing_rows("s")
-        db.change_row("gateway_routing", {"session_key": "k"}, {}, {"entry_json": elsewhere})
-        assert (db.list_routing_rows("s"), len(db.list_routing_rows("t"))) == ([], 1)
-        db.put_routing_row(row)
-        assert (db.list_routing_rows("s"), db.list_routing_rows("t")) == ([row], [])
-        db.delete_gateway_routing_entries({"k": ENTRY})
-        assert db.list_routing_rows("s") == []
+        assert db.rows.list_routing_rows("s") == []
+        db.routes.save_entry("k", ENTRY, expect=None)
+        (row,) = db.rows.list_routing_rows("s")
+        db.rows.change_row("gateway_routing", {"session_key": "k"}, {}, {"entry_json": elsewhere})
+        assert (db.rows.list_routing_rows("s"), len(db.rows.list_routing_rows("t"))) == ([], 1)
+        db.rows.put_routing_row(row)
+        assert (db.rows.list_routing_rows("s"), db.rows.list_routing_rows("t")) == ([row], [])
+        db.routes.delete_entries({"k": ENTRY})
+        assert db.rows.list_routing_rows("s") == []
 
 
 @pytest.mark.requirement("compaction:rows")
@@ -109,10 +109,10 @@ def test_put_session_fields_restores_values(db: StateDatabase) -> None:
     db.end_session("s", "compression")
     db.set_session_title("s", "Trip")
     names = ("ended_at", "end_reason", "title")
-    assert db.put_session_fields("s", {name: row[name] for name in names})
+    assert db.rows.put_session_fields("s", {name: row[name] for name in names})
     assert db.get_session("s") == row
     assert db.get_revision("s").ended_at is None
-    assert not db.put_session_fields("nowhere", {"title": None})
+    assert not db.rows.put_session_fields("nowhere", {"title": None})
 
 
 @pytest.mark.requirement("compaction:rows")
@@ -120,7 +120,7 @@ def test_put_session_fields_restores_values(db: StateDatabase) -> None:
 def test_put_session_fields_rejects_unknown_columns(db: StateDatabase, name: str) -> None:
     fill_session(db)
     with pytest.raises(InvalidInput):
-        db.put_session_fields("s", {name: "x"})
+        db.rows.put_session_fields("s", {name: "x"})
 
 
 def test_session_copy_omits_generated_columns(
@@ -128,12 +128,12 @@ def test_session_copy_omits_generated_columns(
 ) -> None:
     fill_session(db)
     strange("ALTER TABLE sessions ADD COLUMN shout TEXT AS (upper(source)) VIRTUAL")
-    db.copy_session("s", "copy", without=("title",))
+    db.rows.copy_session("s", "copy", without=("title",))
     row: dict[str, Any] = {**(db.get_session("copy") or {})}
     assert row.pop("shout") == "CLI"
     fields = {**row, "shout": "x", "model": "other"}
     del fields["id"]
-    assert db.put_session_fields("copy", fields)
+    assert db.rows.put_session_fields("copy", fields)
     assert db.get_session("copy") == {**row, "shout": "CLI", "model": "other"}
 
 
@@ -143,8 +143,8 @@ def test_session_copy_accepts_quoted_column_name(
     fill_session(db)
     for table in ("sessions", "messages"):
         strange(f'ALTER TABLE {table} ADD COLUMN "we ird""q" TEXT DEFAULT \'d\'')
-    db.copy_session("s", "copy", without=("title",))
-    (made,) = db.copy_messages("s", [db.get_messages("s")[0]["id"]], "copy").ids
+    db.rows.copy_session("s", "copy", without=("title",))
+    (made,) = db.rows.copy_messages("s", [db.get_messages("s")[0]["id"]], "copy").ids
     db.replace_messages("s", db.get_messages("copy"))
     for row in (db.get_session("copy"), db.get_message(made), db.get_messages("s")[0]):
         assert dict(row or {})['we ird"q'] == "d"

@@ -22,7 +22,7 @@ NOTHING: dict[str, tuple[Call, Any]] = {
     "conversation": (lambda db: db.get_messages_as_conversation("n", include_ancestors=True), []),
     "count": (lambda db: db.message_count("n"), 0),
     "platform": (lambda db: db.has_platform_message_id("n", "p"), False),
-    "usage": (lambda db: db.get_model_usage("n"), []),
+    "usage": (lambda db: db.admin.get_model_usage("n"), []),
     "link": (lambda db: db.get_link_kind("n"), None),
     "children": (lambda db: db.list_children("n"), []),
     "holder": (lambda db: db.get_compression_lock_holder("n"), None),
@@ -38,8 +38,8 @@ NO: dict[str, tuple[Call, Any]] = {
     "peer": (lambda db: db.record_gateway_session_peer("n", source="x"), False),
     "title": (lambda db: db.set_session_title("n", "x"), False),
     "auto title": (lambda db: db.set_auto_title_if_empty("n", "x"), False),
-    "fields": (lambda db: db.put_session_fields("n", {"title": "x"}), False),
-    "no fields": (lambda db: db.put_session_fields("n", {}), False),
+    "fields": (lambda db: db.rows.put_session_fields("n", {"title": "x"}), False),
+    "no fields": (lambda db: db.rows.put_session_fields("n", {}), False),
     "delete": (lambda db: db.delete_session("n"), False),
     "delete some": (lambda db: db.delete_sessions(["n"]), 0),
 }
@@ -54,7 +54,7 @@ NOT_FOUND: dict[str, Call] = {
     "window": lambda db: db.read_window("n"),
     "window around": lambda db: db.read_window("s", around=99),
     "search": lambda db: db.search("x", session="n"),
-    "recount": lambda db: db.recount_session("n"),
+    "recount": lambda db: db.admin.recount_session("n"),
     "parent": lambda db: db.create_session("m", "cli", parent_session_id="n"),
     "first parent": lambda db: db.append_message(
         "m", "user", "x", create={"source": "cli", "parent_session_id": "n"}
@@ -68,15 +68,15 @@ NOT_FOUND: dict[str, Call] = {
     "restore": lambda db: db.restore_rewound("n", 1),
     "replace": lambda db: db.replace_messages("n", []),
     "clear": lambda db: db.clear_messages("n"),
-    "copy from": lambda db: db.copy_messages("n", [], "s"),
-    "copy some from": lambda db: db.copy_messages("n", [1], "s"),
-    "copy to": lambda db: db.copy_messages("s", [], "n"),
+    "copy from": lambda db: db.rows.copy_messages("n", [], "s"),
+    "copy some from": lambda db: db.rows.copy_messages("n", [1], "s"),
+    "copy to": lambda db: db.rows.copy_messages("s", [], "n"),
     "usage": lambda db: db.record_auxiliary_usage("n", "title"),
 }
 COMPACTING: dict[str, Call] = {
     "archive": lambda db: db.archive_and_compact("n", []),
-    "compact": lambda db: db.compact_messages("n", [], []),
-    "revive": lambda db: db.restore_compacted("n", []),
+    "compact": lambda db: db.rows.compact_messages("n", [], []),
+    "revive": lambda db: db.rows.restore_compacted("n", []),
 }
 TABLES = {"nothing": NOTHING, "no": NO, "itself": ITSELF}
 ANSWERS = {f"{kind}-{name}": each for kind, table in TABLES.items() for name, each in table.items()}
@@ -125,4 +125,4 @@ def test_usage_of_unknown_session_creates_session(filled_database: StateDatabase
 
 
 def test_put_session_fields_empty_reports_existence(filled_database: StateDatabase) -> None:
-    assert filled_database.put_session_fields("s", {})
+    assert filled_database.rows.put_session_fields("s", {})

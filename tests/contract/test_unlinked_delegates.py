@@ -56,7 +56,9 @@ def test_unlinked_delegate_is_readable_and_searchable(delegate_home: StateDataba
 
 @pytest.mark.requirement("homes:unlinked-delegates")
 def test_inventory_reports_parent_from_mark(delegate_home: StateDatabase) -> None:
-    links = {stock.id: (stock.parent_id, stock.link) for stock in delegate_home.list_inventory()}
+    links = {
+        stock.id: (stock.parent_id, stock.link) for stock in delegate_home.admin.list_inventory()
+    }
     assert links == {
         "boss": (None, None),
         "other": (None, None),
@@ -70,9 +72,13 @@ def test_inventory_reports_parent_from_mark(delegate_home: StateDatabase) -> Non
 @pytest.mark.requirement("homes:unlinked-delegates")
 def test_delete_parent_removes_unlinked_delegates(delegate_home: StateDatabase) -> None:
     assert delegate_home.delete_session("boss")
-    assert {stock.id for stock in delegate_home.list_inventory()} == {"other", "lost", "of_nobody"}
+    assert {stock.id for stock in delegate_home.admin.list_inventory()} == {
+        "other",
+        "lost",
+        "of_nobody",
+    }
     assert delegate_home.delete_session("lost")
-    assert {stock.id for stock in delegate_home.list_inventory()} == {"other", "of_nobody"}
+    assert {stock.id for stock in delegate_home.admin.list_inventory()} == {"other", "of_nobody"}
 
 
 @pytest.mark.requirement("homes:unlinked-delegates")
@@ -92,7 +98,7 @@ def test_delegate_mark_closing_cycle_is_ignored(db: StateDatabase) -> None:
     add_delegate(db, "b", "a")
     add_delegate(db, "self", "self")
     add_session(db, "child", parent_session_id="a")
-    assert {stock.id: stock.parent_id for stock in db.list_inventory()} == {
+    assert {stock.id: stock.parent_id for stock in db.admin.list_inventory()} == {
         "a": "b",
         "b": None,
         "self": None,
@@ -100,7 +106,7 @@ def test_delegate_mark_closing_cycle_is_ignored(db: StateDatabase) -> None:
     }
     assert db.delete_session("self")
     assert db.delete_session("a")
-    assert {stock.id for stock in db.list_inventory()} == {"child"}
+    assert {stock.id for stock in db.admin.list_inventory()} == {"child"}
 
 
 @pytest.mark.requirement("homes:unlinked-delegates")
@@ -114,7 +120,7 @@ def test_odd_delegate_marks_are_tolerated(db: StateDatabase, strange: Strange) -
     strange(
         "UPDATE sessions SET model_config = x'7B5F64656C65676174655F66726F6D' WHERE id = 'bytes'"
     )
-    assert {stock.parent_id for stock in db.list_inventory()} == {None}
+    assert {stock.parent_id for stock in db.admin.list_inventory()} == {None}
     assert {line.id for line in db.list_sessions().items} == {"boss", "odd_2", "bytes"}
     assert db.delete_session("boss")
-    assert len(db.list_inventory()) == 4
+    assert len(db.admin.list_inventory()) == 4

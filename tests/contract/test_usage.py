@@ -36,7 +36,7 @@ def multiply_call(factor: int) -> dict[str, Any]:
 
 def list_model_usage(db: StateDatabase, session_id: str = "s") -> list[tuple[str, str, int]]:
     """Return model, task and input tokens of each row; empty if the home lacks them."""
-    rows = db.get_model_usage(session_id)
+    rows = db.admin.get_model_usage(session_id)
     return [(row["model"], row.get("task", ""), row["input_tokens"]) for row in rows]
 
 
@@ -45,7 +45,7 @@ def has_model_rows(db: StateDatabase) -> bool:
     """Return True if this home has rows for each model."""
     with_call: dict[str, Any] = {"model": "m", "input_tokens": 1}
     db.update_token_counts("probe", **with_call)
-    return bool(db.get_model_usage("probe"))
+    return bool(db.admin.get_model_usage("probe"))
 
 
 @pytest.mark.requirement("usage:totals")
@@ -138,7 +138,7 @@ def test_auxiliary_usage_counts_for_task_only(db: StateDatabase) -> None:
 
 
 def has_task(db: StateDatabase) -> bool:
-    rows = db.get_model_usage("s")
+    rows = db.admin.get_model_usage("s")
     return bool(rows) and "task" in rows[0]
 
 
@@ -182,5 +182,5 @@ def test_auxiliary_usage_requires_task_and_session(db: StateDatabase) -> None:
 
 def test_model_usage_is_empty_without_calls(db: StateDatabase) -> None:
     db.create_session("s", "cli")
-    assert db.get_model_usage("s") == []
-    assert db.get_model_usage("nobody") == []
+    assert db.admin.get_model_usage("s") == []
+    assert db.admin.get_model_usage("nobody") == []

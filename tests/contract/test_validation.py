@@ -37,7 +37,7 @@ CALLS: dict[str, tuple[Call, tuple[Any, ...]]] = {
     "window edge": (lambda db, bad: db.read_window("s", after=bad), NO_NUMBERS),
     "window view": (lambda db, bad: db.read_window("s", view=bad), (None, ["live"], "all")),
     "window roles": (lambda db, bad: db.read_window("s", roles=bad), NO_LISTS),
-    "drift limit": (lambda db, bad: db.find_drifted_sessions(bad), NO_LIMITS),
+    "drift limit": (lambda db, bad: db.admin.find_drifted_sessions(bad), NO_LIMITS),
     "read limit": (lambda db, bad: db.get_messages("s", limit=bad), (0, -5, "5", 1.5)),
     "read offset": (lambda db, bad: db.get_messages("s", offset=bad), (-1, None, "5", 1.5)),
     "append": (lambda db, bad: db.append_messages("s", bad), NO_MESSAGES),
@@ -45,13 +45,13 @@ CALLS: dict[str, tuple[Call, tuple[Any, ...]]] = {
     "replace some": (lambda db, bad: db.replace_messages("s", [], bad), (None, "no", 2, [])),
     "restore": (lambda db, bad: db.restore_rewound("s", bad), (None, *NO_NUMBERS)),
     "compact": (lambda db, bad: db.archive_and_compact("s", bad), NO_MESSAGES),
-    "summarise": (lambda db, bad: db.compact_messages("s", bad, []), NO_NUMBER_LISTS),
-    "summary": (lambda db, bad: db.compact_messages("s", [], bad), NO_MESSAGES),
-    "carry": (lambda db, bad: db.compact_messages("s", [], [], carry=bad), NO_NUMBER_LISTS),
-    "copy": (lambda db, bad: db.copy_messages("s", bad, "s"), NO_NUMBER_LISTS),
-    "revive": (lambda db, bad: db.restore_compacted("s", bad), NO_NUMBER_LISTS),
-    "drop": (lambda db, bad: db.restore_compacted("s", [], drop=bad), NO_NUMBER_LISTS),
-    "fields": (lambda db, bad: db.put_session_fields("s", bad), (None, 5, "title", ["title"])),
+    "summarise": (lambda db, bad: db.rows.compact_messages("s", bad, []), NO_NUMBER_LISTS),
+    "summary": (lambda db, bad: db.rows.compact_messages("s", [], bad), NO_MESSAGES),
+    "carry": (lambda db, bad: db.rows.compact_messages("s", [], [], carry=bad), NO_NUMBER_LISTS),
+    "copy": (lambda db, bad: db.rows.copy_messages("s", bad, "s"), NO_NUMBER_LISTS),
+    "revive": (lambda db, bad: db.rows.restore_compacted("s", bad), NO_NUMBER_LISTS),
+    "drop": (lambda db, bad: db.rows.restore_compacted("s", [], drop=bad), NO_NUMBER_LISTS),
+    "fields": (lambda db, bad: db.rows.put_session_fields("s", bad), (None, 5, "title", ["title"])),
     "lock holder": (lambda db, bad: db.try_acquire_compression_lock("s", bad), (None, *NO_TEXTS)),
     "lock time": (lambda db, bad: db.refresh_compression_lock("s", "x", bad), (None, *NO_NUMBERS)),
     "changes limit": (lambda db, bad: db.read_changes(limit=bad), NO_LIMITS),
@@ -64,13 +64,16 @@ CALLS: dict[str, tuple[Call, tuple[Any, ...]]] = {
     "auto title": (lambda db, bad: db.set_auto_title_if_empty("s", bad), NO_TEXTS),
     "next title": (lambda db, bad: db.get_next_title_in_lineage(bad), NO_TEXTS),
     "delete": (lambda db, bad: db.delete_sessions(bad), ("s", *NO_LISTS)),
-    "remove": (lambda db, bad: db.remove_messages(bad), (*NO_MAPPINGS, {"s": 5}, {"s": ["x", 1]})),
-    "remove rows": (lambda db, bad: db.remove_rows(bad), (5, "x", [5])),
-    "delete routes": (lambda db, bad: db.delete_gateway_routing_entries(bad), NO_MAPPINGS),
-    "dump routes": (lambda db, bad: db.dump_gateway_routing_entries(without=bad), NO_LISTS),
-    "put route": (lambda db, bad: db.put_routing_row(bad), (*NO_MAPPINGS, {}, {"scope": "x"})),
-    "peer": (lambda db, bad: db.find_latest_session_for_peer(source="x", ended_as=bad), NO_LISTS),
-    "copy session": (lambda db, bad: db.copy_session("s", "t", without=bad), NO_LISTS),
+    "remove": (
+        lambda db, bad: db.rows.remove_messages(bad),
+        (*NO_MAPPINGS, {"s": 5}, {"s": ["x", 1]}),
+    ),
+    "remove rows": (lambda db, bad: db.rows.remove_rows(bad), (5, "x", [5])),
+    "delete routes": (lambda db, bad: db.routes.delete_entries(bad), NO_MAPPINGS),
+    "dump routes": (lambda db, bad: db.routes.dump_entries(without=bad), NO_LISTS),
+    "put route": (lambda db, bad: db.rows.put_routing_row(bad), (*NO_MAPPINGS, {}, {"scope": "x"})),
+    "peer": (lambda db, bad: db.routes.find_latest_session(source="x", ended_as=bad), NO_LISTS),
+    "copy session": (lambda db, bad: db.rows.copy_session("s", "t", without=bad), NO_LISTS),
     "task": (lambda db, bad: db.record_auxiliary_usage("s", bad), (None, "", *NO_TEXTS)),
 }
 EACH = [
@@ -94,7 +97,7 @@ def filled_database(db: StateDatabase) -> StateDatabase:
 
 
 def read_everything(db: StateDatabase) -> Any:
-    return db.get_session("s"), db.get_messages("s"), db.get_model_usage("s")
+    return db.get_session("s"), db.get_messages("s"), db.admin.get_model_usage("s")
 
 
 @pytest.mark.requirement("sessions:arguments")
@@ -125,7 +128,7 @@ def test_unknown_id_error_shortens_id(filled_database: StateDatabase) -> None:
     for look in (
         filled_database.summarize_session,
         filled_database.get_revision,
-        filled_database.recount_session,
+        filled_database.admin.recount_session,
         filled_database.read_window,
     ):
         with pytest.raises(NotFound) as caught:

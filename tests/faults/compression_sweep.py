@@ -158,7 +158,7 @@ def _continue_and_check(trial: MutationTrial, home: Path) -> list[str]:
                 )
         wrong += _undo_and_check(trial, opened, home)
         wrong += [] if decided != "neither" else ["a start does not heal it"]
-        wrong += map(str, opened.db.check_integrity(deep=True))
+        wrong += map(str, opened.db.admin.check_integrity(deep=True))
         wrong += _check_next_message(opened)
     except SessionError as error:
         wrong.append(f"it cannot be gone on with: {error!r}")

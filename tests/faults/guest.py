@@ -28,7 +28,7 @@ def main(path: Path, who: str) -> None:
     try:
         db = SessionDB(path, patience_s=0.0)
         came_to["read"] = _attempt_call(lambda: len(db.get_messages("chat")))
-        came_to["immutable"] = _attempt_call(lambda: db.immutable)
+        came_to["immutable"] = _attempt_call(lambda: db.admin.immutable)
         came_to["write"] = _attempt_call(lambda: db.set_meta("key", "value"))
         came_to["read again"] = _attempt_call(lambda: len(db.get_messages("chat")))
         came_to["close"] = _attempt_call(db.close)

@@ -226,7 +226,7 @@ def _undo_and_check(trial: MutationTrial, opened: MaintenanceHome, home: Path) -
         wrong.append("a step that nobody decides")
     wrong += [
         str(each)
-        for each in opened.db.check_integrity(deep=True)
+        for each in opened.db.admin.check_integrity(deep=True)
         if each.code not in _KNOWN_FINDINGS
     ]
     with state.open_connection(home / "state.db") as looked:

@@ -83,14 +83,14 @@ def _archive_and_compact(db: SessionDB) -> object:
 
 def _compact_messages(db: SessionDB) -> object:
     live = [row["id"] for row in db.get_messages("chat")]
-    return db.compact_messages("chat", live[1:4], [_build_message(1)], carry=live[4:])
+    return db.rows.compact_messages("chat", live[1:4], [_build_message(1)], carry=live[4:])
 
 
 def _restore_compacted(db: SessionDB) -> object:
     rows = db.get_messages("chat", include_inactive=True)
     compacted = [row["id"] for row in rows if row["compacted"]]
     stand_ins = [row["id"] for row in rows if row["active"] and row["id"] > max(compacted)]
-    return db.restore_compacted("chat", compacted, drop=stand_ins)
+    return db.rows.restore_compacted("chat", compacted, drop=stand_ins)
 
 
 def _restore_copies(db: SessionDB) -> object:
@@ -98,7 +98,7 @@ def _restore_copies(db: SessionDB) -> object:
     compacted = [row["id"] for row in rows if row["compacted"]]
     stand_ins = [row["id"] for row in rows if row["active"] and row["id"] > max(compacted)]
     copies = {compacted[-1]: stand_ins[-1]}
-    return db.restore_compacted("chat", compacted, copies=copies, drop=stand_ins)
+    return db.rows.restore_compacted("chat", compacted, copies=copies, drop=stand_ins)
 
 
 def _acquire_lock(db: SessionDB) -> object:
@@ -162,7 +162,7 @@ def _retry_append(db: SessionDB) -> None:
 def _wait_until_queued(db: SessionDB, count: int) -> None:
     pause = threading.Event()
     for _ in range(4000):
-        if db._pool.writer is not None and len(db._pool.writer._queue.queue) >= count:
+        if db._store.pool.writer is not None and len(db._store.pool.writer._queue.queue) >= count:
             return
         pause.wait(0.001)
     raise AssertionError("the threads do not queue up")
@@ -193,26 +193,26 @@ def _run_transaction(db: SessionDB) -> None:
 
 def _remove_imaged_session(db: SessionDB) -> object:
     """Delete a session with all that it has, as it was imaged."""
-    pages, _ = db.read_message_images("done", 0, 1_000_000)
-    rest = db.read_session_images("done")
+    pages, _ = db.rows.read_message_images("done", 0, 1_000_000)
+    rest = db.rows.read_session_images("done")
     ids = [row[pages.columns.index("id")] for row in pages.rows]
     with db.transaction():
-        db.remove_messages({"done": (ids, db.get_revision("done"))})
-        return db.remove_rows(rest)
+        db.rows.remove_messages({"done": (ids, db.get_revision("done"))})
+        return db.rows.remove_rows(rest)
 
 
 def _remove_messages(db: SessionDB) -> object:
-    return db.remove_messages(
+    return db.rows.remove_messages(
         {"chat": ([_find_message_id(db, 1), _find_message_id(db, 3)], db.get_revision("chat"))}
     )
 
 
 def _store_images(db: SessionDB) -> None:
     """Keep a session in the home itself, since the change is made by another process."""
-    pages, _ = db.read_message_images("done", 0, 1_000_000)
+    pages, _ = db.rows.read_message_images("done", 0, 1_000_000)
     kept = b"".join(
         pack_trash(
-            [TrashItem("", [one.pack() for one in (pages, *db.read_session_images("done"))])]
+            [TrashItem("", [one.pack() for one in (pages, *db.rows.read_session_images("done"))])]
         )
     )
     _remove_imaged_session(db)
@@ -222,23 +222,23 @@ def _store_images(db: SessionDB) -> None:
 def _put_images(db: SessionDB) -> object:
     kept = bytes.fromhex(db.get_meta("kept") or "")
     (found,) = unpack_trash([kept])
-    return db.put_images([RowImages.unpack(one) for one in found.value])
+    return db.rows.put_images([RowImages.unpack(one) for one in found.value])
 
 
 def _change_row(db: SessionDB) -> object:
     before = {"title": None, "archived": 0}
-    return db.change_row("sessions", {"id": "chat"}, before, {"title": "Was", "archived": 1})
+    return db.rows.change_row("sessions", {"id": "chat"}, before, {"title": "Was", "archived": 1})
 
 
 def _optimize_index(db: SessionDB) -> None:
     """What is stored stays as it is, so something that is stored says that it was done."""
-    while db.optimize_step():
+    while db.admin.optimize_step():
         pass
     db.set_meta("optimized", "yes")
 
 
 def _vacuum_database(db: SessionDB) -> None:
-    db.vacuum()
+    db.admin.vacuum()
     db.set_meta("vacuumed", "yes")
 
 
@@ -296,25 +296,31 @@ _MUTATIONS = (
     DatabaseMutation("replace_messages, hermes", _replace_messages, kind="hermes"),
     DatabaseMutation("archive_and_compact", _archive_and_compact),
     DatabaseMutation("archive_and_compact, hermes", _archive_and_compact, kind="hermes"),
-    DatabaseMutation("compact_messages", _compact_messages),
-    DatabaseMutation("compact_messages, hermes", _compact_messages, kind="hermes"),
+    DatabaseMutation("rows.compact_messages", _compact_messages),
+    DatabaseMutation("rows.compact_messages, hermes", _compact_messages, kind="hermes"),
     DatabaseMutation(
-        "copy_messages", lambda db: db.copy_messages("chat", [_find_message_id(db, 1)], "done")
+        "rows.copy_messages",
+        lambda db: db.rows.copy_messages("chat", [_find_message_id(db, 1)], "done"),
     ),
-    DatabaseMutation("restore_compacted", _restore_compacted, prepare=_compact_messages),
+    DatabaseMutation("rows.restore_compacted", _restore_compacted, prepare=_compact_messages),
     DatabaseMutation(
-        "restore_compacted, hermes", _restore_compacted, prepare=_compact_messages, kind="hermes"
+        "rows.restore_compacted, hermes",
+        _restore_compacted,
+        prepare=_compact_messages,
+        kind="hermes",
     ),
-    DatabaseMutation("restore_compacted, copies", _restore_copies, prepare=_compact_messages),
+    DatabaseMutation("rows.restore_compacted, copies", _restore_copies, prepare=_compact_messages),
     DatabaseMutation(
-        "copy_session", lambda db: db.copy_session("chat", "copy", without=("title",))
+        "rows.copy_session", lambda db: db.rows.copy_session("chat", "copy", without=("title",))
     ),
     DatabaseMutation(
-        "put_routing_row",
-        lambda db: db.put_routing_row({**db.list_routing_rows("chat")[0], "updated_at": 1.5}),
+        "rows.put_routing_row",
+        lambda db: db.rows.put_routing_row(
+            {**db.rows.list_routing_rows("chat")[0], "updated_at": 1.5}
+        ),
     ),
     DatabaseMutation(
-        "put_session_fields", lambda db: db.put_session_fields("chat", {"title": "Was"})
+        "rows.put_session_fields", lambda db: db.rows.put_session_fields("chat", {"title": "Was"})
     ),
     DatabaseMutation(
         "try_acquire_compression_lock", lambda db: db.try_acquire_compression_lock("chat", "me")
@@ -330,33 +336,36 @@ _MUTATIONS = (
     DatabaseMutation("delete_session", lambda db: db.delete_session("chat")),
     DatabaseMutation("delete_session, hermes", lambda db: db.delete_session("chat"), kind="hermes"),
     DatabaseMutation("delete_sessions", lambda db: db.delete_sessions(["chat", "done"])),
-    DatabaseMutation("recount_session", lambda db: db.recount_session("drifted")),
-    DatabaseMutation("remove_messages", _remove_messages),
-    DatabaseMutation("remove_messages, hermes", _remove_messages, kind="hermes"),
-    DatabaseMutation("remove_rows", _remove_imaged_session),
-    DatabaseMutation("remove_rows, hermes", _remove_imaged_session, kind="hermes"),
-    DatabaseMutation("put_images", _put_images, prepare=_store_images),
-    DatabaseMutation("put_images, hermes", _put_images, prepare=_store_images, kind="hermes"),
-    DatabaseMutation("change_row", _change_row),
-    DatabaseMutation("optimize_step", _optimize_index),
-    DatabaseMutation("optimize_step, hermes", _optimize_index, kind="hermes"),
-    DatabaseMutation("vacuum", _vacuum_database, files=(*FAULTY_FILES, *VACUUM_FILES)),
+    DatabaseMutation("admin.recount_session", lambda db: db.admin.recount_session("drifted")),
+    DatabaseMutation("rows.remove_messages", _remove_messages),
+    DatabaseMutation("rows.remove_messages, hermes", _remove_messages, kind="hermes"),
+    DatabaseMutation("rows.remove_rows", _remove_imaged_session),
+    DatabaseMutation("rows.remove_rows, hermes", _remove_imaged_session, kind="hermes"),
+    DatabaseMutation("rows.put_images", _put_images, prepare=_store_images),
+    DatabaseMutation("rows.put_images, hermes", _put_images, prepare=_store_images, kind="hermes"),
+    DatabaseMutation("rows.change_row", _change_row),
+    DatabaseMutation("admin.optimize_step", _optimize_index),
+    DatabaseMutation("admin.optimize_step, hermes", _optimize_index, kind="hermes"),
+    DatabaseMutation("admin.vacuum", _vacuum_database, files=(*FAULTY_FILES, *VACUUM_FILES)),
     DatabaseMutation(
-        "vacuum, hermes", _vacuum_database, kind="hermes", files=(*FAULTY_FILES, *VACUUM_FILES)
+        "admin.vacuum, hermes",
+        _vacuum_database,
+        kind="hermes",
+        files=(*FAULTY_FILES, *VACUUM_FILES),
     ),
-    DatabaseMutation("vacuum, journal", _vacuum_database, kind="journal"),
+    DatabaseMutation("admin.vacuum, journal", _vacuum_database, kind="journal"),
     DatabaseMutation("set_meta", lambda db: db.set_meta("key", "value")),
     DatabaseMutation("delete_meta", lambda db: db.delete_meta("prepared")),
     DatabaseMutation(
         "set_meta, first of a home", lambda db: db.set_meta("key", "value"), kind="none"
     ),
     DatabaseMutation(
-        "save_gateway_routing_entry",
-        lambda db: db.save_gateway_routing_entry(ROUTE_KEY, '{"moved": 1}', expect=ROUTE_ENTRY),
+        "routes.save_entry",
+        lambda db: db.routes.save_entry(ROUTE_KEY, '{"moved": 1}', expect=ROUTE_ENTRY),
     ),
     DatabaseMutation(
-        "delete_gateway_routing_entries",
-        lambda db: db.delete_gateway_routing_entries({ROUTE_KEY: ROUTE_ENTRY}),
+        "routes.delete_entries",
+        lambda db: db.routes.delete_entries({ROUTE_KEY: ROUTE_ENTRY}),
     ),
     DatabaseMutation("transaction", _run_transaction),
     DatabaseMutation("transaction, hermes", _run_transaction, kind="hermes"),
@@ -366,25 +375,30 @@ DATABASE_MUTATIONS = {mutation.name: mutation for mutation in _MUTATIONS}
 
 READING_METHODS = frozenset(
     {
-        *("kind", "immutable", "close", "get_meta", "get_session", "resolve_session_id"),
-        *("get_model_usage", "get_revision", "get_session_title", "get_session_by_title"),
+        *("kind", "admin.immutable", "close", "get_meta", "get_session", "resolve_session_id"),
+        *("admin.get_model_usage", "get_revision", "get_session_title", "get_session_by_title"),
         *("resolve_session_by_title", "get_next_title_in_lineage", "get_message"),
         "find_messages",
         *("get_messages", "get_messages_as_conversation", "read_window", "message_count"),
         *("has_platform_message_id", "get_link_kind", "get_compression_tip"),
         *("sanitize_title",),
         *("get_conversation_root", "get_compression_lineage", "list_children", "list_sessions"),
-        *("summarize_session", "find_sessions", "search", "find_drifted_sessions"),
-        *("check_integrity",),
-        *("measure_sizes", "read_changes", "has_routing", "in_transaction", "folder"),
-        *("list_holders", "read_only"),
-        *("get_gateway_routing_entry",),
-        *("load_gateway_routing_entries", "dump_gateway_routing_entries"),
-        *("get_compression_lock_holder", "read_belongings", "list_routing_rows"),
-        *("read_session_images", "read_message_images", "read_referring_images", "read_row_images"),
-        *("list_inventory", "read_health_facts", "list_claims"),
-        *("list_gateway_routing_scopes", "find_latest_session_for_peer"),
-        *("list_blocked_indexes", "check_rows_writable", "get_home_id", "path"),
+        *("summarize_session", "find_sessions", "search", "admin.find_drifted_sessions"),
+        *("admin.check_integrity",),
+        *("admin.measure_sizes", "read_changes", "routes.is_available", "in_transaction", "folder"),
+        *("admin.list_holders", "read_only"),
+        *("routes.get_entry",),
+        *("routes.load_entries", "routes.dump_entries"),
+        *("get_compression_lock_holder", "rows.read_belongings", "rows.list_routing_rows"),
+        *(
+            "rows.read_session_images",
+            "rows.read_message_images",
+            "rows.read_referring_images",
+            "rows.read_row_images",
+        ),
+        *("admin.list_inventory", "admin.read_health_facts", "admin.list_claims"),
+        *("routes.list_scopes", "routes.find_latest_session"),
+        *("admin.list_blocked_indexes", "rows.check_rows_writable", "admin.get_home_id", "path"),
     }
 )
 """The public methods that change nothing."""

@@ -24,7 +24,7 @@ def main(path: Path) -> None:
         try:
             seen = db.read_changes(cursor)
             cursor = seen.cursor
-            came_to = [db.message_count(), len(seen.events), db.immutable]
+            came_to = [db.message_count(), len(seen.events), db.admin.immutable]
         except SessionError as error:
             came_to = [type(error).__name__]
         print(json.dumps(came_to), flush=True)

@@ -98,7 +98,7 @@ def _check_filled_home(home: Path, filler: ChildProcess) -> None:
 
 def _limit_growth(db, *, pages: int) -> None:
     """Let the database grow by so many pages; the limit is one of the connection."""
-    handle = db._pool.writer._handle
+    handle = db._store.pool.writer._handle
     now = handle.fetch_value("PRAGMA page_count")
     handle.fetch_value(f"PRAGMA max_page_count={now + pages}")
 
@@ -106,7 +106,7 @@ def _limit_growth(db, *, pages: int) -> None:
 def _wait_until_queued(db, count: int) -> None:
     pause = threading.Event()
     for _ in range(2000):
-        if len(db._pool.writer._queue.queue) >= count:
+        if len(db._store.pool.writer._queue.queue) >= count:
             return
         pause.wait(0.005)
     raise AssertionError("the threads do not queue up")

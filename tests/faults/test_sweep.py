@@ -9,6 +9,7 @@ import pytest
 from session_core.errors import StorageError
 from session_core.state.protocol import StateDatabase
 from session_core.state.sqlite.database import SessionDB
+from tests.database_names import list_public_names
 from tests.faults import state, template
 from tests.faults.mutations import DATABASE_MUTATIONS, READING_METHODS
 from tests.faults.points import FAULTS
@@ -50,8 +51,8 @@ def test_fault_keeps_mutation_atomic(labs, folder, name):
         "archive_and_compact, hermes",
         "delete_session, hermes",
         # This one makes no copy in memory, but in a file.
-        "vacuum",
-        "vacuum, hermes",
+        "admin.vacuum",
+        "admin.vacuum, hermes",
     ],
 )
 def test_bundled_sqlite_fault_keeps_mutation_atomic(bundled_labs, folder, name):
@@ -68,7 +69,7 @@ def test_mutation_fault_homes_are_small(tmp_path, name):
 
 @pytest.mark.parametrize("engine", [StateDatabase, SessionDB])
 def test_every_mutating_method_is_covered(engine):
-    public = {name for name in dir(engine) if not name.startswith("_")}
+    public = list_public_names(engine)
     swept = {mutation.method for mutation in DATABASE_MUTATIONS.values()}
     assert public - READING_METHODS - swept == set()
 
@@ -76,7 +77,7 @@ def test_every_mutating_method_is_covered(engine):
 def test_covered_methods_exist():
     swept = {mutation.method for mutation in DATABASE_MUTATIONS.values()}
     # `path` is an attribute of each object of SQLite, so the class does not have it.
-    known = set(dir(SessionDB)) | set(dir(StateDatabase))
+    known = list_public_names(SessionDB) | list_public_names(StateDatabase)
     assert swept | READING_METHODS <= known
     assert swept & READING_METHODS == set()
 

@@ -184,7 +184,7 @@ def test_change_after_sqlite_rollback_is_refused(db):
     transaction = db.transaction()
     transaction.__enter__()
     db.set_meta("first", "yes")
-    db._pool.writer.current.connection.execute("ROLLBACK")  # as on a full disk
+    db._store.pool.writer.current.connection.execute("ROLLBACK")  # as on a full disk
     with pytest.raises(StorageError, match="rolled back"):
         db.set_meta("second", "yes")
     with pytest.raises(StorageError):
@@ -194,7 +194,7 @@ def test_change_after_sqlite_rollback_is_refused(db):
 
 def test_error_after_begin_leaves_no_transaction(db, monkeypatch):
     db.set_meta("opened", "yes")
-    handle = db._pool.writer._handle
+    handle = db._store.pool.writer._handle
 
     def broken() -> None:
         raise _sqlite3.load_library().OperationalError("disk I/O error")
@@ -225,7 +225,7 @@ def test_close_waits_for_running_write(home, pool):
 def test_write_after_close_opens_no_unguarded_connection(home):
     db = SessionDB(home / "state.db")
     db.set_meta("opened", "yes")
-    writer = db._pool.writer
+    writer = db._store.pool.writer
     db.close()
     with pytest.raises(InvalidInput, match="closed"):
         writer.run_step(lambda handle: handle.fetch_value("SELECT 1"))
@@ -340,7 +340,7 @@ def _run_when_queued(db: SessionDB, count: int, then: Callable[[], object]) -> N
 def _wait_until_queued(db: SessionDB, count: int) -> None:
     pause = threading.Event()
     for _ in range(4000):
-        if len(db._pool.writer._queue.queue) >= count:
+        if len(db._store.pool.writer._queue.queue) >= count:
             return
         pause.wait(0.005)
     raise AssertionError("the threads do not queue up")

@@ -78,7 +78,7 @@ def test_timed_out_threads_are_refused_together(home, holder):
     with SessionDB(home / "state.db", patience_s=1.0) as db, ThreadPoolExecutor(THREADS) as pool:
         with pytest.raises(Busy):
             db.append_message("chat", "user", "opens the connection")
-        db._pool.writer._handle.connection.set_trace_callback(asked.append)
+        db._store.pool.writer._handle.connection.set_trace_callback(asked.append)
         waiting = [pool.submit(db.append_message, "chat", "user", "all") for _ in range(THREADS)]
         refused = [type(future.exception(timeout=30)) for future in waiting]
     assert refused == [Busy] * THREADS
@@ -127,7 +127,7 @@ def _wait_until_refused(db: SessionDB) -> None:
     patient = threading.Event()
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        writer = db._pool.writer
+        writer = db._store.pool.writer
         if writer is not None and writer._queue.leader and writer._handle is not None:
             return
         patient.wait(0.005)

@@ -54,7 +54,7 @@ class Chats:
     @property
     def has_table(self) -> bool:
         """Return True if this version keeps its routes in a table."""
-        return self.db.has_routing
+        return self.db.routes.is_available
 
     def furnish(self) -> None:
         """Let the real store route every chat, each in another state."""
@@ -99,7 +99,7 @@ class Chats:
         """Return the rows of this home."""
         if not self.has_table:
             return {}
-        rows = self.db.load_gateway_routing_entries(scope=str(self.folder.resolve()))
+        rows = self.db.routes.load_entries(scope=str(self.folder.resolve()))
         return {key: json.loads(text) for key, text in rows.items()}
 
     def file(self) -> dict[str, Any]:

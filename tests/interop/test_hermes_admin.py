@@ -45,14 +45,14 @@ def test_ghost_with_child_is_skipped(twins):
 
 
 def test_drifted_counters_are_found_and_corrected(twins):
-    assert "drifted" in twins.ours.find_drifted_sessions()
-    assert twins.ours.recount_session("drifted")
-    assert not twins.ours.recount_session("drifted")
+    assert "drifted" in twins.ours.admin.find_drifted_sessions()
+    assert twins.ours.admin.recount_session("drifted")
+    assert not twins.ours.admin.recount_session("drifted")
     assert twins.ours.get_session("drifted")["message_count"] == 2
 
 
 def test_integrity_checks_accept_hermes_home(twins):
     before = twins.before
-    assert [finding.code for finding in twins.ours.check_integrity(deep=True)] == []
+    assert [finding.code for finding in twins.ours.admin.check_integrity(deep=True)] == []
     twins.assert_equal()
     assert twins.before == before

@@ -209,7 +209,7 @@ def test_undo_restores_everything_in_hermes(case):
     trip.compressor.undo(done.batch)
     assert differences(before["rows"], _read_all_rows(trip)["rows"]) == []
     assert _read_all_rows(trip) == before
-    assert trip.db.check_integrity(deep=True) == []
+    assert trip.db.admin.check_integrity(deep=True) == []
     assert trip.arrive()["session_id"] == trip.session_id
 
 

@@ -55,7 +55,7 @@ def drop_chat_state(value: Any) -> Any:
 @pytest.mark.requirement("maintenance:exports-and-hermes")
 def test_hermes_export_imports_back_equal(home: Path, imported_hermes: tuple[Hermes, Place]):
     assert differences(rows(home / "state.db"), rows(imported_hermes[1].path)) == []
-    assert imported_hermes[1].db.check_integrity(deep=True) == []
+    assert imported_hermes[1].db.admin.check_integrity(deep=True) == []
 
 
 @pytest.mark.requirement("maintenance:exports-and-hermes")

@@ -50,10 +50,10 @@ def test_list_filter_matches_hermes(theirs, ours, filters):
         return
     theirs.sql("UPDATE sessions SET ended_at = started_at + 60 WHERE ended_at IS NULL")
     theirs.sql("UPDATE sessions SET git_branch = 'feature/x' WHERE id IN ('boss', 'trunk')")
-    wrong_counter = set(ours.find_drifted_sessions())
+    wrong_counter = set(ours.admin.find_drifted_sessions())
     continuations = {
         stock.id
-        for stock in ours.list_inventory()
+        for stock in ours.admin.list_inventory()
         if ours.get_link_kind(stock.id) == "continuation"
     }
     selected = {}

@@ -35,7 +35,7 @@ def test_reading_live_hermes_home_changes_nothing(theirs, home):
         db.list_sessions()
         db.get_messages("cli_work")
         db.search("deploy")
-        db.check_integrity()
+        db.admin.check_integrity()
     assert (shape(home), rows(home)) == before
     theirs.call("append_message", "cli_work", "user", "still here")
 
@@ -128,7 +128,7 @@ def test_hermes_continues_own_home(version, own):
         assert len(db.search("穿山甲", per="message").hits) == 2
         db.append_message("made_by_them", "assistant", "our echidna")
         assert len(db.search("echidna", per="message").hits) == 2
-        assert db.check_integrity(deep=True) == []
+        assert db.admin.check_integrity(deep=True) == []
 
 
 def test_hermes_and_library_share_own_home(version, own):

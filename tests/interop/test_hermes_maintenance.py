@@ -91,7 +91,7 @@ def test_plan_removes_stated_items_and_restores(applied: AppliedHome) -> None:
         if applied.kind == "routes":  # who writes the mirror sweeps what a killed writer has left
             del before["files"][".sessions_abc.tmp"]
         assert now == before
-        codes = {each.code for each in changed.home.db.check_integrity(deep=True)}
+        codes = {each.code for each in changed.home.db.admin.check_integrity(deep=True)}
         assert codes <= ({"orphaned_messages", "orphaned_rows", "broken_parents"})
 
 

@@ -172,13 +172,13 @@ def test_platform_id_lookup_matches_hermes(theirs, ours):
 
 def test_usage_by_model_matches_stored_rows(theirs, ours, ids):
     if not theirs.sql("SELECT 1 FROM sqlite_master WHERE name = 'session_model_usage'"):
-        assert ours.get_model_usage("counted") == []
+        assert ours.admin.get_model_usage("counted") == []
         return
     columns = [row[1] for row in theirs.sql("PRAGMA table_info(session_model_usage)")]
     for one in ids:
         rows = theirs.sql("SELECT * FROM session_model_usage WHERE session_id = ?", one)
         stored = [dict(zip(columns, row, strict=True)) for row in rows]
-        usage = ours.get_model_usage(one)
+        usage = ours.admin.get_model_usage(one)
         assert sorted(usage, key=repr) == sorted(stored, key=repr)
 
 

@@ -116,7 +116,7 @@ def compressor(changed: Changing) -> Iterator[Compressor]:
 def check_indexes(changed: Changing) -> None:
     """Check every full-text index against itself and its expected words."""
     db = changed.home.db
-    codes = {finding.code for finding in db.check_integrity(deep=True)}
+    codes = {finding.code for finding in db.admin.check_integrity(deep=True)}
     assert codes <= {"orphaned_messages", "orphaned_rows", "broken_parents"}
     assert db.search("says", limit=3).hits
 
@@ -192,9 +192,9 @@ def select_rows(everything: dict[str, Any], names: tuple[str, ...]) -> list[Any]
 def test_vacuum_keeps_newer_schema_content(changed: Changing) -> None:
     changed.plan_and_apply("ghosts")
     before, home_shape = changed.read_everything(), shape(changed.home.folder)
-    while changed.home.db.optimize_step():
+    while changed.home.db.admin.optimize_step():
         pass
-    changed.home.db.vacuum()
+    changed.home.db.admin.vacuum()
     assert changed.read_everything() == before
     assert shape(changed.home.folder) == home_shape
     check_indexes(changed)

@@ -108,7 +108,7 @@ def test_writes_keep_unknown_columns_and_tables(db, newer):
     assert db.get_messages("s")[0] == first
     assert db.get_messages("s")[1]["of_the_future"] == "kept"
     assert db.get_session("job") is None
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
 
 
 def test_home_triggers_index_written_messages(db, newer):

@@ -78,7 +78,7 @@ class Changing:
 
     def sessions(self) -> set[str]:
         """Return the ids of all sessions."""
-        return {item.id for item in self.home.db.list_inventory()}
+        return {item.id for item in self.home.db.admin.list_inventory()}
 
     def read_everything(self) -> dict[str, Any]:
         """Return the state that a restore brings back: rows, routes, files, search results."""

@@ -146,7 +146,7 @@ class Home:
         """Return a snapshot of the home."""
         found = gather_activity(self.db, self.store, NOW) if alive is None else alive
         return MaintenanceSnapshot(
-            self.db, ConversationIndex(self.db.list_inventory()), found, self.store
+            self.db, ConversationIndex(self.db.admin.list_inventory()), found, self.store
         )
 
 
@@ -355,7 +355,7 @@ def _add_routes(home: Home) -> None:
     home.route("16", "idle_told", 0.5, platform="slack", expiry_finalized=True)
     home.session("talking", 0.01, source="slack")
     home.route("15", "talking", 0.01, platform="slack")
-    if home.db.has_routing:
+    if home.db.routes.is_available:
         _add_foreign_routes(home)
 
 
@@ -365,11 +365,11 @@ def _add_foreign_routes(home: Home) -> None:
     for name, days in (("long_ago", 100), ("lately", 10)):
         at = datetime.fromtimestamp(NOW - days * DAY)  # noqa: DTZ006 -- local, as stored
         entry = SessionEntry(name, "elsewhere", at, at).to_dict()
-        home.db.save_gateway_routing_entry(name, json.dumps(entry), scope=scope, expect=None)
+        home.db.routes.save_entry(name, json.dumps(entry), scope=scope, expect=None)
     home.chosen("routes", "long_ago")
     own = str(home.store.sessions_dir.resolve())
     broken = '{"session_key": "agent:main:telegram:dm:16", "session_id": "old_broken"'
-    home.db.save_gateway_routing_entry("agent:main:telegram:dm:16", broken, scope=own, expect=None)
+    home.db.routes.save_entry("agent:main:telegram:dm:16", broken, scope=own, expect=None)
 
 
 def _add_orphans(home: Home) -> None:
@@ -381,7 +381,7 @@ def _add_orphans(home: Home) -> None:
     home.chosen("rows", "messages/gone")
     home.protected("rows", "fresh")
     home.protected("rows", "routed")
-    if home.db.read_row_images("session_model_usage", {}).columns:
+    if home.db.rows.read_row_images("session_model_usage", {}).columns:
         home.chosen("rows", "session_model_usage/gone")
         home.protected("rows", "fresh")
         home.protected("rows", "routed")

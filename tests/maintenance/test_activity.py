@@ -104,8 +104,8 @@ def test_routes_of_existing_folders_count(home: Home, tmp_path: Path) -> None:
         (own, "_note", {"session_id": "noted"}),
         (own, "list", []),
     ):
-        home.db.save_gateway_routing_entry(name, json.dumps(text), scope=scope, expect=None)
-    home.db.save_gateway_routing_entry("no json", "{", scope=own, expect=None)
+        home.db.routes.save_entry(name, json.dumps(text), scope=scope, expect=None)
+    home.db.routes.save_entry("no json", "{", scope=own, expect=None)
     found = gather_activity(home)
     assert found.routes == {
         "here": (key, second),

@@ -208,7 +208,7 @@ def test_index_without_triggers_blocks_nothing(blocked: Changing) -> None:
     with connect(blocked.home.db.path) as connection:
         for event in ("insert", "delete", "update"):
             connection.execute(f"DROP TRIGGER {INDEX}_{event}")
-    assert [index.tables for index in blocked.home.db.list_blocked_indexes()] == [()]
+    assert [index.tables for index in blocked.home.db.admin.list_blocked_indexes()] == [()]
     assert "blocked_index" not in {
         finding.code for finding in blocked.maintenance.health().findings
     }
@@ -226,13 +226,13 @@ def test_blocked_index_promises_no_freed_space(home_path: Path) -> None:
             home.sql(statement)
         for number in range(40):
             home.session(f"s{number}", 140, reason="idle", messages=30)
-        while home.db.optimize_step():
+        while home.db.admin.optimize_step():
             pass
         home.db.delete_sessions([f"s{number}" for number in range(30)])
-        dead = home.db.measure_sizes().index_dead
+        dead = home.db.admin.measure_sizes().index_dead
     block_index(home_path / "state.db")
     with SessionDB(home_path / "state.db") as db:
-        assert 0 < db.measure_sizes().index_dead < dead
-        while db.optimize_step():
+        assert 0 < db.admin.measure_sizes().index_dead < dead
+        while db.admin.optimize_step():
             pass
-        assert db.measure_sizes().index_dead == 0
+        assert db.admin.measure_sizes().index_dead == 0

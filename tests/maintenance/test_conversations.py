@@ -148,7 +148,7 @@ def test_root_and_tip_match_database(chance: random.Random) -> None:
         make_own_database(path)
         fill(path, chance)
         with SessionDB(path) as db:
-            conversations = ConversationIndex(db.list_inventory())
+            conversations = ConversationIndex(db.admin.list_inventory())
             for name in conversations.sessions:
                 conversation = conversations.find_removed_together(name)
                 assert conversation is not None

@@ -128,7 +128,7 @@ def test_growth_is_remeasured_after_weeks(pruned: Changing) -> None:
 @pytest.mark.requirement("maintenance:disk")
 def test_finding_names_no_tool_while_held(pruned: Changing) -> None:
     pruned.plan_and_apply()
-    while pruned.home.db.optimize_step():
+    while pruned.home.db.admin.optimize_step():
         pass
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(pruned.home.db.path)],

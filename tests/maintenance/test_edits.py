@@ -40,7 +40,7 @@ class Desk:
 
     def rows(self) -> dict[str, Any]:
         """Return the rows of all sessions."""
-        return {item.id: self.db.get_session(item.id) for item in self.db.list_inventory()}
+        return {item.id: self.db.get_session(item.id) for item in self.db.admin.list_inventory()}
 
 
 @pytest.fixture(params=KINDS, ids=str)
@@ -297,7 +297,7 @@ def test_undo_restores_non_utf8_text(desk: Desk):
         connection.execute("UPDATE sessions SET title = CAST(x'ff41' AS TEXT) WHERE id = 'other'")
     edited = desk.edit("other", title="Readable")
     desk.undo(edited)
-    image = desk.db.read_row_images("sessions", {"id": "other"})
+    image = desk.db.rows.read_row_images("sessions", {"id": "other"})
     assert image.rows[0][image.columns.index("title")].stored == b"\xffA"
 
 

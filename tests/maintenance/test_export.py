@@ -159,13 +159,13 @@ def test_export_file_is_complete_and_private(home: Place, tmp_path: Path):
 def test_export_keeps_file_created_concurrently(
     home: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    path, look = tmp_path / "out.jsonl", home.db.read_session_images
+    path, look = tmp_path / "out.jsonl", home.db.rows.read_session_images
 
     def looking(session_id: str) -> Any:
         path.write_text("mine")
         return look(session_id)
 
-    monkeypatch.setattr(home.db, "read_session_images", looking)
+    monkeypatch.setattr(home.db.rows, "read_session_images", looking)
     with pytest.raises(Conflict, match="exists already"):
         home.exporting.write_file(path)
     assert path.read_text() == "mine"

@@ -83,7 +83,7 @@ def test_constantly_changed_session_stays(
     others: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned, db = others.plan(), others.home.db
-    usual = type(db).read_referring_images
+    usual = type(db.rows).read_referring_images
 
     def one_more(self: Any, images: Any) -> list[RowImages]:
         """Add a reaction again and again, right after each read."""
@@ -92,7 +92,7 @@ def test_constantly_changed_session_stays(
         others.home.sql(f"INSERT INTO reactions (message_id) VALUES ({first})")  # noqa: S608 -- one of ours
         return found
 
-    monkeypatch.setattr(type(db), "read_referring_images", one_more)
+    monkeypatch.setattr(type(db.rows), "read_referring_images", one_more)
     result = others.apply(planned)
     assert (result.removed, [item.id for item in result.skipped]) == (1, ["old"])
     sql = "SELECT count(*) FROM reactions WHERE message_id NOT IN (SELECT id FROM messages)"

@@ -86,7 +86,7 @@ def test_imported_home_equals_exported(home_path: Path, file: Path, kind: Any, t
         assert (result.skipped, result.broken, result.left_out) == ((), (), ())
         assert differences(before, rows(copy.path)) == []
         assert copy.db.search("deploy").hits
-        assert copy.db.check_integrity(deep=True) == []
+        assert copy.db.admin.check_integrity(deep=True) == []
         new = {"sessions": ("of_the_future",), "messages": ("of_the_future",)}
         assert {name: result.dropped_columns[name][-1:] for name in new} == new
 
@@ -184,7 +184,7 @@ def test_taken_title_is_left_out(fresh: Place, file: Path):
         SkippedItem("a", "title: another row has it now"),
         SkippedItem("c", "title: another row has it now"),
     )
-    titles = {item.id: item.title for item in fresh.db.list_inventory()}
+    titles = {item.id: item.title for item in fresh.db.admin.list_inventory()}
     assert titles == {"here": "Trip", "a": None, "b": "Work", "c": None}
 
 
@@ -228,7 +228,7 @@ def test_broken_line_is_reported_others_imported(fresh: Place, file: Path, kind:
     result = fresh.importing.import_file(
         write_lines(file, make_line("a"), "", broken, make_line("b", 1))
     )
-    assert [item.id for item in fresh.db.list_inventory()] == ["a", "b"]
+    assert [item.id for item in fresh.db.admin.list_inventory()] == ["a", "b"]
     assert [line.line for line in result.broken] == [3]
     assert reason in result.broken[0].why
     assert fresh.db.message_count() == result.messages == 2
@@ -280,8 +280,8 @@ def test_only_referenced_rows_are_imported(fresh: Place, file: Path):
     assert result.left_out == (
         SkippedItem("a", "a row of teams: it does not belong to this session"),
     )
-    assert [row[0] for row in fresh.db.read_row_images("teams", {}).rows] == [5]
-    assert len(fresh.db.read_row_images("jobs", {"team": 5}).rows) == 1
+    assert [row[0] for row in fresh.db.rows.read_row_images("teams", {}).rows] == [5]
+    assert len(fresh.db.rows.read_row_images("jobs", {"team": 5}).rows) == 1
 
 
 @pytest.mark.parametrize("number", [2**63 - 1, 2**41, 0, -5])
@@ -342,7 +342,10 @@ def test_session_is_reimported_under_existing_parent(fresh: Place, file: Path):
     fresh.db.delete_sessions(["b"])
     result = fresh.importing.import_file(file)
     assert (result.sessions, result.left_out) == (1, ())
-    assert {item.id: item.parent_id for item in fresh.db.list_inventory()} == {"a": None, "b": "a"}
+    assert {item.id: item.parent_id for item in fresh.db.admin.list_inventory()} == {
+        "a": None,
+        "b": "a",
+    }
 
 
 def test_invalid_utf8_is_broken_line(fresh: Place, file: Path):
@@ -458,14 +461,14 @@ def test_long_session_takes_several_transactions(
     fresh: Place, file: Path, monkeypatch: pytest.MonkeyPatch
 ):
     sizes: list[int] = []
-    put = fresh.db.put_images
+    put = fresh.db.rows.put_images
 
     def putting(images: Any, **more: Any) -> Any:
         given: list[RowImages] = list(images)
         sizes.append(sum(len(item.rows) for item in given if item.table == "messages"))
         return put(given, **more)
 
-    monkeypatch.setattr(fresh.db, "put_images", putting)
+    monkeypatch.setattr(fresh.db.rows, "put_images", putting)
     fresh.importing._writer._batch_size.room = 64_000
     fresh.importing.import_file(make_long_line(file))
     assert sum(sizes) == 400
@@ -480,14 +483,14 @@ def test_interrupted_import_resumes(
 ):  # fmt: skip
     if taken:
         fresh.db.append_message("first", "user", "has the id 1", create={"source": "cli"})
-    put, calls = fresh.db.put_images, iter(range(10_000))
+    put, calls = fresh.db.rows.put_images, iter(range(10_000))
 
     def putting(images: Any, **more: Any) -> Any:
         if next(calls) == 2:
             raise KeyboardInterrupt
         return put(images, **more)
 
-    monkeypatch.setattr(fresh.db, "put_images", putting)
+    monkeypatch.setattr(fresh.db.rows, "put_images", putting)
     with pytest.raises(KeyboardInterrupt):
         fresh.importing.import_file(make_long_line(file))
     some = len(list_reasons(fresh, "long"))
@@ -502,14 +505,14 @@ def test_interrupted_import_resumes(
 
 
 def test_import_resumes_only_same_file(fresh: Place, file: Path, monkeypatch: pytest.MonkeyPatch):
-    put, calls = fresh.db.put_images, iter(range(10_000))
+    put, calls = fresh.db.rows.put_images, iter(range(10_000))
 
     def putting(images: Any, **more: Any) -> Any:
         if next(calls) == 2:
             raise KeyboardInterrupt
         return put(images, **more)
 
-    monkeypatch.setattr(fresh.db, "put_images", putting)
+    monkeypatch.setattr(fresh.db.rows, "put_images", putting)
     with pytest.raises(KeyboardInterrupt):
         fresh.importing.import_file(make_long_line(file))
     result = fresh.importing.import_file(make_long_line(file, 300))
@@ -587,7 +590,7 @@ def test_import_drops_rows_of_chats(fresh: Place, file: Path):
     result = fresh.importing.import_file(file)
     dropped = {"rows of async_delegations": 1, "rows of inbox": 1}
     assert found.chat_state == result.chat_state == dropped
-    assert fresh.db.read_row_images("inbox", {}).rows == ()
+    assert fresh.db.rows.read_row_images("inbox", {}).rows == ()
 
 
 def test_missing_start_uses_earliest_message(fresh: Place, file: Path):
@@ -599,7 +602,10 @@ def test_missing_start_uses_earliest_message(fresh: Place, file: Path):
     late["messages"] = [{**message, "id": None} for message in early["messages"]]
     result = fresh.importing.import_file(write_lines(file, late, early))
     assert (result.sessions, result.broken) == (2, ())
-    assert {item.id: item.started_at for item in fresh.db.list_inventory()} == {"a": 7.5, "b": 7.5}
+    assert {item.id: item.started_at for item in fresh.db.admin.list_inventory()} == {
+        "a": 7.5,
+        "b": 7.5,
+    }
 
 
 def test_broken_line_reports_every_reason(fresh: Place, file: Path):
@@ -715,7 +721,7 @@ def test_import_stopped_during_scan_resumes(fresh: Place, file: Path):
         return len(asked) > 3
 
     result = fresh.importing.import_file(file, stop=stop)
-    assert (result.outcome, result.sessions, fresh.db.list_inventory()) == ("partial", 0, [])
+    assert (result.outcome, result.sessions, fresh.db.admin.list_inventory()) == ("partial", 0, [])
     assert fresh.importing.import_file(file, stop=lambda: False).sessions == 9
 
 

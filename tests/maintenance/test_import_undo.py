@@ -156,7 +156,7 @@ def test_session_used_since_stays(home: Path, file: Path):
         assert plan.protected == {"used since": 4}
         assert all(name in plan.warnings[0] for name in used)
         assert undo_import(maintenance, str(result.batch)).removed == 1
-        assert {item.id for item in db.list_inventory()} == {"mine", "next", *used}
+        assert {item.id for item in db.admin.list_inventory()} == {"mine", "next", *used}
         second = maintenance.restore(str(result.batch))
         assert isinstance(second, PlanPreview)
         assert (second.outcome, second.plan) == ("nothing", None)
@@ -189,7 +189,7 @@ def test_session_used_after_plan_stays(home: Path, file: Path):
         result = maintenance.apply(str(plan.plan))
         assert isinstance(result, ApplyResult)
         assert [item.id for item in result.skipped] == ["a"]
-        assert {item.id for item in db.list_inventory()} == {"mine", "a"}
+        assert {item.id for item in db.admin.list_inventory()} == {"mine", "a"}
         assert len(maintenance.batches(undone=False).items) == 2
 
 
@@ -219,7 +219,7 @@ def test_stopped_import_resumes_in_same_batch(home: Path, file: Path):
         assert (part.outcome, rest.outcome, part.batch) == ("partial", "applied", rest.batch)
         assert maintenance.batches().items[0].count == 3
         assert undo_import(maintenance, str(rest.batch)).removed == 3
-        assert [item.id for item in db.list_inventory()] == ["mine"]
+        assert [item.id for item in db.admin.list_inventory()] == ["mine"]
 
 
 def test_undone_partial_import_cannot_resume(home: Path, file: Path):
@@ -238,7 +238,7 @@ def test_undone_partial_import_cannot_resume(home: Path, file: Path):
         )
         with pytest.raises(Conflict):
             maintenance.import_sessions(file, progress=take_back)
-        assert [item.id for item in db.list_inventory()] == ["mine"]
+        assert [item.id for item in db.admin.list_inventory()] == ["mine"]
         assert maintenance.import_sessions(file).sessions == 3
 
 
@@ -251,14 +251,14 @@ KILLED = """
     db = SessionDB(path)
     maintenance = Maintenance(db, Ledger(StateFolder(path)))
     maintenance._require_parts().importer._writer._batch_size.room = 20_000
-    put, calls = db.put_images, iter(range(1_000))
+    put, calls = db.rows.put_images, iter(range(1_000))
 
     def putting(images, **more):
         if next(calls) == point:
             os.kill(os.getpid(), signal.SIGKILL)
         return put(images, **more)
 
-    db.put_images = putting
+    db.rows.put_images = putting
     maintenance.import_sessions(file)
 """
 

@@ -26,7 +26,7 @@ def test_null_flag_means_live(home_path: Path) -> None:
                 lambda handle: handle.run_change("UPDATE messages SET active = NULL WHERE id = ?",
                                           (int(message),))
             )  # fmt: skip
-        (found,) = db.list_inventory()
+        (found,) = db.admin.list_inventory()
         assert found.live == 2
         assert found.revision == db.get_revision("s")
 
@@ -37,7 +37,7 @@ def test_facts_count_messages_per_week(home: Home) -> None:
         for _ in range(count):
             home.db.append_message("s", "user", "x", create={"source": "cli"})
     home.clock.now = NOW
-    assert home.db.read_health_facts().weeks == (2, 4, 7, *[0] * 23)
+    assert home.db.admin.read_health_facts().weeks == (2, 4, 7, *[0] * 23)
 
 
 def test_claims_list_other_processes(home_path: Path) -> None:
@@ -46,12 +46,12 @@ def test_claims_list_other_processes(home_path: Path) -> None:
         home.db.try_acquire_compression_lock("s", "me", 60)
         home.sql("INSERT INTO session_turn_leases VALUES ('s', 'you', 1, 2)")
         home.sql("INSERT INTO gateway_heartbeats VALUES ('gw', 7, 1, 2, '', 'there')")
-        assert home.db.list_claims() == [
+        assert home.db.admin.list_claims() == [
             Claim("compression", "s", "me", NOW, NOW + 60),
             Claim("turn", "s", "you", 1.0, 2.0),
             Claim("gateway", None, "gw", 2.0, None, 7, "there"),
         ]
-        assert home.db.read_health_facts().claims == tuple(home.db.list_claims())
+        assert home.db.admin.read_health_facts().claims == tuple(home.db.admin.list_claims())
 
 
 # -- how it is read ------------------------------------------------------------------------

@@ -80,11 +80,11 @@ def test_prune_all_reclaims_space(changed: Changing) -> None:
     changed.home.large_session("large", 140)
     fill(changed)
     before = changed.read_everything()
-    size = changed.home.db.measure_sizes().db
+    size = changed.home.db.admin.measure_sizes().db
     result = changed.plan_and_apply("all")
     assert (result.outcome, result.skipped, result.remaining) == ("applied", (), 0)
-    assert changed.home.db.measure_sizes().free == 0
-    assert changed.home.db.measure_sizes().db < size / 2
+    assert changed.home.db.admin.measure_sizes().free == 0
+    assert changed.home.db.admin.measure_sizes().db < size / 2
     assert result.bytes.returned_to_disk > 100_000
     assert (result.bytes.free_in_file, result.shrinks) == (0, False)
     assert changed.restore(result).restored == result.removed

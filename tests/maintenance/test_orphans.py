@@ -23,7 +23,7 @@ GONE = "20260101_120000_abcdef01"
 @pytest.mark.requirement("maintenance:orphans")
 def test_orphaned_rows_are_selected_by_table(full: Home) -> None:
     selected = orphans.select_orphaned_rows(
-        full.take_snapshot(), full.db.read_health_facts(), ASKED
+        full.take_snapshot(), full.db.admin.read_health_facts(), ASKED
     )
     assert {rows.id: rows.rows for rows in selected.items} == {
         name: 3 if name.startswith("messages") else 1 for name in full.of("rows").chosen
@@ -34,7 +34,7 @@ def test_orphaned_rows_are_selected_by_table(full: Home) -> None:
 def test_rows_of_session_in_use_stay(home: Home) -> None:
     home.session("gone", 9)
     home.sql("DELETE FROM sessions")
-    facts = home.db.read_health_facts()
+    facts = home.db.admin.read_health_facts()
     leased = ActivitySnapshot(HomeActivity(NOW, leases={"gone": Lease("gone", 7)}))
     assert dict(
         orphans.select_orphaned_rows(home.take_snapshot(leased), facts, ASKED).protected
@@ -44,7 +44,9 @@ def test_rows_of_session_in_use_stay(home: Home) -> None:
 
 @pytest.mark.requirement("maintenance:orphans")
 def test_dead_compression_locks_are_selected(full: Home) -> None:
-    selected = orphans.select_dead_locks(full.take_snapshot(), full.db.read_health_facts(), ASKED)
+    selected = orphans.select_dead_locks(
+        full.take_snapshot(), full.db.admin.read_health_facts(), ASKED
+    )
     assert {lock.id: lock.why for lock in selected.items} == {
         "compression_locks/old": "ran out 2 days ago"
     }
@@ -70,7 +72,7 @@ def test_link_of_active_session_stays(home: Home) -> None:
 
 
 def test_orphan_age_comes_from_dated_table(full: Home) -> None:
-    facts = full.db.read_health_facts()
+    facts = full.db.admin.read_health_facts()
     lately = {
         orphan.table: orphan.last_at
         for orphan in facts.orphans
@@ -84,7 +86,7 @@ def test_orphan_age_comes_from_dated_table(full: Home) -> None:
 
 @pytest.mark.requirement("maintenance:filters")
 def test_orphans_match_no_filter(full: Home) -> None:
-    snapshot, facts = full.take_snapshot(), full.db.read_health_facts()
+    snapshot, facts = full.take_snapshot(), full.db.admin.read_health_facts()
     asked = PlanRequest("orphans", where=SessionFilter(source=("slack",)))
     assert orphans.select_orphaned_rows(snapshot, facts, asked).items == ()
     assert orphans.select_dead_locks(snapshot, facts, asked).items == ()
@@ -94,7 +96,7 @@ def test_orphans_match_no_filter(full: Home) -> None:
 
 @pytest.mark.requirement("maintenance:filters")
 def test_filter_selects_links_and_locks_by_session(full: Home) -> None:
-    snapshot, facts = full.take_snapshot(), full.db.read_health_facts()
+    snapshot, facts = full.take_snapshot(), full.db.admin.read_health_facts()
     asked = PlanRequest("orphans", where=SessionFilter(source=("cli",), end_reason="cli_close"))
     links = {item.id for item in orphans.select_broken_links(snapshot, asked).items}
     assert links == set(full.of("links").chosen)

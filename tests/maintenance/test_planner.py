@@ -56,7 +56,7 @@ def test_stated_items_are_planned_applied_and_restored(restored: Changing, what:
     assert (back.outcome, back.unfit, back.remaining) == ("applied", (), 0)
     assert back.restored == things
     assert restored.read_everything() == before
-    assert {item.code for item in restored.home.db.check_integrity(deep=True)} <= LEFT_OVER
+    assert {item.code for item in restored.home.db.admin.check_integrity(deep=True)} <= LEFT_OVER
 
 
 def get_stated_name(member: Member) -> str:

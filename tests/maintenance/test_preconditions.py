@@ -69,7 +69,7 @@ def test_row_added_after_trash_is_restored(changed: Changing, meanwhile: Meanwhi
     result = changed.plan_and_apply()
     assert (result.removed, changed.sessions()) == (1, set())
     changed.restore(result)
-    assert [row["input_tokens"] for row in db.get_model_usage("old")] == [7]
+    assert [row["input_tokens"] for row in db.admin.get_model_usage("old")] == [7]
 
 
 # -- who has come to care ----------------------------------------------------------------------

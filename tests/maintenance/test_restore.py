@@ -305,4 +305,4 @@ def test_restore_after_schema_migration(migrated) -> None:
         (f"{GOES} of sessions", "this home does not have the column any more")
     ]
     assert {hit.session_id for hit in db.search("says").hits} == {"old", "other"}
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []

@@ -260,7 +260,7 @@ def test_unremovable_session_blocks_no_other(
     for number in range(6):
         changed.home.session(f"s{number}", 140, reason="idle")
     planned = changed.plan()
-    usual = type(changed.home.db).read_session_images
+    usual = type(changed.home.db.rows).read_session_images
 
     def one_more(self: Any, session_id: str) -> list[RowImages]:
         """Add a row again and again, right after each read."""
@@ -269,7 +269,7 @@ def test_unremovable_session_blocks_no_other(
             changed.home.db.update_session("s3", model=str(time.monotonic_ns()))
         return found
 
-    monkeypatch.setattr(type(changed.home.db), "read_session_images", one_more)
+    monkeypatch.setattr(type(changed.home.db.rows), "read_session_images", one_more)
     result = changed.apply(planned)
     assert (result.removed, list(list_skip_reasons(result))) == (5, ["s3"])
     assert changed.sessions() == {"s3"}

@@ -73,18 +73,18 @@ def plan_vacuum(reclaim: SpaceReclaimer) -> str:
 @pytest.mark.requirement("maintenance:reclaim")
 def test_vacuum_frees_space_and_keeps_search(reclaim: SpaceReclaimer, db: SessionDB):
     before = db.search("deploy").hits
-    size = db.measure_sizes().db + db.measure_sizes().wal
-    rows = [db.get_messages(item.id) for item in db.list_inventory()]
+    size = db.admin.measure_sizes().db + db.admin.measure_sizes().wal
+    rows = [db.get_messages(item.id) for item in db.admin.list_inventory()]
     result = reclaim.apply_plan(plan_vacuum(reclaim))
-    assert (result.outcome, result.warnings, db.measure_sizes().free) == ("applied", (), 0)
-    assert db.measure_sizes().db + db.measure_sizes().wal < size / 2
+    assert (result.outcome, result.warnings, db.admin.measure_sizes().free) == ("applied", (), 0)
+    assert db.admin.measure_sizes().db + db.admin.measure_sizes().wal < size / 2
     assert (
         result.bytes.returned_to_disk
-        == size - db.measure_sizes().db - db.measure_sizes().wal
+        == size - db.admin.measure_sizes().db - db.admin.measure_sizes().wal
         > size / 4
     )
     assert (result.bytes.free_in_file, result.bytes.needed_now) == (0, 0)
-    assert [db.get_messages(item.id) for item in db.list_inventory()] == rows
+    assert [db.get_messages(item.id) for item in db.admin.list_inventory()] == rows
     assert db.search("deploy").hits == before != []
 
 
@@ -92,7 +92,7 @@ def test_vacuum_frees_space_and_keeps_search(reclaim: SpaceReclaimer, db: Sessio
 def test_vacuum_plan_estimates_and_warns(reclaim: SpaceReclaimer, db: SessionDB):
     plan = reclaim.make_plan()
     assert plan.warnings == (NO_UNDO_WARNING,)
-    sizes = db.measure_sizes()
+    sizes = db.admin.measure_sizes()
     assert plan.bytes.returned_to_disk == sizes.free + sizes.index_dead > 0
     assert plan.bytes.free_in_file == 0
     assert plan.bytes.needed_now > 0
@@ -105,7 +105,7 @@ def test_holder_blocks_rewrite_not_merge(reclaim: SpaceReclaimer, db: SessionDB)
     with open_elsewhere(db.path) as pid:
         plan = reclaim.make_plan()
         assert plan.bytes.returned_to_disk == 0
-        assert plan.bytes.free_in_file == db.measure_sizes().index_dead > 0
+        assert plan.bytes.free_in_file == db.admin.measure_sizes().index_dead > 0
         assert f"pid {pid}" in plan.warnings[1]
         size = db.path.stat().st_size
         result = reclaim.apply_plan(str(plan.plan))
@@ -114,7 +114,7 @@ def test_holder_blocks_rewrite_not_merge(reclaim: SpaceReclaimer, db: SessionDB)
         assert f"pid {pid}" in result.warnings[0]
         assert "stop that" in result.warnings[0]
         assert db.path.stat().st_size >= size
-    assert not db.optimize_step()
+    assert not db.admin.optimize_step()
 
 
 @pytest.mark.parametrize("db", [22, 30], ids=str, indirect=True)
@@ -128,7 +128,7 @@ def test_index_merge_runs_to_end(
     reclaim: SpaceReclaimer, db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ):
     more = iter([True, True, False])
-    monkeypatch.setattr(db, "optimize_step", lambda: next(more))
+    monkeypatch.setattr(db.admin, "optimize_step", lambda: next(more))
     handle = plan_vacuum(reclaim)
     assert reclaim.apply_plan(handle, for_s=0).outcome == "partial"
     assert reclaim.apply_plan(handle).outcome == "applied"
@@ -143,7 +143,7 @@ def test_full_disk_is_reported(
     def full(**_: object) -> None:
         raise error("a vacuum needs room")
 
-    monkeypatch.setattr(db, "vacuum", full)
+    monkeypatch.setattr(db.admin, "vacuum", full)
     result = reclaim.apply_plan(plan_vacuum(reclaim))
     assert (result.outcome, result.warnings) == ("applied", ("a vacuum needs room",))
 
@@ -156,9 +156,9 @@ def test_stopped_vacuum_resumes(reclaim: SpaceReclaimer, db: SessionDB):
         handle, progress=lambda done: reports.append(done.remaining), stop=lambda: bool(reports)
     )
     assert (part.outcome, part.remaining, reports) == ("partial", 1, [1])
-    assert db.measure_sizes().free > 0
+    assert db.admin.measure_sizes().free > 0
     assert reclaim.apply_plan(handle).outcome == "applied"
-    assert db.measure_sizes().free == 0
+    assert db.admin.measure_sizes().free == 0
 
 
 def test_finished_vacuum_plan_returns_result(reclaim: SpaceReclaimer, ledger: Ledger):

@@ -107,7 +107,7 @@ def file_entries(folder: Path) -> dict[str, Any]:
 
 def read_rows(db: SessionDB, folder: Path) -> dict[str, Any]:
     """Return the entries in the table."""
-    rows = db.load_gateway_routing_entries(scope=str(folder.resolve()))
+    rows = db.routes.load_entries(scope=str(folder.resolve()))
     return {key: json.loads(text) for key, text in rows.items()}
 
 
@@ -115,8 +115,8 @@ def put_row(db: SessionDB, folder: Path, entry: dict[str, Any] | str, key: str =
     """Store a row as another process."""
     text = entry if isinstance(entry, str) else json.dumps(entry)
     scope = str(folder.resolve())
-    before = db.get_gateway_routing_entry(key, scope=scope)
-    db.save_gateway_routing_entry(key, text, scope=scope, expect=before)
+    before = db.routes.get_entry(key, scope=scope)
+    db.routes.save_entry(key, text, scope=scope, expect=before)
 
 
 def count_writes(db: SessionDB) -> None:

@@ -142,7 +142,7 @@ def test_broken_row_leaves_valid_rows(make: Any, db: SessionDB, folder: Path) ->
     store = make(db)
     assert get_session_ids(store) == {KEY: "s1"}
     store.reset_session(KEY)
-    text = db.get_gateway_routing_entry(OTHER, scope=str(folder.resolve()))
+    text = db.routes.get_entry(OTHER, scope=str(folder.resolve()))
     assert text == "{truncated"
     assert list(file_entries(folder)) == [KEY]
 

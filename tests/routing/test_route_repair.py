@@ -147,7 +147,7 @@ def test_repair_keeps_route_after_lookup_failure(
     def fail(*_: Any, **__: Any) -> None:
         raise StorageError("not now")
 
-    monkeypatch.setattr(db, "find_latest_session_for_peer", fail)
+    monkeypatch.setattr(db.routes, "find_latest_session", fail)
     assert store.repair_routes() == []
     assert store.peek_session_id(KEY) is not None
 

@@ -143,7 +143,7 @@ def test_refused_removal_restores_mirror_on_close(
         raise Conflict("not now")
 
     with monkeypatch.context() as patch:
-        patch.setattr(db, "delete_gateway_routing_entries", refuse)
+        patch.setattr(db.routes, "delete_entries", refuse)
         with pytest.raises(Conflict):
             store.remove(store.load_entries())
     store.close()
@@ -201,7 +201,7 @@ def test_old_temporary_files_are_removed(make: Any, db: SessionDB, folder: Path)
 
 @pytest.mark.requirement("copies:file")
 def test_hermes_home_without_table_uses_file(make: Any, older: SessionDB, folder: Path) -> None:
-    assert not older.has_routing
+    assert not older.routes.is_available
     store = make(older)
     entry = store.get_or_create_session(chat())
     older.append_message(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from session_core import Holder, SessionDB, SessionStore
+from session_core.state.sqlite.admin import SqliteAdmin
 from tests.homes import connect
 from tests.routing.chats import (
     KEY,
@@ -103,9 +104,7 @@ def test_copied_home_adopts_no_earlier_scope(
 
 def test_routes_of_foreign_scope_are_ignored(make: Any, db: SessionDB) -> None:
     for scope in ("", "a name", "C:\\hermes\\sessions"):
-        db.save_gateway_routing_entry(
-            KEY, json.dumps(make_stored_entry()), scope=scope, expect=None
-        )
+        db.routes.save_entry(KEY, json.dumps(make_stored_entry()), scope=scope, expect=None)
     assert get_session_ids(make(db)) == {}
 
 
@@ -132,7 +131,7 @@ def test_open_home_keeps_former_routes(
     moved: Path, clock: Clock, home_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db, store = open_moved(moved, clock)
-    monkeypatch.setattr(SessionDB, "list_holders", lambda _: [Holder(1, "another")])
+    monkeypatch.setattr(SqliteAdmin, "list_holders", lambda _: [Holder(1, "another")])
     with db, store:
         store.update_session(KEY)
         assert set(get_session_ids(store)) == {KEY, OTHER}
@@ -145,7 +144,7 @@ def test_store_with_routes_ignores_missing_folder(
     put_row(db, folder, make_stored_entry())
     gone = str(home_path / "gone" / "sessions")
     text = json.dumps(make_stored_entry("s2", OTHER))
-    db.save_gateway_routing_entry(OTHER, text, scope=gone, expect=None)
+    db.routes.save_entry(OTHER, text, scope=gone, expect=None)
     store = make(db)
     store.update_session(KEY)
     assert set(get_session_ids(store)) == {KEY}

@@ -55,7 +55,7 @@ def test_prune_routes_writes_through_no_link(run, tmp_path, outside):
     with SessionDB(home / "state.db") as db:
         key = "agent:main:telegram:dm:1"
         text = json.dumps(make_stored_entry("gone", key))
-        db.save_gateway_routing_entry(key, text, scope=str(home / "sessions"), expect=None)
+        db.routes.save_entry(key, text, scope=str(home / "sessions"), expect=None)
         db.append_message("one", "user", "hello", create={"source": "cli"})
     (home / "sessions" / "sessions.json").symlink_to(outside)
     done = run("prune", "routes", "--yes", "--home", str(home))

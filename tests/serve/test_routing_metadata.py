@@ -41,9 +41,9 @@ def write_routing_table(home_path, db):
     """Write the index as rows; return the key of its only route."""
     with SessionStore.open(home_path, db) as store:
         entry = store.get_or_create_session(SessionSource(platform="telegram", chat_id="42"))
-    ((scope, _),) = db.list_gateway_routing_scopes().items()
+    ((scope, _),) = db.routes.list_scopes().items()
     for name, value in METADATA.items():
-        db.save_gateway_routing_entry(name, json.dumps(value), scope=scope, expect=None)
+        db.routes.save_entry(name, json.dumps(value), scope=scope, expect=None)
     return entry.session_key
 
 

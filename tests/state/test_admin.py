@@ -168,8 +168,8 @@ def test_null_flag_rows_count_as_live(home_path: Path) -> None:
             "UPDATE sessions SET message_count = 3",
         )
         assert [event.text for event in db.read_changes(since).events] == ["third"]
-        assert db.find_drifted_sessions() == []
-        assert db.recount_session("s") is False
+        assert db.admin.find_drifted_sessions() == []
+        assert db.admin.recount_session("s") is False
 
 
 def test_pace_slows_down_but_never_stops() -> None:
@@ -189,7 +189,7 @@ def test_delete_leaves_consistent_index(db: SessionDB) -> None:
     for name in ("a", "b", "c"):
         append_words(db, name, 300)
     db.delete_sessions(["a", "c"])
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
     assert len(db.search("words", per="message", limit=100).hits) == 100
     assert db.search("a").hits == []
 
@@ -203,14 +203,14 @@ def test_integrity_check_finds_damaged_page(db: SessionDB, path: Path) -> None:
         file.seek((root - 1) * page + 2)
         file.write(b"\xff" * 200)
     with SessionDB(path, read_only=True) as reopened:
-        assert [finding.code for finding in reopened.check_integrity()] == ["damaged"]
+        assert [finding.code for finding in reopened.admin.check_integrity()] == ["damaged"]
 
 
 def test_integrity_check_of_foreign_file_is_corrupt(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     path.write_bytes(b"no database at all " * 100)
     with SessionDB(path, read_only=True) as db, pytest.raises(Corrupt):
-        db.check_integrity()
+        db.admin.check_integrity()
 
 
 def test_integrity_check_finds_damaged_search_index(db: SessionDB, path: Path) -> None:
@@ -224,7 +224,7 @@ def test_integrity_check_finds_damaged_search_index(db: SessionDB, path: Path) -
         )
         connection.execute(f"UPDATE {table}_data SET block = zeroblob(50) WHERE id > 1000")  # noqa: S608
     with SessionDB(path, read_only=True) as reopened:
-        findings = reopened.check_integrity(deep=True)
+        findings = reopened.admin.check_integrity(deep=True)
     assert [finding.code for finding in findings] == ["search_index_damaged"]
     assert table in findings[0].what
 
@@ -236,9 +236,9 @@ def test_integrity_check_counts_unindexed_messages(home_path: Path) -> None:
         append_words(db, messages=5)
         execute_statements(path, "DROP TRIGGER messages_fts_insert")
         append_words(db, messages=3)
-        assert [(finding.code, finding.count) for finding in db.check_integrity(deep=True)] == [
-            ("search_index_incomplete", 3)
-        ]
+        assert [
+            (finding.code, finding.count) for finding in db.admin.check_integrity(deep=True)
+        ] == [("search_index_incomplete", 3)]
 
 
 @LINUX
@@ -248,8 +248,8 @@ def test_integrity_check_leaves_file_and_locks(db: SessionDB, path: Path) -> Non
         holder.execute("BEGIN IMMEDIATE")
         holder.execute("UPDATE sessions SET title = 'not yet'")
         before = _read_traces(path)
-        assert db.check_integrity(deep=True) == []
-        db.measure_sizes(exact=True)
+        assert db.admin.check_integrity(deep=True) == []
+        db.admin.measure_sizes(exact=True)
         assert _read_traces(path) == before
         holder.execute("COMMIT")
     assert db.get_session_title("s") == "not yet"
@@ -262,7 +262,7 @@ def test_integrity_check_removes_copy(
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     append_words(db)
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
     assert list(folder.iterdir()) == []
 
 
@@ -272,13 +272,15 @@ def test_integrity_check_without_room_skips_index(
     append_words(db)
     usage = namedtuple("usage", "total used free")  # noqa: PYI024 -- what the function returns
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 1000, 1000))
-    assert [finding.code for finding in db.check_integrity(deep=True)] == ["no_room_for_check"]
+    assert [finding.code for finding in db.admin.check_integrity(deep=True)] == [
+        "no_room_for_check"
+    ]
 
 
 def test_integrity_check_creates_no_database(home_path: Path) -> None:
     with SessionDB(home_path / "state.db") as db:
-        assert db.check_integrity(deep=True) == []
-        sizes = db.measure_sizes()
+        assert db.admin.check_integrity(deep=True) == []
+        sizes = db.admin.measure_sizes()
         assert (sizes.db, sizes.wal, sizes.index, sizes.tables) == (0, 0, 0, {})
     assert list(home_path.iterdir()) == []
 
@@ -286,8 +288,8 @@ def test_integrity_check_creates_no_database(home_path: Path) -> None:
 def test_sizes_without_child_stay_estimates(db: SessionDB, monkeypatch: pytest.MonkeyPatch) -> None:
     append_words(db)
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    assert db.measure_sizes(exact=True) == db.measure_sizes()
-    assert not db.measure_sizes(exact=True).exact
+    assert db.admin.measure_sizes(exact=True) == db.admin.measure_sizes()
+    assert not db.admin.measure_sizes(exact=True).exact
 
 
 def test_sizes_child_counts_every_table(db: SessionDB, path: Path) -> None:
@@ -295,7 +297,7 @@ def test_sizes_child_counts_every_table(db: SessionDB, path: Path) -> None:
     counted = sizes_child.count_table_bytes(path)
     assert counted is not None
     assert {"messages", "sessions", "sqlite_schema"} <= set(counted)
-    assert sum(counted.values()) == db.measure_sizes().db - db.measure_sizes().free
+    assert sum(counted.values()) == db.admin.measure_sizes().db - db.admin.measure_sizes().free
 
 
 def test_sizes_child_ends_with_parent(tmp_path: Path) -> None:
@@ -334,7 +336,7 @@ def test_size_estimate_follows_row_sizes(db: SessionDB, path: Path) -> None:
     db.append_messages("s", rows, create={"source": "cli"})
     append_words(db, "t", 1500)
     db.delete_sessions(["t"])
-    estimated, exact = db.measure_sizes(), db.measure_sizes(exact=True)
+    estimated, exact = db.admin.measure_sizes(), db.admin.measure_sizes(exact=True)
     assert estimated.tables["messages"] == pytest.approx(exact.tables["messages"], rel=0.25)
     assert estimated.free == exact.free
 
@@ -376,9 +378,9 @@ def test_recount_repeats_after_concurrent_change(
             counted = count(handle, session_id)
             for text in said:
                 other.append_message("s", "user", text)
-                other.put_session_fields("s", {"message_count": 9})
+                other.rows.put_session_fields("s", {"message_count": 9})
             return counted
 
         monkeypatch.setattr(admin, "count_session", count_slowly)
-        assert db.recount_session("s") is True
+        assert db.admin.recount_session("s") is True
         assert (db.get_session("s") or {})["message_count"] == 2

@@ -7,6 +7,7 @@ import inspect
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,18 @@ import anyio
 import pytest
 
 from session_core import AsyncSessionDB, Busy, InvalidInput, NotFound, SessionDB, StateDatabase
+from tests.database_names import find_member, list_public_names
 
 pytestmark = pytest.mark.anyio
 
 
-def list_methods() -> dict[str, object]:
+def list_methods() -> list[str]:
     """Return the methods of the protocol except `transaction`, which belongs to one thread."""
-    return {
-        name: value
-        for name, value in inspect.getmembers(StateDatabase, inspect.isfunction)
-        if name[0] != "_" and name != "transaction"
-    }
+    return sorted(
+        name
+        for name in list_public_names(StateDatabase) - {"transaction"}
+        if inspect.isfunction(find_member(StateDatabase, name))
+    )
 
 
 @pytest.fixture
@@ -35,13 +37,13 @@ async def db(home_path: Path) -> AsyncIterator[AsyncSessionDB]:
 
 @pytest.mark.requirement("project:async")
 @pytest.mark.parametrize("name", list_methods())
-def test_async_methods_match_protocol_signatures(name: str) -> None:
-    expected = inspect.signature(getattr(StateDatabase, name))
-    wrapped = getattr(AsyncSessionDB, name)
-    ours = inspect.signature(wrapped)
-    assert list(ours.parameters.values())[1:] == list(expected.parameters.values())[1:]
+async def test_async_methods_match_protocol_signatures(db: AsyncSessionDB, name: str) -> None:
+    promised = find_member(StateDatabase, name)
+    wrapped = attrgetter(name)(db)
+    parameters = list(inspect.signature(wrapped).parameters.values())
+    assert parameters == list(inspect.signature(promised).parameters.values())[1:]
     assert inspect.iscoroutinefunction(wrapped)
-    assert wrapped.__doc__ == getattr(StateDatabase, name).__doc__
+    assert wrapped.__doc__ == promised.__doc__
 
 
 async def test_async_conversation_is_written_and_read(db: AsyncSessionDB) -> None:

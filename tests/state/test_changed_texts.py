@@ -232,11 +232,11 @@ def test_changed_message_is_removed_and_restored(db: SessionDB, home_path: Path)
     index_everything(db)
     with connect(home_path / "state.db") as other:
         other.execute("UPDATE messages SET content = 'a narwhal' WHERE id = 1")
-    images, _ = db.read_message_images("s", None, 1_000_000)
-    db.remove_messages({"s": (ids, db.get_revision("s"))})
+    images, _ = db.rows.read_message_images("s", None, 1_000_000)
+    db.rows.remove_messages({"s": (ids, db.get_revision("s"))})
     assert search_messages(db, NEW) == search_messages(db, OLD) == []
 
-    db.put_images([images])
+    db.rows.put_images([images])
 
     assert search_messages(db, NEW) == [ids[0]]
     assert search_messages(db, OLD) == [ids[1]]

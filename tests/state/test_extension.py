@@ -65,36 +65,36 @@ def load_extension_of(library: Path) -> None:
 
 
 def test_blocked_index_is_listed(db):
-    assert db.list_blocked_indexes() == [BLOCKED]
+    assert db.admin.list_blocked_indexes() == [BLOCKED]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_usual_home_has_no_blocked_index(schema, tmp_path):
     make_hermes_database(tmp_path / "state.db", schema)
     with SessionDB(tmp_path / "state.db") as db:
-        assert db.list_blocked_indexes() == []
-        db.check_rows_writable(["messages", "sessions"])
+        assert db.admin.list_blocked_indexes() == []
+        db.rows.check_rows_writable(["messages", "sessions"])
 
 
 def test_own_home_has_no_blocked_index(tmp_path):
     make_own_database(tmp_path / "state.db")
     with SessionDB(tmp_path / "state.db", load_extension=True) as db:
-        assert db.list_blocked_indexes() == []
+        assert db.admin.list_blocked_indexes() == []
 
 
 def test_blocked_index_added_later_is_listed(tmp_path):
     path = tmp_path / "state.db"
     make_hermes_database(path, 30)
     with SessionDB(path) as db:
-        assert db.list_blocked_indexes() == []
+        assert db.admin.list_blocked_indexes() == []
         add_cjk_index(path)
-        assert db.list_blocked_indexes() == [BLOCKED]
+        assert db.admin.list_blocked_indexes() == [BLOCKED]
 
 
 def test_check_refuses_only_tables_of_the_index(db):
-    db.check_rows_writable(["sessions", "gateway_routing"])
+    db.rows.check_rows_writable(["sessions", "gateway_routing"])
     with pytest.raises(Unsupported, match="messages_fts_cjk, which needs the tokenizer"):
-        db.check_rows_writable(["messages"])
+        db.rows.check_rows_writable(["messages"])
 
 
 @pytest.mark.parametrize(
@@ -136,16 +136,16 @@ def test_unrelated_methods_work_beside_blocked_index(db, path):
     user = next(row for row in db.get_messages(first) if row["role"] == "user")
     db.rewind_to_message(first, user["id"])
     db.restore_rewound(first, user["id"])
-    while db.optimize_step():
+    while db.admin.optimize_step():
         pass
-    db.vacuum()
-    assert db.read_health_facts().orphans == ()
+    db.admin.vacuum()
+    assert db.admin.read_health_facts().orphans == ()
     assert read_schema(path) == before
 
 
 def test_sizes_count_blocked_index_as_index(db):
     for exact in (False, True):
-        sizes = db.measure_sizes(exact=exact)
+        sizes = db.admin.measure_sizes(exact=exact)
         assert sizes.tables[INDEX] >= 4096
         assert not any(name.startswith(f"{INDEX}_") for name in sizes.tables)
         others = sum(size for name, size in sizes.tables.items() if "fts" in name)
@@ -153,7 +153,7 @@ def test_sizes_count_blocked_index_as_index(db):
 
 
 def test_deep_check_finds_no_damage(db):
-    codes = {finding.code for finding in db.check_integrity(deep=True)}
+    codes = {finding.code for finding in db.admin.check_integrity(deep=True)}
     assert codes <= {"search_index_unchecked"}
 
 

@@ -34,7 +34,7 @@ def db(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SessionDB]:
 def remove_messages_singly(db: SessionDB, count: int = 36) -> None:
     """Remove messages, each in its own transaction."""
     for row in db.get_messages("s")[:count]:
-        db.remove_messages({"s": ([row["id"]], db.get_revision("s"))})
+        db.rows.remove_messages({"s": ([row["id"]], db.get_revision("s"))})
 
 
 def query_each_index(db: SessionDB, sql: str) -> list[tuple[Any, ...]]:
@@ -47,16 +47,16 @@ def test_automerge_setting_is_restored_after_removal(db: SessionDB) -> None:
     remove_messages_singly(db)
     assert query_each_index(db, CHOSEN) == []
     assert query_each_index(db, FOUND) == [(4,), (4,)]
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
 
 
 def test_automerge_setting_is_restored_after_restore(db: SessionDB) -> None:
-    image, _ = db.read_message_images("s", None, 10**9)
+    image, _ = db.rows.read_message_images("s", None, 10**9)
     remove_messages_singly(db)
-    db.put_images([image])
+    db.rows.put_images([image])
     assert query_each_index(db, CHOSEN) == []
     assert query_each_index(db, FOUND) == [(40,), (40,)]
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
 
 
 def test_automerge_setting_of_user_stays(db: SessionDB) -> None:
@@ -74,7 +74,7 @@ def test_automerge_setting_survives_rollback(db: SessionDB) -> None:
     assert query_each_index(db, CHOSEN) == []
     assert query_each_index(db, FOUND) == [(40,), (40,)]
     remove_messages_singly(db)
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
 
 
 def test_removal_merges_less_often(db: SessionDB, tmp_path: Path) -> None:

@@ -54,25 +54,25 @@ def index_bytes(path: Path) -> int:
 
 
 def merge_index(db: SessionDB) -> None:
-    while db.optimize_step():
+    while db.admin.optimize_step():
         pass
 
 
 def test_append_only_index_has_no_dead_bytes(path: Path) -> None:
     with SessionDB(path) as db:
-        assert db.measure_sizes().index_dead == 0
+        assert db.admin.measure_sizes().index_dead == 0
 
 
 def test_dead_bytes_match_merged_bytes(path: Path) -> None:
     with SessionDB(path) as db:
         merge_index(db)
         db.delete_sessions([f"fill_{seed}_{n:05}" for seed in range(8) for n in range(5)])
-        before, estimate = index_bytes(path), db.measure_sizes().index_dead
+        before, estimate = index_bytes(path), db.admin.measure_sizes().index_dead
         merge_index(db)
         freed = before - index_bytes(path)
         assert freed > 10 * PAGE
         assert estimate == pytest.approx(freed, rel=0.35)
-        assert db.measure_sizes().index_dead == 0
+        assert db.admin.measure_sizes().index_dead == 0
 
 
 def test_large_texts_are_estimated_too(home_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_large_texts_are_estimated_too(home_path: Path) -> None:
             session_id = add_session(connection, f"s{number}")
             add_message(connection, session_id, content="word " * 40_000)
     with SessionDB(path) as db:
-        assert db.measure_sizes().index_dead == 0
+        assert db.admin.measure_sizes().index_dead == 0
         db.delete_sessions(["s0", "s1", "s2"])
-        sizes = db.measure_sizes()
+        sizes = db.admin.measure_sizes()
         assert 0 <= sizes.index_dead <= sizes.index

@@ -88,7 +88,7 @@ def test_interrupted_close_can_be_repeated(home_path: Path) -> None:
         is_interrupted = run_interrupted(db, lambda db: db.close(), place)
         place += 1
         db.close()
-        opened = db._pool
+        opened = db._store.pool
         assert (opened.writer, opened.guard, list(opened.readers)) == (None, None, [])
     assert place > 30
 

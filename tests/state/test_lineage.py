@@ -75,7 +75,7 @@ def trace_link_statements(db: SessionDB) -> list[str]:
         if "p.end_reason AS parent_reason" in statement:
             statements.append(statement)
 
-    db._pool.readers[0].connection.set_trace_callback(note)
+    db._store.pool.readers[0].connection.set_trace_callback(note)
     return statements
 
 
@@ -108,7 +108,7 @@ def test_childless_session_gets_parent_without_walk(home_path: Path) -> None:
     with SessionDB(home_path / "state.db") as db:
         db.set_meta("the writer", "is open")
         statements: list[str] = []
-        writer = db._pool.writer
+        writer = db._store.pool.writer
         assert writer is not None
         assert writer._handle is not None
         writer._handle.connection.set_trace_callback(statements.append)

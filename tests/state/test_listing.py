@@ -13,7 +13,7 @@ def test_summary_counts_messages_once_until_commit(home_path: Path) -> None:
         writer.append_message("chat", "user", "first", create={"source": "cli"})
         assert reader.summarize_session("chat").messages == 1
         statements: list[str] = []
-        reader._pool.readers[0].connection.set_trace_callback(statements.append)
+        reader._store.pool.readers[0].connection.set_trace_callback(statements.append)
         assert reader.summarize_session("chat").messages == 1
         assert [statement for statement in statements if "count(*)" in statement] == []
 

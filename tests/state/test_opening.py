@@ -25,8 +25,8 @@ USES: dict[str, Callable[[SessionDB], Any]] = {
     "change": lambda db: db.append_message("s", "user", "x", create={"source": "cli"}),
     "transaction": lambda db: db.transaction().__enter__(),
     "follow": lambda db: db.read_changes(),
-    "check": lambda db: db.check_integrity(),
-    "sizes": lambda db: db.measure_sizes(),
+    "check": lambda db: db.admin.check_integrity(),
+    "sizes": lambda db: db.admin.measure_sizes(),
 }
 
 
@@ -128,8 +128,8 @@ def test_sidecar_files_are_found_through_link(tmp_path: Path, path: Path) -> Non
         writer.execute("PRAGMA wal_autocheckpoint=0")
         writer.execute("UPDATE sessions SET model = 'm'")
         assert (
-            db.measure_sizes().wal
-            == db.measure_sizes(exact=True).wal
+            db.admin.measure_sizes().wal
+            == db.admin.measure_sizes(exact=True).wal
             == Path(f"{path}-wal").stat().st_size
             > 0
         )
@@ -196,7 +196,7 @@ def test_concurrent_reads_leave_few_connections(path: Path) -> None:
             pool.submit(db._read, lambda _: together.wait(WAIT_S)) for _ in range(crowd)
         ]:
             reading.result(WAIT_S)
-        assert 0 < len(db._pool.readers) <= 8
+        assert 0 < len(db._store.pool.readers) <= 8
         assert len(db.get_messages("fill_0_00001")) == 3
 
 

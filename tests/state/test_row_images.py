@@ -105,8 +105,8 @@ def read_images(db: SessionDB, *session_ids: str) -> list[RowImages]:
     images = []
     for session_id in session_ids:
         images += [
-            *db.read_session_images(session_id),
-            db.read_message_images(session_id, 0, 10**9)[0],
+            *db.rows.read_session_images(session_id),
+            db.rows.read_message_images(session_id, 0, 10**9)[0],
         ]
     return images
 
@@ -114,9 +114,9 @@ def read_images(db: SessionDB, *session_ids: str) -> list[RowImages]:
 def remove_sessions(db: SessionDB, *session_ids: str) -> list[RowImages]:
     """Remove sessions as a step does; return the images in its trash."""
     images = pass_through_trash(read_images(db, *session_ids))
-    ids = {each: db.read_message_images(each, 0, 10**9)[0] for each in session_ids}
+    ids = {each: db.rows.read_message_images(each, 0, 10**9)[0] for each in session_ids}
     with db.transaction():
-        db.remove_messages(
+        db.rows.remove_messages(
             {
                 each: (
                     [row[image.columns.index("id")] for row in image.rows],
@@ -125,7 +125,7 @@ def remove_sessions(db: SessionDB, *session_ids: str) -> list[RowImages]:
                 for each, image in ids.items()
             }
         )
-        db.remove_rows(one for one in images if one.table != "messages")
+        db.rows.remove_rows(one for one in images if one.table != "messages")
     return images
 
 
@@ -185,12 +185,12 @@ def test_images_restore_rows_exactly(db: SessionDB, path: Path) -> None:
         == remaining['odd "name']
         == []
     )
-    report = db.put_images(images)
+    report = db.rows.put_images(images)
     assert (report.refused, report.emptied, report.dropped_columns) == ((), (), {})
     assert dump_rows(path) == before
-    assert db.put_images(images) == PutResult(present=report.inserted)
+    assert db.rows.put_images(images) == PutResult(present=report.inserted)
     assert dump_rows(path) == before
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
 
 
 def test_restored_messages_are_searchable(db: SessionDB, path: Path) -> None:
@@ -204,9 +204,9 @@ def test_restored_messages_are_searchable(db: SessionDB, path: Path) -> None:
     assert sum(map(len, before)) > 100
     for session_id in reversed(ids):
         images = remove_sessions(db, session_id)
-        assert db.put_images(images).refused == ()
+        assert db.rows.put_images(images).refused == ()
     assert [list_hits(db, *question) for question in questions] == before
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
 
 
 @pytest.mark.parametrize("schema", [26, 30])
@@ -222,7 +222,7 @@ def test_hermes_triggers_index_restored_rows(home_path: Path, schema: int) -> No
 
     before = counted()
     with SessionDB(path) as db:
-        db.put_images(reversed(remove_sessions(db, *ids)))
+        db.rows.put_images(reversed(remove_sessions(db, *ids)))
     assert counted() == before
 
 
@@ -277,7 +277,7 @@ def test_images_restore_random_values(shared: Path, values: list[tuple[Any, bool
     with SessionDB(shared) as db:
         images = remove_sessions(db, session_id)
         assert dump_rows(shared) != before
-        assert db.put_images(images).refused == ()
+        assert db.rows.put_images(images).refused == ()
         assert dump_rows(shared) == before
 
 
@@ -316,14 +316,16 @@ def test_foreign_triggers_leave_restored_rows_unchanged(db: SessionDB, path: Pat
     images = remove_sessions(db, session_id)
     for table in ("sessions", "messages"):
         assert (
-            db.put_images(session_id for session_id in images if session_id.table == table).refused
+            db.rows.put_images(
+                session_id for session_id in images if session_id.table == table
+            ).refused
             == ()
         )
     after = dump_rows(path)
     assert len(after.pop("log")) == 10
     before.pop("log")
     assert after == before
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
 
 
 def test_message_trigger_leaves_restored_rows_unchanged(home_path: Path) -> None:
@@ -336,10 +338,10 @@ def test_message_trigger_leaves_restored_rows_unchanged(home_path: Path) -> None
     )
     before = dump_rows(path)
     with SessionDB(path) as db:
-        assert db.put_images(remove_sessions(db, session_id)).refused == ()
+        assert db.rows.put_images(remove_sessions(db, session_id)).refused == ()
         assert dump_rows(path) == before
         assert db.search("made").hits == []
-        assert db.check_integrity(deep=True) == []
+        assert db.admin.check_integrity(deep=True) == []
 
 
 def test_missing_display_order_stays_null(home_path: Path) -> None:
@@ -348,7 +350,7 @@ def test_missing_display_order_stays_null(home_path: Path) -> None:
     execute_statements(path, "UPDATE messages SET display_order = NULL")
     before = dump_rows(path)
     with SessionDB(path) as db:
-        db.put_images(remove_sessions(db, session_id))
+        db.rows.put_images(remove_sessions(db, session_id))
     assert dump_rows(path) == before
 
 
@@ -363,13 +365,13 @@ def test_images_of_older_schema_are_restored(home_path: Path, newer: int) -> Non
         images = pass_through_trash(read_images(db, *ids))
     path = create_home(home_path / "new" / "state.db", newer)
     with SessionDB(path) as db:
-        report = db.put_images(images)
+        report = db.rows.put_images(images)
         assert (report.refused, report.emptied) == ((), ())
         assert report.dropped_columns == {"sessions": ("strange",)}
         assert report.inserted == sum(len(image.rows) for image in images)
-        assert db.put_images(images).present == report.inserted
+        assert db.rows.put_images(images).present == report.inserted
         assert len(list_hits(db, "turn", "words")) > 40
-        assert db.check_integrity(deep=True) == []
+        assert db.admin.check_integrity(deep=True) == []
     assert [len(rows) for rows in (dump_rows(path)["sessions"], dump_rows(path)["messages"])] == [
         12,
         120,
@@ -383,12 +385,12 @@ def test_older_schema_reports_omitted_values(home_path: Path) -> None:
     with SessionDB(newer) as db:
         images = pass_through_trash(read_images(db, *ids))
     with SessionDB(create_home(home_path / "old" / "state.db", 22)) as db:
-        report = db.put_images(images)
+        report = db.rows.put_images(images)
         assert {"pinned", "hidden", "last_read_at"} <= set(report.dropped_columns["sessions"])
         assert "display_order" in report.dropped_columns["messages"]
         assert [row.table for row in report.refused] == ["session_turn_leases"]
         assert db.message_count() == 120
-        assert db.check_integrity(deep=True) == []
+        assert db.admin.check_integrity(deep=True) == []
 
 
 def test_extended_key_matches_stored_rows(home_path: Path) -> None:
@@ -397,20 +399,22 @@ def test_extended_key_matches_stored_rows(home_path: Path) -> None:
     insert = "INSERT INTO session_model_usage (session_id, model"
     execute_statements(older, f"{insert}) VALUES ('{session_id}', 'm')")
     with SessionDB(older) as db:
-        images = pass_through_trash(db.read_session_images(session_id))
+        images = pass_through_trash(db.rows.read_session_images(session_id))
     path = create_home(home_path / "new" / "state.db", 22)
     with SessionDB(path) as db:
-        assert db.put_images(image for image in images if image.table == "sessions").inserted == 1
+        assert (
+            db.rows.put_images(image for image in images if image.table == "sessions").inserted == 1
+        )
         execute_statements(
             path, f"{insert}, task, input_tokens) VALUES ('{session_id}', 'm', 'vision', 7)"
         )
-        assert db.put_images(images) == PutResult(inserted=1, present=1)
-        assert db.put_images(images) == PutResult(present=2)
-        assert len(db.get_model_usage(session_id)) == 2
-        db.remove_rows(db.read_session_images(session_id))
+        assert db.rows.put_images(images) == PutResult(inserted=1, present=1)
+        assert db.rows.put_images(images) == PutResult(present=2)
+        assert len(db.admin.get_model_usage(session_id)) == 2
+        db.rows.remove_rows(db.rows.read_session_images(session_id))
         usage = [image for image in images if image.table != "sessions"]
-        assert [misfit.key[0] for misfit in db.put_images(usage).refused] == [session_id]
-        assert db.get_model_usage(session_id) == []
+        assert [misfit.key[0] for misfit in db.rows.put_images(usage).refused] == [session_id]
+        assert db.admin.get_model_usage(session_id) == []
 
 
 def test_null_in_required_column_becomes_default(home_path: Path) -> None:
@@ -423,7 +427,7 @@ def test_null_in_required_column_becomes_default(home_path: Path) -> None:
     with SessionDB(path) as db:
         images = pass_through_trash(read_images(db, session_id))
     with SessionDB(create_home(home_path / "new" / "state.db", 22)) as db:
-        report = db.put_images(images)
+        report = db.rows.put_images(images)
         assert {(lost.table, lost.column) for lost in report.emptied} == {("messages", "active")}
         assert (report.inserted, report.refused) == (11, ())
         assert len(db.get_messages(session_id)) == 10
@@ -446,7 +450,7 @@ def test_incomplete_row_is_refused_with_reason(db: SessionDB, path: Path) -> Non
         "CREATE TABLE needs (session_id TEXT, a NOT NULL)",
         "CREATE TABLE rules (session_id TEXT, a CHECK (a > 5))",
     )
-    report = db.put_images(images)
+    report = db.rows.put_images(images)
     assert report.emptied == ()
     assert {session_id.table: session_id.why for session_id in report.refused} == {
         "needs": "this home requires a value",
@@ -463,12 +467,12 @@ def test_keyless_rows_are_restored_beside_others(db: SessionDB, path: Path) -> N
     images = remove_sessions(db, ids[0])
     execute_statements(path, *[f"INSERT INTO notes VALUES ('{ids[1]}', {n})" for n in range(2)])  # noqa: S608
     others = dump_rows(path)["notes"]
-    report = db.put_images(images)
+    report = db.rows.put_images(images)
     assert report.refused == ()
     back = dump_rows(path)["notes"]
     assert len(back) == 4
     assert [row for row in back if row in others] == others
-    assert db.put_images(images) == PutResult(present=report.inserted)
+    assert db.rows.put_images(images) == PutResult(present=report.inserted)
     assert dump_rows(path)["notes"] == back
 
 
@@ -485,7 +489,7 @@ def test_shared_rows_are_kept_on_removal(home_path: Path) -> None:
         images = remove_sessions(db, *ids)
         assert dump_rows(path)["system_prompts"] == before["system_prompts"]
         execute_statements(path, "DELETE FROM system_prompts")
-        assert db.put_images(images).refused == ()
+        assert db.rows.put_images(images).refused == ()
         assert dump_rows(path) == before
 
 
@@ -499,9 +503,9 @@ def test_text_with_nul_is_reindexed(db: SessionDB, path: Path) -> None:
         db.append_messages("later", [{"role": "user", "content": "x"}] * 1200, create={})
         before = dump_rows(path)
     images = remove_sessions(db, session_id)
-    db.put_images(images)
+    db.rows.put_images(images)
     assert dump_rows(path) == before
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
 
 
 def test_changed_message_leaves_no_index_words(db: SessionDB, path: Path) -> None:
@@ -511,13 +515,13 @@ def test_changed_message_leaves_no_index_words(db: SessionDB, path: Path) -> Non
     if db.kind == "own":
         db.append_messages("later", [{"role": "user", "content": "x"}] * 1200, create={})
     before = {"content": "a\0needle"}
-    db.change_row("messages", {"id": first}, before, {"content": "b\0haystack"})
+    db.rows.change_row("messages", {"id": first}, before, {"content": "b\0haystack"})
     index = "ms_index" if db.kind == "own" else "messages_fts"
     with connect(path) as connection:
         for word, ids in (("needle", []), ("haystack", [(first,)])):
             asked = f"SELECT rowid FROM {index} WHERE {index} MATCH ?"  # noqa: S608
             assert connection.execute(asked, (word,)).fetchall() == ids
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
 
 
 def test_session_with_restored_messages_is_recent(db: SessionDB, path: Path) -> None:
@@ -526,10 +530,10 @@ def test_session_with_restored_messages_is_recent(db: SessionDB, path: Path) -> 
     db.append_message("back", "user", "first", timestamp=1.0, create={})
     last = db.append_message("back", "user", "last", timestamp=2e9)
     db.append_message("s7", "user", "x", timestamp=1.9e9)
-    images = db.read_message_images("back", last - 1, 1)[0]
+    images = db.rows.read_message_images("back", last - 1, 1)[0]
     with SessionDB(path) as other:
         assert [line.id for line in other.list_sessions(limit=2).items] == ["back", "s7"]
-        db.remove_messages({"back": ([last], db.get_revision("back"))})
+        db.rows.remove_messages({"back": ([last], db.get_revision("back"))})
         assert [line.id for line in other.list_sessions(limit=1).items] == ["s7"]
-        assert db.put_images([images]).inserted == 1
+        assert db.rows.put_images([images]).inserted == 1
         assert [line.id for line in other.list_sessions(limit=2).items] == ["back", "s7"]

@@ -53,9 +53,9 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 LONG: dict[str, Callable[[SessionDB, Callable[[], object]], object]] = {
-    "vacuum": lambda db, step: db.vacuum(step=step),
-    "check": lambda db, step: db.check_integrity(deep=True, step=step),
-    "sizes": lambda db, step: db.measure_sizes(exact=True, step=step),
+    "vacuum": lambda db, step: db.admin.vacuum(step=step),
+    "check": lambda db, step: db.admin.check_integrity(deep=True, step=step),
+    "sizes": lambda db, step: db.admin.measure_sizes(exact=True, step=step),
 }
 
 
@@ -67,7 +67,7 @@ def test_long_work_calls_step_regularly(
     looked: list[None] = []
     work(db, lambda: looked.append(None))
     assert len(looked) > 3
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
 
 
 @pytest.mark.requirement("maintenance:ended-looks")
@@ -80,7 +80,7 @@ def test_step_error_ends_work_without_trace(
     work: Callable[[SessionDB, Callable[[], object]], object],
     at: int,
 ) -> None:
-    free, looked = db.measure_sizes().free, iter(range(1, 1000))
+    free, looked = db.admin.measure_sizes().free, iter(range(1, 1000))
 
     def step() -> None:
         if next(looked) >= at:
@@ -90,13 +90,13 @@ def test_step_error_ends_work_without_trace(
         work(db, step)
     assert next(looked) == at + 1  # the callback is not called again after it ended the work
     assert list(temporary.iterdir()) == []
-    assert db.measure_sizes().free == free > 0
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.measure_sizes().free == free > 0
+    assert db.admin.check_integrity(deep=True) == []
     db.append_messages("after", [{"role": "user", "content": "x"}], create={"source": "cli"})
     with connect(path) as other:
         other.execute("BEGIN IMMEDIATE")
-    db.vacuum()
-    assert db.measure_sizes().free == 0
+    db.admin.vacuum()
+    assert db.admin.measure_sizes().free == 0
 
 
 @pytest.mark.requirement("maintenance:ended-looks")
@@ -109,7 +109,7 @@ def test_check_deletes_copy_of_killed_check(db: SessionDB, path: Path, temporary
         "def step():\n"
         "    if glob.glob(os.environ['TMPDIR'] + '/*/copy.db'):\n"
         "        os.kill(os.getpid(), 9)\n"
-        "SessionDB(sys.argv[1], read_only=True).check_integrity(deep=True, step=step)\n"
+        "SessionDB(sys.argv[1], read_only=True).admin.check_integrity(deep=True, step=step)\n"
     )
     subprocess.run(
         [sys.executable, "-c", script, str(path)],
@@ -117,10 +117,10 @@ def test_check_deletes_copy_of_killed_check(db: SessionDB, path: Path, temporary
         check=False,
     )
     (leftover,) = temporary.iterdir()
-    db.check_integrity(deep=True)
+    db.admin.check_integrity(deep=True)
     assert list(temporary.iterdir()) == [leftover]  # its process may still be running
     os.utime(leftover, (OLD, OLD))
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
     assert list(temporary.iterdir()) == []
 
 

@@ -49,7 +49,7 @@ def test_session_with_bytes_is_changed_and_deleted(db: SessionDB, path: Path) ->
     db.append_message("s", "user", IMAGE)
     assert db.delete_session("s")
     assert read_entries(path) == []
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
 
 
 def test_bytes_indexed_by_older_version_are_removed(db: SessionDB, path: Path) -> None:
@@ -63,4 +63,4 @@ def test_bytes_indexed_by_older_version_are_removed(db: SessionDB, path: Path) -
         )
     db.rewind_to_message("s", first)
     assert read_entries(path) == [b"\xef\xbf\xbdPNG stored    no more  "]
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []

@@ -53,7 +53,7 @@ def read_pragmas(path: Path) -> dict[str, Any]:
 def test_vacuum_keeps_file_settings(db: SessionDB, path: Path) -> None:
     before = read_pragmas(path)
     assert before["freelist_count"] > (0,)
-    result = db.vacuum()
+    result = db.admin.vacuum()
     assert result.after_bytes < result.before_bytes / 2
     assert read_pragmas(path) == {**before, "freelist_count": (0,)}
     assert path.stat().st_size + Path(f"{path}-wal").stat().st_size == result.after_bytes
@@ -70,7 +70,7 @@ def test_vacuum_keeps_journal_mode(home_path: Path) -> None:
     before = read_pragmas(path)
     with SessionDB(path) as db:
         assert db.list_sessions().items
-        result = db.vacuum()
+        result = db.admin.vacuum()
     assert result.after_bytes < result.before_bytes
     assert read_pragmas(path) == {**before, "freelist_count": (0,)}
 
@@ -83,11 +83,11 @@ def test_vacuum_is_refused_while_file_is_shared(db: SessionDB, path: Path) -> No
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"open\n"
         with pytest.raises(Busy) as refused:
-            db.vacuum()
+            db.admin.vacuum()
         assert f"pid {holder.pid}" in refused.value.holders[0]
         holder.communicate(b"")
     assert path.stat().st_size == size
-    db.vacuum()
+    db.admin.vacuum()
     assert path.stat().st_size < size
 
 
@@ -104,13 +104,13 @@ def test_vacuum_runs_beside_own_readers(db: SessionDB, path: Path) -> None:
     reader.start()
     assert begun.wait(20)
     cursor = db.read_changes().cursor
-    result = db.vacuum()
+    result = db.admin.vacuum()
     done.set()
     reader.join(20)
     assert set(seen) == {20}
     assert result.after_bytes <= result.before_bytes
     assert db.read_changes(cursor).events == []
-    assert db.measure_sizes().free == 0
+    assert db.admin.measure_sizes().free == 0
 
 
 def test_vacuum_without_disk_space_is_refused(
@@ -118,15 +118,15 @@ def test_vacuum_without_disk_space_is_refused(
 ) -> None:
     usage = namedtuple("usage", "total used free")  # noqa: PYI024 -- as shutil has it
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9, 10_000))
-    before = path.stat().st_mtime_ns, db.measure_sizes().db
+    before = path.stat().st_mtime_ns, db.admin.measure_sizes().db
     with pytest.raises(StorageFull, match=r"needs \d+ bytes"):
-        db.vacuum()
-    assert (path.stat().st_mtime_ns, db.measure_sizes().db) == before
+        db.admin.vacuum()
+    assert (path.stat().st_mtime_ns, db.admin.measure_sizes().db) == before
 
 
 def test_vacuum_of_read_only_database_is_denied(db: SessionDB, path: Path) -> None:
     with SessionDB(path, read_only=True) as reader:
-        for verb in (reader.vacuum, reader.optimize_step):
+        for verb in (reader.admin.vacuum, reader.admin.optimize_step):
             with pytest.raises(Denied):
                 verb()
 
@@ -134,8 +134,8 @@ def test_vacuum_of_read_only_database_is_denied(db: SessionDB, path: Path) -> No
 def test_optimize_step_merges_segments_of_indexes(db: SessionDB, path: Path) -> None:
     for number in range(12):
         db.append_messages(f"more {number}", [{"role": "user", "content": "words"}], create={})
-    db._update_search_index()
-    while db.optimize_step():
+    db._store.update_search_index()
+    while db.admin.optimize_step():
         pass
     with connect(path, "ro") as connection:
         cursor = connection.execute(
@@ -144,7 +144,7 @@ def test_optimize_step_merges_segments_of_indexes(db: SessionDB, path: Path) -> 
         for (name,) in cursor.fetchall():
             parts = connection.execute(f"SELECT count(DISTINCT segid) FROM {name}")  # noqa: S608
             assert parts.fetchone()[0] <= 1
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
 
 
 def is_copy_in_memory(path: Path) -> bool:
@@ -165,9 +165,12 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.requirement("maintenance:vacuum-memory")
 def test_vacuum_of_wal_database_needs_no_memory(db: SessionDB, path: Path, memory: Path) -> None:
     copy_seen: list[bool] = []
-    assert db.vacuum(step=lambda: copy_seen.append(bool(list_copies(path.parent)))).after_bytes > 0
+    assert (
+        db.admin.vacuum(step=lambda: copy_seen.append(bool(list_copies(path.parent)))).after_bytes
+        > 0
+    )
     assert any(copy_seen) == is_copy_in_memory(path)
-    assert db.measure_sizes().free == 0
+    assert db.admin.measure_sizes().free == 0
     assert list_copies(path.parent) == []
 
 
@@ -182,7 +185,7 @@ def test_vacuum_without_free_memory_is_refused(home_path: Path, memory: Path) ->
         db.delete_sessions([f"fill_0_{n:05}" for n in range(18)])
         if is_copy_in_memory(path):
             with pytest.raises(StorageFull, match="bytes of memory, 10240 are free"):
-                db.vacuum()
+                db.admin.vacuum()
             memory.write_text("nobody tells")
-        db.vacuum()
-        assert db.measure_sizes().free == 0
+        db.admin.vacuum()
+        assert db.admin.measure_sizes().free == 0

@@ -77,7 +77,7 @@ def test_rewrite_keeps_file_settings(home_path: Path, made: str) -> None:
         db.delete_sessions([f"fill_0_{n:05}" for n in range(20)])
         before = read_file_settings(path)
         vacuum_through_copy(db)
-        assert db.measure_sizes().free == 0
+        assert db.admin.measure_sizes().free == 0
         db.append_message("fill_0_00039", "user", "after it")
     assert read_file_settings(path) == before
 
@@ -157,7 +157,7 @@ KILLED = (
     "stepping._INSTRUCTIONS_PER_STEP = 2000\n"
     "db = SessionDB(sys.argv[1])\n"
     "kill = lambda: os.kill(os.getpid(), 9)\n"
-    "db._get_writer().run_alone(partial(db._vacuum_through_file, step=kill))\n"
+    "db._store.get_writer().run_alone(partial(db.admin._vacuum_through_file, step=kill))\n"
 )
 
 
@@ -186,7 +186,7 @@ def test_only_stale_copies_are_deleted(db: SessionDB, path: Path, tmp_path: Path
     (folder / f"{name}left0000.tmp").touch()
     (folder / f"{name}left0001.tmp-journal").touch()
     before = {file.name for file in folder.iterdir()}
-    db.vacuum()
+    db.admin.vacuum()
     deleted = before - {file.name for file in folder.iterdir()}
     assert deleted == {f"{name}left0000.tmp", f"{name}left0001.tmp-journal"}
     assert precious.read_text() == "of somebody"

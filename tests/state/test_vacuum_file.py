@@ -70,11 +70,11 @@ def commit_in_process(path: Path, key: str) -> str:
 
 def test_vacuum_frees_pages_and_leaves_no_copies(db: SessionDB, path: Path) -> None:
     before = db.list_sessions().items, db.get_messages("fill_0_00039")
-    assert db.measure_sizes().free > 0
+    assert db.admin.measure_sizes().free > 0
     vacuum_through_copy(db)
-    assert db.measure_sizes().free == 0
+    assert db.admin.measure_sizes().free == 0
     assert (db.list_sessions().items, db.get_messages("fill_0_00039")) == before
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
     assert list_copies(path.parent) == []
 
 
@@ -91,8 +91,8 @@ def test_commit_before_lock_restarts_vacuum(db: SessionDB, path: Path, point: st
     assert errors == [""]
     assert points.count("copy begins") == 2
     assert db.get_meta(point) == "1"
-    assert db.measure_sizes().free == 0
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.measure_sizes().free == 0
+    assert db.admin.check_integrity(deep=True) == []
 
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
@@ -120,7 +120,7 @@ def test_vacuum_lock_blocks_other_commits(db: SessionDB, path: Path) -> None:
 @pytest.mark.requirement("maintenance:vacuum-commits")
 def test_vacuum_gives_up_under_steady_writes(db: SessionDB, path: Path) -> None:
     errors: list[str] = []
-    free = db.measure_sizes().free
+    free = db.admin.measure_sizes().free
 
     def act(now: str) -> None:
         if now == "between":
@@ -130,7 +130,7 @@ def test_vacuum_gives_up_under_steady_writes(db: SessionDB, path: Path) -> None:
         trace_vacuum(db, act)
     assert errors == [""] * 3
     assert [db.get_meta(f"said {number}") for number in range(3)] == ["1"] * 3
-    assert db.measure_sizes().free == free
+    assert db.admin.measure_sizes().free == free
     assert list_copies(path.parent) == []
 
 
@@ -150,7 +150,7 @@ def test_vacuum_yields_to_open_write_transaction(db: SessionDB, path: Path) -> N
         other.execute("COMMIT")
         vacuum_through_copy(hasty)
     assert db.get_meta("other") == "1"
-    assert db.measure_sizes().free == 0
+    assert db.admin.measure_sizes().free == 0
 
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
@@ -178,7 +178,7 @@ def test_vacuum_lets_other_process_continue(db: SessionDB, path: Path) -> None:
     assert len(set(seen)) == 1
     assert db.get_messages("fill_0_00039")[-1]["content"] == "said beside"
     assert "said beside" in str(db.search("beside", per="message", status="all").hits)
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
 
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
@@ -197,7 +197,7 @@ def test_open_readers_keep_snapshot_during_vacuum(db: SessionDB, path: Path) -> 
         other.execute("INSERT INTO state_meta VALUES ('other', 1)")
     assert db.get_meta("other") == "1"
     db.append_message("fill_0_00039", "user", "after it")
-    assert db.check_integrity(deep=True) == []
+    assert db.admin.check_integrity(deep=True) == []
 
 
 @pytest.mark.requirement("maintenance:vacuum-commits")
@@ -210,10 +210,10 @@ def test_vacuum_stopped_anywhere_changes_nothing(db: SessionDB, path: Path, poin
         if now == point:
             raise Enough
 
-    free, before = db.measure_sizes().free, dump_tables(path)
+    free, before = db.admin.measure_sizes().free, dump_tables(path)
     with pytest.raises(Enough):
         trace_vacuum(db, act)
     assert list_copies(path.parent) == []
     assert commit_in_process(path, "at once") == ""
-    assert db.measure_sizes().free == free
+    assert db.admin.measure_sizes().free == free
     assert dump_tables(path) == {**before, "state_meta": dump_tables(path)["state_meta"]}

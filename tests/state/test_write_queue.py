@@ -136,4 +136,4 @@ def test_forked_child_leaves_parent_transaction_untouched(db: SessionDB, how: st
     forks = [sys.executable, "-c", FORKS, str(db.path), how]
     assert subprocess.run(forks, timeout=WAIT_S, check=False).returncode == 0
     assert read_stored_texts(db) == [str(number) for number in range(41)]
-    assert db.check_integrity() == []
+    assert db.admin.check_integrity() == []

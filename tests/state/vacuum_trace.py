@@ -15,8 +15,8 @@ _LOOK = "PRAGMA data_version"
 
 def vacuum_through_copy(db: SessionDB, step: Callable[[], object] | None = None) -> None:
     """Rewrite the database through a copy, whatever its SQLite library would do."""
-    with db._translate_errors():
-        db._get_writer().run_alone(partial(db._vacuum_through_file, step=step))
+    with db._store.translate_errors():
+        db._store.get_writer().run_alone(partial(db.admin._vacuum_through_file, step=step))
 
 
 def trace_vacuum(db: SessionDB, act: Callable[[str], object]) -> list[str]:
@@ -34,7 +34,7 @@ class VacuumTrace:
         self._act = act
         self._phase = "looking"
         self._folder = db.path.parent
-        guard, writer = db._pool.guard, db._pool.writer
+        guard, writer = db._store.pool.guard, db._store.pool.writer
         assert guard is not None
         assert writer is not None
         assert writer._handle is not None

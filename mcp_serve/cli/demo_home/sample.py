@@ -268,7 +268,7 @@ class SampleHome:
         with SessionDB(self.path / "state.db", clock=clock) as db:
             build_home(db, clock)
             add_routes(self.path, db, clock)
-            return f"{db.message_count():,} messages, {db.measure_sizes().db / 1e6:.1f} MB"
+            return f"{db.message_count():,} messages, {db.admin.measure_sizes().db / 1e6:.1f} MB"
 
 
 @contextmanager

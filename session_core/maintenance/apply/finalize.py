@@ -210,7 +210,7 @@ class SessionFinalizer:
     def _end_chat(self, store: SessionStore, key: str, session_id: str, end: EndRecord) -> None:
         """Start a new session for a chat, or mark its route so that the end is delivered once."""
         # Routes in a file are outside of the transaction: those chats start over after the commit.
-        if self._start_new and not self._db.has_routing:
+        if self._start_new and not self._db.routes.is_available:
             end["later"].append(key)
             end["told"] = CALLED_BY_STORE if store.hooks is not None else False
         elif self._start_new:
@@ -226,7 +226,7 @@ class SessionFinalizer:
     @contextmanager
     def _wrap_step(self, items: _FinalizeItems) -> Iterator[None]:
         with ExitStack() as stack:
-            in_transaction = self._can_change_routes and self._db.has_routing
+            in_transaction = self._can_change_routes and self._db.routes.is_available
             if self._store is not None and in_transaction and items.entries:
                 ended_ids = [end["session_id"] for end in items.ends]
                 stack.enter_context(self._store.transaction(*items.entries, ending=ended_ids))

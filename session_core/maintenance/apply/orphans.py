@@ -76,7 +76,8 @@ class OrphanedRowRemover:
         image, has_more = self._read_rows(member, items.room)
         session_id = member.revision["session"]
         referring = [
-            replace(images, of=session_id) for images in self._db.read_referring_images([image])
+            replace(images, of=session_id)
+            for images in self._db.rows.read_referring_images([image])
         ]
         items.of.append(member)
         # Rows that refer to these would be deleted or emptied with them.
@@ -89,8 +90,10 @@ class OrphanedRowRemover:
     def _read_rows(self, member: Member, room: int) -> tuple[RowImages, bool]:
         record = member.revision
         if record["table"] == _MESSAGES_TABLE:
-            return self._db.read_message_images(record["session"], None, room)
-        image = self._db.read_row_images(record["table"], {record["column"]: record["session"]})
+            return self._db.rows.read_message_images(record["session"], None, room)
+        image = self._db.rows.read_row_images(
+            record["table"], {record["column"]: record["session"]}
+        )
         # Only messages are read in pieces; another member is removed whole or skipped.
         if len(image.rows) != record["rows"]:
             raise MemberOutdated(member.id, "its rows have changed since")
@@ -111,7 +114,7 @@ class OrphanedRowRemover:
             if db.get_session(member.revision["session"]) is not None:
                 raise MemberOutdated(member.id, "its session exists again")
         try:
-            db.remove_rows(items.images)
+            db.rows.remove_rows(items.images)
         except Changed as error:
             raise ConcurrentWrite(str(error)) from error
         self._batch_size.end(items.size)
@@ -135,7 +138,9 @@ class DeadLockRemover:
 
     def _read_lock(self, member: Member) -> RowImages:
         record = member.revision
-        image = self._db.read_row_images(record["table"], {record["column"]: record["session"]})
+        image = self._db.rows.read_row_images(
+            record["table"], {record["column"]: record["session"]}
+        )
         if not image.rows:
             raise MemberOutdated(member.id, "it does not exist any more")
         return image
@@ -147,14 +152,14 @@ class DeadLockRemover:
         # A lock may have been taken again since the plan.
         held_sessions = {
             claim.session_id
-            for claim in db.list_claims()
+            for claim in db.admin.list_claims()
             if claim.kind == "compression" and is_live_claim(claim, now)
         }
         for member in batch:
             if member.revision["session"] in held_sessions:
                 raise MemberOutdated(member.id, "it is held again")
         try:
-            db.remove_rows(images)
+            db.rows.remove_rows(images)
         except Changed as error:
             raise ConcurrentWrite(str(error)) from error
         return {UNLINKED_KEY: True}

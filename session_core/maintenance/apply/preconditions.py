@@ -142,7 +142,7 @@ def require_not_in_use(
     exempt: Collection[ProtectionReason] = (),
 ) -> None:
     """Check locks, turns, our own pins and routes once more, inside the step."""
-    for claim in db.list_claims():
+    for claim in db.admin.list_claims():
         member = member_by_session.get(claim.session_id or "")
         if member is not None and is_live_claim(claim, activity.company.at):
             raise MemberOutdated(member, f"session {claim.session_id}: in use by {claim.holder}")
@@ -166,7 +166,7 @@ def require_not_in_use(
 
 def _list_live_routes(db: StateDatabase, *session_ids: str) -> list[dict[str, Any]]:
     """Return the routes to sessions that may be in use."""
-    rows = db.list_routing_rows(*session_ids)
+    rows = db.rows.list_routing_rows(*session_ids)
     return [
         row for row in rows if _is_in_home(db, row["scope"]) or not recovery.is_gone(row["scope"])
     ]

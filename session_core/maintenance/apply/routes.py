@@ -87,7 +87,7 @@ class LostRouteRemover:
 
     def _read_foreign_row(self, member: Member) -> RowImages:
         record = member.revision
-        image = self._db.read_row_images(
+        image = self._db.rows.read_row_images(
             _ROUTES_TABLE, {"scope": record["scope"], "session_key": record["key"]}
         )
         texts = [row[image.columns.index("entry_json")] for row in image.rows]
@@ -117,7 +117,7 @@ class LostRouteRemover:
             row = db.get_session(record["session"])
             if row is not None and row["end_reason"] is None:
                 raise MemberOutdated(member.id, "it leads to a session again")
-        db.remove_rows(rows)
+        db.rows.remove_rows(rows)
         return {"routes": {record["key"]: record["stored"] for record in own_records}}
 
     @contextmanager
@@ -208,12 +208,12 @@ def restore_route(
     except Conflict:
         return "the chat was used since"
     # The row may have columns that `save` does not write.
-    if value["row"] is not None and db.has_routing:
+    if value["row"] is not None and db.routes.is_available:
         image = RowImages.unpack(value["row"])
         row = dict(zip(image.columns, image.rows[0], strict=True))
-        columns = db.read_row_images(_ROUTES_TABLE, {"session_key": key}).columns
+        columns = db.rows.read_row_images(_ROUTES_TABLE, {"session_key": key}).columns
         values = {name: stored_value for name, stored_value in row.items() if name in columns}
-        db.put_routing_row({**values, "scope": _get_scope(store)})
+        db.rows.put_routing_row({**values, "scope": _get_scope(store)})
     return None
 
 
@@ -224,15 +224,15 @@ def list_route_keys(values: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def list_session_chats(db: StateDatabase, store: SessionStore | None, session_id: str) -> list[str]:
     """Return the chats that are routed to a session by the table or by the store, sorted."""
-    keys = {str(row["session_key"]) for row in db.list_routing_rows(session_id)}
+    keys = {str(row["session_key"]) for row in db.rows.list_routing_rows(session_id)}
     entries = {} if store is None else store.load_entries()
     return sorted(keys | {key for key, entry in entries.items() if entry.session_id == session_id})
 
 
 def _read_route_row(db: StateDatabase, store: SessionStore, key: str) -> RowImages:
-    if not db.has_routing:
+    if not db.routes.is_available:
         return RowImages(_ROUTES_TABLE, (), ())
-    return db.read_row_images(_ROUTES_TABLE, {"scope": _get_scope(store), "session_key": key})
+    return db.rows.read_row_images(_ROUTES_TABLE, {"scope": _get_scope(store), "session_key": key})
 
 
 def _get_scope(store: SessionStore) -> str:

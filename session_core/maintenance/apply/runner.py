@@ -264,7 +264,7 @@ class PlanRunner:
         plan = self._ledger.get_plan(handle)
         if plan.state == "finished":
             return ApplyResult.from_json(plan.result)
-        if plan.about["wanted"]["start_new"] and not self._db.has_routing:
+        if plan.about["wanted"]["start_new"] and not self._db.routes.is_available:
             for step in self._ledger.list_steps(batch.id):
                 for end in (step.result or {}).get("ended", ()):
                     finalize.reset_deferred_chats(self._store, end)
@@ -281,7 +281,7 @@ class PlanRunner:
     ) -> ApplyResult:
         """Return a result with the sizes measured since the plan was begun."""
         with suppress_note_errors("how much room there is"):
-            sizes = self._db.measure_sizes()
+            sizes = self._db.admin.measure_sizes()
             size = disk.measure_change(plan.about.get(disk.BEFORE_KEY, {}), sizes)
             returned = size.returned_to_disk + self._outcome.sum_deleted_file_bytes(batch, plan)
             size = replace(

@@ -162,7 +162,7 @@ class SessionRemover:
         self, session_id: str, group: SessionGroup, items: StepItems, activity: ActivitySnapshot
     ) -> bool:
         """Add a session, or as many of its messages as there is room for."""
-        rows = self._db.read_session_images(session_id)
+        rows = self._db.rows.read_session_images(session_id)
         row = preconditions.find_session_row(rows)
         if row is None:
             raise MemberOutdated(group.member, f"session {session_id} does not exist any more")
@@ -172,7 +172,7 @@ class SessionRemover:
         preconditions.require_no_new_signs(group, row)
         children = preconditions.list_planned_children(self._db, session_id, group)
         after_id = None if items.before is None else items.before.get_last_message_id(session_id)
-        messages, has_more = self._db.read_message_images(session_id, after_id, items.room)
+        messages, has_more = self._db.rows.read_message_images(session_id, after_id, items.room)
         place = messages.columns.index("id")
         ids = [row[place] for row in messages.rows]
         items.messages[session_id] = ids, group
@@ -204,7 +204,7 @@ class SessionRemover:
         The latter would be deleted or emptied with those.
         """
         own = [items.exclude_dependent_rows(images) for images in own]
-        referring = self._db.read_referring_images([messages, *own])
+        referring = self._db.rows.read_referring_images([messages, *own])
         items.room -= sum(map(estimate_size, referring))
         dependent = [
             images
@@ -250,8 +250,8 @@ class SessionRemover:
         }
         try:
             if items.dependent_rows:
-                db.remove_rows(items.dependent_rows)
-            after = db.remove_messages(messages, items.message_rows)
+                db.rows.remove_rows(items.dependent_rows)
+            after = db.rows.remove_messages(messages, items.message_rows)
         except (Changed, NotFound) as error:
             for session_id, (_, expected) in messages.items():
                 preconditions.require_revision(
@@ -261,7 +261,7 @@ class SessionRemover:
         try:
             for change in items.changes:
                 change.write_row(db)
-            db.remove_rows(items.rows)
+            db.rows.remove_rows(items.rows)
         except Changed as error:
             raise ConcurrentWrite(str(error)) from error
         # Only a full step tells how long a batch of this size takes.

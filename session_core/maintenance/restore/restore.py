@@ -180,7 +180,7 @@ class BatchRestorer:
         trash = self._ledger.get_batch(batch_id).bytes
         freed = Bytes(returned_to_disk=returned, trash=trash)
         with suppress_note_errors("how much room there is"):
-            grown = disk.measure_change(files, self._db.measure_sizes()).needed_now
+            grown = disk.measure_change(files, self._db.admin.measure_sizes()).needed_now
             return replace(freed, needed_now=grown)
         return freed
 
@@ -250,14 +250,14 @@ class BatchRestorer:
         Raises:
             Unsupported: an index needs an extension that is not loaded.
         """
-        if not self._db.list_blocked_indexes():
+        if not self._db.admin.list_blocked_indexes():
             return  # avoid reading the trash
         for step in steps:
             trash_items = self._ledger.read_trash(step.id) if step.undone_at is None else ()
             with suppress(Corrupt):  # the other steps may be whole
                 for item in trash_items:
                     if item.what == IMAGES:
-                        self._db.check_rows_writable([RowImages.unpack(item.value).table])
+                        self._db.rows.check_rows_writable([RowImages.unpack(item.value).table])
 
     def _list_steps(self, batch: Batch) -> list[Step]:
         """Return the steps of a batch; refuse a batch that is itself a restore."""

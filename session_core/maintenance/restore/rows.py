@@ -60,12 +60,14 @@ class RowRestorer:
             ]
             self._write_missing_values(tried, restored)
         # Sessions come first: other rows refer to them.
-        first = self._db.put_images(session_images)
+        first = self._db.rows.put_images(session_images)
         # Rows of a refused session would belong to another session with its id.
         strangers = {misfit.key[0] for misfit in first.refused}
         self._remainder.sessions |= dict.fromkeys(strangers, False)
         strangers |= self._find_strangers()
-        second = self._db.put_images([_exclude_owned(image, strangers) for image in other_images])
+        second = self._db.rows.put_images(
+            [_exclude_owned(image, strangers) for image in other_images]
+        )
         self._remainder.columns += [
             [str(misfit.key[0]), misfit.column]
             for misfit in first.emptied
@@ -111,7 +113,7 @@ class RowRestorer:
     def _write_value(self, session_id: str, column: str, value: Any, label: str) -> None:
         try:
             # Write only over the empty value that the restore has left.
-            self._db.change_row(SESSIONS, {"id": session_id}, {column: None}, {column: value})
+            self._db.rows.change_row(SESSIONS, {"id": session_id}, {column: None}, {column: value})
         except Changed:
             self._refused.append((label, "it was changed again since"))
 

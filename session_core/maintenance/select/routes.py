@@ -133,20 +133,20 @@ def _iter_gone_folder_routes(
 ) -> Iterator[LostRoute]:
     """Yield the routes of missing folders that this store will not adopt any more."""
     db = snapshot.db
-    if snapshot.store is None or not db.has_routing or request.ids is not None:
+    if snapshot.store is None or not db.routes.is_available or request.ids is not None:
         return
     if snapshot.activity.company.gateway is not None:
         return  # it may be about to adopt them
     own = str(snapshot.store.sessions_dir.resolve())
     # An empty table of our own may mean that the home was moved: the store adopts the other folder
     # then.
-    if not db.load_gateway_routing_entries(scope=own):
+    if not db.routes.load_entries(scope=own):
         return
     cutoff, matches = snapshot.now - _GONE_DAYS * _DAY_S, _build_filter(snapshot, request.where)
-    for scope in db.list_gateway_routing_scopes():
+    for scope in db.routes.list_scopes():
         if scope == own or not recovery.is_gone(scope):
             continue
-        for key, text in db.load_gateway_routing_entries(scope=scope).items():
+        for key, text in db.routes.load_entries(scope=scope).items():
             entry = _parse_entry(text)
             used_at = None if entry is None else protection.get_last_use(entry)
             if entry is None or not matches(entry, None):

@@ -173,7 +173,7 @@ class Exporter:
             raise InvalidInput(
                 f"form must be one of {', '.join(_FILE_SUFFIXES)}, got {request.form!r:.40}"
             )
-        conversations = ConversationIndex(self._db.list_inventory())
+        conversations = ConversationIndex(self._db.admin.list_inventory())
         groups = self._group_sessions(conversations, request)
         if request.where is not None:
             matching = iter_matching(self._db, conversations, request.where)
@@ -316,7 +316,7 @@ class ExportSource:
             NotFound: the session does not exist.
         """
         revision = db.get_revision(session_id)
-        images = db.read_session_images(session_id)
+        images = db.rows.read_session_images(session_id)
         session_images = [image for image in images if image.table == _OWN_TABLE]
         if not session_images:
             raise NotFound(f"session {session_id} does not exist")
@@ -332,7 +332,7 @@ class ExportSource:
         after_id: int | None = None
         has_more = True
         while has_more and (after_id is None or after_id < self._revision.last_id):
-            image, has_more = self._db.read_message_images(self.id, after_id, _PAGE_BYTES)
+            image, has_more = self._db.rows.read_message_images(self.id, after_id, _PAGE_BYTES)
             id_index = image.columns.index("id")
             # Messages appended during the export are not part of its moment.
             rows = tuple(row for row in image.rows if row[id_index] <= self._revision.last_id)

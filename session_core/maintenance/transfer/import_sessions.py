@@ -167,11 +167,11 @@ class Importer:
         Raises:
             Unsupported: an index needs an extension that is not loaded.
         """
-        if self._db.list_blocked_indexes():
+        if self._db.admin.list_blocked_indexes():
             new = [line for line in lines if self._is_new(line)]
             tables = ["sessions"] if new else []
             messages = ["messages"] if any(line.messages for line in new) else []
-            self._db.check_rows_writable(tables + messages)
+            self._db.rows.check_rows_writable(tables + messages)
 
     def _add_audit_entry(self, result: ImportResult) -> None:
         counts: dict[str, Any] = {
@@ -210,7 +210,7 @@ class _PreviewState:
     def __init__(
         self, db: StateDatabase, writer: ImportWriter, lines: Mapping[str, ScannedSession]
     ) -> None:
-        inventory = db.list_inventory()
+        inventory = db.admin.list_inventory()
         self.there = {session.id for session in inventory}
         self._titles = {session.title for session in inventory}
         self._db = db
@@ -234,8 +234,8 @@ class _PreviewState:
     @cached_property
     def columns(self) -> Mapping[str, frozenset[str]]:
         """The columns of this home, by table."""
-        sessions = self._db.read_row_images(SESSIONS, {"id": ""})
-        messages = self._db.read_row_images(MESSAGES_KEY, {"id": 0})
+        sessions = self._db.rows.read_row_images(SESSIONS, {"id": ""})
+        messages = self._db.rows.read_row_images(MESSAGES_KEY, {"id": 0})
         return {image.table: frozenset(image.columns) for image in (sessions, messages)}
 
 

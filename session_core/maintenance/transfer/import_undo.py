@@ -112,7 +112,7 @@ class ImportUndo:
 
     def note_undone_steps(self, batch_id: str) -> None:
         """Mark the steps of an import as undone if none of their sessions exists."""
-        present = {session.id for session in self._db.list_inventory()}
+        present = {session.id for session in self._db.admin.list_inventory()}
         steps = self._list_open_steps(self._ledger.get_batch(batch_id))
         undone = [step for step in steps if present.isdisjoint(collect_imported([step]))]
         if undone:

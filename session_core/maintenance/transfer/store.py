@@ -95,7 +95,7 @@ class ImportWriter:
         images = [image for line in remaining for image in self._read_rows(context, line)]
 
         def begin(db: StateDatabase) -> None:
-            result = db.put_images(images, of=[line.id for line in remaining])
+            result = db.rows.put_images(images, of=[line.id for line in remaining])
             _require_sessions_stored(result)
             for line in remaining:
                 db.set_meta(MARK_PREFIX + line.id, line.encode_progress(0, renumbered=False))
@@ -193,7 +193,7 @@ class ImportWriter:
 
     def _write_piece(self, db: StateDatabase, step: _StoreStep, *, renumbered: bool) -> PutResult:
         images = [*step.rows, *self._iter_message_images(step, renumbered=renumbered)]
-        result = db.put_images(images, of=[step.found.id])
+        result = db.rows.put_images(images, of=[step.found.id])
         _require_sessions_stored(result)
         self._require_own_ids(result)
         return result
@@ -232,11 +232,13 @@ class ImportWriter:
 
     def _find_last_id(self) -> int:
         """Return the highest id of a message, also of deleted ones if the engine records that."""
-        sequence = self._db.read_row_images("sqlite_sequence", {"name": MESSAGES_KEY})
+        sequence = self._db.rows.read_row_images("sqlite_sequence", {"name": MESSAGES_KEY})
         # AUTOINCREMENT never uses an id again, not even that of a deleted message.
         if sequence.rows:
             return int(sequence.rows[0][sequence.columns.index("seq")])
-        return max((session.revision.last_id for session in self._db.list_inventory()), default=0)
+        return max(
+            (session.revision.last_id for session in self._db.admin.list_inventory()), default=0
+        )
 
     def _iter_pieces(
         self, file: BinaryIO, line: ScannedSession, done: int, *, whole: bool = False

@@ -1,8 +1,4 @@
-"""Facts, inventory and upkeep of a home: health, counts, deletion, finalization and checks.
-
-The operations that change rows act at once and protect no session; the layers above decide which
-sessions may be changed. Rows that belong to a session are deleted with it. Routes and files of a
-home belong to the session store and stay.
+"""Reports and upkeep of a home, reached as `db.admin`: health, inventory, counters and checks.
 
 Messages are counted in their indexes, so that no text is read. Only the flag `compacted` is in no
 index of Hermes. The inventory reads every row of `sessions`, since no index has the end times.
@@ -10,30 +6,31 @@ index of Hermes. The inventory reads every row of `sessions`, since no index has
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from typing import Any
 
-from session_core import _sqlite3
+from session_core import _sqlite3, presence
 from session_core.state import validation
-from session_core.state.batch_size import BatchSize
 from session_core.state.protocol import StepCallback
-from session_core.state.sqlite import integrity, lineage, opening, sessions, sizes, sql_blocks
-from session_core.state.sqlite.connection import Connection, quote_name
-from session_core.state.sqlite.connections import SqliteStore
-from session_core.state.sqlite.deletion import (
-    UnlinkedDelegates,
-    delete_batch,
-    delete_session_row,
-    list_existing_sessions,
+from session_core.state.sqlite import (
+    integrity,
+    lineage,
+    opening,
+    sessions,
+    sizes,
+    sql_blocks,
+    usage,
 )
+from session_core.state.sqlite.connection import Connection, quote_name
+from session_core.state.sqlite.vacuum import SqliteVacuum
 from session_core.types import (
     BlockedIndex,
     Claim,
     Finding,
+    Holder,
     HomeFacts,
     InventoryItem,
     LinkKind,
@@ -59,8 +56,21 @@ _TOKEN_COLUMNS = {
 }
 
 
-class HealthFactsReader(SqliteStore):
-    """Reads facts about a home that are not about single sessions."""
+class SqliteAdmin(SqliteVacuum):
+    """Upkeep and reports of one home."""
+
+    @property
+    def immutable(self) -> bool:
+        """Whether the file is read as immutable, on a read-only mount."""
+        return self._store.immutable
+
+    def get_home_id(self) -> str | None:
+        """Return the id that a home of our own got at its creation; other homes have none."""
+        return self._read(lambda handle: sessions.find_meta(handle, opening.HOME_ID_KEY))
+
+    def list_holders(self) -> list[Holder]:
+        """Return the other processes that have the database open, if the system reports them."""
+        return presence.list_holders(self._store.path)
 
     def list_claims(self) -> list[Claim]:
         """Return the claims that processes have stored in the database, also old ones."""
@@ -70,6 +80,69 @@ class HealthFactsReader(SqliteStore):
         """Return the problems and totals of the home."""
         now = self._clock()
         return self._read(lambda handle: _read_facts(handle, now))
+
+    def list_inventory(self) -> list[InventoryItem]:
+        """Return one light row for each session, all from one snapshot.
+
+        A row whose id is not text is left out, since no caller could refer to it.
+        """
+        return self._read(list_inventory)
+
+    def get_model_usage(self, session_id: str) -> list[dict[str, Any]]:
+        """Return the usage of each model in a session."""
+        return self._read(lambda handle: usage.list_model_usage(handle, session_id))
+
+    def recount_session(self, session_id: str) -> bool:
+        """Recompute the counters of a session; return whether they had drifted.
+
+        Raises:
+            NotFound: the session does not exist.
+        """
+        # Counting reads many rows, so it runs outside of the write transaction; only its result
+        # is checked there.
+        for _ in range(_MAX_TRIES):
+            counted = self._read(lambda handle: count_session(handle, session_id))
+            drifted = self._write(
+                partial(_recount_if_unchanged, session_id=session_id, counted=counted)
+            )
+            if drifted is not None:
+                return drifted
+        return self._write(
+            lambda handle: bool(
+                _recount_if_unchanged(handle, session_id, count_session(handle, session_id))
+            )
+        )
+
+    def find_drifted_sessions(self, limit: int = 1000) -> list[str]:
+        """Return sessions whose message counter differs from their rows."""
+        validation.check_limit(limit)
+        return self._read(
+            lambda handle: [
+                row[0]
+                for row in handle.fetch_tuples(handle.expand_sql(SQL["list_drifted"]), (limit,))
+            ]
+        )
+
+    def check_integrity(
+        self, *, deep: bool = False, step: StepCallback | None = None
+    ) -> list[Finding]:
+        """Return the problems of the file; `deep` also checks the search indexes, on a copy."""
+        self._store.check_open()
+        with self._store.translate_errors():
+            loads = self._store.loads_extension and self._store.kind == "hermes"
+            folder = self._store.path.parent if loads else None
+            return integrity.check_file(self._store.path, deep=deep, step=step, extension_of=folder)
+
+    def list_blocked_indexes(self) -> list[BlockedIndex]:
+        """Return the search indexes that this process cannot write."""
+        return self._read(opening.list_blocked_indexes)
+
+    def measure_sizes(self, *, exact: bool = False, step: StepCallback | None = None) -> Sizes:
+        """Return bytes by table: quick estimates, or exact counts from a child process."""
+        estimated = self._read(lambda handle: sizes.estimate_sizes(handle, self._store.path))
+        if not exact:
+            return estimated
+        return sizes.count_sizes(estimated, self._read(sizes.read_layout), self._store.path, step)
 
 
 def _read_facts(handle: Connection, now: float) -> HomeFacts:
@@ -170,133 +243,7 @@ def _to_time(stored: Any) -> float | None:
     return float(stored) if isinstance(stored, (int, float)) else None
 
 
-_DAY_S = 86_400
-_CHUNK_SESSIONS = 200
 _MAX_TRIES = 3
-_AMONG_IDS = " AND id IN (SELECT value FROM json_each(:ids))"
-"""Restricts a selection to chosen sessions, which are checked again in the changing transaction."""
-
-
-class SqliteUpkeep(SqliteStore):
-    """Deletion, finalization, counters and checks."""
-
-    def finalize_orphaned_compression_sessions(self) -> int:
-        """End continuations that never ran, at once; return how many.
-
-        Such a session has no accounted call, has not ended, began more than a week ago, continues a
-        compressed parent, and has a message.
-        """
-        before = self._clock() - _WEEK_S
-        orphans = self._read(lambda handle: list_orphans(handle, before))
-        return sum(
-            self._write(partial(_finalize_orphans, ids=chunk, now=self._clock(), before=before))
-            for chunk in _iter_chunks(orphans)
-        )
-
-    def prune_empty_ghost_sessions(self) -> int:
-        """Delete empty terminal sessions without children, at once; return how many.
-
-        Such a session has no title and no message, has ended, and began more than a day ago.
-        """
-        before = self._clock() - _DAY_S
-        ghosts = self._read(lambda handle: list_ghosts(handle, before))
-        return sum(
-            self._write(partial(_prune_ghosts, ids=chunk, before=before))
-            for chunk in _iter_chunks(ghosts)
-        )
-
-    def delete_session(self, session_id: str) -> bool:
-        """Delete a session, its delegates and all rows that belong to them, at once.
-
-        Its other children lose their parent. A large session is deleted in several transactions:
-        messages first, the session row last, so that an interrupted delete can be repeated. Routes
-        and files stay.
-        """
-        return self.delete_sessions([session_id]) == 1
-
-    def delete_sessions(self, session_ids: Sequence[str]) -> int:
-        """Delete several sessions as `delete_session` does; return how many were deleted."""
-        remaining = self._read(partial(list_existing_sessions, session_ids=session_ids))
-        requested, deleted, pace = set(remaining), set[str](), BatchSize()
-        unlinked = self._read(lineage.list_unlinked_delegates)
-        while remaining:
-            with self.transaction():
-                done, removed = self._write(
-                    partial(_delete_within_pace, ids=remaining, unlinked=unlinked, pace=pace)
-                )
-            pace.end()
-            deleted |= removed
-            remaining = remaining[done:]
-        return len(deleted & requested)
-
-    def recount_session(self, session_id: str) -> bool:
-        """Recompute the counters of a session; return whether they had drifted.
-
-        Raises:
-            NotFound: the session does not exist.
-        """
-        # Counting reads many rows, so it runs outside of the write transaction; only its result
-        # is checked there.
-        for _ in range(_MAX_TRIES):
-            counted = self._read(lambda handle: count_session(handle, session_id))
-            drifted = self._write(
-                partial(_recount_if_unchanged, session_id=session_id, counted=counted)
-            )
-            if drifted is not None:
-                return drifted
-        return self._write(
-            lambda handle: bool(
-                _recount_if_unchanged(handle, session_id, count_session(handle, session_id))
-            )
-        )
-
-    def find_drifted_sessions(self, limit: int = 1000) -> list[str]:
-        """Return sessions whose message counter differs from their rows."""
-        validation.check_limit(limit)
-        return self._read(
-            lambda handle: [
-                row[0]
-                for row in handle.fetch_tuples(handle.expand_sql(SQL["list_drifted"]), (limit,))
-            ]
-        )
-
-    def check_integrity(
-        self, *, deep: bool = False, step: StepCallback | None = None
-    ) -> list[Finding]:
-        """Return the problems of the file; `deep` also checks the search indexes, on a copy."""
-        self._check_open()
-        with self._translate_errors():
-            folder = self.path.parent if self._loads and self.kind == "hermes" else None
-            return integrity.check_file(self.path, deep=deep, step=step, extension_of=folder)
-
-    def list_blocked_indexes(self) -> list[BlockedIndex]:
-        """Return the search indexes that this process cannot write."""
-        return self._read(opening.list_blocked_indexes)
-
-    def check_rows_writable(self, tables: Collection[str]) -> None:
-        """Refuse a change of rows in these tables that would fail at a blocked search index."""
-        for index in self.list_blocked_indexes():
-            if not set(tables).isdisjoint(index.tables):
-                raise opening.make_blocked_error(self.path, index, requested=self._loads)
-
-    def measure_sizes(self, *, exact: bool = False, step: StepCallback | None = None) -> Sizes:
-        """Return bytes by table: quick estimates, or exact counts from a child process."""
-        estimated = self._read(lambda handle: sizes.estimate_sizes(handle, self.path))
-        if not exact:
-            return estimated
-        return sizes.count_sizes(estimated, self._read(sizes.read_layout), self.path, step)
-
-
-def list_orphans(handle: Connection, before: float) -> list[str]:
-    """Return the continuations that never ran."""
-    if not handle.has_column("sessions", "api_call_count"):
-        return []
-    return [row[0] for row in handle.fetch_tuples(SQL["list_orphans"], {"before": before})]
-
-
-def list_ghosts(handle: Connection, before: float) -> list[str]:
-    """Return the empty terminal sessions without children."""
-    return [row[0] for row in handle.fetch_tuples(SQL["list_ghosts"], {"before": before})]
 
 
 def count_session(handle: Connection, session_id: str) -> tuple[int, int, int]:
@@ -320,29 +267,6 @@ def _count_live(handle: Connection, session_id: str) -> tuple[int, int]:
     return live, last_id
 
 
-def _finalize_orphans(handle: Connection, ids: Sequence[str], now: float, before: float) -> int:
-    bounds = {"ids": json.dumps(ids), "before": before}
-    orphans = [row[0] for row in handle.fetch_tuples(SQL["list_orphans"] + _AMONG_IDS, bounds)]
-    for orphan in orphans:
-        handle.forget_session_counts(orphan)
-    return handle.run_change(SQL["finalize"], {"ids": json.dumps(orphans), "now": now})
-
-
-def _prune_ghosts(handle: Connection, ids: Sequence[str], before: float) -> int:
-    bounds = {"ids": json.dumps(ids), "before": before}
-    ghosts = [row[0] for row in handle.fetch_tuples(SQL["list_ghosts"] + _AMONG_IDS, bounds)]
-    for ghost in ghosts:
-        delete_session_row(handle, ghost)
-    return len(ghosts)
-
-
-def _delete_within_pace(
-    handle: Connection, ids: Sequence[str], unlinked: UnlinkedDelegates, pace: BatchSize
-) -> tuple[int, set[str]]:
-    pace.begin()
-    return delete_batch(handle, ids, unlinked, pace.room)
-
-
 def _recount_if_unchanged(
     handle: Connection, session_id: str, counted: tuple[int, int, int]
 ) -> bool | None:
@@ -357,10 +281,6 @@ def _recount_if_unchanged(
         return False
     set_counters(handle, session_id, live, tool_calls)
     return True
-
-
-def _iter_chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (ids[start : start + _CHUNK_SESSIONS] for start in range(0, len(ids), _CHUNK_SESSIONS))
 
 
 _INVENTORY_COLUMNS = (
@@ -384,17 +304,6 @@ _LINK_MARKS = (
     " THEN model_config END"
 )
 _REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
-
-
-class SqliteInventory(SqliteStore):
-    """Lists the sessions of a home."""
-
-    def list_inventory(self) -> list[InventoryItem]:
-        """Return one light row for each session, all from one snapshot.
-
-        A row whose id is not text is left out, since no caller could refer to it.
-        """
-        return self._read(list_inventory)
 
 
 @dataclass(slots=True)

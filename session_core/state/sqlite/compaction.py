@@ -24,7 +24,7 @@ from session_core.errors import Conflict, Unsupported
 from session_core.state import validation
 from session_core.state.sqlite import admin, fts, lineage, messages, sessions, sql_blocks
 from session_core.state.sqlite.connection import Connection, quote_name
-from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.rows import read
 from session_core.types import AppendManyResult, Revision
 
@@ -33,8 +33,8 @@ SQL = sql_blocks.load_blocks("compaction")
 _LOCK_TTL_S = 300.0
 
 
-class SqliteCompaction(SqliteStore):
-    """Compaction of sessions, its undo and its lock."""
+class SqliteCompaction(SqliteOperations):
+    """Compaction of whole sessions, and the compression lock."""
 
     def archive_and_compact(
         self, session_id: str, compacted_messages: messages.MessageMappings
@@ -54,6 +54,63 @@ class SqliteCompaction(SqliteStore):
             return messages.insert_summary(handle, session_id, before, encoded)
 
         return self._write(step)
+
+    def try_acquire_compression_lock(
+        self, session_id: str, holder: str, ttl_seconds: float = _LOCK_TTL_S
+    ) -> bool:
+        """Acquire the compression lock of a session, or take over an expired one.
+
+        Return False if another holder has the lock.
+
+        Raises:
+            InvalidInput: the session or the holder has no name.
+            Unsupported: this home is older than compression locks.
+        """
+        return self._write_lock_row("take_lock", session_id, holder, ttl_seconds)
+
+    def refresh_compression_lock(
+        self, session_id: str, holder: str, ttl_seconds: float = _LOCK_TTL_S
+    ) -> bool:
+        """Extend a lock; return False if it was lost."""
+        return self._write_lock_row("refresh_lock", session_id, holder, ttl_seconds)
+
+    def release_compression_lock(self, session_id: str, holder: str) -> None:
+        """Release a lock, unless another holder has taken it over."""
+
+        def step(handle: Connection) -> None:
+            if handle.has_column("compression_locks"):
+                handle.run_change(SQL["release_lock"], (session_id, holder))
+
+        self._write(step)
+
+    def get_compression_lock_holder(self, session_id: str) -> str | None:
+        """Return the current holder of the compression lock of a session."""
+        bounds = {"session": session_id, "now": self._clock()}
+
+        def look(handle: Connection) -> str | None:
+            if not handle.has_column("compression_locks"):
+                return None
+            return cast("str | None", handle.fetch_value(SQL["get_lock"], bounds))
+
+        return self._read(look)
+
+    def _write_lock_row(self, block: str, session_id: str, holder: str, ttl_s: float) -> bool:
+        validation.check_name("session_id", session_id)
+        validation.check_name("holder", holder)
+        validation.check_number("ttl_seconds", ttl_s, needed=True)
+        now = self._clock()
+        bounds = {"session": session_id, "holder": holder, "now": now, "until": now + ttl_s}
+
+        def step(handle: Connection) -> bool:
+            if not handle.has_column("compression_locks"):
+                raise Unsupported("the schema of this home has no compression locks")
+            return handle.run_change(SQL[block], bounds) > 0
+
+        return self._write(step)
+
+
+class MessageCompactor(SqliteOperations):
+    """Compaction of chosen messages, and its undo."""
 
     def compact_messages(
         self,
@@ -146,59 +203,6 @@ class SqliteCompaction(SqliteStore):
                 raise Conflict(f"messages of session {session_id} have changed")
             _write_flags(handle, session_id, flags_by_id)
             return _update_counters(handle, session_id, restored_ids, before)
-
-        return self._write(step)
-
-    def try_acquire_compression_lock(
-        self, session_id: str, holder: str, ttl_seconds: float = _LOCK_TTL_S
-    ) -> bool:
-        """Acquire the compression lock of a session, or take over an expired one.
-
-        Return False if another holder has the lock.
-
-        Raises:
-            InvalidInput: the session or the holder has no name.
-            Unsupported: this home is older than compression locks.
-        """
-        return self._write_lock_row("take_lock", session_id, holder, ttl_seconds)
-
-    def refresh_compression_lock(
-        self, session_id: str, holder: str, ttl_seconds: float = _LOCK_TTL_S
-    ) -> bool:
-        """Extend a lock; return False if it was lost."""
-        return self._write_lock_row("refresh_lock", session_id, holder, ttl_seconds)
-
-    def release_compression_lock(self, session_id: str, holder: str) -> None:
-        """Release a lock, unless another holder has taken it over."""
-
-        def step(handle: Connection) -> None:
-            if handle.has_column("compression_locks"):
-                handle.run_change(SQL["release_lock"], (session_id, holder))
-
-        self._write(step)
-
-    def get_compression_lock_holder(self, session_id: str) -> str | None:
-        """Return the current holder of the compression lock of a session."""
-        bounds = {"session": session_id, "now": self._clock()}
-
-        def look(handle: Connection) -> str | None:
-            if not handle.has_column("compression_locks"):
-                return None
-            return cast("str | None", handle.fetch_value(SQL["get_lock"], bounds))
-
-        return self._read(look)
-
-    def _write_lock_row(self, block: str, session_id: str, holder: str, ttl_s: float) -> bool:
-        validation.check_name("session_id", session_id)
-        validation.check_name("holder", holder)
-        validation.check_number("ttl_seconds", ttl_s, needed=True)
-        now = self._clock()
-        bounds = {"session": session_id, "holder": holder, "now": now, "until": now + ttl_s}
-
-        def step(handle: Connection) -> bool:
-            if not handle.has_column("compression_locks"):
-                raise Unsupported("the schema of this home has no compression locks")
-            return handle.run_change(SQL[block], bounds) > 0
 
         return self._write(step)
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from session_core import _sqlite3, home, presence
@@ -46,9 +45,7 @@ from session_core.state.sqlite.transaction import Transaction
 from session_core.state.sqlite.writer import Writer
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from session_core.types import Holder, HomeKind
+    from session_core.types import HomeKind
 
 
 _MAX_IDLE_READERS = 8
@@ -122,7 +119,7 @@ _EXIT_WAIT_S = 1.0
 
 
 class SqliteStore:
-    """Opens, reads, writes and closes one database; subclasses add the operations.
+    """Opens, reads, writes and closes one database; `SqliteOperations` use it.
 
     `in_hermes_home` means that the folder was detected as a Hermes home: if it has the marks of one
     and no database, no database is created in it. `load_extension` loads the extension that the CJK
@@ -142,74 +139,52 @@ class SqliteStore:
         self.path = _check_path(home.find_home().db_path if db_path is None else db_path)
         if not patience_s >= 0:
             raise InvalidInput(f"patience_s must be >= 0, got {patience_s}")
-        self._read_only = read_only
+        self.read_only = read_only
+        self.clock = clock
+        self.loads_extension = load_extension
+        self.pool = ConnectionPool()
         # A default path may lead to a Hermes home; an explicit path was chosen by the caller.
         self._in_hermes_home = in_hermes_home or db_path is None
         self._patience_s = patience_s
-        self._clock = clock
-        self._loads = load_extension
         self._pid = os.getpid()
-        self._pool = ConnectionPool()
         self._lock = threading.RLock()  # reentrant: a signal handler may write while it is held
         self._late: list[weakref.ref[Transaction]] = []
         self._kind: HomeKind | None = None
         self._immutable = False
-        self._closer = weakref.finalize(self, ConnectionPool.close, self._pool, _EXIT_WAIT_S)
+        self._closer = weakref.finalize(self, ConnectionPool.close, self.pool, _EXIT_WAIT_S)
 
     @property
     def kind(self) -> HomeKind:
         """The kind of this home; a missing file becomes a home of our own at the first write."""
-        return self._read(lambda _: self._kind or self._guess_missing_kind())
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of the home."""
-        return self.path.parent
-
-    @property
-    def read_only(self) -> bool:
-        """Whether the database was opened for reading only."""
-        return self._read_only
+        return self.read(lambda _: self._kind or self._guess_missing_kind())
 
     @property
     def immutable(self) -> bool:
         """Whether the file is read as immutable, on a read-only mount."""
-        self._read(lambda _: None)
+        self.read(lambda _: None)
         return self._immutable
 
     def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
-        """Run the changes of this task in the block as one transaction.
-
-        The transaction belongs to one task and one thread. A change by another task of the thread
-        is refused at once, a change by another thread waits, and both read the committed state. A
-        coroutine passes a function to `AsyncSessionDB.run` instead, which does not block the event
-        loop. Without `linked`, rows may refer to missing rows, as restored orphans do. Keep the
-        block short: run no hook, model call or file operation in it. On a path without a file, the
-        transaction begins with its first change.
-        """
+        """Return the transaction of this task; `SessionDB` has the rules."""
         return Transaction(
-            self._get_writer,
-            errors=self._translate_errors,
+            self.get_writer,
+            errors=self.translate_errors,
             late=self._late,
-            is_late=self._is_file_missing,
+            is_late=self.is_file_missing,
             linked=linked,
         )
 
     @property
     def in_transaction(self) -> bool:
         """Whether this task has a transaction open in this thread."""
-        writer = self._pool.writer
+        writer = self.pool.writer
         return bool(self._list_late_transactions()) or (
             writer is not None and writer.current is not None
         )
 
-    def list_holders(self) -> list[Holder]:
-        """Return the other processes that have the database open, if the system reports them."""
-        return presence.list_holders(self.path)
-
     def close(self) -> None:
         """Close every connection; the last change that returned is durable."""
-        writer = self._pool.writer
+        writer = self.pool.writer
         if self.in_transaction:
             raise InvalidInput("this thread has a transaction open; close the database after it")
         if writer is not None:
@@ -218,85 +193,79 @@ class SqliteStore:
             writer.run_leftovers(_MAX_TIDY_S)
         # Detached last, so that an interrupted close can be repeated.
         if self._closer.alive:
-            self._pool.close()
+            self.pool.close()
             self._closer.detach()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _read(self, look: Callable[[Connection], T]) -> T:
+    def read(self, look: Callable[[Connection], T]) -> T:
         """Run `look` on one snapshot of the database."""
-        self._check_open()
-        writer = self._pool.writer
+        self.check_open()
+        writer = self.pool.writer
         open_handle = writer.current if writer else None
-        with self._translate_errors(), translate_bind_errors():
+        with self.translate_errors(), translate_bind_errors():
             if open_handle is not None:
                 open_handle.seen.clear()
                 return look(open_handle)
-            handle = self._take_reader()
+            handle = self.take_reader()
             try:
                 with handle.open_snapshot():
                     return look(handle)
             finally:
-                self._pool.release_reader(handle)
+                self.pool.release_reader(handle)
 
-    def _write(self, step: Callable[[Connection], T]) -> T:
+    def write(self, step: Callable[[Connection], T]) -> T:
         """Run `step` in a transaction; it may run again, so it must have no other effect."""
-        self._check_open()
-        with self._translate_errors(), translate_bind_errors():
-            if self._is_file_missing():
+        self.check_open()
+        with self.translate_errors(), translate_bind_errors():
+            if self.is_file_missing():
                 # A step that is refused or changes nothing must not create a home.
                 changed, result = _rehearse_step(step)
                 if not changed:
                     return result
             for transaction in self._list_late_transactions():
                 transaction.begin()
-            return self._get_writer().run_step(step)
+            return self.get_writer().run_step(step)
 
-    def _update_search_index(self) -> None:
+    def update_search_index(self) -> None:
         """Update the search index; if that fails, a search reads the missing messages itself."""
-        with suppress(SessionError), self._translate_errors():
-            self._get_writer().run_leftovers(_MAX_TIDY_S)
+        with suppress(SessionError), self.translate_errors():
+            self.get_writer().run_leftovers(_MAX_TIDY_S)
 
     @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
+        """Raise errors of the driver as errors of our tree."""
         try:
             yield
         except (_sqlite3.load_library().Error, UnicodeDecodeError) as error:
             translated = translate_error(error, self.path)
             missing = opening.find_missing_module(error)
             if isinstance(translated, Busy):
-                translated = self._make_busy_error()
+                translated = self.make_busy_error()
             elif missing is not None:
-                translated = opening.make_blocked_error(self.path, missing, requested=self._loads)
+                translated = opening.make_blocked_error(
+                    self.path, missing, requested=self.loads_extension
+                )
             raise translated from error
 
-    def _make_busy_error(self) -> SessionError:
-        holders = [str(holder) for holder in self.list_holders()]
+    def make_busy_error(self) -> SessionError:
+        """Return the error for a database that others hold."""
+        holders = [str(holder) for holder in presence.list_holders(self.path)]
         names = ", ".join(holders) or "another connection, possibly of this process"
         return Busy(
             f"the database {self.path} is held by {names}; let it finish, then try again",
             holders=holders,
         )
 
-    def _check_open(self) -> None:
-        if self._pool.closed:
+    def check_open(self) -> None:
+        """Refuse a closed database, and one of a parent process."""
+        if self.pool.closed:
             raise InvalidInput("this session database is closed; open it again")
         if self._pid != os.getpid():
             raise Unsupported("the database was opened before a fork; open it in the child process")
 
-    def _is_file_missing(self) -> bool:
+    def is_file_missing(self) -> bool:
         """Whether the first change will create a home."""
-        self._check_open()
-        return self._pool.writer is None and not self.read_only and not has_database(self.path)
+        self.check_open()
+        return self.pool.writer is None and not self.read_only and not has_database(self.path)
 
     def _list_late_transactions(self) -> list[Transaction]:
         """Return the transactions of this task that have not begun yet, outermost first."""
@@ -313,12 +282,13 @@ class SqliteStore:
             return "own"
         return "absent" if self._in_hermes_home or home.is_hermes_folder(folder) else "own"
 
-    def _take_reader(self) -> Connection:
-        handle = self._pool.take_idle_reader(self.path)
+    def take_reader(self) -> Connection:
+        """Return an idle or new reader; `pool.release_reader` takes it back."""
+        handle = self.pool.take_idle_reader(self.path)
         if handle is not None:
             return handle
         # Read before the file is checked: a file created between the two was never lost.
-        was_there = self._pool.exists
+        was_there = self.pool.exists
         if not has_database(self.path):
             if was_there:
                 raise StorageError(f"{self.path} is gone; put it back, or open another")
@@ -329,33 +299,34 @@ class SqliteStore:
         if kind is None:
             handle.connection.close()
             return open_empty()
-        self._kind, self._pool.exists = kind, True
-        if self._loads and kind == "hermes":
+        self._kind, self.pool.exists = kind, True
+        if self.loads_extension and kind == "hermes":
             opening.load_extension_if_safe(handle, self.path.parent)
         return handle
 
-    def _get_writer(self) -> Writer:
-        self._check_open()
+    def get_writer(self) -> Writer:
+        """Return the writer; the first call may create the database."""
+        self.check_open()
         if self.read_only:
             raise Denied("this session database was opened read-only")
-        writer = self._pool.writer
+        writer = self.pool.writer
         if writer is not None:
             return writer
         with self._lock:
-            if self._pool.writer is None:
+            if self.pool.writer is None:
                 self._prepare_writing()
                 own = self._kind == "own"
                 # Nothing here may refer to `self`: the finalizer closes a store that is dropped.
-                self._pool.writer = Writer(
-                    partial(_open_writer, self.path, own=own, loads=self._loads),
+                self.pool.writer = Writer(
+                    partial(_open_writer, self.path, own=own, loads=self.loads_extension),
                     own=own,
                     patience_s=self._patience_s,
-                    check=partial(self._pool.check_same_file, self.path),
+                    check=partial(self.pool.check_same_file, self.path),
                     overdue=get_file_bytes(presence.get_sidecar_path(self.path, "-wal"))
                     > _LONG_WAL_BYTES,
                     leftovers=fts.index_batch,
                 )
-            return self._pool.writer
+            return self.pool.writer
 
     def _prepare_writing(self) -> None:
         """Create our own database if the file is missing, and open the guard."""
@@ -367,11 +338,20 @@ class SqliteStore:
             )
         if self._kind is None:
             self._kind = create_database(self.path, self._patience_s)
-            self._pool.exists = True
+            self.pool.exists = True
         if self._immutable:
             raise Denied(f"{self.path} is on a read-only mount")
-        self._pool.guard = open_reader(self.path)
+        self.pool.guard = open_reader(self.path)
         vacuum_file.delete_stale_copies(self.path)
+
+
+class SqliteOperations:
+    """Operations on the database of a store; subclasses add them."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        # Bound once, so that an operation costs no further call.
+        self._read, self._write, self._clock = store.read, store.write, store.clock
 
 
 def _check_path(path: str | os.PathLike[str]) -> Path:

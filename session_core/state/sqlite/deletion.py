@@ -1,16 +1,22 @@
-"""Deletion of sessions in bounded transactions, with the session row last.
+"""Deletion of sessions in bounded transactions, and the two cleanups that Hermes has.
 
-An interrupted delete leaves a session with fewer messages, never messages without a session.
+They act at once and protect no session; the layers above decide which sessions may be changed.
+Rows that belong to a session are deleted with it, the session row last: an interrupted delete
+leaves a session with fewer messages, never messages without a session. Routes and files of a home
+belong to the session store and stay.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from session_core.state import validation
+from session_core.state.batch_size import BatchSize
 from session_core.state.sqlite import fts, lineage, sessions, sql_blocks
 from session_core.state.sqlite.connection import Connection, quote_name
+from session_core.state.sqlite.connections import SqliteOperations
 
 SQL = sql_blocks.load_blocks("admin")
 
@@ -30,6 +36,105 @@ _KEPT_TABLES = {"messages", "gateway_routing", "conversation_generations"}
 
 Messages are deleted separately, routes by the session store, and generations are never reused.
 """
+
+
+_WEEK_S = 604_800
+_DAY_S = 86_400
+_CHUNK_SESSIONS = 200
+_AMONG_IDS = " AND id IN (SELECT value FROM json_each(:ids))"
+"""Restricts a selection to chosen sessions, which are checked again in the changing transaction."""
+
+
+class SqliteDeletion(SqliteOperations):
+    """Deletion and finalization of sessions at once."""
+
+    def finalize_orphaned_compression_sessions(self) -> int:
+        """End continuations that never ran, at once; return how many.
+
+        Such a session has no accounted call, has not ended, began more than a week ago, continues a
+        compressed parent, and has a message.
+        """
+        before = self._clock() - _WEEK_S
+        orphans = self._read(lambda handle: list_orphans(handle, before))
+        return sum(
+            self._write(partial(_finalize_orphans, ids=chunk, now=self._clock(), before=before))
+            for chunk in _iter_chunks(orphans)
+        )
+
+    def prune_empty_ghost_sessions(self) -> int:
+        """Delete empty terminal sessions without children, at once; return how many.
+
+        Such a session has no title and no message, has ended, and began more than a day ago.
+        """
+        before = self._clock() - _DAY_S
+        ghosts = self._read(lambda handle: list_ghosts(handle, before))
+        return sum(
+            self._write(partial(_prune_ghosts, ids=chunk, before=before))
+            for chunk in _iter_chunks(ghosts)
+        )
+
+    def delete_session(self, session_id: str) -> bool:
+        """Delete a session, its delegates and all rows that belong to them, at once.
+
+        Its other children lose their parent. A large session is deleted in several transactions:
+        messages first, the session row last, so that an interrupted delete can be repeated. Routes
+        and files stay.
+        """
+        return self.delete_sessions([session_id]) == 1
+
+    def delete_sessions(self, session_ids: Sequence[str]) -> int:
+        """Delete several sessions as `delete_session` does; return how many were deleted."""
+        remaining = self._read(partial(list_existing_sessions, session_ids=session_ids))
+        requested, deleted, pace = set(remaining), set[str](), BatchSize()
+        unlinked = self._read(lineage.list_unlinked_delegates)
+        while remaining:
+            with self._store.transaction():
+                done, removed = self._write(
+                    partial(_delete_within_pace, ids=remaining, unlinked=unlinked, pace=pace)
+                )
+            pace.end()
+            deleted |= removed
+            remaining = remaining[done:]
+        return len(deleted & requested)
+
+
+def list_orphans(handle: Connection, before: float) -> list[str]:
+    """Return the continuations that never ran."""
+    if not handle.has_column("sessions", "api_call_count"):
+        return []
+    return [row[0] for row in handle.fetch_tuples(SQL["list_orphans"], {"before": before})]
+
+
+def list_ghosts(handle: Connection, before: float) -> list[str]:
+    """Return the empty terminal sessions without children."""
+    return [row[0] for row in handle.fetch_tuples(SQL["list_ghosts"], {"before": before})]
+
+
+def _finalize_orphans(handle: Connection, ids: Sequence[str], now: float, before: float) -> int:
+    bounds = {"ids": json.dumps(ids), "before": before}
+    orphans = [row[0] for row in handle.fetch_tuples(SQL["list_orphans"] + _AMONG_IDS, bounds)]
+    for orphan in orphans:
+        handle.forget_session_counts(orphan)
+    return handle.run_change(SQL["finalize"], {"ids": json.dumps(orphans), "now": now})
+
+
+def _prune_ghosts(handle: Connection, ids: Sequence[str], before: float) -> int:
+    bounds = {"ids": json.dumps(ids), "before": before}
+    ghosts = [row[0] for row in handle.fetch_tuples(SQL["list_ghosts"] + _AMONG_IDS, bounds)]
+    for ghost in ghosts:
+        delete_session_row(handle, ghost)
+    return len(ghosts)
+
+
+def _delete_within_pace(
+    handle: Connection, ids: Sequence[str], unlinked: UnlinkedDelegates, pace: BatchSize
+) -> tuple[int, set[str]]:
+    pace.begin()
+    return delete_batch(handle, ids, unlinked, pace.room)
+
+
+def _iter_chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (ids[start : start + _CHUNK_SESSIONS] for start in range(0, len(ids), _CHUNK_SESSIONS))
 
 
 def list_existing_sessions(handle: Connection, session_ids: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ from session_core.state.polling import ChangePoller
 from session_core.state.protocol import StopSignal
 from session_core.state.sqlite import compaction, fts, sessions, sql_blocks
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteStore, translate_bind_errors
+from session_core.state.sqlite.connections import SqliteOperations, translate_bind_errors
 from session_core.state.sqlite.feed_cursor import (
     ANCHOR_COUNT,
     BUSY_STATE,
@@ -40,7 +40,7 @@ from session_core.types import EventPage, SessionEvent
 _CREATION_LOCK = threading.Lock()
 
 
-class SqliteFeed(SqliteStore):
+class SqliteFeed(SqliteOperations):
     """Changes committed since a cursor."""
 
     def read_changes(
@@ -64,7 +64,7 @@ class SqliteFeed(SqliteStore):
         """
         validation.check_limit(limit)
         validation.check_text("session", session)
-        if timeout_s and self.in_transaction:
+        if timeout_s and self._store.in_transaction:
             raise InvalidInput("a transaction of this thread is open; wait for changes after it")
         poller = ChangePoller(cursor, timeout_s, stop)
         pause = time.sleep if stop is None else stop.wait
@@ -74,25 +74,20 @@ class SqliteFeed(SqliteStore):
                 return page
             pause(poller.pause_s)
 
-    def close(self) -> None:
-        """Close every connection; the last change that returned is durable."""
-        super().close()
-        self._watch.close()
-
     def _read_changes(self, cursor: str | None, session: str | None, limit: int) -> EventPage:
         """Read committed changes; an open transaction of the caller is not included."""
-        self._check_open()
+        self._store.check_open()
         position = None if cursor is None else ChangePosition.decode(cursor)
         if position is not None and session not in (None, position.session):
             raise InvalidInput(
                 "cursor belongs to another session; pass it with that session or without one"
             )
-        with self._translate_errors(), translate_bind_errors():
+        with self._store.translate_errors(), translate_bind_errors():
             state = self._watch.read_state()
             # Without a commit since the last poll, no snapshot is needed.
             if cursor is not None and self._watch.has_seen(cursor, state):
                 return EventPage([], cursor)
-            handle = self._take_reader()
+            handle = self._store.take_reader()
             try:
                 with handle.open_snapshot():
                     snapshot = ChangeSnapshot(handle, self._clock(), self._scans, state)
@@ -102,7 +97,7 @@ class SqliteFeed(SqliteStore):
                         else snapshot.create_start_cursor(session)
                     )
             finally:
-                self._pool.release_reader(handle)
+                self._store.pool.release_reader(handle)
         if not page.events and not snapshot.put_off:
             self._watch.remember_state(page.cursor, state)
         return page
@@ -114,7 +109,7 @@ class SqliteFeed(SqliteStore):
 
     @cached_property
     def _create_watch(self) -> FileWatch:
-        watch = FileWatch(self.path)
+        watch = FileWatch(self._store.path)
         weakref.finalize(self, watch.close)
         return watch
 

@@ -20,7 +20,7 @@ from session_core.errors import InvalidInput
 from session_core.state.content import decode_json
 from session_core.state.sqlite import sql_blocks
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.connections import SqliteOperations
 from session_core.types import LinkKind, SessionRow
 
 SQL = sql_blocks.load_blocks("lineage")
@@ -32,7 +32,7 @@ _ORPHANED_MARK = "__orphaned__"
 LinkRow = Mapping[str, Any]
 
 
-class SqliteLineage(SqliteStore):
+class SqliteLineage(SqliteOperations):
     """Relations between sessions."""
 
     def get_link_kind(self, session_id: str) -> LinkKind | None:

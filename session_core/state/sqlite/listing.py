@@ -19,7 +19,7 @@ from session_core.errors import InvalidInput
 from session_core.state import content, cursors, validation
 from session_core.state.sqlite import fts, lineage, messages, sessions, sql_blocks
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.connections import SqliteOperations
 from session_core.types import Page, SessionFilter, SessionOrder, SessionStatus, SessionSummary
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ _FILTER_PLACEHOLDER = "/*filter*/ 1"
 ListPosition = tuple[float, str]
 
 
-class SqliteLists(SqliteStore):
+class SqliteLists(SqliteOperations):
     """Lists of conversations."""
 
     def list_sessions(

@@ -19,7 +19,7 @@ from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.state import content, validation
 from session_core.state.sqlite import admin, fts, sessions, sql_blocks
 from session_core.state.sqlite.connection import DISK_FULL_MESSAGE, Connection, quote_name
-from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.connections import SqliteOperations
 from session_core.types import AppendManyResult, AppendResult, MessageRow, Revision, RewindResult
 
 SQL = sql_blocks.load_blocks("messages")
@@ -60,7 +60,7 @@ _EMPTY_REVISION = Revision(0, 0, 0, 0, None)
 MessageMappings = Iterable[Mapping[str, Any]]
 
 
-class SqliteMessages(SqliteStore):
+class SqliteMessages(SqliteOperations):
     """Message rows."""
 
     def append_message(

@@ -15,7 +15,7 @@ from session_core.errors import InvalidInput, NotFound
 from session_core.state import content, validation
 from session_core.state.sqlite import compaction, fts, lineage, messages, sessions, sql_blocks
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.connections import SqliteOperations
 from session_core.types import MessageView, MessageWindow
 
 SQL = sql_blocks.load_blocks("pages")
@@ -35,7 +35,7 @@ _SPARSE_FIELDS = (
 _ASSISTANT_JSON = ("reasoning_details", "codex_reasoning_items", "codex_message_items")
 
 
-class SqliteWindows(SqliteStore):
+class SqliteWindows(SqliteOperations):
     """Pages of messages and whole conversations."""
 
     def read_window(

@@ -10,7 +10,7 @@ from session_core.errors import Conflict, Unsupported
 from session_core.state import cursors, validation
 from session_core.state.sqlite import sql_blocks
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.connections import SqliteOperations
 from session_core.types import Page, SessionRow
 
 SQL = sql_blocks.load_blocks("routes")
@@ -21,15 +21,15 @@ _CURSOR_KIND = "routes"
 _CACHE_KEY = "led"
 
 
-class SqliteRoutes(SqliteStore):
-    """Routing rows."""
+class SqliteRoutes(SqliteOperations):
+    """Routing entries, and the sessions of chats."""
 
     @property
-    def has_routing(self) -> bool:
+    def is_available(self) -> bool:
         """Whether this database stores routes; older Hermes homes have them only in a file."""
         return self._read(lambda handle: handle.has_column(ROUTING_TABLE))
 
-    def get_gateway_routing_entry(self, session_key: str, *, scope: str = "") -> str | None:
+    def get_entry(self, session_key: str, *, scope: str = "") -> str | None:
         """Return the entry of a key."""
 
         def look(handle: Connection) -> str | None:
@@ -41,7 +41,7 @@ class SqliteRoutes(SqliteStore):
 
         return self._read(look)
 
-    def load_gateway_routing_entries(self, *, scope: str = "") -> dict[str, str]:
+    def load_entries(self, *, scope: str = "") -> dict[str, str]:
         """Return all entries of a scope by their keys."""
 
         def look(handle: Connection) -> dict[str, str]:
@@ -54,7 +54,7 @@ class SqliteRoutes(SqliteStore):
 
         return self._read(look)
 
-    def list_gateway_routing_scopes(self) -> dict[str, int]:
+    def list_scopes(self) -> dict[str, int]:
         """Return the number of entries of each scope, the last written scope first."""
 
         def look(handle: Connection) -> dict[str, int]:
@@ -66,7 +66,7 @@ class SqliteRoutes(SqliteStore):
 
         return self._read(look)
 
-    def dump_gateway_routing_entries(
+    def dump_entries(
         self,
         *,
         scope: str = "",
@@ -92,7 +92,7 @@ class SqliteRoutes(SqliteStore):
         )
         return Page([member for _, key, member in rows if key not in excluded], more)
 
-    def save_gateway_routing_entry(
+    def save_entry(
         self, session_key: str, entry_json: str, *, scope: str = "", expect: str | None
     ) -> None:
         """Store one entry; `expect` is the text that was read before, None for a new entry.
@@ -112,9 +112,7 @@ class SqliteRoutes(SqliteStore):
 
         self._write(step)
 
-    def delete_gateway_routing_entries(
-        self, entries: Mapping[str, str], *, scope: str = ""
-    ) -> list[str]:
+    def delete_entries(self, entries: Mapping[str, str], *, scope: str = "") -> list[str]:
         """Delete the entries that are unchanged since they were read; return their keys."""
         validation.check_mapping("what is deleted", entries)
 
@@ -129,7 +127,7 @@ class SqliteRoutes(SqliteStore):
 
         return self._write(step)
 
-    def find_latest_session_for_peer(
+    def find_latest_session(
         self,
         *,
         source: str,

@@ -15,20 +15,15 @@ from session_core.state import titles, validation
 from session_core.state.content import clean_text, dump_json
 from session_core.state.sqlite import lineage, sql_blocks
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteStore
-from session_core.state.sqlite.opening import HOME_ID_KEY
+from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.validation import check_line
 from session_core.types import Revision, SessionRow
 
 SQL = sql_blocks.load_blocks("sessions")
 
 
-class SqliteSessions(SqliteStore):
+class SqliteSessions(SqliteOperations):
     """Session rows."""
-
-    def get_home_id(self) -> str | None:
-        """Return the id that a home of our own got at its creation; other homes have none."""
-        return self._read(lambda handle: find_meta(handle, HOME_ID_KEY))
 
     def get_meta(self, key: str) -> str | None:
         """Return a value of `state_meta`."""
@@ -408,7 +403,7 @@ def _encode_number(name: str, value: Any) -> float | None:
     return value
 
 
-class SqliteTitles(SqliteStore):
+class SqliteTitles(SqliteOperations):
     """Titles of sessions."""
 
     sanitize_title = staticmethod(titles.clean_title)

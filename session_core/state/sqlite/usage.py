@@ -7,7 +7,7 @@ from typing import Any
 from session_core.errors import InvalidInput
 from session_core.state.sqlite import sessions
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.connections import SqliteOperations
 
 _COUNT_COLUMNS = (
     "api_call_count",
@@ -28,7 +28,7 @@ _COUNT_LIMIT = 2**62
 UsageValues = dict[str, Any]
 
 
-class SqliteUsage(SqliteStore):
+class SqliteUsage(SqliteOperations):
     """Token counts and costs."""
 
     def update_token_counts(
@@ -78,18 +78,15 @@ class SqliteUsage(SqliteStore):
 
         self._write(step)
 
-    def get_model_usage(self, session_id: str) -> list[dict[str, Any]]:
-        """Return the usage of each model in a session."""
 
-        def look(handle: Connection) -> list[dict[str, Any]]:
-            if not handle.has_column("session_model_usage"):
-                return []
-            return handle.fetch_rows(
-                "SELECT * FROM session_model_usage WHERE session_id = ? ORDER BY first_seen, model",
-                (session_id,),
-            )
-
-        return self._read(look)
+def list_model_usage(handle: Connection, session_id: str) -> list[dict[str, Any]]:
+    """Return the usage of each model in a session."""
+    if not handle.has_column("session_model_usage"):
+        return []
+    return handle.fetch_rows(
+        "SELECT * FROM session_model_usage WHERE session_id = ? ORDER BY first_seen, model",
+        (session_id,),
+    )
 
 
 def _check_counts(counts: UsageValues) -> UsageValues:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import cast
 
 from session_core.errors import Busy, InvalidInput, StorageFull
-from session_core.presence import get_sidecar_path
+from session_core.presence import get_sidecar_path, list_holders
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import opening, vacuum_file
 from session_core.state.sqlite.connection import Connection, quote_name
-from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.opening import get_file_bytes
 from session_core.state.sqlite.vacuum_file import call_step_regularly
 from session_core.types import VacuumResult
@@ -42,7 +42,7 @@ _MEMINFO_PATH = Path("/proc/meminfo")
 _TEMPORARY_FOLDERS = ("/var/tmp", "/usr/tmp", "/tmp", ".")  # noqa: S108 -- the folders that SQLite tries
 
 
-class SqliteVacuum(SqliteStore):
+class SqliteVacuum(SqliteOperations):
     """Recovers disk space."""
 
     def optimize_step(self) -> bool:
@@ -50,7 +50,7 @@ class SqliteVacuum(SqliteStore):
 
         Search results stay the same; searches become faster and the file smaller.
         """
-        return not self._is_file_missing() and self._write(_merge_indexes)
+        return not self._store.is_file_missing() and self._write(_merge_indexes)
 
     def vacuum(self, *, step: StepCallback | None = None) -> VacuumResult:
         """Rewrite the file without its free pages, without losing concurrent commits.
@@ -61,29 +61,29 @@ class SqliteVacuum(SqliteStore):
             Denied: the folder of the database accepts no copy.
             InvalidInput: a transaction is open.
         """
-        if self.in_transaction:
+        if self._store.in_transaction:
             raise InvalidInput("a transaction of this thread is open; vacuum after it")
-        if self._is_file_missing():
+        if self._store.is_file_missing():
             return VacuumResult(0, 0)
-        with self._translate_errors():
-            writer = self._get_writer()
+        with self._store.translate_errors():
+            writer = self._store.get_writer()
             self._require_no_holders()
             return writer.run_alone(partial(self._run_vacuum, step=step))
 
     def _run_vacuum(self, handle: Connection, step: StepCallback | None) -> VacuumResult:
-        vacuum_file.delete_stale_copies(self.path)
+        vacuum_file.delete_stale_copies(self._store.path)
         before = self._measure_bytes()
-        folder = get_sidecar_path(self.path).parent
+        folder = get_sidecar_path(self._store.path).parent
         log, copy = _estimate_copy_bytes(handle)
         if not _is_temp_in_memory(handle):
-            _require_room(self.path, [(folder, log), (_find_temporary_folder(), copy)])
+            _require_room(self._store.path, [(folder, log), (_find_temporary_folder(), copy)])
             self._vacuum_in_place(handle, step)
         elif _is_wal(handle):
-            _require_room(self.path, [(folder, log), (folder, copy)])
+            _require_room(self._store.path, [(folder, log), (folder, copy)])
             self._vacuum_through_file(handle, step)
         else:
-            _require_memory(self.path, copy)
-            _require_room(self.path, [(folder, log)])
+            _require_memory(self._store.path, copy)
+            _require_room(self._store.path, [(folder, log)])
             self._vacuum_in_place(handle, step)
         handle.forget_all()
         # The new content is in the log; only a complete checkpoint makes the file shorter.
@@ -97,23 +97,26 @@ class SqliteVacuum(SqliteStore):
 
     def _vacuum_through_file(self, handle: Connection, step: StepCallback | None) -> None:
         """Rewrite through a copy, and retry a few times after concurrent commits."""
-        guard = cast("Connection", self._pool.guard)
+        guard = cast("Connection", self._store.pool.guard)
         for _ in range(_MAX_COPIES):
-            if vacuum_file.rewrite_database(handle, guard, self.path, step):
+            if vacuum_file.rewrite_database(handle, guard, self._store.path, step):
                 return
             self._require_no_holders()
-        raise self._make_busy_error()
+        raise self._store.make_busy_error()
 
     def _require_no_holders(self) -> None:
-        holders = [str(holder) for holder in self.list_holders()]
+        holders = [str(holder) for holder in list_holders(self._store.path)]
         if holders:
             raise Busy(
-                f"{self.path} is open in {', '.join(holders)}; stop that process, then try again",
+                f"{self._store.path} is open in {', '.join(holders)}; "
+                "stop that process, then try again",
                 holders=holders,
             )
 
     def _measure_bytes(self) -> int:
-        return get_file_bytes(self.path) + get_file_bytes(get_sidecar_path(self.path, "-wal"))
+        return get_file_bytes(self._store.path) + get_file_bytes(
+            get_sidecar_path(self._store.path, "-wal")
+        )
 
 
 def _merge_indexes(handle: Connection) -> bool:

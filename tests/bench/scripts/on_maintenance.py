@@ -136,7 +136,7 @@ def delete_by_library(system, job):
     before = job["now"] - job["older_than_days"] * 86_400
     with SessionDB(job["db"]) as db:
         held = LockTimer(job["db"])
-        ids = [each.id for each in db.list_inventory() if (each.last_active_at or 0) < before]
+        ids = [each.id for each in db.admin.list_inventory() if (each.last_active_at or 0) < before]
         took, _ = _time_call(lambda: db.delete_sessions(ids))
     return {"seconds": took, "sessions": len(ids), "held": _compute_percentiles(held.ms)}
 

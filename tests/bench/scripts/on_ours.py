@@ -96,9 +96,7 @@ class OwnRoutes:
             for number in range(count):
                 entry = SessionEntry.from_dict(course.route(number))
                 text = json.dumps(entry.to_dict())
-                self.db.save_gateway_routing_entry(
-                    entry.session_key, text, scope=scope, expect=None
-                )
+                self.db.routes.save_entry(entry.session_key, text, scope=scope, expect=None)
 
     def update(self, number):
         """Change one entry, durably."""

@@ -17,7 +17,7 @@ from session_core.errors import Changed, InvalidInput
 from session_core.state import validation
 from session_core.state.sqlite import fts, routes, sessions, sql_blocks
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.deletion import delete_messages
 from session_core.state.sqlite.rows import raw, read
 from session_core.state.sqlite.rows.raw import Row, TableShape
@@ -104,7 +104,7 @@ _RowKey = tuple[str, dict[str, Any]]
 """The table and the key of a row."""
 
 
-class RowDeleter(SqliteStore):
+class RowDeleter(SqliteOperations):
     """Deletes and updates rows that are as in their image."""
 
     def remove_messages(

@@ -18,7 +18,7 @@ from session_core.errors import InvalidInput, Unsupported
 from session_core.state import validation
 from session_core.state.sqlite import deletion, routes, sessions, sql_blocks
 from session_core.state.sqlite.connection import Connection, quote_name
-from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.deletion import ESTIMATED_ROW_BYTES, list_belonging_columns
 from session_core.state.sqlite.rows import raw
 from session_core.state.sqlite.rows.raw import ForeignKey, Row, TableShape
@@ -162,7 +162,7 @@ SQL = sql_blocks.load_blocks("rows")
 _UNIQUE_ERROR_PREFIX = "UNIQUE constraint failed: "
 
 
-class SessionCopier(SqliteStore):
+class SessionCopier(SqliteOperations):
     """Copies sessions and restores their rows."""
 
     def copy_session(
@@ -287,7 +287,7 @@ _MIN_ROWID = -(1 << 63)
 _SIZED_TYPES = frozenset({str, bytes, RawText})
 
 
-class RowReader(SqliteStore):
+class RowReader(SqliteOperations):
     """Reads rows as they are stored."""
 
     def read_session_images(self, session_id: str) -> list[RowImages]:
@@ -309,7 +309,7 @@ class RowReader(SqliteStore):
         validation.check_text("session_id", session_id, needed=True)
         validation.check_number("after", after)
         validation.check_number("room", room, needed=True)
-        writer = self._pool.writer
+        writer = self._store.pool.writer
         at = None if writer is None else writer.moment  # taken before the rows are read
         begin = _MIN_ROWID if after is None else after
         image, more = self._read(lambda handle: read_next_messages(handle, session_id, begin, room))

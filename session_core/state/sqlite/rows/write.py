@@ -19,7 +19,7 @@ from typing import Any
 from session_core import _sqlite3
 from session_core.state.sqlite import fts, routes, sql_blocks
 from session_core.state.sqlite.connection import Connection, quote_name
-from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.rows import raw, read
 from session_core.state.sqlite.rows.raw import ForeignKey, Row, TableShape
 from session_core.state.sqlite.rows.read import MESSAGES, SESSIONS, check_images
@@ -298,7 +298,7 @@ _TABLE_ORDER = {SESSIONS: 1, MESSAGES: 3}
 _NO_TABLE_REASON = "this home has no such table"
 
 
-class RowWriter(SqliteStore):
+class RowWriter(SqliteOperations):
     """Restores rows from their images."""
 
     def put_images(

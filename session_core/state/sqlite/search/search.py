@@ -15,7 +15,7 @@ from session_core.state import content, cursors, validation
 from session_core.state import query as queries
 from session_core.state.sqlite import fts
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.search import hermes
 from session_core.state.sqlite.search.request import SearchRequest
 from session_core.state.sqlite.search.run import SearchPosition, SearchRun
@@ -26,7 +26,7 @@ _CURSOR_FIELD_TYPES = (str, int, int, int, int)
 _MALFORMED_CURSOR = "malformed cursor; pass next_cursor of the previous page unchanged"
 
 
-class Search(SqliteStore):
+class Search(SqliteOperations):
     """Full-text search."""
 
     def search(
@@ -81,10 +81,10 @@ class Search(SqliteStore):
         def answer_unless_behind(handle: Connection) -> SearchResult | None:
             return None if fts.is_behind(handle) else answer(handle)
 
-        result = self._read(answer if self.read_only else answer_unless_behind)
+        result = self._read(answer if self._store.read_only else answer_unless_behind)
         # The index is updated in a write transaction, then the search runs again.
         if result is None:
-            self._update_search_index()
+            self._store.update_search_index()
             result = self._read(answer)
         return result
 
