@@ -121,7 +121,7 @@ class ServedHome:
 
     def list_own_pins(self) -> Collection[str]:
         """Return sessions pinned in our state folder; empty if the database has a pin column."""
-        has_column = "pinned" in self.db.rows.read_row_images("sessions", {"id": ""}).columns
+        has_column = "pinned" in self.db.rows.list_columns("sessions")
         return () if has_column else self.ledger.pins.list_pinned()
 
     @_locked_property

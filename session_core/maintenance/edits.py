@@ -199,7 +199,7 @@ class SessionEditor:
 
     @property
     def _has_pins(self) -> bool:
-        return "pinned" in self._db.rows.read_row_images(_SESSIONS_TABLE, {"id": ""}).columns
+        return "pinned" in self._db.rows.list_columns(_SESSIONS_TABLE)
 
     def _read_summary(self, session_id: str) -> SessionSummary:
         (summary,) = self._pins.show_pins([self._db.summarize_session(session_id)])

@@ -76,6 +76,7 @@ class _AsyncDatabasePart(AsyncWrapper[W]):
 class AsyncRowStorage(_AsyncDatabasePart[RowStorage]):
     """Wraps `db.rows`; `RowStorage` documents the methods."""
 
+    list_columns = _wrap_read(RowStorage.list_columns)
     check_rows_writable = _wrap_read(RowStorage.check_rows_writable)
     read_session_images = _wrap_read(RowStorage.read_session_images)
     read_message_images = _wrap_read(RowStorage.read_message_images)

@@ -336,6 +336,9 @@ class StateDatabase(Protocol):
 class RowStorage(Protocol):
     """Rows as they are stored, for compression, copies, undo, the trash and imports."""
 
+    def list_columns(self, table: str) -> tuple[str, ...]:
+        """Return the stored columns of a table; empty if the home lacks the table."""
+
     def check_rows_writable(self, tables: Collection[str]) -> None:
         """Raise `Unsupported` if a blocked index is fed by one of these tables."""
 

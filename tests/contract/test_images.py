@@ -262,6 +262,20 @@ def test_row_images_select_by_values(db: StateDatabase) -> None:
         db.rows.read_row_images("sessions", {"no_such": 1})
 
 
+def test_table_columns_are_listed_without_rows(db: StateDatabase) -> None:
+    columns = db.rows.list_columns("sessions")
+    (image,) = [one for one in fill_images(db) if one.table == "sessions"]
+    assert db.rows.list_columns("sessions") == columns == image.columns
+    assert db.rows.list_columns("no_such_table") == ()
+    with pytest.raises(InvalidInput):
+        db.rows.list_columns(None)  # type: ignore[arg-type]
+
+
+def fill_images(db: StateDatabase) -> list[RowImages]:
+    fill_session(db)
+    return db.rows.read_session_images("s")
+
+
 @pytest.mark.requirement("maintenance:images")
 def test_put_images_never_overwrites_reused_id(db: StateDatabase) -> None:
     fill_session(db)

@@ -398,7 +398,13 @@ READING_METHODS = frozenset(
         ),
         *("admin.list_inventory", "admin.read_health_facts", "admin.list_claims"),
         *("routes.list_scopes", "routes.find_latest_session"),
-        *("admin.list_blocked_indexes", "rows.check_rows_writable", "admin.get_home_id", "path"),
+        *(
+            "admin.list_blocked_indexes",
+            "rows.list_columns",
+            "rows.check_rows_writable",
+            "admin.get_home_id",
+            "path",
+        ),
     }
 )
 """The public methods that change nothing."""

@@ -27,6 +27,7 @@ READING_CALLS: dict[str, Callable[[SessionDB], object]] = {
     "path": lambda db: db.path,
     "admin.get_home_id": lambda db: db.admin.get_home_id(),
     "admin.list_blocked_indexes": lambda db: db.admin.list_blocked_indexes(),
+    "rows.list_columns": lambda db: db.rows.list_columns("messages"),
     "rows.check_rows_writable": lambda db: db.rows.check_rows_writable(["messages"]),
     "admin.immutable": lambda db: db.admin.immutable,
     "read_only": lambda db: db.read_only,

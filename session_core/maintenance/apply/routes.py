@@ -211,7 +211,7 @@ def restore_route(
     if value["row"] is not None and db.routes.is_available:
         image = RowImages.unpack(value["row"])
         row = dict(zip(image.columns, image.rows[0], strict=True))
-        columns = db.rows.read_row_images(_ROUTES_TABLE, {"session_key": key}).columns
+        columns = db.rows.list_columns(_ROUTES_TABLE)
         values = {name: stored_value for name, stored_value in row.items() if name in columns}
         db.rows.put_routing_row({**values, "scope": _get_scope(store)})
     return None

@@ -234,9 +234,8 @@ class _PreviewState:
     @cached_property
     def columns(self) -> Mapping[str, frozenset[str]]:
         """The columns of this home, by table."""
-        sessions = self._db.rows.read_row_images(SESSIONS, {"id": ""})
-        messages = self._db.rows.read_row_images(MESSAGES_KEY, {"id": 0})
-        return {image.table: frozenset(image.columns) for image in (sessions, messages)}
+        tables = SESSIONS, MESSAGES_KEY
+        return {table: frozenset(self._db.rows.list_columns(table)) for table in tables}
 
 
 def _require_file(path: Path) -> None:
