@@ -118,6 +118,13 @@ class StateDatabase(Protocol):
         `linked=False` rows may refer to missing rows, as restored orphans do.
         """
 
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let all reads of this task in the block see one moment of the database.
+
+        Other tasks and threads are not affected. A snapshot in a snapshot or in a transaction is
+        part of it. A change in the block is refused.
+        """
+
     def close(self) -> None: ...
     def get_meta(self, key: str) -> str | None: ...
     def set_meta(self, key: str, value: str) -> None: ...

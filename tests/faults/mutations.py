@@ -404,6 +404,7 @@ READING_METHODS = frozenset(
             "rows.check_rows_writable",
             "admin.get_home_id",
             "path",
+            "snapshot",
         ),
     }
 )

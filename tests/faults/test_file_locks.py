@@ -22,6 +22,13 @@ pytestmark = [
 
 Locks = frozenset[tuple[str, ...]]
 
+
+def _read_in_snapshot(db: SessionDB) -> None:
+    with db.snapshot():
+        db.get_session("chat")
+        db.get_session("done")
+
+
 READING_CALLS: dict[str, Callable[[SessionDB], object]] = {
     "kind": lambda db: db.kind,
     "path": lambda db: db.path,
@@ -65,6 +72,7 @@ READING_CALLS: dict[str, Callable[[SessionDB], object]] = {
     "admin.list_holders": lambda db: db.admin.list_holders(),
     "get_compression_lock_holder": lambda db: db.get_compression_lock_holder("chat"),
     "routes.is_available": lambda db: db.routes.is_available,
+    "snapshot": _read_in_snapshot,
     "in_transaction": lambda db: db.in_transaction,
     "routes.get_entry": lambda db: db.routes.get_entry(ROUTE_KEY),
     "routes.load_entries": lambda db: db.routes.load_entries(),

@@ -21,10 +21,10 @@ pytestmark = pytest.mark.anyio
 
 
 def list_methods() -> list[str]:
-    """Return the methods of the protocol except `transaction`, which belongs to one thread."""
+    """Return the methods of the protocol except those whose block belongs to one thread."""
     return sorted(
         name
-        for name in list_public_names(StateDatabase) - {"transaction"}
+        for name in list_public_names(StateDatabase) - {"transaction", "snapshot"}
         if inspect.isfunction(find_member(StateDatabase, name))
     )
 

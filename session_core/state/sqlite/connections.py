@@ -41,7 +41,7 @@ from session_core.state.sqlite.opening import (
     open_writer,
     roll_back_hot_journal,
 )
-from session_core.state.sqlite.transaction import Transaction
+from session_core.state.sqlite.transaction import ReadSnapshot, Transaction
 from session_core.state.sqlite.writer import Writer
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ class SqliteStore:
         self._pid = os.getpid()
         self._lock = threading.RLock()  # reentrant: a signal handler may write while it is held
         self._late: list[weakref.ref[Transaction]] = []
+        self.snapshots: list[weakref.ref[ReadSnapshot]] = []
         self._kind: HomeKind | None = None
         self._immutable = False
         self._closer = weakref.finalize(self, ConnectionPool.close, self.pool, _EXIT_WAIT_S)
@@ -174,6 +175,14 @@ class SqliteStore:
             linked=linked,
         )
 
+    def find_snapshot(self) -> ReadSnapshot | None:
+        """Return the snapshot that this task has open in this thread, if any."""
+        for reference in list(self.snapshots):
+            snapshot = reference()
+            if snapshot is not None and snapshot.is_of_caller:
+                return snapshot
+        return None
+
     @property
     def in_transaction(self) -> bool:
         """Whether this task has a transaction open in this thread."""
@@ -187,6 +196,8 @@ class SqliteStore:
         writer = self.pool.writer
         if self.in_transaction:
             raise InvalidInput("this thread has a transaction open; close the database after it")
+        if self.find_snapshot() is not None:
+            raise InvalidInput("this thread has a snapshot open; close the database after it")
         if writer is not None:
             writer.check_task()
         if writer is not None and self._kind == "own" and self._pid == os.getpid():
@@ -205,6 +216,9 @@ class SqliteStore:
             if open_handle is not None:
                 open_handle.seen.clear()
                 return look(open_handle)
+            snapshot = self.find_snapshot() if self.snapshots else None
+            if snapshot is not None:
+                return look(snapshot.get_handle())
             handle = self.take_reader()
             try:
                 with handle.open_snapshot():
@@ -226,7 +240,14 @@ class SqliteStore:
             return self.get_writer().run_step(step)
 
     def update_search_index(self) -> None:
-        """Update the search index; if that fails, a search reads the missing messages itself."""
+        """Update the search index; if that fails, a search reads the missing messages itself.
+
+        In a snapshot, which would not see the update, it is done at the end.
+        """
+        snapshot = self.find_snapshot()
+        if snapshot is not None:
+            snapshot.is_index_behind = True
+            return
         with suppress(SessionError), self.translate_errors():
             self.get_writer().run_leftovers(_MAX_TIDY_S)
 
@@ -309,6 +330,8 @@ class SqliteStore:
         self.check_open()
         if self.read_only:
             raise Denied("this session database was opened read-only")
+        if self.snapshots and self.find_snapshot() is not None:
+            raise InvalidInput("a snapshot of this task is open; make the change after it")
         writer = self.pool.writer
         if writer is not None:
             return writer

@@ -23,6 +23,7 @@ from session_core.state.sqlite.routes import SqliteRoutes
 from session_core.state.sqlite.rows.storage import SqliteRows
 from session_core.state.sqlite.search.search import Search
 from session_core.state.sqlite.sessions import SqliteSessions, SqliteTitles
+from session_core.state.sqlite.transaction import ReadSnapshot
 from session_core.state.sqlite.usage import SqliteUsage
 
 if TYPE_CHECKING:
@@ -120,6 +121,15 @@ class SessionDB(
         transaction begins with its first change.
         """
         return self._store.transaction(linked=linked)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let all reads of this task in the block see one moment of the database.
+
+        They share one connection; other tasks and threads are not affected. A snapshot in a
+        snapshot or in a transaction is part of it. A change in the block is refused. The log of the
+        database cannot start again before the end, so keep the block short.
+        """
+        return ReadSnapshot(self._store)
 
     @property
     def in_transaction(self) -> bool:

@@ -66,6 +66,8 @@ class SqliteFeed(SqliteOperations):
         validation.check_text("session", session)
         if timeout_s and self._store.in_transaction:
             raise InvalidInput("a transaction of this thread is open; wait for changes after it")
+        if timeout_s and self._store.find_snapshot() is not None:
+            raise InvalidInput("a snapshot of this task is open; wait for changes after it")
         poller = ChangePoller(cursor, timeout_s, stop)
         pause = time.sleep if stop is None else stop.wait
         while True:
@@ -83,6 +85,12 @@ class SqliteFeed(SqliteOperations):
                 "cursor belongs to another session; pass it with that session or without one"
             )
         with self._store.translate_errors(), translate_bind_errors():
+            open_snapshot = self._store.find_snapshot()
+            if open_snapshot is not None:
+                # The present state of the file may be newer than the snapshot.
+                handle, now = open_snapshot.get_handle(), open_snapshot.began_at
+                changes = ChangeSnapshot(handle, now, self._scans, BUSY_STATE)
+                return changes.read_page(position, session, limit)
             state = self._watch.read_state()
             # Without a commit since the last poll, no snapshot is needed.
             if cursor is not None and self._watch.has_seen(cursor, state):
@@ -90,15 +98,11 @@ class SqliteFeed(SqliteOperations):
             handle = self._store.take_reader()
             try:
                 with handle.open_snapshot():
-                    snapshot = ChangeSnapshot(handle, self._clock(), self._scans, state)
-                    page = (
-                        snapshot.list_changes(position, limit)
-                        if position
-                        else snapshot.create_start_cursor(session)
-                    )
+                    changes = ChangeSnapshot(handle, self._clock(), self._scans, state)
+                    page = changes.read_page(position, session, limit)
             finally:
                 self._store.pool.release_reader(handle)
-        if not page.events and not snapshot.put_off:
+        if not page.events and not changes.put_off:
             self._watch.remember_state(page.cursor, state)
         return page
 
@@ -172,6 +176,14 @@ class ChangeSnapshot:
         """Whether a scan for ended sessions was postponed."""
         self._mark = _to_mark(handle)
         self._high = _find_highest_message_id(handle)
+
+    def read_page(
+        self, position: ChangePosition | None, session: str | None, limit: int
+    ) -> EventPage:
+        """Return the changes since a position, or a cursor that starts now."""
+        if position is None:
+            return self.create_start_cursor(session)
+        return self.list_changes(position, limit)
 
     def create_start_cursor(self, session: str | None) -> EventPage:
         """Return a cursor that starts now."""

@@ -1,4 +1,4 @@
-"""Transactions of callers, and savepoints in them.
+"""Transactions and read snapshots of callers, and savepoints in transactions.
 
 On a path without a file, a transaction begins with its first change, so that a transaction that
 fails earlier creates no home.
@@ -6,6 +6,7 @@ fails earlier creates no home.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -18,6 +19,7 @@ from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.write_queue import get_thread_token
 
 if TYPE_CHECKING:
+    from session_core.state.sqlite.connections import SqliteStore
     from session_core.state.sqlite.write_queue import ThreadToken, WriteJob
     from session_core.state.sqlite.writer import Writer
 
@@ -51,6 +53,60 @@ class Savepoint:
             self._handle.forget_all()
         if connection.in_transaction:
             connection.execute(f"RELEASE part_{self._depth}")
+
+
+class ReadSnapshot:
+    """The reads of one task in one thread, all at one moment of the database."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self._handle: Connection | None = None
+        self._caller: tuple[object, object] | None = None
+        self._pid = os.getpid()
+        self.began_at = 0.0
+        self.is_index_behind = False
+        """Whether a search has found an index that cannot be updated before the end."""
+
+    def __enter__(self) -> None:
+        # Reads of a transaction are of one moment already, and they see its own changes.
+        if self._store.in_transaction or self._store.find_snapshot() is not None:
+            return
+        with self._store.translate_errors():
+            self.began_at = self._store.clock()
+            handle = self._store.take_reader()
+            try:
+                handle.open_snapshot().__enter__()
+            except BaseException:
+                self._store.pool.release_reader(handle)
+                raise
+        self._handle, self._caller = handle, (get_thread_token(), get_current_task())
+        # A weak reference, so that a snapshot that was interrupted here is dropped.
+        self._store.snapshots.append(weakref.ref(self, self._store.snapshots.remove))
+
+    @property
+    def is_of_caller(self) -> bool:
+        """Whether reads of the current task and thread belong to this snapshot."""
+        return self._caller == (get_thread_token(), get_current_task())
+
+    def get_handle(self) -> Connection:
+        """Return the connection of the snapshot."""
+        if self._handle is None or not self._handle.connection.in_transaction:
+            raise StorageError("the snapshot was ended by an error; begin a new one")
+        return self._handle
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._handle is None or self._pid != os.getpid():
+            return  # after a fork the connection belongs to the parent, which continues it
+        self._caller = None
+        with self._store.translate_errors():
+            self._store.pool.release_reader(self._handle)
+        if kind is None and self.is_index_behind:
+            self._store.update_search_index()
 
 
 class Transaction:
