@@ -17,7 +17,7 @@ from mcp_serve.homes import ServedHome
 from mcp_serve.profiles import ServedProfiles
 from mcp_serve.progress import run_in_thread
 from mcp_serve.tools.spec import ToolSpec
-from session_core import PlanPreview
+from session_core.maintenance import PlanPreview
 
 Answer = Literal["agreed", "declined", "cancelled"]
 

@@ -22,14 +22,8 @@ from mcp_serve.arguments import format_time
 from mcp_serve.plain_text import shorten_text
 from mcp_serve.progress import LOOKS, run_in_thread
 from mcp_serve.render import drop_empty
-from session_core import (
-    Busy,
-    NotFound,
-    SessionError,
-    SessionEvent,
-    SessionSummary,
-    extract_plain_text,
-)
+from session_core import Busy, NotFound, SessionError, extract_plain_text
+from session_core.types import SessionEvent, SessionSummary
 
 if TYPE_CHECKING:
     from mcp_serve.homes import ServedHome

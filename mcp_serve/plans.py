@@ -10,15 +10,9 @@ from mcp_serve import answer_size, render, resolve
 from mcp_serve.arguments import format_time, to_tuple
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
-from session_core import (
-    PROTECTION_REASONS,
-    ApplyResult,
-    Bytes,
-    InvalidInput,
-    PlanPreview,
-    SessionFilter,
-    UndoResult,
-)
+from session_core import InvalidInput, SessionFilter
+from session_core.compression import UndoResult
+from session_core.maintenance import PROTECTION_REASONS, ApplyResult, Bytes, PlanPreview
 
 NO_BYTES = asdict(Bytes())
 # The call that returns free space inside the database file to the disk.

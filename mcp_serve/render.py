@@ -16,7 +16,8 @@ from mcp_serve import answer_size
 from mcp_serve.arguments import format_time
 from mcp_serve.plain_text import shorten_text, to_plain_line, to_text
 from mcp_serve.redaction.redaction import redact, redact_cut
-from session_core import MessageRow, SearchHit, SessionDB, SessionSummary, extract_plain_text
+from session_core import SessionDB, extract_plain_text
+from session_core.types import MessageRow, SearchHit, SessionSummary
 
 if TYPE_CHECKING:
     from mcp_serve.homes import ServedHome

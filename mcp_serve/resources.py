@@ -23,7 +23,8 @@ from mcp_serve.progress import LOOKS, run_in_thread
 from mcp_serve.tools import read as tools_read
 from mcp_serve.tools import routes, stats
 from mcp_serve.tools.spec import ToolSpec
-from session_core import InvalidInput, NotFound, SessionError, SessionSummary
+from session_core import InvalidInput, NotFound, SessionError
+from session_core.types import SessionSummary
 
 MIME_TYPE = "application/json"
 STATS, ROUTES = "sessions://stats", "sessions://routes"

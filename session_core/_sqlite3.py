@@ -9,31 +9,19 @@ from __future__ import annotations
 
 import sqlite3  # noqa: TID251
 import threading
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
 from session_core.errors import Conflict, InvalidInput, Unsupported
+from session_core.types import Driver, SqliteChoice
 
 Connection = sqlite3.Connection
 Cursor = sqlite3.Cursor
 
-SqliteChoice = Literal["standard", "bundled"]
 
 FIXED_VERSION = (3, 51, 3)
 """The first version without the race between two checkpoints and a commit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """The SQLite library in use."""
-
-    name: SqliteChoice
-    version: str
-    fixed: bool
-    """True if the library does not have the WAL checkpoint race."""
-
 
 _lock = threading.Lock()
 _chosen_library: SqliteChoice | None = None

@@ -14,7 +14,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from session_core import processes
 from session_core._atomic import read_file
 from session_core.errors import Denied
 from session_core.processes import PROC_FOLDER, is_alive
-from session_core.types import Holder
+from session_core.types import Gateway, Holder, Lease
 
 __all__ = [
     "Gateway",
@@ -71,24 +70,6 @@ for suffix, start, length in (("", 0x40000000, 512), ("-shm", 120, 9)):
     if pid is not None:
         print(pid)
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Gateway:
-    """A live gateway and its command line."""
-
-    pid: int
-    argv: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """A session that a live process reports as open."""
-
-    session_id: str
-    pid: int
-    lease_id: str = ""
-    surface: str = ""
 
 
 def list_holders(path: Path) -> list[Holder]:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+SqliteChoice = Literal["standard", "bundled"]
+"""The SQLite library of Python, or the one that comes as a wheel."""
+
 HomeKind = Literal["own", "hermes", "absent"]
 """A home of our own, a Hermes home, or a Hermes home without a state database."""
 
@@ -325,6 +328,24 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
+class Gateway:
+    """A live gateway and its command line."""
+
+    pid: int
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A session that a live process reports as open."""
+
+    session_id: str
+    pid: int
+    lease_id: str = ""
+    surface: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Holder:
     """Another process that has the database open, and its name if known."""
 
@@ -492,3 +513,13 @@ class HomeFacts:
     engine: str
     fault: str | None
     """A known defect of this version of the engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The SQLite library in use."""
+
+    name: SqliteChoice
+    version: str
+    fixed: bool
+    """True if the library does not have the WAL checkpoint race."""

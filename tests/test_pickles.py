@@ -18,14 +18,9 @@ import pytest
 import mcp_serve
 import session_core
 from session_core import (
-    AppendResult,
     Busy,
-    CompressionLimits,
     GatewayConfig,
-    NotCompressed,
     NotFound,
-    Page,
-    PlanRequest,
     Platform,
     Revision,
     SessionEntry,
@@ -34,6 +29,10 @@ from session_core import (
     SessionSource,
     TitleTaken,
 )
+from session_core.compression import CompressionLimits, NotCompressed
+from session_core.maintenance import PlanRequest
+from session_core.types import AppendResult, Page
+from tests.public_names import list_values
 
 COPIES: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
@@ -77,7 +76,15 @@ SERVICES = {
         "AsyncSessionStore",
     ),
     *("Compressor", "ExpiryWatcher", "Hooks", "Ledger", "Maintenance", "SessionDB"),
-    *("SessionRuntime", "SessionStore", "StateDatabase", "StateFolder"),
+    *(
+        "SessionRuntime",
+        "SessionStore",
+        "RouteStorage",
+        "RowStorage",
+        "StateAdmin",
+        "StateDatabase",
+        "StateFolder",
+    ),
 }
 """Public classes that hold a database, a file or a lock."""
 
@@ -102,13 +109,17 @@ MADE: dict[str, Any] = {
 }
 
 
+def list_public_values() -> dict[str, Any]:
+    return {name: value for values in list_values().values() for name, value in values.items()}
+
+
 def list_error_classes() -> list[type[Exception]]:
     """Return all classes of errors of both packages, and the public warnings."""
     for package in (session_core, mcp_serve):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
-    public = (getattr(session_core, name) for name in session_core.__all__)
+    public = list_public_values().values()
     found: list[type[Exception]] = [
         each for each in public if isinstance(each, type) and issubclass(each, Exception)
     ]
@@ -131,10 +142,9 @@ def make_error(kind: type[Any]) -> Any:
 
 def values() -> list[str]:
     """Return the names of all public classes that are neither an error nor a service."""
-    public = {name: getattr(session_core, name) for name in session_core.__all__}
     return [
         name
-        for name, each in public.items()
+        for name, each in list_public_values().items()
         if isinstance(each, type) and not issubclass(each, Exception) and name not in SERVICES
     ]
 
@@ -155,7 +165,7 @@ MODERN = {name: copied for name, copied in COPIES.items() if name not in {"pickl
 @pytest.mark.parametrize("copied", MODERN.values(), ids=MODERN)
 def test_every_value_survives_copy(copied: Callable[[Any], Any]) -> None:
     for name in values():
-        value = MADE[name] if name in MADE else make_error(getattr(session_core, name))
+        value = MADE[name] if name in MADE else make_error(list_public_values()[name])
         copy = copied(value)
         assert type(copy) is type(value), name
         assert repr(copy) == repr(value), name

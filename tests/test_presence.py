@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from session_core import Holder, presence, processes
+from session_core import presence, processes
+from session_core.types import Holder
 from tests.homes import connect, make_hermes_database
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

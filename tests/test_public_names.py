@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import subprocess
 import sys
-from types import ModuleType
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import session_core
 from session_core import SessionDB, StateDatabase
-from tests.database_names import find_member, list_public_names
+from tests.public_names import MODULES, find_member, list_public_names, list_values
+
+PACKAGES = [name for name in MODULES if hasattr(import_module(name), "__path__")]
 
 HEAVY = (
     "asyncio",
@@ -65,35 +69,45 @@ def import_report() -> dict[str, Any]:
     return found
 
 
-def test_public_names_are_unique() -> None:
-    names = session_core.__all__
-    assert len(names) == len(set(names))
+@pytest.mark.requirement("project:names")
+@pytest.mark.parametrize("package", PACKAGES)
+def test_stub_has_every_public_name(package: str) -> None:
+    module = import_module(package)
+    stub = ast.parse(Path(str(module.__file__)).with_suffix(".pyi").read_text())
+    typed = {
+        alias.asname: getattr(import_module(str(node.module)), alias.name)
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert {name: getattr(module, name) for name in module.__all__} == typed
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_unknown_name_is_reported(package: str) -> None:
+    with pytest.raises(AttributeError, match=rf"'{package}' has no attribute 'no_such_name'"):
+        import_module(package).no_such_name  # noqa: B018
 
 
 @pytest.mark.requirement("project:names")
-def test_public_names_are_complete() -> None:
-    public = {
-        name
-        for name, value in vars(session_core).items()
-        if not name.startswith("_") and not isinstance(value, ModuleType)
-    }
-    of_typing = {"TYPE_CHECKING", "Any", "import_module"}
-    on_demand = set(session_core._LATER)
-    assert public - of_typing | on_demand == set(session_core.__all__)
-    assert all(hasattr(session_core, name) for name in on_demand)
+def test_public_names_are_listed_once() -> None:
+    names = [name for package in PACKAGES for name in import_module(package).__all__]
+    assert len(names) == len(set(names))
+    assert len(session_core.__all__) <= 55
 
 
 def test_every_public_name_has_docstring() -> None:
-    for name in session_core.__all__:
-        value = getattr(session_core, name)
-        assert not callable(value) or value.__doc__, name
+    for values in list_values().values():
+        for name, value in values.items():
+            assert not callable(value) or value.__doc__, name
 
 
 def test_errors_share_base_class() -> None:
     errors = [
         value
-        for name in session_core.__all__
-        if inspect.isclass(value := getattr(session_core, name))
+        for values in list_values().values()
+        for value in values.values()
+        if inspect.isclass(value)
         and issubclass(value, Exception)
         and not issubclass(value, Warning)
     ]

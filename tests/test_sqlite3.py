@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import session_core
-from session_core import Driver, _sqlite3, describe_sqlite
+from session_core import _sqlite3, describe_sqlite
+from session_core.types import Driver
 
 ROOT = Path(session_core.__file__).parents[1]
 PACKAGES = [folder for name in ("session_core", "mcp_serve") if (folder := ROOT / name).is_dir()]

@@ -16,7 +16,8 @@ from mcp_serve.cli.options import add_extension_option, add_home_options, add_js
 from mcp_serve.cli.terminal import TableColumn, Terminal
 from mcp_serve.cli.tool_calls import Answer
 from mcp_serve.tools import compress
-from session_core import CompressionLimits, InvalidInput
+from session_core import InvalidInput
+from session_core.compression import CompressionLimits
 
 EXAMPLES = """\
 examples:

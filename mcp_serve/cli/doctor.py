@@ -34,7 +34,6 @@ from mcp_serve.profiles import ServedProfiles, ServerOptions
 from session_core import (
     Corrupt,
     Denied,
-    HealthReport,
     SessionError,
     find_active_profile,
     find_gateway,
@@ -42,6 +41,7 @@ from session_core import (
     list_holders,
     list_profiles,
 )
+from session_core.maintenance import HealthReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

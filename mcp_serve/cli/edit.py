@@ -14,7 +14,8 @@ from mcp_serve.cli.terminal import Terminal
 from mcp_serve.cli.tool_calls import Answer, ToolCaller
 from mcp_serve.homes import ServedHome
 from mcp_serve.tools import edit
-from session_core import InvalidInput, PlanPreview
+from session_core import InvalidInput
+from session_core.maintenance import PlanPreview
 
 EXAMPLES = """\
 examples:

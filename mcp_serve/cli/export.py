@@ -25,7 +25,8 @@ from mcp_serve.cli.tool_calls import ToolCaller
 from mcp_serve.errors import explain_error
 from mcp_serve.homes import ServedHome
 from mcp_serve.plain_text import to_plain_text
-from session_core import Conflict, Denied, ExportResult, InvalidInput, SessionFilter, StorageError
+from session_core import Conflict, Denied, InvalidInput, SessionFilter, StorageError
+from session_core.maintenance import ExportResult
 
 EXAMPLES = """\
 Exports contain everything stored: secrets, compressed and rewound messages. Files

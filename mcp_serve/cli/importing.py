@@ -22,7 +22,8 @@ from mcp_serve.cli.plan_command import ask_confirmation, format_declined
 from mcp_serve.cli.progress import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import TableColumn, Terminal
 from mcp_serve.cli.tool_calls import ToolCaller
-from session_core import Conflict, ImportPreview, ImportResult
+from session_core import Conflict
+from session_core.maintenance import ImportPreview, ImportResult
 
 EXAMPLES = """\
 Reads JSON Lines written by `mcp-sessions export` or by Hermes. Sessions that exist

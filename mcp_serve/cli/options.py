@@ -8,7 +8,8 @@ import sys
 
 from mcp_serve.cli.arguments import make_integer_parser, parse_text
 from mcp_serve.cli.errors import DONE
-from session_core import Driver, Unsupported, choose_sqlite
+from session_core import Unsupported, choose_sqlite
+from session_core.types import Driver
 
 _EXTENSION_VERBS = ("prune", "compress", "restore", "import")
 """The verbs that take --load-extension, except `serve`."""

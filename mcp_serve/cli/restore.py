@@ -21,7 +21,9 @@ from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answ
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
 from mcp_serve.tools import restore
-from session_core import InvalidInput, PlanPreview, UndoPlan
+from session_core import InvalidInput
+from session_core.compression import UndoPlan
+from session_core.maintenance import PlanPreview
 
 _COLUMNS = (
     TableColumn("when"),

@@ -19,7 +19,7 @@ from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
 from mcp_serve.tools import prune
 from mcp_serve.tools.spec import ToolSpec
-from session_core import Batch
+from session_core.ledger import Batch
 
 _COLUMNS = (
     TableColumn("age", right=True),

@@ -15,7 +15,8 @@ from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.screen import Screen, format_elapsed
 from mcp_serve.plain_text import to_plain_line
 from mcp_serve.profiles import ServedProfiles, ServerOptions
-from session_core import SessionDB, SessionError, SessionSummary, find_home
+from session_core import SessionDB, SessionError, find_home
+from session_core.types import SessionSummary
 
 _NEWEST_COUNT = 3
 _COMMAND_WIDTH = 22

@@ -14,7 +14,8 @@ from typing import Any
 
 from mcp_serve.plain_text import to_text
 from mcp_serve.redaction.redaction import find_spans
-from session_core import MessageRow, extract_plain_text
+from session_core import extract_plain_text
+from session_core.types import MessageRow
 
 _MAX_DEPTH = 50
 _VALUE_SEPARATORS = re.compile(r"[\s\"'\\=:,]+")

@@ -13,7 +13,8 @@ from mcp_serve.homes import CLIENT_NAME, ServedHome
 from mcp_serve.progress import CallContext
 from mcp_serve.redaction import redaction
 from mcp_serve.tools.spec import ToolSpec
-from session_core import CompressionResult, InvalidInput, NotCompressed, SummaryBrief
+from session_core import InvalidInput
+from session_core.compression import CompressionResult, NotCompressed, SummaryBrief
 
 _MAX_FACTS_CHARS = 8_000
 _PLAN_CHARS = 1_000  # the fields around the brief

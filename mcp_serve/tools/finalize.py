@@ -11,7 +11,8 @@ from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
 from mcp_serve.tools.spec import ToolSpec
-from session_core import InvalidInput, PlanRequest
+from session_core import InvalidInput
+from session_core.maintenance import PlanRequest
 
 
 class FinalizeArguments(arguments.ProfileArguments):

@@ -13,7 +13,8 @@ from mcp_serve.homes import ServedHome
 from mcp_serve.plain_text import shorten_text
 from mcp_serve.render import drop_empty
 from mcp_serve.tools.spec import ToolSpec
-from session_core import InvalidInput, MessageRow, NotFound
+from session_core import InvalidInput, NotFound
+from session_core.types import MessageRow
 
 if TYPE_CHECKING:
     from mcp_serve.homes import ServedHome

@@ -14,7 +14,9 @@ from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
 from mcp_serve.render import drop_empty
 from mcp_serve.tools.spec import ToolSpec
-from session_core import ApplyResult, InvalidInput, PlanPreview, RestoreResult, UndoPlan, UndoResult
+from session_core import InvalidInput
+from session_core.compression import UndoPlan, UndoResult
+from session_core.maintenance import ApplyResult, PlanPreview, RestoreResult
 
 
 class RestoreArguments(arguments.PageArguments):

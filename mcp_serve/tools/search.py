@@ -14,7 +14,7 @@ from mcp_serve.plain_text import to_plain_line
 from mcp_serve.redaction import redaction
 from mcp_serve.redaction.messages import flatten_message
 from mcp_serve.tools.spec import ToolSpec
-from session_core import MessageRow, SearchHit
+from session_core.types import MessageRow, SearchHit
 
 _CONTEXT_CHARS = 250
 _ELLIPSIS = "…"

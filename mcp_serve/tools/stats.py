@@ -12,7 +12,8 @@ from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
 from mcp_serve.tools.spec import ToolSpec
-from session_core import HealthReport, StorageError, describe_sqlite, find_gateway
+from session_core import StorageError, describe_sqlite, find_gateway
+from session_core.maintenance import HealthReport
 
 _MAX_SOURCES = 50
 _OTHERS_LABEL = "(others)"

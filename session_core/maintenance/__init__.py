@@ -1,1 +1,22 @@
 """Report, plan, apply and restore: the health of a home, its cleanup, and the undo."""
+
+from session_core._lazy import export_names
+
+__all__, __getattr__ = export_names(
+    __name__,
+    {
+        "edits": ("EditResult",),
+        "transfer.export": ("ExportResult",),
+        "transfer.types": ("ImportPreview", "ImportResult"),
+        "types": (
+            "PROTECTION_REASONS",
+            "ApplyResult",
+            "Bytes",
+            "HealthReport",
+            "PlanPreview",
+            "PlanRequest",
+            "RestorePreview",
+            "RestoreResult",
+        ),
+    },
+)

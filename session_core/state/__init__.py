@@ -1,1 +1,10 @@
 """The state database: the conversations of a home."""
+
+from session_core._lazy import export_names
+
+__all__, __getattr__ = export_names(
+    __name__,
+    {
+        "protocol": ("RouteStorage", "RowStorage", "StateAdmin"),
+    },
+)

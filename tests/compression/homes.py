@@ -15,13 +15,13 @@ from session_core import (
     Compressor,
     Hooks,
     Ledger,
-    NotCompressed,
     SessionDB,
     SessionEntry,
     SessionSource,
     SessionStore,
     hookimpl,
 )
+from session_core.compression import NotCompressed
 from tests.faults import state as homes
 from tests.homes import connect
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from session_core import AsyncCompressor, InvalidInput, NotCompressed
+from session_core import AsyncCompressor, InvalidInput
+from session_core.compression import NotCompressed
 from tests.compression.homes import LAST, Chat, append_more
 
 SECRET = "Zx9Qw3Rt7Yp1"

@@ -6,17 +6,8 @@ from typing import Any
 
 import pytest
 
-from session_core import (
-    Changed,
-    Compressor,
-    Hooks,
-    NotCompressed,
-    SessionSource,
-    UndoResult,
-    Unsupported,
-    hookimpl,
-)
-from session_core.compression import commit
+from session_core import Changed, Compressor, Hooks, SessionSource, Unsupported, hookimpl
+from session_core.compression import NotCompressed, UndoResult, commit
 from tests.compression.homes import LAST, Chat, summarize_short
 
 SHAPES = ("in_place", "continuation")

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from session_core import NotCompressed, processes
+from session_core import processes
+from session_core.compression import NotCompressed
 from session_core.compression import ranges as compression_shape
 from session_core.presence import Holder
 from tests.compression.homes import LAST, Chat, summarize_short

@@ -16,12 +16,11 @@ from session_core import (
     Conflict,
     InvalidInput,
     Ledger,
-    NotCompressed,
     NotFound,
     StateFolder,
 )
+from session_core.compression import NotCompressed, summary_message
 from session_core.compression import ranges as compression_shape
-from session_core.compression import summary_message
 from tests.compression.conversations import find_faults
 from tests.compression.homes import LAST, Chat, append_more, refused, summarize_short
 

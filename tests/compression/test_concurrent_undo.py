@@ -9,15 +9,8 @@ from typing import Any
 
 import pytest
 
-from session_core import (
-    Compressor,
-    Conflict,
-    Ledger,
-    SessionDB,
-    SessionStore,
-    StateFolder,
-    UndoResult,
-)
+from session_core import Compressor, Conflict, Ledger, SessionDB, SessionStore, StateFolder
+from session_core.compression import UndoResult
 from session_core.compression.types import UndoPlan
 from tests.compression.homes import LAST, Chat, summarize_short
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from session_core import CompressionLimits, Compressor, Ledger, StateFolder, StorageFull, UndoPlan
+from session_core import Compressor, Ledger, StateFolder, StorageFull
+from session_core.compression import CompressionLimits, UndoPlan
 from tests.compression.homes import LAST, Chat, append_more, refused, summarize_short
 
 SHAPES = ("in_place", "continuation")

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from session_core import NotCompressed, processes
-from session_core.compression import locks
+from session_core import processes
+from session_core.compression import NotCompressed, locks
 from session_core.compression.locks import CompressionLocks
 from session_core.errors import Busy, InvalidInput
 from tests.compression.homes import LAST, Chat, refused, summarize_short

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from session_core import AsyncCompressor, NotCompressed
+from session_core import AsyncCompressor
+from session_core.compression import NotCompressed
 from tests.compression.homes import LAST, Chat, append_more, refused, summarize_short
 from tests.homes import connect
 

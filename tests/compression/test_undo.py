@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from session_core import Conflict, InvalidInput, NotCompressed, NotFound, UndoResult
-from session_core.compression import locks
+from session_core import Conflict, InvalidInput, NotFound
+from session_core.compression import NotCompressed, UndoResult, locks
 from tests.compression.homes import LAST, Chat, summarize_short
 
 SHAPES = ("in_place", "continuation")

@@ -7,17 +7,8 @@ from typing import Any
 
 import pytest
 
-from session_core import (
-    AgentTurn,
-    Changed,
-    Conflict,
-    Ledger,
-    NotCompressed,
-    SessionRuntime,
-    StateFolder,
-    UndoPlan,
-    UndoResult,
-)
+from session_core import AgentTurn, Changed, Conflict, Ledger, SessionRuntime, StateFolder
+from session_core.compression import NotCompressed, UndoPlan, UndoResult
 from session_core.ledger.types import TrashItem
 from tests.compression.homes import CHAT, LAST, Chat, summarize_short
 from tests.homes import connect

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from session_core import SessionFilter, SessionSummary, StateDatabase
+from session_core import SessionFilter, StateDatabase
+from session_core.types import SessionSummary
 
 
 def add_session_at(db: StateDatabase, session_id: str, *times: float, **fields: Any) -> str:

@@ -8,14 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from session_core import (
-    AppendManyResult,
-    Revision,
-    SessionError,
-    StateDatabase,
-    TitleTaken,
-    Unsupported,
-)
+from session_core import Revision, SessionError, StateDatabase, TitleTaken, Unsupported
+from session_core.types import AppendManyResult
 
 Step = tuple[Any, ...]
 

@@ -11,7 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from session_core import AsyncSessionDB, InvalidInput, SessionEvent, StateDatabase
+from session_core import AsyncSessionDB, InvalidInput, StateDatabase
+from session_core.types import SessionEvent
 from tests.contract.engines import require_column
 
 Open = Callable[[], StateDatabase]

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from session_core import InvalidInput, NotFound, SessionFilter, SessionSummary, StateDatabase
+from session_core import InvalidInput, NotFound, SessionFilter, StateDatabase
 from session_core.state import cursors
+from session_core.types import SessionSummary
 from tests.contract.engines import has_column, require_column
 from tests.contract.listing import add_session_at, list_session_ids, walk_list
 

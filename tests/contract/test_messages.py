@@ -10,16 +10,8 @@ from typing import Any
 
 import pytest
 
-from session_core import (
-    AppendResult,
-    Conflict,
-    InvalidInput,
-    MessageRow,
-    NotFound,
-    Revision,
-    StateDatabase,
-    Unsupported,
-)
+from session_core import Conflict, InvalidInput, NotFound, Revision, StateDatabase, Unsupported
+from session_core.types import AppendResult, MessageRow
 from tests.contract.engines import has_column, require_column
 
 Open = Callable[[], StateDatabase]

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from session_core import InvalidInput, MessageWindow, NotFound, StateDatabase
+from session_core import InvalidInput, NotFound, StateDatabase
+from session_core.types import MessageWindow
 from tests.contract.engines import require_column
 
 Ids = list[int]

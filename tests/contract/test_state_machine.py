@@ -24,7 +24,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from session_core import AppendManyResult, Revision, SessionFilter, StateDatabase
+from session_core import Revision, SessionFilter, StateDatabase
+from session_core.types import AppendManyResult
 from tests.contract.engines import ENGINES, Engine, has_column
 from tests.contract.model import NOTHING, Message, Model, Session, Step, perform_step
 

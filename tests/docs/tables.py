@@ -12,13 +12,13 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
-import session_core
 from mcp_serve.cli.errors import get_exit_code
 from mcp_serve.cli.main import VERBS, build_parser
 from mcp_serve.registry import SPECS
 from mcp_serve.tools.spec import ToolSpec
-from session_core import GatewayConfig, SessionResetPolicy, errors
+from session_core import GatewayConfig, SessionDB, SessionResetPolicy, errors
 from session_core.config import _VALID_VALUES
+from tests.public_names import find_member, list_public_names, list_values
 from tests.readme.parts import PART_MAKERS, extract_first_sentence, format_table
 
 _NULL_SCHEMA = {"type": "null"}
@@ -227,20 +227,20 @@ def _format_settings(model: type[BaseModel]) -> str:
     return format_table(("setting", "default", "valid values"), rows)
 
 
+_ENGINE_METHODS = {
+    name.rpartition(".")[2]: find_member(SessionDB, name) for name in list_public_names(SessionDB)
+}
+
+
 def format_library() -> str:
-    """Return a section for each package of the library with its public names."""
-    packages: dict[str, list[str]] = {}
-    for name in sorted(session_core.__all__):
-        package = session_core._LATER[name][0].partition(".")[0]
-        packages.setdefault(package, []).append(name)
+    """Return a section for each public module of the library with its names."""
     return "\n\n".join(
-        f"## {package}\n\n" + "\n\n".join(_format_public_names(name) for name in names)
-        for package, names in sorted(packages.items())
+        f"## {module}\n\n" + "\n\n".join(map(_format_public_name, values, values.values()))
+        for module, values in list_values().items()
     )
 
 
-def _format_public_names(name: str) -> str:
-    value = getattr(session_core, name)
+def _format_public_name(name: str, value: Any) -> str:
     parts = [f"### {name}"]
     if inspect.isfunction(value) or inspect.isclass(value):
         parts.append(extract_first_sentence(inspect.getdoc(value) or ""))
@@ -275,7 +275,7 @@ def _list_methods(kind: type) -> Iterator[tuple[str, str]]:
             continue
         value = getattr(kind, name)
         # The protocol leaves obvious methods to the documentation of its engine.
-        text = inspect.getdoc(value) or inspect.getdoc(getattr(session_core.SessionDB, name, value))
+        text = inspect.getdoc(value) or inspect.getdoc(_ENGINE_METHODS.get(name, value))
         does = extract_first_sentence(text or "")
         yield f"`{name}{_format_signature(method)}`", does
 

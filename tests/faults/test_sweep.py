@@ -9,12 +9,12 @@ import pytest
 from session_core.errors import StorageError
 from session_core.state.protocol import StateDatabase
 from session_core.state.sqlite.database import SessionDB
-from tests.database_names import list_public_names
 from tests.faults import state, template
 from tests.faults.mutations import DATABASE_MUTATIONS, READING_METHODS
 from tests.faults.points import FAULTS
 from tests.faults.strace import StraceLab
 from tests.faults.sweep import FaultSweep
+from tests.public_names import list_public_names
 
 pytestmark = pytest.mark.faults
 

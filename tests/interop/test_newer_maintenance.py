@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from session_core import CompressionLimits, Compressor, _sqlite3
+from session_core import Compressor, _sqlite3
+from session_core.compression import CompressionLimits
 from tests.cjk import INDEX
 from tests.homes import connect, make_hermes_database
 from tests.interop.twins import shape

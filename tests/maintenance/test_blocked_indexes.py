@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from session_core import CompressionLimits, Compressor, SessionDB
+from session_core import Compressor, SessionDB
+from session_core.compression import CompressionLimits
 from session_core.errors import Unsupported
 from session_core.maintenance.types import PlanRequest
 from tests.cjk import INDEX, add_cjk_index, block_index

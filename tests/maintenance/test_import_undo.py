@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from session_core import ApplyResult, Maintenance, PlanPreview, RestoreResult, SessionDB
+from session_core import Maintenance, SessionDB
 from session_core.errors import Conflict
 from session_core.ledger.execute import MARK_PREFIX as DONE
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
+from session_core.maintenance import ApplyResult, PlanPreview, RestoreResult
 from session_core.maintenance.transfer.store import MARK_PREFIX
 from tests.homes import connect, make_hermes_database
 from tests.maintenance.carried import rows

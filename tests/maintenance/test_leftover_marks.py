@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from session_core import Compressor, Ledger, Maintenance, PlanRequest, SessionDB
+from session_core import Compressor, Ledger, Maintenance, SessionDB
+from session_core.maintenance import PlanRequest
 from tests.homes import connect, make_hermes_database
 
 ROOT = Path(__file__).parents[2]

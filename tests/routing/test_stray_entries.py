@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from session_core import Holder, SessionDB, SessionStore
+from session_core import SessionDB, SessionStore
 from session_core.state.sqlite.admin import SqliteAdmin
+from session_core.types import Holder
 from tests.homes import connect
 from tests.routing.chats import (
     KEY,

@@ -14,7 +14,7 @@ import pytest
 import mcp_serve
 from mcp_serve.registry import SPECS
 from session_core import SessionDB, SessionStore
-from tests.database_names import list_public_names
+from tests.public_names import list_public_names
 from tests.security.corpus import INJECTIONS
 from tests.security.walk import walk_home
 

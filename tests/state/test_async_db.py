@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from session_core import AsyncSessionDB, Busy, InvalidInput, NotFound, SessionDB, StateDatabase
-from tests.database_names import find_member, list_public_names
+from tests.public_names import find_member, list_public_names
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from session_core import SearchResult, SessionDB
+from session_core import SessionDB
 from session_core.state.sqlite.search import candidates
+from session_core.types import SearchResult
 from tests.homes import add_message, add_session, connect, make_hermes_database
 
 SCHEMAS = (22, 26, 30)

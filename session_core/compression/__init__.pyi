@@ -1,0 +1,9 @@
+from session_core.compression.ranges import CompressionLimits as CompressionLimits
+from session_core.compression.retention import RetentionReport as RetentionReport
+from session_core.compression.types import CompressionPlan as CompressionPlan
+from session_core.compression.types import CompressionResult as CompressionResult
+from session_core.compression.types import NotCompressed as NotCompressed
+from session_core.compression.types import SummaryBrief as SummaryBrief
+from session_core.compression.types import SummaryRequest as SummaryRequest
+from session_core.compression.types import UndoPlan as UndoPlan
+from session_core.compression.types import UndoResult as UndoResult

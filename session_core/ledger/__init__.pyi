@@ -1,0 +1,2 @@
+from session_core.ledger.types import AuditEntry as AuditEntry
+from session_core.ledger.types import Batch as Batch
