@@ -20,9 +20,8 @@ from session_core.ledger.database import PACKAGE, LedgerDatabase
 from session_core.ledger.pins import Pins
 from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.types import Batch, EmptyResult, Step, TrashItem
-from session_core.state import cursors
+from session_core.state import cursors, sql_blocks
 from session_core.state.protocol import StateDatabase
-from session_core.state.sqlite import sql_blocks
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.opening import get_file_bytes
 from session_core.types import Page

@@ -19,7 +19,7 @@ from typing import TypeVar
 from session_core import _sqlite3
 from session_core.errors import Corrupt, Denied, InvalidInput, SessionError, Unsupported
 from session_core.ledger.state_folder import translate_os_errors
-from session_core.state.sqlite import sql_blocks
+from session_core.state import sql_blocks
 from session_core.state.sqlite.connection import Connection, make_file_uri, translate_error
 from session_core.state.sqlite.connections import translate_bind_errors
 from session_core.state.sqlite.opening import get_file_bytes, get_file_identity

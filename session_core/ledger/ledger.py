@@ -16,9 +16,8 @@ from session_core.ledger.plans import PlanLedger
 from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.types import AuditEntry
 from session_core.ledger.undo_log import UndoLog
-from session_core.state import cursors
+from session_core.state import cursors, sql_blocks
 from session_core.state.protocol import StateDatabase
-from session_core.state.sqlite import sql_blocks
 from session_core.types import Page
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from session_core.ledger.database import PACKAGE, LedgerDatabase
 from session_core.ledger.state_folder import StateFolder
-from session_core.state.sqlite import sql_blocks
+from session_core.state import sql_blocks
 from session_core.state.sqlite.connection import Connection
 from session_core.types import SessionSummary
 

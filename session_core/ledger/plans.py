@@ -20,7 +20,7 @@ from session_core.ledger.batches import (
 )
 from session_core.ledger.database import PACKAGE
 from session_core.ledger.types import Batch, Member, PartialMember, StoredPlan
-from session_core.state.sqlite import sql_blocks
+from session_core.state import sql_blocks
 from session_core.state.sqlite.connection import Connection
 
 SQL = sql_blocks.load_blocks("plans", PACKAGE)

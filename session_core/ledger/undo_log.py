@@ -26,7 +26,7 @@ from session_core.ledger.codec import hash_piece, pack_trash
 from session_core.ledger.database import PACKAGE
 from session_core.ledger.plans import claim_members, release_members
 from session_core.ledger.types import Step, TrashItem
-from session_core.state.sqlite import sql_blocks
+from session_core.state import sql_blocks
 from session_core.state.sqlite.connection import Connection
 
 SQL = sql_blocks.load_blocks("undo_log", PACKAGE)

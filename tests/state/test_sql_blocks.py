@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import session_core
-from session_core.state.sqlite import sql_blocks
+from session_core.state import sql_blocks
 
 ROOT = Path(session_core.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.sql") if "-- name:" in path.read_text("utf-8"))

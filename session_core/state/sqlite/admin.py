@@ -13,17 +13,9 @@ from math import isfinite
 from typing import Any
 
 from session_core import _sqlite3, presence
-from session_core.state import validation
+from session_core.state import sql_blocks, validation
 from session_core.state.protocol import StepCallback
-from session_core.state.sqlite import (
-    integrity,
-    lineage,
-    opening,
-    sessions,
-    sizes,
-    sql_blocks,
-    usage,
-)
+from session_core.state.sqlite import integrity, lineage, opening, sessions, sizes, usage
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.vacuum import SqliteVacuum
 from session_core.types import (

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from session_core.errors import Conflict, Unsupported
-from session_core.state import validation
-from session_core.state.sqlite import admin, fts, lineage, messages, sessions, sql_blocks
+from session_core.state import sql_blocks, validation
+from session_core.state.sqlite import admin, fts, lineage, messages, sessions
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.rows import read

@@ -1,17 +1,19 @@
-"""`SessionDB`, the state database on SQLite."""
+"""`SessionDB`, the state database on SQLite, and its raw rows."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from session_core.state import validation
+from session_core.state.sqlite import opening
 from session_core.state.sqlite.admin import SqliteAdmin
-from session_core.state.sqlite.compaction import SqliteCompaction
+from session_core.state.sqlite.compaction import MessageCompactor, SqliteCompaction
 from session_core.state.sqlite.connections import SqliteStore
 from session_core.state.sqlite.deletion import SqliteDeletion
 from session_core.state.sqlite.feed import SqliteFeed
@@ -20,7 +22,9 @@ from session_core.state.sqlite.listing import SqliteLists
 from session_core.state.sqlite.messages import SqliteMessages
 from session_core.state.sqlite.pages import SqliteWindows
 from session_core.state.sqlite.routes import SqliteRoutes
-from session_core.state.sqlite.rows.storage import SqliteRows
+from session_core.state.sqlite.rows.delete import RowDeleter
+from session_core.state.sqlite.rows.read import RowReader, SessionCopier
+from session_core.state.sqlite.rows.write import RowWriter
 from session_core.state.sqlite.search.search import Search
 from session_core.state.sqlite.sessions import SqliteSessions, SqliteTitles
 from session_core.state.sqlite.transaction import ReadSnapshot
@@ -30,6 +34,23 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from session_core.types import HomeKind
+
+
+class SqliteRows(RowReader, RowWriter, RowDeleter, SessionCopier, MessageCompactor):
+    """Rows of sessions, messages and all that belongs to them, as they are stored."""
+
+    def list_columns(self, table: str) -> tuple[str, ...]:
+        """Return the stored columns of a table; empty if the home lacks the table."""
+        validation.check_text("table", table, needed=True)
+        return self._read(lambda handle: handle.list_columns(table))
+
+    def check_rows_writable(self, tables: Collection[str]) -> None:
+        """Refuse a change of rows in these tables that would fail at a blocked search index."""
+        for index in self._read(opening.list_blocked_indexes):
+            if not set(tables).isdisjoint(index.tables):
+                raise opening.make_blocked_error(
+                    self._store.path, index, requested=self._store.loads_extension
+                )
 
 
 class SessionDB(

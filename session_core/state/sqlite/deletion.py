@@ -12,9 +12,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from session_core.state import validation
+from session_core.state import sql_blocks, validation
 from session_core.state.batch_size import BatchSize
-from session_core.state.sqlite import fts, lineage, sessions, sql_blocks
+from session_core.state.sqlite import fts, lineage, sessions
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.connections import SqliteOperations
 
@@ -231,7 +231,7 @@ def delete_session_row(handle: Connection, session_id: str) -> None:
     """Delete a session row that has no messages, and the rows of other tables that refer to it."""
     handle.forget_session_counts(session_id)
     for table, column in list_belonging_columns(handle):
-        handle.run_change(_to_delete_result(table, column), (session_id,))
+        handle.run_change(_build_delete(table, column), (session_id,))
     handle.run_change(SQL["detach_children"], (session_id,))
     handle.run_change(SQL["delete_session"], (session_id,))
 
@@ -250,7 +250,7 @@ def list_belonging_columns(handle: Connection) -> list[tuple[str, str]]:
     return pairs
 
 
-def _to_delete_result(table: str, column: str) -> str:
+def _build_delete(table: str, column: str) -> str:
     if table == "sessions":
         return f"UPDATE sessions SET {quote_name(column)} = NULL WHERE {quote_name(column)} = ?"  # noqa: S608 -- from the schema, quoted
     return f"DELETE FROM {quote_name(table)} WHERE {quote_name(column)} = ?"  # noqa: S608 -- from the schema, quoted

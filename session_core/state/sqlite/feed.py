@@ -15,11 +15,11 @@ from functools import cached_property
 from typing import Any
 
 from session_core.errors import InvalidInput
-from session_core.state import validation
+from session_core.state import sql_blocks, validation
 from session_core.state.content import decode_content, extract_plain_text
 from session_core.state.polling import ChangePoller
 from session_core.state.protocol import StopSignal
-from session_core.state.sqlite import compaction, fts, sessions, sql_blocks
+from session_core.state.sqlite import compaction, fts, sessions
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.connections import SqliteOperations, translate_bind_errors
 from session_core.state.sqlite.feed_cursor import (

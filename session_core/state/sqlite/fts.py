@@ -28,9 +28,9 @@ from typing import Any
 
 from session_core import _sqlite3
 from session_core.errors import Unsupported
-from session_core.state import query, search_text
+from session_core.state import query, search_text, sql_blocks
 from session_core.state.content import clean_text
-from session_core.state.sqlite import opening, sql_blocks
+from session_core.state.sqlite import opening
 from session_core.state.sqlite.connection import Connection, quote_name
 
 _DEFAULT_AUTOMERGE = 4

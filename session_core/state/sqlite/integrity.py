@@ -16,8 +16,9 @@ from pathlib import Path
 
 from session_core import _sqlite3
 from session_core.errors import Unsupported
+from session_core.state import sql_blocks
 from session_core.state.protocol import StepCallback
-from session_core.state.sqlite import fts, opening, sql_blocks
+from session_core.state.sqlite import fts, opening
 from session_core.state.sqlite.connection import Connection, make_file_uri
 from session_core.state.sqlite.opening import has_database, open_reader
 from session_core.state.sqlite.vacuum_file import call_step_regularly

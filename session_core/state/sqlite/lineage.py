@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from session_core.errors import InvalidInput
+from session_core.state import sql_blocks
 from session_core.state.content import decode_json
-from session_core.state.sqlite import sql_blocks
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.connections import SqliteOperations
 from session_core.types import LinkKind, SessionRow

@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from session_core.errors import InvalidInput
-from session_core.state import content, cursors, validation
-from session_core.state.sqlite import fts, lineage, messages, sessions, sql_blocks
+from session_core.state import content, cursors, sql_blocks, validation
+from session_core.state.sqlite import fts, lineage, messages, sessions
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.connections import SqliteOperations
 from session_core.types import Page, SessionFilter, SessionOrder, SessionStatus, SessionSummary

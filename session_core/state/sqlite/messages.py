@@ -16,8 +16,8 @@ from typing import Any, cast
 
 from session_core import _sqlite3
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
-from session_core.state import content, validation
-from session_core.state.sqlite import admin, fts, sessions, sql_blocks
+from session_core.state import content, sql_blocks, validation
+from session_core.state.sqlite import admin, fts, sessions
 from session_core.state.sqlite.connection import DISK_FULL_MESSAGE, Connection, quote_name
 from session_core.state.sqlite.connections import SqliteOperations
 from session_core.types import AppendManyResult, AppendResult, MessageRow, Revision, RewindResult

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Any
 
 from session_core.errors import InvalidInput, NotFound
-from session_core.state import content, validation
-from session_core.state.sqlite import compaction, fts, lineage, messages, sessions, sql_blocks
+from session_core.state import content, sql_blocks, validation
+from session_core.state.sqlite import compaction, fts, lineage, messages, sessions
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.connections import SqliteOperations
 from session_core.types import MessageView, MessageWindow

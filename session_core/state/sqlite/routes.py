@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from session_core.errors import Conflict, Unsupported
-from session_core.state import cursors, validation
-from session_core.state.sqlite import sql_blocks
+from session_core.state import cursors, sql_blocks, validation
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.connections import SqliteOperations
 from session_core.types import Page, SessionRow

@@ -11,9 +11,9 @@ from math import isfinite
 from typing import Any, cast
 
 from session_core.errors import InvalidInput, NotFound, TitleTaken, Unsupported
-from session_core.state import titles, validation
+from session_core.state import sql_blocks, titles, validation
 from session_core.state.content import clean_text, dump_json
-from session_core.state.sqlite import lineage, sql_blocks
+from session_core.state.sqlite import lineage
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.validation import check_line

@@ -20,8 +20,8 @@ from typing import Any
 
 from session_core import _sqlite3
 from session_core.presence import get_sidecar_path
+from session_core.state import sql_blocks
 from session_core.state.protocol import StepCallback
-from session_core.state.sqlite import sql_blocks
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.fts import count_blocks, estimate_dead_blocks
 from session_core.state.sqlite.opening import list_usable_indexes

@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from session_core import _sqlite3
-from session_core.state.sqlite import sql_blocks
+from session_core.state import sql_blocks
 from session_core.state.sqlite.connection import make_file_uri
 
 SQL = sql_blocks.load_blocks("integrity")

@@ -14,8 +14,8 @@ from typing import Any
 
 from session_core import _sqlite3
 from session_core.errors import Changed, InvalidInput
-from session_core.state import validation
-from session_core.state.sqlite import fts, routes, sessions, sql_blocks
+from session_core.state import sql_blocks, validation
+from session_core.state.sqlite import fts, routes, sessions
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.deletion import delete_messages

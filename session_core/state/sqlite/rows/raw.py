@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, cast
 
 from session_core import _sqlite3
-from session_core.state.sqlite import sql_blocks
+from session_core.state import sql_blocks
 from session_core.state.sqlite.connection import Connection, Params, quote_name
 from session_core.types import RawText
 

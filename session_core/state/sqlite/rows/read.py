@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from session_core import _sqlite3
 from session_core.errors import InvalidInput, Unsupported
-from session_core.state import validation
-from session_core.state.sqlite import deletion, routes, sessions, sql_blocks
+from session_core.state import sql_blocks, validation
+from session_core.state.sqlite import deletion, routes, sessions
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.deletion import ESTIMATED_ROW_BYTES, list_belonging_columns

@@ -17,7 +17,8 @@ from operator import itemgetter
 from typing import Any
 
 from session_core import _sqlite3
-from session_core.state.sqlite import fts, routes, sql_blocks
+from session_core.state import sql_blocks
+from session_core.state.sqlite import fts, routes
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.rows import raw, read

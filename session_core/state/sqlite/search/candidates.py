@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from session_core import _sqlite3
-from session_core.state import search_text
+from session_core.state import search_text, sql_blocks
 from session_core.state.query import LeafMatcher
 from session_core.state.snippet import TextFinder
-from session_core.state.sqlite import sql_blocks
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.search.hermes import Lookup
 from session_core.state.sqlite.search.index_plan import IndexPlan

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from session_core.state.sqlite import compaction, lineage, sessions, sql_blocks
+from session_core.state import sql_blocks
+from session_core.state.sqlite import compaction, lineage, sessions
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.search.candidates import Match
 from session_core.state.sqlite.search.request import SearchRequest

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from session_core.state import query as queries
-from session_core.state import search_text
+from session_core.state import search_text, sql_blocks
 from session_core.state.query import And, Leaf, Node, Not, Or
-from session_core.state.sqlite import fts, sql_blocks
+from session_core.state.sqlite import fts
 from session_core.state.sqlite.connection import Connection
 
 SQL = sql_blocks.load_blocks("search")

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from session_core.errors import InvalidInput
-from session_core.state import cursors, search_text, snippet
+from session_core.state import cursors, search_text, snippet, sql_blocks
 from session_core.state import query as queries
-from session_core.state.sqlite import sql_blocks
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.search import any_words, candidates, scan
 from session_core.state.sqlite.search import request as search_request

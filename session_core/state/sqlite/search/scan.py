@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from session_core.state import search_text
-from session_core.state.sqlite import fts, sql_blocks
+from session_core.state import search_text, sql_blocks
+from session_core.state.sqlite import fts
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.search.candidates import (
     MAX_CHARACTERS,
