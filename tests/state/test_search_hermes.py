@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB
-from session_core.state.sqlite.search import scan
+from session_core.state.sqlite.search import blocks
 from tests.homes import add_message, add_session, connect, make_hermes_database
 
 SCHEMAS = (16, 22, 23, 26, 30)
@@ -192,7 +192,7 @@ def test_json_key_names_are_not_found(path: Path) -> None:
 def test_rare_old_substring_is_found_immediately(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "_DENSE_IDS", 5)
+    monkeypatch.setattr(blocks, "_DENSE_IDS", 5)
     with open_filled_home(path, 22) as connection:
         message_id = add_message(connection, "s", "user", "项目叫麒麟")
         connection.execute("BEGIN")

@@ -19,10 +19,10 @@ from session_core.state import query as queries
 from session_core.state import search_text
 from session_core.state.query import And, Leaf, LeafMatcher, Node, Or, compile_leaf
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.search import candidates, index_plan, scan
+from session_core.state.sqlite.search import blocks, candidates, index_plan
+from session_core.state.sqlite.search.blocks import MatchBlock
 from session_core.state.sqlite.search.candidates import CandidateQuery, Match, SearchTask
 from session_core.state.sqlite.search.index_plan import IndexPlan
-from session_core.state.sqlite.search.scan import MatchBlock
 
 MAX_TERMS = 12
 _LIST_ROWS = 4000
@@ -111,8 +111,8 @@ def build_any_query(terms: Sequence[SearchTerm]) -> Node:
 
 def gather_best(task: SearchTask, terms: Sequence[SearchTerm], top: int) -> MatchBlock:
     """Return the messages of the whole home with the most of the terms."""
-    texts = scan.load_tail_texts(task)
-    texts_by_id = {**scan.load_changed_texts(task.handle), **(texts or {})}
+    texts = blocks.load_tail_texts(task)
+    texts_by_id = {**blocks.load_changed_texts(task.handle), **(texts or {})}
     tail = {number: text for number, text in texts_by_id.items() if task.low <= number < top}
     lists = [_TermPostings(task, term, top, tail) for term in terms]
     lists.sort(key=lambda postings: postings.weight, reverse=True)
@@ -194,7 +194,7 @@ def _iter_passing(task: SearchTask, scores: dict[int, float]) -> Iterator[int]:
         rows.sort(key=lambda row: _discount_length(scores[row[0]], row[2] or 0), reverse=True)
         for message_id, session_id, _ in rows:
             counted[session_id] += 1
-            if not task.per_session or counted[session_id] <= scan.MAX_SESSION_MATCHES:
+            if not task.per_session or counted[session_id] <= blocks.MAX_SESSION_MATCHES:
                 yield message_id
 
 
@@ -236,7 +236,7 @@ def _read_matches(
     def test(folded: str) -> bool:
         return any(term.compute_match_weight(folded) for term in terms)
 
-    return scan.gather_block(
+    return blocks.gather_block(
         replace(task, query=CandidateQuery(plan, test, apart=apart), per_session=False), top
     )
 

@@ -7,21 +7,31 @@ are loosened in steps: all words, words as prefixes, any of them ranked by how m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from session_core import _sqlite3
 from session_core.errors import InvalidInput
-from session_core.state import content, cursors, validation
+from session_core.state import content, cursors, search_text, snippet, sql_blocks, validation
 from session_core.state import query as queries
 from session_core.state.sqlite import fts
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.connections import SqliteOperations
-from session_core.state.sqlite.search import hermes
+from session_core.state.sqlite.search import any_words, blocks, candidates, hermes
+from session_core.state.sqlite.search import request as search_request
+from session_core.state.sqlite.search import stages as search_stages
+from session_core.state.sqlite.search.blocks import MatchBlock
+from session_core.state.sqlite.search.candidates import Match, SearchTask
+from session_core.state.sqlite.search.match_conversations import MatchConversations
 from session_core.state.sqlite.search.request import SearchRequest
-from session_core.state.sqlite.search.run import SearchPosition, SearchRun
-from session_core.types import SearchMode, SearchResult, SearchUnit
+from session_core.state.sqlite.search.stages import SearchStage
+from session_core.types import MatchMode, SearchHit, SearchMode, SearchResult, SearchUnit
+
+SQL = sql_blocks.load_blocks("search")
 
 MAX_HITS = 100
+_MAX_BLOCKS = 6
 _CURSOR_FIELD_TYPES = (str, int, int, int, int)
 _MALFORMED_CURSOR = "malformed cursor; pass next_cursor of the previous page unchanged"
 
@@ -116,3 +126,195 @@ def _decode_cursor(request: SearchRequest, cursor: str) -> SearchPosition:
     if position.skip < 0:
         raise InvalidInput(_MALFORMED_CURSOR)
     return position
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPosition:
+    """The position of a search: stage, message id, and hits of a block to skip."""
+
+    stage: str
+    top: int
+    below: int
+    skip: int = 0
+    found: int = 0
+    """1 if there was a hit, which stops the loosening."""
+
+
+class SearchRun:
+    """One search of one snapshot of the database."""
+
+    def __init__(self, handle: Connection, request: SearchRequest) -> None:
+        self.handle = handle
+        self.request = request
+        self.query = queries.parse_query(request.query)
+        self.filters, self.values = search_request.build_condition(handle, request)
+        self.conversations = MatchConversations(handle, request)
+        self._literal = search_text.fold_text(request.query.strip())
+        self.low, self.top = candidates.find_id_range(handle, request.session)
+        self._texts: dict[Any, Any] = {}
+        self._best: set[int | str] | None = None
+
+    def read_page(self, position: SearchPosition | None, limit: int) -> SearchResult:
+        """Return a page of hits."""
+        stages = search_stages.iter_stages(
+            self.handle, self.query, self.request.query, self.request.mode
+        )
+        stage = next(stages, None) if position is None else _find_stage(stages, position.stage)
+        top = self.top if position is None else position.top
+        has_hits = position is not None and bool(position.found)
+        hits: list[SearchHit] = []
+        matched: MatchMode = stage.matched if stage else "text"
+        while stage is not None:
+            stage_position = position or SearchPosition(stage.name, top, top)
+            page, next_position, oldest_at = self._read_stage_page(
+                stage, stage_position, limit - len(hits)
+            )
+            hits, has_hits, position = hits + page, has_hits or bool(page), None
+            matched = stage.matched if page or not hits else matched
+            if next_position is not None and (has_hits or not stage.adds):
+                return self._make_result(
+                    hits, matched, oldest_at, replace(next_position, found=int(has_hits))
+                )
+            if has_hits and not stage.goes_on:
+                return self._make_result(hits, matched, oldest_at, None)
+            # The stage is exhausted, or only adds to others: continue with the next one.
+            last_position, stage = next_position, next(stages, None)
+            if stage is None:
+                return self._make_result(hits, matched, oldest_at, last_position)
+            if len(hits) == limit:
+                return self._make_result(
+                    hits, matched, oldest_at, SearchPosition(stage.name, top, top, found=1)
+                )
+        return self._make_result(hits, matched, None, None)
+
+    def _make_result(
+        self,
+        hits: list[SearchHit],
+        matched: MatchMode,
+        oldest_at: float | None,
+        position: SearchPosition | None,
+    ) -> SearchResult:
+        cursor = None
+        if position is not None:
+            fields = [
+                position.stage,
+                position.top,
+                position.below,
+                position.skip,
+                position.found,
+            ]
+            cursor = cursors.encode_cursor("search", self.request.scope, fields)
+        if self.query.kind == "text" and self.request.mode == "words":
+            matched = "text"
+        return SearchResult(hits, matched, oldest_at, cursor)
+
+    def _read_stage_page(
+        self, stage: SearchStage, position: SearchPosition, limit: int
+    ) -> tuple[list[SearchHit], SearchPosition | None, float | None]:
+        """Return hits of a stage, the position after them, and the oldest time searched."""
+        hits: list[SearchHit] = []
+        below, skip = position.below, position.skip
+        oldest_at: float | None = None
+        for _ in range(_MAX_BLOCKS):
+            block = self._gather_block(stage, below, position.top)
+            oldest_at = (
+                None if block.done else self.handle.fetch_value(SQL["get_time"], (block.floor,))
+            )
+            ranked = self._rank_block(stage, block)
+            block_position = replace(position, below=below)
+            for number, match in enumerate(ranked[skip:], skip):
+                if len(hits) == limit:
+                    return hits, replace(position, below=below, skip=number), oldest_at
+                hit = self._make_hit(stage, match, block_position)
+                if hit is not None:
+                    hits.append(hit)
+            if block.done or stage.brief:
+                return hits, None, oldest_at
+            below, skip = block.floor, 0
+            if len(hits) >= limit or block.read:
+                break
+        return hits, replace(position, below=below, skip=0), oldest_at
+
+    def _make_task(self, stage: SearchStage) -> SearchTask:
+        return SearchTask(
+            self.handle,
+            stage.query,
+            self.filters,
+            self.values,
+            self.low,
+            self._texts,
+            per_session=self.request.per == "conversation" and self.request.session is None,
+            passes=self.conversations.has_wanted_status,
+        )
+
+    def _gather_block(self, stage: SearchStage, below: int, top: int) -> MatchBlock:
+        if stage.terms:
+            return any_words.gather_best(self._make_task(stage), stage.terms, top)
+        return blocks.gather_block(self._make_task(stage), below)
+
+    def _rank_block(self, stage: SearchStage, block: MatchBlock) -> list[Match]:
+        newest = max((match.at for match in block.matches), default=0.0)
+        if stage.terms:
+            any_words.rank_matches(block.matches, stage.terms, self._literal, newest)
+        else:
+            candidates.score_matches(block.matches, stage.words, self._literal, newest)
+        ranked = candidates.sort_matches(block.matches)
+        return ranked if self.request.per == "message" else self.conversations.pick_best(ranked)
+
+    def _make_hit(
+        self, stage: SearchStage, match: Match, block: SearchPosition
+    ) -> SearchHit | None:
+        """Return the hit of a match, or None if it or its copy was shown before."""
+        copy = self.conversations.find_later_copy(match)
+        if self.request.per == "message" and copy is not None:
+            return None
+        if self._was_shown(stage, match, block):
+            return None
+        shown_row = copy or {}
+        return SearchHit(
+            session_id=shown_row.get("session_id", match.session_id),
+            message_id=shown_row.get("id", match.id),
+            role=match.role,
+            at=match.at,
+            snippet=snippet.cut_snippet(
+                match.text, stage.terms or stage.words, self._literal, folded=match.shown
+            ),
+            title=self.conversations.find_title(match),
+            source=self.conversations.find_source(match),
+            compacted=bool(shown_row.get("compacted", match.compacted)),
+        )
+
+    def _was_shown(self, stage: SearchStage, match: Match, block: SearchPosition) -> bool:
+        """Return True if an earlier block or stage showed the message or its conversation."""
+        if stage.best is not None and self._get_identity(match) in self._list_shown(
+            stage.best, block.top
+        ):
+            return True
+        if self.request.per == "message":
+            return False
+        members = self.conversations.list_members(match)
+        if any(self._has_match(before, members, self.low, block.top) for before in stage.before):
+            return True
+        return block.below < block.top and self._has_match(stage, members, block.below, block.top)
+
+    def _has_match(self, stage: SearchStage, sessions: list[str], low: int, below: int) -> bool:
+        """Return True if sessions have a match of a stage between two ids."""
+        texts = candidates.iter_session_texts(self._make_task(stage), sessions, low, below)
+        return any(stage.query.test(text) for text in texts)
+
+    def _get_identity(self, match: Match) -> int | str:
+        return match.id if self.request.per == "message" else self.conversations.find_root(match)
+
+    def _list_shown(self, best: SearchStage, top: int) -> set[int | str]:
+        """Return the identities that the stage of any words has shown, searched again."""
+        if self._best is None:
+            block = self._gather_block(best, top, top)
+            self._best = {self._get_identity(match) for match in block.matches}
+        return self._best
+
+
+def _find_stage(stages: Iterator[SearchStage], name: str) -> SearchStage:
+    for stage in stages:
+        if stage.name == name:
+            return stage
+    raise InvalidInput("cursor belongs to an earlier state of this home; search again without it")
