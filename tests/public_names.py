@@ -40,7 +40,10 @@ PARTS = ("rows", "routes", "admin")
 
 def get_part(engine: type, part: str) -> Any:
     """Return the class of a part of an engine."""
-    return get_type_hints(getattr(engine, part).fget)["return"]
+    member = getattr(engine, part, None)
+    if member is None:
+        return type(getattr(engine("unused.db"), part))
+    return get_type_hints(member.fget)["return"]
 
 
 def list_public_names(engine: type) -> set[str]:

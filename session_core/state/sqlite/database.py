@@ -98,23 +98,9 @@ class SessionDB(
         )
         super().__init__(store)
         self.path = store.path
-        self._rows, self._routes = SqliteRows(store), SqliteRoutes(store)
-        self._admin = SqliteAdmin(store)
-
-    @property
-    def rows(self) -> SqliteRows:
-        """The rows as they are stored."""
-        return self._rows
-
-    @property
-    def routes(self) -> SqliteRoutes:
-        """The routing entries, which lead from chats to sessions."""
-        return self._routes
-
-    @property
-    def admin(self) -> SqliteAdmin:
-        """Upkeep and reports of the home."""
-        return self._admin
+        self.rows = SqliteRows(store)
+        self.routes = SqliteRoutes(store)
+        self.admin = SqliteAdmin(store)
 
     @property
     def kind(self) -> HomeKind:
